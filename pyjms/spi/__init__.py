@@ -1,0 +1,48 @@
+"""What a provider implements, and all that crosses between the API and a message system."""
+
+from pyjms.spi.capability import Capability
+from pyjms.spi.clock import Clock, Signal, SystemClock
+from pyjms.spi.delivery import Delivery
+from pyjms.spi.envelope import Address, AddressKind, Body, BodyKind, ConnectionId, Envelope, MessageId, ObjectBody
+from pyjms.spi.provider import (
+    ConnectionEvents,
+    ConnectRequest,
+    Provider,
+    ProviderConnection,
+    ProviderConsumer,
+    ProviderInfo,
+    ProviderSession,
+    SubscribeRequest,
+)
+from pyjms.spi.registry import find_provider, known_schemes, register_provider
+from pyjms.spi.url import ProviderUrl
+from pyjms.spi.xid import Xid
+
+__all__ = [
+    "Address",
+    "AddressKind",
+    "Body",
+    "BodyKind",
+    "Capability",
+    "Clock",
+    "ConnectRequest",
+    "ConnectionEvents",
+    "ConnectionId",
+    "Delivery",
+    "Envelope",
+    "MessageId",
+    "ObjectBody",
+    "Provider",
+    "ProviderConnection",
+    "ProviderConsumer",
+    "ProviderInfo",
+    "ProviderSession",
+    "ProviderUrl",
+    "Signal",
+    "SubscribeRequest",
+    "SystemClock",
+    "Xid",
+    "find_provider",
+    "known_schemes",
+    "register_provider",
+]

@@ -1,0 +1,88 @@
+"""Time for both sides of the SPI: what the time is, and waiting that a test can end by moving the clock.
+
+Expiry, time stamps and timeouts ask the injected `Clock`. The default, `SystemClock`, reads the `time` module at each
+call, so that freezegun's frozen time is obeyed; `pyjms.testing.VirtualClock` moves only when told to.
+"""
+
+from __future__ import annotations
+
+import time
+from threading import Lock
+from typing import Protocol, runtime_checkable
+
+__all__ = ["Clock", "Signal", "SystemClock"]
+
+_REAL_MONOTONIC = (time.monotonic,)  # in a tuple, where freezegun does not replace it
+_FROZEN_SLICE_S = 0.01
+
+
+class Signal:
+    """A flag that one thread waits for and any thread raises; raising it twice is raising it once.
+
+    Built on a bare lock, the cheapest thing that one thread can wait on with a timeout.
+    """
+
+    __slots__ = ("_lock",)
+
+    def __init__(self) -> None:
+        self._lock = Lock()
+        self._lock.acquire()
+
+    def set(self) -> None:
+        """Raise the flag. Any thread; never blocks."""
+        try:
+            self._lock.release()
+        except RuntimeError:
+            return  # raised already, and not yet seen
+
+    def wait(self, timeout_s: float = -1) -> bool:
+        """Lower the flag and return True, or return False after `timeout_s` seconds (-1: wait for ever)."""
+        return self._lock.acquire(timeout=timeout_s)
+
+
+@runtime_checkable
+class Clock(Protocol):
+    """A source of time. All calls may come from any thread."""
+
+    def time_ms(self) -> int:
+        """Return the wall-clock time in milliseconds since 1970-01-01 00:00 UTC."""
+        ...
+
+    def monotonic_ms(self) -> float:
+        """Return a time in milliseconds that only grows; its origin has no meaning."""
+        ...
+
+    def wait(self, signal: Signal, until_ms: float | None) -> bool:
+        """Wait for `signal`; return True when it came, False when `monotonic_ms` reached `until_ms` (None: never)."""
+        ...
+
+
+class SystemClock:
+    """The machine's clock, seen through the `time` module.
+
+    Under freezegun the time is the frozen one; a wait then ends at whichever comes first: its timeout in real time, or
+    the moment when the frozen clock has been moved past it. So a wait in frozen time always ends.
+    """
+
+    def time_ms(self) -> int:
+        return int(time.time() * 1000)
+
+    def monotonic_ms(self) -> float:
+        return time.monotonic() * 1000
+
+    def wait(self, signal: Signal, until_ms: float | None) -> bool:
+        if until_ms is None:
+            return signal.wait()
+        remaining_s = (until_ms - time.monotonic() * 1000) / 1000
+        if time.monotonic is _REAL_MONOTONIC[0]:
+            return signal.wait(max(0.0, remaining_s))
+        return self._wait_frozen(signal, until_ms, remaining_s)
+
+    def _wait_frozen(self, signal: Signal, until_ms: float, remaining_s: float) -> bool:
+        while remaining_s > 0:
+            if signal.wait(min(remaining_s, _FROZEN_SLICE_S)):
+                return True
+            remaining_s -= _FROZEN_SLICE_S
+            if time.monotonic() * 1000 >= until_ms:
+                break
+        return signal.wait(0)

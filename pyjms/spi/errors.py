@@ -1,0 +1,158 @@
+"""What may go wrong beneath the SPI: one class for each failure that a caller can tell apart.
+
+Each class names the JMS exception that the runtime raises in its place (`pyjms.runtime.error_mapping` is the one edge
+where that happens); the original becomes the linked exception.
+"""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+__all__ = [
+    "AccessDeniedError",
+    "CapabilityError",
+    "ClosedError",
+    "ConnectionLostError",
+    "DestinationError",
+    "DestinationInUseError",
+    "DuplicateClientIdError",
+    "InDoubtError",
+    "InvalidSelectorError",
+    "MissingProviderError",
+    "ProviderError",
+    "ResourceError",
+    "RolledBackError",
+    "SubscriptionInUseError",
+    "UnknownSubscriptionError",
+    "UrlError",
+]
+
+
+class ProviderError(Exception):
+    """Root of all errors that cross the SPI; `reason` tells the reader what to do about it."""
+
+    jms_name: ClassVar[str] = "JMSException"
+    """Name of the exception class that a JMS client sees (JMS 1.1 §7)."""
+    code: ClassVar[str] = "PYJMS-0"
+    """Stable code; the JMS client reads it as the exception's error code."""
+
+    def __init__(self, reason: str) -> None:
+        super().__init__(reason)
+        self.reason = reason
+
+
+class UrlError(ProviderError):
+    """The URL cannot be understood: syntax, an unknown option, a value out of range."""
+
+    code = "PYJMS-URL"
+
+
+class MissingProviderError(ProviderError):
+    """No provider is registered for the scheme, or what it needs is not installed."""
+
+    code = "PYJMS-PROVIDER"
+
+
+class CapabilityError(ProviderError):
+    """The provider lacks the capability that the call needs."""
+
+    code = "PYJMS-CAPABILITY"
+
+
+class AccessDeniedError(ProviderError):
+    """Credentials or permissions were refused (JMS 1.1 §4.3.1)."""
+
+    jms_name = "JMSSecurityException"
+    code = "PYJMS-ACCESS"
+
+
+class DuplicateClientIdError(ProviderError):
+    """The client identifier is in use or malformed (JMS 1.1 §4.3.2)."""
+
+    jms_name = "InvalidClientIDException"
+    code = "PYJMS-CLIENT-ID"
+
+
+class DestinationError(ProviderError):
+    """The destination is not understood, no longer exists, or belongs to another connection (JMS 1.1 §4.4.3)."""
+
+    jms_name = "InvalidDestinationException"
+    code = "PYJMS-DESTINATION"
+
+
+class DestinationInUseError(ProviderError):
+    """A temporary destination cannot be deleted while it has consumers (JMS 1.1 §5.3, §6.4)."""
+
+    code = "PYJMS-DESTINATION-IN-USE"
+
+
+class InvalidSelectorError(ProviderError):
+    """The selector breaks the grammar of JMS 1.1 §3.8.1.
+
+    `reason` ends with the selector and a caret under `position` (a 0-based index into `selector`).
+    """
+
+    jms_name = "InvalidSelectorException"
+    code = "PYJMS-SELECTOR"
+
+    def __init__(self, problem: str, selector: str, position: int) -> None:
+        self.problem = problem
+        self.selector = selector
+        self.position = position
+        super().__init__(f"{problem}\n{_excerpt(selector, position)}")
+
+
+class UnknownSubscriptionError(ProviderError):
+    """There is no durable subscription of that name for this client (JMS 1.1 §6.3)."""
+
+    jms_name = "InvalidDestinationException"
+    code = "PYJMS-SUBSCRIPTION"
+
+
+class SubscriptionInUseError(ProviderError):
+    """A durable subscription has an active subscriber, or messages that are not settled (JMS 1.1 §6.3)."""
+
+    code = "PYJMS-SUBSCRIPTION-IN-USE"
+
+
+class ResourceError(ProviderError):
+    """The provider cannot give what the call needs: memory, disk, a lock, a connection."""
+
+    jms_name = "ResourceAllocationException"
+    code = "PYJMS-RESOURCE"
+
+
+class ClosedError(ProviderError):
+    """The provider's object was closed, by this client or by the broker's stop."""
+
+    jms_name = "IllegalStateException"
+    code = "PYJMS-CLOSED"
+
+
+class ConnectionLostError(ProviderError):
+    """The connection to the broker is gone; nothing sent through it is known to have arrived."""
+
+    code = "PYJMS-LOST"
+
+
+class RolledBackError(ProviderError):
+    """The unit of work was rolled back instead of committed (JMS 1.1 §7.3)."""
+
+    jms_name = "TransactionRolledBackException"
+    code = "PYJMS-ROLLED-BACK"
+
+
+class InDoubtError(ProviderError):
+    """It is not known whether the unit of work was committed."""
+
+    code = "PYJMS-IN-DOUBT"
+
+
+def _excerpt(text: str, position: int, width: int = 60) -> str:
+    """Return the neighbourhood of `position` in `text`, on one line, with a caret beneath it."""
+    flat = "".join(" " if character.isspace() else character for character in text)
+    start = max(0, position - width // 2)
+    shown = flat[start : start + width]
+    head = "…" if start else ""
+    tail = "…" if start + width < len(flat) else ""
+    return f"  {head}{shown}{tail}\n  {' ' * (len(head) + position - start)}^"

@@ -1,0 +1,291 @@
+"""The contract between the JMS API and a message system: notify, then pull.
+
+A provider implements four small abstract classes. It tells a consumer that there *may* be work (`on_ready`); the
+runtime answers by calling `ProviderConsumer.poll` until that returns None. One contract so serves a blocking
+``receive``, a listener's thread and an event loop alike.
+
+Threads. A `ProviderConnection` is called from any thread. A `ProviderSession` and its consumers are called by one
+thread at a time, except `close`, `ProviderConnection.stop` and `ProviderConsumer.set_interested`, which may come at any
+moment from any thread. `on_ready` and `on_exception` may be called from any thread, must be cheap and never block, and
+a provider calls them without holding a lock of its own.
+
+Waiting. `poll` never waits. `send`, `commit` and `acknowledge` may wait where durability asks for it, and must return
+or raise when the connection is closed from another thread.
+
+Errors. Whatever fails raises a subclass of `pyjms.spi.errors.ProviderError`; every call on something closed raises
+`ClosedError`, except `close`, which may be repeated.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Protocol
+
+from pyjms.spi.capability import Capability
+from pyjms.spi.clock import Clock
+from pyjms.spi.delivery import Delivery
+from pyjms.spi.envelope import Address, AddressKind, ConnectionId, Envelope
+from pyjms.spi.errors import CapabilityError, ProviderError
+from pyjms.spi.selector import Selector
+from pyjms.spi.url import ProviderUrl
+from pyjms.spi.xid import Xid
+
+__all__ = [
+    "ConnectRequest",
+    "ConnectionEvents",
+    "Provider",
+    "ProviderConnection",
+    "ProviderConsumer",
+    "ProviderInfo",
+    "ProviderSession",
+    "SubscribeRequest",
+]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ConnectRequest:
+    """All that a provider is told when a client connects."""
+
+    url: ProviderUrl
+    user_name: str | None
+    password: str | None = field(repr=False)
+    """The credentials; both None: those of the process, or none (JMS 1.1 §4.3.1)."""
+    client_id: str | None
+    """The client identifier configured in the factory, or None."""
+    clock: Clock
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ProviderInfo:
+    """What `ConnectionMetaData` shows of a provider (JMS 1.1 §4.3.6)."""
+
+    name: str
+    version: str
+    """``MAJOR.MINOR…``, digits first."""
+    jmsx_property_names: tuple[str, ...]
+    """The JMSX properties that the provider sets, or keeps when a client sets them (§3.5.9)."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SubscribeRequest:
+    """What one consumer wants."""
+
+    address: Address
+    selector: Selector | None
+    no_local: bool
+    """Leave out messages sent through the consumer's own connection. Topics only; ignored on queues (§6.11)."""
+    durable_name: str | None
+    """The name of a durable subscription of this client, or None (§6.3)."""
+    priority: int = 0
+    """A consumer of higher priority is served first while it wants messages; any int."""
+
+
+class ConnectionEvents(Protocol):
+    """What a provider tells of by itself."""
+
+    def on_exception(self, error: ProviderError) -> None:
+        """The connection has a problem that no running call reports (JMS 1.1 §4.3.8).
+
+        Called once for each problem; `ConnectionLostError` says that the connection is gone for good.
+        """
+        ...
+
+
+class Provider(ABC):
+    """A message system that the API can connect to; registered as an entry point of ``pyjms.providers``.
+
+    The entry point's name is the URL scheme and its object a `Provider` class, made without arguments.
+    """
+
+    @abstractmethod
+    def connect(self, request: ConnectRequest, events: ConnectionEvents) -> ProviderConnection:
+        """Open a connection with delivery stopped.
+
+        Raises `UrlError` for options that it does not know, `AccessDeniedError`, `DuplicateClientIdError`,
+        `ResourceError` when there is nothing to connect to.
+        """
+
+    def stop_broker(self, url: ProviderUrl) -> None:
+        """Stop the broker behind `url` and close its connections (`Capability.EMBEDDED_BROKER`)."""
+        raise CapabilityError(f"a {url.scheme}:// broker cannot be stopped from here: it lives elsewhere")
+
+
+class ProviderConnection(ABC):
+    """One client's connection. Safe to use from any thread."""
+
+    @property
+    @abstractmethod
+    def connection_id(self) -> ConnectionId:
+        """A name that no other connection of this message system has; message ids are built from it."""
+
+    @property
+    @abstractmethod
+    def capabilities(self) -> Capability:
+        """What this connection can do; constant while it is open. `EMBEDDED_BROKER` needs no connection to hold."""
+
+    @property
+    @abstractmethod
+    def info(self) -> ProviderInfo:
+        """Name and version of the provider."""
+
+    @abstractmethod
+    def set_client_id(self, client_id: str) -> None:
+        """Take `client_id` for this connection; it is free again when the connection closes.
+
+        Raises `DuplicateClientIdError` when another connection has it. The runtime calls this at most once.
+        """
+
+    @abstractmethod
+    def open_session(self, *, transacted: bool) -> ProviderSession:
+        """Open a session. In a transacted one, sends and acknowledgements take effect with `commit`."""
+
+    @abstractmethod
+    def start(self) -> None:
+        """Let `poll` answer. May be repeated."""
+
+    @abstractmethod
+    def stop(self) -> None:
+        """Make `poll` answer None until `start`; messages that were polled stay with the client. May be repeated."""
+
+    @abstractmethod
+    def close(self) -> None:
+        """Close the connection and all it opened: unsettled deliveries go back, marked redelivered; open transactions
+        are rolled back; temporary destinations and non-durable subscriptions end. May be repeated."""
+
+    def create_temporary(self, kind: AddressKind) -> Address:
+        """Make a destination that only this connection may consume from (`Capability.TEMPORARY_DESTINATIONS`)."""
+        raise CapabilityError(f"this provider has no temporary {kind.name.lower()}s")
+
+    def delete_temporary(self, address: Address) -> None:
+        """Delete it with its messages. Raises `DestinationInUseError` while it has consumers, `DestinationError` when
+        it is unknown or another connection's."""
+        raise CapabilityError(f"this provider has no temporary {address.kind.name.lower()}s")
+
+
+class ProviderSession(ABC):
+    """A single-threaded context of sends and receives, in order."""
+
+    @abstractmethod
+    def send(self, envelope: Envelope) -> None:
+        """Send to ``envelope.destination``. When it returns, a PERSISTENT message outside a transaction is safe.
+
+        Raises `DestinationError`, `ResourceError`.
+        """
+
+    @abstractmethod
+    def subscribe(self, request: SubscribeRequest, on_ready: Callable[[], None]) -> ProviderConsumer:
+        """Attach a consumer. It starts uninterested: `on_ready` is called only after `set_interested(True)`.
+
+        Raises `DestinationError`; `SubscriptionInUseError` when the durable subscription has a subscriber. A durable
+        name that exists with another topic, selector or no_local is deleted and made anew (JMS 1.1 §6.11.1).
+        """
+
+    @abstractmethod
+    def acknowledge(self, deliveries: Sequence[Delivery]) -> None:
+        """Settle `deliveries`: they are never delivered again. In a transacted session: when it commits."""
+
+    @abstractmethod
+    def recover(self, deliveries: Sequence[Delivery]) -> None:
+        """Give back unsettled `deliveries`, in their old places, marked redelivered (JMS 1.1 §4.4.11).
+
+        In a transacted session only after `rollback`, which the runtime calls first.
+        """
+
+    @abstractmethod
+    def close(self) -> None:
+        """Close the session as `ProviderConnection.close` does. May be repeated."""
+
+    def commit(self) -> None:
+        """Make the sends and acknowledgements since the last commit or rollback one atomic fact.
+
+        Raises `RolledBackError` when they were rolled back instead: the runtime then recovers what was received;
+        `InDoubtError` when it is not known. (`Capability.TRANSACTIONS`)
+        """
+        raise CapabilityError("this provider has no transactions")
+
+    def rollback(self) -> None:
+        """Drop the sends and acknowledgements since the last commit or rollback (`Capability.TRANSACTIONS`).
+
+        Deliveries stay with the client until `recover` gives them back.
+        """
+        raise CapabilityError("this provider has no transactions")
+
+    def reject(self, delivery: Delivery, reason: str) -> None:
+        """Settle a delivery that the client cannot process: kept aside, with `reason` (`Capability.DEAD_LETTERS`)."""
+        raise CapabilityError("this provider keeps no dead letters")
+
+    def browse(self, address: Address, selector: Selector | None) -> Iterator[Delivery]:
+        """Look at the messages of a queue in order, leaving them there (`Capability.BROWSING`).
+
+        Messages that come or go meanwhile may or may not be seen (JMS 1.1 §5.9).
+        """
+        raise CapabilityError("this provider cannot browse")
+
+    def unsubscribe(self, name: str) -> None:
+        """Delete this client's durable subscription `name` (`Capability.DURABLE_SUBSCRIPTIONS`).
+
+        Raises `UnknownSubscriptionError`; `SubscriptionInUseError` while it has a subscriber or unsettled messages.
+        """
+        raise CapabilityError("this provider has no durable subscriptions")
+
+    def adopt(self, deliveries: Sequence[Delivery]) -> None:
+        """Take over what another session of this connection received (`Capability.CONNECTION_CONSUMERS`).
+
+        From now on this session settles them, or gives them back when it closes.
+        """
+        raise CapabilityError("this provider has no connection consumers")
+
+    def xa_start(self, xid: Xid, *, join: bool = False, resume: bool = False) -> None:
+        """Put the session's work under `xid` (`Capability.XA`, as all calls below)."""
+        raise CapabilityError("this provider has no XA")
+
+    def xa_end(self, xid: Xid, *, suspend: bool = False, fail: bool = False) -> None:
+        """End, suspend or fail the session's work under `xid`."""
+        raise CapabilityError("this provider has no XA")
+
+    def xa_prepare(self, xid: Xid) -> bool:
+        """Make the branch safe; return False if it did nothing that a commit could add to (read only)."""
+        raise CapabilityError("this provider has no XA")
+
+    def xa_commit(self, xid: Xid, *, one_phase: bool = False) -> None:
+        """Commit the branch: a prepared one, or an ended one in one phase."""
+        raise CapabilityError("this provider has no XA")
+
+    def xa_rollback(self, xid: Xid) -> None:
+        """Roll the branch back."""
+        raise CapabilityError("this provider has no XA")
+
+    def xa_recover(self) -> Sequence[Xid]:
+        """Return the branches that are prepared and in doubt."""
+        raise CapabilityError("this provider has no XA")
+
+    def xa_forget(self, xid: Xid) -> None:
+        """Forget a branch that was settled heuristically."""
+        raise CapabilityError("this provider has no XA")
+
+
+class ProviderConsumer(ABC):
+    """One consumer's end at one destination."""
+
+    @abstractmethod
+    def poll(self) -> Delivery | None:
+        """Take the next message, or return None: nothing there, connection stopped, or consumer closed.
+
+        Never waits. The message stays the consumer's until acknowledged, rejected, recovered or its session closes.
+        """
+
+    @abstractmethod
+    def set_interested(self, interested: bool) -> None:
+        """Say whether `on_ready` is wanted. Any thread.
+
+        When interest begins and there may be work, `on_ready` is called. A provider that was about to wake this
+        consumer wakes another one when interest ends.
+        """
+
+    @abstractmethod
+    def close(self) -> None:
+        """Detach. Its unsettled deliveries stay with the session (JMS 1.1 §4.4.11). May be repeated."""
+
+

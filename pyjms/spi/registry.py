@@ -1,0 +1,67 @@
+"""URL scheme → provider: registered in this process, else by entry point of the group ``pyjms.providers``.
+
+A provider is imported when its scheme is first used, so that who never uses it needs nothing that it needs.
+"""
+
+from __future__ import annotations
+
+from importlib.metadata import EntryPoint, entry_points
+from threading import Lock
+
+from pyjms.spi.errors import MissingProviderError
+from pyjms.spi.provider import Provider
+
+__all__ = ["ENTRY_POINT_GROUP", "find_provider", "known_schemes", "register_provider"]
+
+ENTRY_POINT_GROUP = "pyjms.providers"
+
+_lock = Lock()
+_registered: dict[str, Provider] = {}
+
+
+def register_provider(scheme: str, provider: Provider | None) -> None:
+    """Let `provider` serve `scheme` in this process, before any entry point; None takes it away again."""
+    with _lock:
+        if provider is None:
+            _registered.pop(scheme, None)
+        else:
+            _registered[scheme] = provider
+
+
+def known_schemes() -> tuple[str, ...]:
+    """Return the schemes that `find_provider` knows, sorted."""
+    with _lock:
+        names = set(_registered)
+    return tuple(sorted(names | {point.name for point in entry_points(group=ENTRY_POINT_GROUP)}))
+
+
+def find_provider(scheme: str) -> Provider:
+    """Return the provider of `scheme`. Raises `MissingProviderError` that names what to install."""
+    with _lock:
+        provider = _registered.get(scheme)
+    if provider is not None:
+        return provider
+    points = tuple(entry_points(group=ENTRY_POINT_GROUP, name=scheme))
+    if not points:
+        known = ", ".join(f"{name}://" for name in known_schemes()) or "none"
+        raise MissingProviderError(
+            f"no provider is installed for {scheme}:// (installed: {known}); install the package that provides it, "
+            f"or correct the URL"
+        )
+    made = _load(points[0])
+    with _lock:
+        return _registered.setdefault(scheme, made)
+
+
+def _load(point: EntryPoint) -> Provider:
+    try:
+        made = point.load()()
+    except ImportError as error:
+        package = point.dist.name if point.dist else point.value
+        raise MissingProviderError(
+            f"the provider of {point.name}:// cannot be imported ({error}); "
+            f"install what it needs with: pip install '{package}[{point.name}]'"
+        ) from error
+    if not isinstance(made, Provider):
+        raise MissingProviderError(f"entry point {point.name} = {point.value} is no pyjms.spi Provider class")
+    return made

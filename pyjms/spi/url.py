@@ -1,0 +1,68 @@
+"""Provider URLs: `SCHEME://HOST[:PORT][/PATH][?OPTION=VALUE&…]`, taken apart once and checked by who uses the parts."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from types import MappingProxyType
+from urllib.parse import parse_qsl, unquote, urlsplit
+
+from pyjms.spi.errors import UrlError
+
+__all__ = ["ProviderUrl"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ProviderUrl:
+    """One URL in parts. `options` are those of the query, percent-decoded; a repeated option is an error."""
+
+    scheme: str
+    host: str
+    port: int | None
+    path: str
+    user_name: str | None
+    password: str | None
+    options: Mapping[str, str]
+
+    @classmethod
+    def parse(cls, text: str) -> ProviderUrl:
+        """Parse `text`. Raises `UrlError` that says what is wrong and shows a URL that works."""
+        example = "a working example is vm://shop or stomp://127.0.0.1:61613"
+        try:
+            parts = urlsplit(text)
+            port = parts.port
+        except ValueError as error:
+            raise UrlError(f"{text!r} is no URL: {error}; {example}") from error
+        if not parts.scheme or not text[len(parts.scheme) :].startswith("://"):
+            raise UrlError(f"{text!r} is no provider URL: it lacks SCHEME://; {example}")
+        options: dict[str, str] = {}
+        try:
+            pairs = parse_qsl(parts.query, keep_blank_values=True, strict_parsing=bool(parts.query))
+        except ValueError as error:
+            raise UrlError(f"the options of {text!r} are not NAME=VALUE pairs joined by '&'") from error
+        for name, value in pairs:
+            if name in options:
+                raise UrlError(f"option {name!r} stands twice in {text!r}")
+            options[name] = value
+        return cls(
+            scheme=parts.scheme,
+            host=_host_as_written(parts.netloc),
+            port=port,
+            path=unquote(parts.path),
+            user_name=None if parts.username is None else unquote(parts.username),
+            password=None if parts.password is None else unquote(parts.password),
+            options=MappingProxyType(options),
+        )
+
+    def __repr__(self) -> str:
+        """Show the URL without its password and option values, which may be secrets."""
+        names = "&".join(f"{name}=…" for name in self.options)
+        return f"<ProviderUrl {self.scheme}://{self.host}{self.path}{'?' if names else ''}{names}>"
+
+
+def _host_as_written(netloc: str) -> str:
+    """Return the host part with its case kept: `vm://` names brokers by it."""
+    host = netloc.rpartition("@")[2]
+    if host.startswith("["):
+        return host[1 : host.index("]")]
+    return unquote(host.partition(":")[0])
