@@ -1,0 +1,77 @@
+# Everything runs in .venv, which the first target to need it creates. `make help` lists the targets.
+
+SHELL := /bin/bash
+.SHELLFLAGS := -eu -o pipefail -c
+.DEFAULT_GOAL := help
+MAKEFLAGS += --no-print-directory
+
+BIN := .venv/bin
+PYTEST := $(BIN)/python -m pytest
+# The newest Python found; name another one with `make PYTHON=/path/to/python3`.
+PYTHON ?= $(firstword $(foreach name,python3.13 python3.12 python3.11 python3 python,$(shell command -v $(name))))
+
+.PHONY: help demo test check lint types imports stubs docs bench traceability soak20 clean
+
+help: ## this list
+	@grep -hE '^[a-z0-9]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z0-9]+):.*## /\1\t/' | expand -t 15
+
+# ------------------------------------------------------------------------------------------------------------ set-up
+
+.venv/.made:
+	@[ -n "$(PYTHON)" ] || { echo "pyjms needs Python 3.11 or newer; none was found. Install it, or: make PYTHON=/path/to/python3" >&2; exit 1; }
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' \
+		|| { echo "pyjms needs Python 3.11 or newer; $(PYTHON) is $$($(PYTHON) --version 2>&1). Try: make PYTHON=/path/to/python3" >&2; exit 1; }
+	@$(PYTHON) -c 'import venv, ensurepip' 2>/dev/null \
+		|| { echo "$(PYTHON) lacks the module venv. On Debian and Ubuntu: apt-get install python3-venv" >&2; exit 1; }
+	@echo "Setting up .venv with $(PYTHON) ..."
+	@$(PYTHON) -m venv --clear .venv
+	@touch $@
+
+# What the command needs.
+.venv/.run: .venv/.made pyproject.toml
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[cli]'
+	@touch $@
+
+# What the targets for developers need.
+.venv/.dev: .venv/.made pyproject.toml
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[dev]'
+	@touch .venv/.run $@
+
+# ----------------------------------------------------------------------------------------------------------- targets
+
+demo: .venv/.run ## the supply chain on the embedded broker, with a real data set
+	@$(BIN)/pyjms demo
+
+test: .venv/.dev ## the whole test suite
+	@$(PYTEST) -n 2 -q
+
+check: lint types imports stubs docs ## everything that can be judged without running the tests
+
+lint: .venv/.dev ## ruff: rules and formatting
+	@$(BIN)/ruff check .
+	@$(BIN)/ruff format --check .
+
+types: .venv/.dev ## mypy --strict
+	@$(BIN)/mypy
+
+imports: .venv/.dev ## the import contracts
+	@$(BIN)/lint-imports --no-cache
+
+stubs: .venv/.dev ## the generated stubs are those of the present sources
+	@if [ -f tools/make_stubs.py ]; then $(BIN)/python tools/make_stubs.py --check; fi
+
+docs: .venv/.dev ## the documentation site, in docs/_build/html
+	@$(BIN)/sphinx-build -W --keep-going -q -b html docs docs/_build/html
+
+bench: .venv/.dev ## the benchmarks; fails when one misses its floor
+	@failed=0; for script in tests/benchmarks/bench_*.py; do $(BIN)/python "$$script" || failed=1; done; exit $$failed
+
+traceability: .venv/.dev ## requirement -> tests -> result; fails when one is not realised
+	@$(PYTEST) -n 2 -q --traceability
+
+soak20: .venv/.dev ## the test suite 20 times, each time in another order
+	@for run in $$(seq 20); do echo "run $$run of 20"; $(PYTEST) -n 2 -q; done
+
+clean: ## removes what the other targets made
+	@rm -rf .venv build dist docs/_build .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis .benchmarks
+	@find . -name __pycache__ -type d -prune -exec rm -rf {} +
