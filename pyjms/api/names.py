@@ -1,0 +1,130 @@
+"""One declaration, two names: the Python name that is written and the Java name that follows from it.
+
+A class of the API derives from `JavaNames`. Where its class statement says ``declares=True``, each public method and
+property in its body gets its Java name (`java_name`): ``create_session`` is also ``createSession``; the property
+``client_id`` is also ``getClientID()`` and ``setClientID(value)``. Every class below it, here or in an application,
+may define either name of a declared member; the other one follows (`_complete`). Both names are real attributes of the
+class, bound to the same function, so neither costs anything at run time.
+
+Type checkers read the same declarations in ``pyjms/api/*.pyi``, which ``tools/make_stubs.py`` derives from them.
+"""
+
+from __future__ import annotations
+
+from abc import ABC
+from collections.abc import Callable
+from dataclasses import dataclass
+from types import FunctionType
+from typing import Any, ClassVar
+
+__all__ = ["Interface", "JavaNames", "Member", "java_name"]
+
+_WORDS = {"id": "ID", "jms": "JMS", "jmsx": "JMSX", "utf": "UTF", "xa": "XA"}
+"""Words that Java writes as one run of capitals."""
+
+
+def java_name(python_name: str, prefix: str = "") -> str:
+    """Return the Java spelling: ``read_utf`` → ``readUTF``; with prefix ``get``: ``client_id`` → ``getClientID``."""
+    first, *others = python_name.split("_")
+    head = prefix + (_WORDS.get(first) or first.capitalize()) if prefix else first
+    return head + "".join(_WORDS.get(word) or word.capitalize() for word in others)
+
+
+@dataclass(frozen=True, slots=True)
+class Member:
+    """The names of one declared member. A method has `method`; a property has `getter` and perhaps `setter`."""
+
+    python: str
+    method: str | None = None
+    getter: str | None = None
+    setter: str | None = None
+
+    @property
+    def java(self) -> tuple[str, ...]:
+        """The Java names, one or two."""
+        return tuple(name for name in (self.method, self.getter, self.setter) if name)
+
+
+class JavaNames:
+    """Base of every class whose members have two names."""
+
+    __slots__ = ()
+    java_members: ClassVar[dict[str, Member]] = {}
+    """The declared members of this class and its bases, by Python name."""
+
+    def __init_subclass__(cls, *, declares: bool = False, **keywords: Any) -> None:
+        super().__init_subclass__(**keywords)
+        members: dict[str, Member] = {}
+        for base in reversed(cls.__mro__[1:]):
+            members.update(vars(base).get("java_members", {}))
+        if declares:
+            members.update({name: found for name, value in vars(cls).items() if (found := _declared(name, value))})
+        cls.java_members = members
+        for member in members.values():
+            _complete(cls, member)
+
+
+class Interface(JavaNames, ABC):
+    """Base of the API's interfaces: who derives from one must define each of its members, under either name."""
+
+    __slots__ = ()
+
+
+def _declared(name: str, value: object) -> Member | None:
+    if name.startswith("_"):
+        return None
+    if isinstance(value, property):
+        return Member(name, getter=java_name(name, "get"), setter=java_name(name, "set") if value.fset else None)
+    if isinstance(value, FunctionType):
+        return Member(name, method=java_name(name))
+    return None
+
+
+def _complete(cls: type, member: Member) -> None:
+    """Give `cls` both names of `member`, from whichever its nearest definition has."""
+    for owner in cls.__mro__:
+        own = vars(owner)
+        if member.python in own:
+            _follow_python(cls, member, own)
+            return
+        if any(name in own for name in member.java):
+            _follow_java(cls, member, own)
+            return
+
+
+def _follow_python(cls: type, member: Member, own: Any) -> None:
+    definition = own[member.python]
+    if member.method:
+        wanted = {member.method: definition}
+    elif isinstance(definition, property):
+        wanted = {member.getter: definition.fget, member.setter: definition.fset}
+    else:
+        wanted = {member.getter: _reader(member.python), member.setter: _writer(member.python)}
+    for name, value in wanted.items():
+        if name and value and name not in own and getattr(cls, name, None) is not value:
+            setattr(cls, name, value)
+
+
+def _follow_java(cls: type, member: Member, own: Any) -> None:
+    if member.method:
+        setattr(cls, member.python, own[member.method])
+        return
+    getter = getattr(cls, member.getter or "", None)
+    setter = getattr(cls, member.setter, None) if member.setter else None
+    setattr(cls, member.python, property(getter, setter, doc=getattr(getter, "__doc__", None)))
+
+
+def _reader(name: str) -> Callable[[Any], Any]:
+    """Return a getter of the attribute `name` (a slot, which has no function of its own)."""
+
+    def get(self: Any) -> Any:
+        return getattr(self, name)
+
+    return get
+
+
+def _writer(name: str) -> Callable[[Any, Any], None]:
+    def set_(self: Any, value: Any) -> None:
+        setattr(self, name, value)
+
+    return set_
