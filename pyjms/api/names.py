@@ -19,15 +19,22 @@ from typing import Any, ClassVar
 
 __all__ = ["Interface", "JavaNames", "Member", "java_name"]
 
-_WORDS = {"id": "ID", "jms": "JMS", "jmsx": "JMSX", "utf": "UTF", "xa": "XA"}
+_WORDS = {"id": "ID", "jms": "JMS", "jmsx": "JMSX", "rm": "RM", "utf": "UTF", "xa": "XA"}
 """Words that Java writes as one run of capitals."""
+
+_PLAIN = frozenset({"format_id", "global_transaction_id"})
+"""Members of ``javax.transaction.xa.Xid``, where Java writes such a word as any other."""
 
 
 def java_name(python_name: str, prefix: str = "") -> str:
     """Return the Java spelling: ``read_utf`` → ``readUTF``; with prefix ``get``: ``client_id`` → ``getClientID``."""
     first, *others = python_name.split("_")
-    head = prefix + (_WORDS.get(first) or first.capitalize()) if prefix else first
-    return head + "".join(_WORDS.get(word) or word.capitalize() for word in others)
+    spell = str.capitalize if python_name in _PLAIN else _spell
+    return (prefix + spell(first) if prefix else first) + "".join(map(spell, others))
+
+
+def _spell(word: str) -> str:
+    return _WORDS.get(word) or word.capitalize()
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,6 +101,7 @@ def _complete(cls: type, member: Member) -> None:
 
 def _follow_python(cls: type, member: Member, own: Any) -> None:
     definition = own[member.python]
+    wanted: dict[str | None, Any]
     if member.method:
         wanted = {member.method: definition}
     elif isinstance(definition, property):

@@ -1,0 +1,132 @@
+"""JMS 1.1 for Python: the public names, each under the name that it has in ``javax.jms``."""
+
+from pyjms.api.browser import QueueBrowser
+from pyjms.api.connection import (
+    Connection,
+    ConnectionMetaData,
+    ExceptionListener,
+    ExceptionListenerLike,
+)
+from pyjms.api.consumer import MessageConsumer, MessageListener, MessageListenerLike
+from pyjms.api.destination import Destination, Queue, TemporaryQueue, TemporaryTopic, Topic
+from pyjms.api.domains import (
+    QueueConnection,
+    QueueReceiver,
+    QueueSender,
+    QueueSession,
+    TopicConnection,
+    TopicPublisher,
+    TopicSession,
+    TopicSubscriber,
+)
+from pyjms.api.enumeration import Enumeration, NoSuchElementException
+from pyjms.api.message import BytesMessage, MapMessage, Message, ObjectMessage, StreamMessage, TextMessage
+from pyjms.api.producer import DeliveryMode, MessageProducer
+from pyjms.api.server_sessions import ConnectionConsumer, ServerSession, ServerSessionPool
+from pyjms.api.session import AcknowledgeMode, Runnable, Session
+from pyjms.api.xa import (
+    XAConnection,
+    XAException,
+    XAQueueConnection,
+    XAQueueSession,
+    XAResource,
+    XASession,
+    XATopicConnection,
+    XATopicSession,
+    Xid,
+)
+from pyjms.errors import (
+    IllegalArgumentException,
+    IllegalStateException,
+    IndexOutOfBoundsException,
+    InvalidClientIDException,
+    InvalidDestinationException,
+    InvalidSelectorException,
+    JMSException,
+    JMSSecurityException,
+    MessageEOFException,
+    MessageFormatException,
+    MessageNotReadableException,
+    MessageNotWriteableException,
+    NullPointerException,
+    NumberFormatException,
+    ResourceAllocationException,
+    TransactionInProgressException,
+    TransactionRolledBackException,
+    UnsupportedOperationException,
+)
+
+__all__ = [
+    # Connections and sessions
+    "AcknowledgeMode",
+    "Connection",
+    "ConnectionMetaData",
+    "DeliveryMode",
+    "ExceptionListener",
+    "ExceptionListenerLike",
+    "MessageConsumer",
+    "MessageListener",
+    "MessageListenerLike",
+    "MessageProducer",
+    "QueueBrowser",
+    "Runnable",
+    "Session",
+    # Destinations
+    "Destination",
+    "Queue",
+    "TemporaryQueue",
+    "TemporaryTopic",
+    "Topic",
+    # Messages
+    "BytesMessage",
+    "Enumeration",
+    "MapMessage",
+    "Message",
+    "ObjectMessage",
+    "StreamMessage",
+    "TextMessage",
+    # The queue domain
+    "QueueConnection",
+    "QueueReceiver",
+    "QueueSender",
+    "QueueSession",
+    # The topic domain
+    "TopicConnection",
+    "TopicPublisher",
+    "TopicSession",
+    "TopicSubscriber",
+    # Application servers
+    "ConnectionConsumer",
+    "ServerSession",
+    "ServerSessionPool",
+    # Distributed transactions
+    "XAConnection",
+    "XAException",
+    "XAQueueConnection",
+    "XAQueueSession",
+    "XAResource",
+    "XASession",
+    "XATopicConnection",
+    "XATopicSession",
+    "Xid",
+    # Errors
+    "IllegalArgumentException",
+    "IllegalStateException",
+    "IndexOutOfBoundsException",
+    "InvalidClientIDException",
+    "InvalidDestinationException",
+    "InvalidSelectorException",
+    "JMSException",
+    "JMSSecurityException",
+    "MessageEOFException",
+    "MessageFormatException",
+    "MessageNotReadableException",
+    "MessageNotWriteableException",
+    "NoSuchElementException",
+    "NullPointerException",
+    "NumberFormatException",
+    "ResourceAllocationException",
+    "TransactionInProgressException",
+    "TransactionRolledBackException",
+    "UnsupportedOperationException",
+]

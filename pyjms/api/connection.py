@@ -1,0 +1,186 @@
+"""Connections to a provider and the factories that make them (JMS 1.1 §4.2, §4.3)."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Callable
+from typing import TypeAlias
+
+from pyjms.api.closing import Closeable
+from pyjms.api.destination import Destination, Topic
+from pyjms.api.enumeration import Enumeration
+from pyjms.api.names import Interface
+from pyjms.api.server_sessions import ConnectionConsumer, ServerSessionPool
+from pyjms.api.session import AcknowledgeMode, Session
+from pyjms.errors import JMSException
+
+__all__ = ["Connection", "ConnectionFactory", "ConnectionMetaData", "ExceptionListener", "ExceptionListenerLike"]
+
+
+class ExceptionListener(Interface, declares=True):
+    """What an application gives to a connection to be told of its problems (JMS 1.1 §4.3.8)."""
+
+    __slots__ = ()
+
+    @abstractmethod
+    def on_exception(self, exception: JMSException) -> None:
+        """Take a problem that no running call reports; one call at a time, on a thread of the connection."""
+
+
+ExceptionListenerLike: TypeAlias = ExceptionListener | Callable[[JMSException], None]
+"""What is taken for a listener: an object, or a plain callable of one exception."""
+
+
+class ConnectionMetaData(Interface, declares=True):
+    """What a connection says of its provider (JMS 1.1 §4.3.7)."""
+
+    __slots__ = ()
+
+    @property
+    @abstractmethod
+    def jms_version(self) -> str:
+        """The version of the JMS API, ``1.1``."""
+
+    @property
+    @abstractmethod
+    def jms_major_version(self) -> int:
+        """The first number of `jms_version`."""
+
+    @property
+    @abstractmethod
+    def jms_minor_version(self) -> int:
+        """The second number of `jms_version`."""
+
+    @property
+    @abstractmethod
+    def jms_provider_name(self) -> str:
+        """The name of the provider."""
+
+    @property
+    @abstractmethod
+    def provider_version(self) -> str:
+        """The version of the provider."""
+
+    @property
+    @abstractmethod
+    def provider_major_version(self) -> int:
+        """The first number of `provider_version`."""
+
+    @property
+    @abstractmethod
+    def provider_minor_version(self) -> int:
+        """The second number of `provider_version`."""
+
+    @property
+    @abstractmethod
+    def jmsx_property_names(self) -> Enumeration[str]:
+        """A new enumeration of the JMSX properties that the connection knows (§3.5.9)."""
+
+
+class Connection(Closeable, declares=True):
+    """A client's open connection to a provider, stopped until `start` (JMS 1.1 §4.3).
+
+    May be used by several threads at a time. Every method but `close` raises `IllegalStateException` once the
+    connection is closed.
+    """
+
+    __slots__ = ()
+
+    @abstractmethod
+    def create_session(
+        self, transacted: bool = False, acknowledge_mode: int = AcknowledgeMode.AUTO_ACKNOWLEDGE
+    ) -> Session:
+        """Return a new session. `acknowledge_mode` is one of `AcknowledgeMode`, ignored if `transacted` (§4.4).
+
+        Raises `JMSException` for any other mode.
+        """
+
+    @property
+    @abstractmethod
+    def client_id(self) -> str | None:
+        """The identifier that the client's durable subscriptions belong to, or None (§4.3.2).
+
+        It is set at most once, before anything else is done with the connection, and not when the factory has set it:
+        `IllegalStateException`. Raises `InvalidClientIDException` when it is no identifier or in use by another client.
+        """
+
+    @client_id.setter
+    @abstractmethod
+    def client_id(self, client_id: str) -> None: ...
+
+    @property
+    @abstractmethod
+    def meta_data(self) -> ConnectionMetaData:
+        """What this connection knows of its provider."""
+
+    @property
+    @abstractmethod
+    def exception_listener(self) -> ExceptionListenerLike | None:
+        """The listener that is told of the connection's problems, as it was set, or None (§4.3.8)."""
+
+    @exception_listener.setter
+    @abstractmethod
+    def exception_listener(self, listener: ExceptionListenerLike | None) -> None: ...
+
+    @abstractmethod
+    def start(self) -> None:
+        """Begin, or go on, to deliver messages. Does nothing on a started connection (§4.3.3)."""
+
+    @abstractmethod
+    def stop(self) -> None:
+        """Pause delivery; returns when running listeners have returned. Sending goes on (§4.3.4).
+
+        Does nothing on a stopped connection. Raises `IllegalStateException` when a listener of this connection calls it.
+        """
+
+    @abstractmethod
+    def close(self) -> None:
+        """End the connection with all that was made from it; pending calls of `receive` return None (§4.3.5).
+
+        Waits for running listeners; transactions in progress are rolled back, temporary destinations removed. Closing
+        twice does nothing. Raises `IllegalStateException` when a listener of this connection calls it.
+        """
+
+    @abstractmethod
+    def create_connection_consumer(
+        self,
+        destination: Destination,
+        message_selector: str | None,
+        session_pool: ServerSessionPool,
+        max_messages: int,
+    ) -> ConnectionConsumer:
+        """Return a consumer that loads up to `max_messages` at a time into a session of `session_pool` (§8.2.4).
+
+        Raises `InvalidDestinationException`, `InvalidSelectorException`.
+        """
+
+    @abstractmethod
+    def create_durable_connection_consumer(
+        self,
+        topic: Topic,
+        subscription_name: str,
+        message_selector: str | None,
+        session_pool: ServerSessionPool,
+        max_messages: int,
+    ) -> ConnectionConsumer:
+        """Return such a consumer of a durable subscription (§8.2.4).
+
+        Raises `InvalidDestinationException`, `InvalidSelectorException`; `IllegalStateException` in the queue domain.
+        """
+
+
+class ConnectionFactory(Interface, declares=True):
+    """The interface of the factories; `pyjms.ConnectionFactory` is the class that an application makes (§4.2).
+
+    May be used by several threads at a time.
+    """
+
+    __slots__ = ()
+
+    @abstractmethod
+    def create_connection(self, user_name: str | None = None, password: str | None = None) -> Connection:
+        """Return a new, stopped connection; without credentials, with those of the factory or of the process (§4.3.1).
+
+        Raises `JMSSecurityException` when the credentials are refused, `InvalidClientIDException` for the factory's
+        client identifier, `JMSException` when there is nothing to connect to.
+        """

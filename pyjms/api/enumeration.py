@@ -1,0 +1,49 @@
+"""`Enumeration`: a Python iterator that also answers to the methods of ``java.util.Enumeration``."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from typing import Generic, TypeVar
+
+from pyjms.api.names import JavaNames
+
+__all__ = ["Enumeration", "NoSuchElementException"]
+
+T = TypeVar("T")
+
+
+class NoSuchElementException(LookupError):
+    """java.util.NoSuchElementException: `Enumeration.next_element` was called after the last element."""
+
+
+class Enumeration(JavaNames, Iterator[T], Generic[T], declares=True):
+    """The elements of `elements`, once, in order. Asking whether there are more takes one element ahead.
+
+    Not for several threads at a time.
+    """
+
+    __slots__ = ("_ahead", "_elements")
+
+    def __init__(self, elements: Iterable[T] = ()) -> None:
+        self._elements = iter(elements)
+        self._ahead: list[T] = []  # the element taken ahead, if any
+
+    def has_more_elements(self) -> bool:
+        """Return whether `next_element` has something to return."""
+        if not self._ahead:
+            for element in self._elements:
+                self._ahead.append(element)
+                break
+        return bool(self._ahead)
+
+    def next_element(self) -> T:
+        """Return the next element. Raises `NoSuchElementException` after the last one."""
+        for element in self:
+            return element
+        raise NoSuchElementException("the enumeration has no more elements; ask hasMoreElements() first")
+
+    def __iter__(self) -> Enumeration[T]:
+        return self
+
+    def __next__(self) -> T:
+        return self._ahead.pop() if self._ahead else next(self._elements)

@@ -1,0 +1,119 @@
+"""Sending messages (JMS 1.1 §4.6 to §4.8)."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from enum import IntEnum
+from typing import Any, overload
+
+from pyjms.api.closing import Closeable
+from pyjms.api.destination import Destination
+from pyjms.api.message import Message
+
+__all__ = ["DeliveryMode", "MessageProducer"]
+
+
+class DeliveryMode(IntEnum):
+    """How carefully the provider keeps a message (JMS 1.1 §4.7)."""
+
+    NON_PERSISTENT = 1
+    """At most once: the message may be lost when the provider fails."""
+    PERSISTENT = 2
+    """Once and only once: the message survives a failure of the provider."""
+
+
+class MessageProducer(Closeable, declares=True):
+    """Sends messages to its own destination, or, if it was made without one, to one given at each call (§4.6).
+
+    Belongs to its session's thread; only `close` may be called from another one. Every method but `close` raises
+    `IllegalStateException` once the producer is closed.
+    """
+
+    __slots__ = ()
+
+    @property
+    @abstractmethod
+    def disable_message_id(self) -> bool:
+        """A hint that nobody needs message identifiers; False at first. The provider may ignore it (§3.4.3)."""
+
+    @disable_message_id.setter
+    @abstractmethod
+    def disable_message_id(self, value: bool) -> None: ...
+
+    @property
+    @abstractmethod
+    def disable_message_timestamp(self) -> bool:
+        """A hint that nobody needs time stamps; False at first. The provider may ignore it (§3.4.4)."""
+
+    @disable_message_timestamp.setter
+    @abstractmethod
+    def disable_message_timestamp(self, value: bool) -> None: ...
+
+    @property
+    @abstractmethod
+    def delivery_mode(self) -> int:
+        """The `DeliveryMode` of messages sent without one; PERSISTENT at first. Another value: `JMSException`."""
+
+    @delivery_mode.setter
+    @abstractmethod
+    def delivery_mode(self, delivery_mode: int) -> None: ...
+
+    @property
+    @abstractmethod
+    def priority(self) -> int:
+        """The priority of messages sent without one, 0 (lowest) to 9; 4 at first. Another value: `JMSException`."""
+
+    @priority.setter
+    @abstractmethod
+    def priority(self, default_priority: int) -> None: ...
+
+    @property
+    @abstractmethod
+    def time_to_live(self) -> int:
+        """How long messages sent without an own time live, in milliseconds from sending; 0, as at first: for ever."""
+
+    @time_to_live.setter
+    @abstractmethod
+    def time_to_live(self, time_to_live: int) -> None: ...
+
+    @property
+    @abstractmethod
+    def destination(self) -> Destination | None:
+        """Where this producer sends to; None if each call names its destination."""
+
+    @abstractmethod
+    def close(self) -> None:
+        """Give back what the producer holds. Closing twice does nothing."""
+
+    @overload
+    @abstractmethod
+    def send(
+        self,
+        message: Message,
+        delivery_mode: int | None = None,
+        priority: int | None = None,
+        time_to_live: int | None = None,
+    ) -> None: ...
+
+    @overload
+    @abstractmethod
+    def send(
+        self,
+        destination: Destination,
+        message: Message,
+        delivery_mode: int | None = None,
+        priority: int | None = None,
+        time_to_live: int | None = None,
+    ) -> None: ...
+
+    @abstractmethod
+    def send(self, *arguments: Any, **named: Any) -> None:
+        """Send `message`, to `destination` if the producer has none of its own.
+
+        `delivery_mode` is a `DeliveryMode`, `priority` 0 to 9, `time_to_live` milliseconds (0: for ever); what is
+        left out or None is the producer's own. The message gets its header fields (§3.4) and may be used again.
+
+        Raises `UnsupportedOperationException` when a destination is given although the producer has one, or missing
+        although it has none; `InvalidDestinationException`; `MessageFormatException`; `JMSException` when the
+        provider cannot take the message.
+        """

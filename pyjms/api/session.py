@@ -1,0 +1,220 @@
+"""Sessions: the unit of work of one thread (JMS 1.1 §4.4)."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from enum import IntEnum
+from typing import TYPE_CHECKING, Any, Final
+
+from pyjms.api.browser import QueueBrowser
+from pyjms.api.closing import Closeable
+from pyjms.api.consumer import MessageConsumer, MessageListenerLike
+from pyjms.api.destination import Destination, Queue, TemporaryQueue, TemporaryTopic, Topic
+from pyjms.api.message import BytesMessage, MapMessage, Message, ObjectMessage, StreamMessage, TextMessage
+from pyjms.api.names import Interface
+from pyjms.api.producer import MessageProducer
+
+if TYPE_CHECKING:
+    from pyjms.api.domains import TopicSubscriber
+
+__all__ = ["AcknowledgeMode", "Runnable", "Session"]
+
+
+class AcknowledgeMode(IntEnum):
+    """Who acknowledges the messages of a session, and when (JMS 1.1 §4.4.11)."""
+
+    SESSION_TRANSACTED = 0
+    """`Session.commit` does. What `Session.acknowledge_mode` says of a transacted session."""
+    AUTO_ACKNOWLEDGE = 1
+    """The session, after each `receive` and each return of a listener."""
+    CLIENT_ACKNOWLEDGE = 2
+    """The client, with `Message.acknowledge`: all that the session delivered so far."""
+    DUPS_OK_ACKNOWLEDGE = 3
+    """The session, when it suits it: messages may come twice after a failure."""
+
+
+class Runnable(Interface, declares=True):
+    """java.lang.Runnable: something to run on a thread."""
+
+    __slots__ = ()
+
+    @abstractmethod
+    def run(self) -> None:
+        """Do the work."""
+
+
+class Session(Runnable, Closeable, declares=True):
+    """Makes messages, producers and consumers, keeps the order of its messages, and holds its transaction (§4.4).
+
+    A session and all that it makes belong to one thread at a time; when it has listeners, to its own thread. Only
+    `close` may be called from another one. Every method but `close` raises `IllegalStateException` once the session is
+    closed; making messages is no exception.
+    """
+
+    __slots__ = ()
+
+    AUTO_ACKNOWLEDGE: Final = AcknowledgeMode.AUTO_ACKNOWLEDGE
+    CLIENT_ACKNOWLEDGE: Final = AcknowledgeMode.CLIENT_ACKNOWLEDGE
+    DUPS_OK_ACKNOWLEDGE: Final = AcknowledgeMode.DUPS_OK_ACKNOWLEDGE
+    SESSION_TRANSACTED: Final = AcknowledgeMode.SESSION_TRANSACTED
+
+    # ------------------------------------------------------------------------------------------------- messages
+
+    @abstractmethod
+    def create_bytes_message(self) -> BytesMessage:
+        """Return a new, empty, write-only `BytesMessage`."""
+
+    @abstractmethod
+    def create_map_message(self) -> MapMessage:
+        """Return a new, empty `MapMessage`."""
+
+    @abstractmethod
+    def create_message(self) -> Message:
+        """Return a new message without a body."""
+
+    @abstractmethod
+    def create_object_message(self, object: Any = None) -> ObjectMessage:
+        """Return a new `ObjectMessage` with a copy of `object`. Raises `MessageFormatException` if it has no copy."""
+
+    @abstractmethod
+    def create_stream_message(self) -> StreamMessage:
+        """Return a new, empty, write-only `StreamMessage`."""
+
+    @abstractmethod
+    def create_text_message(self, text: str | None = None) -> TextMessage:
+        """Return a new `TextMessage` with `text`."""
+
+    # -------------------------------------------------------------------------- transactions and acknowledgement
+
+    @property
+    @abstractmethod
+    def transacted(self) -> bool:
+        """Whether sends and receives of this session take effect only with `commit`."""
+
+    @property
+    @abstractmethod
+    def acknowledge_mode(self) -> AcknowledgeMode:
+        """The mode; SESSION_TRANSACTED for a transacted session, whatever was asked for."""
+
+    @abstractmethod
+    def commit(self) -> None:
+        """Make the transaction's sends and receives take effect, and begin the next one (§4.4.7).
+
+        Raises `TransactionRolledBackException` when they were undone instead; `IllegalStateException` when the session
+        is not transacted; `TransactionInProgressException` when XA controls it.
+        """
+
+    @abstractmethod
+    def rollback(self) -> None:
+        """Undo the transaction: nothing was sent, and what was received comes again; then begin the next one (§4.4.7).
+
+        Raises `IllegalStateException` when the session is not transacted; `TransactionInProgressException` when XA
+        controls it.
+        """
+
+    @abstractmethod
+    def recover(self) -> None:
+        """Deliver again, from the first one on and marked as such, the messages not yet acknowledged (§4.4.11).
+
+        Raises `IllegalStateException` when the session is transacted.
+        """
+
+    @abstractmethod
+    def close(self) -> None:
+        """End the session, its producers and its consumers; a transaction in progress is rolled back (§4.4.1).
+
+        Waits for a running listener; a pending `receive` returns None. Closing twice does nothing.
+        """
+
+    # ----------------------------------------------------------------------------- for application servers (§8.2)
+
+    @property
+    @abstractmethod
+    def message_listener(self) -> MessageListenerLike | None:
+        """The listener that `run` feeds, or None; once set, the session cannot receive in another way (§8.2.1)."""
+
+    @message_listener.setter
+    @abstractmethod
+    def message_listener(self, listener: MessageListenerLike | None) -> None: ...
+
+    @abstractmethod
+    def run(self) -> None:
+        """Give the messages that a `ConnectionConsumer` loaded into this session to its listener (§8.2.1)."""
+
+    # ------------------------------------------------------------------------------------ producers and consumers
+
+    @abstractmethod
+    def create_producer(self, destination: Destination | None = None) -> MessageProducer:
+        """Return a producer for `destination`; None: each `send` will name its own (§4.6).
+
+        Raises `InvalidDestinationException`.
+        """
+
+    @abstractmethod
+    def create_consumer(
+        self, destination: Destination, message_selector: str | None = None, no_local: bool = False
+    ) -> MessageConsumer:
+        """Return a consumer of the messages of `destination` that `message_selector` chooses; None or "": all (§4.5).
+
+        With `no_local`, a topic's consumer gets nothing that its own connection published; queues ignore it.
+        Raises `InvalidDestinationException`, `InvalidSelectorException`.
+        """
+
+    @abstractmethod
+    def create_durable_subscriber(
+        self, topic: Topic, name: str, message_selector: str | None = None, no_local: bool = False
+    ) -> TopicSubscriber:
+        """Return a subscriber of the durable subscription `name` of this connection's client identifier (§6.11.1).
+
+        The subscription is made if there is none, and made anew if topic, selector or `no_local` differ. It gathers
+        messages while it has no subscriber; it has at most one at a time. `unsubscribe` ends it.
+
+        Raises `IllegalStateException` without a client identifier and in the queue domain;
+        `InvalidDestinationException` (a temporary topic is one); `InvalidSelectorException`; `JMSException` when the
+        subscription has a subscriber already.
+        """
+
+    @abstractmethod
+    def create_browser(self, queue: Queue, message_selector: str | None = None) -> QueueBrowser:
+        """Return a browser of the messages of `queue` that `message_selector` chooses; None or "": all (§5.9).
+
+        Raises `InvalidDestinationException`, `InvalidSelectorException`; `IllegalStateException` in the topic domain.
+        """
+
+    @abstractmethod
+    def unsubscribe(self, name: str) -> None:
+        """End the durable subscription `name` and forget its messages (§6.3).
+
+        Raises `InvalidDestinationException` when there is none; `JMSException` while it has a subscriber or messages
+        of it are not yet acknowledged; `IllegalStateException` in the queue domain.
+        """
+
+    # ----------------------------------------------------------------------------------------------- destinations
+
+    @abstractmethod
+    def create_queue(self, queue_name: str) -> Queue:
+        """Return the queue that the provider calls `queue_name`; the provider decides whether it must exist (§4.4.4).
+
+        Raises `IllegalStateException` in the topic domain.
+        """
+
+    @abstractmethod
+    def create_topic(self, topic_name: str) -> Topic:
+        """Return the topic that the provider calls `topic_name`; the provider decides whether it must exist (§4.4.4).
+
+        Raises `IllegalStateException` in the queue domain.
+        """
+
+    @abstractmethod
+    def create_temporary_queue(self) -> TemporaryQueue:
+        """Return a new queue that lives as long as the connection, or until deleted (§4.4.3).
+
+        Raises `IllegalStateException` in the topic domain.
+        """
+
+    @abstractmethod
+    def create_temporary_topic(self) -> TemporaryTopic:
+        """Return a new topic that lives as long as the connection, or until deleted (§4.4.3).
+
+        Raises `IllegalStateException` in the queue domain.
+        """
