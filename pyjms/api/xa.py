@@ -79,6 +79,8 @@ class XAException(Exception, JavaNames, declares=True):
     """There is such a branch already."""
     XAER_OUTSIDE: Final = -9
 
+    errorCode: int
+
     def __init__(self, reason: str | int | None = None, error_code: int = 0) -> None:
         super().__init__(*([] if reason is None else [reason]))
         self.errorCode = reason if isinstance(reason, int) else error_code
