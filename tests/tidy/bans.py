@@ -1,0 +1,147 @@
+"""What may not be written, with what to write instead, and the few places that may write it, with the reason.
+
+Each ban is judged by `test_bans.py`, both on the project and on a line that breaks it.
+"""
+
+from __future__ import annotations
+
+import ast
+from dataclasses import dataclass, field
+from fnmatch import fnmatchcase
+from typing import TYPE_CHECKING
+
+from tests.tidy.names import Names
+from tests.tidy.source import EVERYTHING, LIBRARY
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Ban:
+    """Names that may not be used below `folders`."""
+
+    title: str
+    names: tuple[str, ...]
+    instead: str
+    folders: tuple[str, ...] = LIBRARY
+    # File -> the reason why it may.
+    allowed: Mapping[str, str] = field(default_factory=dict)
+    # A line that breaks the ban: a ban that finds nothing looks perfect.
+    example: str
+
+
+BANS = (
+    Ban(
+        title="print",
+        names=("print",),
+        instead="log, or return the text: only commands speak to the user",
+        example="print('hello')",
+    ),
+    Ban(
+        title="eval and exec",
+        names=("eval", "exec"),
+        instead="a parser or a table",
+        folders=EVERYTHING,
+        allowed={
+            "pyjms/spi/selector/compile.py": "a selector becomes a function: names and constants are never its text",
+            "pyjms/api/names.py": "both names of a method come from one declaration",
+        },
+        example="eval('1 + 1')",
+    ),
+    Ban(
+        title="unpickling",
+        names=("pickle.load", "pickle.loads", "pickle.Unpickler", "marshal.load", "marshal.loads", "shelve.open"),
+        instead="pyjms.messages.object, which decodes trusted classes only",
+        allowed={"pyjms/messages/object.py": "the one place that decodes objects, by the rules of trust"},
+        example="import pickle as p\np.loads(b'')",
+    ),
+    Ban(
+        title="sleeping",
+        names=("time.sleep", "asyncio.sleep"),
+        instead="a wait that close() ends, or in tests an event, a latch or the virtual clock",
+        folders=EVERYTHING,
+        example="from time import sleep\nsleep(1)",
+    ),
+    Ban(
+        title="the system's clock",
+        names=(
+            "time.time",
+            "time.time_ns",
+            "time.monotonic",
+            "time.monotonic_ns",
+            "datetime.*.now",
+            "datetime.*.utcnow",
+        )
+        + ("datetime.*.today", "datetime.now", "datetime.utcnow"),
+        instead="the injected clock (pyjms.spi.clock)",
+        allowed={"pyjms/spi/clock.py": "the clock that is injected when no other is named"},
+        example="from datetime import datetime\ndatetime.now()",
+    ),
+    Ban(
+        title="starting threads",
+        names=("threading.Thread", "threading.Timer", "_thread.start_new_thread", "concurrent.futures.*Executor"),
+        instead="one of the places that own threads: docs/design/threads.md lists them",
+        allowed={
+            "pyjms/runtime/listener.py": "the thread of a session's listeners",
+            "provider/pyjms_provider/housekeeping.py": "the one timer thread of the broker",
+        },
+        example="import threading\nthreading.Thread(target=work).start()",
+    ),
+    Ban(
+        title="tests that are not run",
+        names=("pytest.skip", "pytest.xfail", "pytest.importorskip", "pytest.mark.skip*", "pytest.mark.xfail"),
+        instead="a test that passes, or none",
+        folders=("tests",),
+        example="import pytest\n@pytest.mark.skipif(True, reason='later')\ndef test(): pass",
+    ),
+)
+
+# A handler that catches everything and does not raise again belongs to the top of a thread, which logs and closes, or
+# around the call of an application's code, whose errors must not become ours. "file::function" -> the reason.
+BROAD_HANDLERS = {
+    "pyjms/runtime/dispatch.py::_call": "a message listener: what it raised decides about redelivery",
+    "pyjms/runtime/listener.py::_run": "the top of the threads that run listeners and callbacks",
+    "pyjms/runtime/server_sessions.py::_hand_over": "an application server: its messages go back when it fails",
+}
+
+
+def uses(tree: ast.Module, names: tuple[str, ...]) -> Iterator[tuple[int, str]]:
+    """Yield line and name of each use of one of `names`, which may hold wildcards."""
+    known = Names(tree)
+    for node in ast.walk(tree):
+        if not isinstance(node, (ast.Name, ast.Attribute)) or not isinstance(node.ctx, ast.Load):
+            continue
+        dotted = known.dotted(node)
+        if dotted and any(fnmatchcase(dotted, name) for name in names):
+            yield node.lineno, dotted
+
+
+def _is_broad(handler: ast.ExceptHandler) -> bool:
+    caught = handler.type.elts if isinstance(handler.type, ast.Tuple) else [handler.type]
+    broad = {"Exception", "BaseException"}
+    return any(kind is None or (isinstance(kind, ast.Name) and kind.id in broad) for kind in caught)
+
+
+def _raises_again(handler: ast.ExceptHandler) -> bool:
+    last = handler.body[-1]
+    return isinstance(last, ast.Raise) and (last.exc is None or last.cause is not None)
+
+
+def broad_handlers(tree: ast.Module) -> Iterator[tuple[int, str]]:
+    """Yield line and innermost function of each ``except`` that catches everything and goes on."""
+    yield from _broad_handlers(tree, "")
+
+
+def _broad_handlers(node: ast.AST, function: str) -> Iterator[tuple[int, str]]:
+    if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)):
+        function = node.name
+    if isinstance(node, ast.ExceptHandler) and _is_broad(node) and not _raises_again(node):
+        yield node.lineno, function
+    for child in ast.iter_child_nodes(node):
+        yield from _broad_handlers(child, function)
+
+
+def bare_handlers(tree: ast.Module) -> Iterator[int]:
+    """Yield the line of each ``except:``."""
+    yield from (n.lineno for n in ast.walk(tree) if isinstance(n, ast.ExceptHandler) and n.type is None)

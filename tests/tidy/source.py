@@ -1,0 +1,35 @@
+"""The source files of the project, found and parsed once for the tests that judge them."""
+
+from __future__ import annotations
+
+import ast
+from functools import cache
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[2]
+LIBRARY = ("pyjms", "provider/pyjms_provider")
+EVERYTHING = (*LIBRARY, "tests", "tools", "docs")
+_NOT_SOURCE = {"__pycache__", "_build", "data"}
+
+
+@cache
+def python_files(*folders: str) -> tuple[Path, ...]:
+    """Return the Python files below `folders`, which need not exist yet, sorted."""
+    files = (path for folder in folders for path in (ROOT / folder).rglob("*.py"))
+    return tuple(sorted(path for path in files if not _NOT_SOURCE & set(path.relative_to(ROOT).parts)))
+
+
+def name_of(path: Path) -> str:
+    """Return the path as the lists of exceptions write it."""
+    return path.relative_to(ROOT).as_posix()
+
+
+@cache
+def parse(path: Path) -> ast.Module:
+    """Return the syntax tree of a file."""
+    return ast.parse(path.read_text(encoding="utf-8"), filename=str(path))
+
+
+def is_stub_of_a_body(node: ast.stmt) -> bool:
+    """Whether a statement is a docstring, ``...`` or ``pass``."""
+    return isinstance(node, ast.Pass) or (isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant))
