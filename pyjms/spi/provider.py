@@ -278,7 +278,7 @@ class ProviderConsumer(ABC):
 
     @abstractmethod
     def set_interested(self, interested: bool) -> None:
-        """Say whether `on_ready` is wanted. Any thread.
+        """Say whether `on_ready` is wanted. Any thread; ignored on a closed consumer.
 
         When interest begins and there may be work, `on_ready` is called. A provider that was about to wake this
         consumer wakes another one when interest ends.

@@ -1,0 +1,63 @@
+"""Which deliveries one acknowledgement covers, by mode: the session's ledger (JMS 1.1 §4.4.11).
+
+Pure book-keeping: nothing here talks to a provider. The session asks what is due and does it.
+
+AUTO_ACKNOWLEDGE keeps a delivery only while its listener runs; what ``receive`` returns is settled at once and never
+enters the ledger. DUPS_OK_ACKNOWLEDGE keeps up to `DUPS_OK_BATCH`. CLIENT_ACKNOWLEDGE keeps everything until a message's
+``acknowledge``; a transaction until it ends.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from pyjms.api.session import AcknowledgeMode
+from pyjms.spi.delivery import Delivery
+
+__all__ = ["DUPS_OK_BATCH", "AcknowledgementLedger"]
+
+DUPS_OK_BATCH = 20
+"""So many deliveries a DUPS_OK_ACKNOWLEDGE session settles in one call; a crash may redeliver as many."""
+
+
+class AcknowledgementLedger:
+    """The unsettled deliveries of one session, in order of delivery. One thread at a time."""
+
+    __slots__ = ("_mode", "_unsettled")
+
+    def __init__(self, mode: AcknowledgeMode) -> None:
+        self._mode = mode
+        self._unsettled: list[Delivery] = []
+
+    def __len__(self) -> int:
+        return len(self._unsettled)
+
+    def delivered(self, delivery: Delivery) -> None:
+        """Enter a delivery that the client gets now."""
+        self._unsettled.append(delivery)
+
+    def due(self) -> Sequence[Delivery]:
+        """Take out what is to be acknowledged now that the client is done with the latest delivery."""
+        if self._mode is AcknowledgeMode.AUTO_ACKNOWLEDGE:
+            return self.take()
+        if self._mode is AcknowledgeMode.DUPS_OK_ACKNOWLEDGE and len(self._unsettled) >= DUPS_OK_BATCH:
+            return self.take()
+        return ()
+
+    def take(self) -> Sequence[Delivery]:
+        """Take out everything: what ``acknowledge``, ``commit``, ``rollback`` and ``recover`` cover."""
+        taken = self._unsettled
+        self._unsettled = []
+        return taken
+
+    def take_one(self, delivery: Delivery) -> bool:
+        """Take out `delivery`; return False if it is not there: recovered or acknowledged meanwhile."""
+        for index in range(len(self._unsettled) - 1, -1, -1):
+            if self._unsettled[index] is delivery:
+                del self._unsettled[index]
+                return True
+        return False
+
+    def put_back(self, deliveries: Sequence[Delivery]) -> None:
+        """Enter again, in front, what was taken out and could not be settled."""
+        self._unsettled[:0] = deliveries

@@ -1,0 +1,70 @@
+"""Looking at a queue without taking anything (JMS 1.1 §5.9)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+from pyjms.api.browser import QueueBrowser
+from pyjms.api.destination import Queue
+from pyjms.api.enumeration import Enumeration
+from pyjms.api.message import Message
+from pyjms.errors import IllegalStateException
+from pyjms.messages.destinations import address_of
+from pyjms.messages.freeze import thaw
+from pyjms.runtime.error_mapping import to_jms
+from pyjms.spi.errors import ProviderError
+from pyjms.spi.selector import Selector
+
+if TYPE_CHECKING:
+    from pyjms.runtime.session import JmsSession
+
+__all__ = ["JmsQueueBrowser"]
+
+
+class JmsQueueBrowser(QueueBrowser):
+    """Each enumeration walks the queue anew, from its head, as it is while it walks."""
+
+    __slots__ = ("_address", "_closed", "_queue", "_selector", "_session")
+
+    def __init__(self, session: JmsSession, queue: Queue, selector: Selector | None) -> None:
+        self._session = session
+        self._queue = queue
+        self._address = address_of(queue)
+        self._selector = selector
+        self._closed = False
+
+    @property
+    def queue(self) -> Queue:
+        self._check_open()
+        return self._queue
+
+    @property
+    def message_selector(self) -> str | None:
+        self._check_open()
+        return None if self._selector is None else self._selector.text
+
+    @property
+    def enumeration(self) -> Enumeration[Message]:
+        self._check_open()
+        return Enumeration(self._walk())
+
+    def __iter__(self) -> Iterator[Message]:
+        return self.enumeration
+
+    def close(self) -> None:
+        self._closed = True
+        self._session.forget_browser(self)
+
+    def _walk(self) -> Iterator[Message]:
+        try:
+            for delivery in self._session.provider_session.browse(self._address, self._selector):
+                self._check_open()
+                yield thaw(delivery, self._session)
+        except ProviderError as error:
+            raise to_jms(error) from error
+
+    def _check_open(self) -> None:
+        if self._closed:
+            raise IllegalStateException("the browser is closed")
+        self._session.check_open()

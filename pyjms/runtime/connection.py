@@ -1,0 +1,311 @@
+"""A connection: credentials, client identifier, start, stop, close, and the exception listener (JMS 1.1 §4.3)."""
+
+from __future__ import annotations
+
+import logging
+from itertools import count
+from threading import RLock
+from typing import TypeVar
+
+from pyjms.api.connection import Connection, ConnectionMetaData, ExceptionListenerLike
+from pyjms.api.destination import Destination, Topic
+from pyjms.api.server_sessions import ConnectionConsumer, ServerSessionPool
+from pyjms.api.session import AcknowledgeMode
+from pyjms.errors import IllegalStateException, InvalidClientIDException, InvalidDestinationException, JMSException
+from pyjms.messages.destinations import JmsQueue, JmsTopic, address_of
+from pyjms.runtime.error_mapping import mapped_errors, to_jms
+from pyjms.runtime.lifecycle import Event, State, next_state
+from pyjms.runtime.listener import EventThread
+from pyjms.runtime.listeners import exception_callback
+from pyjms.runtime.meta_data import JmsConnectionMetaData
+from pyjms.runtime.server_sessions import JmsConnectionConsumer
+from pyjms.runtime.session import JmsSession
+from pyjms.runtime.temporaries import Temporaries
+from pyjms.spi.capability import Capability
+from pyjms.spi.clock import Clock
+from pyjms.spi.envelope import Address, AddressKind, ConnectionId
+from pyjms.spi.errors import CapabilityError, ConnectionLostError, ProviderError
+from pyjms.spi.provider import ConnectRequest, Provider
+from pyjms.spi.selector import selector_or_none
+
+__all__ = ["JmsConnection"]
+
+_log = logging.getLogger("pyjms.runtime")
+_Session = TypeVar("_Session", bound=JmsSession)
+
+_MODES = {
+    AcknowledgeMode.AUTO_ACKNOWLEDGE,
+    AcknowledgeMode.CLIENT_ACKNOWLEDGE,
+    AcknowledgeMode.DUPS_OK_ACKNOWLEDGE,
+}
+
+
+class JmsConnection(Connection):
+    """The connection of the common interfaces; the domains derive from it. Safe to use from any thread."""
+
+    session_type: type[JmsSession] = JmsSession
+
+    def __init__(self, provider: Provider, request: ConnectRequest, trusted: frozenset[str]) -> None:
+        """Connect. Raises what `Provider.connect` raises, mapped."""
+        self.clock: Clock = request.clock
+        self.trusted = trusted
+        self._lock = RLock()
+        self._state = State.STOPPED
+        self._used = False
+        self._client_id = request.client_id
+        self._sessions: list[JmsSession] = []
+        self._consumers: list[JmsConnectionConsumer] = []
+        self._numbers = count(1)
+        self._exception_listener: ExceptionListenerLike | None = None
+        self._destinations: dict[Address, Destination] = {}
+        self._events = EventThread(f"pyjms-exceptions-{request.url.host}")
+        with mapped_errors:
+            self._provider = provider.connect(request, self)
+        self.connection_id: ConnectionId = self._provider.connection_id
+        self.capabilities: Capability = self._provider.capabilities
+        self.temporaries = Temporaries(self._provider)
+
+    # Settings
+
+    @property
+    def client_id(self) -> str | None:
+        self._check_open()
+        return self._client_id
+
+    @client_id.setter
+    def client_id(self, client_id: str) -> None:
+        with self._lock:
+            self._check_open()
+            if self._client_id is not None:
+                raise IllegalStateException(f"the client id is {self._client_id!r} already; it cannot be changed")
+            if self._used:
+                # JMS 1.1 §4.3.2: set it before any other action on the connection
+                raise IllegalStateException("set client_id right after creating the connection, before using it")
+            if not isinstance(client_id, str) or not client_id:
+                raise InvalidClientIDException(f"{client_id!r} is no client id: use a non-empty string")
+            with mapped_errors:
+                self._provider.set_client_id(client_id)
+            self._client_id = client_id
+
+    @property
+    def configured_client_id(self) -> str | None:
+        """The client id, without a check; for sessions."""
+        return self._client_id
+
+    @property
+    def meta_data(self) -> ConnectionMetaData:
+        self._check_open()
+        return JmsConnectionMetaData(self._provider.info)
+
+    @property
+    def exception_listener(self) -> ExceptionListenerLike | None:
+        self._check_open()
+        return self._exception_listener
+
+    @exception_listener.setter
+    def exception_listener(self, listener: ExceptionListenerLike | None) -> None:
+        self._use()
+        if listener is not None:
+            exception_callback(listener)
+        self._exception_listener = listener
+
+    # Sessions
+
+    def create_session(
+        self, transacted: bool = False, acknowledge_mode: int = AcknowledgeMode.AUTO_ACKNOWLEDGE
+    ) -> JmsSession:
+        return self.open_session(self.session_type, transacted, acknowledge_mode)
+
+    def open_session(self, kind: type[_Session], transacted: bool, acknowledge_mode: int) -> _Session:
+        """Open a session of the class `kind`, started if the connection is."""
+        self._use()
+        mode = _mode(transacted, acknowledge_mode)
+        if mode is AcknowledgeMode.SESSION_TRANSACTED:
+            self.require(Capability.TRANSACTIONS, "transacted sessions")
+        with mapped_errors:
+            provider_session = self._provider.open_session(transacted=mode is AcknowledgeMode.SESSION_TRANSACTED)
+        session = kind(self, mode, provider_session)
+        with self._lock:
+            self._sessions.append(session)
+            started = self._state is State.STARTED
+        if started:
+            session.begin_delivery()
+        return session
+
+    def create_connection_consumer(
+        self,
+        destination: Destination,
+        message_selector: str | None,
+        session_pool: ServerSessionPool,
+        max_messages: int,
+    ) -> ConnectionConsumer:
+        return self._connection_consumer(destination, message_selector, session_pool, max_messages, None)
+
+    def create_durable_connection_consumer(
+        self,
+        topic: Topic,
+        subscription_name: str,
+        message_selector: str | None,
+        session_pool: ServerSessionPool,
+        max_messages: int,
+    ) -> ConnectionConsumer:
+        self.require(Capability.DURABLE_SUBSCRIPTIONS, "durable subscriptions")
+        if not isinstance(topic, Topic):
+            raise InvalidDestinationException("a durable subscription needs a topic")
+        if self._client_id is None:
+            raise IllegalStateException("to create a durable connection consumer, set the connection's client_id first")
+        return self._connection_consumer(topic, message_selector, session_pool, max_messages, subscription_name)
+
+    def _connection_consumer(
+        self,
+        destination: Destination,
+        selector: str | None,
+        pool: ServerSessionPool,
+        max_messages: int,
+        durable_name: str | None,
+    ) -> ConnectionConsumer:
+        self._use()
+        self.require(Capability.CONNECTION_CONSUMERS, "connection consumers")
+        if pool is None:
+            raise JMSException("a connection consumer needs a server session pool")
+        if isinstance(max_messages, bool) or not isinstance(max_messages, int) or max_messages < 1:
+            raise JMSException(f"{max_messages!r} is no number of messages a server session can load: use 1 or more")
+        address = address_of(destination)
+        with mapped_errors:
+            session = self._provider.open_session(transacted=False)
+            consumer = JmsConnectionConsumer(
+                self, session, address, selector_or_none(selector), pool, max_messages, durable_name
+            )
+        with self._lock:
+            self._consumers.append(consumer)
+            started = self._state is State.STARTED
+        if started:
+            consumer.begin_delivery()
+        return consumer
+
+    # Start, stop, close
+
+    def start(self) -> None:
+        self._use()
+        with self._lock:
+            self._state = next_state(self._state, Event.START, "connection")
+            sessions, consumers = list(self._sessions), list(self._consumers)
+        with mapped_errors:
+            self._provider.start()
+        for session in sessions:
+            session.begin_delivery()
+        for consumer in consumers:
+            consumer.begin_delivery()
+
+    def stop(self) -> None:
+        self._use()
+        self._refuse_in_listener("stop")
+        with self._lock:
+            self._state = next_state(self._state, Event.STOP, "connection")
+            sessions, consumers = list(self._sessions), list(self._consumers)
+        for consumer in consumers:
+            consumer.pause_delivery()
+        for session in sessions:
+            session.pause_delivery()
+        with mapped_errors:
+            self._provider.stop()
+        for session in sessions:
+            session.wait_for_listeners()
+
+    def close(self) -> None:
+        self._refuse_in_listener("close")
+        with self._lock:
+            self._state = next_state(self._state, Event.CLOSE, "connection")
+            sessions, consumers = list(self._sessions), list(self._consumers)
+        for consumer in consumers:
+            consumer.close()
+        for session in sessions:
+            session.shut_down()
+        with self._lock:
+            first = self._state is not State.CLOSED
+            self._state = next_state(self._state, Event.FINISH, "connection")
+        if first:
+            self._events.end()
+            with mapped_errors:
+                self._provider.close()
+
+    def _refuse_in_listener(self, what: str) -> None:
+        with self._lock:
+            sessions = list(self._sessions)
+        if any(session.gate.runs_listener_here() for session in sessions):
+            # it would wait for the listener that calls it
+            raise IllegalStateException(f"a listener cannot {what} its own connection: it would wait for itself")
+
+    # What the provider tells
+
+    def on_exception(self, error: ProviderError) -> None:
+        """Wake all who wait, then tell the exception listener on its own thread (§4.3.8)."""
+        if isinstance(error, ConnectionLostError):
+            with self._lock:
+                sessions = list(self._sessions)
+            for session in sessions:
+                session.wake_all()
+        self._events.call(lambda: self._report(error))
+
+    def report(self, error: ProviderError) -> None:
+        """Tell the exception listener of a problem that the client's side found."""
+        self._events.call(lambda: self._report(error))
+
+    def _report(self, error: ProviderError) -> None:
+        listener = self._exception_listener
+        if listener is None:
+            _log.warning("%s %s (no exception listener is set)", error.code, error.reason)
+        else:
+            exception_callback(listener)(to_jms(error))
+
+    # What sessions use
+
+    def destination_of(self, address: Address) -> Destination:
+        """Return the API's object for `address`."""
+        destination = self._destinations.get(address)
+        if destination is None:
+            if address.temporary:
+                return self.temporaries.seen(address)
+            destination = JmsQueue(address.name) if address.kind is AddressKind.QUEUE else JmsTopic(address.name)
+            self._destinations[address] = destination
+        return destination
+
+    def next_number(self) -> int:
+        """Return a number that no other session of this connection gets."""
+        return next(self._numbers)
+
+    def require(self, capability: Capability, what: str) -> None:
+        """Raise JMSException when the provider lacks `capability`, naming both."""
+        if capability not in self.capabilities:
+            raise to_jms(CapabilityError(f"{self._provider.info.name} has no {what} (Capability.{capability.name})"))
+
+    def forget_session(self, session: JmsSession) -> None:
+        """Drop a closed session."""
+        with self._lock:
+            if session in self._sessions:
+                self._sessions.remove(session)
+
+    def forget_consumer(self, consumer: JmsConnectionConsumer) -> None:
+        """Drop a closed connection consumer."""
+        with self._lock:
+            if consumer in self._consumers:
+                self._consumers.remove(consumer)
+
+    def _use(self) -> None:
+        self._check_open()
+        self._used = True
+
+    def _check_open(self) -> None:
+        if self._state is State.CLOSED:
+            raise IllegalStateException("the connection is closed")
+
+
+def _mode(transacted: bool, acknowledge_mode: int) -> AcknowledgeMode:
+    if transacted:
+        return AcknowledgeMode.SESSION_TRANSACTED  # JMS 1.1 §4.4.11: the mode is ignored
+    if acknowledge_mode not in _MODES:
+        raise JMSException(
+            f"{acknowledge_mode!r} is no acknowledge mode of a session without transactions: use "
+            "Session.AUTO_ACKNOWLEDGE, CLIENT_ACKNOWLEDGE or DUPS_OK_ACKNOWLEDGE"
+        )
+    return AcknowledgeMode(acknowledge_mode)

@@ -1,0 +1,186 @@
+"""Receiving: synchronously, or by a listener on the session's thread (JMS 1.1 §4.5)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+from pyjms.api.consumer import MessageConsumer, MessageListenerLike
+from pyjms.api.destination import Destination, Queue, Topic
+from pyjms.api.domains import QueueReceiver, TopicSubscriber
+from pyjms.api.message import Message
+from pyjms.errors import IllegalStateException, JMSException
+from pyjms.runtime.deadline import Deadline
+from pyjms.runtime.error_mapping import to_jms
+from pyjms.runtime.inbox import Inbox
+from pyjms.runtime.listeners import message_callback
+from pyjms.spi.delivery import Delivery
+from pyjms.spi.errors import ProviderError
+from pyjms.spi.provider import ProviderConsumer, SubscribeRequest
+
+if TYPE_CHECKING:
+    from pyjms.runtime.session import JmsSession
+
+__all__ = ["JmsMessageConsumer", "JmsQueueReceiver", "JmsTopicSubscriber"]
+
+
+class JmsMessageConsumer(MessageConsumer):
+    """A consumer of one destination; made by its session, which does all that concerns more than this consumer."""
+
+    __slots__ = (
+        "_closed",
+        "_destination",
+        "_inbox",
+        "_listener",
+        "_no_local",
+        "_provider",
+        "_selector",
+        "_session",
+        "callback",
+    )
+
+    def __init__(self, session: JmsSession, destination: Destination, request: SubscribeRequest) -> None:
+        """Subscribe. Raises what `ProviderSession.subscribe` raises, unmapped."""
+        self._session = session
+        self._destination = destination
+        self._selector = None if request.selector is None else request.selector.text
+        self._no_local = request.no_local
+        self._listener: MessageListenerLike | None = None
+        self.callback: Callable[[Message], Any] | None = None
+        self._closed = False
+        self._inbox = Inbox(session.clock)
+        self._provider: ProviderConsumer = session.provider_session.subscribe(request, self._on_ready)
+
+    @property
+    def message_selector(self) -> str | None:
+        self._check_open()
+        return self._selector
+
+    @property
+    def message_listener(self) -> MessageListenerLike | None:
+        self._check_open()
+        return self._listener
+
+    @message_listener.setter
+    def message_listener(self, listener: MessageListenerLike | None) -> None:
+        self._check_open()
+        callback = None if listener is None else message_callback(listener)
+        self._session.listen(self, callback)
+        self._listener = listener
+
+    def receive(self, timeout: int = 0) -> Message | None:
+        """Return the next message, or None when `timeout` milliseconds passed (0: never) or the consumer was closed."""
+        if timeout < 0:
+            return self.receive_no_wait()
+        self._check_can_receive()
+        message = self._session.take(self)
+        if message is not None:
+            return message
+        return self._wait(Deadline(self._session.clock, timeout))
+
+    def receive_no_wait(self) -> Message | None:
+        """Return the next message if there is one now."""
+        self._check_can_receive()
+        return self._session.take(self)
+
+    def close(self) -> None:
+        """Close; waits for a receive or a listener of this consumer that runs on another thread."""
+        if self._closed:
+            return
+        self._session.close_consumer(self)
+
+    def _wait(self, deadline: Deadline) -> Message | None:
+        session = self._session
+        session.enter_receive(self)
+        try:
+            self._provider.set_interested(True)
+            while True:
+                message = session.take(self)
+                if message is not None or self._closed or session.is_closing:
+                    return message
+                if not self._inbox.wait(deadline.until_ms):
+                    return None
+        except ProviderError as error:
+            raise to_jms(error) from error
+        finally:
+            self._provider.set_interested(False)
+            session.gate.leave()
+
+    def _on_ready(self) -> None:
+        if self.callback is None:
+            self._inbox.wake()
+        else:
+            self._session.wake_listener()
+
+    def _check_open(self) -> None:
+        if self._closed:
+            raise IllegalStateException("the consumer is closed")
+        self._session.check_open()
+
+    def _check_can_receive(self) -> None:
+        if self._closed or self._session.is_closed:
+            self._check_open()
+        if self._session.has_listeners:
+            # JMS 1.1 §4.4.6: a session serves listeners or synchronous receives
+            raise IllegalStateException(
+                "this session has a message listener, so it cannot receive synchronously: use a session for each"
+            )
+
+    # What the session uses.
+
+    @property
+    def is_closed(self) -> bool:
+        """Whether `close` was called."""
+        return self._closed
+
+    def use_callback(self, callback: Callable[[Message], Any] | None) -> None:
+        """Exchange what the session's thread calls, and tell the provider whether this consumer wants to be woken."""
+        self.callback = callback
+        self._provider.set_interested(callback is not None)
+
+    def poll(self) -> Delivery | None:
+        """Take the next delivery from the provider; the caller holds the gate's lock."""
+        return self._provider.poll()
+
+    def wake(self) -> None:
+        """Make a blocked `receive` look again."""
+        self._inbox.wake()
+
+    def mark_closed(self) -> None:
+        """Refuse all use from now on; the caller holds the gate's lock."""
+        self._closed = True
+
+    def release(self) -> None:
+        """Detach from the provider. Raises `ProviderError`."""
+        self._provider.close()
+
+
+class JmsQueueReceiver(JmsMessageConsumer, QueueReceiver):
+    """A consumer of a queue."""
+
+    __slots__ = ()
+
+    @property
+    def queue(self) -> Queue:
+        self._check_open()
+        if not isinstance(self._destination, Queue):
+            raise JMSException("this receiver has no queue")
+        return self._destination
+
+
+class JmsTopicSubscriber(JmsMessageConsumer, TopicSubscriber):
+    """A consumer of a topic, durable or not."""
+
+    __slots__ = ()
+
+    @property
+    def topic(self) -> Topic:
+        self._check_open()
+        if not isinstance(self._destination, Topic):
+            raise JMSException("this subscriber has no topic")
+        return self._destination
+
+    @property
+    def no_local(self) -> bool:
+        self._check_open()
+        return self._no_local

@@ -1,0 +1,187 @@
+"""The session's thread at work: one delivery at a time to a listener, and what follows when it raises.
+
+JMS 1.1 §4.5.2: a listener that raises is a client's error. AUTO and DUPS_OK redeliver at once, up to
+`MAXIMUM_ATTEMPTS`, then reject the message (it becomes a dead letter where the provider keeps these). CLIENT and
+transacted sessions go on with the next message; the client recovers or rolls back.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections import deque
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+from pyjms.api.message import Message
+from pyjms.errors import IllegalStateException
+from pyjms.messages.freeze import thaw
+from pyjms.runtime.listener import WorkThread
+from pyjms.spi.capability import Capability
+from pyjms.spi.delivery import Delivery
+from pyjms.spi.errors import ProviderError
+
+if TYPE_CHECKING:
+    from pyjms.runtime.consumer import JmsMessageConsumer
+    from pyjms.runtime.session import JmsSession
+
+__all__ = ["MAXIMUM_ATTEMPTS", "Dispatcher"]
+
+MAXIMUM_ATTEMPTS = 7
+"""So many times a listener of an AUTO or DUPS_OK session gets a message that makes it raise: one and six more."""
+
+_log = logging.getLogger("pyjms.runtime")
+
+
+class Dispatcher:
+    """Serves the listeners of one session, one message at a time and the consumers in turn."""
+
+    __slots__ = ("_failures", "_session", "_turn", "_worker", "listening", "loaded", "session_callback")
+
+    def __init__(self, session: JmsSession) -> None:
+        self._session = session
+        self._worker: WorkThread | None = None
+        self._turn = 0
+        self._failures = 0
+        self.listening: list[JmsMessageConsumer] = []
+        self.session_callback: Callable[[Message], Any] | None = None
+        """The listener of the session itself, for `run_loaded` (§8.2.4)."""
+        self.loaded: deque[Delivery] = deque()
+
+    @property
+    def is_active(self) -> bool:
+        """Whether a consumer has a listener."""
+        return bool(self.listening)
+
+    def is_current(self) -> bool:
+        """Say whether the caller runs on the session's thread."""
+        return self._worker is not None and self._worker.is_current()
+
+    def wake(self) -> None:
+        """Have the thread look for work. Any thread; never blocks."""
+        worker = self._worker
+        if worker is not None:
+            worker.wake()
+
+    def listen(self, consumer: JmsMessageConsumer, callback: Callable[[Message], Any] | None) -> None:
+        """Set or take away the listener of `consumer`; the first one starts the thread."""
+        session = self._session
+        with session.gate.lock:
+            if callback is not None:
+                self._check_may_listen(consumer)
+            others = [each for each in self.listening if each is not consumer]
+            self.listening = others if callback is None else [*others, consumer]
+            if self._worker is None and callback is not None:
+                self._worker = WorkThread(f"pyjms-session-{session.next_message_id()[3:]}", session.clock, self._work)
+                self._worker.start()
+        consumer.use_callback(callback)
+        self.wake()
+
+    def _check_may_listen(self, consumer: JmsMessageConsumer) -> None:
+        gate = self._session.gate
+        if gate.receiver() is not None:
+            raise IllegalStateException("a receive of this session is in progress: it cannot have a listener now")
+        if any(each is not consumer for each in self.listening) and gate.is_open and not self.is_current():
+            # JMS 1.1 §4.4.6: with the first listener, the session belongs to its own thread
+            raise IllegalStateException(
+                "the session's listener thread controls it: stop the connection, or set all listeners before start()"
+            )
+
+    def forget(self, consumer: JmsMessageConsumer) -> None:
+        """Drop a closed consumer."""
+        with self._session.gate.lock:
+            self.listening = [each for each in self.listening if each is not consumer]
+
+    def end(self) -> None:
+        """End the thread; the gate is shut and quiet."""
+        if self._worker is not None:
+            self._worker.end()
+
+    def run_loaded(self) -> None:
+        """Give each loaded delivery to the session's listener, on the calling thread."""
+        session = self._session
+        while self.loaded:
+            with session.gate.lock:
+                if session.is_closing:
+                    return
+                delivery = self.loaded.popleft()
+                session.ledger.delivered(delivery)
+                session.gate.enter(self, listener=True)
+            self._process(delivery, self.session_callback)
+
+    def _work(self) -> bool:
+        session = self._session
+        with session.gate.lock:
+            found = self._next()
+            if found is None:
+                return False
+            consumer, delivery = found
+            session.ledger.delivered(delivery)
+            session.gate.enter(consumer, listener=True)
+        self._process(delivery, consumer.callback)
+        return True
+
+    def _next(self) -> tuple[JmsMessageConsumer, Delivery] | None:
+        """Return the next delivery, beginning with the consumer after the one served last; the gate is locked."""
+        if not self._session.gate.is_open:
+            return None
+        consumers = self.listening
+        for step in range(len(consumers)):
+            turn = (self._turn + step) % len(consumers)
+            if consumers[turn].is_closed:
+                continue
+            try:
+                delivery = consumers[turn].poll()
+            except ProviderError as error:
+                # the provider tells the connection's ExceptionListener of a lost connection by itself
+                _log.debug("a listener's consumer cannot poll: %s", error)
+                return None
+            if delivery is not None:
+                self._turn = turn + 1
+                return consumers[turn], delivery
+        return None
+
+    def _process(self, delivery: Delivery, callback: Callable[[Message], Any] | None) -> None:
+        session = self._session
+        try:
+            failure: BaseException | None = None
+            if callback is not None:
+                failure = _call(callback, thaw(delivery, session))
+            self._settle(delivery, failure)
+        except ProviderError as error:
+            _log.warning("a delivery could not be settled after its listener ran, so it will come again: %s", error)
+        finally:
+            session.gate.leave()
+
+    def _settle(self, delivery: Delivery, failure: BaseException | None) -> None:
+        session = self._session
+        if failure is not None:
+            self._failures += 1
+            _log.warning(
+                "PYJMS-LISTENER a message listener raised, which is an error of the application (JMS 1.1 §4.5.2); "
+                "failures of this session: %d, deliveries of this message: %d",
+                self._failures,
+                delivery.count,
+                exc_info=failure,
+            )
+            if session.settles_by_itself:
+                self._redeliver(delivery, failure)
+            return
+        if due := session.ledger.due():
+            session.provider_session.acknowledge(due)
+
+    def _redeliver(self, delivery: Delivery, failure: BaseException) -> None:
+        session = self._session
+        if not session.ledger.take_one(delivery):
+            return  # recovered by the listener itself
+        if delivery.count >= MAXIMUM_ATTEMPTS and Capability.DEAD_LETTERS in session.connection.capabilities:
+            session.provider_session.reject(delivery, f"the listener raised {type(failure).__name__}: {failure}")
+        else:
+            session.provider_session.recover((delivery,))
+
+
+def _call(callback: Callable[[Message], Any], message: Message) -> BaseException | None:
+    try:
+        callback(message)
+    except BaseException as error:  # noqa: BLE001  application code: also SystemExit must not end the thread unsettled
+        return error
+    return None

@@ -1,0 +1,139 @@
+"""Connection factories: a URL, options, and what becomes of both (JMS 1.1 §4.2).
+
+The scheme chooses the provider. Of the URL's options and the keyword arguments, the runtime takes those of
+`RUNTIME_OPTIONS`; all others go to the provider, which refuses those that it does not know.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from dataclasses import replace
+from types import MappingProxyType
+from typing import Any, TypeVar
+
+from pyjms.api.connection import ConnectionFactory as ConnectionFactoryInterface
+from pyjms.api.domains import (
+    QueueConnectionFactory as QueueConnectionFactoryInterface,
+)
+from pyjms.api.domains import (
+    TopicConnectionFactory as TopicConnectionFactoryInterface,
+)
+from pyjms.errors import IllegalArgumentException
+from pyjms.runtime.connection import JmsConnection
+from pyjms.runtime.domains import JmsQueueConnection, JmsTopicConnection
+from pyjms.runtime.error_mapping import mapped_errors
+from pyjms.spi.clock import Clock, SystemClock
+from pyjms.spi.provider import ConnectRequest
+from pyjms.spi.registry import find_provider
+from pyjms.spi.url import ProviderUrl
+
+__all__ = ["DEFAULT_URL", "RUNTIME_OPTIONS", "ConnectionFactory", "QueueConnectionFactory", "TopicConnectionFactory"]
+
+DEFAULT_URL = "vm://default"
+
+RUNTIME_OPTIONS = ("client_id", "user_name", "password", "trusted", "clock")
+
+_SYSTEM_CLOCK = SystemClock()
+_Connection = TypeVar("_Connection", bound=JmsConnection)
+
+
+class ConnectionFactory(ConnectionFactoryInterface, QueueConnectionFactoryInterface, TopicConnectionFactoryInterface):
+    """Makes connections to the message system behind a URL. Safe to share between threads; picklable.
+
+    url: ``vm://NAME`` for the broker in this process, another scheme for another provider; None takes the
+    environment's ``PYJMS_URL``, or ``vm://default``.
+
+    Options, as keywords or in the URL's query:
+
+    - client_id: the client identifier of its connections (§4.3.2).
+    - user_name, password: the credentials used when `create_connection` gets none. Keep passwords out of URLs.
+    - trusted: classes that object messages from other processes may hold, as ``package.module.Class`` or
+      ``package.module.*``; a comma-separated string or a collection of strings.
+    - clock: a `pyjms.spi.Clock` (keyword only); the default follows the system's clock, and freezegun.
+
+    Raises JMSException for a malformed URL. An unknown scheme and unknown options are reported by `create_connection`.
+    """
+
+    def __init__(self, url: str | None = None, **options: Any) -> None:
+        self._text = url or os.environ.get("PYJMS_URL") or DEFAULT_URL
+        with mapped_errors:
+            parsed = ProviderUrl.parse(self._text)
+        given: dict[str, Any] = {**parsed.options, **options}
+        own = {name: given.pop(name, None) for name in RUNTIME_OPTIONS}
+        self._options: Mapping[str, Any] = options
+        self._url = replace(parsed, options=MappingProxyType({name: _text(value) for name, value in given.items()}))
+        self._client_id: str | None = own["client_id"] or None
+        self._user_name: str | None = own["user_name"] or parsed.user_name
+        self._password: str | None = own["password"] or parsed.password
+        self._trusted = _trusted(own["trusted"])
+        self._clock = _clock(own["clock"])
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({self._url!r})"
+
+    def __reduce__(self) -> tuple[object, ...]:
+        return _rebuild, (type(self), self._text, dict(self._options))
+
+    def create_connection(self, user_name: str | None = None, password: str | None = None) -> JmsConnection:
+        """Return a connection that is stopped. Raises JMSSecurityException when the credentials are refused."""
+        return self._connect(JmsConnection, user_name, password)
+
+    def create_queue_connection(self, user_name: str | None = None, password: str | None = None) -> JmsQueueConnection:
+        """Return a connection of the queue domain, stopped."""
+        return self._connect(JmsQueueConnection, user_name, password)
+
+    def create_topic_connection(self, user_name: str | None = None, password: str | None = None) -> JmsTopicConnection:
+        """Return a connection of the topic domain, stopped."""
+        return self._connect(JmsTopicConnection, user_name, password)
+
+    def _connect(self, kind: type[_Connection], user_name: str | None, password: str | None) -> _Connection:
+        with mapped_errors:
+            provider = find_provider(self._url.scheme)
+        request = ConnectRequest(
+            url=self._url,
+            user_name=self._user_name if user_name is None else user_name,
+            password=self._password if user_name is None else password,
+            client_id=self._client_id,
+            clock=self._clock,
+        )
+        return kind(provider, request, self._trusted)
+
+
+class QueueConnectionFactory(ConnectionFactory):
+    """A factory of the queue domain: `create_connection` makes queue connections."""
+
+    def create_connection(self, user_name: str | None = None, password: str | None = None) -> JmsQueueConnection:
+        return self.create_queue_connection(user_name, password)
+
+
+class TopicConnectionFactory(ConnectionFactory):
+    """A factory of the topic domain: `create_connection` makes topic connections."""
+
+    def create_connection(self, user_name: str | None = None, password: str | None = None) -> JmsTopicConnection:
+        return self.create_topic_connection(user_name, password)
+
+
+def _rebuild(kind: type[ConnectionFactory], url: str, options: dict[str, Any]) -> ConnectionFactory:
+    return kind(url, **options)
+
+
+def _trusted(value: Any) -> frozenset[str]:
+    if not value:
+        return frozenset()
+    names = value.split(",") if isinstance(value, str) else list(value)
+    return frozenset(name.strip() for name in names if name.strip())
+
+
+def _clock(value: Any) -> Clock:
+    if value is None:
+        return _SYSTEM_CLOCK
+    if not isinstance(value, Clock):
+        raise IllegalArgumentException(f"clock must be a pyjms.spi.Clock, given as a keyword, not {value!r}")
+    return value
+
+
+def _text(value: Any) -> str:
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    return str(value)

@@ -1,0 +1,88 @@
+"""The one place where the client's side waits: for messages (`Inbox`) and for deliveries to end (`DeliveryGate`)."""
+
+from __future__ import annotations
+
+from threading import Condition, Lock, get_ident
+
+from pyjms.spi.clock import Clock, Signal
+
+__all__ = ["DeliveryGate", "Inbox"]
+
+
+class Inbox:
+    """Where one thread waits for work. `wake` is the `on_ready` of the SPI: any thread, cheap, never blocking."""
+
+    __slots__ = ("_clock", "_signal", "wake")
+
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+        self._signal = Signal()
+        self.wake = self._signal.set
+
+    def wait(self, until_ms: float | None = None) -> bool:
+        """Return True when woken, False when the clock reached `until_ms` (None: never)."""
+        return self._clock.wait(self._signal, until_ms)
+
+
+class DeliveryGate:
+    """Through it pass all messages of a session, so that `stop` and `close` can shut it (JMS 1.1 §4.3.4, §4.3.5).
+
+    A thread polls its provider under `lock` and only while `is_open`. A thread that runs a listener, or blocks in
+    ``receive``, is registered between `enter` and `leave`; `wait_until_quiet` waits for such threads. No client code
+    runs under `lock`.
+    """
+
+    __slots__ = ("_busy", "_changed", "is_open", "lock")
+
+    def __init__(self) -> None:
+        self.lock = Lock()
+        self.is_open = False
+        self._changed = Condition(self.lock)
+        self._busy: dict[int, tuple[object, bool]] = {}  # thread → (consumer, does it run a listener?)
+
+    def open(self) -> None:
+        """Let messages through."""
+        with self.lock:
+            self.is_open = True
+
+    def shut(self) -> None:
+        """Let no further message through. What passed before goes on; does not wait."""
+        with self.lock:
+            self.is_open = False
+
+    def enter(self, consumer: object, *, listener: bool) -> None:
+        """Register the calling thread as busy with `consumer`. The caller holds `lock`."""
+        assert self.lock.locked()
+        self._busy[get_ident()] = (consumer, listener)
+
+    def leave(self) -> None:
+        """Take the calling thread's registration back."""
+        with self.lock:
+            self._busy.pop(get_ident(), None)
+            self._changed.notify_all()
+
+    def receiver(self) -> int | None:
+        """Return the thread that blocks in ``receive``, if any. The caller holds `lock`."""
+        for thread, (_, listener) in self._busy.items():
+            if not listener:
+                return thread
+        return None
+
+    def runs_listener_here(self) -> bool:
+        """Say whether the calling thread runs a listener of this session."""
+        busy = self._busy.get(get_ident())
+        return busy is not None and busy[1]
+
+    def wait_until_quiet(self, *, listeners_only: bool = False, consumer: object = None) -> None:
+        """Wait until no other thread is busy: with `consumer` if given, in a listener only if asked.
+
+        A blocked ``receive`` ends because who shuts down wakes it; a listener ends when it returns, for which JMS 1.1
+        §4.3.4 makes us wait.
+        """
+        me = get_ident()
+        with self.lock:
+            while any(
+                thread != me and (listener or not listeners_only) and (consumer is None or busy_with is consumer)
+                for thread, (busy_with, listener) in self._busy.items()
+            ):
+                self._changed.wait()

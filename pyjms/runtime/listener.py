@@ -1,0 +1,99 @@
+"""The one place of the client's side that starts threads: listeners, exception listeners, connection consumers.
+
+All threads are daemons and named ``pyjms-…``; each ends when what it serves is closed.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from queue import SimpleQueue
+from threading import Lock, Thread, current_thread
+
+from pyjms.runtime.inbox import Inbox
+from pyjms.spi.clock import Clock
+
+__all__ = ["EventThread", "WorkThread"]
+
+_log = logging.getLogger("pyjms.runtime")
+
+
+class WorkThread:
+    """A thread that is woken and then works until there is nothing to do.
+
+    `work` does one piece and says whether it did any. It runs on this thread only: it is the session's own thread of
+    JMS 1.1 §4.4.6, which serializes the session's listeners.
+    """
+
+    __slots__ = ("_ended", "_inbox", "_thread", "_work", "wake")
+
+    def __init__(self, name: str, clock: Clock, work: Callable[[], bool]) -> None:
+        self._work = work
+        self._inbox = Inbox(clock)
+        self._ended = False
+        self.wake = self._inbox.wake
+        self._thread = Thread(target=self._run, name=name, daemon=True)
+
+    def start(self) -> None:
+        """Begin; `wake` may be called before."""
+        self._thread.start()
+
+    def is_current(self) -> bool:
+        """Say whether the caller runs on this thread."""
+        return current_thread() is self._thread
+
+    def end(self) -> None:
+        """Let the thread end after its present piece of work, and wait for that unless called on it."""
+        self.end_soon()
+        if not self.is_current():
+            self._thread.join()
+
+    def end_soon(self) -> None:
+        """Let the thread end after its present piece of work, without waiting: that piece may be client code."""
+        self._ended = True
+        self.wake()
+
+    def _run(self) -> None:
+        try:
+            while not self._ended:
+                self._inbox.wait()
+                while not self._ended and self._work():
+                    pass
+        except Exception:  # the top of a thread: whatever it was, say so and end
+            _log.exception("%s ends because of an unexpected error", self._thread.name)
+
+
+class EventThread:
+    """Runs callbacks one after the other on a thread of its own, started with the first one (JMS 1.1 §4.3.8)."""
+
+    __slots__ = ("_callbacks", "_ended", "_lock", "_name", "_thread")
+
+    def __init__(self, name: str) -> None:
+        self._name = name
+        self._callbacks: SimpleQueue[Callable[[], None] | None] = SimpleQueue()
+        self._lock = Lock()
+        self._thread: Thread | None = None
+        self._ended = False
+
+    def call(self, callback: Callable[[], None]) -> None:
+        """Have `callback` run soon; dropped after `end`. Never blocks."""
+        with self._lock:
+            if self._ended:
+                return
+            self._callbacks.put(callback)
+            if self._thread is None:
+                self._thread = Thread(target=self._run, name=self._name, daemon=True)
+                self._thread.start()
+
+    def end(self) -> None:
+        """Let the thread end after the callbacks that wait; does not wait for it, as a callback may be the caller."""
+        with self._lock:
+            self._ended = True
+            self._callbacks.put(None)
+
+    def _run(self) -> None:
+        while (callback := self._callbacks.get()) is not None:
+            try:
+                callback()
+            except Exception:  # an application's callback: its errors are its own
+                _log.exception("an exception listener raised on %s", self._name)

@@ -1,0 +1,269 @@
+"""Sending: defaults, overloads, header fields, and the hand-over to the provider (JMS 1.1 §4.6)."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from pyjms.api.destination import Destination, Queue, Topic
+from pyjms.api.domains import QueueSender, TopicPublisher
+from pyjms.api.message import Message
+from pyjms.api.producer import DeliveryMode, MessageProducer
+from pyjms.errors import (
+    IllegalStateException,
+    InvalidDestinationException,
+    JMSException,
+    MessageFormatException,
+    UnsupportedOperationException,
+)
+from pyjms.messages.base import JmsMessage
+from pyjms.messages.destinations import address_of
+from pyjms.messages.foreign import convert
+from pyjms.messages.freeze import freeze
+from pyjms.runtime.error_mapping import to_jms
+from pyjms.spi.envelope import Address
+from pyjms.spi.errors import ProviderError
+
+if TYPE_CHECKING:
+    from pyjms.runtime.session import JmsSession
+
+__all__ = ["JmsMessageProducer", "JmsQueueSender", "JmsTopicPublisher", "producer_for"]
+
+_MODES = {1: DeliveryMode.NON_PERSISTENT, 2: DeliveryMode.PERSISTENT}
+
+
+class JmsMessageProducer(MessageProducer):
+    """A producer for one destination, or for any when it was made without one."""
+
+    __slots__ = (
+        "_address",
+        "_closed",
+        "_defaults",
+        "_destination",
+        "_disable_message_id",
+        "_disable_message_timestamp",
+        "_session",
+    )
+
+    def __init__(self, session: JmsSession, destination: Destination | None) -> None:
+        self._session = session
+        self._destination = destination
+        self._address = None if destination is None else address_of(destination)
+        self._closed = False
+        self._disable_message_id = False
+        self._disable_message_timestamp = False
+        self._defaults = (
+            int(Message.DEFAULT_DELIVERY_MODE),
+            int(Message.DEFAULT_PRIORITY),
+            int(Message.DEFAULT_TIME_TO_LIVE),
+        )
+
+    def send(self, *arguments: Any, **keywords: Any) -> None:
+        """Send in any of the four argument orders of JMS 1.1 §4.6, with the producer's defaults for what is left out."""
+        if len(arguments) == 1 and not keywords:
+            if self._address is None:
+                raise UnsupportedOperationException("this producer has no destination: use send(destination, message)")
+            mode, priority, time_to_live = self._defaults
+            self._send(self._address, self._destination, arguments[0], mode, priority, time_to_live)
+            return
+        destination, message, options = _sort_arguments(arguments, keywords)
+        mode = check_delivery_mode(options.get("delivery_mode", self._defaults[0]))
+        priority = check_priority(options.get("priority", self._defaults[1]))
+        time_to_live = check_time_to_live(options.get("time_to_live", self._defaults[2]))
+        if self._address is not None:
+            if destination is not None:
+                raise UnsupportedOperationException(
+                    f"this producer sends to {self._address}: make one without a destination to choose it at each send"
+                )
+            self._send(self._address, self._destination, message, mode, priority, time_to_live)
+            return
+        self._check_open()
+        if destination is None:
+            raise InvalidDestinationException("send needs a destination, as this producer has none")
+        self._send(address_of(destination), destination, message, mode, priority, time_to_live)
+
+    def _send(
+        self,
+        address: Address,
+        destination: Destination | None,
+        message: Message,
+        mode: int,
+        priority: int,
+        time_to_live: int,
+    ) -> None:
+        session = self._session
+        if self._closed or session.is_closed:
+            self._check_open()
+        own = message if isinstance(message, JmsMessage) else _convert(message)
+        now_ms = session.clock.time_ms()
+        expiration = now_ms + time_to_live if time_to_live else 0
+        message_id = None if self._disable_message_id else session.next_message_id()
+        timestamp = 0 if self._disable_message_timestamp else now_ms
+        envelope = freeze(own, address, message_id, timestamp, expiration, mode, priority)
+        try:
+            session.provider_session.send(envelope)
+        except ProviderError as error:
+            raise to_jms(error) from error
+        # JMS 1.1 §3.4.11: the header fields that send sets show their values once it has returned
+        message.jms_destination = destination
+        message.jms_delivery_mode = mode
+        message.jms_expiration = expiration
+        message.jms_priority = priority
+        message.jms_message_id = message_id
+        message.jms_timestamp = timestamp
+
+    def close(self) -> None:
+        if not self._closed:
+            self._closed = True
+            self._session.forget_producer(self)
+
+    def _check_open(self) -> None:
+        if self._closed:
+            raise IllegalStateException("the producer is closed")
+        self._session.check_open()
+
+    @property
+    def destination(self) -> Destination | None:
+        self._check_open()
+        return self._destination
+
+    @property
+    def disable_message_id(self) -> bool:
+        self._check_open()
+        return self._disable_message_id
+
+    @disable_message_id.setter
+    def disable_message_id(self, value: bool) -> None:
+        self._check_open()
+        self._disable_message_id = bool(value)
+
+    @property
+    def disable_message_timestamp(self) -> bool:
+        self._check_open()
+        return self._disable_message_timestamp
+
+    @disable_message_timestamp.setter
+    def disable_message_timestamp(self, value: bool) -> None:
+        self._check_open()
+        self._disable_message_timestamp = bool(value)
+
+    @property
+    def delivery_mode(self) -> int:
+        self._check_open()
+        return _MODES[self._defaults[0]]
+
+    @delivery_mode.setter
+    def delivery_mode(self, value: int) -> None:
+        self._check_open()
+        self._defaults = (check_delivery_mode(value), *self._defaults[1:])
+
+    @property
+    def priority(self) -> int:
+        self._check_open()
+        return self._defaults[1]
+
+    @priority.setter
+    def priority(self, value: int) -> None:
+        self._check_open()
+        self._defaults = (self._defaults[0], check_priority(value), self._defaults[2])
+
+    @property
+    def time_to_live(self) -> int:
+        self._check_open()
+        return self._defaults[2]
+
+    @time_to_live.setter
+    def time_to_live(self, value: int) -> None:
+        self._check_open()
+        self._defaults = (*self._defaults[:2], check_time_to_live(value))
+
+
+class JmsQueueSender(JmsMessageProducer, QueueSender):
+    """A producer for queues."""
+
+    __slots__ = ()
+
+    @property
+    def queue(self) -> Queue | None:
+        self._check_open()
+        return self._destination  # type: ignore[return-value]
+
+
+class JmsTopicPublisher(JmsMessageProducer, TopicPublisher):
+    """A producer for topics; `publish` is `send`."""
+
+    __slots__ = ()
+
+    @property
+    def topic(self) -> Topic | None:
+        self._check_open()
+        return self._destination  # type: ignore[return-value]
+
+    def publish(self, *arguments: Any, **keywords: Any) -> None:
+        """Send, in the words of the topic domain."""
+        if "topic" in keywords:
+            keywords["destination"] = keywords.pop("topic")
+        self.send(*arguments, **keywords)
+
+
+def producer_for(session: JmsSession, destination: Destination | None) -> JmsMessageProducer:
+    """Return the producer of the destination's domain."""
+    if isinstance(destination, Queue):
+        return JmsQueueSender(session, destination)
+    if isinstance(destination, Topic):
+        return JmsTopicPublisher(session, destination)
+    return JmsMessageProducer(session, destination)
+
+
+def check_delivery_mode(value: int) -> int:
+    """Return `value`. Raises JMSException unless it is one of the two delivery modes."""
+    if value not in _MODES:
+        raise JMSException(f"{value!r} is no delivery mode: use DeliveryMode.NON_PERSISTENT (1) or PERSISTENT (2)")
+    return int(value)
+
+
+def check_priority(value: int) -> int:
+    """Return `value`. Raises JMSException outside 0 to 9."""
+    if isinstance(value, bool) or not isinstance(value, int) or not 0 <= value <= 9:
+        raise JMSException(f"{value!r} is no priority: use 0 (lowest) to 9 (highest)")
+    return int(value)
+
+
+def check_time_to_live(value: int) -> int:
+    """Return `value`. Raises JMSException for a negative one."""
+    if isinstance(value, bool) or not isinstance(value, int) or value < 0:
+        raise JMSException(f"{value!r} is no time to live: use milliseconds, or 0 for no limit")
+    return int(value)
+
+
+def _convert(message: Message) -> JmsMessage:
+    if not isinstance(message, Message):
+        # JMS 1.1 §7.3: a message that the provider cannot take
+        raise MessageFormatException(f"{type(message).__name__} is no JMS message: make one with session.create_…()")
+    return convert(message)
+
+
+_ORDER = ("delivery_mode", "priority", "time_to_live")
+_NAMES = {"destination", "queue", "message", *_ORDER}
+
+
+def _sort_arguments(
+    arguments: tuple[Any, ...], keywords: dict[str, Any]
+) -> tuple[Destination | None, Any, dict[str, int]]:
+    """Tell the overloads of send apart; return destination, message and the given ones of mode, priority and TTL."""
+    given = dict(keywords)
+    if unknown := given.keys() - _NAMES:
+        raise TypeError(f"send() got an unexpected keyword argument {min(unknown)!r}")
+    if "queue" in given:  # the name that QueueSender.send gives it
+        given["destination"] = given.pop("queue")
+    rest = list(arguments)
+    if rest and (isinstance(rest[0], Destination) or (len(rest) > 1 and isinstance(rest[1], Message))):
+        given["destination"] = rest.pop(0)
+    if rest and "message" not in given:
+        given["message"] = rest.pop(0)
+    if "message" not in given or len(rest) > len(_ORDER):
+        raise TypeError("send() takes (message), (destination, message), either with delivery_mode, priority, time_to_live")
+    for name, value in zip(_ORDER, rest, strict=False):
+        if name in given:
+            raise TypeError(f"send() got multiple values for argument {name!r}")
+        given[name] = value
+    return given.pop("destination", None), given.pop("message"), given

@@ -1,0 +1,61 @@
+"""Request and reply over a temporary destination (JMS 1.1 §5.10, §6.12)."""
+
+from __future__ import annotations
+
+from pyjms.api.closing import Closeable
+from pyjms.api.destination import Queue, Topic
+from pyjms.api.domains import QueueSession, TopicSession
+from pyjms.api.message import Message
+from pyjms.errors import InvalidDestinationException
+
+__all__ = ["QueueRequestor", "TopicRequestor"]
+
+
+class QueueRequestor(Closeable, declares=True):
+    """Sends a request to a queue and waits for its one reply. The session must not be transacted."""
+
+    def __init__(self, session: QueueSession, queue: Queue) -> None:
+        """Make a requestor. Raises InvalidDestinationException for None, JMSException when the session is closed."""
+        if queue is None:
+            raise InvalidDestinationException("a requestor needs a queue")
+        self._session = session
+        self._reply_queue = session.create_temporary_queue()
+        self._sender = session.create_sender(queue)
+        self._receiver = session.create_receiver(self._reply_queue)
+
+    def request(self, message: Message) -> Message | None:
+        """Send `message` with the temporary queue as its JMSReplyTo; return the reply, or None if the session closes."""
+        message.jms_reply_to = self._reply_queue
+        self._sender.send(message)
+        return self._receiver.receive()
+
+    def close(self) -> None:
+        """Delete the temporary queue and close the session, as JMS 1.1 asks."""
+        self._receiver.close()
+        self._reply_queue.delete()
+        self._session.close()
+
+
+class TopicRequestor(Closeable, declares=True):
+    """Publishes a request to a topic and waits for the first reply. The session must not be transacted."""
+
+    def __init__(self, session: TopicSession, topic: Topic) -> None:
+        """Make a requestor. Raises InvalidDestinationException for None, JMSException when the session is closed."""
+        if topic is None:
+            raise InvalidDestinationException("a requestor needs a topic")
+        self._session = session
+        self._reply_topic = session.create_temporary_topic()
+        self._publisher = session.create_publisher(topic)
+        self._subscriber = session.create_subscriber(self._reply_topic)
+
+    def request(self, message: Message) -> Message | None:
+        """Publish `message` with the temporary topic as its JMSReplyTo; return the reply, or None if the session closes."""
+        message.jms_reply_to = self._reply_topic
+        self._publisher.publish(message)
+        return self._subscriber.receive()
+
+    def close(self) -> None:
+        """Delete the temporary topic and close the session, as JMS 1.1 asks."""
+        self._subscriber.close()
+        self._reply_topic.delete()
+        self._session.close()

@@ -1,0 +1,112 @@
+"""Connection consumers: messages loaded into the sessions of an application server (JMS 1.1 §8.2)."""
+
+from __future__ import annotations
+
+import logging
+from typing import TYPE_CHECKING
+
+from pyjms.api.server_sessions import ConnectionConsumer, ServerSession, ServerSessionPool
+from pyjms.errors import IllegalStateException, JMSException
+from pyjms.runtime.error_mapping import mapped_errors
+from pyjms.runtime.listener import WorkThread
+from pyjms.spi.delivery import Delivery
+from pyjms.spi.envelope import Address
+from pyjms.spi.errors import ProviderError
+from pyjms.spi.provider import ProviderSession, SubscribeRequest
+from pyjms.spi.selector import Selector
+
+if TYPE_CHECKING:
+    from pyjms.runtime.connection import JmsConnection
+
+__all__ = ["JmsConnectionConsumer"]
+
+_log = logging.getLogger("pyjms.runtime")
+
+
+class JmsConnectionConsumer(ConnectionConsumer):
+    """Takes messages off a destination on a thread of its own and deals them out to server sessions."""
+
+    __slots__ = ("_closed", "_connection", "_consumer", "_max_messages", "_pool", "_running", "_session", "_worker")
+
+    def __init__(
+        self,
+        connection: JmsConnection,
+        session: ProviderSession,
+        address: Address,
+        selector: Selector | None,
+        pool: ServerSessionPool,
+        max_messages: int,
+        durable_name: str | None,
+    ) -> None:
+        """Subscribe. Raises what `ProviderSession.subscribe` raises, unmapped."""
+        self._connection = connection
+        self._session = session
+        self._pool = pool
+        self._max_messages = max_messages
+        self._closed = False
+        self._running = False
+        self._worker = WorkThread(f"pyjms-connection-consumer-{connection.next_number()}", connection.clock, self._work)
+        request = SubscribeRequest(address=address, selector=selector, no_local=False, durable_name=durable_name)
+        self._consumer = session.subscribe(request, self._worker.wake)
+        self._worker.start()
+
+    @property
+    def server_session_pool(self) -> ServerSessionPool:
+        if self._closed:
+            raise IllegalStateException("the connection consumer is closed")
+        return self._pool
+
+    def close(self) -> None:
+        """Take nothing more. What was loaded into server sessions stays with them."""
+        if self._closed:
+            return
+        self._closed = True
+        self._connection.forget_consumer(self)
+        self._worker.end_soon()
+        with mapped_errors:
+            self._session.close()
+
+    def begin_delivery(self) -> None:
+        """Take messages, as the connection has started."""
+        self._running = True
+        self._consumer.set_interested(True)
+        self._worker.wake()
+
+    def pause_delivery(self) -> None:
+        """Take no messages until the connection starts again."""
+        self._running = False
+        self._consumer.set_interested(False)
+
+    def _work(self) -> bool:
+        if not self._running or self._closed:
+            return False
+        try:
+            deliveries = self._take()
+            if deliveries:
+                self._hand_over(deliveries)
+            return bool(deliveries)
+        except ProviderError as error:
+            if not self._closed:
+                self._connection.report(error)
+            return False
+
+    def _take(self) -> list[Delivery]:
+        deliveries: list[Delivery] = []
+        while len(deliveries) < self._max_messages and (delivery := self._consumer.poll()) is not None:
+            deliveries.append(delivery)
+        return deliveries
+
+    def _hand_over(self, deliveries: list[Delivery]) -> None:
+        """Load `deliveries` into a server session; give them back when the application server fails."""
+        try:
+            server_session: ServerSession = self._pool.get_server_session()
+            session = server_session.session
+            if not hasattr(session, "load"):
+                raise JMSException(f"{type(session).__name__} was not made by this provider: it cannot be loaded")
+            session.load(deliveries)
+            server_session.start()
+        except Exception as error:  # application code: the messages must not be lost by its errors
+            _log.exception("a server session could not be started; its messages go back to their destination")
+            self._session.recover(deliveries)
+            self.pause_delivery()
+            self._connection.report(ProviderError(f"the server session pool failed, so its consumer stopped: {error}"))

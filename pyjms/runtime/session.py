@@ -1,0 +1,453 @@
+"""A session: factory of everything else, and owner of all that is delivered through it (JMS 1.1 §4.4)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from itertools import count
+from typing import TYPE_CHECKING, Any
+
+from pyjms.api.browser import QueueBrowser
+from pyjms.api.consumer import MessageListenerLike
+from pyjms.api.destination import Destination, Queue, TemporaryQueue, TemporaryTopic, Topic
+from pyjms.api.message import BytesMessage, MapMessage, Message, ObjectMessage, StreamMessage, TextMessage
+from pyjms.api.session import AcknowledgeMode, Session
+from pyjms.errors import IllegalStateException, InvalidDestinationException, JMSException
+from pyjms.messages.base import JmsMessage
+from pyjms.messages.bytes import JmsBytesMessage
+from pyjms.messages.destinations import JmsQueue, JmsTopic, address_of
+from pyjms.messages.freeze import thaw
+from pyjms.messages.map import JmsMapMessage
+from pyjms.messages.object import JmsObjectMessage
+from pyjms.messages.stream import JmsStreamMessage
+from pyjms.messages.text import JmsTextMessage
+from pyjms.runtime.acknowledgements import AcknowledgementLedger
+from pyjms.runtime.browser import JmsQueueBrowser
+from pyjms.runtime.consumer import JmsMessageConsumer, JmsQueueReceiver, JmsTopicSubscriber
+from pyjms.runtime.dispatch import Dispatcher
+from pyjms.runtime.error_mapping import mapped_errors, to_jms
+from pyjms.runtime.inbox import DeliveryGate
+from pyjms.runtime.lifecycle import Event, State, next_state
+from pyjms.runtime.listeners import message_callback
+from pyjms.runtime.producer import JmsMessageProducer, producer_for
+from pyjms.spi.capability import Capability
+from pyjms.spi.delivery import Delivery
+from pyjms.spi.envelope import Address, AddressKind, MessageId
+from pyjms.spi.errors import ClosedError, ConnectionLostError, InDoubtError, ProviderError, RolledBackError
+from pyjms.spi.provider import ProviderSession, SubscribeRequest
+from pyjms.spi.selector import selector_or_none
+
+if TYPE_CHECKING:
+    from pyjms.runtime.connection import JmsConnection
+
+__all__ = ["JmsSession"]
+
+
+class JmsSession(Session):
+    """The session of the common interfaces; the domains derive from it.
+
+    `gate` orders deliveries against stop and close; `provider_session` is the session of the SPI beneath.
+    """
+
+    def __init__(self, connection: JmsConnection, mode: AcknowledgeMode, provider_session: ProviderSession) -> None:
+        self.connection = connection
+        self.clock = connection.clock
+        self.gate = DeliveryGate()
+        self.provider_session = provider_session
+        self.is_closed = False
+        self._state = State.STOPPED
+        self._mode = mode
+        self.settles_by_itself = mode in (AcknowledgeMode.AUTO_ACKNOWLEDGE, AcknowledgeMode.DUPS_OK_ACKNOWLEDGE)
+        self._settles_at_once = mode is AcknowledgeMode.AUTO_ACKNOWLEDGE
+        self.ledger = AcknowledgementLedger(mode)
+        self._consumers: list[JmsMessageConsumer] = []
+        self._producers: set[JmsMessageProducer] = set()
+        self._browsers: set[JmsQueueBrowser] = set()
+        self._dispatcher = Dispatcher(self)
+        self._message_listener: MessageListenerLike | None = None
+        self._id_prefix = f"ID:{connection.connection_id}:{connection.next_number()}:"
+        self._numbers = count(1)
+
+    # Messages (§4.4.2)
+
+    def create_message(self) -> Message:
+        self.check_open()
+        return JmsMessage()
+
+    def create_text_message(self, text: str | None = None) -> TextMessage:
+        self.check_open()
+        return JmsTextMessage(text)
+
+    def create_bytes_message(self) -> BytesMessage:
+        self.check_open()
+        return JmsBytesMessage()
+
+    def create_map_message(self) -> MapMessage:
+        self.check_open()
+        return JmsMapMessage()
+
+    def create_stream_message(self) -> StreamMessage:
+        self.check_open()
+        return JmsStreamMessage()
+
+    def create_object_message(self, object: Any = None) -> ObjectMessage:  # noqa: A002  the Java name
+        self.check_open()
+        message = JmsObjectMessage()
+        if object is not None:
+            message.object = object
+        return message
+
+    # Destinations (§4.4.3, §4.4.4)
+
+    def create_queue(self, queue_name: str) -> Queue:
+        self.check_open()
+        return JmsQueue(_checked_name(queue_name, "queue"))
+
+    def create_topic(self, topic_name: str) -> Topic:
+        self.check_open()
+        self.connection.require(Capability.TOPICS, "topics")
+        return JmsTopic(_checked_name(topic_name, "topic"))
+
+    def create_temporary_queue(self) -> TemporaryQueue:
+        self.check_open()
+        return self.connection.temporaries.create_queue()
+
+    def create_temporary_topic(self) -> TemporaryTopic:
+        self.check_open()
+        return self.connection.temporaries.create_topic()
+
+    # Producers, consumers, browsers (§4.5, §4.6, §5.9)
+
+    def create_producer(self, destination: Destination | None = None) -> JmsMessageProducer:
+        self.check_open()
+        producer = producer_for(self, destination)
+        self._producers.add(producer)
+        return producer
+
+    def create_consumer(
+        self, destination: Destination, message_selector: str | None = None, no_local: bool = False
+    ) -> JmsMessageConsumer:
+        return self._subscribe(destination, message_selector, no_local, None)
+
+    def create_durable_subscriber(
+        self, topic: Topic, name: str, message_selector: str | None = None, no_local: bool = False
+    ) -> JmsTopicSubscriber:
+        self.check_open()
+        self.connection.require(Capability.DURABLE_SUBSCRIPTIONS, "durable subscriptions")
+        if not isinstance(topic, Topic):
+            raise InvalidDestinationException("a durable subscription needs a topic")
+        if isinstance(topic, TemporaryTopic):
+            # JMS 1.1 §6.2: it would outlive its topic
+            raise InvalidDestinationException("a temporary topic has no durable subscriptions: use create_consumer")
+        self._check_client_id("create a durable subscriber")
+        consumer = self._subscribe(topic, message_selector, no_local, _checked_name(name, "subscription"))
+        assert isinstance(consumer, JmsTopicSubscriber)
+        return consumer
+
+    def unsubscribe(self, name: str) -> None:
+        """Delete a durable subscription of this connection's client (§6.11.1)."""
+        self.check_open()
+        self.connection.require(Capability.DURABLE_SUBSCRIPTIONS, "durable subscriptions")
+        self._check_client_id("unsubscribe")
+        with mapped_errors:
+            self.provider_session.unsubscribe(_checked_name(name, "subscription"))
+
+    def create_browser(self, queue: Queue, message_selector: str | None = None) -> QueueBrowser:
+        self.check_open()
+        self.connection.require(Capability.BROWSING, "queue browsers")
+        if not isinstance(queue, Queue):
+            raise InvalidDestinationException("a browser needs a queue")
+        address_of(queue)
+        with mapped_errors:
+            browser = JmsQueueBrowser(self, queue, selector_or_none(message_selector))
+        self._browsers.add(browser)
+        return browser
+
+    def _subscribe(
+        self, destination: Destination, selector: str | None, no_local: bool, durable_name: str | None
+    ) -> JmsMessageConsumer:
+        self.check_open()
+        address = address_of(destination)
+        if selector:
+            self.connection.require(Capability.SELECTORS, "message selectors")
+        if address.kind is AddressKind.TOPIC:
+            self.connection.require(Capability.TOPICS, "topics")
+            if no_local:
+                self.connection.require(Capability.NO_LOCAL, "no_local")
+        kind = JmsQueueReceiver if address.kind is AddressKind.QUEUE else JmsTopicSubscriber
+        with mapped_errors:
+            request = SubscribeRequest(
+                address=address,
+                selector=selector_or_none(selector),
+                no_local=bool(no_local) and address.kind is AddressKind.TOPIC,
+                durable_name=durable_name,
+            )
+            consumer = kind(self, destination, request)
+        with self.gate.lock:
+            self._consumers.append(consumer)
+        return consumer
+
+    def _check_client_id(self, what: str) -> None:
+        if self.connection.configured_client_id is None:
+            raise IllegalStateException(f"to {what}, set the connection's client_id first (JMS 1.1 §6.3)")
+
+    # Settings
+
+    @property
+    def transacted(self) -> bool:
+        self.check_open()
+        return self._mode is AcknowledgeMode.SESSION_TRANSACTED
+
+    @property
+    def acknowledge_mode(self) -> int:
+        self.check_open()
+        return self._mode
+
+    # Receiving, for this session's consumers
+
+    def take(self, consumer: JmsMessageConsumer) -> Message | None:
+        """Take, thaw and, as the mode asks, settle the next message of `consumer`; None if there is none now."""
+        try:
+            gate = self.gate
+            with gate.lock:
+                if not gate.is_open or consumer.is_closed:
+                    return None
+                delivery = consumer.poll()
+                if delivery is None:
+                    return None
+                if not self._settles_at_once:
+                    self.ledger.delivered(delivery)
+            message = thaw(delivery, self)
+            if self._settles_at_once:
+                self.provider_session.acknowledge((delivery,))
+            elif due := self.ledger.due():
+                self.provider_session.acknowledge(due)
+            return message
+        except ClosedError as error:
+            if self._state in (State.CLOSING, State.CLOSED) or consumer.is_closed:
+                return None  # closed in mid-receive: the message is back on its queue
+            raise to_jms(error) from error
+        except ProviderError as error:
+            raise to_jms(error) from error
+
+    def enter_receive(self, consumer: JmsMessageConsumer) -> None:
+        """Register the calling thread as blocked in a receive. Raises IllegalStateException if another one is."""
+        with self.gate.lock:
+            if self._state in (State.CLOSING, State.CLOSED):
+                raise IllegalStateException("the session is closed")
+            if self.gate.receiver() is not None:
+                # JMS 1.1 §4.4.6: a session is a single-threaded context
+                raise IllegalStateException("another thread blocks in a receive of this session: use a session a thread")
+            self.gate.enter(consumer, listener=False)
+
+    @property
+    def is_closing(self) -> bool:
+        """Whether `close` has begun."""
+        return self._state in (State.CLOSING, State.CLOSED)
+
+    def destination_of(self, address: Address) -> Destination:
+        """Return the API's object for an address in a received message."""
+        return self.connection.destination_of(address)
+
+    @property
+    def trusted(self) -> frozenset[str]:
+        """The classes that object messages from elsewhere may hold."""
+        return self.connection.trusted
+
+    # Listeners
+
+    @property
+    def has_listeners(self) -> bool:
+        """Whether messages go to listeners, so that no synchronous receive is allowed."""
+        return self._dispatcher.is_active or self._message_listener is not None
+
+    def listen(self, consumer: JmsMessageConsumer, callback: Callable[[Message], Any] | None) -> None:
+        """Set what the session's thread calls with the messages of `consumer`, or None for nothing."""
+        self.check_open()
+        if callback is not None and self._message_listener is not None:
+            raise IllegalStateException("this session has a listener of its own, so its consumers can have none")
+        self._dispatcher.listen(consumer, callback)
+
+    def wake_listener(self) -> None:
+        """Have the session's thread look for work. Any thread; never blocks."""
+        self._dispatcher.wake()
+
+    @property
+    def message_listener(self) -> MessageListenerLike | None:
+        self.check_open()
+        return self._message_listener
+
+    @message_listener.setter
+    def message_listener(self, listener: MessageListenerLike | None) -> None:
+        self.check_open()
+        if listener is not None and self._dispatcher.is_active:
+            raise IllegalStateException("a consumer of this session has a listener: the session can have none")
+        self._dispatcher.session_callback = None if listener is None else message_callback(listener)
+        self._message_listener = listener
+
+    def run(self) -> None:
+        """Process the messages that a connection consumer loaded, by the session's listener (§8.2.4)."""
+        self.check_open()
+        self._dispatcher.run_loaded()
+
+    def load(self, deliveries: list[Delivery]) -> None:
+        """Take over what a connection consumer received, for `run`."""
+        self.check_open()
+        with mapped_errors:
+            self.provider_session.adopt(deliveries)
+        self._dispatcher.loaded.extend(deliveries)
+
+    # Acknowledgement and transactions (§4.4.7, §4.4.11)
+
+    def acknowledge(self, message: Message) -> None:
+        """Acknowledge all that the session has delivered so far; in other modes than CLIENT_ACKNOWLEDGE, nothing."""
+        self.check_open()
+        if self._mode is not AcknowledgeMode.CLIENT_ACKNOWLEDGE:
+            return
+        deliveries = self.ledger.take()
+        try:
+            self.provider_session.acknowledge(deliveries)
+        except ProviderError as error:
+            self.ledger.put_back(deliveries)
+            raise to_jms(error) from error
+
+    def recover(self) -> None:
+        self.check_open()
+        if self._mode is AcknowledgeMode.SESSION_TRANSACTED:
+            raise IllegalStateException("a transacted session recovers by rollback()")
+        self._check_thread("recover")
+        with mapped_errors:
+            self.provider_session.recover(self.ledger.take())
+
+    def commit(self) -> None:
+        self._check_transaction("commit")
+        deliveries = self.ledger.take()
+        try:
+            self.provider_session.acknowledge(deliveries)
+            self.provider_session.commit()
+        except (InDoubtError, ConnectionLostError, ClosedError) as error:
+            raise to_jms(error) from error
+        except RolledBackError as error:
+            self._give_back(deliveries)
+            raise to_jms(error) from error
+        except ProviderError as error:
+            self._roll_back(deliveries)
+            rolled_back = RolledBackError(f"the transaction was rolled back, as it could not commit: {error.reason}")
+            rolled_back.__cause__ = error
+            raise to_jms(rolled_back) from error
+
+    def rollback(self) -> None:
+        self._check_transaction("rollback")
+        self._roll_back(self.ledger.take())
+
+    def _roll_back(self, deliveries: Any) -> None:
+        with mapped_errors:
+            self.provider_session.rollback()
+            self.provider_session.recover(deliveries)
+
+    def _give_back(self, deliveries: Any) -> None:
+        with mapped_errors:
+            self.provider_session.recover(deliveries)
+
+    def _check_transaction(self, what: str) -> None:
+        self.check_open()
+        if self._mode is not AcknowledgeMode.SESSION_TRANSACTED:
+            raise IllegalStateException(f"the session is not transacted: {what} needs create_session(True, …)")
+        self._check_thread(what)
+
+    def _check_thread(self, what: str) -> None:
+        """Refuse what would end another thread's work in the middle (§4.4.6: one thread controls a session)."""
+        if self._dispatcher.is_active and self.gate.is_open and not self._dispatcher.is_current():
+            raise IllegalStateException(f"the session's listener thread controls it: only its listeners may {what}")
+        with self.gate.lock:
+            if self.gate.receiver() is not None:
+                raise IllegalStateException(f"another thread blocks in a receive of this session: it cannot {what} now")
+
+    # Life
+
+    def check_open(self) -> None:
+        """Raise IllegalStateException when the session or its connection is closed."""
+        if self.is_closed:
+            raise IllegalStateException("the session is closed")
+
+    def begin_delivery(self) -> None:
+        """Let messages through, when the connection starts."""
+        with self.gate.lock:
+            if self._state is State.STOPPED:
+                self._state = next_state(self._state, Event.START, "session")
+                self.gate.is_open = True
+        self.wake_all()
+
+    def pause_delivery(self) -> None:
+        """Let no message through from now on; `wait_for_listeners` completes the stop."""
+        with self.gate.lock:
+            if self._state is State.STARTED:
+                self._state = next_state(self._state, Event.STOP, "session")
+                self.gate.is_open = False
+
+    def wait_for_listeners(self) -> None:
+        """Return when no listener of this session runs on another thread."""
+        self.gate.wait_until_quiet(listeners_only=True)
+
+    def wake_all(self) -> None:
+        """Make every waiting thread of this session look again."""
+        with self.gate.lock:
+            consumers = list(self._consumers)
+        for consumer in consumers:
+            consumer.wake()
+        self._dispatcher.wake()
+
+    def close(self) -> None:
+        if self.gate.runs_listener_here():
+            raise IllegalStateException("a listener cannot close its own session: it would wait for itself")
+        self.shut_down()
+
+    def shut_down(self) -> None:
+        """Close: end blocked receives, wait for a running listener, roll back, release everything (§4.4.1)."""
+        with self.gate.lock:
+            self._state = next_state(self._state, Event.CLOSE, "session")
+            self.gate.is_open = False
+        self.wake_all()
+        self.gate.wait_until_quiet()
+        self._dispatcher.end()
+        with self.gate.lock:
+            first = not self.is_closed
+            self.is_closed = True
+            self._state = next_state(self._state, Event.FINISH, "session")
+            for consumer in self._consumers:
+                consumer.mark_closed()
+        if first:
+            self.connection.forget_session(self)
+            with mapped_errors:
+                self.provider_session.close()
+
+    def close_consumer(self, consumer: JmsMessageConsumer) -> None:
+        """Close one consumer, after its receive or listener on another thread has ended."""
+        with self.gate.lock:
+            consumer.mark_closed()
+            if consumer in self._consumers:
+                self._consumers.remove(consumer)
+        consumer.wake()
+        self.gate.wait_until_quiet(consumer=consumer)
+        self._dispatcher.forget(consumer)
+        with mapped_errors:
+            consumer.release()
+
+    def forget_producer(self, producer: JmsMessageProducer) -> None:
+        """Drop a closed producer."""
+        self._producers.discard(producer)
+
+    def forget_browser(self, browser: JmsQueueBrowser) -> None:
+        """Drop a closed browser."""
+        self._browsers.discard(browser)
+
+    def next_message_id(self) -> MessageId:
+        """Return an id that no other message of this message system has (§3.4.3)."""
+        return MessageId(self._id_prefix + str(next(self._numbers)))
+
+
+def _checked_name(name: str, what: str) -> str:
+    if not isinstance(name, str) or not name:
+        raise (InvalidDestinationException if what != "subscription" else JMSException)(
+            f"{name!r} is no {what} name: use a non-empty string"
+        )
+    return name

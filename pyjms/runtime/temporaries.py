@@ -1,0 +1,65 @@
+"""Temporary destinations of one connection: made, deleted on request, and when nobody holds them any more (§4.4.3).
+
+A temporary destination that the application has dropped is deleted at the next occasion on which this connection
+makes another one or closes. It is not deleted in the finalizer itself, which may run anywhere, also under a lock.
+"""
+
+from __future__ import annotations
+
+import weakref
+from collections import deque
+
+from pyjms.messages.destinations import JmsTemporaryQueue, JmsTemporaryTopic
+from pyjms.runtime.error_mapping import mapped_errors
+from pyjms.spi.envelope import Address, AddressKind
+from pyjms.spi.errors import DestinationError, DestinationInUseError
+from pyjms.spi.provider import ProviderConnection
+
+__all__ = ["Temporaries"]
+
+
+class Temporaries:
+    """Makes and deletes one connection's temporary destinations. Any thread."""
+
+    __slots__ = ("_dropped", "_provider")
+
+    def __init__(self, provider: ProviderConnection) -> None:
+        self._provider = provider
+        self._dropped: deque[Address] = deque()
+
+    def create_queue(self) -> JmsTemporaryQueue:
+        """Make a temporary queue."""
+        queue = JmsTemporaryQueue(self._create(AddressKind.QUEUE), self._delete)
+        weakref.finalize(queue, self._dropped.append, queue.address).atexit = False
+        return queue
+
+    def create_topic(self) -> JmsTemporaryTopic:
+        """Make a temporary topic."""
+        topic = JmsTemporaryTopic(self._create(AddressKind.TOPIC), self._delete)
+        weakref.finalize(topic, self._dropped.append, topic.address).atexit = False
+        return topic
+
+    def seen(self, address: Address) -> JmsTemporaryQueue | JmsTemporaryTopic:
+        """Return an object for an address in a received message; dropping it deletes nothing."""
+        if address.kind is AddressKind.QUEUE:
+            return JmsTemporaryQueue(address, self._delete)
+        return JmsTemporaryTopic(address, self._delete)
+
+    def _create(self, kind: AddressKind) -> Address:
+        self._delete_dropped()
+        with mapped_errors:
+            return self._provider.create_temporary(kind)
+
+    def _delete(self, address: Address) -> None:
+        with mapped_errors:
+            self._provider.delete_temporary(address)
+
+    def _delete_dropped(self) -> None:
+        for _ in range(len(self._dropped)):
+            address = self._dropped.popleft()
+            try:
+                self._provider.delete_temporary(address)
+            except DestinationInUseError:
+                self._dropped.append(address)  # its consumer lives on without the object: later
+            except DestinationError:
+                continue  # deleted by the application

@@ -1,0 +1,271 @@
+"""Failures by name: a provider around another one that fails when told to.
+
+    with Faults("vm://shop") as faults:
+        connection = ConnectionFactory(faults.url).create_connection()
+        ...
+        faults.inject(Fault.SEND_REFUSED)
+        producer.send(message)  # ResourceAllocationException
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
+from enum import Enum
+from itertools import count
+from threading import Lock
+from types import TracebackType
+from typing import Self
+
+from pyjms.spi.capability import Capability
+from pyjms.spi.delivery import Delivery
+from pyjms.spi.envelope import Address, AddressKind, ConnectionId, Envelope
+from pyjms.spi.errors import (
+    AccessDeniedError,
+    ConnectionLostError,
+    InDoubtError,
+    ProviderError,
+    ResourceError,
+    RolledBackError,
+)
+from pyjms.spi.provider import (
+    ConnectionEvents,
+    ConnectRequest,
+    Provider,
+    ProviderConnection,
+    ProviderConsumer,
+    ProviderInfo,
+    ProviderSession,
+    SubscribeRequest,
+)
+from pyjms.spi.registry import find_provider, register_provider
+from pyjms.spi.selector import Selector
+from pyjms.spi.url import ProviderUrl
+
+__all__ = ["Fault", "Faults"]
+
+
+class Fault(Enum):
+    """What can be made to fail; each names the call that fails and what the client sees."""
+
+    CONNECT_REFUSED = "create_connection raises ResourceAllocationException"
+    LOGIN_REFUSED = "create_connection raises JMSSecurityException"
+    SEND_REFUSED = "send raises ResourceAllocationException; the message was not taken"
+    ACKNOWLEDGE_REFUSED = "an acknowledgement raises JMSException; nothing was acknowledged"
+    COMMIT_ROLLED_BACK = "commit raises TransactionRolledBackException; the transaction was rolled back"
+    COMMIT_IN_DOUBT = "commit raises JMSException; the transaction was committed, but the client cannot know"
+    COMMIT_IN_DOUBT_ROLLED_BACK = "commit raises JMSException; the transaction was rolled back, but nobody says so"
+    CONNECTION_DROPS_ON_SEND = "the connection drops at a send, before the message was taken"
+    CONNECTION_DROPS_ON_COMMIT = "the connection drops at a commit, before it took effect"
+
+
+_numbers = count(1)
+
+
+class Faults:
+    """A message system that fails on demand: connect to `url` in place of the one given. Any thread."""
+
+    def __init__(self, url: str) -> None:
+        """`url`: the message system to stand before; it is reached as it would be without faults."""
+        self._inner = ProviderUrl.parse(url)
+        self._scheme = f"faulty{next(_numbers)}"
+        self.url = self._scheme + url[len(self._inner.scheme) :]
+        self._lock = Lock()
+        self._armed: dict[Fault, int] = {}
+        self._connections: list[_Connection] = []
+        register_provider(self._scheme, _Provider(self, self._inner.scheme))
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Make `url` unknown again. Connections that are open stay so."""
+        register_provider(self._scheme, None)
+
+    def inject(self, fault: Fault, times: int = 1) -> None:
+        """Let the next `times` calls that `fault` concerns fail."""
+        with self._lock:
+            self._armed[fault] = self._armed.get(fault, 0) + times
+
+    def drop_connections(self) -> None:
+        """Cut every open connection: its exception listener is told, its calls raise JMSException."""
+        with self._lock:
+            connections, self._connections = self._connections, []
+        for connection in connections:
+            connection.drop()
+
+    def due(self, fault: Fault) -> bool:
+        """Say whether `fault` is to happen now, and count it off."""
+        with self._lock:
+            left = self._armed.get(fault, 0)
+            if left:
+                self._armed[fault] = left - 1
+            return left > 0
+
+    def opened(self, connection: _Connection) -> None:
+        """Remember a connection for `drop_connections`."""
+        with self._lock:
+            self._connections.append(connection)
+
+
+class _Provider(Provider):
+    def __init__(self, faults: Faults, inner_scheme: str) -> None:
+        self._faults = faults
+        self._inner_scheme = inner_scheme
+
+    def connect(self, request: ConnectRequest, events: ConnectionEvents) -> ProviderConnection:
+        if self._faults.due(Fault.CONNECT_REFUSED):
+            raise ResourceError("injected: there is no broker to connect to")
+        if self._faults.due(Fault.LOGIN_REFUSED):
+            raise AccessDeniedError("injected: the credentials are refused")
+        url = replace(request.url, scheme=self._inner_scheme)
+        inner = find_provider(self._inner_scheme).connect(replace(request, url=url), events)
+        connection = _Connection(self._faults, inner, events)
+        self._faults.opened(connection)
+        return connection
+
+    def stop_broker(self, url: ProviderUrl) -> None:
+        find_provider(self._inner_scheme).stop_broker(replace(url, scheme=self._inner_scheme))
+
+
+class _Connection(ProviderConnection):
+    def __init__(self, faults: Faults, inner: ProviderConnection, events: ConnectionEvents) -> None:
+        self._faults = faults
+        self._inner = inner
+        self._events = events
+        self._lost: ConnectionLostError | None = None
+
+    def drop(self) -> None:
+        """Lose the connection, as a cut cable does."""
+        self._lost = ConnectionLostError("injected: the connection dropped")
+        self._inner.close()
+        self._events.on_exception(self._lost)
+
+    def alive(self) -> ProviderConnection:
+        """Return the inner connection. Raises ConnectionLostError after `drop`."""
+        if self._lost is not None:
+            raise ConnectionLostError(self._lost.reason)
+        return self._inner
+
+    @property
+    def connection_id(self) -> ConnectionId:
+        return self._inner.connection_id
+
+    @property
+    def capabilities(self) -> Capability:
+        return self._inner.capabilities
+
+    @property
+    def info(self) -> ProviderInfo:
+        return self._inner.info
+
+    def set_client_id(self, client_id: str) -> None:
+        self.alive().set_client_id(client_id)
+
+    def open_session(self, *, transacted: bool) -> ProviderSession:
+        return _Session(self._faults, self, self.alive().open_session(transacted=transacted))
+
+    def start(self) -> None:
+        self.alive().start()
+
+    def stop(self) -> None:
+        self.alive().stop()
+
+    def close(self) -> None:
+        self._inner.close()
+
+    def create_temporary(self, kind: AddressKind) -> Address:
+        return self.alive().create_temporary(kind)
+
+    def delete_temporary(self, address: Address) -> None:
+        self.alive().delete_temporary(address)
+
+
+class _Session(ProviderSession):
+    def __init__(self, faults: Faults, connection: _Connection, inner: ProviderSession) -> None:
+        self._faults = faults
+        self._connection = connection
+        self._inner = inner
+
+    def _check(self, fault: Fault, error: ProviderError) -> None:
+        self._connection.alive()
+        if self._faults.due(fault):
+            raise error
+
+    def _check_drop(self, fault: Fault) -> None:
+        if self._faults.due(fault):
+            self._connection.drop()
+        self._connection.alive()
+
+    def send(self, envelope: Envelope) -> None:
+        self._check_drop(Fault.CONNECTION_DROPS_ON_SEND)
+        self._check(Fault.SEND_REFUSED, ResourceError("injected: the broker takes no more messages"))
+        self._inner.send(envelope)
+
+    def subscribe(self, request: SubscribeRequest, on_ready: Callable[[], None]) -> ProviderConsumer:
+        self._connection.alive()
+        return _Consumer(self._connection, self._inner.subscribe(request, on_ready))
+
+    def acknowledge(self, deliveries: Sequence[Delivery]) -> None:
+        self._check(Fault.ACKNOWLEDGE_REFUSED, ProviderError("injected: the acknowledgement is refused"))
+        self._inner.acknowledge(deliveries)
+
+    def recover(self, deliveries: Sequence[Delivery]) -> None:
+        self._connection.alive()
+        self._inner.recover(deliveries)
+
+    def reject(self, delivery: Delivery, reason: str) -> None:
+        self._connection.alive()
+        self._inner.reject(delivery, reason)
+
+    def adopt(self, deliveries: Sequence[Delivery]) -> None:
+        self._connection.alive()
+        self._inner.adopt(deliveries)
+
+    def commit(self) -> None:
+        self._check_drop(Fault.CONNECTION_DROPS_ON_COMMIT)
+        if self._faults.due(Fault.COMMIT_ROLLED_BACK):
+            self._inner.rollback()
+            raise RolledBackError("injected: the broker rolled the transaction back")
+        if self._faults.due(Fault.COMMIT_IN_DOUBT_ROLLED_BACK):
+            self._inner.rollback()
+            raise InDoubtError("injected: no answer to the commit; its outcome is not known")
+        self._inner.commit()
+        if self._faults.due(Fault.COMMIT_IN_DOUBT):
+            raise InDoubtError("injected: no answer to the commit; its outcome is not known")
+
+    def rollback(self) -> None:
+        self._connection.alive()
+        self._inner.rollback()
+
+    def browse(self, address: Address, selector: Selector | None) -> Iterator[Delivery]:
+        self._connection.alive()
+        return self._inner.browse(address, selector)
+
+    def unsubscribe(self, name: str) -> None:
+        self._connection.alive()
+        self._inner.unsubscribe(name)
+
+    def close(self) -> None:
+        self._inner.close()
+
+
+class _Consumer(ProviderConsumer):
+    def __init__(self, connection: _Connection, inner: ProviderConsumer) -> None:
+        self._connection = connection
+        self._inner = inner
+
+    def poll(self) -> Delivery | None:
+        self._connection.alive()
+        return self._inner.poll()
+
+    def set_interested(self, interested: bool) -> None:
+        self._inner.set_interested(interested)
+
+    def close(self) -> None:
+        self._inner.close()

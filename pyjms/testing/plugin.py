@@ -1,0 +1,83 @@
+"""Fixtures for pytest. They cost nothing until a test asks for one.
+
+- ``jms_broker_url``: the URL of a fresh embedded broker, stopped after the test.
+- ``jms_connection_factory``: a `ConnectionFactory` for it. It uses ``virtual_clock`` and ``jms_faults`` when the test
+  asks for these too.
+- ``jms_connection``: a started connection. ``jms_session``: a session of it, AUTO_ACKNOWLEDGE.
+- ``virtual_clock``: a `VirtualClock`. ``jms_faults``: `Faults` before the broker.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from itertools import count
+from typing import TYPE_CHECKING
+
+import pytest
+
+if TYPE_CHECKING:
+    from pyjms.api.connection import Connection
+    from pyjms.api.session import Session
+    from pyjms.runtime.factory import ConnectionFactory
+    from pyjms.testing import Faults, VirtualClock
+
+__all__ = ["jms_broker_url", "jms_connection", "jms_connection_factory", "jms_faults", "jms_session", "virtual_clock"]
+
+_numbers = count(1)
+
+
+@pytest.fixture
+def virtual_clock() -> VirtualClock:
+    """A clock that moves only when the test says so."""
+    from pyjms.testing.clock import VirtualClock
+
+    return VirtualClock()
+
+
+@pytest.fixture
+def jms_broker_url() -> Iterator[str]:
+    """The URL of an embedded broker that no other test uses."""
+    from pyjms.spi.registry import find_provider
+    from pyjms.spi.url import ProviderUrl
+
+    url = f"vm://pytest-{next(_numbers)}"
+    yield url
+    find_provider("vm").stop_broker(ProviderUrl.parse(url))
+
+
+@pytest.fixture
+def jms_faults(jms_broker_url: str) -> Iterator[Faults]:
+    """Failures on demand for the connections of ``jms_connection_factory``."""
+    from pyjms.testing.faults import Faults
+
+    with Faults(jms_broker_url) as faults:
+        yield faults
+
+
+@pytest.fixture
+def jms_connection_factory(request: pytest.FixtureRequest, jms_broker_url: str) -> ConnectionFactory:
+    """A factory of connections to the test's broker."""
+    from pyjms.runtime.factory import ConnectionFactory
+
+    url, options = jms_broker_url, {}
+    if "jms_faults" in request.fixturenames:
+        url = request.getfixturevalue("jms_faults").url
+    if "virtual_clock" in request.fixturenames:
+        options["clock"] = request.getfixturevalue("virtual_clock")
+    return ConnectionFactory(url, **options)
+
+
+@pytest.fixture
+def jms_connection(jms_connection_factory: ConnectionFactory) -> Iterator[Connection]:
+    """A started connection, closed after the test."""
+    with jms_connection_factory.create_connection() as connection:
+        connection.start()
+        yield connection
+
+
+@pytest.fixture
+def jms_session(jms_connection: Connection) -> Session:
+    """A session of ``jms_connection`` with AUTO_ACKNOWLEDGE."""
+    from pyjms.api.session import Session
+
+    return jms_connection.create_session(False, Session.AUTO_ACKNOWLEDGE)
