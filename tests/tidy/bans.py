@@ -72,8 +72,8 @@ BANS = (
             "time.monotonic_ns",
             "datetime.*.now",
             "datetime.*.utcnow",
-        )
-        + ("datetime.*.today", "datetime.now", "datetime.utcnow"),
+            "datetime.*.today",
+        ),
         instead="the injected clock (pyjms.spi.clock)",
         allowed={"pyjms/spi/clock.py": "the clock that is injected when no other is named"},
         example="from datetime import datetime\ndatetime.now()",
