@@ -7,8 +7,9 @@ MAKEFLAGS += --no-print-directory
 
 BIN := .venv/bin
 PYTEST := $(BIN)/python -m pytest
-# The newest Python found; name another one with `make PYTHON=/path/to/python3`.
-PYTHON ?= $(firstword $(foreach name,python3.13 python3.12 python3.11 python3 python,$(shell command -v $(name))))
+# Which Python makes .venv; name one with `make PYTHON=/path/to/python3`. Without it: the first below that will do.
+PYTHON ?=
+PYTHONS := $(or $(PYTHON),python3 python3.14 python3.13 python3.12 python3.11 python)
 
 .PHONY: help demo test check lint types imports stubs docs bench traceability soak20 clean
 
@@ -18,14 +19,22 @@ help: ## this list
 # ------------------------------------------------------------------------------------------------------------ set-up
 
 .venv/.made:
-	@[ -n "$(PYTHON)" ] || { echo "pyjms needs Python 3.11 or newer; none was found. Install it, or: make PYTHON=/path/to/python3" >&2; exit 1; }
-	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' \
-		|| { echo "pyjms needs Python 3.11 or newer; $(PYTHON) is $$($(PYTHON) --version 2>&1). Try: make PYTHON=/path/to/python3" >&2; exit 1; }
-	@$(PYTHON) -c 'import venv, ensurepip' 2>/dev/null \
-		|| { echo "$(PYTHON) lacks the module venv. On Debian and Ubuntu: apt-get install python3-venv" >&2; exit 1; }
-	@echo "Setting up .venv with $(PYTHON) ..."
-	@$(PYTHON) -m venv --clear .venv
-	@touch $@
+	@found=""; seen=""; \
+	for python in $(PYTHONS); do \
+		version=$$("$$python" -c 'import sys; print("%d.%d" % sys.version_info[:2])' 2>/dev/null) || continue; \
+		seen="$$seen $$python ($$version)"; \
+		"$$python" -c 'import sys; sys.exit(sys.version_info < (3, 11))' || continue; \
+		found=$$python; \
+		"$$python" -c 'import venv, ensurepip' 2>/dev/null || continue; \
+		echo "Setting up .venv with $$python $$version ..."; \
+		"$$python" -m venv --clear .venv; touch $@; exit 0; \
+	done; \
+	if [ -n "$$found" ]; then \
+		echo "$$found lacks the module venv. On Debian and Ubuntu: apt-get install python3-venv" >&2; \
+	else \
+		echo "pyjms needs Python 3.11 or newer; found:$${seen:- none}. Install one, or: make PYTHON=/path/to/python3" >&2; \
+	fi; \
+	exit 1
 
 # What the command needs.
 .venv/.run: .venv/.made pyproject.toml
