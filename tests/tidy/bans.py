@@ -83,6 +83,7 @@ BANS = (
         names=("threading.Thread", "threading.Timer", "_thread.start_new_thread", "concurrent.futures.*Executor"),
         instead="one of the places that own threads: docs/design/threads.md lists them",
         allowed={
+            "pyjms/demo/process.py": "the demo is an application, and its servers are threads",
             "pyjms/runtime/listener.py": "the thread of a session's listeners",
             "provider/pyjms_provider/housekeeping.py": "the one timer thread of the broker",
         },
