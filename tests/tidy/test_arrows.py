@@ -1,0 +1,41 @@
+"""What each part may import. The import contracts in pyproject.toml name what is forbidden; this names what is allowed."""
+
+from __future__ import annotations
+
+import sys
+
+from tests.tidy.names import Names
+from tests.tidy.source import LIBRARY, name_of, parse, python_files
+
+# Where a dependency may be imported: `pip install pyjms` brings lark alone, the others come with an extra.
+THIRD_PARTY = {
+    "lark": ("pyjms/spi/selector/",),
+    "rich": ("pyjms/cli.py", "pyjms/demo/"),
+    "typer": ("pyjms/cli.py", "pyjms/demo/"),
+    "freezegun": ("pyjms/testing/",),
+    "pytest": ("pyjms/testing/",),
+}
+OURS = {"pyjms", "pyjms_provider"}
+OPEN_TO_PROVIDERS = ("pyjms.spi", "pyjms.types")
+
+
+def test_the_provider_imports_the_spi_and_the_value_types_alone() -> None:
+    found = [
+        f"{name_of(path)}:{line}: {imported}"
+        for path in python_files("provider")
+        for imported, line in Names(parse(path)).imported
+        if imported.partition(".")[0] == "pyjms"
+        and not f"{imported}.".startswith(tuple(f"{m}." for m in OPEN_TO_PROVIDERS))
+    ]
+    assert not found, "\n".join(found)
+
+
+def test_dependencies_are_imported_only_where_they_are_installed() -> None:
+    found = [
+        f"{name_of(path)}:{line}: {imported}"
+        for path in python_files(*LIBRARY)
+        for imported, line in Names(parse(path)).imported
+        if (top := imported.partition(".")[0]) not in OURS | sys.stdlib_module_names
+        and not name_of(path).startswith(THIRD_PARTY.get(top, ()))
+    ]
+    assert not found, "\n".join(found)
