@@ -109,6 +109,7 @@ class TestMarked:
 @pytest.fixture
 def marked_tests(pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch) -> pytest.Pytester:
     monkeypatch.setenv("PYTHONPATH", str(ITEMS_FILE.parents[2]))
+    monkeypatch.setenv("PYTEST_ADDOPTS", "-p no:pyjms")  # the plugin stands on its own
     pytester.makeconftest('pytest_plugins = ["tests.traceability.plugin"]')
     return pytester
 
