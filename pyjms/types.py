@@ -118,9 +118,8 @@ Stored: TypeAlias = bool | int | float | str | bytes | None
 
 def box(value: Stored) -> Boxed:
     """Return a stored value with the class of its Java type."""
-    kind = type(value)
-    if kind is int:
-        return Int(value)  # type: ignore[arg-type]
-    if kind is float:
-        return Double(value)  # type: ignore[arg-type]
-    return value
+    if type(value) is int:
+        return int.__new__(Int, value)  # in range, or it would not be stored as a plain int
+    if type(value) is float:
+        return Double(value)
+    return value  # type: ignore[return-value]  # what is stored is plain or boxed

@@ -1,0 +1,168 @@
+"""The properties of a message: typed values under checked names (JMS 1.1 §3.5).
+
+A message either owns its dictionary or shares it with an envelope; then, and while it is read-only, `_settable` is
+empty and every setter takes the longer way through `_set`. That one look-up is what the common case pays for names,
+read-only messages and copy-on-write together.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Final
+
+from pyjms.api.enumeration import Enumeration
+from pyjms.errors import MessageFormatException, MessageNotWriteableException
+from pyjms.messages.conversion import BOOLEAN, BYTE, DOUBLE, FLOAT, INT, LONG, SHORT, STRING, written_type
+from pyjms.messages.headers import HeaderFields
+from pyjms.messages.property_names import CLIENT_JMSX, DELIVERY_COUNT, KNOWN_NAMES, check_property_name
+from pyjms.messages.storing import (
+    Store,
+    store_boolean,
+    store_byte,
+    store_double,
+    store_float,
+    store_int,
+    store_long,
+    store_property,
+    store_short,
+    store_string,
+)
+from pyjms.types import Boxed, Byte, Double, Float, Int, Long, Short, Stored, box
+
+__all__ = ["NO_NAMES", "Properties"]
+
+NO_NAMES: Final[frozenset[str]] = frozenset()
+"""The value of `_settable` of a message that does not own its properties, or may not write them."""
+
+_WHAT = "property"
+_new_int = int.__new__
+"""Makes an Int or Long of a number that is known to be in range."""
+
+
+class Properties(HeaderFields):
+    """The second layer of `base.JmsMessage`: properties over header fields."""
+
+    __slots__ = ("_delivery_count", "_properties", "_properties_read_only", "_settable")
+    _delivery_count: int
+    """How often a received message was delivered; 0: there is no such property."""
+    _properties: dict[str, Stored]
+    _properties_read_only: bool
+    _settable: set[str] | frozenset[str]
+    """Names that a setter may use at once: those known to be good, or none."""
+
+    def clear_properties(self) -> None:
+        self._properties = {}
+        self._properties_read_only = False
+        self._settable = KNOWN_NAMES
+        self._delivery_count = 0
+
+    def property_exists(self, name: str) -> bool:
+        return name in self._properties or (name == DELIVERY_COUNT and self._delivery_count > 0)
+
+    @property
+    def property_names(self) -> Enumeration[str]:
+        return Enumeration(tuple(self._names()))
+
+    def _names(self) -> Iterator[str]:
+        yield from self._properties
+        if self._delivery_count and DELIVERY_COUNT not in self._properties:
+            yield DELIVERY_COUNT
+
+    def _get(self, name: str) -> Stored:
+        value = self._properties.get(name)
+        if value is None and name == DELIVERY_COUNT and self._delivery_count:
+            return self._delivery_count
+        return value
+
+    def get_boolean_property(self, name: str) -> bool:
+        return BOOLEAN.read(self._get(name), _WHAT, name)
+
+    def get_byte_property(self, name: str) -> Byte:
+        return BYTE.read(self._get(name), _WHAT, name)
+
+    def get_short_property(self, name: str) -> Short:
+        return SHORT.read(self._get(name), _WHAT, name)
+
+    def get_int_property(self, name: str) -> Int:
+        value = self._properties.get(name)
+        return _new_int(Int, value) if type(value) is int else INT.read(self._get(name), _WHAT, name)
+
+    def get_long_property(self, name: str) -> Long:
+        return LONG.read(self._get(name), _WHAT, name)
+
+    def get_float_property(self, name: str) -> Float:
+        return FLOAT.read(self._get(name), _WHAT, name)
+
+    def get_double_property(self, name: str) -> Double:
+        return DOUBLE.read(self._get(name), _WHAT, name)
+
+    def get_string_property(self, name: str) -> str | None:
+        value = self._properties.get(name)
+        return value if type(value) is str else STRING.read(self._get(name), _WHAT, name)
+
+    def get_object_property(self, name: str) -> Boxed:
+        return box(self._get(name))
+
+    def set_boolean_property(self, name: str, value: bool) -> None:
+        if type(value) is bool and name in self._settable:
+            self._properties[name] = value
+        else:
+            self._set(name, value, store_boolean)
+
+    def set_byte_property(self, name: str, value: int) -> None:
+        self._set(name, value, store_byte)
+
+    def set_short_property(self, name: str, value: int) -> None:
+        self._set(name, value, store_short)
+
+    def set_int_property(self, name: str, value: int) -> None:
+        if type(value) is int and -0x80000000 <= value <= 0x7FFFFFFF and name in self._settable:
+            self._properties[name] = value
+        else:
+            self._set(name, value, store_int)
+
+    def set_long_property(self, name: str, value: int) -> None:
+        if type(value) is int and -0x8000000000000000 <= value <= 0x7FFFFFFFFFFFFFFF and name in self._settable:
+            self._properties[name] = _new_int(Long, value)
+        else:
+            self._set(name, value, store_long)
+
+    def set_float_property(self, name: str, value: float) -> None:
+        self._set(name, value, store_float)
+
+    def set_double_property(self, name: str, value: float) -> None:
+        if type(value) is float and name in self._settable:
+            self._properties[name] = value
+        else:
+            self._set(name, value, store_double)
+
+    def set_string_property(self, name: str, value: str | None) -> None:
+        if type(value) is str and name in self._settable:
+            self._properties[name] = value
+        else:
+            self._set(name, value, store_string)
+
+    def set_object_property(self, name: str, value: Boxed | float) -> None:
+        self._set(name, value, store_property)
+
+    def _set(self, name: str, value: object, store: Store) -> None:
+        """Set a property the long way: every check, and the dictionary made this message's own."""
+        if self._settable is not KNOWN_NAMES:
+            self._own_properties()
+        if name not in KNOWN_NAMES:
+            name = check_property_name(name)
+        stored = store(value, _WHAT, name)
+        wanted = CLIENT_JMSX.get(name)
+        if wanted is not None and stored is not None and type(stored) is not wanted:
+            kind = "String" if wanted is str else "int"
+            raise MessageFormatException(f"{name} is of type {kind}, not {written_type(stored)} (JMS 1.1 §3.5.9)")
+        self._properties[name] = stored
+
+    def _own_properties(self) -> None:
+        """Copy a shared dictionary. Raises `MessageNotWriteableException` on a read-only message."""
+        if self._properties_read_only:
+            raise MessageNotWriteableException(
+                "the properties of a received message are read-only until clear_properties() (JMS 1.1 §3.5.3)"
+            )
+        self._properties = dict(self._properties)
+        self._settable = KNOWN_NAMES

@@ -1,0 +1,108 @@
+"""Which names a property may have (JMS 1.1 §3.5.1, §3.5.9, §3.5.10, §3.8.1.1).
+
+A name is an identifier of message selectors. ``JMSX`` belongs to JMS itself, ``JMS_`` to providers, and every other
+name that begins with ``JMS`` to the header fields.
+"""
+
+from __future__ import annotations
+
+import re
+from unicodedata import category
+
+from pyjms.errors import IllegalArgumentException, MessageFormatException
+from pyjms.messages.java_text import shorten
+
+__all__ = ["CLIENT_JMSX", "DELIVERY_COUNT", "KNOWN_NAMES", "PROVIDER_PREFIX", "check_property_name", "is_client_name"]
+
+DELIVERY_COUNT = "JMSXDeliveryCount"
+"""Read like a property of every received message (JMS 1.1 §3.5.9)."""
+
+CLIENT_JMSX = {"JMSXGroupID": str, "JMSXGroupSeq": int}
+"""The JMSX properties that clients set, with the class of their stored value (String, int)."""
+
+_PROVIDER_JMSX = frozenset(
+    {
+        "JMSXUserID",
+        "JMSXAppID",
+        DELIVERY_COUNT,
+        "JMSXProducerTXID",
+        "JMSXConsumerTXID",
+        "JMSXRcvTimestamp",
+        "JMSXState",
+    }
+)
+
+PROVIDER_PREFIX = "JMS_pyjms"
+"""The names of this project's own provider properties."""
+CLIENT_SETTABLE: frozenset[str] = frozenset()
+"""Those of them that clients may set."""
+
+_RESERVED_WORDS = frozenset({"NULL", "TRUE", "FALSE", "NOT", "AND", "OR", "BETWEEN", "LIKE", "IN", "IS", "ESCAPE"})
+_ASCII_IDENTIFIER = re.compile(r"[A-Za-z_$][A-Za-z0-9_$]*")
+_START = frozenset({"Lu", "Ll", "Lt", "Lm", "Lo", "Nl", "Sc", "Pc"})
+"""Unicode categories of Character.isJavaIdentifierStart."""
+_PART = _START | {"Nd", "Mc", "Mn", "Cf"}
+"""Those of Character.isJavaIdentifierPart, which takes these control characters, too."""
+_IGNORABLE = frozenset(map(chr, (*range(0x09), *range(0x0E, 0x1C), *range(0x7F, 0xA0))))
+
+KNOWN_NAMES: set[str] = set()
+"""Names found to be good, whatever the type of their value; setters look here first."""
+_KNOWN_MAX = 4096
+_KNOWN_LENGTH_MAX = 128
+
+
+def check_property_name(name: object) -> str:
+    """Return `name` if a client may set a property of that name, and remember it.
+
+    Raises `IllegalArgumentException` for None, "" and what is no text, `MessageFormatException` for all other names.
+    """
+    if not isinstance(name, str) or not name:
+        raise IllegalArgumentException(
+            "a property needs a name" if name is None or name == "" else f"a name is a str, not {type(name).__name__}"
+        )
+    text = str.__str__(name)
+    if not _is_identifier(text):
+        raise MessageFormatException(
+            f"{shorten(text)} is no property name: it must be an identifier, a letter, _ or $ followed by letters, "
+            "digits, _ or $ (JMS 1.1 §3.5.1)"
+        )
+    if text.isascii() and text.upper() in _RESERVED_WORDS:
+        raise MessageFormatException(
+            f"{text!r} is a reserved word of selectors, so no property name (JMS 1.1 §3.8.1.1)"
+        )
+    if text.startswith("JMS"):
+        _check_reserved(text)
+    if text not in CLIENT_JMSX and len(text) <= _KNOWN_LENGTH_MAX:
+        if len(KNOWN_NAMES) >= _KNOWN_MAX:
+            KNOWN_NAMES.clear()
+        KNOWN_NAMES.add(text)
+    return text
+
+
+def is_client_name(name: str) -> bool:
+    """Say whether clients may set `name`, which is an identifier."""
+    try:
+        _check_reserved(name)
+    except MessageFormatException:
+        return False
+    return True
+
+
+def _check_reserved(name: str) -> None:
+    if not name.startswith("JMS") or name in CLIENT_JMSX or name in CLIENT_SETTABLE:
+        return
+    if name in _PROVIDER_JMSX:
+        raise MessageFormatException(f"{name} is set by the provider, not by clients (JMS 1.1 §3.5.9)")
+    if name.startswith("JMSX"):
+        allowed = " and ".join(CLIENT_JMSX)
+        raise MessageFormatException(f"{name!r}: of the JMSX names clients set {allowed} only (JMS 1.1 §3.5.9)")
+    if not name.startswith("JMS_"):
+        raise MessageFormatException(f"{name!r}: names that begin with JMS are reserved (JMS 1.1 §3.8.1.1)")
+    if name.startswith(PROVIDER_PREFIX):
+        raise MessageFormatException(f"{name!r}: {PROVIDER_PREFIX}… is set by the provider only (JMS 1.1 §3.5.10)")
+
+
+def _is_identifier(name: str) -> bool:
+    if name.isascii() and _ASCII_IDENTIFIER.fullmatch(name):
+        return True
+    return category(name[0]) in _START and all(category(char) in _PART or char in _IGNORABLE for char in name)
