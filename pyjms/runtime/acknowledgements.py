@@ -23,10 +23,12 @@ DUPS_OK_BATCH = 20
 class AcknowledgementLedger:
     """The unsettled deliveries of one session, in order of delivery. One thread at a time."""
 
-    __slots__ = ("_mode", "_unsettled")
+    __slots__ = ("_limit", "_mode", "_unsettled")
 
-    def __init__(self, mode: AcknowledgeMode) -> None:
+    def __init__(self, mode: AcknowledgeMode, limit: int = 0) -> None:
+        """`limit`: how many deliveries the client may keep unsettled before it gets no more; 0: any number."""
         self._mode = mode
+        self._limit = limit
         self._unsettled: list[Delivery] = []
 
     def __len__(self) -> int:
@@ -35,6 +37,11 @@ class AcknowledgementLedger:
     def delivered(self, delivery: Delivery) -> None:
         """Enter a delivery that the client gets now."""
         self._unsettled.append(delivery)
+
+    @property
+    def is_full(self) -> bool:
+        """Whether the client must settle something before it gets more (§4.4.11: client overrun)."""
+        return 0 < self._limit <= len(self._unsettled)
 
     def due(self) -> Sequence[Delivery]:
         """Take out what is to be acknowledged now that the client is done with the latest delivery."""

@@ -122,7 +122,7 @@ class Dispatcher:
 
     def _next(self) -> tuple[JmsMessageConsumer, Delivery] | None:
         """Return the next delivery, beginning with the consumer after the one served last; the gate is locked."""
-        if not self._session.gate.is_open:
+        if not self._session.gate.is_open or self._session.ledger.is_full:
             return None
         consumers = self.listening
         for step in range(len(consumers)):

@@ -5,7 +5,7 @@ Methods of the other domain, which they inherit, raise IllegalStateException (§
 
 from __future__ import annotations
 
-from typing import NoReturn
+from typing import Any, NoReturn
 
 from pyjms.api.browser import QueueBrowser
 from pyjms.api.destination import Destination, Queue, TemporaryQueue, TemporaryTopic, Topic
@@ -36,7 +36,7 @@ class JmsQueueSession(JmsSession, QueueSession):
         assert isinstance(receiver, JmsQueueReceiver)
         return receiver
 
-    def create_sender(self, queue: Queue | None) -> JmsQueueSender:
+    def create_sender(self, queue: Queue | None = None) -> JmsQueueSender:
         self.check_open()
         sender = JmsQueueSender(self, queue)
         self._producers.add(sender)
@@ -70,7 +70,7 @@ class JmsTopicSession(JmsSession, TopicSession):
         assert isinstance(subscriber, JmsTopicSubscriber)
         return subscriber
 
-    def create_publisher(self, topic: Topic | None) -> JmsTopicPublisher:
+    def create_publisher(self, topic: Topic | None = None) -> JmsTopicPublisher:
         self.check_open()
         publisher = JmsTopicPublisher(self, topic)
         self._producers.add(publisher)
@@ -91,8 +91,15 @@ class JmsQueueConnection(JmsConnection, QueueConnection):
 
     session_type = JmsQueueSession
 
-    def create_queue_session(self, transacted: bool, acknowledge_mode: int) -> JmsQueueSession:
+    def create_queue_session(
+        self, transacted: bool = False, acknowledge_mode: int = AcknowledgeMode.AUTO_ACKNOWLEDGE
+    ) -> JmsQueueSession:
         return self.open_session(JmsQueueSession, transacted, acknowledge_mode)
+
+    def create_connection_consumer(self, *arguments: Any, **named: Any) -> ConnectionConsumer:
+        if "queue" in named:
+            named["destination"] = named.pop("queue")
+        return super().create_connection_consumer(*arguments, **named)
 
     def create_durable_connection_consumer(
         self,
@@ -110,5 +117,12 @@ class JmsTopicConnection(JmsConnection, TopicConnection):
 
     session_type = JmsTopicSession
 
-    def create_topic_session(self, transacted: bool, acknowledge_mode: int) -> JmsTopicSession:
+    def create_topic_session(
+        self, transacted: bool = False, acknowledge_mode: int = AcknowledgeMode.AUTO_ACKNOWLEDGE
+    ) -> JmsTopicSession:
         return self.open_session(JmsTopicSession, transacted, acknowledge_mode)
+
+    def create_connection_consumer(self, *arguments: Any, **named: Any) -> ConnectionConsumer:
+        if "topic" in named:
+            named["destination"] = named.pop("topic")
+        return super().create_connection_consumer(*arguments, **named)

@@ -12,7 +12,6 @@ from dataclasses import replace
 from types import MappingProxyType
 from typing import Any, TypeVar
 
-from pyjms.api.connection import ConnectionFactory as ConnectionFactoryInterface
 from pyjms.api.domains import (
     QueueConnectionFactory as QueueConnectionFactoryInterface,
 )
@@ -32,13 +31,13 @@ __all__ = ["DEFAULT_URL", "RUNTIME_OPTIONS", "ConnectionFactory", "QueueConnecti
 
 DEFAULT_URL = "vm://default"
 
-RUNTIME_OPTIONS = ("client_id", "user_name", "password", "trusted", "clock")
+RUNTIME_OPTIONS = ("client_id", "user_name", "password", "trusted", "max_unacknowledged", "clock")
 
 _SYSTEM_CLOCK = SystemClock()
 _Connection = TypeVar("_Connection", bound=JmsConnection)
 
 
-class ConnectionFactory(ConnectionFactoryInterface, QueueConnectionFactoryInterface, TopicConnectionFactoryInterface):
+class ConnectionFactory(QueueConnectionFactoryInterface, TopicConnectionFactoryInterface):
     """Makes connections to the message system behind a URL. Safe to share between threads; picklable.
 
     url: ``vm://NAME`` for the broker in this process, another scheme for another provider; None takes the
@@ -50,6 +49,8 @@ class ConnectionFactory(ConnectionFactoryInterface, QueueConnectionFactoryInterf
     - user_name, password: the credentials used when `create_connection` gets none. Keep passwords out of URLs.
     - trusted: classes that object messages from other processes may hold, as ``package.module.Class`` or
       ``package.module.*``; a comma-separated string or a collection of strings.
+    - max_unacknowledged: how many messages a CLIENT_ACKNOWLEDGE or transacted session may hold unacknowledged (§4.4.11);
+      a receive beyond it raises ResourceAllocationException, a listener waits. 0, the default: no limit.
     - clock: a `pyjms.spi.Clock` (keyword only); the default follows the system's clock, and freezegun.
 
     Raises JMSException for a malformed URL. An unknown scheme and unknown options are reported by `create_connection`.
@@ -67,6 +68,7 @@ class ConnectionFactory(ConnectionFactoryInterface, QueueConnectionFactoryInterf
         self._user_name: str | None = own["user_name"] or parsed.user_name
         self._password: str | None = own["password"] or parsed.password
         self._trusted = _trusted(own["trusted"])
+        self._max_unacknowledged = _whole_number(own["max_unacknowledged"] or 0, "max_unacknowledged")
         self._clock = _clock(own["clock"])
 
     def __repr__(self) -> str:
@@ -97,7 +99,7 @@ class ConnectionFactory(ConnectionFactoryInterface, QueueConnectionFactoryInterf
             client_id=self._client_id,
             clock=self._clock,
         )
-        return kind(provider, request, self._trusted)
+        return kind(provider, request, self._trusted, self._max_unacknowledged)
 
 
 class QueueConnectionFactory(ConnectionFactory):
@@ -123,6 +125,16 @@ def _trusted(value: Any) -> frozenset[str]:
         return frozenset()
     names = value.split(",") if isinstance(value, str) else list(value)
     return frozenset(name.strip() for name in names if name.strip())
+
+
+def _whole_number(value: Any, name: str) -> int:
+    try:
+        number = int(value)
+    except (TypeError, ValueError):
+        number = -1
+    if number < 0:
+        raise IllegalArgumentException(f"{name} must be a whole number, 0 or more, not {value!r}")
+    return number
 
 
 def _clock(value: Any) -> Clock:

@@ -32,7 +32,7 @@ from pyjms.runtime.producer import JmsMessageProducer, producer_for
 from pyjms.spi.capability import Capability
 from pyjms.spi.delivery import Delivery
 from pyjms.spi.envelope import Address, AddressKind, MessageId
-from pyjms.spi.errors import ClosedError, ConnectionLostError, InDoubtError, ProviderError, RolledBackError
+from pyjms.spi.errors import ClosedError, ConnectionLostError, InDoubtError, ProviderError, ResourceError, RolledBackError
 from pyjms.spi.provider import ProviderSession, SubscribeRequest
 from pyjms.spi.selector import selector_or_none
 
@@ -58,7 +58,7 @@ class JmsSession(Session):
         self._mode = mode
         self.settles_by_itself = mode in (AcknowledgeMode.AUTO_ACKNOWLEDGE, AcknowledgeMode.DUPS_OK_ACKNOWLEDGE)
         self._settles_at_once = mode is AcknowledgeMode.AUTO_ACKNOWLEDGE
-        self.ledger = AcknowledgementLedger(mode)
+        self.ledger = AcknowledgementLedger(mode, 0 if self.settles_by_itself else connection.max_unacknowledged)
         self._consumers: list[JmsMessageConsumer] = []
         self._producers: set[JmsMessageProducer] = set()
         self._browsers: set[JmsQueueBrowser] = set()
@@ -198,7 +198,7 @@ class JmsSession(Session):
         return self._mode is AcknowledgeMode.SESSION_TRANSACTED
 
     @property
-    def acknowledge_mode(self) -> int:
+    def acknowledge_mode(self) -> AcknowledgeMode:
         self.check_open()
         return self._mode
 
@@ -211,6 +211,8 @@ class JmsSession(Session):
             with gate.lock:
                 if not gate.is_open or consumer.is_closed:
                     return None
+                if self.ledger.is_full:
+                    raise self._overrun()
                 delivery = consumer.poll()
                 if delivery is None:
                     return None
@@ -228,6 +230,12 @@ class JmsSession(Session):
             raise to_jms(error) from error
         except ProviderError as error:
             raise to_jms(error) from error
+
+    def _overrun(self) -> ResourceError:
+        return ResourceError(
+            f"the session holds {len(self.ledger)} unacknowledged messages, as many as max_unacknowledged allows: "
+            "acknowledge or commit before receiving more"
+        )
 
     def enter_receive(self, consumer: JmsMessageConsumer) -> None:
         """Register the calling thread as blocked in a receive. Raises IllegalStateException if another one is."""
@@ -309,6 +317,7 @@ class JmsSession(Session):
         except ProviderError as error:
             self.ledger.put_back(deliveries)
             raise to_jms(error) from error
+        self._dispatcher.wake()
 
     def recover(self) -> None:
         self.check_open()
