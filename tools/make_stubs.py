@@ -30,13 +30,17 @@ SOURCES = (
     "pyjms/api/domains.py",
     "pyjms/api/enumeration.py",
     "pyjms/api/message.py",
+    "pyjms/api/naming.py",
     "pyjms/api/producer.py",
     "pyjms/api/server_sessions.py",
     "pyjms/api/session.py",
     "pyjms/api/xa.py",
     "pyjms/errors.py",
 )
-"""The modules that declare members. A class elsewhere that only implements them needs no stub of its own."""
+"""The modules that declare members. A class elsewhere that only implements them needs no stub of its own.
+
+mypy reads the stub in place of its module; `tests/pyjms/api/test_stubs.py` has it read the modules, too.
+"""
 
 HEADER = """\
 # Written by tools/make_stubs.py from {source}: change that file, then run the script.
