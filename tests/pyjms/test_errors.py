@@ -1,0 +1,90 @@
+from __future__ import annotations
+
+import copy
+import pickle
+import traceback
+from typing import Any
+
+import pytest
+
+import pyjms
+from pyjms import errors
+
+JMS = [found for name in errors.__all__ if issubclass(found := getattr(errors, name), errors.JMSException)]
+JAVA = {
+    "IllegalArgumentException": ValueError,
+    "IndexOutOfBoundsException": IndexError,
+    "NullPointerException": TypeError,
+    "NumberFormatException": ValueError,
+    "UnsupportedOperationException": NotImplementedError,
+}
+EVERY_JMS_EXCEPTION = pytest.mark.parametrize("kind", JMS, ids=lambda kind: kind.__name__)
+
+
+@pytest.mark.realises("BOIL-EXC-1")
+def test_jms_exception_is_the_root_of_all_that_are_checked_in_java() -> None:
+    others = {name for name in errors.__all__ if getattr(errors, name) not in JMS}
+    assert others == set(JAVA)
+    assert all(kind.__mro__[1] is errors.JMSException for kind in JMS if kind is not errors.JMSException)
+    assert len(JMS) == 13
+
+
+@EVERY_JMS_EXCEPTION
+def test_the_reason_and_the_code_can_be_read_under_both_names(kind: Any) -> None:
+    error = kind("the queue is full", "FULL-7")
+    assert str(error) == error.message == error.getMessage() == "the queue is full"
+    assert error.error_code == error.getErrorCode() == "FULL-7"
+    assert error.linked_exception is error.getLinkedException() is None
+
+
+@EVERY_JMS_EXCEPTION
+def test_all_arguments_may_be_left_out(kind: Any) -> None:
+    assert (str(kind()), kind().message, kind().error_code) == ("", None, None)
+    assert (str(kind("why")), kind("why").error_code) == ("why", None)
+    assert kind(reason="why", error_code="E").getErrorCode() == "E"
+
+
+@EVERY_JMS_EXCEPTION
+def test_the_code_can_only_be_read(kind: Any) -> None:
+    error = kind("why")
+    with pytest.raises(AttributeError):
+        error.error_code = "E"
+    assert not hasattr(error, "setErrorCode")
+
+
+def test_a_linked_exception_is_the_cause() -> None:
+    cause = OSError("disk full")
+    error = pyjms.JMSException("cannot keep the message")
+    error.setLinkedException(cause)
+    assert error.__cause__ is error.linked_exception is error.getLinkedException() is cause
+    error.linked_exception = None
+    assert error.__cause__ is None
+
+
+def test_a_cause_is_a_linked_exception() -> None:
+    cause = OSError("disk full")
+    with pytest.raises(pyjms.JMSException) as raised:
+        raise pyjms.JMSException("cannot keep the message") from cause
+    assert raised.value.getLinkedException() is cause
+    assert "disk full" in "".join(traceback.format_exception(raised.value))
+
+
+@EVERY_JMS_EXCEPTION
+def test_a_copy_keeps_reason_and_code(kind: Any) -> None:
+    error = kind("why", "E")
+    for copied in (pickle.loads(pickle.dumps(error)), copy.copy(error)):
+        assert type(copied) is kind
+        assert (copied.message, copied.error_code) == ("why", "E")
+
+
+@pytest.mark.parametrize(("name", "base"), JAVA.items())
+def test_a_run_time_exception_of_java_is_one_of_python(name: str, base: type[Exception]) -> None:
+    kind = getattr(pyjms, name)
+    assert issubclass(kind, base)
+    assert not issubclass(kind, pyjms.JMSException)
+    with pytest.raises(base, match="why"):
+        raise kind("why")
+
+
+def test_a_number_format_is_an_illegal_argument_as_in_java() -> None:
+    assert issubclass(pyjms.NumberFormatException, pyjms.IllegalArgumentException)
