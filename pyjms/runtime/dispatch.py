@@ -182,6 +182,6 @@ class Dispatcher:
 def _call(callback: Callable[[Message], Any], message: Message) -> BaseException | None:
     try:
         callback(message)
-    except BaseException as error:  # noqa: BLE001  application code: also SystemExit must not end the thread unsettled
+    except BaseException as error:
         return error
     return None

@@ -7,15 +7,14 @@ from __future__ import annotations
 
 from typing import Any, NoReturn
 
-from pyjms.api.browser import QueueBrowser
-from pyjms.api.destination import Destination, Queue, TemporaryQueue, TemporaryTopic, Topic
+from pyjms.api.destination import Queue, Topic
 from pyjms.api.domains import QueueConnection, QueueSession, TopicConnection, TopicSession
 from pyjms.api.server_sessions import ConnectionConsumer, ServerSessionPool
 from pyjms.api.session import AcknowledgeMode
 from pyjms.errors import IllegalStateException, InvalidDestinationException
 from pyjms.runtime.connection import JmsConnection
-from pyjms.runtime.consumer import JmsMessageConsumer, JmsQueueReceiver, JmsTopicSubscriber
-from pyjms.runtime.producer import JmsMessageProducer, JmsQueueSender, JmsTopicPublisher
+from pyjms.runtime.consumer import JmsQueueReceiver, JmsTopicSubscriber
+from pyjms.runtime.producer import JmsQueueSender, JmsTopicPublisher
 from pyjms.runtime.session import JmsSession
 
 __all__ = ["JmsQueueConnection", "JmsQueueSession", "JmsTopicConnection", "JmsTopicSession"]

@@ -104,6 +104,9 @@ class JmsMessageProducer(MessageProducer):
         except ProviderError as error:
             raise to_jms(error) from error
         # JMS 1.1 §3.4.11: the header fields that send sets show their values once it has returned
+        if own is message:
+            own.mark_sent(destination, message_id, timestamp, expiration, mode, priority)
+            return
         message.jms_destination = destination
         message.jms_delivery_mode = mode
         message.jms_expiration = expiration
@@ -261,7 +264,9 @@ def _sort_arguments(
     if rest and "message" not in given:
         given["message"] = rest.pop(0)
     if "message" not in given or len(rest) > len(_ORDER):
-        raise TypeError("send() takes (message), (destination, message), either with delivery_mode, priority, time_to_live")
+        raise TypeError(
+            "send() takes (message), (destination, message), either with delivery_mode, priority, time_to_live"
+        )
     for name, value in zip(_ORDER, rest, strict=False):
         if name in given:
             raise TypeError(f"send() got multiple values for argument {name!r}")

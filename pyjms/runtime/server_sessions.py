@@ -6,6 +6,7 @@ import logging
 from typing import TYPE_CHECKING
 
 from pyjms.api.server_sessions import ConnectionConsumer, ServerSession, ServerSessionPool
+from pyjms.api.session import Session
 from pyjms.errors import IllegalStateException, JMSException
 from pyjms.runtime.error_mapping import mapped_errors
 from pyjms.runtime.listener import WorkThread
@@ -17,6 +18,7 @@ from pyjms.spi.selector import Selector
 
 if TYPE_CHECKING:
     from pyjms.runtime.connection import JmsConnection
+    from pyjms.runtime.session import JmsSession
 
 __all__ = ["JmsConnectionConsumer"]
 
@@ -100,13 +102,19 @@ class JmsConnectionConsumer(ConnectionConsumer):
         """Load `deliveries` into a server session; give them back when the application server fails."""
         try:
             server_session: ServerSession = self._pool.get_server_session()
-            session = server_session.session
-            if not hasattr(session, "load"):
-                raise JMSException(f"{type(session).__name__} was not made by this provider: it cannot be loaded")
-            session.load(deliveries)
+            _loadable(server_session.session).load(deliveries)
             server_session.start()
         except Exception as error:  # application code: the messages must not be lost by its errors
             _log.exception("a server session could not be started; its messages go back to their destination")
             self._session.recover(deliveries)
             self.pause_delivery()
             self._connection.report(ProviderError(f"the server session pool failed, so its consumer stopped: {error}"))
+
+
+def _loadable(session: Session) -> JmsSession:
+    """Return `session` if it was made by this API. Raises JMSException for another one, which cannot be loaded."""
+    from pyjms.runtime.session import JmsSession  # the session module needs the connection's, which needs this one
+
+    if not isinstance(session, JmsSession):
+        raise JMSException(f"{type(session).__name__} was not made by this provider: it cannot be loaded")
+    return session

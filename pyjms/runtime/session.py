@@ -32,7 +32,14 @@ from pyjms.runtime.producer import JmsMessageProducer, producer_for
 from pyjms.spi.capability import Capability
 from pyjms.spi.delivery import Delivery
 from pyjms.spi.envelope import Address, AddressKind, MessageId
-from pyjms.spi.errors import ClosedError, ConnectionLostError, InDoubtError, ProviderError, ResourceError, RolledBackError
+from pyjms.spi.errors import (
+    ClosedError,
+    ConnectionLostError,
+    InDoubtError,
+    ProviderError,
+    ResourceError,
+    RolledBackError,
+)
 from pyjms.spi.provider import ProviderSession, SubscribeRequest
 from pyjms.spi.selector import selector_or_none
 
@@ -89,7 +96,7 @@ class JmsSession(Session):
         self.check_open()
         return JmsStreamMessage()
 
-    def create_object_message(self, object: Any = None) -> ObjectMessage:  # noqa: A002  the Java name
+    def create_object_message(self, object: Any = None) -> ObjectMessage:
         self.check_open()
         message = JmsObjectMessage()
         if object is not None:
@@ -223,13 +230,13 @@ class JmsSession(Session):
                 self.provider_session.acknowledge((delivery,))
             elif due := self.ledger.due():
                 self.provider_session.acknowledge(due)
-            return message
         except ClosedError as error:
             if self._state in (State.CLOSING, State.CLOSED) or consumer.is_closed:
                 return None  # closed in mid-receive: the message is back on its queue
             raise to_jms(error) from error
         except ProviderError as error:
             raise to_jms(error) from error
+        return message
 
     def _overrun(self) -> ResourceError:
         return ResourceError(
@@ -244,7 +251,9 @@ class JmsSession(Session):
                 raise IllegalStateException("the session is closed")
             if self.gate.receiver() is not None:
                 # JMS 1.1 §4.4.6: a session is a single-threaded context
-                raise IllegalStateException("another thread blocks in a receive of this session: use a session a thread")
+                raise IllegalStateException(
+                    "another thread blocks in a receive of this session: use a session a thread"
+                )
             self.gate.enter(consumer, listener=False)
 
     @property

@@ -23,7 +23,6 @@ from pyjms.api.xa import XATopicConnectionFactory as XATopicConnectionFactoryInt
 from pyjms.errors import TransactionInProgressException
 from pyjms.runtime.connection import JmsConnection
 from pyjms.runtime.domains import JmsQueueConnection, JmsQueueSession, JmsTopicConnection, JmsTopicSession
-from pyjms.runtime.error_mapping import mapped_errors
 from pyjms.runtime.factory import ConnectionFactory
 from pyjms.runtime.session import JmsSession
 from pyjms.spi import xid as spi_xid
@@ -44,6 +43,11 @@ class JmsXAResource(XAResource):
     def __init__(self, session: JmsSession) -> None:
         self._session = session
         self._received: dict[spi_xid.Xid, list[Delivery]] = {}
+
+    @property
+    def connection(self) -> JmsConnection:
+        """The resource manager's connection that this resource works for."""
+        return self._session.connection
 
     def start(self, xid: Xid, flags: int) -> None:
         with _xa_errors:
@@ -84,7 +88,7 @@ class JmsXAResource(XAResource):
             self._session.provider_session.xa_forget(_fact(xid))
 
     def is_same_rm(self, xa_resource: XAResource) -> bool:
-        return isinstance(xa_resource, JmsXAResource) and xa_resource._session.connection is self._session.connection
+        return isinstance(xa_resource, JmsXAResource) and xa_resource.connection is self.connection
 
     def get_transaction_timeout(self) -> int:
         return 0

@@ -152,7 +152,8 @@ class ProviderConnection(ABC):
     @abstractmethod
     def close(self) -> None:
         """Close the connection and all it opened: unsettled deliveries go back, marked redelivered; open transactions
-        are rolled back; temporary destinations and non-durable subscriptions end. May be repeated."""
+        are rolled back; temporary destinations and non-durable subscriptions end. May be repeated.
+        """
 
     def create_temporary(self, kind: AddressKind) -> Address:
         """Make a destination that only this connection may consume from (`Capability.TEMPORARY_DESTINATIONS`)."""
@@ -160,7 +161,8 @@ class ProviderConnection(ABC):
 
     def delete_temporary(self, address: Address) -> None:
         """Delete it with its messages. Raises `DestinationInUseError` while it has consumers, `DestinationError` when
-        it is unknown or another connection's."""
+        it is unknown or another connection's.
+        """
         raise CapabilityError(f"this provider has no temporary {address.kind.name.lower()}s")
 
 
@@ -287,5 +289,3 @@ class ProviderConsumer(ABC):
     @abstractmethod
     def close(self) -> None:
         """Detach. Its unsettled deliveries stay with the session (JMS 1.1 §4.4.11). May be repeated."""
-
-

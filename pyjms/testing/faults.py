@@ -1,10 +1,10 @@
 """Failures by name: a provider around another one that fails when told to.
 
-    with Faults("vm://shop") as faults:
-        connection = ConnectionFactory(faults.url).create_connection()
-        ...
-        faults.inject(Fault.SEND_REFUSED)
-        producer.send(message)  # ResourceAllocationException
+with Faults("vm://shop") as faults:
+connection = ConnectionFactory(faults.url).create_connection()
+...
+faults.inject(Fault.SEND_REFUSED)
+producer.send(message)  # ResourceAllocationException
 """
 
 from __future__ import annotations

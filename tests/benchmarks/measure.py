@@ -71,7 +71,9 @@ def compare(ours: Callable[[], float], theirs: Callable[[], float]) -> Compariso
     return Comparison(ours=statistics.median(results[0]), theirs=statistics.median(results[1]))
 
 
-def report(what: str, figure: float, *, least: float | None = None, most: float | None = None, detail: str = "") -> bool:
+def report(
+    what: str, figure: float, *, least: float | None = None, most: float | None = None, detail: str = ""
+) -> bool:
     """Print one line; return whether the figure keeps its limit."""
     good = (least is None or figure >= least) and (most is None or figure <= most)
     limit = f"at least {least:g}" if least is not None else f"at most {most:g}"
