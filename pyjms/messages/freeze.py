@@ -11,19 +11,26 @@ from __future__ import annotations
 from typing import Any
 
 from pyjms.messages.base import JmsMessage
+from pyjms.messages.bytes import JmsBytesMessage
 from pyjms.messages.context import MessageContext
 from pyjms.messages.destinations import address_of
 from pyjms.messages.map import JmsMapMessage
+from pyjms.messages.object import JmsObjectMessage
 from pyjms.messages.properties import NO_NAMES
+from pyjms.messages.stream import JmsStreamMessage
 from pyjms.messages.text import JmsTextMessage
 from pyjms.spi.delivery import Delivery
-from pyjms.spi.envelope import Address, BodyKind, Envelope, MessageId
+from pyjms.spi.envelope import Address, Envelope, MessageId
 
 __all__ = ["MessageContext", "freeze", "thaw"]
 
-_CLASSES: tuple[type[JmsMessage], ...] = tuple(
-    {each.kind: each for each in (JmsMessage, JmsTextMessage, JmsMapMessage)}.get(kind, JmsMessage)
-    for kind in sorted(BodyKind)
+_CLASSES: tuple[type[JmsMessage], ...] = (
+    JmsMessage,
+    JmsTextMessage,
+    JmsBytesMessage,
+    JmsMapMessage,
+    JmsStreamMessage,
+    JmsObjectMessage,
 )
 """By `BodyKind`, which counts from 0."""
 
