@@ -1,0 +1,39 @@
+"""The command ``pyjms``. It needs the extra `cli`, which brings typer and rich."""
+
+from __future__ import annotations
+
+import sys
+from importlib.metadata import version
+
+__all__ = ["main"]
+
+MISSING_EXTRA = (
+    "The command pyjms needs the packages typer and rich, which are not installed ({missing} is missing). "
+    "Install them with: pip install 'pyjms[cli]'"
+)
+
+
+def main() -> None:
+    """Run the command line of this process."""
+    try:
+        import rich  # noqa: F401  the first to know that it is missing
+        import typer
+    except ModuleNotFoundError as error:
+        sys.exit(MISSING_EXTRA.format(missing=error.name))
+    from pyjms.demo.command import demo
+
+    app = typer.Typer(
+        name="pyjms", no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False, rich_markup_mode=None
+    )
+
+    @app.callback()
+    def root(
+        show_version: bool = typer.Option(False, "--version", help="Print the version.", is_eager=True),
+    ) -> None:
+        """The Java Message Service (JMS 1.1) for Python."""
+        if show_version:
+            typer.echo(f"pyjms {version('pyjms')}")
+            raise typer.Exit
+
+    app.command("demo")(demo)
+    app()

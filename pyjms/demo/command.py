@@ -1,0 +1,111 @@
+"""``pyjms demo``: options, errors and exit codes.
+
+The exit code is 0 when everything adds up, 1 when it does not or the run broke off, 2 when the input or the URL cannot
+be used, and 130 after Ctrl-C.
+"""
+
+from __future__ import annotations
+
+import csv
+import json
+from importlib.resources import as_file, files
+from pathlib import Path
+from time import perf_counter
+from typing import Annotated
+
+import typer
+from rich.console import Console
+from rich.markup import escape
+
+from pyjms import JMSException
+from pyjms.demo.chance import Chance
+from pyjms.demo.plan import Plan, make_plan
+from pyjms.demo.process import Process, Settings
+from pyjms.demo.records import InputError, read_table
+from pyjms.demo.report import as_data
+from pyjms.demo.screen import progress, show_outcome, show_plan
+
+__all__ = ["demo"]
+
+DATA = files("pyjms.demo") / "data"
+SHIPPED = "flights.csv.gz"
+SHIPPED_ROUTE = "carrier"
+SHIPPED_AMOUNT = "distance"
+
+DOES_NOT_ADD_UP = 1
+BROKE_OFF = 1
+CANNOT_BE_USED = 2
+INTERRUPTED = 130
+
+
+def demo(
+    file: Annotated[
+        Path | None,
+        typer.Argument(
+            help="A CSV file with a header row, also compressed with gzip. "
+            "Without one: the flights that left New York City in the first week of 2013.",
+            show_default=False,
+        ),
+    ] = None,
+    route: Annotated[
+        list[str] | None,
+        typer.Option(help="Column to route by; may be given several times.", metavar="COLUMN", show_default=False),
+    ] = None,
+    amount: Annotated[
+        str | None, typer.Option(help="Column of numbers to add up.", metavar="COLUMN", show_default=False)
+    ] = None,
+    lanes: Annotated[int, typer.Option(help="Values that get a lane of their own.", min=0, max=50)] = 4,
+    workers: Annotated[int, typer.Option(help="Workers of each stage.", min=1, max=64)] = 3,
+    failure_rate: Annotated[float, typer.Option(help="Part of the attempts that fail.", min=0.0, max=0.9)] = 0.03,
+    seed: Annotated[int, typer.Option(help="The same seed gives the same failures.")] = 1,
+    limit: Annotated[int | None, typer.Option(help="Take so many records at most.", min=1, show_default=False)] = None,
+    url: Annotated[str, typer.Option(help="The broker.", envvar="PYJMS_URL")] = "vm://demo",
+    as_json: Annotated[bool, typer.Option("--json", help="Print the outcome as JSON, and nothing else.")] = False,
+) -> None:
+    """Work off the records of a file through a supply chain of queues, and prove that none is lost or doubled."""
+    console = Console(stderr=as_json, quiet=as_json)
+    try:
+        plan = _plan(file, route or [], amount, lanes, limit)
+        settings = Settings(url=url, workers=workers, chance=Chance(seed=seed, rate=failure_rate))
+        process = Process(plan, settings)
+        process.reach()
+    except (InputError, JMSException) as error:
+        raise _failure(error, CANNOT_BE_USED) from error
+    show_plan(console, plan, url)
+    started = perf_counter()
+    try:
+        with progress(console, process.tallies) as watch:
+            outcome = process.run(watch)
+    except KeyboardInterrupt:
+        _complain("Stopped: units of work that were not committed are rolled back.")
+        raise typer.Exit(INTERRUPTED) from None
+    except (JMSException, TimeoutError) as error:
+        raise _failure(error, BROKE_OFF) from error
+    seconds = perf_counter() - started
+    if as_json:
+        typer.echo(json.dumps(as_data(plan, settings, process.tallies, outcome, seconds), indent=2))
+    else:
+        show_outcome(console, plan, process.tallies, outcome, seconds)
+    if not outcome.adds_up:
+        raise typer.Exit(DOES_NOT_ADD_UP)
+
+
+def _plan(file: Path | None, route: list[str], amount: str | None, lanes: int, limit: int | None) -> Plan:
+    if file:
+        return make_plan(read_table(file, limit), route=route, amount=amount, lanes=lanes)
+    with as_file(DATA / SHIPPED) as path:
+        table = read_table(path, limit)
+    with (DATA / "airlines.csv").open(encoding="ascii") as lines:
+        airlines = {row["carrier"]: row["name"] for row in csv.DictReader(lines)}
+    return make_plan(
+        table, route=route or [SHIPPED_ROUTE], amount=amount or SHIPPED_AMOUNT, lanes=lanes, labels=airlines
+    )
+
+
+def _failure(error: Exception, code: int) -> typer.Exit:
+    _complain(str(error))
+    return typer.Exit(code)
+
+
+def _complain(text: str) -> None:
+    Console(stderr=True).print(f"[red]pyjms demo:[/] {escape(text)}", highlight=False, soft_wrap=True)

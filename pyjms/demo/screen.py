@@ -1,0 +1,136 @@
+"""What a person sees: bars while it runs, tables when it is done."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from fractions import Fraction
+
+from rich.console import Console
+from rich.markup import escape
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+from rich.table import Table
+
+from pyjms.demo.accounting import Verdict
+from pyjms.demo.outcome import Outcome
+from pyjms.demo.plan import Plan
+from pyjms.demo.report import number
+from pyjms.demo.tally import Happening, Tally
+
+__all__ = ["progress", "show_outcome", "show_plan"]
+
+IDS_SHOWN = 10
+
+
+def show_plan(console: Console, plan: Plan, url: str) -> None:
+    """Say what is about to happen."""
+    console.print(
+        f"[bold]{escape(plan.table.name)}[/]: {len(plan.table.records):,} records, "
+        f"routed by [bold]{escape(plan.route_names)}[/], adding up [bold]{escape(plan.amount_name)}[/], "
+        f"through {escape(url)}"
+    )
+
+
+@contextmanager
+def progress(console: Console, tallies: tuple[Tally, ...]) -> Iterator[Callable[[], None]]:
+    """Show a bar for each tally; gives the function that brings them up to date."""
+    columns = (
+        TextColumn("{task.description:<10}"),
+        BarColumn(bar_width=30),
+        MofNCompleteColumn(),
+        TimeElapsedColumn(),
+        TextColumn("{task.fields[mishaps]}", style="yellow"),
+    )
+    with Progress(*columns, console=console, disable=not console.is_terminal) as bars:
+        tasks = [(tally, bars.add_task(tally.name, total=tally.total, mishaps="")) for tally in tallies]
+
+        def watch() -> None:
+            for tally, task in tasks:
+                bars.update(task, completed=tally[Happening.DONE], mishaps=_mishaps(tally))
+
+        yield watch
+        watch()
+
+
+def show_outcome(console: Console, plan: Plan, tallies: tuple[Tally, ...], outcome: Outcome, seconds: float) -> None:
+    """Show who did what, what went where, and whether it adds up."""
+    console.print(_stages(tallies))
+    console.print(_destinations(plan, outcome))
+    for verdict in outcome.verdicts:
+        for fault in _faults(verdict):
+            console.print(f"[red]{escape(fault)}[/]")
+    for queue, count in outcome.left_over.items():
+        console.print(f"[red]{count:,} messages were left in {escape(queue)}[/]")
+    records = f"{len(plan.table.records):,} records, {_figure(outcome.all_lanes.expected_total)} {plan.amount_name}"
+    if plan.amount is None:
+        records = f"{len(plan.table.records):,} records"
+    if outcome.adds_up:
+        console.print(f"[green]It adds up: {escape(records)}. Nothing lost, nothing twice.[/] {seconds:.1f} s")
+    else:
+        console.print(f"[bold red]It does not add up: {escape(records)} went in.[/] {seconds:.1f} s")
+
+
+def _stages(tallies: tuple[Tally, ...]) -> Table:
+    table = Table(title="Who did what", title_justify="left")
+    table.add_column("stage")
+    for heading in ("records", *(happening.value for happening in Happening if happening is not Happening.DONE)):
+        table.add_column(heading, justify="right")
+    for tally in tallies:
+        counts = [tally[happening] for happening in Happening]
+        table.add_row(tally.name, *(f"{count:,}" if count else "-" for count in counts))
+    return table
+
+
+def _destinations(plan: Plan, outcome: Outcome) -> Table:
+    table = Table(title="What went where", title_justify="left")
+    table.add_column("destination")
+    table.add_column("chosen by", overflow="fold", max_width=44)
+    for heading in ("sent", "arrived", f"{plan.amount_name} sent", f"{plan.amount_name} arrived"):
+        table.add_column(escape(heading), justify="right")
+    table.add_column("")
+    for lane, verdict in outcome.lanes:
+        table.add_row(*_row(_named(plan, lane.key, verdict), lane.selector, verdict))
+    table.add_section()
+    table.add_row(*_row("all lanes", "", outcome.all_lanes), style="bold")
+    table.add_section()
+    table.add_row(*_row("ledger", "durable; went away and came back", outcome.ledger))
+    table.add_row(*_row("board", "ordinary subscriber", outcome.board))
+    table.add_row(*_row("attention", "complete = FALSE", outcome.attention))
+    return table
+
+
+def _named(plan: Plan, key: tuple[str | None, ...] | None, verdict: Verdict) -> str:
+    label = plan.kinds[key].label if key in plan.kinds and key is not None else verdict.destination
+    return verdict.destination if label == verdict.destination else f"{verdict.destination}  {label}"
+
+
+def _row(name: str, chosen_by: str, verdict: Verdict) -> tuple[str, ...]:
+    return (
+        escape(name),
+        escape(chosen_by),
+        f"{verdict.expected:,}",
+        f"{verdict.found:,}",
+        _figure(verdict.expected_total),
+        _figure(verdict.found_total),
+        "[green]ok[/]" if verdict.adds_up else "[red]no[/]",
+    )
+
+
+def _faults(verdict: Verdict) -> Iterator[str]:
+    """Say what is wrong at one destination, with the first record ids."""
+    for name in ("lost", "doubled", "unexpected", "altered"):
+        ids: tuple[int, ...] = getattr(verdict, name)
+        if ids:
+            shown = ", ".join(str(record_id) for record_id in ids[:IDS_SHOWN])
+            more = ", ..." if len(ids) > IDS_SHOWN else ""
+            yield f"{verdict.destination}: {len(ids):,} {name} (records {shown}{more})"
+
+
+def _figure(value: Fraction) -> str:
+    shown = number(value)
+    return f"{shown:,}" if isinstance(shown, int) else f"{shown:,.2f}"
+
+
+def _mishaps(tally: Tally) -> str:
+    names = (Happening.ROLLED_BACK, Happening.CRASHED, Happening.REDELIVERED)
+    return ", ".join(f"{tally[name]:,} {name.value}" for name in names if tally[name])

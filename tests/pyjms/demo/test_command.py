@@ -1,0 +1,130 @@
+"""``pyjms demo``: its options, its output, its exit codes."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from pyjms.demo import command
+from pyjms.demo.process import Process
+from pyjms.demo.stages import StepMakers
+from tests.pyjms.demo.command_line import Run
+
+
+@pytest.fixture
+def file(tmp_path: Path) -> Path:
+    path = tmp_path / "orders.csv"
+    rows = [f"{number},{'Rome' if number % 3 else 'Oslo'},{number}.5" for number in range(1, 31)]
+    path.write_text("order,city,price\n" + "\n".join(rows) + "\n")
+    return path
+
+
+def data_of(run: Run, *arguments: str) -> dict[str, Any]:
+    code, out, _ = run("demo", "--json", *arguments)
+    assert code == 0
+    data: dict[str, Any] = json.loads(out)
+    return data
+
+
+def test_the_shipped_records_add_up(run_pyjms: Run, jms_broker_url: str) -> None:
+    data = data_of(run_pyjms, "--limit", "200", "--url", jms_broker_url)
+    assert data["input"]["records"] == 200
+    assert (data["input"]["route"], data["input"]["amount"]) == (["carrier"], "distance")
+    assert data["adds_up"]
+    assert data["nothing_lost"]
+    assert data["nothing_twice"]
+    assert sum(lane["found"] for lane in data["lanes"]) == 200
+    assert sum(lane["found_total"] for lane in data["lanes"]) == data["input"]["total"]
+
+
+def test_a_file_of_the_user_adds_up(run_pyjms: Run, file: Path, jms_broker_url: str) -> None:
+    data = data_of(run_pyjms, str(file), "--failure-rate", "0.5", "--seed", "7", "--url", jms_broker_url)
+    assert data["input"] == {
+        "file": "orders.csv",
+        "records": 30,
+        "columns": ["order", "city", "price"],
+        "route": ["city"],
+        "amount": "price",
+        "total": 480,
+    }
+    assert data["settings"] == {"url": jms_broker_url, "workers": 3, "seed": 7, "failure_rate": 0.5}
+    stages = {stage["name"]: stage for stage in data["stages"]}
+    assert stages["check"]["done"] == 30
+    assert stages["check"]["rolled_back"] + stages["check"]["crashed"] == stages["check"]["redelivered"] > 0
+    assert [lane["destination"] for lane in data["lanes"]] == ["Rome", "Oslo", "everything else"]
+
+
+def test_columns_can_be_chosen(run_pyjms: Run, file: Path, jms_broker_url: str) -> None:
+    options = ("--route", "city", "--route", "order", "--amount", "order", "--lanes", "2", "--url", jms_broker_url)
+    data = data_of(run_pyjms, str(file), *options)
+    assert [lane["selector"] for lane in data["lanes"][:2]] == [
+        "city = 'Oslo' AND order = '12'",
+        "city = 'Oslo' AND order = '15'",
+    ]
+    assert data["input"]["total"] == sum(range(1, 31))
+
+
+def test_a_person_sees_tables(run_pyjms: Run, file: Path, jms_broker_url: str) -> None:
+    code, out, _ = run_pyjms("demo", str(file), "--url", jms_broker_url)
+    assert code == 0
+    assert "orders.csv: 30 records, routed by city, adding up price" in out
+    assert "What went where" in out
+    assert "It adds up: 30 records, 480 price. Nothing lost, nothing twice." in out
+
+
+class Losing(StepMakers):
+    """Nothing reaches the lanes."""
+
+    def send_on(self, producer: Any, message: Any, **properties: Any) -> None:
+        if "lane" not in properties:
+            super().send_on(producer, message, **properties)
+
+
+@pytest.mark.parametrize("options", [(), ("--json",)])
+def test_what_does_not_add_up_is_an_error(
+    run_pyjms: Run, file: Path, jms_broker_url: str, monkeypatch: pytest.MonkeyPatch, options: tuple[str, ...]
+) -> None:
+    monkeypatch.setattr(command, "Process", lambda plan, settings: Process(plan, settings, Losing))
+    code, out, _ = run_pyjms("demo", str(file), "--url", jms_broker_url, *options)
+    assert code == 1
+    if options:
+        assert json.loads(out)["nothing_lost"] is False
+    else:
+        assert "all lanes: 30 lost (records 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, ...)" in out
+        assert "It does not add up" in out
+
+
+@pytest.mark.parametrize(
+    ("arguments", "reason"),
+    [
+        (("no-such-file.csv",), "There is no file no-such-file.csv."),
+        (("FILE", "--route", "town"), "has no column 'town'"),
+        (("FILE", "--amount", "city"), "cannot be added up"),
+        (("FILE", "--url", "nowhere://x"), "nowhere"),
+        (("FILE", "--url", "not a url"), "not a url"),
+        (("FILE", "--failure-rate", "1"), "failure-rate"),
+        (("FILE", "--workers", "0"), "workers"),
+    ],
+)
+def test_what_cannot_be_used_is_refused_with_the_reason(
+    run_pyjms: Run, file: Path, arguments: tuple[str, ...], reason: str
+) -> None:
+    code, out, err = run_pyjms("demo", *(str(file) if argument == "FILE" else argument for argument in arguments))
+    assert code == 2
+    assert reason in err
+    assert "Traceback" not in out + err
+
+
+def test_an_interrupt_ends_cleanly(
+    run_pyjms: Run, file: Path, jms_broker_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def interrupted(_self: Process, _watch: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(Process, "run", interrupted)
+    code, _, err = run_pyjms("demo", str(file), "--url", jms_broker_url)
+    assert code == 130
+    assert "Stopped" in err
