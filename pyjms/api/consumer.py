@@ -61,8 +61,9 @@ class MessageConsumer(Closeable, declares=True):
     def receive(self, timeout: int = 0) -> Message | None:
         """Return the next message, waiting up to `timeout` milliseconds; 0 (or no argument) waits without limit.
 
-        Returns None when the time is over or when the consumer, its session or its connection is closed meanwhile.
-        The time goes on while the connection is stopped. Raises `IllegalStateException` when a listener is set.
+        Below 0 it does not wait, as `receive_no_wait`. Returns None when the time is over or when the consumer, its
+        session or its connection is closed meanwhile. The time goes on while the connection is stopped. Raises
+        `IllegalStateException` when a listener is set.
         """
 
     @abstractmethod

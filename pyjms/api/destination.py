@@ -29,7 +29,7 @@ class Queue(Destination, declares=True):
         """The name of the queue in the provider's own syntax; not portable between providers."""
 
     def to_string(self) -> str:
-        """Return the queue's name, as ``str(queue)`` does."""
+        """Return what ``str(queue)`` shows: its name, unless the provider shows more."""
         return self.queue_name
 
     def __str__(self) -> str:
@@ -47,7 +47,7 @@ class Topic(Destination, declares=True):
         """The name of the topic in the provider's own syntax; not portable between providers."""
 
     def to_string(self) -> str:
-        """Return the topic's name, as ``str(topic)`` does."""
+        """Return what ``str(topic)`` shows: its name, unless the provider shows more."""
         return self.topic_name
 
     def __str__(self) -> str:

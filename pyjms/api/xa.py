@@ -281,7 +281,7 @@ class XAConnectionFactory(Interface, declares=True):
         """Return a new, stopped connection, as `ConnectionFactory.create_connection`."""
 
 
-class XAQueueConnectionFactory(XAConnectionFactory, QueueConnectionFactory, declares=True):
+class XAQueueConnectionFactory(QueueConnectionFactory, XAConnectionFactory, declares=True):
     """Such a factory of the point-to-point domain (§8.3)."""
 
     __slots__ = ()
@@ -293,7 +293,7 @@ class XAQueueConnectionFactory(XAConnectionFactory, QueueConnectionFactory, decl
         """Return a new, stopped connection, as `ConnectionFactory.create_connection`."""
 
 
-class XATopicConnectionFactory(XAConnectionFactory, TopicConnectionFactory, declares=True):
+class XATopicConnectionFactory(TopicConnectionFactory, XAConnectionFactory, declares=True):
     """Such a factory of the publish/subscribe domain (§8.3)."""
 
     __slots__ = ()
