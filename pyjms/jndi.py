@@ -172,8 +172,8 @@ class InitialContext:
     """Finds connection factories and destinations by the names that an administrator gave them.
 
     environment: a path to a file (``.toml``: TOML; otherwise Java's properties), or a mapping with the keys of such a
-    file. None: the file that the variable ``PYJMS_JNDI`` names, else ``jndi.properties`` or ``jndi.toml`` in the working
-    directory, else nothing but the names that need no entry: ``ConnectionFactory`` and its like, ``dynamicQueues/NAME``
+    file. None: the file that the variable ``PYJMS_JNDI`` names, else ``jndi.properties`` or ``jndi.toml`` in the
+    working directory, else nothing but the names that need no entry: ``ConnectionFactory`` and its like, ``dynamicQueues/NAME``
     and ``dynamicTopics/NAME``.
 
     Raises `NamingException` when the environment cannot be read. Safe to share between threads.

@@ -130,7 +130,7 @@ class Connection(Closeable, declares=True):
     def stop(self) -> None:
         """Pause delivery; returns when running listeners have returned. Sending goes on (§4.3.4).
 
-        Does nothing on a stopped connection. Raises `IllegalStateException` when a listener of this connection calls it.
+        Does nothing on a stopped connection. Raises `IllegalStateException` when a listener of the connection calls.
         """
 
     @abstractmethod

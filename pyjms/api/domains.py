@@ -91,7 +91,7 @@ class QueueSender(MessageProducer, declares=True):
 class QueueSession(Session, declares=True):
     """A session of the point-to-point domain (§5.7).
 
-    `create_durable_subscriber`, `create_temporary_topic`, `create_topic` and `unsubscribe` raise `IllegalStateException`.
+    `create_durable_subscriber`, `create_temporary_topic`, `create_topic`, `unsubscribe` raise `IllegalStateException`.
     """
 
     __slots__ = ()
@@ -220,7 +220,7 @@ class TopicSession(Session, declares=True):
 
     @abstractmethod
     def create_publisher(self, topic: Topic | None = None) -> TopicPublisher:
-        """Return a publisher to `topic`; None: each `publish` will name its own. Raises `InvalidDestinationException`."""
+        """Return a publisher to `topic`; None: each `publish` names its own. Raises `InvalidDestinationException`."""
 
 
 class TopicConnection(Connection, declares=True):

@@ -163,8 +163,8 @@ class Message(Interface, declares=True):
     def property_exists(self, name: str) -> bool:
         """Return whether there is a property called `name`; its value may be None."""
 
-    # The getters convert as the table of §3.5.4 says; what it does not allow raises `MessageFormatException`, and a text
-    # that is no number raises `NumberFormatException`. A property that does not exist reads as None, so the getters of
+    # The getters convert as the table of §3.5.4 says; what it does not allow raises `MessageFormatException`, and a
+    # text that is no number raises `NumberFormatException`. A property that does not exist reads as None, so the getters of
     # numbers raise `NumberFormatException` for it, and that of booleans gives False.
 
     @abstractmethod
@@ -301,7 +301,7 @@ class MapMessage(Message, declares=True):
 
     Getters raise `MessageFormatException` where the table does not convert; a name that does not exist reads as None,
     so that the getters of numbers raise `NumberFormatException` or `NullPointerException` for it. Setters raise
-    `MessageNotWriteableException` on a received message and `IllegalArgumentException` for a name that is None or empty.
+    `MessageNotWriteableException` on a received message, `IllegalArgumentException` for a name that is None or empty.
     """
 
     __slots__ = ()

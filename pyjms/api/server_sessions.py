@@ -33,7 +33,7 @@ class ServerSessionPool(Interface, declares=True):
 
     @abstractmethod
     def get_server_session(self) -> ServerSession:
-        """Take a server session out of the pool; may wait until one is free. Raises `JMSException` if none can be had."""
+        """Take a server session out of the pool; may wait until one is free. Raises `JMSException` if there is none."""
 
 
 class ConnectionConsumer(Closeable, declares=True):
