@@ -1,8 +1,8 @@
 """What is to happen with the records, decided before a message is sent. Pure.
 
 A record is routed by the values of some columns: the most frequent values get a lane each, everything else goes to one
-more. Each lane is a message selector; the selectors are disjoint and together select every message. An amount, the value of one
-column, is added up wherever records arrive.
+more. Each lane is a message selector; the selectors are disjoint and together select every message. An amount, the
+value of one column, is added up wherever records arrive.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """Reading the file: a CSV with a header row becomes records of typed values.
 
-The type is found value by value: empty is None; true and false are bools; whole numbers that fit 64 bits are ints; other
-decimal numbers are floats; all else is text. A number with a leading zero or plus sign stays text, because postcodes
-and telephone numbers are written so.
+The type is found value by value: empty is None; true and false are bools; whole numbers that fit 64 bits are ints;
+other decimal numbers are floats; all else is text. A number with a leading zero or plus sign stays text, because
+postcodes and telephone numbers are written so.
 """
 
 from __future__ import annotations

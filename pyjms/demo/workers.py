@@ -1,8 +1,8 @@
 """Transacted workers: each consumes one message and produces what follows from it in one unit of work.
 
-A worker has a connection of its own, as if it were a process of its own. Now and then it fails, after its work and before
-the commit: either the unit is rolled back, or the connection is closed in the middle and the worker begins anew. Both
-times the broker must undo what was sent and deliver the message again.
+A worker has a connection of its own, as if it were a process of its own. Now and then it fails, after its work and
+before the commit: either the unit is rolled back, or the connection is closed in the middle and the worker begins
+anew. Both times the broker must undo what was sent and deliver the message again.
 """
 
 from __future__ import annotations
