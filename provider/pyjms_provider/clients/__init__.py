@@ -1,0 +1,1 @@
+"""Implementations of the SPI: the ways in which `pyjms` reaches a broker."""

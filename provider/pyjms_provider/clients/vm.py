@@ -1,0 +1,407 @@
+"""The provider of ``vm://NAME``: the broker in this process, reached by plain calls.
+
+The first connection to a name starts the broker; it runs, with all its messages, until `stop_broker`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from importlib.metadata import PackageNotFoundError, version
+from itertools import count
+from threading import Lock
+
+from pyjms.spi.capability import Capability
+from pyjms.spi.delivery import Delivery
+from pyjms.spi.envelope import Address, AddressKind, ConnectionId, Envelope
+from pyjms.spi.errors import CapabilityError, ClosedError, ConnectionLostError, ProviderError, UrlError
+from pyjms.spi.provider import (
+    ConnectionEvents,
+    ConnectRequest,
+    Provider,
+    ProviderConnection,
+    ProviderConsumer,
+    ProviderInfo,
+    ProviderSession,
+    SubscribeRequest,
+)
+from pyjms.spi.selector import Selector
+from pyjms.spi.url import ProviderUrl
+from pyjms_provider.broker import EmbeddedBroker, find_broker, stop_broker
+from pyjms_provider.core.consumer import Consumer, ConsumerSession, ConsumerTarget
+from pyjms_provider.core.entry import QueueEntry, ReceiverId
+from pyjms_provider.core.ordering import Cursor
+from pyjms_provider.core.queue import Queue
+from pyjms_provider.core.subscription import Subscription
+from pyjms_provider.core.unit_of_work import UnitId, UnitOfWork
+from pyjms_provider.core.virtual_host import ExpiredInTransaction, HostPolicy
+
+__all__ = ["VmConnection", "VmConsumer", "VmProvider", "VmSession"]
+
+_CAPABILITIES = ~Capability.XA
+_OPTIONS = {"expired_in_transaction": "rollback or discard"}
+
+
+def _version() -> str:
+    try:
+        return version("pyjms")
+    except PackageNotFoundError:  # run from a source tree that is not installed
+        return "0"
+
+
+class VmProvider(Provider):
+    """Connects to brokers in this process."""
+
+    def connect(self, request: ConnectRequest, events: ConnectionEvents) -> VmConnection:
+        name, policy = _read_url(request.url)
+        while True:
+            broker = find_broker(name, request.clock, policy)
+            try:
+                connection = VmConnection(broker, events)
+            except ClosedError:
+                continue  # it was stopped at this moment, and is no longer registered
+            break
+        if request.client_id is not None:
+            try:
+                connection.set_client_id(request.client_id)
+            except ProviderError:
+                connection.close()
+                raise
+        return connection
+
+    def stop_broker(self, url: ProviderUrl) -> None:
+        stop_broker(_read_url(url)[0])
+
+
+def _read_url(url: ProviderUrl) -> tuple[str, HostPolicy | None]:
+    """Return the broker's name and, if the URL has options, its policy. Raises `UrlError`, `CapabilityError`."""
+    if not url.host:
+        raise UrlError("the URL does not name a broker; write for instance vm://shop")
+    if url.port is not None or url.path not in {"", "/"}:
+        raise UrlError(f"vm://{url.host} is in this process and has neither port nor path; write vm://{url.host}")
+    if "store" in url.options:
+        raise CapabilityError("this version keeps the messages of vm:// brokers in memory only; leave out store=")
+    known = ", ".join(f"{name}={values}" for name, values in _OPTIONS.items())
+    for name in url.options:
+        if name not in _OPTIONS:
+            raise UrlError(f"vm:// has no option {name!r}; its options are: {known}")
+    chosen = url.options.get("expired_in_transaction")
+    if chosen is None:
+        return url.host, None
+    try:
+        return url.host, HostPolicy(expired_in_transaction=ExpiredInTransaction(chosen))
+    except ValueError:
+        raise UrlError(f"{chosen!r} is no value of expired_in_transaction; vm:// has {known}") from None
+
+
+class VmConnection(ProviderConnection):
+    """One client's connection to a broker in this process."""
+
+    def __init__(self, broker: EmbeddedBroker, events: ConnectionEvents) -> None:
+        self.broker = broker
+        self._host = broker.virtual_host
+        self._events = events
+        self._lock = Lock()
+        self._closed = False
+        self._started = False
+        self._client_id: str | None = None
+        self._sessions: dict[VmSession, None] = {}
+        self._numbers = count(1)
+        self._connection_id = broker.attach(self._lose)
+        self._info = ProviderInfo(
+            name="pyjms embedded broker",
+            version=_version(),
+            jmsx_property_names=("JMSXDeliveryCount", "JMSXGroupID", "JMSXGroupSeq"),
+        )
+
+    @property
+    def connection_id(self) -> ConnectionId:
+        return self._connection_id
+
+    @property
+    def capabilities(self) -> Capability:
+        return _CAPABILITIES
+
+    @property
+    def info(self) -> ProviderInfo:
+        return self._info
+
+    @property
+    def client_id(self) -> str | None:
+        """The client id, if one was set."""
+        return self._client_id
+
+    def set_client_id(self, client_id: str) -> None:
+        with self._lock:
+            self._check_open()
+            self._host.take_client_id(client_id, self._connection_id)
+            self._client_id = client_id
+
+    def open_session(self, *, transacted: bool) -> VmSession:
+        with self._lock:
+            self._check_open()
+            name = f"{self._connection_id}/{next(self._numbers)}"
+            session = VmSession(self, name, transacted=transacted, is_delivering=self._started)
+            self._sessions[session] = None
+        return session
+
+    def start(self) -> None:
+        self._set_started(True)
+
+    def stop(self) -> None:
+        self._set_started(False)
+
+    def _set_started(self, started: bool) -> None:
+        with self._lock:
+            self._check_open()
+            self._started = started
+            sessions = list(self._sessions)
+        for session in sessions:
+            session.set_delivering(started)
+
+    def create_temporary(self, kind: AddressKind) -> Address:
+        self._check_open()
+        return self._host.create_temporary(kind, self._connection_id)
+
+    def delete_temporary(self, address: Address) -> None:
+        self._check_open()
+        self._host.delete_temporary(address, self._connection_id)
+
+    def close(self) -> None:
+        with self._lock:
+            if self._closed:
+                return
+            self._closed = True
+            sessions = list(self._sessions)
+        for session in sessions:
+            session.close()
+        self._host.end_connection(self._connection_id, self._client_id)
+        self.broker.detach(self._connection_id)
+
+    def forget(self, session: VmSession) -> None:
+        """Let go of a session that has closed."""
+        with self._lock:
+            self._sessions.pop(session, None)
+
+    def _lose(self, error: ConnectionLostError) -> None:
+        """End because the broker stops, and tell the client."""
+        with self._lock:
+            was_open = not self._closed
+        self.close()
+        if was_open:
+            self._events.on_exception(error)
+
+    def _check_open(self) -> None:
+        if self._closed:
+            raise ClosedError(f"the connection to vm://{self.broker.name} is closed")
+
+
+class VmSession(ProviderSession):
+    """A session at a broker in this process."""
+
+    def __init__(self, connection: VmConnection, name: str, *, transacted: bool, is_delivering: bool) -> None:
+        self._connection = connection
+        self._connection_id = connection.connection_id
+        self._name = name
+        self._transacted = transacted
+        self._host = connection.broker.virtual_host
+        self._route = self._host.route
+        self._expired_rolls_back = self._host.policy.expired_in_transaction is ExpiredInTransaction.ROLLBACK
+        self._receiving = ConsumerSession(ReceiverId(name), is_delivering=is_delivering)
+        self._unit_numbers = count(1)
+        self._lock = Lock()
+        self._closed = False
+        self._unit: UnitOfWork | None = None
+        self._consumers: dict[VmConsumer, None] = {}
+
+    # Sending
+
+    def send(self, envelope: Envelope) -> None:
+        if self._closed:
+            raise self._closed_error()
+        self._route(envelope, self._connection_id, self._open_unit() if self._transacted else None)
+
+    def commit(self) -> None:
+        with self._lock:
+            if self._closed:
+                raise self._closed_error()
+            unit, self._unit = self._unit_to_end(), None
+        if unit is not None:
+            unit.commit(self._host.clock.time_ms())
+
+    def rollback(self) -> None:
+        with self._lock:
+            if self._closed:
+                raise self._closed_error()
+            unit, self._unit = self._unit_to_end(), None
+        if unit is not None:
+            unit.rollback()
+
+    def _open_unit(self) -> UnitOfWork:
+        unit = self._unit
+        if unit is None:
+            with self._lock:
+                if self._closed:
+                    raise self._closed_error()
+                unit = self._unit = UnitOfWork(
+                    UnitId(f"{self._name}:{next(self._unit_numbers)}"),
+                    self._receiving,
+                    expired_rolls_back=self._expired_rolls_back,
+                )
+        return unit
+
+    def _unit_to_end(self) -> UnitOfWork | None:
+        if not self._transacted:
+            raise CapabilityError("the session is not transacted")
+        return self._unit
+
+    # Receiving
+
+    def subscribe(self, request: SubscribeRequest, on_ready: Callable[[], None]) -> VmConsumer:
+        if self._closed:
+            raise self._closed_error()
+        target = self._receiving.add_target(on_ready)
+        subscription: Subscription | None = None
+        try:
+            if request.address.kind is AddressKind.TOPIC:
+                subscription = self._host.subscribe(request, self._connection_id, self._connection.client_id)
+                consumer = Consumer(subscription, target, priority=request.priority)
+            else:
+                queue = self._host.readable_queue(request.address, self._connection_id)
+                consumer = Consumer(queue, target, selector=request.selector, priority=request.priority)
+            self._receiving.add_consumer(consumer)
+        except ProviderError:
+            self.end_consumer(target, subscription)
+            raise
+        made = VmConsumer(self, target, consumer, subscription)
+        if not self._remember(made):
+            made.close()
+            raise self._closed_error()
+        return made
+
+    def _remember(self, consumer: VmConsumer) -> bool:
+        """Keep a new consumer; return False if the session was closed meanwhile."""
+        with self._lock:
+            if not self._closed:
+                self._consumers[consumer] = None
+            return not self._closed
+
+    def end_consumer(self, target: ConsumerTarget, subscription: Subscription | None) -> None:
+        """Detach a consumer and end its subscription, if it has one that is not durable. May be repeated."""
+        self._receiving.remove_target(target)
+        if subscription is not None:
+            self._host.end_subscription(subscription)
+
+    def forget(self, consumer: VmConsumer) -> None:
+        """Let go of a consumer that has closed."""
+        with self._lock:
+            self._consumers.pop(consumer, None)
+
+    def acknowledge(self, deliveries: Sequence[Delivery]) -> None:
+        if self._closed:
+            raise self._closed_error()
+        session = self._receiving
+        if self._transacted:
+            unit = self._open_unit()
+            for delivery in deliveries:
+                entry = _entry_of(delivery)
+                entry.queue.settle_in(unit, entry, delivery.count, session)
+            return
+        for delivery in deliveries:
+            entry = delivery.tag  # type: ignore[assignment]  # as `_entry_of`, without the price of a call
+            entry.queue.settle(entry, delivery.count, session)
+
+    def recover(self, deliveries: Sequence[Delivery]) -> None:
+        if self._closed:
+            raise self._closed_error()
+        by_queue: dict[Queue, list[tuple[QueueEntry, int]]] = {}
+        for delivery in deliveries:
+            entry = _entry_of(delivery)
+            by_queue.setdefault(entry.queue, []).append((entry, delivery.count))
+        for queue, returned in by_queue.items():
+            queue.give_back(returned, self._receiving)
+
+    def reject(self, delivery: Delivery, reason: str) -> None:
+        if self._closed:
+            raise self._closed_error()
+        self._host.reject(delivery, _entry_of(delivery), self._receiving, reason)
+
+    def adopt(self, deliveries: Sequence[Delivery]) -> None:
+        if self._closed:
+            raise self._closed_error()
+        for delivery in deliveries:
+            entry = _entry_of(delivery)
+            self._receiving.take_queue(entry.queue)
+            holder = entry.holder
+            if holder is not None:
+                entry.queue.hand_over(entry, delivery.count, holder, self._receiving)
+
+    def browse(self, address: Address, selector: Selector | None) -> Iterator[Delivery]:
+        if self._closed:
+            raise self._closed_error()
+        queue = self._host.readable_queue(address, self._connection_id)
+        return self._look(queue, queue.open_browser(selector))
+
+    def _look(self, queue: Queue, cursor: Cursor) -> Iterator[Delivery]:
+        while not self._closed:
+            delivery = queue.look(cursor)
+            if delivery is None:
+                return
+            yield delivery
+        raise self._closed_error()
+
+    def unsubscribe(self, name: str) -> None:
+        if self._closed:
+            raise self._closed_error()
+        self._host.unsubscribe(self._connection.client_id, name)
+
+    def set_delivering(self, is_delivering: bool) -> None:
+        """Hear that the connection was started or stopped."""
+        self._receiving.set_delivering(is_delivering)
+
+    # Ending
+
+    def close(self) -> None:
+        with self._lock:
+            if self._closed:
+                return
+            self._closed = True
+            unit, self._unit = self._unit, None
+            consumers = list(self._consumers)
+        if unit is not None:
+            unit.rollback()
+        for consumer in consumers:
+            consumer.close()
+        self._receiving.close()
+        self._connection.forget(self)
+
+    def _closed_error(self) -> ClosedError:
+        return ClosedError(f"session {self._name} is closed")
+
+
+class VmConsumer(ProviderConsumer):
+    """One consumer at a broker in this process."""
+
+    def __init__(
+        self, session: VmSession, target: ConsumerTarget, consumer: Consumer, subscription: Subscription | None
+    ) -> None:
+        self._session = session
+        self._target = target
+        self._consumer = consumer
+        self._subscription = subscription
+        self._deliver = consumer.queue.deliver_single_message
+
+    def poll(self) -> Delivery | None:
+        return self._deliver(self._consumer)
+
+    def set_interested(self, interested: bool) -> None:
+        self._consumer.set_interested(interested)
+
+    def close(self) -> None:
+        self._session.end_consumer(self._target, self._subscription)
+        self._session.forget(self)
+
+
+def _entry_of(delivery: Delivery) -> QueueEntry:
+    entry = delivery.tag
+    assert isinstance(entry, QueueEntry), "deliveries of browsers cannot be settled"
+    return entry

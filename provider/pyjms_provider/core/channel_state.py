@@ -1,0 +1,262 @@
+"""The state of one channel: the union of its messages' states (JBoss Messaging Core §2).
+
+Holds references only. Its containers follow the states, so counts cost nothing: available NEW messages are in the
+`Ordering`, NOT_COMMITTED and DELIVERED ones in dictionaries, and those that are pushed to receivers are found by id.
+
+A machine without a lock: its channel calls it under the channel's own. Each method first asks `next_state`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from enum import Enum
+from typing import TYPE_CHECKING
+
+from pyjms_provider.core.entry import Acknowledgements, QueueEntry, ReceiverId
+from pyjms_provider.core.message_state import MessageEvent, MessageState, next_state
+from pyjms_provider.core.ordering import Ordering
+from pyjms_provider.core.reference import MessageReference, ReferenceId
+from pyjms_provider.core.store import MessageStore, PersistenceManager
+
+if TYPE_CHECKING:
+    from pyjms_provider.core.consumer import ConsumerSession
+    from pyjms_provider.core.queue import Queue
+    from pyjms_provider.core.unit_of_work import UnitOfWork
+
+__all__ = ["ChannelState", "Reliability"]
+
+
+class Reliability(Enum):
+    """What a channel without a reliable persistence manager does with reliable messages."""
+
+    STRICT = "refuse them (§2.1)"
+    MEMORY = "keep them as safely as the process lives; the owner has chosen a broker that ends with it"
+
+
+class ChannelState:
+    """The messages of one channel and their states."""
+
+    __slots__ = ("_delivered", "_persistence", "_pushed", "_reliability", "_store", "_uncommitted", "ordering")
+
+    def __init__(
+        self,
+        store: MessageStore,
+        *,
+        persistence: PersistenceManager | None = None,
+        reliability: Reliability = Reliability.STRICT,
+    ) -> None:
+        self._store = store
+        self._persistence = persistence
+        self._reliability = reliability
+        self.ordering = Ordering()
+        self._uncommitted: dict[QueueEntry, None] = {}
+        self._delivered: dict[QueueEntry, None] = {}
+        self._pushed: dict[ReferenceId, QueueEntry] = {}
+
+    @property
+    def is_reliable(self) -> bool:
+        """Whether states survive the process: the persistence manager and the store are both reliable (§2.1, §7.1)."""
+        return self._persistence is not None and self._persistence.is_reliable and self._store.is_reliable
+
+    @property
+    def is_transactional(self) -> bool:
+        """States change transactionally: through units of work (§2.2)."""
+        return True
+
+    @property
+    def refuses_reliable(self) -> bool:
+        """Whether reliable messages must be refused (§2.1)."""
+        return not self.is_reliable and self._reliability is Reliability.STRICT
+
+    # Looking
+
+    def count(self, state: MessageState) -> int:
+        """Return how many messages are in `state` (§7.7)."""
+        if state is MessageState.NEW:
+            return len(self.ordering) + sum(entry.state is state for entry in self._pushed.values())
+        if state is MessageState.ABSENT:
+            return 0
+        return len(self._delivered if state is MessageState.DELIVERED else self._uncommitted)
+
+    def entries(self, state: MessageState) -> list[QueueEntry]:
+        """Return the messages in `state`: NEW ones in order, the others by age in that state."""
+        if state is MessageState.NEW:
+            return [*(entry for entry in self._pushed.values() if entry.state is state), *self.ordering]
+        if state is MessageState.ABSENT:
+            return []
+        return list(self._delivered if state is MessageState.DELIVERED else self._uncommitted)
+
+    def held_by(self, session: ConsumerSession) -> list[QueueEntry]:
+        """Return the messages that `session` pulled and has not settled."""
+        return [entry for entry in self._delivered if entry.holder is session]
+
+    def pushed(self, message_id: ReferenceId) -> QueueEntry | None:
+        """Return the message if it is being pushed to receivers, or was and is not settled."""
+        return self._pushed.get(message_id)
+
+    def owed_by(self, receiver_id: ReceiverId) -> list[QueueEntry]:
+        """Return the DELIVERED messages whose acknowledgement `receiver_id` owes, by age."""
+        return [
+            entry
+            for entry in self._pushed.values()
+            if entry.acknowledgements is not None and receiver_id in entry.acknowledgements.negative
+        ]
+
+    # Coming and going
+
+    def add(self, queue: Queue, reference: MessageReference) -> QueueEntry:
+        """Accept a message: it is NEW and available."""
+        entry = QueueEntry(queue, reference, next_state(MessageState.ABSENT, MessageEvent.ACCEPT))
+        self.ordering.append(entry)
+        return entry
+
+    def add_in_transaction(self, queue: Queue, reference: MessageReference, unit: UnitOfWork) -> QueueEntry:
+        """Accept a message in a transaction: it is NOT_COMMITTED, and has no place in the order yet (§5.1)."""
+        entry = QueueEntry(queue, reference, next_state(MessageState.ABSENT, MessageEvent.ACCEPT_IN_TRANSACTION))
+        entry.transaction = unit
+        self._uncommitted[entry] = None
+        return entry
+
+    def commit(self, entry: QueueEntry) -> None:
+        """Make a NOT_COMMITTED message NEW and available (§5.1.3)."""
+        entry.state = next_state(entry.state, MessageEvent.COMMIT)
+        entry.transaction = None
+        del self._uncommitted[entry]
+        self.ordering.append(entry)
+
+    def remove(self, entry: QueueEntry, event: MessageEvent) -> None:
+        """Take a message out, whatever its state, because of `event`: rolled back, settled, expired, removed."""
+        before = entry.state
+        entry.state = next_state(before, event)
+        assert entry.state is MessageState.ABSENT
+        if before is MessageState.DELIVERED:
+            del self._delivered[entry]
+        elif before is MessageState.NOT_COMMITTED:
+            del self._uncommitted[entry]
+        elif entry.acknowledgements is None:
+            self.ordering.discard(entry)
+        if entry.acknowledgements is not None:
+            self._pushed.pop(entry.reference.id, None)
+            self.ordering.discard(entry)
+        entry.holder = None
+        entry.transaction = None
+
+    def clear_available(self) -> list[QueueEntry]:
+        """Remove all available messages at once and return them."""
+        entries = self.ordering.clear()
+        for entry in entries:
+            entry.state = next_state(entry.state, MessageEvent.REMOVE)
+        return entries
+
+    # Pulled messages
+
+    def deliver(self, entry: QueueEntry, session: ConsumerSession) -> int:
+        """Hand a message, just taken from the ordering, to `session`; return its delivery count.
+
+        Pulling is a delivery with a negative acknowledgement: the positive one is to come (§5.3).
+        """
+        entry.state = next_state(entry.state, MessageEvent.NEGATIVE_ACKNOWLEDGEMENT)
+        entry.holder = session
+        self._delivered[entry] = None
+        entry.delivery_count = count = entry.delivery_count + 1
+        return count
+
+    def settle(self, entry: QueueEntry) -> None:
+        """Take a pulled message out after its positive acknowledgement: its only one (§5.3.3)."""
+        entry.state = next_state(entry.state, MessageEvent.FINAL_POSITIVE_ACKNOWLEDGEMENT)
+        entry.holder = None
+        del self._delivered[entry]
+
+    def record_acknowledgement(self, entry: QueueEntry, unit: UnitOfWork) -> None:
+        """Note that `unit` will acknowledge the message when it commits (§5.3.1)."""
+        entry.state = next_state(entry.state, MessageEvent.ACKNOWLEDGE_IN_TRANSACTION)
+        entry.transaction = unit
+
+    def drop_acknowledgement(self, entry: QueueEntry) -> None:
+        """Forget the acknowledgement of a unit that rolled back (§6.2.1)."""
+        entry.state = next_state(entry.state, MessageEvent.ROLLBACK_ACKNOWLEDGEMENT)
+        entry.transaction = None
+
+    def cancel(self, entries: Iterable[QueueEntry]) -> None:
+        """Make messages that were given back available again, in their old places (JMS 1.1 §4.4.11)."""
+        returned = list(entries)
+        for entry in returned:
+            entry.state = next_state(entry.state, MessageEvent.CANCEL)
+            entry.holder = None
+            entry.transaction = None
+            del self._delivered[entry]
+        self.ordering.restore(returned)
+
+    # Pushed messages
+
+    def begin_push(self, entry: QueueEntry) -> Acknowledgements | None:
+        """Take an available message out of the order to offer it to receivers; None if it is no longer available."""
+        if not self.ordering.discard(entry):
+            return None
+        entry.acknowledgements = acknowledgements = entry.acknowledgements or Acknowledgements()
+        acknowledgements.under_way += 1
+        entry.delivery_count += 1
+        self._pushed[entry.reference.id] = entry
+        return acknowledgements
+
+    def begin_push_again(self, entry: QueueEntry, receiver_id: ReceiverId) -> bool:
+        """Begin a redelivery: what `receiver_id` owes is open again; False if it owes nothing any more (§7.5)."""
+        acknowledgements = entry.acknowledgements
+        if acknowledgements is None or receiver_id not in acknowledgements.negative:
+            return False
+        # Taken out, so that an acknowledgement that overtakes this delivery's own is stored as early (§5.3.4).
+        acknowledgements.negative.discard(receiver_id)
+        acknowledgements.under_way += 1
+        entry.delivery_count += 1
+        return True
+
+    def update(self, entry: QueueEntry, receiver_id: ReceiverId, positive: bool) -> None:
+        """Apply the acknowledgement that a receiver gave at delivery (§6.1)."""
+        acknowledgements = entry.acknowledgements
+        if acknowledgements is None or entry.state is MessageState.ABSENT:
+            return  # expired or closed while the receiver had it
+        if positive or receiver_id in acknowledgements.positive:
+            acknowledgements.positive.discard(receiver_id)
+            return
+        acknowledgements.negative.add(receiver_id)
+        self._become_delivered(entry, MessageEvent.NEGATIVE_ACKNOWLEDGEMENT)
+
+    def update_later(self, entry: QueueEntry, receiver_id: ReceiverId) -> bool:
+        """Apply a positive acknowledgement that came by itself; return whether the message is settled (§6.2)."""
+        acknowledgements = entry.acknowledgements
+        if acknowledgements is None or entry.state is MessageState.ABSENT:
+            return False
+        if receiver_id in acknowledgements.negative:
+            acknowledgements.negative.discard(receiver_id)
+            if not acknowledgements.negative and not acknowledgements.under_way:
+                self.remove(entry, MessageEvent.FINAL_POSITIVE_ACKNOWLEDGEMENT)
+                return True
+            entry.state = next_state(entry.state, MessageEvent.POSITIVE_ACKNOWLEDGEMENT)
+        elif acknowledgements.under_way:
+            acknowledgements.positive.add(receiver_id)
+            self._become_delivered(entry, MessageEvent.EARLY_POSITIVE_ACKNOWLEDGEMENT)
+        return False  # else: nothing is outstanding, and the acknowledgement is discarded (§6.1)
+
+    def end_push(self, entry: QueueEntry, *, handled: bool) -> bool:
+        """End a delivery that `handled` says was taken by a receiver or not; return whether the message is settled."""
+        acknowledgements = entry.acknowledgements
+        if acknowledgements is None or entry.state is MessageState.ABSENT:
+            return False
+        acknowledgements.under_way -= 1
+        if not handled and entry.state is MessageState.NEW:
+            entry.state = next_state(entry.state, MessageEvent.REFUSE)
+            entry.acknowledgements = None
+            entry.delivery_count -= 1
+            del self._pushed[entry.reference.id]
+            self.ordering.restore([entry])
+            return False
+        if acknowledgements.negative or acknowledgements.under_way:
+            if not handled:
+                entry.state = next_state(entry.state, MessageEvent.REFUSE)
+            return False
+        self.remove(entry, MessageEvent.FINAL_POSITIVE_ACKNOWLEDGEMENT)
+        return True
+
+    def _become_delivered(self, entry: QueueEntry, event: MessageEvent) -> None:
+        entry.state = next_state(entry.state, event)
+        self._delivered[entry] = None

@@ -1,0 +1,202 @@
+"""The receiving side of queues that are pulled: consumers, their targets, and the sessions of those.
+
+A *consumer* is one subscription's end at one queue. Its *target* is the broker's image of the client that consumes, with
+one consumer for each queue that it reads. Targets belong to a *session*, which holds what they pulled until it is
+settled. A wake-up goes queue → consumer → target → session; work is pulled the same way back.
+
+Threads: `notify_work` is called from any thread without a lock, and does nothing but pass on. Pulling is done by the
+session's own thread alone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from threading import Lock
+from typing import TYPE_CHECKING
+
+from pyjms.spi.delivery import Delivery
+from pyjms.spi.errors import ClosedError
+from pyjms_provider.core.consumer_manager import ConsumerList
+from pyjms_provider.core.entry import ReceiverId
+
+if TYPE_CHECKING:
+    from pyjms.spi.selector import Selector
+    from pyjms_provider.core.ordering import Cursor
+    from pyjms_provider.core.queue import Queue
+
+__all__ = ["Consumer", "ConsumerSession", "ConsumerTarget"]
+
+
+class Consumer:
+    """One client subscription's end at one queue. Its fields are guarded by the queue's lock."""
+
+    __slots__ = ("acquires", "cursor", "place", "priority", "queue", "selector", "session", "target", "wants_wake_ups")
+
+    def __init__(
+        self,
+        queue: Queue,
+        target: ConsumerTarget,
+        *,
+        selector: Selector | None = None,
+        priority: int = 0,
+        acquires: bool = True,
+    ) -> None:
+        self.queue = queue
+        self.target = target
+        self.session = target.session
+        self.selector = selector
+        self.priority = priority
+        """Consumers of higher priority are served first while they want messages."""
+        self.acquires = acquires
+        """False: it looks at messages and takes none."""
+        self.place = ConsumerList.REMOVED
+        self.cursor: Cursor | None = None
+        """What is known of its selector; None: it has no selector."""
+        self.wants_wake_ups = False
+
+    @property
+    def wants_work(self) -> bool:
+        """Whether it is to be woken: the client wants it, and its connection is started."""
+        return self.wants_wake_ups and self.session.is_delivering
+
+    def set_interested(self, interested: bool) -> None:
+        """Say whether wake-ups are wanted. Any thread; ignored after `close`."""
+        self.queue.set_notify_work_desired(self, interested)
+
+    def notify_work(self) -> None:
+        """Hear that there may be work: pass it on to the target."""
+        self.target.notify_work(self)
+
+    def pull(self) -> Delivery | None:
+        """Take the next message from the queue, if there is one for this consumer."""
+        return self.queue.deliver_single_message(self)
+
+    def close(self) -> None:
+        """Leave the queue; what was pulled stays with the session. May be repeated."""
+        self.queue.remove_consumer(self)
+
+
+class ConsumerTarget:
+    """The broker's image of one consuming client."""
+
+    __slots__ = ("_turn", "consumers", "on_ready", "session", "wants_work")
+
+    def __init__(self, session: ConsumerSession, on_ready: Callable[[], None]) -> None:
+        self.session = session
+        self.on_ready = on_ready
+        """Called when there may be work."""
+        self.consumers: tuple[Consumer, ...] = ()
+        self.wants_work = False
+        """Whether a consumer was woken since the target last pulled in vain."""
+        self._turn = 0
+
+    def notify_work(self, consumer: Consumer) -> None:
+        """Hear that a consumer wants to work: pass it on to the session."""
+        self.wants_work = True
+        self.session.notify_work(self)
+
+    def pull(self) -> Delivery | None:
+        """Pull one message through one of the consumers, each in its turn."""
+        consumers = self.consumers
+        for _ in consumers:
+            self._turn = turn = (self._turn + 1) % len(consumers)
+            delivery = consumers[turn].pull()
+            if delivery is not None:
+                return delivery
+        self.wants_work = False
+        return None
+
+
+class ConsumerSession:
+    """The receiving side of one client session: its targets, and where what they pulled came from."""
+
+    __slots__ = ("_lock", "_queues", "_targets", "is_closed", "is_delivering", "receiver_id")
+
+    def __init__(self, receiver_id: ReceiverId, *, is_delivering: bool) -> None:
+        self.receiver_id = receiver_id
+        self.is_delivering = is_delivering
+        """Whether pulls answer: the connection is started."""
+        self.is_closed = False
+        self._lock = Lock()
+        self._targets: dict[ConsumerTarget, None] = {}
+        self._queues: dict[Queue, None] = {}
+
+    def add_target(self, on_ready: Callable[[], None]) -> ConsumerTarget:
+        """Make a target without consumers. Raises `ClosedError`."""
+        target = ConsumerTarget(self, on_ready)
+        with self._lock:
+            self._check_open()
+            self._targets[target] = None
+        return target
+
+    def add_consumer(self, consumer: Consumer) -> None:
+        """Attach a consumer to its queue and its target. Raises `ClosedError`, `ChannelClosedError`."""
+        with self._lock:
+            self._check_open()
+            self._queues[consumer.queue] = None
+            consumer.target.consumers = (*consumer.target.consumers, consumer)
+        consumer.queue.add_consumer(consumer)
+
+    def remove_target(self, target: ConsumerTarget) -> None:
+        """Close the target's consumers and forget it; what they pulled stays here. May be repeated."""
+        with self._lock:
+            self._targets.pop(target, None)
+        for consumer in target.consumers:
+            consumer.close()
+            if not consumer.queue.holds_for(self):
+                with self._lock:
+                    if not self._uses(consumer.queue):
+                        self._queues.pop(consumer.queue, None)
+
+    def _uses(self, queue: Queue) -> bool:
+        return any(consumer.queue is queue for target in self._targets for consumer in target.consumers)
+
+    def take_queue(self, queue: Queue) -> None:
+        """Note a queue whose messages this session took over from another one. Raises `ClosedError`."""
+        with self._lock:
+            self._check_open()
+            self._queues[queue] = None
+
+    def set_delivering(self, is_delivering: bool) -> None:
+        """Let pulls answer, or not; when it returns, no pull answers any more."""
+        self.is_delivering = is_delivering
+        with self._lock:
+            targets = list(self._targets)
+        for target in targets:
+            for consumer in target.consumers:
+                consumer.queue.review_interest(consumer)
+
+    def notify_work(self, target: ConsumerTarget) -> None:
+        """Hear that a target wants to work: tell its client."""
+        target.on_ready()
+
+    def pull(self) -> Delivery | None:
+        """Pull one message through one of the targets that want to work, each in its turn."""
+        with self._lock:
+            wanting = [target for target in self._targets if target.wants_work]
+        for target in wanting:
+            delivery = target.pull()
+            if delivery is not None:
+                with self._lock:
+                    if self._targets.pop(target, self) is None:
+                        self._targets[target] = None  # at the back
+                return delivery
+        return None
+
+    def close(self) -> None:
+        """Detach all consumers and give back what they pulled, marked redelivered. May be repeated."""
+        with self._lock:
+            self.is_closed = True
+            targets = list(self._targets)
+            queues = list(self._queues)
+            self._targets.clear()
+            self._queues.clear()
+        for target in targets:
+            for consumer in target.consumers:
+                consumer.close()
+        for queue in queues:
+            queue.give_back_all(self)
+
+    def _check_open(self) -> None:
+        if self.is_closed:
+            raise ClosedError("the session is closed")

@@ -1,0 +1,276 @@
+"""Whom a queue wakes: the lists of its consumers, as a table (Broker-J, consumer-queue interactions).
+
+A consumer that takes messages is in one of three lists. *NotInterested*: it wants no wake-ups. *Interested*: it wants
+one. *Notified*: it was woken, and either pulls until a pull yields nothing, or says that its interest has ended. Those
+that only look are in *NonAcquiring*. Lists are kept for each consumer priority, the highest first.
+
+The rule that all this serves: whenever a message is available that an interested consumer would take and may take, one
+such consumer has been woken. "Would take" asks the selector; "may take": no consumer of higher priority wants it.
+
+A machine without a lock: its queue calls it under the queue's own.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Callable, Iterator, Mapping
+from enum import Enum
+from types import MappingProxyType
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from pyjms_provider.core.consumer import Consumer
+    from pyjms_provider.core.entry import QueueEntry
+    from pyjms_provider.core.ordering import Cursor
+
+__all__ = ["MOVES", "ConsumerEvent", "ConsumerList", "ConsumerManager", "ForbiddenMoveError", "next_list"]
+
+
+class ConsumerList(Enum):
+    """Where a consumer can be."""
+
+    REMOVED = "of no queue"
+    NON_ACQUIRING = "looks at messages and takes none"
+    NOT_INTERESTED = "wants no wake-up"
+    INTERESTED = "waits for a wake-up"
+    NOTIFIED = "was woken and has not yet pulled in vain"
+
+    __hash__ = object.__hash__
+
+
+class ConsumerEvent(Enum):
+    """What moves a consumer."""
+
+    ADD = "a consumer that takes messages comes"
+    ADD_NON_ACQUIRING = "a consumer that only looks comes"
+    INTEREST_BEGINS = "it wants wake-ups"
+    INTEREST_ENDS = "it wants none, for instance because its connection is stopped"
+    NOTIFY = "it is woken"
+    PULLED_NOTHING = "it pulled, and there was nothing for it"
+    REMOVE = "it goes"
+
+    __hash__ = object.__hash__
+
+
+_LIST = ConsumerList
+_EVENT = ConsumerEvent
+
+MOVES: Mapping[tuple[ConsumerList, ConsumerEvent], ConsumerList] = MappingProxyType(
+    {
+        (_LIST.REMOVED, _EVENT.ADD): _LIST.NOT_INTERESTED,
+        (_LIST.REMOVED, _EVENT.ADD_NON_ACQUIRING): _LIST.NON_ACQUIRING,
+        (_LIST.NON_ACQUIRING, _EVENT.INTEREST_BEGINS): _LIST.NON_ACQUIRING,
+        (_LIST.NON_ACQUIRING, _EVENT.INTEREST_ENDS): _LIST.NON_ACQUIRING,
+        (_LIST.NON_ACQUIRING, _EVENT.NOTIFY): _LIST.NON_ACQUIRING,
+        (_LIST.NON_ACQUIRING, _EVENT.PULLED_NOTHING): _LIST.NON_ACQUIRING,
+        (_LIST.NON_ACQUIRING, _EVENT.REMOVE): _LIST.REMOVED,
+        (_LIST.NOT_INTERESTED, _EVENT.INTEREST_BEGINS): _LIST.INTERESTED,
+        (_LIST.NOT_INTERESTED, _EVENT.INTEREST_ENDS): _LIST.NOT_INTERESTED,
+        (_LIST.NOT_INTERESTED, _EVENT.PULLED_NOTHING): _LIST.NOT_INTERESTED,  # whoever wants to may pull unasked
+        (_LIST.NOT_INTERESTED, _EVENT.REMOVE): _LIST.REMOVED,
+        (_LIST.INTERESTED, _EVENT.INTEREST_BEGINS): _LIST.INTERESTED,
+        (_LIST.INTERESTED, _EVENT.INTEREST_ENDS): _LIST.NOT_INTERESTED,
+        (_LIST.INTERESTED, _EVENT.NOTIFY): _LIST.NOTIFIED,
+        (_LIST.INTERESTED, _EVENT.PULLED_NOTHING): _LIST.INTERESTED,
+        (_LIST.INTERESTED, _EVENT.REMOVE): _LIST.REMOVED,
+        (_LIST.NOTIFIED, _EVENT.INTEREST_BEGINS): _LIST.NOTIFIED,
+        (_LIST.NOTIFIED, _EVENT.INTEREST_ENDS): _LIST.NOT_INTERESTED,
+        (_LIST.NOTIFIED, _EVENT.PULLED_NOTHING): _LIST.INTERESTED,  # at the back
+        (_LIST.NOTIFIED, _EVENT.REMOVE): _LIST.REMOVED,
+    }
+)
+"""Every other pair is forbidden: one cannot wake who is not waiting, nor move who is not there."""
+
+_NEXT = dict(MOVES)
+
+
+class ForbiddenMoveError(Exception):
+    """A queue did to a consumer what its list forbids: a fault of the queue, never of a client."""
+
+    def __init__(self, place: ConsumerList, event: ConsumerEvent) -> None:
+        super().__init__(f"a consumer that is {place.name} ({place.value}) cannot have {event.name} ({event.value})")
+        self.place = place
+        self.event = event
+
+
+def next_list(place: ConsumerList, event: ConsumerEvent) -> ConsumerList:
+    """Return the list after `event`. Raises `ForbiddenMoveError` for a pair that must not happen."""
+    try:
+        return _NEXT[place, event]
+    except KeyError:
+        raise ForbiddenMoveError(place, event) from None
+
+
+class _PriorityGroup:
+    """The lists of one consumer priority."""
+
+    __slots__ = ("lists", "priority")
+
+    def __init__(self, priority: int) -> None:
+        self.priority = priority
+        # Ordered dictionaries are linked lists with a look-up: front, back and removal cost O(1).
+        self.lists: dict[ConsumerList, OrderedDict[Consumer, None]] = {
+            place: OrderedDict() for place in ConsumerList if place is not ConsumerList.REMOVED
+        }
+
+    @property
+    def is_empty(self) -> bool:
+        return not any(self.lists.values())
+
+
+class ConsumerManager:
+    """The consumers of one queue and the choice among them."""
+
+    __slots__ = ("_groups", "has_priorities", "interested_count", "non_acquiring_count")
+
+    def __init__(self) -> None:
+        self._groups: list[_PriorityGroup] = []  # of descending priority
+        self.interested_count = 0
+        """How many are in Interested: without them nobody needs to be chosen."""
+        self.non_acquiring_count = 0
+        self.has_priorities = False
+        """Whether the consumers differ in priority, so that a pull must look at `rivals`."""
+
+    def __iter__(self) -> Iterator[Consumer]:
+        for group in self._groups:
+            for consumers in group.lists.values():
+                yield from consumers
+
+    def __len__(self) -> int:
+        return sum(len(consumers) for group in self._groups for consumers in group.lists.values())
+
+    def members(self, place: ConsumerList) -> list[Consumer]:
+        """Return the consumers of one list: in the order in which they would be woken."""
+        return [consumer for group in self._groups for consumer in group.lists[place]]
+
+    # Moves
+
+    def add(self, consumer: Consumer) -> None:
+        """Take in a consumer: not interested yet, or one that only looks."""
+        if self._group_of(consumer.priority) is None:
+            self._groups.append(_PriorityGroup(consumer.priority))
+            self._groups.sort(key=lambda group: -group.priority)
+            self.has_priorities = len(self._groups) > 1
+        self._move(consumer, ConsumerEvent.ADD if consumer.acquires else ConsumerEvent.ADD_NON_ACQUIRING)
+        self.non_acquiring_count += not consumer.acquires
+
+    def remove(self, consumer: Consumer) -> bool:
+        """Let a consumer go; return whether it had been woken, so that another one must be."""
+        was_notified = consumer.place is ConsumerList.NOTIFIED
+        self._move(consumer, ConsumerEvent.REMOVE)
+        self.non_acquiring_count -= not consumer.acquires
+        self._groups = [group for group in self._groups if not group.is_empty]
+        self.has_priorities = len(self._groups) > 1
+        return was_notified
+
+    def begin_interest(self, consumer: Consumer) -> None:
+        """Note that `consumer` wants to be woken."""
+        self._move(consumer, ConsumerEvent.INTEREST_BEGINS)
+
+    def end_interest(self, consumer: Consumer) -> bool:
+        """Note that `consumer` wants no wake-up; return whether it had one, so that another one must get it."""
+        was_notified = consumer.place is ConsumerList.NOTIFIED
+        self._move(consumer, ConsumerEvent.INTEREST_ENDS)
+        return was_notified
+
+    def notify(self, consumer: Consumer) -> None:
+        """Note that `consumer` is being woken."""
+        self._move(consumer, ConsumerEvent.NOTIFY)
+
+    def pulled_nothing(self, consumer: Consumer) -> bool:
+        """Put a woken consumer at the back of Interested; return whether it had been woken."""
+        if consumer.place is not ConsumerList.NOTIFIED:
+            return False
+        self._move(consumer, ConsumerEvent.PULLED_NOTHING)
+        return True
+
+    def _move(self, consumer: Consumer, event: ConsumerEvent) -> None:
+        before = consumer.place
+        after = next_list(before, event)
+        if before is after:
+            return
+        group = self._group_of(consumer.priority)
+        assert group is not None
+        if before is not ConsumerList.REMOVED:
+            del group.lists[before][consumer]
+        if after is not ConsumerList.REMOVED:
+            group.lists[after][consumer] = None
+        self.interested_count += (after is ConsumerList.INTERESTED) - (before is ConsumerList.INTERESTED)
+        consumer.place = after
+
+    def _group_of(self, priority: int) -> _PriorityGroup | None:
+        for group in self._groups:
+            if group.priority == priority:
+                return group
+        return None
+
+    # Choices
+
+    def choose(self, entry: QueueEntry, mismatch: Callable[[Cursor, QueueEntry], None]) -> Consumer | None:
+        """Move to Notified the first interested consumer that would and may take `entry`; return it.
+
+        `mismatch` is told of selectors that do not match, each evaluated once however many consumers share it.
+        """
+        known: dict[Cursor, bool] = {}
+
+        def wants(consumer: Consumer) -> bool:
+            cursor = consumer.cursor
+            if cursor is None:
+                return True
+            if cursor not in known:
+                known[cursor] = cursor.matches is None or cursor.matches(entry)
+                if not known[cursor]:
+                    mismatch(cursor, entry)
+            return known[cursor]
+
+        for group in self._groups:
+            for consumer in group.lists[ConsumerList.INTERESTED]:
+                if consumer.cursor is None or wants(consumer):
+                    self._move(consumer, ConsumerEvent.NOTIFY)
+                    return consumer
+            if self.has_priorities and any(map(wants, group.lists[ConsumerList.NOTIFIED])):
+                return None  # a woken consumer of higher priority than the rest is going to take it
+        return None
+
+    def choose_successors(self, may_have: Callable[[Cursor | None], bool]) -> list[Consumer]:
+        """Move to Notified those who must be woken in place of a consumer that will not pull; return them.
+
+        One of the highest priority that may have work is enough if it has no selector. With selectors, one of each text
+        is woken, as the messages may differ. `may_have` answers without evaluating a selector; a wake-up may be vain.
+        """
+        chosen: list[Consumer] = []
+        served: set[Cursor | None] = set()
+        for group in self._groups:
+            for consumer in list(group.lists[ConsumerList.INTERESTED]):
+                if consumer.cursor not in served and may_have(consumer.cursor):
+                    self._move(consumer, ConsumerEvent.NOTIFY)
+                    chosen.append(consumer)
+                    served.add(consumer.cursor)
+                    if consumer.cursor is None:
+                        return chosen
+            served.update(consumer.cursor for consumer in group.lists[ConsumerList.NOTIFIED])
+            if None in served:
+                return chosen  # a woken consumer of higher priority than the rest takes whatever there is
+        return chosen
+
+    def non_acquiring(self) -> list[Consumer]:
+        """Return those who look, want to be told, and so are told of every message."""
+        return [consumer for consumer in self.members(ConsumerList.NON_ACQUIRING) if consumer.wants_work]
+
+    def rivals(self, consumer: Consumer) -> list[Cursor | None]:
+        """Return the selectors (None: no selector) of interested consumers of higher priority than `consumer`."""
+        rivals: dict[Cursor | None, None] = {}
+        for group in self._groups:
+            if group.priority <= consumer.priority:
+                break
+            for place in (ConsumerList.INTERESTED, ConsumerList.NOTIFIED):
+                rivals.update(dict.fromkeys(rival.cursor for rival in group.lists[place]))
+        return list(rivals)
+
+    @property
+    def highest_notified_priority(self) -> int | None:
+        """The highest priority among the woken consumers; None when nobody has been woken."""
+        for group in self._groups:
+            if group.lists[ConsumerList.NOTIFIED]:
+                return group.priority
+        return None

@@ -1,0 +1,63 @@
+"""When the messages of one channel expire (JMS 1.1 §3.4.9). A machine without a lock."""
+
+from __future__ import annotations
+
+from heapq import heapify, heappop, heappush
+
+from pyjms_provider.core.entry import QueueEntry
+from pyjms_provider.core.message_state import MessageState
+from pyjms_provider.core.reference import MessageReference
+
+__all__ = ["ExpiryIndex", "is_expired"]
+
+_SPARE = 64
+
+
+def is_expired(reference: MessageReference, now_ms: int) -> bool:
+    """Return whether the message's time is over at `now_ms`, in milliseconds since 1970 UTC."""
+    return 0 < reference.expiration_ms <= now_ms
+
+
+class ExpiryIndex:
+    """The messages that can expire, the next one first. Settled ones are dropped when they outnumber the others."""
+
+    __slots__ = ("_gone", "_heap", "due_ms")
+
+    def __init__(self) -> None:
+        self._heap: list[tuple[int, int, QueueEntry]] = []
+        self._gone = 0
+        self.due_ms: int | None = None
+        """When the housekeeper has been asked to come; None: not at all."""
+
+    def __len__(self) -> int:
+        return len(self._heap)
+
+    def add(self, entry: QueueEntry) -> bool:
+        """Note a message that can expire; return True if the housekeeper must come earlier than was asked."""
+        expiration_ms = entry.reference.expiration_ms
+        heappush(self._heap, (expiration_ms, entry.reference.id, entry))
+        if self.due_ms is None or expiration_ms < self.due_ms:
+            self.due_ms = expiration_ms
+            return True
+        return False
+
+    def forget_one(self) -> None:
+        """Note that some message that can expire has left the channel in another way."""
+        self._gone += 1
+        if self._gone > _SPARE and self._gone * 2 > len(self._heap):
+            self._heap = [item for item in self._heap if item[2].state is not MessageState.ABSENT]
+            heapify(self._heap)
+            self._gone = 0
+
+    def take_expired(self, now_ms: int) -> list[QueueEntry]:
+        """Take out the messages in the channel that have expired, and plan the housekeeper's next visit."""
+        expired: list[QueueEntry] = []
+        heap = self._heap
+        while heap and (heap[0][0] <= now_ms or heap[0][2].state is MessageState.ABSENT):
+            entry = heappop(heap)[2]
+            if entry.state is MessageState.ABSENT:
+                self._gone -= 1
+            else:
+                expired.append(entry)
+        self.due_ms = heap[0][0] if heap else None
+        return expired

@@ -1,0 +1,361 @@
+"""The order in which available messages leave a queue: by priority, then by age (§9, §10; JMS 1.1 §3.4.10, §4.4.10).
+
+A machine without a lock: its queue calls it under the queue's own.
+
+Each priority has a lane, sorted by sequence number. A message that is taken from the middle leaves a gap, which is
+skipped, and closed when gaps outnumber messages; so adding and taking cost O(1) on average however the queue is used.
+A message that is given back goes into its old place.
+
+A `Cursor` remembers, for one selector text, up to where nothing matches. All consumers with that text share it, so each
+message is evaluated once for a text, and a poll over a long backlog of others costs only what is new. A message that is
+given back behind a cursor is noted with the cursor, so nothing before it is evaluated again.
+
+Invariants: a lane's `entries` and `sequences` are parallel and sorted from `head` on; the entry at `head` is available
+unless the lane is empty; bit P of the mask says that lane P is not empty.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left, bisect_right, insort
+from collections.abc import Callable, Iterable, Iterator
+from enum import Enum
+from operator import attrgetter
+from typing import Final, Literal
+
+from pyjms_provider.core.entry import QueueEntry
+
+__all__ = ["UNFINISHED", "Cursor", "Ordering", "Unfinished"]
+
+PRIORITIES: Final = 10
+_SPARE: Final = 64  # gaps, or passed places, that are not worth tidying
+_BEHIND_MAXIMUM: Final = 64  # messages noted behind a cursor; beyond that the cursor itself goes back
+
+_BITS: Final = tuple(1 << priority for priority in range(PRIORITIES))
+_by_sequence = attrgetter("sequence")
+
+
+class Unfinished(Enum):
+    """The type of `UNFINISHED`."""
+
+    UNFINISHED = "the evaluations allowed were used up; call again to go on"
+
+
+UNFINISHED: Final = Unfinished.UNFINISHED
+
+
+class Cursor:
+    """What is known of one selector text in one queue, or how far one browser has looked."""
+
+    __slots__ = ("behind", "matches", "passed", "users")
+
+    def __init__(self, matches: Callable[[QueueEntry], bool] | None) -> None:
+        self.matches = matches
+        """Whether the selector holds for an entry's message; None: for all."""
+        self.passed = [0] * PRIORITIES
+        """By priority: no available message up to this sequence number matches, save those in `behind`."""
+        self.behind: dict[int, list[int]] = {}
+        """By priority: sequence numbers of messages that were given back behind `passed`, sorted."""
+        self.users = 0
+
+
+class _Lane:
+    """The available messages of one priority."""
+
+    __slots__ = ("entries", "head", "live", "sequences")
+
+    def __init__(self) -> None:
+        self.entries: list[QueueEntry | None] = []
+        self.sequences: list[int] = []
+        self.head = 0
+        self.live = 0
+
+    def drop(self, index: int) -> bool:
+        """Make a gap at `index`; return whether the lane is empty now."""
+        entries = self.entries
+        entries[index] = None
+        self.live -= 1
+        if not self.live:
+            self.head = len(entries)
+            if self.head > _SPARE:
+                self._forget_passed()
+            return True
+        if index == self.head:
+            index += 1
+            while entries[index] is None:
+                index += 1
+            self.head = index
+            if index > _SPARE and index * 2 > len(entries):
+                self._forget_passed()
+        elif len(entries) - self.head > 2 * self.live + _SPARE:
+            self._rebuild([entry for entry in entries if entry is not None])
+        return False
+
+    def _forget_passed(self) -> None:
+        del self.entries[: self.head]
+        del self.sequences[: self.head]
+        self.head = 0
+
+    def _rebuild(self, entries: list[QueueEntry]) -> None:
+        self.entries = list(entries)
+        self.sequences = [entry.sequence for entry in entries]
+        self.head = 0
+
+    def find(self, sequence: int) -> int:
+        """Return the index of the available message with `sequence`, or -1."""
+        index = bisect_left(self.sequences, sequence, self.head)
+        if index < len(self.sequences) and self.sequences[index] == sequence and self.entries[index] is not None:
+            return index
+        return -1
+
+    def put_back(self, returned: list[QueueEntry]) -> None:
+        """Restore `returned`, sorted by sequence, to their places."""
+        if not self.live:
+            self._rebuild(returned)
+        else:
+            first = self.sequences[self.head]
+            split = bisect_left(returned, first, key=_by_sequence)
+            self._put_into_gaps(returned[split:])
+            if split:
+                self._put_before(returned[:split])
+        self.live += len(returned)
+
+    def _put_before(self, returned: list[QueueEntry]) -> None:
+        start = self.head - len(returned)
+        if start < 0:
+            room = len(returned) + _SPARE  # so that those who give back one by one move the rest seldom
+            self.entries[:0] = [None] * room
+            self.sequences[:0] = [0] * room
+            start += room
+        self.entries[start : start + len(returned)] = returned
+        self.sequences[start : start + len(returned)] = [entry.sequence for entry in returned]
+        self.head = start
+
+    def _put_into_gaps(self, returned: list[QueueEntry]) -> None:
+        homeless: list[QueueEntry] = []
+        for entry in returned:
+            index = bisect_left(self.sequences, entry.sequence, self.head)
+            if index < len(self.sequences) and self.sequences[index] == entry.sequence:
+                self.entries[index] = entry
+            else:
+                homeless.append(entry)  # its gap has been closed
+        if homeless:
+            present = [entry for entry in self.entries[self.head :] if entry is not None]
+            self._rebuild(sorted(present + homeless, key=_by_sequence))
+
+
+class Ordering:
+    """The available messages of one queue."""
+
+    __slots__ = ("_cursors", "_lanes", "_last", "_mask")
+
+    def __init__(self) -> None:
+        self._lanes = tuple(_Lane() for _ in range(PRIORITIES))
+        self._mask = 0
+        self._last = 0
+        self._cursors: dict[str, Cursor] = {}
+
+    def __len__(self) -> int:
+        return sum(lane.live for lane in self._lanes)
+
+    def __bool__(self) -> bool:
+        return self._mask != 0
+
+    def __iter__(self) -> Iterator[QueueEntry]:
+        """Yield the available messages in order; nothing may change meanwhile."""
+        for lane in reversed(self._lanes):
+            for entry in lane.entries:
+                if entry is not None:
+                    yield entry
+
+    def append(self, entry: QueueEntry) -> None:
+        """Give `entry` the last place of its priority."""
+        reference = entry.reference
+        # The reference's own number serves when it grows, as it nearly always does: one integer less for each message.
+        sequence: int = reference.id
+        if sequence <= self._last:
+            sequence = self._last + 1
+        self._last = entry.sequence = sequence
+        priority = reference.priority
+        lane = self._lanes[priority]
+        lane.entries.append(entry)
+        lane.sequences.append(sequence)
+        lane.live += 1
+        self._mask |= _BITS[priority]
+
+    def restore(self, entries: Iterable[QueueEntry]) -> None:
+        """Put entries that were taken back into their old places."""
+        by_priority: dict[int, list[QueueEntry]] = {}
+        for entry in entries:
+            by_priority.setdefault(entry.reference.priority, []).append(entry)
+        for priority, returned in by_priority.items():
+            returned.sort(key=_by_sequence)
+            self._lanes[priority].put_back(returned)
+            self._mask |= _BITS[priority]
+            for cursor in self._cursors.values():
+                _note_behind(cursor, priority, returned)
+
+    def take_first(self) -> QueueEntry | None:
+        """Take the first message, or return None when there is none."""
+        mask = self._mask
+        if not mask:
+            return None
+        priority = mask.bit_length() - 1
+        lane = self._lanes[priority]
+        entry = lane.entries[lane.head]
+        if lane.drop(lane.head):
+            self._mask = mask ^ _BITS[priority]
+        return entry
+
+    def discard(self, entry: QueueEntry) -> bool:
+        """Take out this very message; return whether it was available."""
+        priority = entry.reference.priority
+        index = self._lanes[priority].find(entry.sequence)
+        if index < 0:
+            return False
+        self._drop(priority, index)
+        return True
+
+    def clear(self) -> list[QueueEntry]:
+        """Take out all messages and return them in order."""
+        entries = list(self)
+        self._lanes = tuple(_Lane() for _ in range(PRIORITIES))
+        self._mask = 0
+        return entries
+
+    def _drop(self, priority: int, index: int) -> None:
+        if self._lanes[priority].drop(index):
+            self._mask &= ~_BITS[priority]
+
+    # Selectors
+
+    def open_cursor(self, text: str, matches: Callable[[QueueEntry], bool]) -> Cursor:
+        """Return the cursor that all users of the selector `text` share; to be closed as often as opened."""
+        cursor = self._cursors.get(text)
+        if cursor is None:
+            cursor = self._cursors[text] = Cursor(matches)
+        cursor.users += 1
+        return cursor
+
+    def close_cursor(self, text: str) -> None:
+        """Forget the cursor of `text` with its last user."""
+        cursor = self._cursors[text]
+        cursor.users -= 1
+        if not cursor.users:
+            del self._cursors[text]
+
+    def may_have(self, cursor: Cursor | None) -> bool:
+        """Return whether there may be a message for `cursor` (None: any message), without evaluating anything."""
+        if cursor is None or not self._mask:
+            return self._mask != 0
+        passed = cursor.passed
+        return bool(cursor.behind) or any(
+            lane.live and lane.sequences[-1] > passed[priority] for priority, lane in enumerate(self._lanes)
+        )
+
+    def note_mismatch(self, cursor: Cursor, entry: QueueEntry) -> None:
+        """Remember that `entry`, just appended, does not match, if nothing before it is unknown."""
+        priority = entry.reference.priority
+        sequences = self._lanes[priority].sequences
+        if sequences[-1] == entry.sequence and (len(sequences) == 1 or sequences[-2] <= cursor.passed[priority]):
+            cursor.passed[priority] = entry.sequence
+
+    def take_matching(
+        self, cursor: Cursor, permits: Callable[[QueueEntry], bool] | None, evaluations: int
+    ) -> QueueEntry | Literal[Unfinished.UNFINISHED] | None:
+        """Take the first message that matches `cursor` and that `permits` (None: all) allows.
+
+        Returns `UNFINISHED` after about `evaluations` messages that do not match; what was learned is kept.
+        """
+        found = self._find(cursor, permits, evaluations)
+        if found is None or found is UNFINISHED:
+            return found
+        priority, index = found
+        entry = self._lanes[priority].entries[index]
+        self._drop(priority, index)
+        return entry
+
+    def look(self, cursor: Cursor, evaluations: int) -> QueueEntry | Literal[Unfinished.UNFINISHED] | None:
+        """Return the next message for a browser's own `cursor`, leaving it in its place."""
+        found = self._find(cursor, None, evaluations)
+        if found is None or found is UNFINISHED:
+            return found
+        priority, index = found
+        return self._lanes[priority].entries[index]
+
+    def _find(
+        self, cursor: Cursor, permits: Callable[[QueueEntry], bool] | None, evaluations: int
+    ) -> tuple[int, int] | Literal[Unfinished.UNFINISHED] | None:
+        mask = self._mask
+        while mask:
+            priority = mask.bit_length() - 1
+            mask ^= _BITS[priority]
+            index = self._find_behind(cursor, priority, permits) if cursor.behind else -1
+            if index < 0:
+                index, evaluations = self._find_beyond(cursor, priority, permits, evaluations)
+            if index >= 0:
+                return priority, index
+            if evaluations <= 0:
+                return UNFINISHED
+        return None
+
+    def _find_behind(self, cursor: Cursor, priority: int, permits: Callable[[QueueEntry], bool] | None) -> int:
+        """Return the index of the first message given back behind `cursor` that matches, or -1."""
+        lane = self._lanes[priority]
+        behind = cursor.behind.get(priority, [])
+        position = 0
+        answer = -1
+        while position < len(behind) and answer < 0:
+            index = lane.find(behind[position])
+            entry = None if index < 0 else lane.entries[index]
+            if entry is None or (cursor.matches and not cursor.matches(entry)):
+                del behind[position]
+            elif permits is None or permits(entry):
+                del behind[position]
+                answer = index
+            else:
+                position += 1
+        if not behind:
+            cursor.behind.pop(priority, None)
+        return answer
+
+    def _find_beyond(
+        self, cursor: Cursor, priority: int, permits: Callable[[QueueEntry], bool] | None, evaluations: int
+    ) -> tuple[int, int]:
+        """Return the index of the first matching message after `cursor`, or -1, and the evaluations that are left."""
+        lane = self._lanes[priority]
+        entries, sequences, matches = lane.entries, lane.sequences, cursor.matches
+        blocked = False  # a match that is not permitted now stays ahead of the cursor
+        for index in range(bisect_right(sequences, cursor.passed[priority], lane.head), len(entries)):
+            entry = entries[index]
+            if entry is not None:
+                if evaluations <= 0 and not blocked:
+                    return -1, evaluations
+                evaluations -= 1
+                if matches is None or matches(entry):
+                    if permits is None or permits(entry):
+                        if not blocked:
+                            cursor.passed[priority] = sequences[index]
+                        return index, evaluations
+                    blocked = True
+            if not blocked:
+                cursor.passed[priority] = sequences[index]
+        return -1, max(evaluations, 1)
+
+
+def _note_behind(cursor: Cursor, priority: int, returned: list[QueueEntry]) -> None:
+    """Make `cursor` look again at messages given back, sorted, behind it."""
+    passed = cursor.passed[priority]
+    if returned[0].sequence > passed:
+        return
+    behind = cursor.behind.setdefault(priority, [])
+    for entry in returned:
+        if entry.sequence > passed:
+            break
+        if len(behind) == _BEHIND_MAXIMUM:
+            # Too many to note one by one: the cursor itself goes back to the first of them.
+            cursor.passed[priority] = min(behind[0], returned[0].sequence) - 1
+            del cursor.behind[priority]
+            return
+        position = bisect_left(behind, entry.sequence)
+        if position == len(behind) or behind[position] != entry.sequence:
+            insort(behind, entry.sequence)

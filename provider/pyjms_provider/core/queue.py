@@ -1,0 +1,369 @@
+"""A queue: the asynchronous channel whose messages are pulled by consumers (Broker-J, consumer-queue interactions).
+
+The three calls between queue and consumers are `Queue.set_notify_work_desired`, `Consumer.notify_work` and
+`Queue.deliver_single_message`. All are safe from any thread; the queue's lock is held for a few steps, never while a
+consumer is called. See the decision on locks in `docs/decisions/`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from typing import TYPE_CHECKING
+
+from pyjms.spi.delivery import Delivery
+from pyjms.spi.errors import ClosedError
+from pyjms_provider.core.asynchronous_channel import AsynchronousChannel
+from pyjms_provider.core.channel import ChannelClosedError, UnreliableChannelError
+from pyjms_provider.core.consumer_manager import ConsumerList, ConsumerManager
+from pyjms_provider.core.expiry import is_expired
+from pyjms_provider.core.message_state import MessageEvent, MessageState
+from pyjms_provider.core.ordering import UNFINISHED, Cursor, Unfinished
+
+if TYPE_CHECKING:
+    from typing import Literal
+
+    from pyjms.spi.clock import Clock
+    from pyjms.spi.selector import Selector
+    from pyjms_provider.core.channel_state import ChannelState
+    from pyjms_provider.core.consumer import Consumer, ConsumerSession
+    from pyjms_provider.core.entry import QueueEntry
+    from pyjms_provider.core.reference import MessageReference
+    from pyjms_provider.core.store import MessageStore
+    from pyjms_provider.core.unit_of_work import UnitOfWork
+
+__all__ = ["Queue"]
+
+_EVALUATIONS = 256  # selector evaluations in one stretch, so that a long backlog does not keep the lock
+
+
+class Queue(AsynchronousChannel):
+    """An asynchronous channel with consumers."""
+
+    def __init__(
+        self,
+        name: str,
+        store: MessageStore,
+        state: ChannelState,
+        clock: Clock,
+        *,
+        on_due: Callable[[AsynchronousChannel, int], None] | None = None,
+    ) -> None:
+        super().__init__(name, store, state, clock, on_due=on_due)
+        self._manager = ConsumerManager()
+
+    # Messages come in
+
+    def take_over(self, reference: MessageReference, transaction: UnitOfWork | None = None) -> bool:
+        """Accept a message: always positively, because what nobody takes is stored (§5.2.4)."""
+        if reference.reliable and self._refuses_reliable:
+            raise UnreliableChannelError(
+                f"{self._name} would lose the PERSISTENT message when the process ends; "
+                f"send it NON_PERSISTENT, or use a store that is reliable"
+            )
+        due = False
+        woken: Sequence[Consumer] = ()
+        with self._lock:
+            if self._closed:
+                raise ChannelClosedError(f"{self._name} no longer exists")
+            if transaction is None:
+                entry = self._state.add(self, reference)
+                if not self._receivers:
+                    woken = self._choose(entry)
+            else:
+                entry = self._state.add_in_transaction(self, reference, transaction)
+            if reference.expiration_ms:
+                due = self._expiry.add(entry)
+        if due and self._on_due is not None:
+            self._on_due(self, reference.expiration_ms)
+        if transaction is not None:
+            if not transaction.add_sent(entry):
+                self.rollback(entry)  # the unit has been rolled back meanwhile
+        elif self._receivers:
+            self._push_or_choose(entry)
+        for consumer in woken:
+            consumer.notify_work()
+        return True
+
+    def commit(self, entries: Iterable[QueueEntry]) -> None:
+        """Make NOT_COMMITTED messages available, in this order, and deliver them if that can be (§2.2.1)."""
+        woken: list[Consumer] = []
+        pushable: list[QueueEntry] = []
+        with self._lock:
+            for entry in entries:
+                if entry.state is MessageState.NOT_COMMITTED:  # else it has expired, or the queue was closed
+                    self._state.commit(entry)
+                    if self._receivers:
+                        pushable.append(entry)
+                    else:
+                        woken.extend(self._choose(entry))
+        for entry in pushable:
+            self._push_or_choose(entry)
+        for consumer in woken:
+            consumer.notify_work()
+
+    def rollback(self, entry: QueueEntry) -> None:
+        """Remove a message if it is NOT_COMMITTED (§5.1.3)."""
+        with self._lock:
+            if entry.state is MessageState.NOT_COMMITTED:
+                self._remove(entry, MessageEvent.ROLLBACK)
+
+    # Consumers come and go
+
+    def add_consumer(self, consumer: Consumer) -> None:
+        """Attach a consumer; it is not interested yet. Raises `ChannelClosedError`, `ClosedError`."""
+        with self._lock:
+            if self._closed:
+                raise ChannelClosedError(f"{self._name} no longer exists")
+            if consumer.session.is_closed:
+                raise ClosedError("the session is closed")
+            selector = consumer.selector
+            if not consumer.acquires:
+                consumer.cursor = Cursor(self._matcher(selector))
+            elif selector is not None:
+                matches = self._matcher(selector)
+                assert matches is not None
+                consumer.cursor = self._ordering.open_cursor(selector.text, matches)
+            self._manager.add(consumer)
+
+    def remove_consumer(self, consumer: Consumer) -> None:
+        """Detach a consumer; what it pulled stays with its session. May be repeated."""
+        with self._lock:
+            if consumer.place is ConsumerList.REMOVED:
+                return
+            if consumer.acquires and consumer.selector is not None:
+                self._ordering.close_cursor(consumer.selector.text)
+            woken = self._successors() if self._manager.remove(consumer) else ()
+        for other in woken:
+            other.notify_work()
+
+    def set_notify_work_desired(self, consumer: Consumer, desired: bool) -> None:
+        """Note whether `consumer` wants to be woken. Any thread; ignored for a consumer that has been removed.
+
+        When interest begins and there may be work, it is woken. When interest ends, the wake-up is handed on.
+        """
+        with self._lock:
+            consumer.wants_wake_ups = desired
+            woken = self._review(consumer)
+        for other in woken:
+            other.notify_work()
+
+    def review_interest(self, consumer: Consumer) -> None:
+        """Do the same after the consumer's connection was started or stopped."""
+        with self._lock:
+            woken = self._review(consumer)
+        for other in woken:
+            other.notify_work()
+
+    @property
+    def consumer_count(self) -> int:
+        """How many consumers are attached."""
+        with self._lock:
+            return len(self._manager)
+
+    # Messages are pulled
+
+    def deliver_single_message(self, consumer: Consumer) -> Delivery | None:
+        """Hand the next message that `consumer` would and may take to its session; None when there is none now.
+
+        A woken consumer stays woken while this succeeds; when it yields nothing, it waits for the next wake-up.
+        """
+        while True:
+            with self._lock:
+                if consumer.place is ConsumerList.REMOVED or not consumer.session.is_delivering:
+                    return None
+                if consumer.cursor is None and not self._manager.has_priorities:
+                    found: QueueEntry | Literal[Unfinished.UNFINISHED] | None = self._ordering.take_first()
+                else:
+                    found = self._take(consumer)
+                if found is None:
+                    woken = self._pulled_nothing(consumer)
+                    break
+                if found is UNFINISHED or (found.reference.expiration_ms and self._drop_if_expired(found, consumer)):
+                    continue
+                if not consumer.acquires:
+                    return Delivery(
+                        self._store.retrieve(found.reference), found.delivery_count + 1, found.delivery_count > 0, None
+                    )
+                count = self._state.deliver(found, consumer.session)
+                return Delivery(self._store.retrieve(found.reference), count, count > 1, found)
+        for other in woken:
+            other.notify_work()
+        return None
+
+    def open_browser(self, selector: Selector | None) -> Cursor:
+        """Return the place of a browser that has seen nothing yet, for `look`. It needs no closing."""
+        return Cursor(self._matcher(selector))
+
+    def look(self, cursor: Cursor) -> Delivery | None:
+        """Return the next message for a browser, which stays in the queue; None at the end (JMS 1.1 §5.9)."""
+        while True:
+            with self._lock:
+                found = self._ordering.look(cursor, _EVALUATIONS)
+                if found is None:
+                    return None
+                if found is not UNFINISHED and not is_expired(found.reference, self._clock.time_ms()):
+                    count = found.delivery_count + 1
+                    return Delivery(self._store.retrieve(found.reference), count, count > 1, None)
+
+    # Pulled messages are settled, or come back
+
+    def settle(self, entry: QueueEntry, delivery_count: int, session: ConsumerSession) -> bool:
+        """Take a pulled message out for good; return False if that delivery is no longer the session's."""
+        with self._lock:
+            # As `_is_held`, which a call would double the price of.
+            if (
+                entry.state is not MessageState.DELIVERED
+                or entry.holder is not session
+                or entry.delivery_count != delivery_count
+            ):
+                return False
+            self._state.settle(entry)
+            reference = entry.reference
+            if reference.expiration_ms:
+                self._expiry.forget_one()
+        self._store.release(reference)
+        return True
+
+    def settle_in(self, unit: UnitOfWork, entry: QueueEntry, delivery_count: int, session: ConsumerSession) -> bool:
+        """Do the same when `unit` commits; return False if that delivery is no longer the session's (§6.2.1)."""
+        with self._lock:
+            if not _is_held(entry, delivery_count, session):
+                return False
+            self._state.record_acknowledgement(entry, unit)
+        unit.add_settled(entry, delivery_count)
+        return True
+
+    def settle_committed(self, settled: Iterable[tuple[QueueEntry, int]], session: ConsumerSession) -> None:
+        """Take pulled messages out whose acknowledgements have been committed."""
+        with self._lock:
+            for entry, delivery_count in settled:
+                if _is_held(entry, delivery_count, session):
+                    self._remove(entry, MessageEvent.FINAL_POSITIVE_ACKNOWLEDGEMENT)
+
+    def give_back(self, deliveries: Iterable[tuple[QueueEntry, int]], session: ConsumerSession) -> None:
+        """Make messages available again, in their old places, if the deliveries are still the session's."""
+        with self._lock:
+            woken = self._cancel([entry for entry, count in deliveries if _is_held(entry, count, session)])
+        for consumer in woken:
+            consumer.notify_work()
+
+    def give_back_all(self, session: ConsumerSession) -> None:
+        """Make all messages available again that `session` pulled and has not settled."""
+        with self._lock:
+            woken = self._cancel(self._state.held_by(session))
+        for consumer in woken:
+            consumer.notify_work()
+
+    def hand_over(
+        self, entry: QueueEntry, delivery_count: int, session: ConsumerSession, heir: ConsumerSession
+    ) -> bool:
+        """Let `heir` settle a delivery in place of `session`; return False if it is no longer the session's."""
+        with self._lock:
+            if heir.is_closed or not _is_held(entry, delivery_count, session):
+                return False
+            entry.holder = heir
+            return True
+
+    def holds_for(self, session: ConsumerSession) -> bool:
+        """Return whether `session` has unsettled messages of this queue."""
+        with self._lock:
+            return bool(self._state.held_by(session))
+
+    def close(self) -> None:
+        super().close()
+        with self._lock:
+            for consumer in list(self._manager):
+                self._manager.remove(consumer)
+
+    # With the lock held
+
+    def _choose(self, entry: QueueEntry) -> Sequence[Consumer]:
+        manager = self._manager
+        if not manager.interested_count:
+            return manager.non_acquiring() if manager.non_acquiring_count else ()
+        chosen = manager.choose(entry, self._ordering.note_mismatch)
+        looking = manager.non_acquiring() if manager.non_acquiring_count else []
+        return looking if chosen is None else [chosen, *looking]
+
+    def _successors(self) -> Sequence[Consumer]:
+        if not self._ordering or not self._manager.interested_count:
+            return ()
+        return self._manager.choose_successors(self._ordering.may_have)
+
+    def _review(self, consumer: Consumer) -> Sequence[Consumer]:
+        manager = self._manager
+        if consumer.place is ConsumerList.REMOVED:
+            return ()
+        if not consumer.wants_work:
+            return self._successors() if manager.end_interest(consumer) else ()
+        manager.begin_interest(consumer)
+        if consumer.place is ConsumerList.NOTIFIED or not self._ordering.may_have(consumer.cursor):
+            return ()
+        manager.notify(consumer)
+        return (consumer,)
+
+    def _pulled_nothing(self, consumer: Consumer) -> Sequence[Consumer]:
+        """Return whom to wake because a woken consumer found nothing while messages remain for others."""
+        if consumer.place is not ConsumerList.NOTIFIED:
+            return ()
+        woken = self._successors()
+        self._manager.pulled_nothing(consumer)
+        return woken
+
+    def _take(self, consumer: Consumer) -> QueueEntry | Literal[Unfinished.UNFINISHED] | None:
+        """Take the next message for a consumer that has a selector, only looks, or has rivals of higher priority."""
+        cursor = consumer.cursor
+        if not consumer.acquires:
+            assert cursor is not None
+            return self._ordering.look(cursor, _EVALUATIONS)
+        rivals = self._manager.rivals(consumer)
+        if None in rivals:
+            return None  # one of higher priority wants whatever there is
+        if rivals:
+            return self._ordering.take_matching(
+                cursor or Cursor(None), lambda entry: not any(_matches(rival, entry) for rival in rivals), _EVALUATIONS
+            )
+        if cursor is None:
+            return self._ordering.take_first()
+        return self._ordering.take_matching(cursor, None, _EVALUATIONS)
+
+    def _drop_if_expired(self, entry: QueueEntry, consumer: Consumer) -> bool:
+        if not is_expired(entry.reference, self._clock.time_ms()):
+            return False
+        if consumer.acquires:  # else the one that looks merely passes it by
+            self._remove(entry, MessageEvent.EXPIRE)
+        return True
+
+    def _cancel(self, entries: list[QueueEntry]) -> Sequence[Consumer]:
+        now_ms = self._clock.time_ms()
+        returned: list[QueueEntry] = []
+        for entry in entries:
+            if self._closed:
+                self._remove(entry, MessageEvent.REMOVE)
+            elif is_expired(entry.reference, now_ms):
+                self._remove(entry, MessageEvent.EXPIRE)
+            else:
+                returned.append(entry)
+        self._state.cancel(returned)
+        woken: list[Consumer] = []
+        for entry in returned:
+            if not self._manager.interested_count:
+                break
+            woken.extend(self._choose(entry))
+        return woken
+
+    def _matcher(self, selector: Selector | None) -> Callable[[QueueEntry], bool] | None:
+        if selector is None:
+            return None
+        matches = selector.matches
+        retrieve = self._store.retrieve
+        return lambda entry: matches(retrieve(entry.reference))
+
+
+def _is_held(entry: QueueEntry, delivery_count: int, session: ConsumerSession) -> bool:
+    """Return whether this very delivery is unsettled, and the session's. The queue's lock is held."""
+    return entry.state is MessageState.DELIVERED and entry.holder is session and entry.delivery_count == delivery_count
+
+
+def _matches(cursor: Cursor | None, entry: QueueEntry) -> bool:
+    return cursor is None or cursor.matches is None or cursor.matches(entry)

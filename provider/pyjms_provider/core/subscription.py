@@ -1,0 +1,67 @@
+"""A subscription: the channel between a topic and one subscriber (JMS 1.1 §6)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from pyjms_provider.core.queue import Queue
+
+if TYPE_CHECKING:
+    from pyjms.spi.clock import Clock
+    from pyjms.spi.envelope import Address, ConnectionId
+    from pyjms.spi.selector import Selector
+    from pyjms_provider.core.asynchronous_channel import AsynchronousChannel
+    from pyjms_provider.core.channel_state import ChannelState
+    from pyjms_provider.core.reference import MessageReference
+    from pyjms_provider.core.store import MessageStore
+
+__all__ = ["Subscription", "SubscriptionTerms"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SubscriptionTerms:
+    """What a subscriber asked for. A durable subscription whose terms change is another one (§6.11.1)."""
+
+    topic: Address
+    selector_text: str | None
+    no_local: bool
+
+
+class Subscription(Queue):
+    """A queue that a topic fills with what its subscriber wants; messages are selected before they are stored."""
+
+    def __init__(
+        self,
+        name: str,
+        store: MessageStore,
+        state: ChannelState,
+        clock: Clock,
+        *,
+        terms: SubscriptionTerms,
+        selector: Selector | None,
+        subscriber: ConnectionId,
+        is_durable: bool,
+        on_due: Callable[[AsynchronousChannel, int], None] | None = None,
+    ) -> None:
+        super().__init__(name, store, state, clock, on_due=on_due)
+        self.terms = terms
+        self.selector = selector
+        self.subscriber = subscriber
+        """The connection of the present subscriber, or of the last one; `no_local` means this connection."""
+        self.is_durable = is_durable
+        self.is_active = True
+        """Whether a subscriber has it. Guarded by the lock of the virtual host."""
+
+    def accept(self, reference: MessageReference) -> bool:
+        """Return whether the subscriber wants the message: `no_local` and the selector allow it (§6.11)."""
+        return (
+            super().accept(reference)
+            and not self.leaves_out(reference)
+            and (self.selector is None or self.selector.matches(self._store.retrieve(reference)))
+        )
+
+    def leaves_out(self, reference: MessageReference) -> bool:
+        """Return whether the message was published through the subscriber's own connection, and that matters."""
+        return self.terms.no_local and reference.origin == self.subscriber

@@ -1,0 +1,173 @@
+"""A topic: the synchronous channel that passes each message to its subscriptions and stores nothing (§2; JMS 1.1 §6)."""
+
+from __future__ import annotations
+
+from threading import Lock
+from typing import TYPE_CHECKING
+
+from pyjms.spi.envelope import Envelope
+from pyjms_provider.core.channel import (
+    Channel,
+    ChannelClosedError,
+    Filter,
+    NotAcceptedError,
+    Receiver,
+    UnknownDeliveryError,
+)
+from pyjms_provider.core.message_state import MessageState
+from pyjms_provider.core.store import MessageStore
+from pyjms_provider.core.subscription import Subscription
+
+if TYPE_CHECKING:
+    from pyjms.spi.selector import Selector
+    from pyjms_provider.core.entry import ReceiverId
+    from pyjms_provider.core.reference import MessageReference, ReferenceId
+    from pyjms_provider.core.unit_of_work import UnitOfWork
+
+__all__ = ["Topic"]
+
+
+class Topic(Channel):
+    """Routes to one subscription channel each; a message without receivers is acknowledged and discarded (§5.2.4).
+
+    Publishing takes no lock: it works on the receivers as they were when it began. Subscriptions are grouped by
+    selector text, so that a selector is evaluated once for a message, however many subscriptions share it.
+    """
+
+    def __init__(self, name: str, store: MessageStore) -> None:
+        super().__init__(name, store)
+        self._lock = Lock()
+        self._closed = False
+        self._groups: tuple[tuple[Selector | None, tuple[Subscription, ...]], ...] = ()
+        self._receivers: tuple[Receiver, ...] = ()
+
+    # What it is
+
+    @property
+    def is_synchronous(self) -> bool:
+        return True
+
+    @property
+    def is_reliable(self) -> bool:
+        """Nothing is kept here that could be lost; each subscription answers for itself."""
+        return all(subscription.is_reliable for subscription in self.subscriptions)
+
+    @property
+    def is_transactional(self) -> bool:
+        return True
+
+    @property
+    def is_storing_undeliverable(self) -> bool:
+        return False
+
+    @property
+    def subscriptions(self) -> list[Subscription]:
+        """The subscriptions, grouped by selector."""
+        return [subscription for _, group in self._groups for subscription in group]
+
+    def accept(self, reference: MessageReference) -> bool:
+        return not self._closed
+
+    # Receivers
+
+    def add_subscription(self, subscription: Subscription) -> None:
+        """Connect a subscription. Raises `ChannelClosedError`."""
+        with self._lock:
+            if self._closed:
+                raise ChannelClosedError(f"{self._name} no longer exists")
+            self._regroup([*self.subscriptions, subscription])
+
+    def remove_subscription(self, subscription: Subscription) -> None:
+        """Disconnect a subscription. May be repeated."""
+        with self._lock:
+            self._regroup([other for other in self.subscriptions if other is not subscription])
+
+    def _regroup(self, subscriptions: list[Subscription]) -> None:
+        groups: dict[str | None, list[Subscription]] = {}
+        for subscription in subscriptions:
+            groups.setdefault(subscription.terms.selector_text, []).append(subscription)
+        self._groups = tuple((group[0].selector, tuple(group)) for group in groups.values())
+
+    def add_receiver(self, receiver: Receiver) -> None:
+        """Connect a receiver that is no subscription: it gets each message at once, and nothing is kept for it."""
+        with self._lock:
+            self._receivers = (*self._receivers, receiver)
+
+    def remove_receiver(self, receiver: Receiver) -> None:
+        """Disconnect such a receiver."""
+        with self._lock:
+            self._receivers = tuple(other for other in self._receivers if other is not receiver)
+
+    # Messages
+
+    def take_over(self, reference: MessageReference, transaction: UnitOfWork | None = None) -> bool:
+        """Pass the message on now, and return the receivers' acknowledgement: False if one was negative (§2).
+
+        What a receiver did not take is the sender's affair; nothing is kept for it here.
+        """
+        if self._closed:
+            raise ChannelClosedError(f"{self._name} no longer exists")
+        wanting = self._wanting(reference)
+        store = self._store
+        store.acquire(reference, len(wanting))
+        for subscription in wanting:
+            try:
+                subscription.take_over(reference, transaction)
+            except ChannelClosedError:
+                store.release(reference)  # it ended while the message was on its way
+        acknowledged = True
+        for receiver in self._receivers:
+            try:
+                if receiver.accept(reference):
+                    acknowledged = receiver.handle(reference, transaction) and acknowledged
+            except NotAcceptedError:
+                continue
+        store.release(reference)
+        return acknowledged
+
+    def _wanting(self, reference: MessageReference) -> list[Subscription]:
+        wanting: list[Subscription] = []
+        for selector, group in self._groups:
+            if selector is None or selector.matches(self._store.retrieve(reference)):
+                wanting.extend(
+                    subscription
+                    for subscription in group
+                    if not subscription.terms.no_local or not subscription.leaves_out(reference)
+                )
+        return wanting
+
+    # A topic stores nothing, so there is nothing to deliver later, to redeliver, to browse or to acknowledge
+
+    def deliver(self) -> bool:
+        return True
+
+    def redeliver(self, receiver: Receiver) -> None:
+        """Do nothing: what a synchronous channel passed on is no longer its own."""
+
+    def browse(self, message_filter: Filter | None = None) -> list[Envelope]:
+        return []
+
+    def acknowledge(
+        self,
+        message_id: ReferenceId,
+        receiver_id: ReceiverId,
+        transaction: UnitOfWork | None = None,
+    ) -> None:
+        raise UnknownDeliveryError(
+            f"{self._name} is a topic and holds no message {message_id} for {receiver_id} to acknowledge"
+        )
+
+    def has_messages(self, state: MessageState) -> bool:
+        return False
+
+    def get_messages(self, state: MessageState) -> list[MessageReference]:
+        return []
+
+    def close(self) -> None:
+        with self._lock:
+            self._closed = True
+            subscriptions = self.subscriptions
+            self._groups = ()
+            self._receivers = ()
+        for subscription in subscriptions:
+            subscription.close()

@@ -1,0 +1,329 @@
+"""One name space of destinations, subscriptions and client ids, and the way of a message into it.
+
+Locks: the host's lock guards its tables, and comes first in the lock order. A message on its way takes none of it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from enum import Enum
+from itertools import count
+from threading import Lock
+from typing import TYPE_CHECKING
+
+from pyjms.spi.envelope import Address, AddressKind, ConnectionId, Envelope
+from pyjms.spi.errors import (
+    DestinationError,
+    DestinationInUseError,
+    DuplicateClientIdError,
+    ProviderError,
+    SubscriptionInUseError,
+    UnknownSubscriptionError,
+)
+from pyjms_provider.core.asynchronous_channel import AsynchronousChannel
+from pyjms_provider.core.channel import Channel
+from pyjms_provider.core.channel_state import ChannelState, Reliability
+from pyjms_provider.core.message_state import MessageState
+from pyjms_provider.core.queue import Queue
+from pyjms_provider.core.redelivery import DEAD_LETTERS, dead_letter
+from pyjms_provider.core.subscription import Subscription, SubscriptionTerms
+from pyjms_provider.core.topic import Topic
+
+if TYPE_CHECKING:
+    from pyjms.spi.clock import Clock
+    from pyjms.spi.delivery import Delivery
+    from pyjms.spi.provider import SubscribeRequest
+    from pyjms_provider.core.consumer import ConsumerSession
+    from pyjms_provider.core.entry import QueueEntry
+    from pyjms_provider.core.store import MessageStore
+    from pyjms_provider.core.unit_of_work import UnitOfWork
+
+__all__ = ["ExpiredInTransaction", "HostPolicy", "VirtualHost"]
+
+
+class ExpiredInTransaction(Enum):
+    """What becomes of a transaction when a message sent in it expires before the commit."""
+
+    ROLLBACK = "rollback"
+    DISCARD = "discard"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HostPolicy:
+    """What an owner of a virtual host may choose."""
+
+    expired_in_transaction: ExpiredInTransaction = ExpiredInTransaction.ROLLBACK
+    reliability: Reliability = Reliability.MEMORY
+    """MEMORY: PERSISTENT messages are accepted and kept as long as the process lives; STRICT: they are refused."""
+
+
+@dataclass(slots=True)
+class _Temporary:
+    """A temporary destination and the connection that may consume from it."""
+
+    channel: Queue | Topic
+    address: Address
+    owner: ConnectionId
+
+
+class VirtualHost:
+    """Destinations are made when they are first used. Safe to use from any thread."""
+
+    def __init__(
+        self,
+        name: str,
+        store: MessageStore,
+        clock: Clock,
+        *,
+        policy: HostPolicy | None = None,
+        on_due: Callable[[AsynchronousChannel, int], None] | None = None,
+    ) -> None:
+        """Make an empty host; `on_due` as in `AsynchronousChannel`."""
+        self.name = name
+        self.store = store
+        self.clock = clock
+        self.policy = policy or HostPolicy()
+        self._on_due = on_due
+        self._lock = Lock()
+        # By name, because hashing an address costs more than the rest of the look-up.
+        self._queues: dict[str, Queue] = {}
+        self._topics: dict[str, Topic] = {}
+        self._temporaries: dict[str, _Temporary] = {}
+        self._durable: dict[tuple[str, str], Subscription] = {}
+        self._client_ids: dict[str, ConnectionId] = {}
+        self._numbers = count(1)
+
+    # Messages
+
+    def route(self, envelope: Envelope, origin: ConnectionId | None, transaction: UnitOfWork | None) -> None:
+        """Store a message and pass it to its destination. Raises `DestinationError`, `ResourceError`."""
+        address = envelope.destination
+        if address.temporary:
+            channel: Channel = self._temporary(address).channel
+        elif address.kind is AddressKind.QUEUE:
+            channel = self._queues.get(address.name) or self.queue(address.name)
+        else:
+            channel = self._topics.get(address.name) or self.topic(address.name)
+        store = self.store
+        reference = store.store(envelope, origin)
+        try:
+            channel.take_over(reference, transaction)
+        except ProviderError:
+            store.release(reference)
+            raise
+
+    def reject(self, delivery: Delivery, entry: QueueEntry, session: ConsumerSession, reason: str) -> None:
+        """Settle a delivery and keep its message in the queue of dead letters.
+
+        At once, whatever transaction the session is in: a message that cannot be processed must not come back with
+        the rollback that it causes. A delivery that is no longer the session's is left alone.
+        """
+        letter = dead_letter(delivery.envelope, reason, delivery.count)
+        if entry.queue.settle(entry, delivery.count, session):
+            self.queue(DEAD_LETTERS.name).take_over(self.store.store(letter, entry.reference.origin))
+
+    # Destinations
+
+    def queue(self, name: str) -> Queue:
+        """Return the queue `name`, made now if there is none."""
+        queue = self._queues.get(name)
+        if queue is None:
+            with self._lock:
+                queue = self._queues.get(name)
+                if queue is None:
+                    queue = self._queues[name] = self._make_queue(f"queue://{name}")
+        return queue
+
+    def topic(self, name: str) -> Topic:
+        """Return the topic `name`, made now if there is none."""
+        topic = self._topics.get(name)
+        if topic is None:
+            with self._lock:
+                topic = self._topics.get(name)
+                if topic is None:
+                    topic = self._topics[name] = Topic(f"topic://{name}", self.store)
+        return topic
+
+    def create_temporary(self, kind: AddressKind, owner: ConnectionId) -> Address:
+        """Make a destination that only connection `owner` may consume from."""
+        with self._lock:
+            address = Address(kind, f"{owner}-{next(self._numbers)}", temporary=True)
+            channel = self._make_queue(str(address)) if kind is AddressKind.QUEUE else Topic(str(address), self.store)
+            self._temporaries[address.name] = _Temporary(channel, address, owner)
+        return address
+
+    def delete_temporary(self, address: Address, owner: ConnectionId) -> None:
+        """Delete it with its messages. Raises `DestinationInUseError`, `DestinationError`."""
+        temporary = self._owned(address, owner)
+        channel = temporary.channel
+        users = channel.consumer_count if isinstance(channel, Queue) else len(channel.subscriptions)
+        if users:
+            raise DestinationInUseError(f"{address} has {users} consumers; close them, then delete it")
+        with self._lock:
+            self._temporaries.pop(address.name, None)
+        channel.close()
+
+    def end_connection(self, owner: ConnectionId, client_id: str | None) -> None:
+        """Delete the temporary destinations of a connection that has closed, and free its client id."""
+        with self._lock:
+            ended = [temporary for temporary in self._temporaries.values() if temporary.owner == owner]
+            for temporary in ended:
+                del self._temporaries[temporary.address.name]
+            if client_id is not None and self._client_ids.get(client_id) == owner:
+                del self._client_ids[client_id]
+        for temporary in ended:
+            temporary.channel.close()
+
+    def readable_queue(self, address: Address, reader: ConnectionId) -> Queue:
+        """Return the queue that connection `reader` wants to consume or browse. Raises `DestinationError`."""
+        if not address.temporary and address.kind is AddressKind.QUEUE:
+            return self.queue(address.name)
+        channel = self._owned(address, reader).channel if address.temporary else None
+        if not isinstance(channel, Queue):
+            raise DestinationError(f"{address} is no queue")
+        return channel
+
+    def _temporary(self, address: Address) -> _Temporary:
+        temporary = self._temporaries.get(address.name)
+        if temporary is None or temporary.address.kind is not address.kind:
+            raise DestinationError(f"{address} no longer exists: it was deleted, or its connection was closed")
+        return temporary
+
+    def _owned(self, address: Address, owner: ConnectionId) -> _Temporary:
+        if not address.temporary:
+            raise DestinationError(f"{address} is no temporary destination")
+        temporary = self._temporary(address)
+        if temporary.owner != owner:
+            raise DestinationError(f"{address} belongs to another connection, which alone may consume from it")
+        return temporary
+
+    def _make_queue(self, name: str) -> Queue:
+        return Queue(name, self.store, self._make_state(), self.clock, on_due=self._on_due)
+
+    def _make_state(self) -> ChannelState:
+        return ChannelState(self.store, reliability=self.policy.reliability)
+
+    # Subscriptions
+
+    def subscribe(self, request: SubscribeRequest, subscriber: ConnectionId, client_id: str | None) -> Subscription:
+        """Return the subscription that a new consumer of a topic shall read.
+
+        Raises `DestinationError`; `SubscriptionInUseError` when a durable one has a subscriber.
+        """
+        address = request.address
+        if not address.temporary:
+            topic = self.topic(address.name)
+        else:
+            channel = self._owned(address, subscriber).channel
+            if not isinstance(channel, Topic):
+                raise DestinationError(f"{address} is no topic")
+            topic = channel
+        text = None if request.selector is None else request.selector.text
+        terms = SubscriptionTerms(topic=address, selector_text=text, no_local=request.no_local)
+        if request.durable_name is None:
+            subscription = self._make_subscription(f"{address}#{next(self._numbers)}", request, terms, subscriber)
+            topic.add_subscription(subscription)
+            return subscription
+        if address.temporary:
+            raise DestinationError(f"{address} is temporary, so it can have no durable subscription")
+        if client_id is None:
+            raise ProviderError(f"durable subscription {request.durable_name!r} needs a connection with a client id")
+        return self._subscribe_durably((client_id, request.durable_name), topic, request, terms, subscriber)
+
+    def _subscribe_durably(
+        self,
+        key: tuple[str, str],
+        topic: Topic,
+        request: SubscribeRequest,
+        terms: SubscriptionTerms,
+        subscriber: ConnectionId,
+    ) -> Subscription:
+        name = f"{request.address}#{key[0]}/{key[1]}"
+        with self._lock:
+            subscription = self._durable.get(key)
+            if subscription is not None and subscription.is_active:
+                raise SubscriptionInUseError(f"durable subscription {key[1]!r} has a subscriber; close that one first")
+            if subscription is not None and subscription.terms != terms:
+                self._drop_durable(key, subscription)  # §6.11.1: other terms make another subscription
+                subscription = None
+            if subscription is None:
+                subscription = self._durable[key] = self._make_subscription(name, request, terms, subscriber)
+                topic.add_subscription(subscription)
+            subscription.subscriber = subscriber
+            subscription.is_active = True
+            return subscription
+
+    def unsubscribe(self, client_id: str | None, name: str) -> None:
+        """Delete a durable subscription. Raises `UnknownSubscriptionError`, `SubscriptionInUseError`."""
+        with self._lock:
+            subscription = None if client_id is None else self._durable.get((client_id, name))
+            if client_id is None or subscription is None:
+                raise UnknownSubscriptionError(f"client {client_id!r} has no durable subscription {name!r}")
+            if subscription.is_active:
+                raise SubscriptionInUseError(f"durable subscription {name!r} has a subscriber; close that one first")
+            self._drop_durable((client_id, name), subscription)
+
+    def _drop_durable(self, key: tuple[str, str], subscription: Subscription) -> None:
+        """Delete a durable subscription without a subscriber. The lock is held."""
+        unsettled = subscription.count(MessageState.DELIVERED)
+        if unsettled:
+            raise SubscriptionInUseError(
+                f"durable subscription {key[1]!r} has {unsettled} messages that were received and neither acknowledged "
+                f"nor rolled back; settle them, or close their session"
+            )
+        del self._durable[key]
+        self._topics[subscription.terms.topic.name].remove_subscription(subscription)
+        subscription.close()
+
+    def end_subscription(self, subscription: Subscription) -> None:
+        """Let a subscription go whose consumer has closed: a durable one stays, any other ends."""
+        with self._lock:
+            subscription.is_active = False
+            if subscription.is_durable:
+                return
+        terms = subscription.terms
+        if terms.topic.temporary:
+            temporary = self._temporaries.get(terms.topic.name)
+            topic = None if temporary is None else temporary.channel
+        else:
+            topic = self._topics.get(terms.topic.name)
+        if isinstance(topic, Topic):
+            topic.remove_subscription(subscription)
+        subscription.close()
+
+    def _make_subscription(
+        self, name: str, request: SubscribeRequest, terms: SubscriptionTerms, subscriber: ConnectionId
+    ) -> Subscription:
+        return Subscription(
+            name,
+            self.store,
+            self._make_state(),
+            self.clock,
+            terms=terms,
+            selector=request.selector,
+            subscriber=subscriber,
+            is_durable=request.durable_name is not None,
+            on_due=self._on_due,
+        )
+
+    # Client ids
+
+    def take_client_id(self, client_id: str, owner: ConnectionId) -> None:
+        """Let connection `owner` have `client_id`. Raises `DuplicateClientIdError`."""
+        if not client_id:
+            raise DuplicateClientIdError("a client id must not be empty")
+        with self._lock:
+            if self._client_ids.setdefault(client_id, owner) != owner:
+                raise DuplicateClientIdError(f"client id {client_id!r} is in use by another connection of {self.name}")
+
+    # Ending
+
+    def close(self) -> None:
+        """Close all destinations; their messages go."""
+        with self._lock:
+            channels: list[Channel] = [*self._queues.values(), *self._topics.values()]
+            channels.extend(temporary.channel for temporary in self._temporaries.values())
+            self._durable.clear()
+        for channel in channels:
+            channel.close()

@@ -1,0 +1,86 @@
+"""The one timer thread of a broker: it removes expired messages when nobody is there to receive them.
+
+The thread starts when the first message that can expire arrives, waits by the broker's clock until the next one is due,
+and ends with the broker.
+"""
+
+from __future__ import annotations
+
+import logging
+from heapq import heappop, heappush
+from itertools import count
+from threading import Lock, Thread, current_thread
+
+from pyjms.spi.clock import Clock, Signal
+from pyjms_provider.core.asynchronous_channel import AsynchronousChannel
+
+__all__ = ["Housekeeper"]
+
+_log = logging.getLogger(__name__)
+
+
+class Housekeeper:
+    """Calls `purge_expired` of channels at the times that they ask for."""
+
+    def __init__(self, name: str, clock: Clock) -> None:
+        self._name = name
+        self._clock = clock
+        self._lock = Lock()
+        self._signal = Signal()
+        self._visits: list[tuple[int, int, AsynchronousChannel]] = []
+        self._numbers = count()
+        self._thread: Thread | None = None
+        self._stopped = False
+
+    def ask(self, channel: AsynchronousChannel, at_ms: int) -> None:
+        """Visit `channel` at `at_ms`, in milliseconds since 1970 UTC. Any thread; never blocks."""
+        with self._lock:
+            if self._stopped:
+                return
+            heappush(self._visits, (at_ms, next(self._numbers), channel))
+            is_next = self._visits[0][2] is channel and self._visits[0][0] == at_ms
+            if self._thread is None:
+                self._thread = Thread(target=self._run, name=f"pyjms housekeeping {self._name}", daemon=True)
+                self._thread.start()
+        if is_next:
+            self._signal.set()
+
+    def stop(self) -> None:
+        """End the thread and wait for it, unless this is it. May be repeated."""
+        with self._lock:
+            self._stopped = True
+            self._visits.clear()
+            thread = self._thread
+        self._signal.set()
+        if thread is not None and thread is not current_thread():
+            thread.join()
+
+    def _run(self) -> None:
+        while True:
+            with self._lock:
+                if self._stopped:
+                    return
+                next_ms = self._visits[0][0] if self._visits else None
+            if next_ms is None:
+                self._clock.wait(self._signal, None)
+                continue
+            remaining_ms = next_ms - self._clock.time_ms()
+            if remaining_ms > 0:
+                self._clock.wait(self._signal, self._clock.monotonic_ms() + remaining_ms)
+            self._visit(self._clock.time_ms())
+
+    def _visit(self, now_ms: int) -> None:
+        """Purge all channels that are due at `now_ms`."""
+        due: dict[AsynchronousChannel, None] = {}
+        with self._lock:
+            while self._visits and self._visits[0][0] <= now_ms:
+                due[heappop(self._visits)[2]] = None
+        for channel in due:
+            try:
+                again_ms = channel.purge_expired(now_ms)
+            except Exception:
+                # The top of a thread: one channel's fault must not stop the expiry of all others.
+                _log.exception("%s: purging %r failed", self._name, channel)
+                continue
+            if again_ms is not None:
+                self.ask(channel, again_ms)

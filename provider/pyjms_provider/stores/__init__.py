@@ -1,0 +1,1 @@
+"""Message stores: where messages lie while channels pass their references around."""

@@ -1,0 +1,67 @@
+"""Messages in this process's memory, and nowhere else."""
+
+from __future__ import annotations
+
+from itertools import count
+from threading import Lock
+
+from pyjms.spi.envelope import ConnectionId, Envelope
+from pyjms_provider.core.reference import MessageReference, ReferenceId
+from pyjms_provider.core.store import MessageStore
+
+__all__ = ["MemoryMessageStore"]
+
+_PERSISTENT = 2
+
+
+class MemoryMessageStore(MessageStore):
+    """The store of a broker that ends with its process: neither reliable nor transactional (§3.1, §3.2)."""
+
+    def __init__(self, store_id: str) -> None:
+        self._store_id = store_id
+        self._messages: dict[ReferenceId, Envelope] = {}
+        self._next_id = count(1).__next__
+        self._lock = Lock()
+
+    @property
+    def store_id(self) -> str:
+        return self._store_id
+
+    @property
+    def is_reliable(self) -> bool:
+        return False
+
+    @property
+    def is_transactional(self) -> bool:
+        return False
+
+    def store(self, envelope: Envelope, origin: ConnectionId | None) -> MessageReference:
+        # No lock: the counter and the dictionary are each changed in one step, and nobody else knows the id yet.
+        reference_id = ReferenceId(self._next_id())
+        self._messages[reference_id] = envelope
+        return MessageReference(
+            reference_id, origin, envelope.expiration_ms, envelope.priority, envelope.delivery_mode == _PERSISTENT
+        )
+
+    def retrieve(self, reference: MessageReference) -> Envelope:
+        return self._messages[reference.id]
+
+    def acquire(self, reference: MessageReference, holders: int) -> None:
+        with self._lock:
+            reference.holders += holders
+
+    def release(self, reference: MessageReference) -> None:
+        if reference.holders == 1:  # the caller is the only holder, so nobody can be adding or taking one
+            self._messages.pop(reference.id, None)
+            return
+        with self._lock:
+            reference.holders -= 1
+            last = not reference.holders
+        if last:
+            self._messages.pop(reference.id, None)
+
+    def remove(self, reference: MessageReference) -> None:
+        self._messages.pop(reference.id, None)
+
+    def __len__(self) -> int:
+        return len(self._messages)
