@@ -64,9 +64,11 @@ class Housekeeper:
             if next_ms is None:
                 self._clock.wait(self._signal, None)
                 continue
+            # In this order: when time moves between the two readings, the wait ends too early, never too late.
+            now_ms = self._clock.monotonic_ms()
             remaining_ms = next_ms - self._clock.time_ms()
             if remaining_ms > 0:
-                self._clock.wait(self._signal, self._clock.monotonic_ms() + remaining_ms)
+                self._clock.wait(self._signal, now_ms + remaining_ms)
             self._visit(self._clock.time_ms())
 
     def _visit(self, now_ms: int) -> None:

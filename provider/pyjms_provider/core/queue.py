@@ -36,6 +36,11 @@ __all__ = ["Queue"]
 _EVALUATIONS = 256  # selector evaluations in one stretch, so that a long backlog does not keep the lock
 
 
+# Looking up a member of an enumeration costs more than a global name.
+_REMOVED = ConsumerList.REMOVED
+_DELIVERED = MessageState.DELIVERED
+
+
 class Queue(AsynchronousChannel):
     """An asynchronous channel with consumers."""
 
@@ -169,7 +174,8 @@ class Queue(AsynchronousChannel):
         """
         while True:
             with self._lock:
-                if consumer.place is ConsumerList.REMOVED or not consumer.session.is_delivering:
+                session = consumer.session
+                if consumer.place is _REMOVED or not session.is_delivering:
                     return None
                 if consumer.cursor is None and not self._manager.has_priorities:
                     found: QueueEntry | Literal[Unfinished.UNFINISHED] | None = self._ordering.take_first()
@@ -184,7 +190,7 @@ class Queue(AsynchronousChannel):
                     return Delivery(
                         self._store.retrieve(found.reference), found.delivery_count + 1, found.delivery_count > 0, None
                     )
-                count = self._state.deliver(found, consumer.session)
+                count = self._state.deliver(found, session)
                 return Delivery(self._store.retrieve(found.reference), count, count > 1, found)
         for other in woken:
             other.notify_work()
@@ -212,7 +218,7 @@ class Queue(AsynchronousChannel):
         with self._lock:
             # As `_is_held`, which a call would double the price of.
             if (
-                entry.state is not MessageState.DELIVERED
+                entry.state is not _DELIVERED
                 or entry.holder is not session
                 or entry.delivery_count != delivery_count
             ):

@@ -42,6 +42,9 @@ if TYPE_CHECKING:
 __all__ = ["ExpiredInTransaction", "HostPolicy", "VirtualHost"]
 
 
+_QUEUE = AddressKind.QUEUE  # looking up a member of an enumeration costs more than a global name
+
+
 class ExpiredInTransaction(Enum):
     """What becomes of a transaction when a message sent in it expires before the commit."""
 
@@ -101,7 +104,7 @@ class VirtualHost:
         address = envelope.destination
         if address.temporary:
             channel: Channel = self._temporary(address).channel
-        elif address.kind is AddressKind.QUEUE:
+        elif address.kind is _QUEUE:
             channel = self._queues.get(address.name) or self.queue(address.name)
         else:
             channel = self._topics.get(address.name) or self.topic(address.name)

@@ -4,10 +4,14 @@ from __future__ import annotations
 
 from itertools import count
 from threading import Lock
+from typing import TYPE_CHECKING, cast
 
 from pyjms.spi.envelope import ConnectionId, Envelope
 from pyjms_provider.core.reference import MessageReference, ReferenceId
 from pyjms_provider.core.store import MessageStore
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 __all__ = ["MemoryMessageStore"]
 
@@ -20,7 +24,7 @@ class MemoryMessageStore(MessageStore):
     def __init__(self, store_id: str) -> None:
         self._store_id = store_id
         self._messages: dict[ReferenceId, Envelope] = {}
-        self._next_id = count(1).__next__
+        self._next_id: Callable[[], ReferenceId] = cast("Callable[[], ReferenceId]", count(1).__next__)
         self._lock = Lock()
 
     @property
@@ -37,7 +41,7 @@ class MemoryMessageStore(MessageStore):
 
     def store(self, envelope: Envelope, origin: ConnectionId | None) -> MessageReference:
         # No lock: the counter and the dictionary are each changed in one step, and nobody else knows the id yet.
-        reference_id = ReferenceId(self._next_id())
+        reference_id = self._next_id()
         self._messages[reference_id] = envelope
         return MessageReference(
             reference_id, origin, envelope.expiration_ms, envelope.priority, envelope.delivery_mode == _PERSISTENT
