@@ -21,6 +21,7 @@ from pyjms.api.domains import (
 )
 from pyjms.api.enumeration import Enumeration, NoSuchElementException
 from pyjms.api.message import BytesMessage, MapMessage, Message, ObjectMessage, StreamMessage, TextMessage
+from pyjms.api.naming import NameNotFoundException, NamingException
 from pyjms.api.producer import DeliveryMode, MessageProducer
 from pyjms.api.server_sessions import ConnectionConsumer, ServerSession, ServerSessionPool
 from pyjms.api.session import AcknowledgeMode, Runnable, Session
@@ -55,15 +56,21 @@ from pyjms.errors import (
     TransactionRolledBackException,
     UnsupportedOperationException,
 )
+from pyjms.jndi import InitialContext
+from pyjms.runtime.factory import ConnectionFactory, QueueConnectionFactory, TopicConnectionFactory
+from pyjms.runtime.requestor import QueueRequestor, TopicRequestor
+from pyjms.runtime.xa import XAConnectionFactory, XAQueueConnectionFactory, XATopicConnectionFactory
 
 __all__ = [
     # Connections and sessions
     "AcknowledgeMode",
     "Connection",
+    "ConnectionFactory",
     "ConnectionMetaData",
     "DeliveryMode",
     "ExceptionListener",
     "ExceptionListenerLike",
+    "InitialContext",
     "MessageConsumer",
     "MessageListener",
     "MessageListenerLike",
@@ -87,12 +94,16 @@ __all__ = [
     "TextMessage",
     # The queue domain
     "QueueConnection",
+    "QueueConnectionFactory",
     "QueueReceiver",
+    "QueueRequestor",
     "QueueSender",
     "QueueSession",
     # The topic domain
     "TopicConnection",
+    "TopicConnectionFactory",
     "TopicPublisher",
+    "TopicRequestor",
     "TopicSession",
     "TopicSubscriber",
     # Application servers
@@ -101,12 +112,15 @@ __all__ = [
     "ServerSessionPool",
     # Distributed transactions
     "XAConnection",
+    "XAConnectionFactory",
     "XAException",
     "XAQueueConnection",
+    "XAQueueConnectionFactory",
     "XAQueueSession",
     "XAResource",
     "XASession",
     "XATopicConnection",
+    "XATopicConnectionFactory",
     "XATopicSession",
     "Xid",
     # Errors
@@ -122,6 +136,8 @@ __all__ = [
     "MessageFormatException",
     "MessageNotReadableException",
     "MessageNotWriteableException",
+    "NameNotFoundException",
+    "NamingException",
     "NoSuchElementException",
     "NullPointerException",
     "NumberFormatException",

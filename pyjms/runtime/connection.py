@@ -130,9 +130,7 @@ class JmsConnection(Connection):
         session = kind(self, mode, provider_session)
         with self._lock:
             self._sessions.append(session)
-            started = self._state is State.STARTED
-        if started:
-            session.begin_delivery()
+        session.begin_delivery()
         return session
 
     def create_connection_consumer(
@@ -181,9 +179,7 @@ class JmsConnection(Connection):
             )
         with self._lock:
             self._consumers.append(consumer)
-            started = self._state is State.STARTED
-        if started:
-            consumer.begin_delivery()
+        consumer.begin_delivery()
         return consumer
 
     # Start, stop, close
@@ -195,6 +191,8 @@ class JmsConnection(Connection):
             sessions, consumers = list(self._sessions), list(self._consumers)
         with mapped_errors:
             self._provider.start()
+            if not self.is_started:
+                self._provider.stop()  # another thread stopped the connection meanwhile
         for session in sessions:
             session.begin_delivery()
         for consumer in consumers:
@@ -272,6 +270,11 @@ class JmsConnection(Connection):
             destination = JmsQueue(address.name) if address.kind is AddressKind.QUEUE else JmsTopic(address.name)
             self._destinations[address] = destination
         return destination
+
+    @property
+    def is_started(self) -> bool:
+        """Whether messages may be delivered now."""
+        return self._state is State.STARTED
 
     def next_number(self) -> int:
         """Return a number that no other session of this connection gets."""

@@ -10,6 +10,7 @@ from pyjms.api.session import Session
 from pyjms.errors import IllegalStateException, JMSException
 from pyjms.runtime.error_mapping import mapped_errors
 from pyjms.runtime.listener import WorkThread
+from pyjms.runtime.session import JmsSession
 from pyjms.spi.delivery import Delivery
 from pyjms.spi.envelope import Address
 from pyjms.spi.errors import ProviderError
@@ -18,7 +19,6 @@ from pyjms.spi.selector import Selector
 
 if TYPE_CHECKING:
     from pyjms.runtime.connection import JmsConnection
-    from pyjms.runtime.session import JmsSession
 
 __all__ = ["JmsConnectionConsumer"]
 
@@ -69,7 +69,9 @@ class JmsConnectionConsumer(ConnectionConsumer):
             self._session.close()
 
     def begin_delivery(self) -> None:
-        """Take messages, as the connection has started."""
+        """Take messages, if the connection is started."""
+        if not self._connection.is_started:
+            return
         self._running = True
         self._consumer.set_interested(True)
         self._worker.wake()
@@ -113,8 +115,6 @@ class JmsConnectionConsumer(ConnectionConsumer):
 
 def _loadable(session: Session) -> JmsSession:
     """Return `session` if it was made by this API. Raises JMSException for another one, which cannot be loaded."""
-    from pyjms.runtime.session import JmsSession  # the session module needs the connection's, which needs this one
-
     if not isinstance(session, JmsSession):
         raise JMSException(f"{type(session).__name__} was not made by this provider: it cannot be loaded")
     return session

@@ -388,9 +388,9 @@ class JmsSession(Session):
             raise IllegalStateException("the session is closed")
 
     def begin_delivery(self) -> None:
-        """Let messages through, when the connection starts."""
+        """Let messages through, if the connection is started still: another thread may be stopping it."""
         with self.gate.lock:
-            if self._state is State.STOPPED:
+            if self._state is State.STOPPED and self.connection.is_started:
                 self._state = next_state(self._state, Event.START, "session")
                 self.gate.is_open = True
         self.wake_all()
