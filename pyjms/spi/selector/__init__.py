@@ -1,0 +1,10 @@
+"""Message selectors (JMS 1.1 §3.8): a condition on header fields and properties, in a subset of SQL-92.
+
+A text is parsed (`grammar.lark`, `parse`), checked (`check`) and compiled to a Python function (`compile`); whoever
+uses selectors needs only the names below. Nothing here knows time, threads or sockets.
+"""
+
+from pyjms.spi.selector.explain import Explanation
+from pyjms.spi.selector.selector import Selector, compile_selector, selector_or_none
+
+__all__ = ["Explanation", "Selector", "compile_selector", "selector_or_none"]
