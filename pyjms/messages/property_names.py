@@ -6,11 +6,9 @@ name that begins with ``JMS`` to the header fields.
 
 from __future__ import annotations
 
-import re
-from unicodedata import category
-
 from pyjms.errors import IllegalArgumentException, MessageFormatException
 from pyjms.messages.java_text import shorten
+from pyjms.spi.selector.identifiers import first_bad_character, is_reserved
 
 __all__ = ["CLIENT_JMSX", "DELIVERY_COUNT", "KNOWN_NAMES", "PROVIDER_PREFIX", "check_property_name", "is_client_name"]
 
@@ -37,14 +35,6 @@ PROVIDER_PREFIX = "JMS_pyjms"
 CLIENT_SETTABLE: frozenset[str] = frozenset()
 """Those of them that clients may set."""
 
-_RESERVED_WORDS = frozenset({"NULL", "TRUE", "FALSE", "NOT", "AND", "OR", "BETWEEN", "LIKE", "IN", "IS", "ESCAPE"})
-_ASCII_IDENTIFIER = re.compile(r"[A-Za-z_$][A-Za-z0-9_$]*")
-_START = frozenset({"Lu", "Ll", "Lt", "Lm", "Lo", "Nl", "Sc", "Pc"})
-"""Unicode categories of Character.isJavaIdentifierStart."""
-_PART = _START | {"Nd", "Mc", "Mn", "Cf"}
-"""Those of Character.isJavaIdentifierPart, which takes these control characters, too."""
-_IGNORABLE = frozenset(map(chr, (*range(0x09), *range(0x0E, 0x1C), *range(0x7F, 0xA0))))
-
 KNOWN_NAMES: set[str] = set()
 """Names found to be good, whatever the type of their value; setters look here first."""
 _KNOWN_MAX = 4096
@@ -61,12 +51,13 @@ def check_property_name(name: object) -> str:
             "a property needs a name" if name is None or name == "" else f"a name is a str, not {type(name).__name__}"
         )
     text = str.__str__(name)
-    if not _is_identifier(text):
+    bad = first_bad_character(text)
+    if bad is not None:
         raise MessageFormatException(
-            f"{shorten(text)} is no property name: it must be an identifier, a letter, _ or $ followed by letters, "
-            "digits, _ or $ (JMS 1.1 §3.5.1)"
+            f"{shorten(text)} is no property name, because of {text[bad]!r}: it must be an identifier, a letter, _ or $ "
+            "followed by letters, digits, _ or $ (JMS 1.1 §3.5.1)"
         )
-    if text.isascii() and text.upper() in _RESERVED_WORDS:
+    if is_reserved(text):
         raise MessageFormatException(
             f"{text!r} is a reserved word of selectors, so no property name (JMS 1.1 §3.8.1.1)"
         )
@@ -100,9 +91,3 @@ def _check_reserved(name: str) -> None:
         raise MessageFormatException(f"{name!r}: names that begin with JMS are reserved (JMS 1.1 §3.8.1.1)")
     if name.startswith(PROVIDER_PREFIX):
         raise MessageFormatException(f"{name!r}: {PROVIDER_PREFIX}… is set by the provider only (JMS 1.1 §3.5.10)")
-
-
-def _is_identifier(name: str) -> bool:
-    if name.isascii() and _ASCII_IDENTIFIER.fullmatch(name):
-        return True
-    return category(name[0]) in _START and all(category(char) in _PART or char in _IGNORABLE for char in name)
