@@ -104,7 +104,7 @@ class Properties(HeaderFields):
         return box(self._get(name))
 
     def set_boolean_property(self, name: str, value: bool) -> None:
-        if type(value) is bool and name in self._settable:
+        if type(value) is bool and type(name) is str and name in self._settable:
             self._properties[name] = value
         else:
             self._set(name, value, store_boolean)
@@ -116,13 +116,18 @@ class Properties(HeaderFields):
         self._set(name, value, store_short)
 
     def set_int_property(self, name: str, value: int) -> None:
-        if type(value) is int and -0x80000000 <= value <= 0x7FFFFFFF and name in self._settable:
+        if type(value) is int and -0x80000000 <= value <= 0x7FFFFFFF and type(name) is str and name in self._settable:
             self._properties[name] = value
         else:
             self._set(name, value, store_int)
 
     def set_long_property(self, name: str, value: int) -> None:
-        if type(value) is int and -0x8000000000000000 <= value <= 0x7FFFFFFFFFFFFFFF and name in self._settable:
+        if (
+            type(value) is int
+            and -0x8000000000000000 <= value <= 0x7FFFFFFFFFFFFFFF
+            and type(name) is str
+            and name in self._settable
+        ):
             self._properties[name] = _new_int(Long, value)
         else:
             self._set(name, value, store_long)
@@ -131,13 +136,13 @@ class Properties(HeaderFields):
         self._set(name, value, store_float)
 
     def set_double_property(self, name: str, value: float) -> None:
-        if type(value) is float and name in self._settable:
+        if type(value) is float and type(name) is str and name in self._settable:
             self._properties[name] = value
         else:
             self._set(name, value, store_double)
 
     def set_string_property(self, name: str, value: str | None) -> None:
-        if type(value) is str and name in self._settable:
+        if type(value) is str and type(name) is str and name in self._settable:
             self._properties[name] = value
         else:
             self._set(name, value, store_string)
@@ -149,7 +154,7 @@ class Properties(HeaderFields):
         """Set a property the long way: every check, and the dictionary made this message's own."""
         if self._settable is not KNOWN_NAMES:
             self._own_properties()
-        if name not in KNOWN_NAMES:
+        if type(name) is not str or name not in KNOWN_NAMES:
             name = check_property_name(name)
         stored = store(value, _WHAT, name)
         wanted = CLIENT_JMSX.get(name)

@@ -73,6 +73,8 @@ def store_short(value: object, what: str, name: object) -> Short:
 
 def store_int(value: object, what: str, name: object) -> int:
     """Check an int."""
+    if type(value) is int and -0x80000000 <= value <= 0x7FFFFFFF:
+        return value
     return _integral(value, Int, what, name)
 
 
@@ -92,6 +94,8 @@ def store_float(value: object, what: str, name: object) -> Float:
 
 def store_double(value: object, what: str, name: object) -> float:
     """Check a double."""
+    if type(value) is float:
+        return value
     if isinstance(value, float):
         return float.__float__(value)
     if isinstance(value, int) and not isinstance(value, bool):
@@ -112,8 +116,8 @@ def store_char(value: object, what: str, name: object) -> Char:
 
 def store_string(value: object, what: str, name: object) -> str | None:
     """Check a text, or None."""
-    if value is None:
-        return None
+    if value is None or type(value) is str:
+        return value
     if not isinstance(value, str):
         raise _refuse(value, "a str or None", what, name)
     return str.__str__(value)

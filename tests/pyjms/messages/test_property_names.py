@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+from enum import StrEnum
 from typing import Any
 
 import pytest
@@ -132,3 +133,24 @@ def test_any_text_is_judged(name: str) -> None:
         assert check_property_name(name) == name
     except (MessageFormatException, IllegalArgumentException) as error:
         assert str(error)  # noqa: PT017  every text is either a name or refused with a reason
+
+
+def test_a_kind_of_str_becomes_a_plain_name() -> None:
+    class Name(StrEnum):
+        CUPS = "cups"
+
+    message = JmsTextMessage()
+    for _ in range(2):  # unknown, then known
+        message.set_int_property(Name.CUPS, 2)
+        message.set_object_property(Name.CUPS, 3)
+        assert [type(name) for name in message.property_names] == [str]
+        message.clear_properties()
+    message.set_string_property("cups", "two")
+    assert message.get_string_property(Name.CUPS) == "two"
+
+
+def test_what_cannot_be_a_key_is_no_name() -> None:
+    message: Any = JmsTextMessage()
+    for name in ([], {}, bytearray(b"x")):
+        with pytest.raises(IllegalArgumentException, match="a name is a str"):
+            message.set_int_property(name, 1)
