@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from importlib.metadata import version
+from importlib import metadata
 
 __all__ = ["main"]
 
@@ -26,14 +26,18 @@ def main() -> None:
         name="pyjms", no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False, rich_markup_mode=None
     )
 
+    def show_version(asked: bool) -> None:
+        if asked:
+            typer.echo(f"pyjms {metadata.version('pyjms')}")
+            raise typer.Exit
+
     @app.callback()
     def root(
-        show_version: bool = typer.Option(False, "--version", help="Print the version.", is_eager=True),
+        version: bool = typer.Option(
+            False, "--version", help="Print the version.", is_eager=True, callback=show_version
+        ),
     ) -> None:
         """The Java Message Service (JMS 1.1) for Python."""
-        if show_version:
-            typer.echo(f"pyjms {version('pyjms')}")
-            raise typer.Exit
 
     app.command("demo")(demo)
     app()

@@ -2,7 +2,7 @@
 
 import threading
 
-from pyjms import ConnectionFactory, ExceptionListener, IllegalStateException, Session
+from pyjms import ConnectionFactory, ExceptionListener, JMSException, Session
 
 
 class ReconnectingReceiver(ExceptionListener):
@@ -46,7 +46,7 @@ def main(url, interrupt):
     receiver.lost.wait(10)
     try:
         receiver.consumer.receiveNoWait()
-    except IllegalStateException:
+    except JMSException:
         print("The old connection is of no use")
     receiver.connection.close()
 

@@ -37,7 +37,7 @@ def main(url):
     connection.start()
 
     receiveAll(session, queue, "JMSType = 'WeatherReport' AND city LIKE 'O%' AND wind > 20")
-    receiveAll(session, queue, "degrees BETWEEN 15 AND 25 AND wind IN (8, 9)")
+    receiveAll(session, queue, "degrees BETWEEN 15 AND 25 AND city NOT IN ('Lima', 'Rome')")
     receiveAll(session, queue, "wind IS NULL")
     receiveAll(session, queue, "degrees * 1.8 + 32 < 32 OR NOT (wind <> 0)")
 

@@ -218,20 +218,28 @@ def _lane(names: Sequence[str], key: Key) -> Lane:
     return Lane(name=key_name(key), key=key, selector=" AND ".join(tests))
 
 
-def _lane_for_the_rest(names: Sequence[str], keys: Iterable[Key]) -> Lane:
+def _lane_for_the_rest(names: Sequence[str], keys: Sequence[Key]) -> Lane:
     """Select what no other lane selects.
 
     ``NOT (carrier = 'UA')`` would not do: without a value it is unknown, and what is unknown is not selected
-    (JMS 1.1 §3.8.1.2). So each test is turned round by hand.
+    (JMS 1.1 §3.8.1.2). So a value that is missing is always asked for by name.
     """
-    lanes = []
-    for key in keys:
-        tests = (
-            f"{name} IS NOT NULL" if value is None else f"{name} IS NULL OR {name} <> {_literal(value)}"
-            for name, value in zip(names, key, strict=True)
-        )
-        lanes.append(f"({' OR '.join(tests)})")
-    return Lane(name=ELSE, key=None, selector=" AND ".join(lanes) or "record_id > 0")
+    if not keys:
+        return Lane(name=ELSE, key=None, selector="record_id > 0")
+    if len(names) == 1:
+        return Lane(name=ELSE, key=None, selector=_none_of(names[0], [key[0] for key in keys]))
+    others = (
+        f"({' OR '.join(_none_of(name, [value]) for name, value in zip(names, key, strict=True))})" for key in keys
+    )
+    return Lane(name=ELSE, key=None, selector=" AND ".join(others))
+
+
+def _none_of(name: str, values: Sequence[str | None]) -> str:
+    """Return the condition that a property has none of the values, of which None is a missing one."""
+    literals = ", ".join(_literal(value) for value in values if value is not None)
+    if None not in values:
+        return f"{name} IS NULL OR {name} NOT IN ({literals})"
+    return f"{name} NOT IN ({literals})" if literals else f"{name} IS NOT NULL"
 
 
 def _literal(text: str) -> str:

@@ -27,7 +27,8 @@ def show_plan(console: Console, plan: Plan, url: str) -> None:
     console.print(
         f"[bold]{escape(plan.table.name)}[/]: {len(plan.table.records):,} records, "
         f"routed by [bold]{escape(plan.route_names)}[/], adding up [bold]{escape(plan.amount_name)}[/], "
-        f"through {escape(url)}"
+        f"through {escape(url)}",
+        soft_wrap=True,
     )
 
 

@@ -77,7 +77,7 @@ Received: Ticket 3
 
 MESSAGE_SELECTORS = """\
 JMSType = 'WeatherReport' AND city LIKE 'O%' AND wind > 20: ['Omaha']
-degrees BETWEEN 15 AND 25 AND wind IN (8, 9): ['Cairo']
+degrees BETWEEN 15 AND 25 AND city NOT IN ('Lima', 'Rome'): ['Cairo']
 wind IS NULL: ['Rome']
 degrees * 1.8 + 32 < 32 OR NOT (wind <> 0): ['Oslo', 'Lima']
 degrees >: not a selector

@@ -72,7 +72,7 @@ def test_the_most_frequent_values_get_lanes() -> None:
     assert [lane.selector for lane in plan.lanes] == [
         "city = 'Rome'",
         "city = 'Oslo'",
-        "(city IS NULL OR city <> 'Rome') AND (city IS NULL OR city <> 'Oslo')",
+        "city IS NULL OR city NOT IN ('Rome', 'Oslo')",
     ]
 
 
@@ -80,7 +80,15 @@ def test_a_missing_value_may_have_a_lane() -> None:
     plan = make_plan(ORDERS, lanes=4)
     lane = plan.lane_of(ORDERS.records[3])
     assert (lane.name, lane.selector) == ("(empty)", "city IS NULL")
-    assert "(city IS NOT NULL)" in plan.lanes[-1].selector
+    assert plan.lanes[-1].selector == "city NOT IN ('Rome', 'Oslo', 'Lima')"  # unknown, not true, without a value
+
+
+def test_several_columns_are_turned_round_one_by_one() -> None:
+    plan = make_plan(ORDERS, route=["city", "price"], lanes=7)
+    selectors = {lane.name: lane.selector for lane in plan.lanes}
+    assert selectors["Oslo / (empty)"] == "city = 'Oslo' AND price IS NULL"
+    assert "(city IS NULL OR city NOT IN ('Oslo') OR price IS NOT NULL)" in selectors[ELSE]
+    assert "(city IS NOT NULL OR price IS NULL OR price NOT IN ('4'))" in selectors[ELSE]
 
 
 def test_without_lanes_everything_goes_one_way() -> None:
