@@ -1,0 +1,10 @@
+"""Contract tests for providers: what `pyjms.spi.provider` asks, tried on any implementation, through the SPI alone.
+
+A provider's own tests run them so:
+
+    pytest.register_assert_rewrite("tests.pyjms.spi.contract")
+    from tests.pyjms.spi.contract.suite import *
+
+    @pytest.fixture
+    def provider_url(): ...  # the URL of a message system without messages
+"""

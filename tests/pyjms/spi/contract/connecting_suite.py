@@ -1,0 +1,65 @@
+"""Contract tests: connecting, client identifiers, capabilities, and what a provider says of itself."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+from types import MappingProxyType
+
+import pytest
+
+from pyjms.spi.capability import Capability
+from pyjms.spi.errors import CapabilityError, DuplicateClientIdError, UrlError
+from pyjms.spi.registry import known_schemes
+from tests.pyjms.spi.contract.declarations import misdeclared
+from tests.pyjms.spi.contract.environment import Environment
+
+
+@pytest.fixture
+def environment(provider_url: str) -> Iterator[Environment]:
+    with Environment(provider_url) as environment:
+        yield environment
+
+
+def test_the_scheme_is_known(environment: Environment) -> None:
+    assert environment.url.scheme in known_schemes()
+
+
+def test_each_connection_has_a_name_of_its_own(environment: Environment) -> None:
+    names = [environment.connect().connection_id for _ in range(3)]
+    assert len(set(names)) == 3
+    assert all(names)
+
+
+def test_a_provider_names_itself_and_its_version(environment: Environment) -> None:
+    info = environment.connect().info
+    assert info.name
+    assert info.version[0].isdigit()
+    assert all(name.startswith("JMSX") for name in info.jmsx_property_names)
+
+
+def test_capabilities_are_those_that_work(environment: Environment) -> None:
+    assert misdeclared(environment) == {}
+
+
+def test_an_unknown_option_is_refused(environment: Environment) -> None:
+    url = replace(environment.url, options=MappingProxyType({"no_such_option": "1"}))
+    with pytest.raises(UrlError):
+        environment.provider.connect(environment.request(url=url), environment)
+
+
+def test_a_client_id_is_taken_once(environment: Environment) -> None:
+    first = environment.connect(client_id="clerk")
+    with pytest.raises(DuplicateClientIdError):
+        environment.connect(client_id="clerk")
+    second = environment.connect(started=False)
+    with pytest.raises(DuplicateClientIdError):
+        second.set_client_id("clerk")
+    first.close()
+    second.set_client_id("clerk")
+
+
+def test_a_broker_elsewhere_cannot_be_stopped_from_here(environment: Environment) -> None:
+    if Capability.EMBEDDED_BROKER not in environment.connect().capabilities:
+        with pytest.raises(CapabilityError):
+            environment.provider.stop_broker(environment.url)

@@ -1,0 +1,189 @@
+"""What a provider says it can do, held against what it does: both a boast and a hidden talent are findings.
+
+One probe a capability. It answers whether the feature is there; refusing by name (`CapabilityError`) and refusing the
+destination are ways to say no, any other error is the provider's mistake and passes through.
+"""
+
+from __future__ import annotations
+
+from contextlib import closing
+from typing import TYPE_CHECKING
+
+from pyjms.spi.capability import Capability
+from pyjms.spi.envelope import AddressKind
+from pyjms.spi.errors import CapabilityError, DestinationError
+from pyjms.spi.xid import Xid
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from pyjms.spi.provider import ProviderConnection
+    from tests.pyjms.spi.contract.environment import Environment
+
+    Probe = Callable[[Environment, ProviderConnection], bool]
+
+
+def topics(environment: Environment, connection: ProviderConnection) -> bool:
+    topic, session = environment.topic(), connection.open_session(transacted=False)
+    subscribers = [environment.receiver(session, topic) for _ in range(2)]
+    environment.send(environment.session(), topic, "news")
+    return [subscriber.take().envelope.body for subscriber in subscribers] == ["news", "news"]
+
+
+def durable_subscriptions(environment: Environment, connection: ProviderConnection) -> bool:
+    topic, session = environment.topic(), connection.open_session(transacted=False)
+    connection.set_client_id("prober")
+    environment.receiver(session, topic, durable_name="kept").consumer.close()
+    environment.send(session, topic, "missed")
+    subscriber = environment.receiver(session, topic, durable_name="kept")
+    found = subscriber.take()
+    session.acknowledge([found])
+    subscriber.consumer.close()
+    session.unsubscribe("kept")
+    return found.envelope.body == "missed"
+
+
+def transactions(environment: Environment, connection: ProviderConnection) -> bool:
+    queue, session = environment.queue(), connection.open_session(transacted=True)
+    receiver = environment.receiver(environment.session(), queue)
+    environment.send(session, queue, "dropped")
+    session.rollback()
+    environment.send(session, queue, "committed")
+    environment.send(environment.session(), queue, "at once")
+    seen = receiver.take_texts(1)
+    session.commit()
+    return seen + receiver.take_texts(1) == ["at once", "committed"]
+
+
+def xa(environment: Environment, connection: ProviderConnection) -> bool:
+    queue, session = environment.queue(), connection.open_session(transacted=True)
+    receiver = environment.receiver(environment.session(), queue)
+    xid = Xid(1, b"probe", b"1")
+    session.xa_start(xid)
+    environment.send(session, queue, "prepared")
+    session.xa_end(xid)
+    environment.send(environment.session(), queue, "at once")
+    seen = receiver.take_texts(1)
+    prepared = session.xa_prepare(xid) and xid in session.xa_recover()
+    session.xa_commit(xid)
+    return prepared and seen + receiver.take_texts(1) == ["at once", "prepared"]
+
+
+def selectors(environment: Environment, connection: ProviderConnection) -> bool:
+    queue, session = environment.queue(), connection.open_session(transacted=False)
+    for text in ("blue", "red"):
+        environment.send(session, queue, text, jms_type=text)
+    return environment.receiver(session, queue, "JMSType = 'red'").take_texts(1) == ["red"]
+
+
+def browsing(environment: Environment, connection: ProviderConnection) -> bool:
+    queue, session = environment.queue(), connection.open_session(transacted=False)
+    environment.send(session, queue, "first", "second")
+    looked = [delivery.envelope.body for _ in range(2) for delivery in session.browse(queue, None)]
+    return looked + environment.receiver(session, queue).take_texts(2) == ["first", "second"] * 3
+
+
+def temporary_destinations(environment: Environment, connection: ProviderConnection) -> bool:
+    session, address = connection.open_session(transacted=False), connection.create_temporary(AddressKind.QUEUE)
+    environment.send(environment.session(), address, "reply")
+    receiver = environment.receiver(session, address)
+    found = receiver.take_texts(1)
+    receiver.consumer.close()
+    session.close()
+    connection.delete_temporary(address)
+    return address.temporary and found == ["reply"]
+
+
+def no_local(environment: Environment, connection: ProviderConnection) -> bool:
+    topic, session = environment.topic(), connection.open_session(transacted=False)
+    subscriber = environment.receiver(session, topic, no_local=True)
+    environment.send(session, topic, "own")
+    environment.send(environment.session(), topic, "another's")
+    return subscriber.take_texts(1) == ["another's"]
+
+
+def connection_consumers(environment: Environment, connection: ProviderConnection) -> bool:
+    queue, loading = environment.queue(), connection.open_session(transacted=False)
+    environment.send(loading, queue, "loaded", "left")
+    delivery = environment.receiver(loading, queue).take()
+    working = connection.open_session(transacted=False)
+    working.adopt([delivery])
+    loading.close()  # what was adopted stays out
+    working.acknowledge([delivery])
+    return environment.receiver(working, queue).take_texts(1) == ["left"]
+
+
+def priorities(environment: Environment, connection: ProviderConnection) -> bool:
+    queue, session = environment.queue(), connection.open_session(transacted=False)
+    for priority in (0, 9, 4):
+        environment.send(session, queue, str(priority), priority=priority)
+    return environment.receiver(session, queue).take_texts(3) == ["9", "4", "0"]
+
+
+def expiration(environment: Environment, connection: ProviderConnection) -> bool:
+    queue, session = environment.queue(), connection.open_session(transacted=False)
+    environment.send(session, queue, "stale", expiration_ms=environment.clock.time_ms() + 100)
+    environment.send(session, queue, "fresh", expiration_ms=environment.clock.time_ms() + 10_000)
+    environment.clock.advance(200)
+    return environment.receiver(session, queue).take_texts(1) == ["fresh"]
+
+
+def redelivery_count(environment: Environment, connection: ProviderConnection) -> bool:
+    queue, session = environment.queue(), connection.open_session(transacted=False)
+    environment.send(session, queue, "again")
+    receiver, counts = environment.receiver(session, queue), []
+    for _ in range(3):
+        delivery = receiver.take()
+        counts.append(delivery.count)
+        session.recover([delivery])
+    return counts == [1, 2, 3]
+
+
+def dead_letters(environment: Environment, connection: ProviderConnection) -> bool:
+    queue, session = environment.queue(), connection.open_session(transacted=False)
+    environment.send(session, queue, "poison", "food")
+    receiver = environment.receiver(session, queue)
+    session.reject(receiver.take(), "it cannot be eaten")
+    session.close()  # what was rejected does not come back
+    return environment.receiver(connection.open_session(transacted=False), queue).take_texts(1) == ["food"]
+
+
+def embedded_broker(environment: Environment, connection: ProviderConnection) -> bool:
+    environment.provider.stop_broker(environment.url)
+    return True
+
+
+PROBES: dict[Capability, Probe] = {
+    Capability.TOPICS: topics,
+    Capability.DURABLE_SUBSCRIPTIONS: durable_subscriptions,
+    Capability.TRANSACTIONS: transactions,
+    Capability.XA: xa,
+    Capability.SELECTORS: selectors,
+    Capability.BROWSING: browsing,
+    Capability.TEMPORARY_DESTINATIONS: temporary_destinations,
+    Capability.NO_LOCAL: no_local,
+    Capability.CONNECTION_CONSUMERS: connection_consumers,
+    Capability.PRIORITIES: priorities,
+    Capability.EXPIRATION: expiration,
+    Capability.REDELIVERY_COUNT: redelivery_count,
+    Capability.DEAD_LETTERS: dead_letters,
+    Capability.EMBEDDED_BROKER: embedded_broker,  # last, as it ends the others' broker
+}
+
+
+def misdeclared(environment: Environment) -> dict[Capability, str]:
+    """Return each capability whose declaration is wrong, with what is wrong about it."""
+    findings = {}
+    for capability, probe in PROBES.items():
+        with closing(environment.connect()) as connection:
+            declared = capability in connection.capabilities
+            refusal = "it has another effect than the capability promises"
+            try:
+                works = probe(environment, connection)
+            except (CapabilityError, DestinationError) as error:
+                works, refusal = False, error.reason
+        if declared and not works:
+            findings[capability] = f"{capability.name} is declared, and does not work: {refusal}"
+        elif works and not declared:
+            findings[capability] = f"{capability.name} works, and is not declared, so the API refuses it"
+    return findings

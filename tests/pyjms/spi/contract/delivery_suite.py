@@ -1,0 +1,211 @@
+"""Contract tests: what is sent arrives as it was, in order, once, and comes again if it was not settled."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from types import MappingProxyType
+
+import pytest
+
+from pyjms.spi.capability import Capability
+from pyjms.spi.envelope import Address, AddressKind, Body, BodyKind, Envelope, ObjectBody
+from pyjms.spi.errors import CapabilityError
+from pyjms.types import Byte, Char, Float, Long, Short
+from tests.pyjms.spi.contract.environment import Environment, envelope
+
+VALUES = MappingProxyType(
+    {
+        "boolean": True,
+        "byte": Byte(-128),
+        "short": Short(32767),
+        "int": 2**31 - 1,
+        "long": Long(-(2**63)),
+        "float": Float(1.1),
+        "double": 5e-324,
+        "infinite": float("-inf"),
+        "string": "Zoë \ud800 \0",
+        "null": None,
+    }
+)
+BODY_VALUES = {**VALUES, "char": Char("ß"), "bytes": b"\0\xff", "empty": b""}
+BODIES: dict[BodyKind, list[Body]] = {
+    BodyKind.NONE: [None],
+    BodyKind.TEXT: ["", "Zoë\n\U0001f375", None],
+    BodyKind.BYTES: [b"", bytes(range(256))],
+    BodyKind.MAP: [MappingProxyType({}), MappingProxyType(BODY_VALUES)],
+    BodyKind.STREAM: [(), tuple(BODY_VALUES.values())],
+    BodyKind.OBJECT: [None, ObjectBody(b"\x80\x04N.", local=True)],
+}
+
+
+def kinds_of(values: Body) -> object:
+    """Return the types of the values in a body or in properties: a Byte that arrives as an Int equals it."""
+    if isinstance(values, tuple):
+        return [type(value) for value in values]
+    assert isinstance(values, Mapping)
+    return {name: type(value) for name, value in values.items()}
+
+
+@pytest.mark.parametrize(("kind", "body"), [(kind, body) for kind, bodies in BODIES.items() for body in bodies])
+def test_a_message_arrives_as_it_was(environment: Environment, kind: BodyKind, body: Body) -> None:
+    queue, session = environment.queue(), environment.session()
+    sent = envelope(
+        queue,
+        body_kind=kind,
+        body=body,
+        priority=7,
+        delivery_mode=2,
+        timestamp_ms=1_234_567_890_123,
+        correlation_id="C",
+        reply_to=Address(AddressKind.TOPIC, "replies"),
+        jms_type="order",
+        properties=VALUES,
+    )
+    session.send(sent)
+    received = environment.receiver(session, queue).take().envelope
+    for name in Envelope.__dataclass_fields__:
+        if name != "body":
+            assert getattr(received, name) == getattr(sent, name), name
+    assert kinds_of(received.properties) == kinds_of(VALUES)
+    if isinstance(body, ObjectBody):
+        assert isinstance(received.body, ObjectBody)
+        assert received.body.data == body.data
+    else:
+        assert received.body == body
+    if kind in (BodyKind.MAP, BodyKind.STREAM):
+        assert kinds_of(received.body) == kinds_of(body)
+
+
+def test_what_a_client_left_out_stays_out(environment: Environment) -> None:
+    queue, session = environment.queue(), environment.session()
+    session.send(envelope(queue, message_id=None, timestamp_ms=0, correlation_id=b"\0\1"))
+    received = environment.receiver(session, queue).take().envelope
+    assert (received.message_id, received.timestamp_ms, received.correlation_id) == (None, 0, b"\0\1")
+    assert (received.reply_to, received.jms_type, dict(received.properties)) == (None, None, {})
+
+
+@pytest.mark.realises("BOIL-ORD-1")
+def test_messages_of_a_session_arrive_in_order(environment: Environment) -> None:
+    queue, session = environment.queue(), environment.session()
+    texts = [str(number) for number in range(30)]
+    environment.send(session, queue, *texts)
+    assert environment.receiver(environment.session(), queue).take_texts(30) == texts
+
+
+@pytest.mark.realises("BOIL-ORD-2")
+def test_higher_priorities_overtake_within_each_the_order_stays(environment: Environment) -> None:
+    queue, session = environment.queue(), environment.session()
+    for number in range(12):
+        environment.send(session, queue, str(number), priority=number % 3 + 4)
+    texts = environment.receiver(environment.session(), queue).take_texts(12)
+    connection = environment.connect()
+    if Capability.PRIORITIES in connection.capabilities:
+        assert texts == ["2", "5", "8", "11", "1", "4", "7", "10", "0", "3", "6", "9"]
+    else:
+        assert texts == [str(number) for number in range(12)]
+
+
+def test_a_message_goes_to_one_consumer(environment: Environment) -> None:
+    queue, session = environment.queue(), environment.session()
+    environment.send(session, queue, "one", "two")
+    first, second = (environment.receiver(environment.session(), queue) for _ in range(2))
+    assert {first.take().envelope.body, second.take().envelope.body} == {"one", "two"}
+    assert (first.consumer.poll(), second.consumer.poll()) == (None, None)
+
+
+@pytest.mark.realises("BOIL-ACK-7")
+def test_what_is_acknowledged_never_comes_again(environment: Environment) -> None:
+    queue, connection = environment.queue(), environment.connect()
+    session = connection.open_session(transacted=False)
+    environment.send(session, queue, "done", "done too", "open")
+    receiver = environment.receiver(session, queue)
+    session.acknowledge([receiver.take(), receiver.take()])
+    connection.close()
+    delivery = environment.receiver(environment.session(), queue).take()
+    assert (delivery.envelope.body, delivery.redelivered, delivery.count) == ("open", False, 1)
+
+
+def test_what_was_delivered_is_acknowledged_also_when_its_consumer_is_closed(environment: Environment) -> None:
+    queue, connection = environment.queue(), environment.connect()
+    session = connection.open_session(transacted=False)
+    environment.send(session, queue, "done", "open")
+    receiver = environment.receiver(session, queue)
+    delivery = receiver.take()
+    receiver.consumer.close()
+    assert environment.receiver(environment.session(), queue).take_texts(1) == ["open"]  # it stays with its session
+    session.acknowledge([delivery])
+    environment.send(session, queue, "new")
+    connection.close()
+    assert environment.receiver(environment.session(), queue).take_texts(1) == ["new"]
+
+
+@pytest.mark.realises("BOIL-ACK-5", "BOIL-ACK-6")
+def test_what_is_recovered_comes_again_in_its_old_place_and_marked(environment: Environment) -> None:
+    queue, session = environment.queue(), environment.session()
+    environment.send(session, queue, "a", "b", "c", "d")
+    receiver = environment.receiver(session, queue)
+    a, b, c = receiver.take(), receiver.take(), receiver.take()
+    assert [delivery.redelivered for delivery in (a, b, c)] == [False] * 3
+    session.acknowledge([b])
+    session.recover([a, c])
+    again = [receiver.take() for _ in range(3)]
+    assert [(delivery.envelope.body, delivery.redelivered) for delivery in again] == [
+        ("a", True),
+        ("c", True),
+        ("d", False),
+    ]
+
+
+def test_recovering_concerns_what_is_named_only(environment: Environment) -> None:
+    queue, session = environment.queue(), environment.session()
+    environment.send(session, queue, "kept", "returned")
+    receiver = environment.receiver(session, queue)
+    kept, returned = receiver.take(), receiver.take()
+    session.recover([returned])
+    assert receiver.take().envelope.body == "returned"
+    assert receiver.consumer.poll() is None
+    session.acknowledge([kept])
+
+
+def test_deliveries_are_counted(environment: Environment) -> None:
+    connection, queue = environment.connect(), environment.queue()
+    session = connection.open_session(transacted=False)
+    environment.send(session, queue, "again")
+    counts, marks = [], []
+    for _ in range(4):
+        receiver = environment.receiver(session, queue)
+        delivery = receiver.take()
+        counts.append(delivery.count)
+        marks.append(delivery.redelivered)
+        session.close()  # also a closed session gives back
+        session = connection.open_session(transacted=False)
+    assert marks == [False, True, True, True]
+    assert counts[0] == 1
+    if Capability.REDELIVERY_COUNT in connection.capabilities:
+        assert counts == [1, 2, 3, 4]
+
+
+def test_what_is_rejected_is_settled(environment: Environment) -> None:
+    connection, queue = environment.connect(), environment.queue()
+    session = connection.open_session(transacted=False)
+    environment.send(session, queue, "poison", "food")
+    receiver = environment.receiver(session, queue)
+    delivery = receiver.take()
+    if Capability.DEAD_LETTERS in connection.capabilities:
+        session.reject(delivery, "it cannot be eaten: \ud800")
+        session.close()
+        assert environment.receiver(environment.session(), queue).take_texts(1) == ["food"]
+    else:
+        with pytest.raises(CapabilityError):
+            session.reject(delivery, "it cannot be eaten")
+
+
+def test_names_of_queues_are_taken_as_they_are(environment: Environment) -> None:
+    session = environment.session()
+    names = ["a/b", "../up", "..", ".", "A", "a", "Zoë", " ", "x?y=%2f#", "a.b", "a\\b", "con:", "-"]
+    queues = [Address(AddressKind.QUEUE, name) for name in names]
+    for queue in queues:
+        environment.send(session, queue, f"for {queue.name}")
+    for queue in queues:
+        delivery = environment.receiver(session, queue).take()
+        assert (delivery.envelope.destination, delivery.envelope.body) == (queue, f"for {queue.name}")

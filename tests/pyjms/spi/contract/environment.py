@@ -1,0 +1,201 @@
+"""What the contract tests stand on: connections to one message system, and all waiting.
+
+A test never sleeps. It waits for something with `PATIENCE_S`, which is long because it ends at once where all is well;
+it shows that something does *not* come by sending a second message behind it, which must come instead.
+"""
+
+from __future__ import annotations
+
+from contextlib import ExitStack
+from itertools import count
+from threading import Event, Thread
+from types import MappingProxyType, TracebackType
+from typing import TYPE_CHECKING, Any, Self
+
+from pyjms.spi.envelope import Address, AddressKind, BodyKind, Envelope, MessageId
+from pyjms.spi.provider import ConnectRequest, SubscribeRequest
+from pyjms.spi.registry import find_provider
+from pyjms.spi.selector import selector_or_none
+from pyjms.spi.url import ProviderUrl
+from pyjms.testing import VirtualClock
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from pyjms.spi.delivery import Delivery
+    from pyjms.spi.errors import ProviderError
+    from pyjms.spi.provider import ProviderConnection, ProviderConsumer, ProviderSession
+
+PATIENCE_S = 20.0
+
+_numbers = count(1)
+
+
+class Environment:
+    """One message system, reached through the SPI alone. Closes on leaving what was opened through it."""
+
+    def __init__(self, url: str, patience_s: float = PATIENCE_S) -> None:
+        self.patience_s = patience_s
+        self.url = ProviderUrl.parse(url)
+        self.provider = find_provider(self.url.scheme)
+        self.clock = VirtualClock()
+        self.problems: list[ProviderError] = []
+        self._opened = ExitStack()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._opened.close()
+
+    def on_exception(self, error: ProviderError) -> None:
+        """Gather what the connections tell of by themselves."""
+        self.problems.append(error)
+
+    def request(self, *, client_id: str | None = None, url: ProviderUrl | None = None) -> ConnectRequest:
+        """Return what a client says who connects."""
+        return ConnectRequest(url=url or self.url, user_name=None, password=None, client_id=client_id, clock=self.clock)
+
+    def connect(self, *, client_id: str | None = None, started: bool = True) -> ProviderConnection:
+        """Open a connection."""
+        connection = self.provider.connect(self.request(client_id=client_id), self)
+        self._opened.callback(connection.close)
+        if started:
+            connection.start()
+        return connection
+
+    def session(self, *, transacted: bool = False) -> ProviderSession:
+        """Open a session on a connection of its own, which is started."""
+        return self.connect().open_session(transacted=transacted)
+
+    @staticmethod
+    def queue() -> Address:
+        """Return a queue that no other test uses."""
+        return Address(AddressKind.QUEUE, f"contract-{next(_numbers)}")
+
+    @staticmethod
+    def topic() -> Address:
+        """Return a topic that no other test uses."""
+        return Address(AddressKind.TOPIC, f"contract-{next(_numbers)}")
+
+    def receiver(
+        self, session: ProviderSession, address: Address, selector: str | None = None, **options: Any
+    ) -> Receiver:
+        """Subscribe."""
+        request = SubscribeRequest(
+            address=address,
+            selector=selector_or_none(selector),
+            **{"no_local": False, "durable_name": None, **options},
+        )
+        return Receiver(session, request, self.patience_s)
+
+    def send(self, session: ProviderSession, address: Address, *texts: str, **fields: Any) -> None:
+        """Send text messages."""
+        for text in texts:
+            session.send(envelope(address, text, timestamp_ms=self.clock.time_ms(), **fields))
+
+
+class Receiver:
+    """A consumer, what it was told, and the answer to that: notify, then pull."""
+
+    def __init__(self, session: ProviderSession, request: SubscribeRequest, patience_s: float) -> None:
+        self._patience_s = patience_s
+        self._ready = Event()
+        self.wakes = 0
+        self.hook: Callable[[], None] | None = None
+        self.consumer: ProviderConsumer = session.subscribe(request, self._on_ready)
+
+    def _on_ready(self) -> None:
+        self.wakes += 1
+        if self.hook is not None:
+            self.hook()
+        self._ready.set()
+
+    def await_wake(self) -> None:
+        """Return after `on_ready`; one that came before the call counts."""
+        assert self._ready.wait(self._patience_s), (
+            f"on_ready was not called for {self._patience_s} s. To check: does send tell interested consumers, does "
+            "set_interested(True) tell of what is there, is the wake-up handed on when interest ends?"
+        )
+        self._ready.clear()
+
+    def take_when_told(self) -> Delivery:
+        """Return the next message, which nobody looks for before `on_ready`."""
+        while True:
+            self.await_wake()
+            if (delivery := self.consumer.poll()) is not None:
+                return delivery
+
+    def take(self) -> Delivery:
+        """Return the next message, as a blocking receive does: waits for `on_ready`, then polls."""
+        self.consumer.set_interested(True)
+        try:
+            while (delivery := self.consumer.poll()) is None:
+                self.await_wake()
+            return delivery
+        finally:
+            self.consumer.set_interested(False)
+
+    def take_texts(self, number: int) -> list[Any]:
+        """Return the bodies of the next messages, unsettled."""
+        return [self.take().envelope.body for _ in range(number)]
+
+
+def envelope(address: Address, text: str | None = "espresso", **fields: Any) -> Envelope:
+    """Return a text message; `fields` replaces what it has."""
+    values: dict[str, Any] = {
+        "destination": address,
+        "message_id": MessageId(f"ID:contract:{next(_numbers)}"),
+        "timestamp_ms": 1,
+        "expiration_ms": 0,
+        "delivery_mode": 1,
+        "priority": 4,
+        "correlation_id": None,
+        "reply_to": None,
+        "jms_type": None,
+        "properties": MappingProxyType({}),
+        "body_kind": BodyKind.TEXT,
+        "body": text,
+    }
+    return Envelope(**{**values, **fields})
+
+
+class Threads:
+    """Threads whose errors fail the test, and which the test does not outlive."""
+
+    def __init__(self) -> None:
+        self._threads: list[Thread] = []
+        self._errors: list[BaseException] = []
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if kind is None:
+            self.join()
+
+    def start(self, work: Callable[[], object]) -> None:
+        """Run `work` on a thread."""
+        thread = Thread(target=self._run, args=(work,), daemon=True)
+        self._threads.append(thread)
+        thread.start()
+
+    def _run(self, work: Callable[[], object]) -> None:
+        try:
+            work()
+        except BaseException as error:
+            self._errors.append(error)
+
+    def join(self) -> None:
+        """Wait for all; raise what one of them raised."""
+        for thread in self._threads:
+            thread.join(PATIENCE_S)
+        for error in self._errors:
+            raise error
+        assert not [thread for thread in self._threads if thread.is_alive()], (
+            f"a thread still runs after {PATIENCE_S} s"
+        )

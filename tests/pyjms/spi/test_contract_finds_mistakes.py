@@ -1,0 +1,219 @@
+"""The contract tests are tests of something: each mistake here, built into the folder provider, makes one of them fail."""
+
+from __future__ import annotations
+
+import os
+from threading import Event, Lock
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from pyjms.spi.capability import Capability
+from pyjms.spi.envelope import BodyKind
+from pyjms.spi.registry import find_provider
+from tests.pyjms.spi.contract import (
+    closing_suite,
+    connecting_suite,
+    delivery_suite,
+    environment,
+    notifying_suite,
+)
+from tests.pyjms.spi.contract.declarations import PROBES, misdeclared
+from tests.pyjms.spi.contract.environment import Environment
+from tests.pyjms.spi.folder import folder_provider
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+    from pathlib import Path
+
+Session, Consumer, Folder = folder_provider._Session, folder_provider._Consumer, folder_provider._Folder
+Replace = dict[tuple[type | Any, str], object]
+
+
+@pytest.fixture
+def impatient(folder_url: str, monkeypatch: pytest.MonkeyPatch) -> Iterator[Environment]:
+    monkeypatch.setattr(environment, "PATIENCE_S", 0.3)
+    monkeypatch.setattr(notifying_suite, "PATIENCE_S", 0.3)
+    monkeypatch.setattr(notifying_suite, "AT_ONCE_S", 0.05)
+    with Environment(folder_url, patience_s=0.3) as opened:
+        yield opened
+
+
+def tells_once(told: set[str]) -> Callable[[Any], bool]:
+    """One consumer is told of each file, and nobody else if that one does not want it after all."""
+
+    def has_news(consumer: Any) -> bool:
+        news = {path.name for path in consumer._queue.iterdir()} - told
+        told.update(news)
+        return bool(news)
+
+    return has_news
+
+
+def copy_claim(folder: Any, path: Path) -> Path:
+    claim: Path = folder._claims / path.parent.name / f"{path.name.split('.')[0]}.1.json"
+    claim.parent.mkdir(exist_ok=True)
+    claim.unlink(missing_ok=True)
+    claim.hardlink_to(path)
+    return claim
+
+
+def unmarked(folder: Any, claim: Path) -> None:
+    claim.rename(folder._root / "queues" / claim.parent.name / f"{claim.name.split('.')[0]}.0.json")
+
+
+def at_the_end(folder: Any, claim: Path) -> None:
+    name = claim.name.replace("-0", "-1", 1)
+    claim.rename(folder._root / "queues" / claim.parent.name / name)
+
+
+def waiting_poll(consumer: Any) -> None:
+    Event().wait(0.1)
+
+
+def lock_around() -> Replace:
+    """One lock around `poll` and around `on_ready`."""
+    lock, make, poll = Lock(), Consumer.__init__, Consumer.poll
+
+    def init(consumer: Any, session: Any, queue: Path, selector: Any, on_ready: Callable[[], None]) -> None:
+        def locked() -> None:
+            with lock:
+                on_ready()
+
+        make(consumer, session, queue, selector, locked)
+
+    def locked_poll(consumer: Any) -> Any:
+        with lock:
+            return poll(consumer)
+
+    return {(Consumer, "__init__"): init, (Consumer, "poll"): locked_poll}
+
+
+def in_state(test: Callable[..., None], state: Callable[..., None]) -> Callable[[Environment], None]:
+    return lambda environment: test(closing_suite.open_scene(environment), state)
+
+
+MISTAKES: dict[str, tuple[Replace, Callable[[Environment], None]]] = {
+    "on_ready is never called": (
+        {(Consumer, "has_news"): lambda consumer: False},
+        notifying_suite.test_who_is_interested_is_told_of_what_comes,
+    ),
+    "begin of interest tells nothing": (
+        {(Consumer, "look_again"): lambda consumer: None},
+        notifying_suite.test_who_becomes_interested_is_told_of_what_is_there,
+    ),
+    "a wake-up is not handed on": (
+        {(Consumer, "has_news"): tells_once(set())},
+        lambda environment: notifying_suite.test_who_is_told_and_does_not_pull_hands_the_wake_up_on(
+            environment, "loses interest"
+        ),
+    ),
+    "on_ready is called under a lock": (
+        lock_around(),
+        lambda environment: notifying_suite.test_on_ready_is_called_without_a_lock(environment, True),
+    ),
+    "poll waits": ({(Consumer, "poll"): waiting_poll}, notifying_suite.test_poll_does_not_wait),
+    "stop does not stop": (
+        {(folder_provider._Connection, "stop"): lambda connection: None},
+        notifying_suite.test_a_stopped_connection_keeps_its_messages,
+    ),
+    "types are lost": (
+        {(folder_provider, "_TAGS"): {}},
+        lambda environment: delivery_suite.test_a_message_arrives_as_it_was(environment, BodyKind.NONE, None),
+    ),
+    "queues share a name": (
+        {(folder_provider, "to_file_name"): lambda name: "".join(filter(str.isalnum, name.lower())) or "-"},
+        delivery_suite.test_names_of_queues_are_taken_as_they_are,
+    ),
+    "the latest comes first": (
+        {(Folder, "_next_number"): lambda folder: 10**19 - int.from_bytes(os.urandom(4), "big")},
+        delivery_suite.test_messages_of_a_session_arrive_in_order,
+    ),
+    "a message is delivered twice": (
+        {(Folder, "claim"): copy_claim},
+        delivery_suite.test_a_message_goes_to_one_consumer,
+    ),
+    "nothing is acknowledged": (
+        {(Session, "acknowledge"): lambda session, deliveries: None},
+        delivery_suite.test_what_is_acknowledged_never_comes_again,
+    ),
+    "everything is acknowledged": (
+        {(Session, "recover"): lambda session, deliveries: session.acknowledge(deliveries)},
+        delivery_suite.test_recovering_concerns_what_is_named_only,
+    ),
+    "redeliveries are not marked": (
+        {(Folder, "give_back"): unmarked},
+        delivery_suite.test_what_is_recovered_comes_again_in_its_old_place_and_marked,
+    ),
+    "what is given back goes to the end": (
+        {(Folder, "give_back"): at_the_end},
+        delivery_suite.test_what_is_recovered_comes_again_in_its_old_place_and_marked,
+    ),
+    "a client id is given to all": (
+        {(Folder, "lock_client_id"): lambda folder, client_id: True},
+        connecting_suite.test_a_client_id_is_taken_once,
+    ),
+    "a session keeps what it had": (
+        {(Session, "close"): lambda session: None},
+        in_state(closing_suite.test_a_session_closes_in_every_state_and_gives_back, closing_suite.with_deliveries),
+    ),
+    "a connection keeps what it had": (
+        {(Folder, "_give_back_all"): lambda folder, claims: None},
+        in_state(closing_suite.test_a_connection_closes_in_every_state_and_gives_back, closing_suite.with_deliveries),
+    ),
+    "a closed session works on": (
+        {(Session, "check"): lambda session: None},
+        lambda environment: closing_suite.test_what_is_closed_refuses_all_other_calls(
+            closing_suite.open_scene(environment), "session"
+        ),
+    ),
+    "what is claimed while the session closes is lost": (
+        {(Session, "keep"): lambda session, claim: not Event().wait(0.02)},
+        lambda environment: closing_suite.test_closing_while_another_thread_receives_loses_nothing(
+            environment, "session"
+        ),
+    ),
+}
+
+
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnhandledThreadExceptionWarning")
+@pytest.mark.parametrize("mistake", MISTAKES)
+def test_a_mistake_is_found(impatient: Environment, monkeypatch: pytest.MonkeyPatch, mistake: str) -> None:
+    replaced, contract_test = MISTAKES[mistake]
+    for (owner, name), instead in replaced.items():
+        monkeypatch.setattr(owner, name, instead)
+    with pytest.raises((AssertionError, pytest.fail.Exception)):
+        contract_test(impatient)
+
+
+@pytest.mark.parametrize("scheme", ["vm", "folder"])
+@pytest.mark.parametrize("capability", PROBES, ids=lambda capability: capability.name)
+def test_a_wrong_declaration_is_found(
+    request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch, scheme: str, capability: Capability
+) -> None:
+    """Each capability in turn: declared where it is missing, left out where it is there."""
+    with Environment(request.getfixturevalue(f"{scheme}_url"), patience_s=2.0) as opened:
+        kind = type(opened.connect())
+        honest = opened.connect().capabilities
+        monkeypatch.setattr(kind, "capabilities", honest ^ capability)
+        findings = misdeclared(opened)
+    assert list(findings) == [capability]
+    assert f"{capability.name} {'is declared' if capability not in honest else 'works'}" in findings[capability]
+
+
+def test_a_feature_that_is_declared_and_silently_ignored_is_found(
+    impatient: Environment, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    messages = Folder.messages
+    monkeypatch.setattr(Folder, "messages", lambda folder, queue, selector: messages(folder, queue, None))
+    assert misdeclared(impatient) == {
+        Capability.SELECTORS: "SELECTORS is declared, and does not work: it has another effect than the capability promises"
+    }
+
+
+def test_every_capability_is_probed() -> None:
+    assert set(PROBES) == set(Capability)
+
+
+def test_the_url_of_the_folder_provider_is_found_in_the_registry(folder_url: str) -> None:
+    assert isinstance(find_provider("folder"), folder_provider.FolderProvider)
