@@ -7,7 +7,7 @@ import pickle
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pyjms.types import Byte, Char, Double, Float, Int, Long, Short, box, round_to_single
@@ -45,6 +45,7 @@ def test_values_keep_their_class_when_copied(value: Any) -> None:
         assert each == value
 
 
+@settings(deadline=None)
 @given(st.floats())
 def test_a_float_is_a_single(value: float) -> None:
     single = Float(value)
