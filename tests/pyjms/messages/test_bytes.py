@@ -88,7 +88,7 @@ def containing(data: bytes) -> JmsBytesMessage:
     return received(message)
 
 
-@pytest.mark.realises("BOIL-BODY-1")
+@pytest.mark.realises("BOIL-BODY-1", "BOIL-MSG-2")
 @pytest.mark.parametrize(("kind", "value", "data"), WRITTEN)
 def test_values_are_written_as_data_output_writes_them(kind: str, value: Any, data: str) -> None:
     message = JmsBytesMessage()

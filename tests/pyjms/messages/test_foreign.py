@@ -28,7 +28,7 @@ from tests.pyjms.messages.foreign import (
 )
 from tests.pyjms.messages.support import frozen, received, same
 
-pytestmark = pytest.mark.realises("BOIL-BODY-6", "BOIL-MSG-2")
+pytestmark = pytest.mark.realises("BOIL-BODY-6")
 
 
 @pytest.mark.parametrize("kind", [JavaTextMessage, PythonTextMessage], ids=lambda kind: kind.__name__)

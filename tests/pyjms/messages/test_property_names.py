@@ -151,6 +151,7 @@ def test_a_kind_of_str_becomes_a_plain_name() -> None:
 
 def test_what_cannot_be_a_key_is_no_name() -> None:
     message: Any = JmsTextMessage()
-    for name in ([], {}, bytearray(b"x")):
+    names: tuple[Any, ...] = ([], {}, bytearray(b"x"))
+    for name in names:
         with pytest.raises(IllegalArgumentException, match="a name is a str"):
             message.set_int_property(name, 1)
