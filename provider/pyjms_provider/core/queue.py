@@ -217,11 +217,7 @@ class Queue(AsynchronousChannel):
         """Take a pulled message out for good; return False if that delivery is no longer the session's."""
         with self._lock:
             # As `_is_held`, which a call would double the price of.
-            if (
-                entry.state is not _DELIVERED
-                or entry.holder is not session
-                or entry.delivery_count != delivery_count
-            ):
+            if entry.state is not _DELIVERED or entry.holder is not session or entry.delivery_count != delivery_count:
                 return False
             self._state.settle(entry)
             reference = entry.reference

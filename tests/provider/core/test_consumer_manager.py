@@ -1,0 +1,325 @@
+"""The lists of consumers: the full product of lists and events, and whom the manager chooses."""
+
+from __future__ import annotations
+
+from itertools import product
+
+import pytest
+
+from pyjms_provider.core.consumer import Consumer
+from pyjms_provider.core.consumer_manager import (
+    MOVES,
+    ConsumerEvent,
+    ConsumerList,
+    ConsumerManager,
+    ForbiddenMoveError,
+    next_list,
+)
+from tests.provider.helpers import QueueWorld, Reader
+
+ALL = sorted(product(ConsumerList, ConsumerEvent), key=str)
+FORBIDDEN = {
+    *((ConsumerList.REMOVED, event) for event in ConsumerEvent if not event.name.startswith("ADD")),
+    *((place, event) for place, event in ALL if place is not ConsumerList.REMOVED and event.name.startswith("ADD")),
+    (ConsumerList.NOT_INTERESTED, ConsumerEvent.NOTIFY),
+    (ConsumerList.NOTIFIED, ConsumerEvent.NOTIFY),
+}
+
+
+@pytest.mark.realises("QCM-36")
+@pytest.mark.parametrize(("place", "event"), ALL, ids=lambda value: value.name)
+def test_each_pair_is_in_the_table_or_forbidden(place: ConsumerList, event: ConsumerEvent) -> None:
+    if (place, event) in FORBIDDEN:
+        with pytest.raises(ForbiddenMoveError, match=f"{place.name} .* cannot have {event.name}"):
+            next_list(place, event)
+    else:
+        assert next_list(place, event) is MOVES[place, event]
+
+
+def places(*readers: Reader) -> list[str]:
+    return [reader.consumer.place.name for reader in readers]
+
+
+def manager_of(world: QueueWorld) -> ConsumerManager:
+    return world.queue._manager
+
+
+@pytest.fixture
+def world() -> QueueWorld:
+    return QueueWorld()
+
+
+@pytest.mark.realises("QCM-25", "QCM-26")
+def test_who_is_not_interested_is_never_woken(world: QueueWorld) -> None:
+    reader = world.reader()
+    assert places(reader) == ["NOT_INTERESTED"]
+    world.send()
+    assert reader.wake_ups == 0
+    assert places(reader) == ["NOT_INTERESTED"]
+
+
+@pytest.mark.realises("QCM-27", "QCM-4")
+def test_who_wants_work_waits_in_interested(world: QueueWorld) -> None:
+    reader = world.reader(interested=True)
+    assert places(reader) == ["INTERESTED"]
+    assert manager_of(world).members(ConsumerList.INTERESTED) == [reader.consumer]
+
+
+@pytest.mark.realises("QCM-28", "QCM-29", "QCM-2")
+def test_a_message_wakes_one_and_moves_it_to_notified(world: QueueWorld) -> None:
+    readers = [world.reader(str(number), interested=True) for number in range(3)]
+    world.send()
+    assert [reader.wake_ups for reader in readers] == [1, 0, 0]
+    assert places(*readers) == ["NOTIFIED", "INTERESTED", "INTERESTED"]
+    world.send()
+    world.send()
+    world.send()
+    assert [reader.wake_ups for reader in readers] == [1, 1, 1], "all are awake"
+
+
+@pytest.mark.realises("QCM-31", "QCM-5", "QCM-30")
+def test_a_woken_consumer_stays_notified_while_its_pulls_succeed(world: QueueWorld) -> None:
+    first, second = world.reader("first", interested=True), world.reader("second")
+    for _ in range(3):
+        world.send()
+    for _ in range(3):
+        assert first.pull() is not None
+        assert places(first) == ["NOTIFIED"]
+        world.send()
+    assert first.wake_ups == 1
+    assert second.wake_ups == 0
+
+
+@pytest.mark.realises("QCM-32")
+def test_who_pulled_in_vain_goes_to_the_back(world: QueueWorld) -> None:
+    first, second = world.reader("first", interested=True), world.reader("second", interested=True)
+    world.send()
+    assert first.pull() is not None
+    assert first.pull() is None
+    assert manager_of(world).members(ConsumerList.INTERESTED) == [second.consumer, first.consumer]
+    world.send()
+    assert (first.wake_ups, second.wake_ups) == (1, 1)
+
+
+@pytest.mark.realises("QCM-33")
+def test_over_time_each_consumer_gets_its_share_though_somebody_else_takes_messages_first(world: QueueWorld) -> None:
+    thief = world.reader("thief")
+    readers = [world.reader(str(number), interested=True) for number in range(4)]
+    got = dict.fromkeys(readers, 0)
+    for number in range(400):
+        world.send()
+        if number % 3 == 0:
+            assert thief.pull() is not None
+        for reader in readers:
+            while reader.consumer.place is ConsumerList.NOTIFIED:
+                got[reader] += reader.pull() is not None
+    assert [reader.wake_ups for reader in readers] == [100] * 4
+    assert min(got.values()) >= 60
+
+
+@pytest.mark.realises("QCM-34")
+def test_who_loses_interest_hands_the_wake_up_on(world: QueueWorld) -> None:
+    first, second, third = (world.reader(name, interested=True) for name in "123")
+    world.send()
+    first.consumer.set_interested(False)
+    assert (first.wake_ups, second.wake_ups, third.wake_ups) == (1, 1, 0)
+    second.consumer.close()
+    assert third.wake_ups == 1
+    assert places(first, second, third) == ["NOT_INTERESTED", "REMOVED", "NOTIFIED"]
+
+
+def test_who_loses_interest_unwoken_hands_nothing_on(world: QueueWorld) -> None:
+    first, second = world.reader("1", interested=True), world.reader("2", interested=True)
+    second.consumer.set_interested(False)
+    first.consumer.close()
+    assert (first.wake_ups, second.wake_ups) == (0, 0)
+
+
+def test_nothing_is_handed_on_when_nothing_is_left(world: QueueWorld) -> None:
+    first, second = world.reader("1", interested=True), world.reader("2", interested=True)
+    world.send()
+    assert first.pull() is not None
+    first.consumer.set_interested(False)
+    assert second.wake_ups == 0
+
+
+def test_a_wake_up_is_not_handed_on_past_a_woken_consumer_of_higher_priority(world: QueueWorld) -> None:
+    low = world.reader("low", interested=True)
+    high, other = world.reader("high", interested=True, priority=1), world.reader("other", interested=True, priority=1)
+    world.send()
+    world.send()
+    assert (high.wake_ups, other.wake_ups, low.wake_ups) == (1, 1, 0)
+    assert manager_of(world).highest_notified_priority == 1
+    high.consumer.set_interested(False)
+    assert low.wake_ups == 0, "the other one of high priority is awake and takes both"
+    other.consumer.set_interested(False)
+    assert low.wake_ups == 1
+
+
+@pytest.mark.realises("QCM-35")
+def test_who_pulls_nothing_while_messages_remain_makes_the_queue_wake_another(world: QueueWorld) -> None:
+    slow, red = world.reader("slow", interested=True), world.reader("red", selector="colour = 'red'", interested=True)
+    other, thief = world.reader("other", interested=True), world.reader("thief", selector="colour = 'red'")
+    for colour in ["blue", "red"]:
+        world.send(colour, properties={"colour": colour})
+    assert (slow.wake_ups, red.wake_ups, other.wake_ups) == (1, 1, 0)
+    assert thief.texts() == ["red"]
+    assert red.pull() is None
+    assert other.wake_ups == 1, "the blue message is still there"
+    assert other.texts() == ["blue"]
+    assert slow.pull() is None
+
+
+def test_who_must_leave_messages_to_a_higher_priority_gets_them_when_that_one_goes(world: QueueWorld) -> None:
+    generic = world.reader("generic", interested=True)
+    world.send("r", properties={"colour": "red"})
+    high = world.reader("high", selector="colour = 'red'", interested=True, priority=5)
+    assert high.wake_ups == 1, "it comes when there is work already"
+    assert generic.pull() is None
+    assert places(generic, high) == ["INTERESTED", "NOTIFIED"]
+    high.consumer.set_interested(False)
+    assert generic.wake_ups == 2
+    assert generic.texts() == ["r"]
+
+
+@pytest.mark.realises("QCM-3")
+def test_a_message_wakes_one_whose_selector_matches(world: QueueWorld) -> None:
+    red, blue = (world.reader(name, selector=f"colour = '{name}'", interested=True) for name in ["red", "blue"])
+    world.send("b", properties={"colour": "blue"})
+    assert (red.wake_ups, blue.wake_ups) == (0, 1)
+    world.send("g", properties={"colour": "green"})
+    assert (red.wake_ups, blue.wake_ups) == (0, 1)
+
+
+@pytest.mark.realises("QCM-3")
+def test_a_message_that_no_woken_consumer_wants_wakes_one_that_does(world: QueueWorld) -> None:
+    red, generic = world.reader("red", selector="colour = 'red'", interested=True), world.reader("g", interested=True)
+    world.send("r", properties={"colour": "red"})
+    assert red.wake_ups == 1
+    world.send("b", properties={"colour": "blue"})
+    assert generic.wake_ups == 1
+
+
+@pytest.mark.realises("QCM-24")
+def test_consumers_that_only_look_are_told_of_every_message_if_they_want(world: QueueWorld) -> None:
+    browsers = [world.reader(f"browser {number}", acquires=False) for number in range(3)]
+    reader = world.reader(interested=True)
+    for browser in browsers[:2]:
+        browser.consumer.set_interested(True)
+    for text in "ab":
+        world.send(text)
+    assert [browser.wake_ups for browser in browsers] == [2, 2, 0]
+    assert places(*browsers) == ["NON_ACQUIRING"] * 3
+    assert reader.wake_ups == 1
+    assert browsers[0].texts() == ["a", "b"]
+    assert browsers[1].texts() == ["a", "b"]
+    assert reader.texts() == ["a", "b"]
+    browsers[0].consumer.close()
+    world.send("c")
+    assert [browser.wake_ups for browser in browsers] == [2, 3, 0]
+
+
+def test_a_consumer_that_only_looks_may_have_a_selector(world: QueueWorld) -> None:
+    browser = world.reader("browser", acquires=False, selector="n > 1", interested=True)
+    for number in range(4):
+        world.send(str(number), properties={"n": number})
+    assert browser.texts() == ["2", "3"]
+    assert len(world.texts()) == 4
+
+
+# Priorities
+
+
+@pytest.mark.realises("QCM-37", "QCM-39")
+def test_the_consumer_of_highest_priority_is_woken_first(world: QueueWorld) -> None:
+    readers = {priority: world.reader(str(priority), priority=priority, interested=True) for priority in (3, 9, -1)}
+    assert [consumer.priority for consumer in manager_of(world).members(ConsumerList.INTERESTED)] == [9, 3, -1]
+    world.send()
+    assert {priority: reader.wake_ups for priority, reader in readers.items()} == {3: 0, 9: 1, -1: 0}
+
+
+@pytest.mark.realises("QCM-38")
+def test_there_is_a_group_for_each_priority_in_use(world: QueueWorld) -> None:
+    readers = [world.reader(str(number), priority=number % 3) for number in range(6)]
+    manager = manager_of(world)
+    assert [group.priority for group in manager._groups] == [2, 1, 0]
+    for reader in readers:
+        reader.consumer.close()
+    assert not manager._groups
+    assert not manager.has_priorities
+
+
+@pytest.mark.realises("QCM-40")
+def test_lower_priority_gets_what_higher_does_not_want(world: QueueWorld) -> None:
+    low = world.reader("low", interested=True)
+    high = world.reader("high", selector="colour = 'red'", priority=1, interested=True)
+    for colour in ["red", "blue", "red"]:
+        world.send(colour, properties={"colour": colour})
+    assert low.texts() == ["blue"]
+    high.consumer.set_interested(False)
+    assert low.texts() == ["red", "red"]
+
+
+@pytest.mark.realises("QCM-40")
+def test_lower_priority_gets_nothing_while_higher_wants_everything(world: QueueWorld) -> None:
+    low, high = world.reader("low", interested=True), world.reader("high", priority=1, interested=True)
+    world.send("a")
+    assert low.pull() is None
+    assert high.texts() == ["a"]
+
+
+def test_a_higher_consumer_that_wants_nothing_now_is_no_rival(world: QueueWorld) -> None:
+    low, high = world.reader("low", interested=True), world.reader("high", priority=1)
+    world.send("a")
+    assert (low.wake_ups, high.wake_ups) == (1, 0)
+    assert low.texts() == ["a"]
+
+
+def test_a_stopped_connection_is_as_good_as_no_interest(world: QueueWorld) -> None:
+    low, high = world.reader("low", interested=True), world.reader("high", priority=1, interested=True)
+    world.send("a")
+    high.session.set_delivering(False)
+    assert low.wake_ups == 1
+    assert high.pull() is None
+    assert low.texts() == ["a"]
+    high.session.set_delivering(True)
+    world.send("b")
+    assert high.wake_ups == 2
+
+
+def test_one_of_each_selector_is_woken_when_a_consumer_of_all_goes(world: QueueWorld) -> None:
+    generic = world.reader("generic", interested=True)
+    readers = [world.reader(f"{c}{n}", selector=f"colour = '{c}'") for c in ["red", "blue"] for n in range(3)]
+    for colour in ["red", "blue"]:
+        world.send(colour, properties={"colour": colour})
+    assert generic.wake_ups == 1
+    for reader in readers:
+        reader.consumer.wants_wake_ups = True
+        manager_of(world).begin_interest(reader.consumer)  # as if they had become interested before
+    generic.consumer.set_interested(False)
+    assert [reader.wake_ups for reader in readers] == [1, 0, 0, 1, 0, 0]
+
+
+def test_a_selector_is_evaluated_once_for_all_who_share_it(world: QueueWorld) -> None:
+    readers = [world.reader(str(number), selector="colour = 'red'", interested=True) for number in range(50)]
+    cursor = readers[0].consumer.cursor
+    assert cursor is not None
+    original = cursor.matches
+    assert original is not None
+    evaluated: list[object] = []
+    cursor.matches = lambda entry: evaluated.append(entry) or original(entry)  # type: ignore[func-returns-value]
+    world.send("b", properties={"colour": "blue"})
+    assert len(evaluated) == 1
+    for reader in readers:
+        assert reader.pull() is None
+    assert len(evaluated) == 1, "what waited for it knows that it does not match"
+
+
+def test_consumers_are_counted() -> None:
+    world = QueueWorld()
+    readers = [world.reader("a"), world.reader("b", acquires=False)]
+    assert world.queue.consumer_count == 2
+    assert set(manager_of(world)) == {reader.consumer for reader in readers}
+    assert all(isinstance(consumer, Consumer) for consumer in manager_of(world))
+    assert manager_of(world).highest_notified_priority is None
+    assert manager_of(world).pulled_nothing(readers[0].consumer) is False

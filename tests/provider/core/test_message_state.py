@@ -1,0 +1,59 @@
+"""The table of message states: the full product of states and events, and what each row stands for."""
+
+from __future__ import annotations
+
+from itertools import product
+
+import pytest
+
+from pyjms_provider.core.message_state import (
+    FORBIDDEN,
+    TRANSITIONS,
+    ForbiddenTransitionError,
+    MessageEvent,
+    MessageState,
+    next_state,
+)
+
+ALL = sorted(product(MessageState, MessageEvent), key=str)
+
+
+@pytest.mark.parametrize(("state", "event"), ALL, ids=lambda value: value.name)
+def test_each_pair_is_in_the_table_or_forbidden(state: MessageState, event: MessageEvent) -> None:
+    if (state, event) in TRANSITIONS:
+        assert (state, event) not in FORBIDDEN
+        assert next_state(state, event) is TRANSITIONS[state, event]
+    else:
+        assert (state, event) in FORBIDDEN
+        with pytest.raises(ForbiddenTransitionError, match=f"{state.name} .* cannot have {event.name}") as raised:
+            next_state(state, event)
+        assert (raised.value.state, raised.value.event) == (state, event)
+
+
+@pytest.mark.realises("JBM-5.a")
+def test_there_are_four_states() -> None:
+    assert {state.name for state in MessageState} == {"ABSENT", "NOT_COMMITTED", "NEW", "DELIVERED"}
+
+
+@pytest.mark.realises("JBM-5.3.2")
+def test_delivered_is_entered_from_new_alone() -> None:
+    origins = {before for (before, _), after in TRANSITIONS.items() if after is MessageState.DELIVERED}
+    assert origins == {MessageState.NEW, MessageState.DELIVERED}
+
+
+@pytest.mark.realises("JBM-5.2.d")
+def test_a_refused_message_stays_new_and_has_no_state_of_its_own() -> None:
+    assert next_state(MessageState.NEW, MessageEvent.REFUSE) is MessageState.NEW
+
+
+def test_what_leaves_a_state_can_come_back_to_it_only_by_a_named_event() -> None:
+    to_new = {event for (before, event), after in TRANSITIONS.items() if after is MessageState.NEW}
+    assert to_new == {MessageEvent.ACCEPT, MessageEvent.COMMIT, MessageEvent.REFUSE, MessageEvent.CANCEL}
+
+
+def test_the_error_explains_both() -> None:
+    error = ForbiddenTransitionError(MessageState.NEW, MessageEvent.COMMIT)
+    assert str(error) == (
+        "a message that is NEW (accepted, and delivered to nobody yet) "
+        "cannot have COMMIT (the transaction of the sender commits)"
+    )
