@@ -27,7 +27,7 @@ class ExceptionListener(Interface, declares=True):
         """Take a problem that no running call reports; one call at a time, on a thread of the connection."""
 
 
-ExceptionListenerLike: TypeAlias = ExceptionListener | Callable[[JMSException], None]
+ExceptionListenerLike: TypeAlias = ExceptionListener | Callable[[JMSException], object]
 """What is taken for a listener: an object, or a plain callable of one exception."""
 
 

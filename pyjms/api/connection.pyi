@@ -17,7 +17,7 @@ class ExceptionListener(Interface):
     def on_exception(self, exception: JMSException) -> None: ...
     def onException(self, exception: JMSException) -> None: ...
 
-ExceptionListenerLike: TypeAlias = ExceptionListener | Callable[[JMSException], None]
+ExceptionListenerLike: TypeAlias = ExceptionListener | Callable[[JMSException], object]
 
 class ConnectionMetaData(Interface):
     @property

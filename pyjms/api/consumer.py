@@ -27,7 +27,7 @@ class MessageListener(Interface, declares=True):
         """
 
 
-MessageListenerLike: TypeAlias = MessageListener | Callable[[Message], None]
+MessageListenerLike: TypeAlias = MessageListener | Callable[[Message], object]
 """What is taken for a listener: an object, or a plain callable of one message."""
 
 

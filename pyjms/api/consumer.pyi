@@ -13,7 +13,7 @@ class MessageListener(Interface):
     def on_message(self, message: Message) -> None: ...
     def onMessage(self, message: Message) -> None: ...
 
-MessageListenerLike: TypeAlias = MessageListener | Callable[[Message], None]
+MessageListenerLike: TypeAlias = MessageListener | Callable[[Message], object]
 
 class MessageConsumer(Closeable):
     @property
