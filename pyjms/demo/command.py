@@ -43,7 +43,7 @@ def demo(
         Path | None,
         typer.Argument(
             help="A CSV file with a header row, also compressed with gzip. "
-            "Without one: the flights that left New York City in the first week of 2013.",
+            "Without one: the flights from New York City in the first week of 2013.",
             show_default=False,
         ),
     ] = None,

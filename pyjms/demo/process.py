@@ -30,7 +30,7 @@ __all__ = ["Process", "Settings"]
 Watch: TypeAlias = Callable[[], None]
 
 LOAD_BATCH = 100
-IDLE_MS = 100
+IDLE_MS = 50
 IDLE_REMOTE_MS = 2_000
 """A remote broker needs longer until a queue that gives nothing is known to be empty."""
 LOOK_S = 0.1

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from fractions import Fraction
 from typing import Any
 
@@ -11,7 +12,7 @@ from pyjms.demo.plan import Plan
 from pyjms.demo.process import Settings
 from pyjms.demo.tally import Happening, Tally
 
-__all__ = ["as_data", "number"]
+__all__ = ["as_data", "number", "without_password"]
 
 
 def as_data(
@@ -28,7 +29,7 @@ def as_data(
             "total": number(outcome.all_lanes.expected_total),
         },
         "settings": {
-            "url": settings.url,
+            "url": without_password(settings.url),
             "workers": settings.workers,
             "seed": settings.chance.seed,
             "failure_rate": settings.chance.rate,
@@ -48,6 +49,11 @@ def as_data(
 def number(value: Fraction) -> int | float:
     """Return the value as an int if it is whole, else as the nearest float."""
     return value.numerator if value.denominator == 1 else float(value)
+
+
+def without_password(url: str) -> str:
+    """Return the URL as it may be shown."""
+    return re.sub(r"//([^/@:]*):[^/@]*@", r"//\1:***@", url)
 
 
 def _stage(tally: Tally) -> dict[str, Any]:

@@ -14,7 +14,7 @@ from rich.table import Table
 from pyjms.demo.accounting import Verdict
 from pyjms.demo.outcome import Outcome
 from pyjms.demo.plan import Plan
-from pyjms.demo.report import number
+from pyjms.demo.report import number, without_password
 from pyjms.demo.tally import Happening, Tally
 
 __all__ = ["progress", "show_outcome", "show_plan"]
@@ -27,7 +27,7 @@ def show_plan(console: Console, plan: Plan, url: str) -> None:
     console.print(
         f"[bold]{escape(plan.table.name)}[/]: {len(plan.table.records):,} records, "
         f"routed by [bold]{escape(plan.route_names)}[/], adding up [bold]{escape(plan.amount_name)}[/], "
-        f"through {escape(url)}",
+        f"through {escape(without_password(url))}",
         soft_wrap=True,
     )
 
@@ -94,7 +94,7 @@ def _destinations(plan: Plan, outcome: Outcome) -> Table:
     table.add_section()
     table.add_row(*_row("all lanes", "", outcome.all_lanes), style="bold")
     table.add_section()
-    table.add_row(*_row("ledger", "durable; went away and came back", outcome.ledger))
+    table.add_row(*_row("ledger", "durable; went away, came back", outcome.ledger))
     table.add_row(*_row("board", "ordinary subscriber", outcome.board))
     table.add_row(*_row("attention", "complete = FALSE", outcome.attention))
     return table
