@@ -271,4 +271,5 @@ def _sort_arguments(
         if name in given:
             raise TypeError(f"send() got multiple values for argument {name!r}")
         given[name] = value
-    return given.pop("destination", None), given.pop("message"), given
+    destination, message = given.pop("destination", None), given.pop("message")
+    return destination, message, {name: value for name, value in given.items() if value is not None}

@@ -23,7 +23,7 @@ from pyjms.api.xa import XATopicConnectionFactory as XATopicConnectionFactoryInt
 from pyjms.errors import TransactionInProgressException
 from pyjms.runtime.connection import JmsConnection
 from pyjms.runtime.domains import JmsQueueConnection, JmsQueueSession, JmsTopicConnection, JmsTopicSession
-from pyjms.runtime.factory import ConnectionFactory
+from pyjms.runtime.factory import ConnectionFactory, QueueConnectionFactory, TopicConnectionFactory
 from pyjms.runtime.session import JmsSession
 from pyjms.spi import xid as spi_xid
 from pyjms.spi.capability import Capability
@@ -218,7 +218,7 @@ class XAConnectionFactory(ConnectionFactory, XAConnectionFactoryInterface):
         return connection
 
 
-class XAQueueConnectionFactory(XAConnectionFactory, XAQueueConnectionFactoryInterface):
+class XAQueueConnectionFactory(XAConnectionFactory, QueueConnectionFactory, XAQueueConnectionFactoryInterface):
     """Makes XA connections of the queue domain."""
 
     def create_xa_connection(self, user_name: str | None = None, password: str | None = None) -> JmsXAQueueConnection:  # type: ignore[override]
@@ -230,7 +230,7 @@ class XAQueueConnectionFactory(XAConnectionFactory, XAQueueConnectionFactoryInte
         return self._connect_xa(JmsXAQueueConnection, user_name, password)
 
 
-class XATopicConnectionFactory(XAConnectionFactory, XATopicConnectionFactoryInterface):
+class XATopicConnectionFactory(XAConnectionFactory, TopicConnectionFactory, XATopicConnectionFactoryInterface):
     """Makes XA connections of the topic domain."""
 
     def create_xa_connection(self, user_name: str | None = None, password: str | None = None) -> JmsXATopicConnection:  # type: ignore[override]

@@ -7,13 +7,15 @@ call, so that freezegun's frozen time is obeyed; `pyjms.testing.VirtualClock` mo
 from __future__ import annotations
 
 import time
+from collections.abc import Callable
 from threading import Lock
+from types import BuiltinFunctionType
 from typing import Protocol, runtime_checkable
 
 __all__ = ["Clock", "Signal", "SystemClock"]
 
-_REAL_MONOTONIC = (time.monotonic,)  # in a tuple, where freezegun does not replace it
 _FROZEN_SLICE_S = 0.01
+_FRAMES = 8
 
 
 class Signal:
@@ -65,16 +67,18 @@ class SystemClock:
     """
 
     def time_ms(self) -> int:
-        return int(time.time() * 1000)
+        now = time.time
+        return int((now() if type(now) is BuiltinFunctionType else _from_below(now)) * 1000)
 
     def monotonic_ms(self) -> float:
-        return time.monotonic() * 1000
+        now = time.monotonic
+        return (now() if type(now) is BuiltinFunctionType else _from_below(now)) * 1000
 
     def wait(self, signal: Signal, until_ms: float | None) -> bool:
         if until_ms is None:
             return signal.wait()
-        remaining_s = (until_ms - time.monotonic() * 1000) / 1000
-        if time.monotonic is _REAL_MONOTONIC[0]:
+        remaining_s = (until_ms - self.monotonic_ms()) / 1000
+        if type(time.monotonic) is BuiltinFunctionType:
             return signal.wait(max(0.0, remaining_s))
         return self._wait_frozen(signal, until_ms, remaining_s)
 
@@ -83,6 +87,15 @@ class SystemClock:
             if signal.wait(min(remaining_s, _FROZEN_SLICE_S)):
                 return True
             remaining_s -= _FROZEN_SLICE_S
-            if time.monotonic() * 1000 >= until_ms:
+            if self.monotonic_ms() >= until_ms:
                 break
         return signal.wait(0)
+
+
+def _from_below(now: Callable[[], float], frames: int = _FRAMES) -> float:
+    """Call what stands in place of a function of `time`, from so many frames further down.
+
+    freezegun shows the real time to callers within five frames of `threading`, which a thread's first functions are:
+    without this, one session's thread would see the frozen time and another the real one.
+    """
+    return _from_below(now, frames - 1) if frames else now()

@@ -101,6 +101,9 @@ class InvalidSelectorError(ProviderError):
         self.position = position
         super().__init__(f"{problem}\n{_excerpt(selector, position)}")
 
+    def __reduce__(self) -> tuple[object, ...]:
+        return type(self), (self.problem, self.selector, self.position)
+
 
 class UnknownSubscriptionError(ProviderError):
     """There is no durable subscription of that name for this client (JMS 1.1 §6.3)."""

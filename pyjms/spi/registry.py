@@ -36,7 +36,7 @@ def known_schemes() -> tuple[str, ...]:
 
 
 def find_provider(scheme: str) -> Provider:
-    """Return the provider of `scheme`. Raises `MissingProviderError` that names what to install."""
+    """Return the provider of `scheme`. Raises `MissingProviderError` that names what to install, or what is broken."""
     with _lock:
         provider = _registered.get(scheme)
     if provider is not None:
@@ -61,6 +61,10 @@ def _load(point: EntryPoint) -> Provider:
         raise MissingProviderError(
             f"the provider of {point.name}:// cannot be imported ({error}); "
             f"install what it needs with: pip install '{package}[{point.name}]'"
+        ) from error
+    except Exception as error:
+        raise MissingProviderError(
+            f"the provider of {point.name}:// ({point.value}) cannot be made: {type(error).__name__}: {error}"
         ) from error
     if not isinstance(made, Provider):
         raise MissingProviderError(f"entry point {point.name} = {point.value} is no pyjms.spi Provider class")

@@ -31,22 +31,23 @@ class ProviderUrl:
         try:
             parts = urlsplit(text)
             port = parts.port
+            host = _host_as_written(parts.netloc)
         except ValueError as error:
-            raise UrlError(f"{text!r} is no URL: {error}; {example}") from error
+            raise UrlError(f"{_shown(text)!r} is no URL: {error}; {example}") from error
         if not parts.scheme or not text[len(parts.scheme) :].startswith("://"):
-            raise UrlError(f"{text!r} is no provider URL: it lacks SCHEME://; {example}")
+            raise UrlError(f"{_shown(text)!r} is no provider URL: it lacks SCHEME://; {example}")
         options: dict[str, str] = {}
         try:
             pairs = parse_qsl(parts.query, keep_blank_values=True, strict_parsing=bool(parts.query))
         except ValueError as error:
-            raise UrlError(f"the options of {text!r} are not NAME=VALUE pairs joined by '&'") from error
+            raise UrlError(f"the options of {_shown(text)!r} are not NAME=VALUE pairs joined by '&'") from error
         for name, value in pairs:
             if name in options:
-                raise UrlError(f"option {name!r} stands twice in {text!r}")
+                raise UrlError(f"option {name!r} stands twice in {_shown(text)!r}")
             options[name] = value
         return cls(
             scheme=parts.scheme,
-            host=_host_as_written(parts.netloc),
+            host=host,
             port=port,
             path=unquote(parts.path),
             user_name=None if parts.username is None else unquote(parts.username),
@@ -60,9 +61,23 @@ class ProviderUrl:
         return f"<ProviderUrl {self.scheme}://{self.host}{self.path}{'?' if names else ''}{names}>"
 
 
+def _shown(text: str) -> str:
+    """Return `text` for an error message: without credentials and without the values of options, which may be secret."""
+    place, _, options = text.partition("?")
+    head, slashes, rest = place.partition("://")
+    authority, slash, path = rest.partition("/")
+    if "@" in authority:
+        authority = "…@" + authority.rpartition("@")[2]
+    names = "&".join(pair.partition("=")[0] + "=…" for pair in options.split("&")) if options else ""
+    return f"{head}{slashes}{authority}{slash}{path}{'?' if options else ''}{names}"
+
+
 def _host_as_written(netloc: str) -> str:
-    """Return the host part with its case kept: `vm://` names brokers by it."""
+    """Return the host part with its case kept: `vm://` names brokers by it. Raises ValueError for a lone bracket."""
     host = netloc.rpartition("@")[2]
     if host.startswith("["):
-        return host[1 : host.index("]")]
+        address, bracket, _ = host[1:].partition("]")
+        if not bracket:
+            raise ValueError("the IPv6 address lacks its closing bracket")
+        return address
     return unquote(host.partition(":")[0])
