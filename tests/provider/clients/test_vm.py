@@ -113,8 +113,8 @@ def poll(consumer: VmConsumer) -> Delivery:
     return delivery
 
 
-def news(text: str, **options: bool) -> Envelope:
-    return make_envelope(text, destination=NEWS, **options)
+def news(text: str, *, persistent: bool = False) -> Envelope:
+    return make_envelope(text, destination=NEWS, persistent=persistent)
 
 
 # URLs and brokers
@@ -764,8 +764,8 @@ def test_an_expired_message_is_neither_delivered_nor_shown(world: World) -> None
 
 def calls_on(connection: VmConnection, session: VmSession, delivery: Delivery) -> list[object]:
     return [
-        lambda: connection.start(),
-        lambda: connection.stop(),
+        connection.start,
+        connection.stop,
         lambda: connection.set_client_id("x"),
         lambda: connection.open_session(transacted=False),
         lambda: connection.create_temporary(AddressKind.QUEUE),
@@ -782,8 +782,8 @@ def session_calls(session: VmSession, delivery: Delivery) -> list[object]:
         lambda: session.recover([delivery]),
         lambda: session.reject(delivery, "late"),
         lambda: session.adopt([delivery]),
-        lambda: session.commit(),
-        lambda: session.rollback(),
+        session.commit,
+        session.rollback,
         lambda: session.browse(ORDERS, None),
         lambda: session.unsubscribe("all"),
     ]

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 
 from hypothesis import settings
 from hypothesis import strategies as st
-from hypothesis.stateful import Bundle, RuleBasedStateMachine, consumes, invariant, rule
+from hypothesis.stateful import Bundle, RuleBasedStateMachine, consumes, initialize, invariant, rule
 
 from pyjms.spi.delivery import Delivery
 from pyjms_provider.core.consumer_manager import ConsumerList
@@ -109,11 +109,29 @@ class QueueMachine(RuleBasedStateMachine):
 
     # Consumers
 
-    @rule(target=clients, colour=st.sampled_from([None, None, 0, 1]), priority=st.sampled_from([0, 0, 1]))
-    def come(self, colour: int | None, priority: int) -> Client:
+    @initialize(target=clients, colour=st.sampled_from([None, 0]), priority=st.integers(0, 1))
+    def first_comes(self, colour: int | None, priority: int) -> Client:
+        return self.come(colour, priority, interested=True)
+
+    @initialize(target=clients, colour=st.sampled_from([None, 0]), priority=st.integers(0, 1))
+    def second_comes(self, colour: int | None, priority: int) -> Client:
+        return self.come(colour, priority, interested=True)
+
+    @rule(
+        target=clients,
+        colour=st.sampled_from([None, None, 0, 1]),
+        priority=st.sampled_from([0, 0, 1]),
+        interested=st.booleans(),
+    )
+    def comes(self, colour: int | None, priority: int, interested: bool) -> Client:
+        return self.come(colour, priority, interested=interested)
+
+    def come(self, colour: int | None, priority: int, *, interested: bool) -> Client:
         selector = None if colour is None else f"colour = {colour}"
         client = Client(self.world.reader(selector=selector, priority=priority), colour, priority)
         self.open_clients.append(client)
+        if interested:
+            client.reader.consumer.set_interested(True)
         return client
 
     @rule(client=clients, interested=st.booleans())
@@ -125,7 +143,15 @@ class QueueMachine(RuleBasedStateMachine):
         client.reader.session.set_delivering(delivering)
 
     @rule(client=clients)
+    def pull_all(self, client: Client) -> None:
+        while self.pull_one(client):
+            pass
+
+    @rule(client=clients)
     def pull(self, client: Client) -> None:
+        self.pull_one(client)
+
+    def pull_one(self, client: Client) -> bool:
         expected = self._next_for(client)
         delivery = client.reader.pull()
         assert (None if delivery is None else text_of(delivery)) == (None if expected is None else expected.name)
@@ -134,6 +160,7 @@ class QueueMachine(RuleBasedStateMachine):
             assert delivery.count == expected.count
             self.available.remove(expected)
             client.holds[expected.name] = (expected, delivery)
+        return delivery is not None
 
     def _next_for(self, client: Client) -> Sent | None:
         if client not in self.open_clients or not client.reader.session.is_delivering:
