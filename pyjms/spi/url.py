@@ -33,14 +33,16 @@ class ProviderUrl:
             port = parts.port
             host = _host_as_written(parts.netloc)
         except ValueError as error:
+            if "@" in str(error):  # it shows the credentials
+                raise UrlError(f"{_shown(text)!r} is no URL: its host is malformed; {example}") from None
             raise UrlError(f"{_shown(text)!r} is no URL: {error}; {example}") from error
         if not parts.scheme or not text[len(parts.scheme) :].startswith("://"):
             raise UrlError(f"{_shown(text)!r} is no provider URL: it lacks SCHEME://; {example}")
         options: dict[str, str] = {}
         try:
             pairs = parse_qsl(parts.query, keep_blank_values=True, strict_parsing=bool(parts.query))
-        except ValueError as error:
-            raise UrlError(f"the options of {_shown(text)!r} are not NAME=VALUE pairs joined by '&'") from error
+        except ValueError:  # it shows a value, which may be a secret
+            raise UrlError(f"the options of {_shown(text)!r} are not NAME=VALUE pairs joined by '&'") from None
         for name, value in pairs:
             if name in options:
                 raise UrlError(f"option {name!r} stands twice in {_shown(text)!r}")
@@ -64,8 +66,8 @@ class ProviderUrl:
 def _shown(text: str) -> str:
     """Return `text` for an error message: without credentials and without the values of options, which may be secret."""
     place, _, options = text.partition("?")
-    head, slashes, rest = place.partition("://")
-    authority, slash, path = rest.partition("/")
+    head, slashes, rest = place.partition("://" if "://" in place else ":")
+    authority, slash, path = rest.partition("/") if slashes == "://" else (rest, "", "")
     if "@" in authority:
         authority = "…@" + authority.rpartition("@")[2]
     names = "&".join(pair.partition("=")[0] + "=…" for pair in options.split("&")) if options else ""

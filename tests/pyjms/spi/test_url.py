@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import traceback
 from contextlib import suppress
 from urllib.parse import quote, urlencode
 
@@ -103,3 +104,21 @@ def test_secrets_are_not_shown() -> None:
     url = ProviderUrl.parse("stomp://me:hush@h/p?token=psst&x=1")
     assert repr(url) == "<ProviderUrl stomp://h/p?token=…&x=…>"
     assert "hush" not in str(url)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "vm://me:hush@h:port?x=psst",
+        "vm://me:hush@h?psst",
+        "vm:/me:hush@h",
+        "vm://me:hush@\u2100?a=psst",
+        "vm://h?a=psst&a=psst",
+    ],
+)
+def test_secrets_are_not_shown_by_errors(text: str) -> None:
+    with pytest.raises(UrlError) as caught:
+        ProviderUrl.parse(text)
+    shown = "".join(traceback.format_exception(caught.value)).replace(repr(text), "")
+    assert "psst" not in shown
+    assert "hush" not in str(caught.value)
