@@ -41,6 +41,7 @@ from pyjms.spi.provider import (
 from pyjms.spi.registry import find_provider, register_provider
 from pyjms.spi.selector import Selector
 from pyjms.spi.url import ProviderUrl
+from pyjms.spi.xid import Xid
 
 __all__ = ["Fault", "Faults"]
 
@@ -95,7 +96,7 @@ class Faults:
     def drop_connections(self) -> None:
         """Cut every open connection: its exception listener is told, its calls raise JMSException."""
         with self._lock:
-            connections, self._connections = self._connections, []
+            connections = list(self._connections)
         for connection in connections:
             connection.drop()
 
@@ -111,6 +112,12 @@ class Faults:
         """Remember a connection for `drop_connections`."""
         with self._lock:
             self._connections.append(connection)
+
+    def gone(self, connection: _Connection) -> None:
+        """Forget a connection that was closed or dropped."""
+        with self._lock:
+            if connection in self._connections:
+                self._connections.remove(connection)
 
 
 class _Provider(Provider):
@@ -138,11 +145,17 @@ class _Connection(ProviderConnection):
         self._faults = faults
         self._inner = inner
         self._events = events
+        self._lock = Lock()
         self._lost: ConnectionLostError | None = None
+        self._closed = False
 
     def drop(self) -> None:
-        """Lose the connection, as a cut cable does."""
-        self._lost = ConnectionLostError("injected: the connection dropped")
+        """Lose the connection, as a cut cable does: once, however often it is cut."""
+        with self._lock:
+            if self._lost is not None or self._closed:
+                return
+            self._lost = ConnectionLostError("injected: the connection dropped")
+        self._faults.gone(self)
         self._inner.close()
         self._events.on_exception(self._lost)
 
@@ -177,6 +190,9 @@ class _Connection(ProviderConnection):
         self.alive().stop()
 
     def close(self) -> None:
+        with self._lock:
+            self._closed = True
+        self._faults.gone(self)
         self._inner.close()
 
     def create_temporary(self, kind: AddressKind) -> Address:
@@ -250,6 +266,34 @@ class _Session(ProviderSession):
     def unsubscribe(self, name: str) -> None:
         self._connection.alive()
         self._inner.unsubscribe(name)
+
+    def xa_start(self, xid: Xid, *, join: bool = False, resume: bool = False) -> None:
+        self._connection.alive()
+        self._inner.xa_start(xid, join=join, resume=resume)
+
+    def xa_end(self, xid: Xid, *, suspend: bool = False, fail: bool = False) -> None:
+        self._connection.alive()
+        self._inner.xa_end(xid, suspend=suspend, fail=fail)
+
+    def xa_prepare(self, xid: Xid) -> bool:
+        self._connection.alive()
+        return self._inner.xa_prepare(xid)
+
+    def xa_commit(self, xid: Xid, *, one_phase: bool = False) -> None:
+        self._connection.alive()
+        self._inner.xa_commit(xid, one_phase=one_phase)
+
+    def xa_rollback(self, xid: Xid) -> None:
+        self._connection.alive()
+        self._inner.xa_rollback(xid)
+
+    def xa_recover(self) -> Sequence[Xid]:
+        self._connection.alive()
+        return self._inner.xa_recover()
+
+    def xa_forget(self, xid: Xid) -> None:
+        self._connection.alive()
+        self._inner.xa_forget(xid)
 
     def close(self) -> None:
         self._inner.close()
