@@ -9,8 +9,8 @@ The functions are built from `ast` nodes, never from text: names and literals of
 facts keep the commonest conditions short:
 
 - ``x = 'EU'`` needs no test of the type: no value but a string equals a string.
-- A whole number up to 2**24, and any other literal below 2**53 (a float: below 2**24), compares in Python, which is
-  exact, as it does in Java, which promotes first: no value that promotion rounds lies beyond such a literal, or on it.
+- A whole number up to 2**24, a double below 2**53 and a float below 2**24 compare with every number in Python, which is
+  exact, as they do in Java, which promotes first: promotion moves no value onto such a literal, or past it.
 - Other literals, floats excepted, compare so with Python's plain int, a Java int; all else is left to `arithmetic.py`.
 
 An identifier is read when it is first needed, and once: where it cannot be known whether an earlier clause has read it,
@@ -70,7 +70,9 @@ _BETWEEN: Final = MappingProxyType(
 )
 _TEMPLATE: Final = "def matches(envelope): pass\ndef fails(envelope): pass"
 
+# Names in the functions that are made; those of identifiers are v0, v1, …, of other values t1, t2, ….
 _ENVELOPE: Final = "envelope"
+_PROPERTIES: Final = "properties"
 _NESTED_CALLS_MAX: Final = 4
 _Literal = (nodes.Number, nodes.String, nodes.Boolean)
 
@@ -150,7 +152,7 @@ def _has_type(value: ast.expr, name: str) -> ast.expr:
 
 
 def _is_plain(value: float) -> bool:
-    """Whether a number compares in Python as in Java with every number (see the module's third fact)."""
+    """Whether a number compares in Python as in Java with every number (the second of the module's facts)."""
     if isinstance(value, int):
         return -(2**24) <= value <= 2**24
     limit = 2**24 if isinstance(value, Float) else 2**53
@@ -178,13 +180,10 @@ class _Writer:
 
     def preparation(self) -> list[ast.stmt]:
         """Return the statements that must come before the expression."""
-        statements: list[ast.stmt] = []
+        values = {self._local(name): self._read(name) for name in self._in_advance}
         if any(name not in ATTRIBUTES and name not in FUNCTIONS for name in (*self._reads, *self._in_advance)):
-            properties = _attribute(_name(_ENVELOPE), "properties")
-            statements.append(ast.Assign([ast.Name("properties", ast.Store())], properties))
-        for name in self._in_advance:
-            statements += [ast.Assign([ast.Name(self._local(name), ast.Store())], self._read(name))]
-        return statements
+            values = {_PROPERTIES: _attribute(_name(_ENVELOPE), "properties"), **values}
+        return [ast.Assign([ast.Name(local, ast.Store())], value) for local, value in values.items()]
 
     # ------------------------------------------------------------------------------------------------- conditions
 
@@ -369,7 +368,7 @@ class _Writer:
             return _attribute(_name(_ENVELOPE), ATTRIBUTES[name])
         if name in FUNCTIONS:
             return _call(self._global(FUNCTIONS[name]), _name(_ENVELOPE))
-        return _call(_attribute(_name("properties"), "get"), _constant(name))
+        return _call(_attribute(_name(_PROPERTIES), "get"), _constant(name))
 
     def _local(self, name: str) -> str:
         return self._locals.setdefault(name, f"v{len(self._locals)}")

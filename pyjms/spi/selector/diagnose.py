@@ -83,6 +83,7 @@ _SUBSTITUTES: Final[Mapping[int, str]] = MappingProxyType(
 )
 
 _TOKEN = re.compile(r"[\w$]+|'(?:[^']|'')*'|<>|<=|>=|.", re.DOTALL)
+_WORD = re.compile(r"[\w$]")
 # What follows a word that was meant as the name of a property.
 _OPERATOR = re.compile(r"\s*(?:[=<>+*/-]|(?:IS|IN|LIKE|BETWEEN|NOT)\b)", re.IGNORECASE)
 
@@ -140,6 +141,8 @@ def _advice(text: str, position: int, found: str, accepted: frozenset[str]) -> s
     previous = before[-1] if before else ""
     if not found:
         return "a bracket is not closed" if "RIGHT" in accepted and "IDENTIFIER" not in accepted else ""
+    if text[position - 1 : position] == "'" and _WORD.match(found):
+        return "a quote in a string is doubled: 'it''s'"
     if found == ")" and "$END" in accepted:
         return "no bracket is open"
     if found == "(" and re.search(r"[\w$]\s*$", text[:position]) and not is_reserved(previous):
