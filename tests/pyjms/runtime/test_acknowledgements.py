@@ -1,0 +1,147 @@
+"""The ledger against a model that keeps a plain list (JMS 1.1 §4.4.11)."""
+
+from __future__ import annotations
+
+from typing import cast
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from pyjms import AcknowledgeMode
+from pyjms.runtime.acknowledgements import DUPS_OK_BATCH, AcknowledgementLedger
+from pyjms.spi import Delivery, Envelope
+
+AUTO, CLIENT, DUPS_OK, TRANSACTED = (
+    AcknowledgeMode.AUTO_ACKNOWLEDGE,
+    AcknowledgeMode.CLIENT_ACKNOWLEDGE,
+    AcknowledgeMode.DUPS_OK_ACKNOWLEDGE,
+    AcknowledgeMode.SESSION_TRANSACTED,
+)
+
+
+def make(tag: int = 0) -> Delivery:
+    """Return a delivery that differs from all others by identity, not by value."""
+    return Delivery(envelope=cast("Envelope", None), count=1, redelivered=False, tag=tag)
+
+
+def same(left: object, right: object) -> bool:
+    """Say whether two sequences hold the same objects in the same order."""
+    return [id(each) for each in cast("list[object]", left)] == [id(each) for each in cast("list[object]", right)]
+
+
+@pytest.mark.realises("BOIL-ACK-2")
+def test_auto_settles_each_delivery_when_the_client_is_done_with_it() -> None:
+    ledger, delivery = AcknowledgementLedger(AUTO), make()
+    ledger.delivered(delivery)
+    assert same(ledger.due(), [delivery])
+    assert len(ledger) == 0
+    assert not ledger.due()
+
+
+@pytest.mark.realises("BOIL-ACK-1")
+def test_dups_ok_settles_in_batches() -> None:
+    ledger, deliveries = AcknowledgementLedger(DUPS_OK), [make(number) for number in range(DUPS_OK_BATCH + 1)]
+    for delivery in deliveries[: DUPS_OK_BATCH - 1]:
+        ledger.delivered(delivery)
+        assert not ledger.due()
+    ledger.delivered(deliveries[DUPS_OK_BATCH - 1])
+    assert same(ledger.due(), deliveries[:DUPS_OK_BATCH])
+    ledger.delivered(deliveries[DUPS_OK_BATCH])
+    assert not ledger.due()
+    assert len(ledger) == 1
+
+
+@pytest.mark.realises("BOIL-ACK-3", "BOIL-ACK-9", "BOIL-SESS-4")
+@pytest.mark.parametrize("mode", [CLIENT, TRANSACTED])
+def test_other_modes_settle_nothing_by_themselves(mode: AcknowledgeMode) -> None:
+    ledger, deliveries = AcknowledgementLedger(mode), [make(number) for number in range(3 * DUPS_OK_BATCH)]
+    for delivery in deliveries:
+        ledger.delivered(delivery)
+        assert not ledger.due()
+    assert same(ledger.take(), deliveries)
+    assert len(ledger) == 0
+    assert not ledger.take()
+
+
+def test_what_was_put_back_comes_first() -> None:
+    ledger, first, second, third = AcknowledgementLedger(CLIENT), make(1), make(2), make(3)
+    ledger.delivered(first)
+    ledger.delivered(second)
+    taken = ledger.take()
+    ledger.delivered(third)
+    ledger.put_back(taken)
+    assert same(ledger.take(), [first, second, third])
+
+
+def test_one_is_taken_out_by_identity() -> None:
+    ledger, one, twin = AcknowledgementLedger(AUTO), make(7), make(7)
+    assert one == twin
+    ledger.delivered(one)
+    assert not ledger.take_one(twin)
+    assert ledger.take_one(one)
+    assert not ledger.take_one(one)
+    assert len(ledger) == 0
+
+
+@pytest.mark.realises("BOIL-ACK-4")
+def test_a_limit_fills_and_empties() -> None:
+    ledger = AcknowledgementLedger(CLIENT, 2)
+    full = [ledger.is_full]
+    for _ in range(2):
+        ledger.delivered(make())
+        full.append(ledger.is_full)
+    taken = ledger.take()
+    full.append(ledger.is_full)
+    ledger.put_back(taken)
+    full.append(ledger.is_full)
+    assert full == [False, False, True, False, True]
+
+
+def test_without_a_limit_it_is_never_full() -> None:
+    ledger = AcknowledgementLedger(CLIENT)
+    for number in range(1000):
+        ledger.delivered(make(number))
+        assert not ledger.is_full
+
+
+STEPS = st.lists(
+    st.one_of(
+        st.just(("delivered", 0)),
+        st.just(("due", 0)),
+        st.just(("take", 0)),
+        st.just(("put_back", 0)),
+        st.tuples(st.just("take_one"), st.integers(0, 30)),
+    ),
+    max_size=120,
+)
+
+
+@pytest.mark.realises("BOIL-ACK-7", "BOIL-ACK-8")
+@given(mode=st.sampled_from(AcknowledgeMode), limit=st.integers(0, 5), steps=STEPS)
+def test_the_ledger_is_a_list_with_rules(mode: AcknowledgeMode, limit: int, steps: list[tuple[str, int]]) -> None:
+    ledger, model = AcknowledgementLedger(mode, limit), list[Delivery]()
+    made: list[Delivery] = []
+    taken: list[Delivery] = []
+    for step, index in steps:
+        if step == "delivered":
+            made.append(make(len(made)))
+            ledger.delivered(made[-1])
+            model.append(made[-1])
+        elif step == "put_back":
+            ledger.put_back(taken)
+            model, taken = taken + model, []
+        elif step == "take_one":
+            wanted = made[index] if index < len(made) else make()
+            present = any(each is wanted for each in model)
+            assert ledger.take_one(wanted) is present
+            model = [each for each in model if each is not wanted]
+        else:
+            everything = step == "take" or mode is AUTO or (mode is DUPS_OK and len(model) >= DUPS_OK_BATCH)
+            got = ledger.take() if step == "take" else ledger.due()
+            assert same(got, model if everything else [])
+            if everything:
+                taken, model = list(got), []
+        assert len(ledger) == len(model)
+        assert ledger.is_full == (0 < limit <= len(model))
+    assert same(ledger.take(), model)

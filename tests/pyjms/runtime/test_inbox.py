@@ -1,0 +1,140 @@
+"""Where threads wait: the inbox, the gate of a session's deliveries, and the deadline that limits a wait."""
+
+from __future__ import annotations
+
+from threading import Barrier
+
+import pytest
+
+from pyjms.runtime.deadline import Deadline
+from pyjms.runtime.inbox import DeliveryGate, Inbox
+from pyjms.spi import SystemClock
+from pyjms.testing import VirtualClock
+from tests.pyjms.runtime.helpers import PATIENCE_S, Call, WatchedClock
+
+
+def test_a_timeout_of_zero_is_for_ever() -> None:
+    assert Deadline(VirtualClock(), 0).until_ms is None
+
+
+def test_a_deadline_counts_from_its_making() -> None:
+    clock = VirtualClock()
+    clock.advance(500)
+    deadline = Deadline(clock, 250)
+    assert deadline.until_ms == 750
+    clock.advance(100)
+    assert deadline.until_ms == 750
+
+
+class TestInbox:
+    def test_a_wake_before_the_wait_is_not_lost(self) -> None:
+        inbox = Inbox(SystemClock())
+        inbox.wake()
+        assert inbox.wait()
+
+    def test_two_wakes_are_one(self) -> None:
+        clock = VirtualClock()
+        inbox = Inbox(clock)
+        inbox.wake()
+        inbox.wake()
+        assert inbox.wait()
+        assert not inbox.wait(clock.monotonic_ms())
+
+    def test_a_wait_ends_with_its_deadline(self) -> None:
+        clock = VirtualClock()
+        inbox = Inbox(clock)
+        waiting = Call(inbox.wait, Deadline(clock, 1000).until_ms)
+        clock.await_wait(1000)
+        clock.advance(999)
+        assert waiting.is_blocked()
+        clock.advance(1)
+        assert waiting.result() is False
+
+    def test_a_deadline_that_has_passed_does_not_block(self) -> None:
+        clock = VirtualClock()
+        until_ms = Deadline(clock, 10).until_ms
+        clock.advance(11)
+        assert Inbox(clock).wait(until_ms) is False
+
+    def test_waking_ends_a_wait_without_limit(self) -> None:
+        clock = WatchedClock()
+        inbox = Inbox(clock)
+        waiting = Call(inbox.wait)
+        clock.await_blocked(waiting)
+        inbox.wake()
+        assert waiting.result() is True
+
+
+class TestGate:
+    def test_it_is_shut_at_first(self) -> None:
+        gate = DeliveryGate()
+        states = [gate.is_open]
+        for change in (gate.open, gate.open, gate.shut, gate.shut):
+            change()
+            states.append(gate.is_open)
+        assert states == [False, True, True, False, False]
+
+    def test_a_quiet_gate_waits_for_nobody(self) -> None:
+        gate = DeliveryGate()
+        Call(gate.wait_until_quiet).result()
+        Call(gate.wait_until_quiet, listeners_only=True).result()
+
+    @pytest.mark.parametrize("listeners_only", [False, True])
+    def test_it_waits_for_a_listener(self, listeners_only: bool) -> None:
+        gate, steps = DeliveryGate(), Barrier(2, timeout=PATIENCE_S)
+        Call(self._busy, gate, "consumer", True, steps)
+        steps.wait()
+        waiting = Call(gate.wait_until_quiet, listeners_only=listeners_only)
+        assert waiting.is_blocked()
+        steps.wait()
+        waiting.result()
+
+    def test_listeners_only_passes_by_a_receive(self) -> None:
+        gate, steps = DeliveryGate(), Barrier(2, timeout=PATIENCE_S)
+        receiving = Call(self._busy, gate, "consumer", False, steps)
+        steps.wait()
+        Call(gate.wait_until_quiet, listeners_only=True).result()
+        waiting = Call(gate.wait_until_quiet)
+        assert waiting.is_blocked()
+        with gate.lock:
+            assert gate.receiver() == receiving.thread.ident
+        steps.wait()
+        waiting.result()
+        with gate.lock:
+            assert gate.receiver() is None
+
+    def test_it_waits_for_one_consumer_only(self) -> None:
+        gate, steps = DeliveryGate(), Barrier(2, timeout=PATIENCE_S)
+        Call(self._busy, gate, "mine", True, steps)
+        steps.wait()
+        Call(gate.wait_until_quiet, consumer="other").result()
+        waiting = Call(gate.wait_until_quiet, consumer="mine")
+        assert waiting.is_blocked()
+        steps.wait()
+        waiting.result()
+
+    def test_nobody_waits_for_itself(self) -> None:
+        def on_one_thread() -> bool:
+            gate = DeliveryGate()
+            with gate.lock:
+                gate.enter("consumer", listener=True)
+            gate.wait_until_quiet()
+            inside = gate.runs_listener_here()
+            gate.leave()
+            return inside and not gate.runs_listener_here()
+
+        assert Call(on_one_thread).result()
+
+    def test_a_receive_is_no_listener(self) -> None:
+        gate = DeliveryGate()
+        with gate.lock:
+            gate.enter("consumer", listener=False)
+        assert not gate.runs_listener_here()
+
+    @staticmethod
+    def _busy(gate: DeliveryGate, consumer: str, listener: bool, steps: Barrier) -> None:
+        with gate.lock:
+            gate.enter(consumer, listener=listener)
+        steps.wait()
+        steps.wait()
+        gate.leave()
