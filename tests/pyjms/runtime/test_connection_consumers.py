@@ -1,0 +1,534 @@
+"""Connection consumers with the session pools of an application server (JMS 1.1 §8.2)."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable
+from threading import Event
+from typing import Any
+
+import pytest
+
+from pyjms import (
+    IllegalStateException,
+    JMSException,
+    Message,
+    ServerSession,
+    ServerSessionPool,
+    Session,
+)
+from pyjms.runtime.factory import ConnectionFactory
+from pyjms.testing import Faults
+from tests.pyjms.runtime.conftest import Connect
+from tests.pyjms.runtime.helpers import (
+    PATIENCE_S,
+    Call,
+    Recorder,
+    await_event,
+    drain,
+    eventually,
+    holding,
+    send_texts,
+    take,
+    text_of,
+    within_patience,
+)
+from tests.pyjms.runtime.server_pool import Pool, feeding
+from tests.pyjms.runtime.test_exception_listener import Problems
+
+AUTO, CLIENT, DUPS_OK = Session.AUTO_ACKNOWLEDGE, Session.CLIENT_ACKNOWLEDGE, Session.DUPS_OK_ACKNOWLEDGE
+
+
+@pytest.fixture
+def sending(connect: Connect) -> Session:
+    """A session of somebody else."""
+    return connect().create_session()
+
+
+def left_over(session: Session) -> list[str | None]:
+    """Return what is on the queue."""
+    return drain(session.create_consumer(session.create_queue("orders")))
+
+
+class TestDelivery:
+    @pytest.mark.parametrize("number", [1, 3])
+    @pytest.mark.parametrize("max_messages", [1, 4, 100])
+    def test_all_messages_come_once(self, connect: Connect, sending: Session, number: int, max_messages: int) -> None:
+        connection, recorder = connect(), Recorder()
+        queue = sending.create_queue("orders")
+        pool = Pool(connection, feeding(recorder), number)
+        consumer = connection.create_connection_consumer(queue, None, pool, max_messages)
+        assert consumer.server_session_pool is pool
+        assert consumer.getServerSessionPool() is pool
+        texts = [str(each) for each in range(100)]
+        send_texts(sending, queue, *texts)
+        assert Counter(recorder.wait_for(100)) == Counter(texts)
+        pool.join()
+        consumer.close()
+        connection.close()
+        assert left_over(sending) == []
+
+    def test_one_session_keeps_the_order(self, connect: Connect, sending: Session) -> None:
+        connection, recorder = connect(), Recorder()
+        queue = sending.create_queue("orders")
+        connection.create_connection_consumer(queue, None, Pool(connection, feeding(recorder)), 7)
+        texts = [str(each) for each in range(60)]
+        send_texts(sending, queue, *texts)
+        assert recorder.wait_for(60) == texts
+
+    def test_no_more_than_asked_for_at_a_time(self, connect: Connect, sending: Session) -> None:
+        connection, sizes = connect(started=False), list[int]()
+        queue = sending.create_queue("orders")
+        recorder = Recorder()
+        pool = Pool(connection, feeding(recorder))
+        connection.create_connection_consumer(queue, None, pool, 4)
+        send_texts(sending, queue, *map(str, range(10)))
+        session: Any = pool.sessions[0]
+        run = session.run
+
+        def counted() -> None:
+            before = len(recorder.texts)
+            run()
+            sizes.append(len(recorder.texts) - before)
+
+        session.run = counted
+        connection.start()
+        recorder.wait_for(10)
+        pool.join()
+        assert sum(sizes) == 10
+        assert max(sizes) <= 4
+
+    def test_nothing_before_the_start(self, connect: Connect, sending: Session) -> None:
+        connection, recorder = connect(started=False), Recorder()
+        queue = sending.create_queue("orders")
+        pool = Pool(connection, feeding(recorder))
+        connection.create_connection_consumer(queue, None, pool, 1)
+        send_texts(sending, queue, "espresso")
+        assert pool.taken == 0
+        connection.start()
+        assert recorder.wait_for(1) == ["espresso"]
+
+    def test_messages_that_were_there_before(self, connect: Connect, sending: Session) -> None:
+        connection, recorder = connect(), Recorder()
+        queue = sending.create_queue("orders")
+        send_texts(sending, queue, "one", "two")
+        connection.create_connection_consumer(queue, None, Pool(connection, feeding(recorder)), 1)
+        assert recorder.wait_for(2) == ["one", "two"]
+
+    def test_a_selector(self, connect: Connect, sending: Session) -> None:
+        connection, recorder = connect(), Recorder()
+        queue = sending.create_queue("orders")
+        connection.create_connection_consumer(queue, "JMSPriority > 4", Pool(connection, feeding(recorder)), 1)
+        send_texts(sending, queue, "low", priority=1)
+        send_texts(sending, queue, "high", priority=9)
+        assert recorder.wait_for(1) == ["high"]
+        assert left_over(sending) == ["low"]
+
+    def test_a_topic(self, connect: Connect, sending: Session) -> None:
+        connection, recorder = connect(), Recorder()
+        topic = sending.create_topic("prices")
+        connection.create_connection_consumer(topic, None, Pool(connection, feeding(recorder)), 2)
+        send_texts(sending, topic, "one", "two")
+        assert recorder.wait_for(2) == ["one", "two"]
+
+    def test_a_durable_subscription(self, connect: Connect, sending: Session) -> None:
+        topic, recorder = sending.create_topic("prices"), Recorder()
+        connection = connect("server")
+        consumer = connection.create_durable_connection_consumer(
+            topic, "all", None, Pool(connection, feeding(Recorder())), 1
+        )
+        with pytest.raises(JMSException):
+            connection.create_session().create_durable_subscriber(topic, "all")
+        consumer.close()
+        send_texts(sending, topic, "kept")
+        connection.create_durable_connection_consumer(topic, "all", None, Pool(connection, feeding(recorder)), 1)
+        send_texts(sending, topic, "new")
+        assert recorder.wait_for(2) == ["kept", "new"]
+
+    @pytest.mark.realises("BOIL-DOM-4")
+    @pytest.mark.parametrize("domain", ["queue", "topic"])
+    def test_in_the_domains(self, jms_connection_factory: ConnectionFactory, sending: Session, domain: str) -> None:
+        recorder = Recorder()
+        with getattr(jms_connection_factory, f"create_{domain}_connection")() as connection:
+            connection.start()
+            pool = Pool(connection, feeding(recorder))
+            destination: Any = getattr(sending, f"create_{domain}")("orders")
+            connection.create_connection_consumer(
+                **{domain: destination}, message_selector=None, session_pool=pool, max_messages=1
+            )
+            send_texts(sending, destination, "espresso")
+            assert recorder.wait_for(1) == ["espresso"]
+
+
+class TestModes:
+    @pytest.mark.realises("BOIL-LSN-1", "BOIL-HDR-7")
+    @pytest.mark.parametrize("mode", [AUTO, DUPS_OK])
+    def test_a_listener_that_raises_gets_it_again(self, connect: Connect, sending: Session, mode: int) -> None:
+        left = [2]
+
+        def work(message: Message) -> None:
+            if text_of(message) == "bad" and left[0]:
+                left[0] -= 1
+                raise RuntimeError("no")
+
+        connection, recorder = connect(), Recorder(work)
+        queue = sending.create_queue("orders")
+        pool = Pool(connection, feeding(recorder), mode=mode)
+        connection.create_connection_consumer(queue, None, pool, 1)
+        send_texts(sending, queue, "bad", "next")
+        assert Counter(recorder.wait_for(4)) == Counter(["bad", "bad", "bad", "next"])
+        assert sorted(recorder.counts) == [1, 1, 2, 3]
+        pool.join()
+        connection.close()
+        assert left_over(sending) == []
+
+    @pytest.mark.realises("BOIL-ACK-3")
+    def test_client_acknowledge(self, connect: Connect, sending: Session) -> None:
+        connection = connect()
+        recorder = Recorder(lambda message: message.acknowledge() if text_of(message) == "two" else None)
+        queue = sending.create_queue("orders")
+        pool = Pool(connection, feeding(recorder), mode=CLIENT)
+        connection.create_connection_consumer(queue, None, pool, 3)
+        send_texts(sending, queue, "one", "two", "three")
+        recorder.wait_for(3)
+        pool.join()
+        connection.close()
+        assert left_over(sending) == ["three"]
+
+    @pytest.mark.realises("BOIL-TX-1", "BOIL-TX-2", "BOIL-ACK-9")
+    def test_transacted(self, connect: Connect, sending: Session) -> None:
+        connection, rolled_back = connect(), list[bool]()
+        orders, bills = sending.create_queue("orders"), sending.create_queue("bills")
+
+        def make(session: Session) -> Callable[[Message], None]:
+            def work(message: Message) -> None:
+                send_texts(session, bills, f"bill for {text_of(message)}")
+                if text_of(message) == "bad" and not rolled_back:
+                    rolled_back.append(True)
+                    session.rollback()
+                else:
+                    session.commit()
+
+            return work
+
+        pool = Pool(connection, make, number=2, transacted=True, mode=0)
+        connection.create_connection_consumer(orders, None, pool, 1)
+        send_texts(sending, orders, "good", "bad", "better")
+        consumer = sending.create_consumer(bills)
+        got = [text_of(take(consumer)) for _ in range(3)]
+        assert Counter(got) == Counter(f"bill for {each}" for each in ("good", "bad", "better"))
+        pool.join()
+        connection.close()
+        assert drain(consumer) == []
+        assert left_over(sending) == []
+
+    @pytest.mark.realises("BOIL-CONN-13", "BOIL-TX-2")
+    def test_what_is_not_committed_is_rolled_back_at_the_close(self, connect: Connect, sending: Session) -> None:
+        connection, recorder = connect(), Recorder()
+        queue = sending.create_queue("orders")
+        pool = Pool(connection, feeding(recorder), transacted=True, mode=0)
+        connection.create_connection_consumer(queue, None, pool, 5)
+        send_texts(sending, queue, "one", "two")
+        recorder.wait_for(2)
+        pool.join()
+        within_patience(connection.close)
+        consumer = sending.create_consumer(queue)
+        messages = [take(consumer) for _ in range(2)]
+        assert [(text_of(each), each.jms_redelivered) for each in messages] == [("one", True), ("two", True)]
+
+
+class TestStopping:
+    @pytest.mark.realises("BOIL-CONN-6", "BOIL-CONN-8")
+    def test_stop_waits_for_the_listener_and_holds_the_rest(
+        self, connect: Connect, sending: Session, latch: Callable[[], Event]
+    ) -> None:
+        connection, release, running = connect(), latch(), Event()
+
+        def work(message: Message) -> None:
+            running.set()
+            release.wait(PATIENCE_S)
+
+        recorder = Recorder(work)
+        queue = sending.create_queue("orders")
+        pool = Pool(connection, feeding(recorder))
+        send_texts(sending, queue, "one", "two", "three")
+        connection.create_connection_consumer(queue, None, pool, 3)
+        await_event(running)
+        stopping = Call(connection.stop)
+        assert stopping.is_blocked()
+        release.set()
+        stopping.result()
+        got = len(recorder.texts)
+        Event().wait(0.05)
+        assert len(recorder.texts) == got == 1, "messages came while the connection was stopped"
+        connection.start()
+        assert Counter(recorder.wait_for(3)) == Counter(["one", "two", "three"])
+
+    @pytest.mark.realises("BOIL-CONN-6", "BOIL-CONN-8")
+    def test_a_pool_that_was_slow_delivers_nothing_while_stopped(
+        self, connect: Connect, sending: Session, latch: Callable[[], Event]
+    ) -> None:
+        connection, recorder, release, asked = connect(), Recorder(), latch(), Event()
+        queue = sending.create_queue("orders")
+        pool = Pool(connection, feeding(recorder))
+        pool.hook = holding(asked, release)
+        connection.create_connection_consumer(queue, None, pool, 1)
+        send_texts(sending, queue, "espresso")
+        await_event(asked)
+        stopping = Call(connection.stop)
+        stopping.is_blocked()
+        release.set()
+        stopping.result()
+        Event().wait(0.05)
+        assert recorder.texts == []
+        connection.start()
+        assert recorder.wait_for(1) == ["espresso"]
+        pool.join()
+        connection.close()
+        assert left_over(sending) == []
+
+
+class TestClosing:
+    @pytest.mark.realises("BOIL-CONN-12")
+    def test_the_rest_stays_on_the_queue(self, connect: Connect, sending: Session) -> None:
+        connection, recorder = connect(), Recorder()
+        queue = sending.create_queue("orders")
+        pool = Pool(connection, feeding(recorder))
+        consumer = connection.create_connection_consumer(queue, None, pool, 1)
+        send_texts(sending, queue, "one")
+        recorder.wait_for(1)
+        pool.join()
+        within_patience(consumer.close)
+        send_texts(sending, queue, "two")
+        assert left_over(sending) == ["two"]
+        assert recorder.texts == ["one"]
+
+    @pytest.mark.parametrize("closes", ["consumer", "connection"])
+    def test_while_the_pool_blocks(
+        self, connect: Connect, sending: Session, latch: Callable[[], Event], closes: str
+    ) -> None:
+        connection, recorder, release, asked = connect(), Recorder(), latch(), Event()
+        queue = sending.create_queue("orders")
+        pool = Pool(connection, feeding(recorder))
+        pool.hook = holding(asked, release)
+        consumer = connection.create_connection_consumer(queue, None, pool, 1)
+        send_texts(sending, queue, "espresso")
+        await_event(asked)
+        within_patience((consumer if closes == "consumer" else connection).close)
+        again = take(sending.create_consumer(queue))
+        assert (text_of(again), again.jms_redelivered) == ("espresso", True)
+        release.set()
+        pool.join()
+        assert recorder.texts == []
+
+    @pytest.mark.realises("BOIL-CONN-11")
+    def test_the_connection_waits_for_a_session_that_runs(
+        self, connect: Connect, sending: Session, latch: Callable[[], Event]
+    ) -> None:
+        connection, release, running, returned = connect(), latch(), Event(), Event()
+
+        def work(message: Message) -> None:
+            running.set()
+            release.wait(PATIENCE_S)
+            returned.set()
+
+        queue = sending.create_queue("orders")
+        pool = Pool(connection, feeding(work))
+        connection.create_connection_consumer(queue, None, pool, 1)
+        send_texts(sending, queue, "espresso")
+        await_event(running)
+        closing = Call(connection.close)
+        assert closing.is_blocked()
+        release.set()
+        closing.result()
+        assert returned.is_set()
+        pool.join()
+        assert left_over(sending) == []
+
+    @pytest.mark.realises("BOIL-CONN-11")
+    def test_the_listener_of_a_run_cannot_wait_for_itself(self, connect: Connect, sending: Session) -> None:
+        connection, raised = connect(), list[type]()
+
+        def make(session: Session) -> Callable[[Message], None]:
+            def work(message: Message) -> None:
+                for action in (connection.stop, connection.close, session.close):
+                    try:
+                        action()
+                    except JMSException as error:
+                        raised.append(type(error))
+
+            return work
+
+        queue = sending.create_queue("orders")
+        pool = Pool(connection, make)
+        connection.create_connection_consumer(queue, None, pool, 1)
+        send_texts(sending, queue, "espresso")
+        eventually(lambda: len(raised) == 3, "the listener has tried")
+        assert raised == [IllegalStateException] * 3
+        pool.join()
+
+    @pytest.mark.realises("BOIL-ACK-8")
+    def test_a_close_in_the_middle_of_a_run_gives_the_rest_back(
+        self, connect: Connect, sending: Session, latch: Callable[[], Event]
+    ) -> None:
+        connection, release, running = connect(), latch(), Event()
+
+        def work(message: Message) -> None:
+            running.set()
+            release.wait(PATIENCE_S)
+
+        recorder = Recorder(work)
+        queue = sending.create_queue("orders")
+        pool = Pool(connection, feeding(recorder))
+        send_texts(sending, queue, "one", "two", "three")
+        connection.create_connection_consumer(queue, None, pool, 3)
+        await_event(running)
+        closing = Call(connection.close)
+        assert closing.is_blocked()
+        release.set()
+        closing.result()
+        pool.join()
+        assert recorder.texts == ["one"]
+        assert left_over(sending) == ["two", "three"]
+
+
+class Failing(ServerSessionPool):
+    """A pool that fails a number of times, then is another pool."""
+
+    def __init__(self, inner: Pool, error: BaseException, times: int = 1) -> None:
+        self.inner = inner
+        self._error = error
+        self._left = times
+
+    def get_server_session(self) -> ServerSession:
+        if self._left:
+            self._left -= 1
+            raise self._error
+        return self.inner.get_server_session()
+
+
+class TestServersThatFail:
+    @pytest.mark.parametrize(
+        "error", [JMSException("empty"), RuntimeError("broken")], ids=lambda each: type(each).__name__
+    )
+    def test_a_pool_that_fails_is_reported_and_nothing_is_lost(
+        self, connect: Connect, sending: Session, error: BaseException
+    ) -> None:
+        connection, recorder, problems = connect(), Recorder(), Problems()
+        connection.exception_listener = problems
+        queue = sending.create_queue("orders")
+        pool = Failing(Pool(connection, feeding(recorder)), error)
+        connection.create_connection_consumer(queue, None, pool, 2)
+        send_texts(sending, queue, "one", "two")
+        (told,) = problems.wait_for(1)
+        assert str(error) in str(told)
+        assert recorder.texts == []
+        connection.stop()
+        connection.start()
+        assert recorder.wait_for(2) == ["one", "two"]
+        pool.inner.join()
+        connection.close()
+        assert left_over(sending) == []
+
+    def test_after_a_failure_others_get_the_messages(self, connect: Connect, sending: Session) -> None:
+        connection, problems = connect(), Problems()
+        connection.exception_listener = problems
+        queue = sending.create_queue("orders")
+        connection.create_connection_consumer(
+            queue, None, Failing(Pool(connection, feeding(Recorder())), JMSException("empty")), 1
+        )
+        send_texts(sending, queue, "one")
+        problems.wait_for(1)
+        consumer = sending.create_consumer(queue)
+        assert text_of(take(consumer)) == "one"
+
+    @pytest.mark.realises("BOIL-ACK-8")
+    def test_a_server_session_that_does_not_start_gets_nothing_twice(self, connect: Connect, sending: Session) -> None:
+        connection, recorder, problems = connect(), Recorder(), Problems()
+        connection.exception_listener = problems
+        queue = sending.create_queue("orders")
+        pool = Pool(connection, feeding(recorder))
+        session = pool.free.queue[0]
+        left = [1]
+
+        def fail_once() -> None:
+            if left[0]:
+                left[0] -= 1
+                pool.free.put(session)
+                raise RuntimeError("no thread")
+
+        pool.each(fail_once)
+        connection.create_connection_consumer(queue, None, pool, 2)
+        send_texts(sending, queue, "one", "two")
+        problems.wait_for(1)
+        connection.stop()
+        connection.start()
+        assert recorder.wait_for(2) == ["one", "two"]
+        pool.join()
+        connection.close()
+        assert recorder.texts == ["one", "two"]
+        assert left_over(sending) == []
+
+    def test_a_session_without_a_listener_loses_nothing(self, connect: Connect, sending: Session) -> None:
+        connection = connect()
+        queue = sending.create_queue("orders")
+        pool = Pool(connection, None)
+        consumer = connection.create_connection_consumer(queue, None, pool, 1)
+        send_texts(sending, queue, "espresso")
+        eventually(lambda: pool.threads or pool.taken > 1, "the session has run")
+        within_patience(consumer.close)
+        pool.join()
+        within_patience(connection.close)
+        assert left_over(sending) == ["espresso"]
+
+    def test_a_session_that_was_closed_loses_nothing(self, connect: Connect, sending: Session) -> None:
+        connection, problems = connect(), Problems()
+        connection.exception_listener = problems
+        queue = sending.create_queue("orders")
+        pool = Pool(connection, feeding(Recorder()))
+        pool.sessions[0].close()
+        connection.create_connection_consumer(queue, None, pool, 1)
+        send_texts(sending, queue, "espresso")
+        problems.wait_for(1)
+        within_patience(connection.close)
+        assert left_over(sending) == ["espresso"]
+
+    def test_a_session_of_another_connection_loses_nothing(self, connect: Connect, sending: Session) -> None:
+        connection, other, problems = connect(), connect(), Problems()
+        connection.exception_listener = problems
+        queue = sending.create_queue("orders")
+        connection.create_connection_consumer(queue, None, Pool(other, feeding(Recorder())), 1)
+        send_texts(sending, queue, "espresso")
+        problems.wait_for(1)
+        within_patience(connection.close)
+        within_patience(other.close)
+        assert left_over(sending) == ["espresso"]
+
+    def test_what_is_no_session_loses_nothing(self, connect: Connect, sending: Session) -> None:
+        class Foreign(ServerSessionPool):
+            def get_server_session(self) -> ServerSession:
+                return None  # type: ignore[return-value]
+
+        connection, problems = connect(), Problems()
+        connection.exception_listener = problems
+        queue = sending.create_queue("orders")
+        connection.create_connection_consumer(queue, None, Foreign(), 1)
+        send_texts(sending, queue, "espresso")
+        problems.wait_for(1)
+        assert left_over(sending) == ["espresso"]
+
+    def test_a_lost_connection_ends_it(self, jms_faults: Faults, jms_broker_url: str, connect: Connect) -> None:
+        connection, recorder, problems = connect(), Recorder(), Problems()
+        connection.exception_listener = problems
+        queue = connection.create_session().create_queue("orders")
+        pool = Pool(connection, feeding(recorder))
+        connection.create_connection_consumer(queue, None, pool, 1)
+        jms_faults.drop_connections()
+        assert [each.error_code for each in problems.wait_for(1)] == ["PYJMS-LOST"]
+        with ConnectionFactory(jms_broker_url).create_connection() as other:
+            other.start()
+            session = other.create_session()
+            send_texts(session, queue, "espresso")
+            assert left_over(session) == ["espresso"]
+        within_patience(connection.close)
+        assert recorder.texts == []
