@@ -37,7 +37,6 @@ _SLIPS: Final = tuple(
         (r";", "a selector is one condition and has no ';'"),
         (r"\?|:\w*", "selectors have no parameters: write the value itself"),
         (r"\\", "a backslash can only stand in a string"),
-        (r"'(?!(?:[^']|'')*+')", "the string that begins here does not end; a quote in a string is doubled: 'it''s'"),
         # A number that runs into letters or a second point: 1a, 5LL, 1E, 0x, 1_000, 1.2.3.
         (
             r"(?<![\w$.])[0-9.]*[0-9][\w.]*[^\W0-9][\w.]*|(?<![\w$.])[0-9]+\.[0-9]*(?:\.[0-9]*)+",
@@ -48,6 +47,7 @@ _SLIPS: Final = tuple(
 )
 _SLIP_LENGTH_MAX = 200
 
+_UNCLOSED = "found a single quote: the string that begins here does not end; a quote in a string is doubled: 'it''s'"
 _VALUE = "a value: a property name, a number or a string in single quotes"
 # What may follow, by some of the terminals that the parser would accept; the first row with all of them counts.
 _EXPECTATIONS: Final = (
@@ -104,7 +104,7 @@ def unexpected(text: str, position: int, accepted: frozenset[str] | None) -> Pro
     if slip is not None:
         return slip
     if accepted is None:
-        return Problem(foreign_character(text[position]), position)
+        return Problem(_UNCLOSED if text[position] == "'" else foreign_character(text[position]), position)
     match = _TOKEN.match(text, position)
     found = match[0] if match else ""
     expected = next(words for terminals, words in _EXPECTATIONS if terminals <= accepted)
@@ -126,7 +126,7 @@ def _describe(found: str) -> str:
     if not found:
         return "the end of the selector"
     if found.startswith("'"):
-        return f"the string {shorten(found)}" if len(found) > 1 else "a single quote"
+        return f"the string {shorten(found)}"
     if is_reserved(found):
         return f"the reserved word {found}"
     if len(found) > 1 or (found.isascii() and found.isprintable()):
