@@ -1,4 +1,4 @@
-"""Fixtures for pytest. They cost nothing until a test asks for one.
+"""Fixtures for pytest. No broker is made, nor imported, until a test asks for one.
 
 - ``jms_broker_url``: the URL of a fresh embedded broker, stopped after the test.
 - ``jms_connection_factory``: a `ConnectionFactory` for it. It uses ``virtual_clock`` and ``jms_faults`` when the test
