@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from itertools import count
+from threading import Event as ThreadEvent
 from threading import RLock
 from typing import TypeVar
 
@@ -13,7 +14,7 @@ from pyjms.api.server_sessions import ConnectionConsumer, ServerSessionPool
 from pyjms.api.session import AcknowledgeMode
 from pyjms.errors import IllegalStateException, InvalidClientIDException, InvalidDestinationException, JMSException
 from pyjms.messages.destinations import JmsQueue, JmsTopic, address_of
-from pyjms.runtime.error_mapping import mapped_errors, to_jms
+from pyjms.runtime.error_mapping import ErrorCollector, mapped_errors, to_jms
 from pyjms.runtime.lifecycle import Event, State, next_state
 from pyjms.runtime.listener import EventThread
 from pyjms.runtime.listeners import exception_callback
@@ -60,6 +61,8 @@ class JmsConnection(Connection):
         self._consumers: list[JmsConnectionConsumer] = []
         self._numbers = count(1)
         self._exception_listener: ExceptionListenerLike | None = None
+        self._lost: ConnectionLostError | None = None
+        self._closed = ThreadEvent()
         self._destinations: dict[Address, Destination] = {}
         self._events = EventThread(f"pyjms-exceptions-{request.url.host}")
         with mapped_errors:
@@ -129,7 +132,12 @@ class JmsConnection(Connection):
             provider_session = self._provider.open_session(transacted=mode is AcknowledgeMode.SESSION_TRANSACTED)
         session = kind(self, mode, provider_session)
         with self._lock:
-            self._sessions.append(session)
+            is_late = self._state is State.CLOSED
+            if not is_late:
+                self._sessions.append(session)
+        if is_late:
+            session.shut_down()
+            self._check_open()
         session.begin_delivery()
         return session
 
@@ -178,7 +186,12 @@ class JmsConnection(Connection):
                 self, session, address, selector_or_none(selector), pool, max_messages, durable_name
             )
         with self._lock:
-            self._consumers.append(consumer)
+            is_late = self._state is State.CLOSED
+            if not is_late:
+                self._consumers.append(consumer)
+        if is_late:
+            consumer.shut_down()
+            self._check_open()
         consumer.begin_delivery()
         return consumer
 
@@ -216,19 +229,31 @@ class JmsConnection(Connection):
     def close(self) -> None:
         self._refuse_in_listener("close")
         with self._lock:
+            first = self._state in {State.STOPPED, State.STARTED}
             self._state = next_state(self._state, Event.CLOSE, "connection")
-            sessions, consumers = list(self._sessions), list(self._consumers)
-        for consumer in consumers:
-            consumer.close()
-        for session in sessions:
-            session.shut_down()
-        with self._lock:
-            first = self._state is not State.CLOSED
-            self._state = next_state(self._state, Event.FINISH, "connection")
-        if first:
+        if not first:
+            self._closed.wait()  # until the thread that closes it is done
+            return
+        errors = ErrorCollector()
+        try:
+            while (part := self._next_to_close()) is not None:
+                with errors:
+                    part.shut_down()
             self._events.end()
-            with mapped_errors:
+            with errors, mapped_errors:
                 self._provider.close()
+        finally:
+            self._closed.set()
+        errors.raise_first()
+
+    def _next_to_close(self) -> JmsSession | JmsConnectionConsumer | None:
+        """Return what is open still; None when all is closed, and from then on the connection is."""
+        with self._lock:
+            for parts in (self._consumers, self._sessions):
+                if parts:
+                    return parts.pop()
+            self._state = next_state(self._state, Event.FINISH, "connection")
+            return None
 
     def _refuse_in_listener(self, what: str) -> None:
         with self._lock:
@@ -242,11 +267,17 @@ class JmsConnection(Connection):
     def on_exception(self, error: ProviderError) -> None:
         """Wake all who wait, then tell the exception listener on its own thread (§4.3.8)."""
         if isinstance(error, ConnectionLostError):
+            self._lost = error
             with self._lock:
                 sessions = list(self._sessions)
             for session in sessions:
                 session.wake_all()
         self._events.call(lambda: self._report(error))
+
+    def check_not_lost(self) -> None:
+        """Raise JMSException when the provider has said that the connection is gone for good."""
+        if self._lost is not None:
+            raise to_jms(ConnectionLostError(self._lost.reason)) from self._lost
 
     def report(self, error: ProviderError) -> None:
         """Tell the exception listener of a problem that the client's side found."""

@@ -81,7 +81,10 @@ class JmsMessageConsumer(MessageConsumer):
     def receive_no_wait(self) -> Message | None:
         """Return the next message if there is one now."""
         self._check_can_receive()
-        return self._session.take(self)
+        message = self._session.take(self)
+        if message is None:
+            self._session.connection.check_not_lost()
+        return message
 
     def close(self) -> None:
         """Close; waits for a receive or a listener of this consumer that runs on another thread."""
@@ -93,18 +96,19 @@ class JmsMessageConsumer(MessageConsumer):
         session = self._session
         session.enter_receive(self)
         try:
+            session.connection.check_not_lost()
             self._provider.set_interested(True)
-            while True:
+            while self._inbox.wait(deadline.until_ms):
                 message = session.take(self)
                 if message is not None or self._closed or session.is_closing:
                     return message
-                if not self._inbox.wait(deadline.until_ms):
-                    return None
+                session.connection.check_not_lost()
         except ProviderError as error:
             raise to_jms(error) from error
         finally:
             self._provider.set_interested(False)
             session.gate.leave()
+        return None
 
     def _on_ready(self) -> None:
         if self.callback is None:

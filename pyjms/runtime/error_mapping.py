@@ -6,7 +6,7 @@ from pyjms import errors
 from pyjms.errors import JMSException
 from pyjms.spi.errors import ProviderError
 
-__all__ = ["mapped_errors", "to_jms"]
+__all__ = ["ErrorCollector", "mapped_errors", "to_jms"]
 
 
 def to_jms(error: ProviderError) -> JMSException:
@@ -30,3 +30,26 @@ class _MappedErrors:
 
 mapped_errors = _MappedErrors()
 """``with mapped_errors:`` around calls of the SPI that are not made for every message."""
+
+
+class ErrorCollector:
+    """``with collector:`` around each of several steps that must all be tried, whichever of them fails."""
+
+    __slots__ = ("_first",)
+
+    def __init__(self) -> None:
+        self._first: JMSException | None = None
+
+    def __enter__(self) -> None:
+        return None
+
+    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> bool:
+        if not isinstance(error, JMSException):
+            return False
+        self._first = self._first or error
+        return True
+
+    def raise_first(self) -> None:
+        """Raise the first error that was collected, if any."""
+        if self._first is not None:
+            raise self._first

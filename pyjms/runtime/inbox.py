@@ -32,12 +32,13 @@ class DeliveryGate:
     runs under `lock`.
     """
 
-    __slots__ = ("_busy", "_changed", "is_open", "lock")
+    __slots__ = ("_busy", "_changed", "_waiting", "is_open", "lock")
 
     def __init__(self) -> None:
         self.lock = Lock()
         self.is_open = False
         self._changed = Condition(self.lock)
+        self._waiting = 0
         self._busy: dict[int, tuple[object, bool]] = {}  # thread → (consumer, does it run a listener?)
 
     def open(self) -> None:
@@ -59,7 +60,8 @@ class DeliveryGate:
         """Take the calling thread's registration back."""
         with self.lock:
             self._busy.pop(get_ident(), None)
-            self._changed.notify_all()
+            if self._waiting:
+                self._changed.notify_all()
 
     def receiver(self) -> int | None:
         """Return the thread that blocks in ``receive``, if any. The caller holds `lock`."""
@@ -80,9 +82,16 @@ class DeliveryGate:
         §4.3.4 makes us wait.
         """
         me = get_ident()
-        with self.lock:
-            while any(
+
+        def is_quiet() -> bool:
+            return not any(
                 thread != me and (listener or not listeners_only) and (consumer is None or busy_with is consumer)
                 for thread, (busy_with, listener) in self._busy.items()
-            ):
-                self._changed.wait()
+            )
+
+        with self.lock:
+            self._waiting += 1
+            try:
+                self._changed.wait_for(is_quiet)
+            finally:
+                self._waiting -= 1

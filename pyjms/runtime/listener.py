@@ -95,5 +95,5 @@ class EventThread:
         while (callback := self._callbacks.get()) is not None:
             try:
                 callback()
-            except Exception:  # an application's callback: its errors are its own
+            except BaseException:  # an application's callback: its errors are its own, SystemExit too
                 _log.exception("an exception listener raised on %s", self._name)

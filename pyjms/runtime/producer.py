@@ -16,9 +16,14 @@ from pyjms.errors import (
     UnsupportedOperationException,
 )
 from pyjms.messages.base import JmsMessage
+from pyjms.messages.bytes import JmsBytesMessage
 from pyjms.messages.destinations import address_of
 from pyjms.messages.foreign import convert
 from pyjms.messages.freeze import freeze
+from pyjms.messages.map import JmsMapMessage
+from pyjms.messages.object import JmsObjectMessage
+from pyjms.messages.stream import JmsStreamMessage
+from pyjms.messages.text import JmsTextMessage
 from pyjms.runtime.error_mapping import to_jms
 from pyjms.spi.envelope import Address
 from pyjms.spi.errors import ProviderError
@@ -27,6 +32,11 @@ if TYPE_CHECKING:
     from pyjms.runtime.session import JmsSession
 
 __all__ = ["JmsMessageProducer", "JmsQueueSender", "JmsTopicPublisher", "producer_for"]
+
+_OWN_CLASSES = frozenset(
+    {JmsBytesMessage, JmsMapMessage, JmsMessage, JmsObjectMessage, JmsStreamMessage, JmsTextMessage}
+)
+"""What `freeze` takes as it is. A look-up in place of `isinstance`, which asks an abstract base class for each message."""
 
 _MODES = {1: DeliveryMode.NON_PERSISTENT, 2: DeliveryMode.PERSISTENT}
 
@@ -59,11 +69,17 @@ class JmsMessageProducer(MessageProducer):
 
     def send(self, *arguments: Any, **keywords: Any) -> None:
         """Send in any of the four argument orders of JMS 1.1 §4.6, with the producer's defaults for what is left out."""
+        if self._closed or self._session.is_closed:
+            self._check_open()
         if len(arguments) == 1 and not keywords:
             if self._address is None:
                 raise UnsupportedOperationException("this producer has no destination: use send(destination, message)")
             mode, priority, time_to_live = self._defaults
             self._send(self._address, self._destination, arguments[0], mode, priority, time_to_live)
+            return
+        if len(arguments) == 2 and not keywords and self._address is None:
+            # a reply, in most programs: no other overload has two arguments by position
+            self._send(address_of(arguments[0]), *arguments, *self._defaults)
             return
         destination, message, options = _sort_arguments(arguments, keywords)
         mode = check_delivery_mode(options.get("delivery_mode", self._defaults[0]))
@@ -76,7 +92,6 @@ class JmsMessageProducer(MessageProducer):
                 )
             self._send(self._address, self._destination, message, mode, priority, time_to_live)
             return
-        self._check_open()
         if destination is None:
             raise InvalidDestinationException("send needs a destination, as this producer has none")
         self._send(address_of(destination), destination, message, mode, priority, time_to_live)
@@ -91,9 +106,7 @@ class JmsMessageProducer(MessageProducer):
         time_to_live: int,
     ) -> None:
         session = self._session
-        if self._closed or session.is_closed:
-            self._check_open()
-        own = message if isinstance(message, JmsMessage) else _convert(message)
+        own: JmsMessage = message if message.__class__ in _OWN_CLASSES else _convert(message)  # type: ignore[assignment]
         now_ms = session.clock.time_ms()
         expiration = now_ms + time_to_live if time_to_live else 0
         message_id = None if self._disable_message_id else session.next_message_id()

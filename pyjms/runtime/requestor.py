@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
+
 from pyjms.api.closing import Closeable
-from pyjms.api.destination import Queue, Topic
+from pyjms.api.destination import Queue, TemporaryQueue, TemporaryTopic, Topic
 from pyjms.api.domains import QueueSession, TopicSession
 from pyjms.api.message import Message
-from pyjms.errors import InvalidDestinationException
+from pyjms.errors import IllegalStateException, InvalidDestinationException
 
 __all__ = ["QueueRequestor", "TopicRequestor"]
 
@@ -32,7 +34,7 @@ class QueueRequestor(Closeable, declares=True):
     def close(self) -> None:
         """Delete the temporary queue and close the session, as JMS 1.1 asks."""
         self._receiver.close()
-        self._reply_queue.delete()
+        _delete(self._reply_queue)
         self._session.close()
 
 
@@ -57,5 +59,11 @@ class TopicRequestor(Closeable, declares=True):
     def close(self) -> None:
         """Delete the temporary topic and close the session, as JMS 1.1 asks."""
         self._subscriber.close()
-        self._reply_topic.delete()
+        _delete(self._reply_topic)
         self._session.close()
+
+
+def _delete(destination: TemporaryQueue | TemporaryTopic) -> None:
+    """Delete a reply destination, which may be gone already: with its connection, or by an earlier close."""
+    with suppress(IllegalStateException, InvalidDestinationException):
+        destination.delete()

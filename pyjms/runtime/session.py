@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from itertools import count
+from threading import Event as ThreadEvent
 from typing import TYPE_CHECKING, Any
 
 from pyjms.api.browser import QueueBrowser
@@ -61,6 +62,9 @@ class JmsSession(Session):
         self.gate = DeliveryGate()
         self.provider_session = provider_session
         self.is_closed = False
+        self._closed = ThreadEvent()
+        self.has_listeners = False
+        """Whether messages go to listeners, so that no synchronous receive is allowed."""
         self._state = State.STOPPED
         self._mode = mode
         self.settles_by_itself = mode in (AcknowledgeMode.AUTO_ACKNOWLEDGE, AcknowledgeMode.DUPS_OK_ACKNOWLEDGE)
@@ -272,17 +276,16 @@ class JmsSession(Session):
 
     # Listeners
 
-    @property
-    def has_listeners(self) -> bool:
-        """Whether messages go to listeners, so that no synchronous receive is allowed."""
-        return self._dispatcher.is_active or self._message_listener is not None
-
     def listen(self, consumer: JmsMessageConsumer, callback: Callable[[Message], Any] | None) -> None:
         """Set what the session's thread calls with the messages of `consumer`, or None for nothing."""
         self.check_open()
         if callback is not None and self._message_listener is not None:
             raise IllegalStateException("this session has a listener of its own, so its consumers can have none")
         self._dispatcher.listen(consumer, callback)
+        self._note_listeners()
+
+    def _note_listeners(self) -> None:
+        self.has_listeners = self._dispatcher.is_active or self._message_listener is not None
 
     def wake_listener(self) -> None:
         """Have the session's thread look for work. Any thread; never blocks."""
@@ -300,6 +303,7 @@ class JmsSession(Session):
             raise IllegalStateException("a consumer of this session has a listener: the session can have none")
         self._dispatcher.session_callback = None if listener is None else message_callback(listener)
         self._message_listener = listener
+        self._note_listeners()
 
     def run(self) -> None:
         """Process the messages that a connection consumer loaded, by the session's listener (§8.2.4)."""
@@ -422,21 +426,26 @@ class JmsSession(Session):
     def shut_down(self) -> None:
         """Close: end blocked receives, wait for a running listener, roll back, release everything (§4.4.1)."""
         with self.gate.lock:
+            first = not self.is_closing
             self._state = next_state(self._state, Event.CLOSE, "session")
             self.gate.is_open = False
-        self.wake_all()
-        self.gate.wait_until_quiet()
-        self._dispatcher.end()
-        with self.gate.lock:
-            first = not self.is_closed
-            self.is_closed = True
-            self._state = next_state(self._state, Event.FINISH, "session")
-            for consumer in self._consumers:
-                consumer.mark_closed()
-        if first:
+        if not first:
+            self._closed.wait()  # until the thread that closes it is done
+            return
+        try:
+            self.wake_all()
+            self.gate.wait_until_quiet()
+            self._dispatcher.end()
+            with self.gate.lock:
+                self.is_closed = True
+                self._state = next_state(self._state, Event.FINISH, "session")
+                for consumer in self._consumers:
+                    consumer.mark_closed()
             self.connection.forget_session(self)
             with mapped_errors:
                 self.provider_session.close()
+        finally:
+            self._closed.set()
 
     def close_consumer(self, consumer: JmsMessageConsumer) -> None:
         """Close one consumer, after its receive or listener on another thread has ended."""
@@ -447,6 +456,7 @@ class JmsSession(Session):
         consumer.wake()
         self.gate.wait_until_quiet(consumer=consumer)
         self._dispatcher.forget(consumer)
+        self._note_listeners()
         with mapped_errors:
             consumer.release()
 
