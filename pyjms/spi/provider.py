@@ -109,7 +109,7 @@ class Provider(ABC):
 
     def stop_broker(self, url: ProviderUrl) -> None:
         """Stop the broker behind `url` and close its connections (`Capability.EMBEDDED_BROKER`)."""
-        raise CapabilityError(f"a {url.scheme}:// broker cannot be stopped from here: it lives elsewhere")
+        raise _lacks(Capability.EMBEDDED_BROKER, f"broker in this process: that of {url.scheme}:// lives elsewhere")
 
 
 class ProviderConnection(ABC):
@@ -157,13 +157,13 @@ class ProviderConnection(ABC):
 
     def create_temporary(self, kind: AddressKind) -> Address:
         """Make a destination that only this connection may consume from (`Capability.TEMPORARY_DESTINATIONS`)."""
-        raise CapabilityError(f"this provider has no temporary {kind.name.lower()}s")
+        raise _lacks(Capability.TEMPORARY_DESTINATIONS, f"temporary {kind.name.lower()}s")
 
     def delete_temporary(self, address: Address) -> None:
         """Delete it with its messages. Raises `DestinationInUseError` while it has consumers, `DestinationError` when
         it is unknown or another connection's.
         """
-        raise CapabilityError(f"this provider has no temporary {address.kind.name.lower()}s")
+        raise _lacks(Capability.TEMPORARY_DESTINATIONS, f"temporary {address.kind.name.lower()}s")
 
 
 class ProviderSession(ABC):
@@ -205,67 +205,67 @@ class ProviderSession(ABC):
         Raises `RolledBackError` when they were rolled back instead: the runtime then recovers what was received;
         `InDoubtError` when it is not known. (`Capability.TRANSACTIONS`)
         """
-        raise CapabilityError("this provider has no transactions")
+        raise _lacks(Capability.TRANSACTIONS, "transactions")
 
     def rollback(self) -> None:
         """Drop the sends and acknowledgements since the last commit or rollback (`Capability.TRANSACTIONS`).
 
         Deliveries stay with the client until `recover` gives them back.
         """
-        raise CapabilityError("this provider has no transactions")
+        raise _lacks(Capability.TRANSACTIONS, "transactions")
 
     def reject(self, delivery: Delivery, reason: str) -> None:
         """Settle a delivery that the client cannot process: kept aside, with `reason` (`Capability.DEAD_LETTERS`)."""
-        raise CapabilityError("this provider keeps no dead letters")
+        raise _lacks(Capability.DEAD_LETTERS, "dead letters")
 
     def browse(self, address: Address, selector: Selector | None) -> Iterator[Delivery]:
         """Look at the messages of a queue in order, leaving them there (`Capability.BROWSING`).
 
         Messages that come or go meanwhile may or may not be seen (JMS 1.1 §5.9).
         """
-        raise CapabilityError("this provider cannot browse")
+        raise _lacks(Capability.BROWSING, "queue browsers")
 
     def unsubscribe(self, name: str) -> None:
         """Delete this client's durable subscription `name` (`Capability.DURABLE_SUBSCRIPTIONS`).
 
         Raises `UnknownSubscriptionError`; `SubscriptionInUseError` while it has a subscriber or unsettled messages.
         """
-        raise CapabilityError("this provider has no durable subscriptions")
+        raise _lacks(Capability.DURABLE_SUBSCRIPTIONS, "durable subscriptions")
 
     def adopt(self, deliveries: Sequence[Delivery]) -> None:
         """Take over what another session of this connection received (`Capability.CONNECTION_CONSUMERS`).
 
         From now on this session settles them, or gives them back when it closes.
         """
-        raise CapabilityError("this provider has no connection consumers")
+        raise _lacks(Capability.CONNECTION_CONSUMERS, "connection consumers")
 
     def xa_start(self, xid: Xid, *, join: bool = False, resume: bool = False) -> None:
         """Put the session's work under `xid` (`Capability.XA`, as all calls below)."""
-        raise CapabilityError("this provider has no XA")
+        raise _lacks(Capability.XA, "distributed transactions")
 
     def xa_end(self, xid: Xid, *, suspend: bool = False, fail: bool = False) -> None:
         """End, suspend or fail the session's work under `xid`."""
-        raise CapabilityError("this provider has no XA")
+        raise _lacks(Capability.XA, "distributed transactions")
 
     def xa_prepare(self, xid: Xid) -> bool:
         """Make the branch safe; return False if it did nothing that a commit could add to (read only)."""
-        raise CapabilityError("this provider has no XA")
+        raise _lacks(Capability.XA, "distributed transactions")
 
     def xa_commit(self, xid: Xid, *, one_phase: bool = False) -> None:
         """Commit the branch: a prepared one, or an ended one in one phase."""
-        raise CapabilityError("this provider has no XA")
+        raise _lacks(Capability.XA, "distributed transactions")
 
     def xa_rollback(self, xid: Xid) -> None:
         """Roll the branch back."""
-        raise CapabilityError("this provider has no XA")
+        raise _lacks(Capability.XA, "distributed transactions")
 
     def xa_recover(self) -> Sequence[Xid]:
         """Return the branches that are prepared and in doubt."""
-        raise CapabilityError("this provider has no XA")
+        raise _lacks(Capability.XA, "distributed transactions")
 
     def xa_forget(self, xid: Xid) -> None:
         """Forget a branch that was settled heuristically."""
-        raise CapabilityError("this provider has no XA")
+        raise _lacks(Capability.XA, "distributed transactions")
 
 
 class ProviderConsumer(ABC):
@@ -289,3 +289,7 @@ class ProviderConsumer(ABC):
     @abstractmethod
     def close(self) -> None:
         """Detach. Its unsettled deliveries stay with the session (JMS 1.1 §4.4.11). May be repeated."""
+
+
+def _lacks(capability: Capability, what: str) -> CapabilityError:
+    return CapabilityError(f"this provider has no {what} (Capability.{capability.name})")

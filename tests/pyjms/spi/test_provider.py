@@ -1,0 +1,71 @@
+"""What a provider inherits: calls that it does not implement are refused by the name of the capability."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+import pytest
+
+from pyjms.spi.capability import Capability
+from pyjms.spi.envelope import AddressKind
+from pyjms.spi.errors import CapabilityError
+from pyjms.spi.provider import Provider, ProviderConnection, ProviderConsumer, ProviderSession
+from pyjms.spi.url import ProviderUrl
+from pyjms.spi.xid import Xid
+from tests.pyjms.spi.contract.environment import Environment, envelope
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+QUEUE, XID = Environment.queue(), Xid(1, b"g", b"b")
+
+
+def least(contract: type) -> object:
+    """Return an object that implements what is abstract, and nothing else."""
+    abstract = dict.fromkeys(contract.__abstractmethods__, lambda *_: None)  # type: ignore[attr-defined]
+    made: object = type("Least", (contract,), abstract)()
+    return made
+
+
+REFUSED: list[tuple[type, Capability, Callable[..., object]]] = [
+    (Provider, Capability.EMBEDDED_BROKER, lambda it: it.stop_broker(ProviderUrl.parse("far://away"))),
+    (ProviderConnection, Capability.TEMPORARY_DESTINATIONS, lambda it: it.create_temporary(AddressKind.TOPIC)),
+    (ProviderConnection, Capability.TEMPORARY_DESTINATIONS, lambda it: it.delete_temporary(QUEUE)),
+    (ProviderSession, Capability.TRANSACTIONS, lambda it: it.commit()),
+    (ProviderSession, Capability.TRANSACTIONS, lambda it: it.rollback()),
+    (ProviderSession, Capability.DEAD_LETTERS, lambda it: it.reject(envelope(QUEUE), "poison")),
+    (ProviderSession, Capability.BROWSING, lambda it: it.browse(QUEUE, None)),
+    (ProviderSession, Capability.DURABLE_SUBSCRIPTIONS, lambda it: it.unsubscribe("mine")),
+    (ProviderSession, Capability.CONNECTION_CONSUMERS, lambda it: it.adopt([])),
+    (ProviderSession, Capability.XA, lambda it: it.xa_start(XID)),
+    (ProviderSession, Capability.XA, lambda it: it.xa_end(XID)),
+    (ProviderSession, Capability.XA, lambda it: it.xa_prepare(XID)),
+    (ProviderSession, Capability.XA, lambda it: it.xa_commit(XID)),
+    (ProviderSession, Capability.XA, lambda it: it.xa_rollback(XID)),
+    (ProviderSession, Capability.XA, lambda it: it.xa_recover()),
+    (ProviderSession, Capability.XA, lambda it: it.xa_forget(XID)),
+]
+
+
+@pytest.mark.parametrize(("contract", "capability", "call"), REFUSED)
+def test_what_is_not_implemented_is_refused_by_name(
+    contract: type, capability: Capability, call: Callable[..., object]
+) -> None:
+    with pytest.raises(CapabilityError, match=rf"^this provider has no .*\(Capability\.{capability.name}\)$"):
+        call(least(contract))
+
+
+@pytest.mark.parametrize("contract", [Provider, ProviderConnection, ProviderSession, ProviderConsumer])
+def test_every_call_is_abstract_or_has_an_answer(contract: type) -> None:
+    calls = {name for name, member in vars(contract).items() if not name.startswith("_") and callable(member)}
+    refused = {call.__code__.co_names[0] for owner, _, call in REFUSED if owner is contract}
+    abstract: frozenset[str] = contract.__abstractmethods__  # type: ignore[attr-defined]
+    assert calls == (abstract & calls) | refused
+
+
+def test_passwords_are_not_shown() -> None:
+    environment = Environment("vm://shown")
+    request = replace(environment.request(), user_name="ann", password="hush")
+    assert "ann" in repr(request)
+    assert "hush" not in repr(request)
