@@ -102,9 +102,13 @@ class WatchedClock(VirtualClock):
 
     def await_blocked(self, call: Call[Any]) -> None:
         """Return when the thread of `call` waits for something that the provider or a close brings."""
+        self.await_thread(call.thread)
+
+    def await_thread(self, thread: Thread) -> None:
+        """Return when `thread` waits."""
         with self._watch:
-            blocked = self._watch.wait_for(lambda: self._waiting[call.thread.ident or 0] > 0, PATIENCE_S)
-        assert blocked, f"{call.thread.name} does not wait"
+            blocked = self._watch.wait_for(lambda: self._waiting[thread.ident or 0] > 0, PATIENCE_S)
+        assert blocked, f"{thread.name} does not wait"
 
 
 class Recorder(MessageListener):
