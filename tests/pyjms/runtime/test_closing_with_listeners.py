@@ -309,6 +309,66 @@ def test_a_listener_cannot_wait_for_itself(connect: Connect) -> None:
     within_patience(within.connection.close)
 
 
+@pytest.mark.realises("BOIL-CONN-10", "BOIL-CONN-11")
+@pytest.mark.parametrize("within", ["connection.close", "connection.stop", "session.close"])
+@pytest.mark.parametrize("way", ["stop", "connection", "session"])
+def test_a_listener_cannot_wait_for_itself_while_another_thread_ends_it(
+    connect: Connect, latch: Callable[[], Event], way: str, within: str
+) -> None:
+    itself: list[Busy] = []
+
+    def work(message: Message) -> None:
+        thing, method = within.split(".")
+        getattr(getattr(itself[0], thing), method)()
+
+    busy = Busy(connect, latch(), work)
+    itself.append(busy)
+    ending = busy.end(way)
+    assert ending.is_blocked()
+    busy.release.set()
+    assert ending.result()
+    assert [type(error) for error in busy.errors] == [IllegalStateException]
+
+
+@pytest.mark.realises("BOIL-CONN-10")
+@pytest.mark.parametrize("other", ["early", "late"])
+def test_a_listener_may_close_another_session_while_the_connection_closes(
+    connect: Connect, latch: Callable[[], Event], other: str
+) -> None:
+    itself: list[Busy] = []
+    busy = Busy(connect, latch(), lambda message: getattr(itself[0], other).close())
+    itself.append(busy)
+    ending = busy.end("connection")
+    assert ending.is_blocked()
+    busy.release.set()
+    assert ending.result()
+    assert busy.errors == []
+
+
+@pytest.mark.realises("BOIL-CONN-10")
+def test_a_listener_may_make_a_session_while_the_connection_closes(
+    connect: Connect, latch: Callable[[], Event]
+) -> None:
+    itself: list[Busy] = []
+    made: list[Session] = []
+
+    def work(message: Message) -> None:
+        session = itself[0].connection.create_session()
+        made.append(session)
+        send_texts(session, session.create_queue("replies"), "from a new session")
+
+    busy = Busy(connect, latch(), work)
+    itself.append(busy)
+    ending = busy.end("connection")
+    assert ending.is_blocked()
+    busy.release.set()
+    assert ending.result()
+    assert busy.errors == []
+    assert drain(busy.sending.create_consumer(busy.sending.create_queue("replies"))) == ["from a new session"]
+    with pytest.raises(IllegalStateException, match="closed"):
+        made[0].create_message()
+
+
 def test_a_refused_close_changes_nothing(connect: Connect) -> None:
     within = FromWithin(
         connect,
