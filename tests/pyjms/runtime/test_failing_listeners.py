@@ -80,6 +80,11 @@ class TestByThemselves:
         assert len(recorder.texts) == MAXIMUM_ATTEMPTS + 1
         other = connect().create_session()
         assert "bad" not in drain(other.create_consumer(other.create_queue("orders")))
+        letter = take(other.create_consumer(other.create_queue("DLQ")))
+        assert text_of(letter) == "bad"
+        assert letter.get_string_property("JMS_pyjms_deadReason") == "the listener raised RuntimeError: no"
+        assert letter.get_string_property("JMS_pyjms_deadDestination") == "queue://orders"
+        assert letter.get_int_property("JMS_pyjms_deadCount") == MAXIMUM_ATTEMPTS
 
     @pytest.mark.realises("BOIL-LSN-1")
     def test_success_at_the_last_attempt_counts(self, connect: Connect) -> None:

@@ -18,8 +18,10 @@ from pyjms import (
     Session,
     UnsupportedOperationException,
 )
+from pyjms.messages.text import JmsTextMessage
 from pyjms.runtime.factory import ConnectionFactory
 from pyjms.testing import Fault, Faults
+from tests.pyjms.messages.foreign import JavaTextMessage, PythonTextMessage
 from tests.pyjms.runtime.conftest import Connect
 from tests.pyjms.runtime.helpers import drain, send_texts, take, take_texts, text_of
 
@@ -259,6 +261,35 @@ class TestSend:
         received = take(first.create_consumer(queue))
         send_from_second.send(received)
         assert take_texts(second.create_consumer(queue), 1) == ["made by another"]
+
+    @pytest.mark.realises("BOIL-SESS-11", "BOIL-BODY-6")
+    @pytest.mark.parametrize("kind", [JavaTextMessage, PythonTextMessage])
+    @pytest.mark.parametrize("how", ["queue", "topic", "transacted"])
+    def test_messages_of_other_makers(self, connect: Connect, kind: Any, how: str) -> None:
+        """However implemented: they arrive as messages of ours, and show what send has set."""
+        connection = connect()
+        session = connection.create_session(how == "transacted", 1)
+        destination = session.create_topic("prices") if how == "topic" else session.create_queue("orders")
+        consumer = connection.create_session().create_consumer(destination)
+        message = kind()
+        message.text = "espresso"
+        session.create_producer(destination).send(message, MODE, PRIORITY, TTL)
+        if how == "transacted":
+            session.commit()
+        received = take(consumer)
+        assert text_of(received) == "espresso"
+        assert shown(message) == shown(received) == GIVEN
+        assert message.jms_message_id == received.jms_message_id
+        assert str(message.jms_message_id).startswith("ID:")
+        assert message.jms_destination == received.jms_destination == destination
+
+    def test_a_message_of_a_derived_class(self, session: Session) -> None:
+        class Order(JmsTextMessage):
+            """An application's own."""
+
+        queue = session.create_queue("orders")
+        session.create_producer(queue).send(Order("espresso"))
+        assert take_texts(session.create_consumer(queue), 1) == ["espresso"]
 
     def test_one_message_may_be_sent_again_and_again(self, session: Session) -> None:
         queue = session.create_queue("orders")
