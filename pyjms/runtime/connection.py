@@ -236,6 +236,7 @@ class JmsConnection(Connection):
             return
         errors = ErrorCollector()
         try:
+            self._end_delivery()
             while (part := self._next_to_close()) is not None:
                 with errors:
                     part.shut_down()
@@ -245,6 +246,17 @@ class JmsConnection(Connection):
         finally:
             self._closed.set()
         errors.raise_first()
+
+    def _end_delivery(self) -> None:
+        """Let no more messages through, and wait for all listeners: until then every session serves them (§4.3.5)."""
+        with self._lock:
+            sessions, consumers = list(self._sessions), list(self._consumers)
+        for consumer in consumers:
+            consumer.pause_delivery()
+        for session in sessions:
+            session.end_delivery()
+        for session in sessions:
+            session.gate.wait_until_quiet()
 
     def _next_to_close(self) -> JmsSession | JmsConnectionConsumer | None:
         """Return what is open still; None when all is closed, and from then on the connection is."""

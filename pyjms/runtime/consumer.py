@@ -47,6 +47,7 @@ class JmsMessageConsumer(MessageConsumer):
         self._no_local = request.no_local
         self._listener: MessageListenerLike | None = None
         self.callback: Callable[[Message], Any] | None = None
+        """What the session's thread calls; guarded by the gate's lock."""
         self._closed = False
         self._inbox = Inbox(session.clock)
         self._provider: ProviderConsumer = session.provider_session.subscribe(request, self._on_ready)
@@ -137,10 +138,9 @@ class JmsMessageConsumer(MessageConsumer):
         """Whether `close` was called."""
         return self._closed
 
-    def use_callback(self, callback: Callable[[Message], Any] | None) -> None:
-        """Exchange what the session's thread calls, and tell the provider whether this consumer wants to be woken."""
-        self.callback = callback
-        self._provider.set_interested(callback is not None)
+    def be_interested(self, interested: bool) -> None:
+        """Tell the provider whether this consumer wants to be woken."""
+        self._provider.set_interested(interested)
 
     def poll(self) -> Delivery | None:
         """Take the next delivery from the provider; the caller holds the gate's lock."""

@@ -10,7 +10,8 @@ from __future__ import annotations
 import logging
 from collections import deque
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from contextlib import suppress
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from pyjms.api.message import Message
 from pyjms.errors import IllegalStateException
@@ -29,6 +30,8 @@ __all__ = ["MAXIMUM_ATTEMPTS", "Dispatcher"]
 MAXIMUM_ATTEMPTS = 7
 """So many times a listener of an AUTO or DUPS_OK session gets a message that makes it raise: one and six more."""
 
+_Callback: TypeAlias = Callable[[Message], Any]
+
 _log = logging.getLogger("pyjms.runtime")
 
 
@@ -43,7 +46,7 @@ class Dispatcher:
         self._turn = 0
         self._failures = 0
         self.listening: list[JmsMessageConsumer] = []
-        self.session_callback: Callable[[Message], Any] | None = None
+        self.session_callback: _Callback | None = None
         """The listener of the session itself, for `run_loaded` (§8.2.4)."""
         self.loaded: deque[Delivery] = deque()
 
@@ -62,7 +65,7 @@ class Dispatcher:
         if worker is not None:
             worker.wake()
 
-    def listen(self, consumer: JmsMessageConsumer, callback: Callable[[Message], Any] | None) -> None:
+    def listen(self, consumer: JmsMessageConsumer, callback: _Callback | None) -> None:
         """Set or take away the listener of `consumer`; the first one starts the thread."""
         session = self._session
         with session.gate.lock:
@@ -73,7 +76,8 @@ class Dispatcher:
             if self._worker is None and callback is not None:
                 self._worker = WorkThread(f"pyjms-session-{session.next_message_id()[3:]}", session.clock, self._work)
                 self._worker.start()
-        consumer.use_callback(callback)
+            consumer.callback = callback
+        consumer.be_interested(callback is not None)
         self.wake()
 
     def _check_may_listen(self, consumer: JmsMessageConsumer) -> None:
@@ -98,7 +102,9 @@ class Dispatcher:
 
     def run_loaded(self) -> None:
         """Give each loaded delivery to the session's listener, on the calling thread."""
-        session = self._session
+        session, callback = self._session, self.session_callback
+        if callback is None:
+            raise IllegalStateException("set the session's message_listener before run(): nobody would get the messages")
         while self.loaded:
             with session.gate.lock:
                 if session.is_closing:
@@ -106,7 +112,7 @@ class Dispatcher:
                 delivery = self.loaded.popleft()
                 session.ledger.delivered(delivery)
                 session.gate.enter(self, listener=True)
-            self._process(delivery, self.session_callback)
+            self._process(delivery, callback)
 
     def _work(self) -> bool:
         session = self._session
@@ -114,43 +120,50 @@ class Dispatcher:
             found = self._next()
             if found is None:
                 return False
-            consumer, delivery = found
+            consumer, callback, delivery = found
             session.ledger.delivered(delivery)
             session.gate.enter(consumer, listener=True)
-        self._process(delivery, consumer.callback)
+        self._process(delivery, callback)
         return True
 
-    def _next(self) -> tuple[JmsMessageConsumer, Delivery] | None:
+    def _next(self) -> tuple[JmsMessageConsumer, _Callback, Delivery] | None:
         """Return the next delivery, beginning with the consumer after the one served last; the gate is locked."""
         if not self._session.gate.is_open or self._session.ledger.is_full:
             return None
         consumers = self.listening
         for step in range(len(consumers)):
             turn = (self._turn + step) % len(consumers)
-            if consumers[turn].is_closed:
+            consumer = consumers[turn]
+            callback = consumer.callback
+            if callback is None or consumer.is_closed:
                 continue
             try:
-                delivery = consumers[turn].poll()
+                delivery = consumer.poll()
             except ProviderError as error:
                 # the provider tells the connection's ExceptionListener of a lost connection by itself
                 _log.debug("a listener's consumer cannot poll: %s", error)
                 return None
             if delivery is not None:
                 self._turn = turn + 1
-                return consumers[turn], delivery
+                return consumer, callback, delivery
         return None
 
-    def _process(self, delivery: Delivery, callback: Callable[[Message], Any] | None) -> None:
+    def _process(self, delivery: Delivery, callback: _Callback) -> None:
         session = self._session
         try:
-            failure: BaseException | None = None
-            if callback is not None:
-                failure = _call(callback, thaw(delivery, session))
-            self._settle(delivery, failure)
+            self._settle(delivery, _call(callback, thaw(delivery, session)))
         except ProviderError as error:
             _log.warning("a delivery could not be settled after its listener ran, so it will come again: %s", error)
+            self._give_back(delivery)
         finally:
             session.gate.leave()
+
+    def _give_back(self, delivery: Delivery) -> None:
+        session = self._session
+        if session.settles_by_itself:
+            session.ledger.take_one(delivery)
+            with suppress(ProviderError):  # else its session's end gives it back
+                session.provider_session.recover((delivery,))
 
     def _settle(self, delivery: Delivery, failure: BaseException | None) -> None:
         session = self._session

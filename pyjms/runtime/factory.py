@@ -60,7 +60,7 @@ class ConnectionFactory(QueueConnectionFactoryInterface, TopicConnectionFactoryI
         self._text = url or os.environ.get("PYJMS_URL") or DEFAULT_URL
         with mapped_errors:
             parsed = ProviderUrl.parse(self._text)
-        given: dict[str, Any] = {**parsed.options, **options}
+        given = {name: value for name, value in {**parsed.options, **options}.items() if value is not None}
         own = {name: given.pop(name, None) for name in RUNTIME_OPTIONS}
         self._options: Mapping[str, Any] = options
         self._url = replace(parsed, options=MappingProxyType({name: _text(value) for name, value in given.items()}))
@@ -128,13 +128,10 @@ def _trusted(value: Any) -> frozenset[str]:
 
 
 def _whole_number(value: Any, name: str) -> int:
-    try:
-        number = int(value)
-    except (TypeError, ValueError):
-        number = -1
-    if number < 0:
+    digits = str(value)
+    if isinstance(value, bool) or not (digits.isascii() and digits.isdecimal()):
         raise IllegalArgumentException(f"{name} must be a whole number, 0 or more, not {value!r}")
-    return number
+    return int(digits)
 
 
 def _clock(value: Any) -> Clock:

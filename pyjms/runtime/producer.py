@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from pyjms.api.destination import Destination, Queue, Topic
 from pyjms.api.domains import QueueSender, TopicPublisher
@@ -25,7 +25,7 @@ from pyjms.messages.object import JmsObjectMessage
 from pyjms.messages.stream import JmsStreamMessage
 from pyjms.messages.text import JmsTextMessage
 from pyjms.runtime.error_mapping import to_jms
-from pyjms.spi.envelope import Address
+from pyjms.spi.envelope import Address, AddressKind
 from pyjms.spi.errors import ProviderError
 
 if TYPE_CHECKING:
@@ -54,10 +54,13 @@ class JmsMessageProducer(MessageProducer):
         "_session",
     )
 
+    domain: ClassVar[AddressKind | None] = None
+    """The only kind of destination that this class sends to, or None for both."""
+
     def __init__(self, session: JmsSession, destination: Destination | None) -> None:
         self._session = session
         self._destination = destination
-        self._address = None if destination is None else address_of(destination)
+        self._address = None if destination is None else self._address_of(destination)
         self._closed = False
         self._disable_message_id = False
         self._disable_message_timestamp = False
@@ -79,7 +82,7 @@ class JmsMessageProducer(MessageProducer):
             return
         if len(arguments) == 2 and not keywords and self._address is None:
             # a reply, in most programs: no other overload has two arguments by position
-            self._send(address_of(arguments[0]), *arguments, *self._defaults)
+            self._send(self._address_of(arguments[0]), *arguments, *self._defaults)
             return
         destination, message, options = _sort_arguments(arguments, keywords)
         mode = check_delivery_mode(options.get("delivery_mode", self._defaults[0]))
@@ -94,7 +97,14 @@ class JmsMessageProducer(MessageProducer):
             return
         if destination is None:
             raise InvalidDestinationException("send needs a destination, as this producer has none")
-        self._send(address_of(destination), destination, message, mode, priority, time_to_live)
+        self._send(self._address_of(destination), destination, message, mode, priority, time_to_live)
+
+    def _address_of(self, destination: Destination) -> Address:
+        """Return the address. Raises InvalidDestinationException for one of the other domain."""
+        address = address_of(destination)
+        if self.domain is not None and address.kind is not self.domain:
+            raise InvalidDestinationException(f"{address} is no {self.domain.name.lower()}")
+        return address
 
     def _send(
         self,
@@ -197,6 +207,7 @@ class JmsQueueSender(JmsMessageProducer, QueueSender):
     """A producer for queues."""
 
     __slots__ = ()
+    domain = AddressKind.QUEUE
 
     @property
     def queue(self) -> Queue | None:
@@ -208,6 +219,7 @@ class JmsTopicPublisher(JmsMessageProducer, TopicPublisher):
     """A producer for topics; `publish` is `send`."""
 
     __slots__ = ()
+    domain = AddressKind.TOPIC
 
     @property
     def topic(self) -> Topic | None:
@@ -281,6 +293,8 @@ def _sort_arguments(
             "send() takes (message), (destination, message), either with delivery_mode, priority, time_to_live"
         )
     for name, value in zip(_ORDER, rest, strict=False):
+        if isinstance(value, (Destination, Message)):
+            raise TypeError(f"send() takes a number for {name}, not {type(value).__name__}")
         if name in given:
             raise TypeError(f"send() got multiple values for argument {name!r}")
         given[name] = value

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from contextlib import suppress
 from itertools import count
 from threading import Event as ThreadEvent
 from typing import TYPE_CHECKING, Any
@@ -63,6 +64,7 @@ class JmsSession(Session):
         self.provider_session = provider_session
         self.is_closed = False
         self._closed = ThreadEvent()
+        self._has_closer = False
         self.has_listeners = False
         """Whether messages go to listeners, so that no synchronous receive is allowed."""
         self._state = State.STOPPED
@@ -231,9 +233,9 @@ class JmsSession(Session):
                     self.ledger.delivered(delivery)
             message = thaw(delivery, self)
             if self._settles_at_once:
-                self.provider_session.acknowledge((delivery,))
+                self._acknowledge((delivery,))
             elif due := self.ledger.due():
-                self.provider_session.acknowledge(due)
+                self._acknowledge(due)
         except ClosedError as error:
             if self._state in (State.CLOSING, State.CLOSED) or consumer.is_closed:
                 return None  # closed in mid-receive: the message is back on its queue
@@ -241,6 +243,14 @@ class JmsSession(Session):
         except ProviderError as error:
             raise to_jms(error) from error
         return message
+
+    def _acknowledge(self, deliveries: Sequence[Delivery]) -> None:
+        """Settle `deliveries`; what cannot be settled stays in the ledger, where `recover` finds it."""
+        try:
+            self.provider_session.acknowledge(deliveries)
+        except ProviderError:
+            self.ledger.put_back(deliveries)
+            raise
 
     def _overrun(self) -> ResourceError:
         return ResourceError(
@@ -324,12 +334,8 @@ class JmsSession(Session):
         self.check_open()
         if self._mode is not AcknowledgeMode.CLIENT_ACKNOWLEDGE:
             return
-        deliveries = self.ledger.take()
-        try:
-            self.provider_session.acknowledge(deliveries)
-        except ProviderError as error:
-            self.ledger.put_back(deliveries)
-            raise to_jms(error) from error
+        with mapped_errors:
+            self._acknowledge(self.ledger.take())
         self._dispatcher.wake()
 
     def recover(self) -> None:
@@ -425,15 +431,13 @@ class JmsSession(Session):
 
     def shut_down(self) -> None:
         """Close: end blocked receives, wait for a running listener, roll back, release everything (§4.4.1)."""
+        self.end_delivery()
         with self.gate.lock:
-            first = not self.is_closing
-            self._state = next_state(self._state, Event.CLOSE, "session")
-            self.gate.is_open = False
+            first, self._has_closer = not self._has_closer, True
         if not first:
             self._closed.wait()  # until the thread that closes it is done
             return
         try:
-            self.wake_all()
             self.gate.wait_until_quiet()
             self._dispatcher.end()
             with self.gate.lock:
@@ -443,9 +447,23 @@ class JmsSession(Session):
                     consumer.mark_closed()
             self.connection.forget_session(self)
             with mapped_errors:
+                self._settle_lazy()
                 self.provider_session.close()
         finally:
             self._closed.set()
+
+    def end_delivery(self) -> None:
+        """Begin to close: let nothing more through, and wake all who wait. May be repeated; does not wait."""
+        with self.gate.lock:
+            self._state = next_state(self._state, Event.CLOSE, "session")
+            self.gate.is_open = False
+        self.wake_all()
+
+    def _settle_lazy(self) -> None:
+        """Acknowledge what a DUPS_OK_ACKNOWLEDGE session has put off: an orderly end makes no duplicates."""
+        if self._mode is AcknowledgeMode.DUPS_OK_ACKNOWLEDGE:
+            with suppress(ProviderError):
+                self.provider_session.acknowledge(self.ledger.take())
 
     def close_consumer(self, consumer: JmsMessageConsumer) -> None:
         """Close one consumer, after its receive or listener on another thread has ended."""
