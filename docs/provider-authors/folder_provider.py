@@ -46,17 +46,16 @@ _BODIES: dict[BodyKind, tuple[type, ...]] = {
     BodyKind.NONE: (NoneType,),
     BodyKind.TEXT: (str, NoneType),
     BodyKind.BYTES: (bytes,),
-    BodyKind.MAP: (MappingProxyType,),
-    BodyKind.STREAM: (tuple,),
     BodyKind.OBJECT: (bytes, NoneType),
 }
-_TAGS: dict[type, str] = {Byte: "byte", Short: "short", Long: "long", Float: "float", Char: "char"}
-_READERS: dict[str, Callable[[Any], Any]] = {
-    **{tag: kind for kind, tag in _TAGS.items()},
-    "bytes": lambda text: b64decode(text, validate=True),
-    "map": lambda values: MappingProxyType({name: _unpack(value) for name, value in values.items()}),
-    "stream": lambda values: tuple(_unpack(value) for value in values),
+_KINDS: dict[str, tuple[type, type]] = {
+    "byte": (Byte, int),
+    "short": (Short, int),
+    "long": (Long, int),
+    "float": (Float, float),
+    "char": (Char, str),
 }
+_TAGS: dict[type, str] = {kind: tag for tag, (kind, _) in _KINDS.items()}
 _UNREADABLE = (ValueError, LookupError, TypeError, AttributeError, RecursionError, PermissionError, IsADirectoryError)
 
 
@@ -80,39 +79,55 @@ def decode(data: bytes, destination: Address) -> Envelope:
         raise ValueError(f"its format has version {content['version']!r}; this reader knows {FORMAT_VERSION}")
     headers: dict[str, Any] = {name: _typed(content[name], *kinds) for name, kinds in _HEADERS.items()}
     kind, reply_to = BodyKind[content["body_kind"]], content["reply_to"]
-    body = _typed(_unpack(content["body"]), *_BODIES[kind])
-    if kind is BodyKind.OBJECT and body is not None:
-        body = spi.ObjectBody(body, local=False)  # it left its process: only trusted classes are unpickled
+    if reply_to is not None:
+        reply_to = Address(AddressKind[reply_to[0]], _typed(reply_to[1], str), _typed(reply_to[2], bool))
     return Envelope(
         **headers,
         destination=destination,
         correlation_id=_typed(_unpack(content["correlation_id"]), str, bytes, NoneType),
-        reply_to=reply_to and Address(AddressKind[reply_to[0]], _typed(reply_to[1], str), _typed(reply_to[2], bool)),
-        properties=_typed(_unpack(content["properties"]), MappingProxyType),
+        reply_to=reply_to,
+        properties=_unpack_map(content["properties"]),
         body_kind=kind,
-        body=body,
+        body=_unpack_body(kind, content["body"]),
     )
 
 
 def _pack(value: spi.Body | Stored) -> object:
-    """Return `value` as JSON has it; what JSON has not becomes [type, value]."""
+    """Return `value` as JSON has it; a scalar that JSON has not becomes [type, value]."""
     if isinstance(value, bytes):
         return ["bytes", b64encode(value).decode("ascii")]
     if isinstance(value, Mapping):
-        return ["map", {name: _pack(each) for name, each in value.items()}]
+        return {name: _pack(each) for name, each in value.items()}
     if isinstance(value, tuple):
-        return ["stream", [_pack(each) for each in value]]
+        return [_pack(each) for each in value]
     tag = _TAGS.get(type(value))
     return value if tag is None else [tag, value]
 
 
-def _unpack(packed: Any) -> Any:
+def _unpack_body(kind: BodyKind, packed: Any) -> spi.Body:
+    if kind is BodyKind.MAP:
+        return _unpack_map(packed)
+    if kind is BodyKind.STREAM:
+        return tuple(_unpack(each) for each in _typed(packed, list))
+    body = _typed(_unpack(packed), *_BODIES[kind])
+    # a pickle that left its process: the runtime decodes it for classes only that the application trusts
+    return spi.ObjectBody(body, local=False) if kind is BodyKind.OBJECT and body is not None else body
+
+
+def _unpack_map(packed: Any) -> Mapping[str, Stored]:
+    return MappingProxyType({name: _unpack(each) for name, each in packed.items()})
+
+
+def _unpack(packed: Any) -> Stored:
     if isinstance(packed, list):
         tag, value = packed
-        return _READERS[tag](value)
+        if tag == "bytes":
+            return b64decode(value, validate=True)
+        kind, plain = _KINDS[tag]
+        return kind(_typed(value, plain))  # type: ignore[no-any-return]
     if type(packed) is int:
         Int(packed)  # a plain int is an Int: raises ValueError for a larger one
-    return _typed(packed, bool, int, float, str, NoneType)
+    return _typed(packed, bool, int, float, str, NoneType)  # type: ignore[no-any-return]
 
 
 def _typed(value: Any, *kinds: type) -> Any:
@@ -259,8 +274,9 @@ class _Folder:
         except FileNotFoundError:
             return None
         except _UNREADABLE as error:
-            if aside := self.set_aside(path, f"{type(error).__name__}: {error}"):
-                self._report(errors.ProviderError(f"a file that is no message was set aside as {aside}: {error}"))
+            reason = f"it is no message: {type(error).__name__}: {error}"
+            if aside := self.set_aside(path, reason):
+                self._report(errors.ProviderError(f"a file was set aside as {aside}, as {reason}"))
             return None
 
     def claim(self, path: Path) -> Path | None:
@@ -270,6 +286,13 @@ class _Folder:
             claim.parent.mkdir(exist_ok=True)
             return path.rename(claim)
         return None
+
+    def delete(self, claims: Sequence[Path], *, durably: bool) -> None:
+        for claim in claims:
+            claim.unlink()
+        for name in {claim.parent.name for claim in claims if durably}:
+            sync(self._root / "queues" / name)  # from where it went when it was claimed
+            sync(self._claims / name)
 
     def set_aside(self, path: Path, reason: str) -> Path | None:
         aside = self._root / "aside" / f"{path.parent.name}.{path.name}"
@@ -368,9 +391,9 @@ class _Connection(spi.ProviderConnection):
                 raise errors.DuplicateClientIdError(f"another connection to this folder is {client_id!r}")
 
     def open_session(self, *, transacted: bool) -> spi.ProviderSession:
+        self.check()
         if transacted:
             raise errors.CapabilityError("a folder has no transactions (Capability.TRANSACTIONS)")
-        self.check()
         return _Session(self)
 
     def start(self) -> None:
@@ -443,12 +466,8 @@ class _Session(spi.ProviderSession):
 
     def acknowledge(self, deliveries: Sequence[Delivery]) -> None:
         with self.step():
-            claims = self._take(deliveries)
-            for claim in claims:
-                claim.unlink()
-            if any(is_persistent(delivery.envelope) for delivery in deliveries):
-                for place in {claim.parent for claim in claims}:
-                    sync(place)
+            durably = any(is_persistent(delivery.envelope) for delivery in deliveries)
+            self.folder.delete(self._take(deliveries), durably=durably)
 
     def recover(self, deliveries: Sequence[Delivery]) -> None:
         with self.step():
@@ -475,6 +494,9 @@ class _Session(spi.ProviderSession):
         with self._lock:
             self._closed = True
             claims, self._claims = self._claims, set()
+        for consumer in tuple(self.connection.interested):
+            if consumer.session is self:
+                consumer.close()
         for claim in claims:
             with suppress(OSError):  # what cannot go back now does when the connection is gone
                 self.folder.give_back(claim)
@@ -485,14 +507,15 @@ class _Consumer(spi.ProviderConsumer):
     """One receiver of one queue."""
 
     def __init__(self, session: _Session, queue: Path, selector: Selector | None, on_ready: Callable[[], None]) -> None:
+        self.session = session
         self.on_ready = on_ready
-        self._session, self._queue, self._selector = session, queue, selector
+        self._queue, self._selector = queue, selector
         self._closed = False
         self._again = False
         self._seen: set[str] = set()
 
     def poll(self) -> Delivery | None:
-        session = self._session
+        session = self.session
         if self._closed or not session.connection.delivers:
             return None
         with session.step():
@@ -505,15 +528,15 @@ class _Consumer(spi.ProviderConsumer):
 
     def set_interested(self, interested: bool) -> None:
         if interested and not self._closed:
-            self._session.connection.interested.add(self)
+            self.session.connection.interested.add(self)
             self.look_again()
         else:
-            self._session.connection.interested.discard(self)
+            self.session.connection.interested.discard(self)
 
     def look_again(self) -> None:
         """Let the watcher call `on_ready` also for what it has seen before."""
         self._again = True
-        self._session.connection.news.set()
+        self.session.connection.news.set()
 
     def has_news(self) -> bool:
         """Say whether there is what the last call did not see. On the watcher's thread only."""
@@ -525,4 +548,4 @@ class _Consumer(spi.ProviderConsumer):
 
     def close(self) -> None:
         self._closed = True
-        self._session.connection.interested.discard(self)
+        self.session.connection.interested.discard(self)
