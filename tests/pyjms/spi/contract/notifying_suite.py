@@ -86,6 +86,19 @@ def test_who_is_interested_is_told_of_what_comes(environment: Environment) -> No
         assert receiver.take_when_told().envelope.body == str(number)
 
 
+@pytest.mark.parametrize("what", ["consumer", "session"])
+def test_who_is_closed_is_told_nothing_more(environment: Environment, what: str) -> None:
+    queue, sender, session = environment.queue(), environment.session(), environment.session()
+    closed, eager = environment.receiver(session, queue), environment.receiver(environment.session(), queue)
+    for receiver in (closed, eager):
+        receiver.consumer.set_interested(True)
+    (closed.consumer if what == "consumer" else session).close()
+    told = closed.wakes
+    environment.send(sender, queue, "news")
+    assert eager.take_when_told().envelope.body == "news"
+    assert closed.wakes == told
+
+
 def test_what_is_given_back_is_told(environment: Environment) -> None:
     queue, first, second = environment.queue(), environment.session(), environment.session()
     environment.send(first, queue, "tossed")
