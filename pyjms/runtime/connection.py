@@ -175,8 +175,8 @@ class JmsConnection(Connection):
     ) -> ConnectionConsumer:
         self._use()
         self.require(Capability.CONNECTION_CONSUMERS, "connection consumers")
-        if pool is None:
-            raise JMSException("a connection consumer needs a server session pool")
+        if not isinstance(pool, ServerSessionPool):
+            raise JMSException(f"a connection consumer needs a ServerSessionPool, not {type(pool).__name__}")
         if isinstance(max_messages, bool) or not isinstance(max_messages, int) or max_messages < 1:
             raise JMSException(f"{max_messages!r} is no number of messages a server session can load: use 1 or more")
         address = address_of(destination)

@@ -151,8 +151,10 @@ class JmsMessageConsumer(MessageConsumer):
         self._inbox.wake()
 
     def mark_closed(self) -> None:
-        """Refuse all use from now on; the caller holds the gate's lock."""
+        """Refuse all use from now on, and let go of the listener; the caller holds the gate's lock."""
         self._closed = True
+        self._listener = None
+        self.callback = None
 
     def release(self) -> None:
         """Detach from the provider. Raises `ProviderError`."""

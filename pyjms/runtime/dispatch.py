@@ -104,15 +104,32 @@ class Dispatcher:
         """Give each loaded delivery to the session's listener, on the calling thread."""
         session, callback = self._session, self.session_callback
         if callback is None:
-            raise IllegalStateException("set the session's message_listener before run(): nobody would get the messages")
+            raise IllegalStateException(
+                "set the session's message_listener before run(): nobody would get the messages"
+            )
         while self.loaded:
+            session.gate.wait_until_open(lambda: session.is_closing)
             with session.gate.lock:
                 if session.is_closing:
                     return
+                if not session.gate.is_open:
+                    continue  # stopped again
                 delivery = self.loaded.popleft()
                 session.ledger.delivered(delivery)
                 session.gate.enter(self, listener=True)
             self._process(delivery, callback)
+
+    def unload(self, deliveries: list[Delivery]) -> list[Delivery]:
+        """Take out those of `deliveries` that are loaded still, and return them."""
+        with self._session.gate.lock:
+            kept = [delivery for delivery in deliveries if any(delivery is each for each in self.loaded)]
+            self.loaded = deque(each for each in self.loaded if not any(each is delivery for delivery in kept))
+        return kept
+
+    def drop_listeners(self) -> None:
+        """Hold on to no listener of a closed session, which its messages may keep alive; the gate is locked."""
+        self.listening = []
+        self.session_callback = None
 
     def _work(self) -> bool:
         session = self._session

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from threading import Condition, Lock, get_ident
 
 from pyjms.spi.clock import Clock, Signal
@@ -41,15 +42,21 @@ class DeliveryGate:
         self._waiting = 0
         self._busy: dict[int, tuple[object, bool]] = {}  # thread → (consumer, does it run a listener?)
 
-    def open(self) -> None:
-        """Let messages through."""
-        with self.lock:
-            self.is_open = True
+    def set_open(self, is_open: bool) -> None:
+        """Let messages through, or no more of them; what passed before goes on. The caller holds `lock`."""
+        assert self.lock.locked()
+        self.is_open = is_open
+        if self._waiting:
+            self._changed.notify_all()
 
-    def shut(self) -> None:
-        """Let no further message through. What passed before goes on; does not wait."""
+    def wait_until_open(self, is_over: Callable[[], bool]) -> None:
+        """Wait until messages may pass, or until `is_over` says, at a change of the gate, that they never will."""
         with self.lock:
-            self.is_open = False
+            self._waiting += 1
+            try:
+                self._changed.wait_for(lambda: self.is_open or is_over())
+            finally:
+                self._waiting -= 1
 
     def enter(self, consumer: object, *, listener: bool) -> None:
         """Register the calling thread as busy with `consumer`. The caller holds `lock`."""

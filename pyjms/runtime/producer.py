@@ -27,6 +27,7 @@ from pyjms.messages.text import JmsTextMessage
 from pyjms.runtime.error_mapping import to_jms
 from pyjms.spi.envelope import Address, AddressKind
 from pyjms.spi.errors import ProviderError
+from pyjms.types import Long
 
 if TYPE_CHECKING:
     from pyjms.runtime.session import JmsSession
@@ -118,7 +119,7 @@ class JmsMessageProducer(MessageProducer):
         session = self._session
         own: JmsMessage = message if message.__class__ in _OWN_CLASSES else _convert(message)  # type: ignore[assignment]
         now_ms = session.clock.time_ms()
-        expiration = now_ms + time_to_live if time_to_live else 0
+        expiration = min(now_ms + time_to_live, Long.maximum) if time_to_live else 0
         message_id = None if self._disable_message_id else session.next_message_id()
         timestamp = 0 if self._disable_message_timestamp else now_ms
         envelope = freeze(own, address, message_id, timestamp, expiration, mode, priority)
@@ -258,8 +259,8 @@ def check_priority(value: int) -> int:
 
 def check_time_to_live(value: int) -> int:
     """Return `value`. Raises JMSException for a negative one."""
-    if isinstance(value, bool) or not isinstance(value, int) or value < 0:
-        raise JMSException(f"{value!r} is no time to live: use milliseconds, or 0 for no limit")
+    if isinstance(value, bool) or not isinstance(value, int) or not 0 <= value <= Long.maximum:
+        raise JMSException(f"{value!r} is no time to live: use milliseconds, at most 2**63 - 1, or 0 for no limit")
     return int(value)
 
 

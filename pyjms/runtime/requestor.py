@@ -8,7 +8,9 @@ from pyjms.api.closing import Closeable
 from pyjms.api.destination import Queue, TemporaryQueue, TemporaryTopic, Topic
 from pyjms.api.domains import QueueSession, TopicSession
 from pyjms.api.message import Message
+from pyjms.api.session import Session
 from pyjms.errors import IllegalStateException, InvalidDestinationException
+from pyjms.messages.destinations import address_of
 
 __all__ = ["QueueRequestor", "TopicRequestor"]
 
@@ -17,9 +19,9 @@ class QueueRequestor(Closeable, declares=True):
     """Sends a request to a queue and waits for its one reply. The session must not be transacted."""
 
     def __init__(self, session: QueueSession, queue: Queue) -> None:
-        """Make a requestor. Raises InvalidDestinationException for None, JMSException when the session is closed."""
-        if queue is None:
-            raise InvalidDestinationException("a requestor needs a queue")
+        """Make a requestor. Raises InvalidDestinationException, and IllegalStateException for a transacted session."""
+        address_of(queue)
+        _check_not_transacted(session)
         self._session = session
         self._reply_queue = session.create_temporary_queue()
         self._sender = session.create_sender(queue)
@@ -42,9 +44,9 @@ class TopicRequestor(Closeable, declares=True):
     """Publishes a request to a topic and waits for the first reply. The session must not be transacted."""
 
     def __init__(self, session: TopicSession, topic: Topic) -> None:
-        """Make a requestor. Raises InvalidDestinationException for None, JMSException when the session is closed."""
-        if topic is None:
-            raise InvalidDestinationException("a requestor needs a topic")
+        """Make a requestor. Raises InvalidDestinationException, and IllegalStateException for a transacted session."""
+        address_of(topic)
+        _check_not_transacted(session)
         self._session = session
         self._reply_topic = session.create_temporary_topic()
         self._publisher = session.create_publisher(topic)
@@ -67,3 +69,8 @@ def _delete(destination: TemporaryQueue | TemporaryTopic) -> None:
     """Delete a reply destination, which may be gone already: with its connection, or by an earlier close."""
     with suppress(IllegalStateException, InvalidDestinationException):
         destination.delete()
+
+
+def _check_not_transacted(session: Session) -> None:
+    if session.transacted:
+        raise IllegalStateException("a requestor needs a session without transactions: its request would never be sent")

@@ -106,19 +106,24 @@ class JmsConnectionConsumer(ConnectionConsumer):
 
     def _hand_over(self, deliveries: list[Delivery]) -> None:
         """Load `deliveries` into a server session; give them back when the application server fails."""
+        loaded_into: JmsSession | None = None
         try:
             server_session: ServerSession = self._pool.get_server_session()
-            _loadable(server_session.session).load(deliveries)
+            session = self._loadable(server_session.session)
+            session.load(deliveries)
+            loaded_into = session
             server_session.start()
         except Exception as error:  # application code: the messages must not be lost by its errors
             _log.exception("a server session could not be started; its messages go back to their destination")
-            self._session.recover(deliveries)
+            if loaded_into is None:
+                self._session.recover(deliveries)
+            else:
+                loaded_into.unload(deliveries)
             self.pause_delivery()
             self._connection.report(ProviderError(f"the server session pool failed, so its consumer stopped: {error}"))
 
-
-def _loadable(session: Session) -> JmsSession:
-    """Return `session` if it was made by this API. Raises JMSException for another one, which cannot be loaded."""
-    if not isinstance(session, JmsSession):
-        raise JMSException(f"{type(session).__name__} was not made by this provider: it cannot be loaded")
-    return session
+    def _loadable(self, session: Session) -> JmsSession:
+        """Return `session` if this connection made it. Raises JMSException for another one, which cannot be loaded."""
+        if not isinstance(session, JmsSession) or session.connection is not self._connection:
+            raise JMSException(f"{type(session).__name__} is no session of this connection: it cannot be loaded")
+        return session

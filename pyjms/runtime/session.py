@@ -122,10 +122,12 @@ class JmsSession(Session):
 
     def create_temporary_queue(self) -> TemporaryQueue:
         self.check_open()
+        self.connection.require(Capability.TEMPORARY_DESTINATIONS, "temporary destinations")
         return self.connection.temporaries.create_queue()
 
     def create_temporary_topic(self) -> TemporaryTopic:
         self.check_open()
+        self.connection.require(Capability.TEMPORARY_DESTINATIONS, "temporary destinations")
         return self.connection.temporaries.create_topic()
 
     # Producers, consumers, browsers (§4.5, §4.6, §5.9)
@@ -167,6 +169,8 @@ class JmsSession(Session):
     def create_browser(self, queue: Queue, message_selector: str | None = None) -> QueueBrowser:
         self.check_open()
         self.connection.require(Capability.BROWSING, "queue browsers")
+        if message_selector:
+            self.connection.require(Capability.SELECTORS, "message selectors")
         if not isinstance(queue, Queue):
             raise InvalidDestinationException("a browser needs a queue")
         address_of(queue)
@@ -327,6 +331,12 @@ class JmsSession(Session):
             self.provider_session.adopt(deliveries)
         self._dispatcher.loaded.extend(deliveries)
 
+    def unload(self, deliveries: list[Delivery]) -> None:
+        """Give back what `load` took over and `run` has not delivered, as the server session could not start."""
+        kept = self._dispatcher.unload(deliveries)
+        with mapped_errors:
+            self.provider_session.recover(kept)
+
     # Acknowledgement and transactions (§4.4.7, §4.4.11)
 
     def acknowledge(self, message: Message) -> None:
@@ -402,7 +412,7 @@ class JmsSession(Session):
         with self.gate.lock:
             if self._state is State.STOPPED and self.connection.is_started:
                 self._state = next_state(self._state, Event.START, "session")
-                self.gate.is_open = True
+                self.gate.set_open(True)
         self.wake_all()
 
     def pause_delivery(self) -> None:
@@ -410,7 +420,7 @@ class JmsSession(Session):
         with self.gate.lock:
             if self._state is State.STARTED:
                 self._state = next_state(self._state, Event.STOP, "session")
-                self.gate.is_open = False
+                self.gate.set_open(False)
 
     def wait_for_listeners(self) -> None:
         """Return when no listener of this session runs on another thread."""
@@ -445,6 +455,8 @@ class JmsSession(Session):
                 self._state = next_state(self._state, Event.FINISH, "session")
                 for consumer in self._consumers:
                     consumer.mark_closed()
+                self._dispatcher.drop_listeners()
+                self._message_listener = None
             self.connection.forget_session(self)
             with mapped_errors:
                 self._settle_lazy()
@@ -456,7 +468,7 @@ class JmsSession(Session):
         """Begin to close: let nothing more through, and wake all who wait. May be repeated; does not wait."""
         with self.gate.lock:
             self._state = next_state(self._state, Event.CLOSE, "session")
-            self.gate.is_open = False
+            self.gate.set_open(False)
         self.wake_all()
 
     def _settle_lazy(self) -> None:

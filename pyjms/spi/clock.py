@@ -15,6 +15,7 @@ from typing import Protocol, runtime_checkable
 __all__ = ["Clock", "Signal", "SystemClock"]
 
 _FROZEN_SLICE_S = 0.01
+_LONGEST_WAIT_S = 1e6  # the platform's limit may be lower than the longest timeout of JMS, 292 million years
 _FRAMES = 8
 
 
@@ -79,6 +80,10 @@ class SystemClock:
             return signal.wait()
         remaining_s = (until_ms - self.monotonic_ms()) / 1000
         if type(time.monotonic) is BuiltinFunctionType:
+            while remaining_s > _LONGEST_WAIT_S:
+                if signal.wait(_LONGEST_WAIT_S):
+                    return True
+                remaining_s -= _LONGEST_WAIT_S
             return signal.wait(max(0.0, remaining_s))
         return self._wait_frozen(signal, until_ms, remaining_s)
 
