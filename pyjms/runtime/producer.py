@@ -117,7 +117,7 @@ class JmsMessageProducer(MessageProducer):
         time_to_live: int,
     ) -> None:
         session = self._session
-        own: JmsMessage = message if message.__class__ in _OWN_CLASSES else _convert(message)  # type: ignore[assignment]
+        own: JmsMessage = message if message.__class__ in _OWN_CLASSES else _convert(message)
         now_ms = session.clock.time_ms()
         expiration = min(now_ms + time_to_live, Long.maximum) if time_to_live else 0
         message_id = None if self._disable_message_id else session.next_message_id()

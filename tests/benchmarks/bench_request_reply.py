@@ -30,6 +30,7 @@ def ours() -> float:
             replier.delivery_mode = DeliveryMode.NON_PERSISTENT
             for _ in range(REQUESTS):
                 request = requests.receive()
+                assert request is not None
                 reply = make_message(serving)
                 reply.jms_correlation_id = request.jms_message_id
                 replier.send(request.jms_reply_to, reply)
