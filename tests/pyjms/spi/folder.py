@@ -1,11 +1,18 @@
-"""The example of the authors' guide, imported from where its readers find it."""
+"""The example of the authors' guide, imported from where its readers find it; and what its tests share."""
 
 from __future__ import annotations
 
 import sys
 from importlib.util import module_from_spec, spec_from_file_location
 from pathlib import Path
-from typing import Any
+from threading import Event
+from typing import TYPE_CHECKING, Any
+
+from pyjms import JMSException, Message, TextMessage
+from tests.pyjms.spi.contract.environment import PATIENCE_S
+
+if TYPE_CHECKING:
+    from pyjms import Queue, Session
 
 GUIDE = Path(__file__).parents[3] / "docs" / "provider-authors"
 
@@ -23,3 +30,29 @@ def _load() -> Any:
 
 folder_provider = _load()
 FolderProvider = folder_provider.FolderProvider
+
+
+class Problems:
+    """An exception listener that gathers what it is told."""
+
+    def __init__(self) -> None:
+        self.reported: list[JMSException] = []
+        self._told = Event()
+
+    def __call__(self, error: JMSException) -> None:
+        self.reported.append(error)
+        self._told.set()
+
+    def wait(self) -> None:
+        assert self._told.wait(PATIENCE_S)
+
+
+def send(session: Session, queue: Queue, *texts: str) -> None:
+    producer = session.create_producer(queue)
+    for text in texts:
+        producer.send(session.create_text_message(text))
+
+
+def text_of(message: Message | None) -> str | None:
+    assert isinstance(message, TextMessage)
+    return message.text

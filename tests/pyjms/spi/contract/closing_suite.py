@@ -170,7 +170,6 @@ def raises_closed(call: Callable[[], object]) -> bool:
     return False
 
 
-@pytest.mark.realises("BOIL-SESS-7", "BOIL-CONN-15")
 @pytest.mark.parametrize("what", ["session", "connection"])
 def test_what_is_closed_refuses_all_other_calls(scene: Scene, what: str) -> None:
     scene.connection.start()

@@ -84,7 +84,6 @@ def test_what_a_client_left_out_stays_out(environment: Environment) -> None:
     assert (received.reply_to, received.jms_type, dict(received.properties)) == (None, None, {})
 
 
-@pytest.mark.realises("BOIL-ORD-1")
 def test_messages_of_a_session_arrive_in_order(environment: Environment) -> None:
     queue, session = environment.queue(), environment.session()
     texts = [str(number) for number in range(30)]
@@ -92,7 +91,6 @@ def test_messages_of_a_session_arrive_in_order(environment: Environment) -> None
     assert environment.receiver(environment.session(), queue).take_texts(30) == texts
 
 
-@pytest.mark.realises("BOIL-ORD-2")
 def test_higher_priorities_overtake_within_each_the_order_stays(environment: Environment) -> None:
     queue, session = environment.queue(), environment.session()
     for number in range(12):
@@ -113,7 +111,6 @@ def test_a_message_goes_to_one_consumer(environment: Environment) -> None:
     assert (first.consumer.poll(), second.consumer.poll()) == (None, None)
 
 
-@pytest.mark.realises("BOIL-ACK-7")
 def test_what_is_acknowledged_never_comes_again(environment: Environment) -> None:
     queue, connection = environment.queue(), environment.connect()
     session = connection.open_session(transacted=False)
@@ -139,7 +136,6 @@ def test_what_was_delivered_is_acknowledged_also_when_its_consumer_is_closed(env
     assert environment.receiver(environment.session(), queue).take_texts(1) == ["new"]
 
 
-@pytest.mark.realises("BOIL-ACK-5", "BOIL-ACK-6")
 def test_what_is_recovered_comes_again_in_its_old_place_and_marked(environment: Environment) -> None:
     queue, session = environment.queue(), environment.session()
     environment.send(session, queue, "a", "b", "c", "d")

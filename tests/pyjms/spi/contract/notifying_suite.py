@@ -28,7 +28,6 @@ def test_poll_does_not_wait(environment: Environment) -> None:
     assert monotonic() - start < AT_ONCE_S
 
 
-@pytest.mark.realises("BOIL-CONN-5")
 def test_a_stopped_connection_keeps_its_messages(environment: Environment) -> None:
     queue, connection = environment.queue(), environment.connect(started=False)
     session = connection.open_session(transacted=False)
@@ -64,7 +63,6 @@ def test_a_consumer_starts_uninterested(environment: Environment) -> None:
     assert silent.wakes == 0
 
 
-@pytest.mark.realises("QCM-2", "QCM-4")
 def test_who_becomes_interested_is_told_of_what_is_there(environment: Environment) -> None:
     queue, session = environment.queue(), environment.session()
     receiver = environment.receiver(session, queue)
@@ -75,7 +73,6 @@ def test_who_becomes_interested_is_told_of_what_is_there(environment: Environmen
         receiver.consumer.set_interested(False)
 
 
-@pytest.mark.realises("QCM-2")
 def test_who_is_interested_is_told_of_what_comes(environment: Environment) -> None:
     queue, session = environment.queue(), environment.session()
     receiver = environment.receiver(environment.session(), queue)
@@ -114,7 +111,6 @@ def test_what_is_given_back_is_told(environment: Environment) -> None:
     assert one.take_when_told().redelivered
 
 
-@pytest.mark.realises("QCM-34")
 @pytest.mark.parametrize("leave", ["loses interest", "closes", "closes its session", "closes its connection"])
 def test_who_is_told_and_does_not_pull_hands_the_wake_up_on(environment: Environment, leave: str) -> None:
     queue = environment.queue()
@@ -141,7 +137,6 @@ def test_who_is_told_and_does_not_pull_hands_the_wake_up_on(environment: Environ
     assert not second.take_when_told().redelivered
 
 
-@pytest.mark.realises("QCM-11")
 def test_no_wake_up_is_lost_between_threads(environment: Environment) -> None:
     """Each waits for the other's message, so that one lost wake-up stops both."""
     ping, pong = environment.queue(), environment.queue()
@@ -165,7 +160,6 @@ def test_no_wake_up_is_lost_between_threads(environment: Environment) -> None:
         threads.start(lambda: play(1, rounds))
 
 
-@pytest.mark.realises("BOIL-CONC-1", "BOIL-ACK-8")
 def test_many_threads_share_a_queue_and_each_message_comes_once(environment: Environment) -> None:
     queue, connection = environment.queue(), environment.connect()
     received: list[object] = []
