@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import re
 from threading import Event
 from typing import TYPE_CHECKING
 
@@ -23,6 +24,7 @@ from pyjms.spi.registry import find_provider, known_schemes
 from pyjms.spi.url import ProviderUrl
 from pyjms.testing import Fault, Faults, VirtualClock, faults
 from tests.pyjms.spi.contract.environment import PATIENCE_S, Threads
+from tests.tidy.source import ROOT
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -311,3 +313,9 @@ def test_every_call_of_the_contract_passes_through(contract: type, wrapper: type
     """A call that fell back to the contract's default would refuse what the capabilities promise."""
     calls = {name for name, member in inspect.getmembers(contract) if not name.startswith("_") and callable(member)}
     assert calls - set(vars(wrapper)) == set()
+
+
+def test_the_guide_lists_each_fault_with_what_it_does() -> None:
+    page = (ROOT / "docs" / "how-to" / "testing.md").read_text("utf-8")
+    rows = dict(re.findall(r"^\| `([A-Z_]+)` \| (.*) \|$", page, re.MULTILINE))
+    assert {name: text.replace("`", "") for name, text in rows.items()} == {fault.name: fault.value for fault in Fault}
