@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import suppress
 from threading import Event
 
 import pytest
@@ -448,6 +449,56 @@ class TestDupsOk:
             session.recover()
         got += drain(consumer)
         assert texts[-1] in got
+
+
+class TestRefused:
+    """A receive that raises has not delivered its message: without a recover, too, no acknowledgement may cover it."""
+
+    @pytest.mark.realises("BOIL-ACK-1", "BOIL-ACK-2")
+    @pytest.mark.parametrize("mode", [AUTO, DUPS_OK])
+    def test_no_message_is_skipped(self, jms_faults: Faults, connect: Connect, mode: int) -> None:
+        session = connect().create_session(False, mode)
+        queue = session.create_queue("orders")
+        texts = [str(number) for number in range(DUPS_OK_BATCH + 5)]
+        send_texts(session, queue, *texts)
+        consumer, got = session.create_consumer(queue), list[str | None]()
+        jms_faults.inject(Fault.ACKNOWLEDGE_REFUSED)
+        for _ in range(3 * len(texts)):
+            with suppress(JMSException):
+                message = consumer.receive_no_wait()
+                if message is not None:
+                    got.append(text_of(message))
+        session.close()
+        assert set(got + left_over(connect)) == set(texts), "some were acknowledged that the client never got"
+
+    @pytest.mark.realises("BOIL-ACK-2")
+    def test_nor_when_a_listener_comes_next(self, jms_faults: Faults, connect: Connect) -> None:
+        connection, recorder = connect(), Recorder()
+        session = connection.create_session(False, AUTO)
+        queue = session.create_queue("orders")
+        send_texts(session, queue, "one", "two")
+        consumer = session.create_consumer(queue)
+        jms_faults.inject(Fault.ACKNOWLEDGE_REFUSED)
+        with pytest.raises(JMSException):
+            consumer.receive_no_wait()
+        consumer.message_listener = recorder
+        recorder.wait_for(1)
+        within_patience(connection.close)
+        assert set(recorder.texts + left_over(connect)) == {"one", "two"}
+
+    @pytest.mark.realises("BOIL-ACK-1", "BOIL-ACK-8")
+    def test_a_refused_batch_of_a_listener_is_settled_later(self, jms_faults: Faults, connect: Connect) -> None:
+        connection = connect(started=False)
+        session = connection.create_session(False, DUPS_OK)
+        queue, recorder = session.create_queue("orders"), Recorder()
+        session.create_consumer(queue).message_listener = recorder
+        texts = [str(number) for number in range(DUPS_OK_BATCH)]
+        send_texts(connect().create_session(), queue, *texts)
+        jms_faults.inject(Fault.ACKNOWLEDGE_REFUSED)
+        connection.start()
+        recorder.wait_for(DUPS_OK_BATCH)
+        within_patience(connection.close)
+        assert left_over(connect) == [], "an orderly end leaves no duplicates"
 
 
 class TestOverrun:
