@@ -345,6 +345,30 @@ def test_a_listener_may_close_another_session_while_the_connection_closes(
     assert busy.errors == []
 
 
+@pytest.mark.realises("BOIL-CONN-9", "BOIL-CONN-10")
+@pytest.mark.parametrize("timeout", [(), (1000,), (-1,)], ids=["for ever", "a second", "no wait"])
+@pytest.mark.parametrize("other", ["early", "late"])
+def test_a_listener_that_receives_while_the_connection_closes_gets_none(
+    connect: Connect, latch: Callable[[], Event], other: str, timeout: tuple[int, ...]
+) -> None:
+    """Its other sessions are not closed yet, so they raise nothing; but nothing is delivered any more."""
+    itself: list[Busy] = []
+    got: list[object] = []
+
+    def work(message: Message) -> None:
+        session = getattr(itself[0], other)
+        got.append(session.create_consumer(session.create_queue("replies")).receive(*timeout))
+
+    busy = Busy(connect, latch(), work)
+    itself.append(busy)
+    ending = busy.end("connection")
+    assert ending.is_blocked()
+    busy.release.set()
+    assert ending.result()
+    assert busy.errors == []
+    assert got == [None]
+
+
 @pytest.mark.realises("BOIL-CONN-10")
 def test_a_listener_may_make_a_session_while_the_connection_closes(
     connect: Connect, latch: Callable[[], Event]

@@ -349,15 +349,15 @@ class TestLostBrokers:
         assert (text_of(again), again.jms_redelivered) == ("espresso", True)
 
 
-def client_threads() -> list[str]:
-    """Return the names of the client's threads that live."""
-    return [thread.name for thread in threading.enumerate() if thread.name.startswith("pyjms-")]
+def client_threads() -> set[threading.Thread]:
+    """Return the client's threads that live."""
+    return {thread for thread in threading.enumerate() if thread.name.startswith("pyjms-")}
 
 
 class TestLeaks:
     @pytest.mark.realises("BOIL-CONN-12")
     def test_a_closed_connection_leaves_no_thread(self, jms_faults: Faults, connect: Connect) -> None:
-        eventually(lambda: not client_threads(), "earlier tests are over")
+        before = set(threading.enumerate())
         connection, told, recorder = connect(), Event(), Recorder()
         connection.exception_listener = lambda exception: told.set()
         session = connection.create_session()
@@ -371,7 +371,7 @@ class TestLeaks:
         jms_faults.drop_connections()
         await_event(told)
         within_patience(connection.close)
-        eventually(lambda: not client_threads(), "no thread is left")
+        eventually(lambda: not client_threads() - before, "no thread is left")
 
     @pytest.mark.realises("BOIL-SESS-6", "BOIL-CONN-12")
     def test_a_connection_keeps_nothing_of_what_was_closed(self, connection: JmsConnection) -> None:
