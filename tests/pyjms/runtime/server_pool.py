@@ -26,6 +26,10 @@ class OneSession(ServerSession):
     def start(self) -> None:
         if self.hook is not None:
             self.hook()
+        self.run_on_a_thread()
+
+    def run_on_a_thread(self) -> None:
+        """Run the session, then go back to the pool."""
         thread = Thread(target=self._run, name="test-server-session", daemon=True)
         self._pool.threads.append(thread)
         thread.start()

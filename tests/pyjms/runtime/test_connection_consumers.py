@@ -13,12 +13,9 @@ from pyjms import (
     IllegalStateException,
     JMSException,
     Message,
-    ServerSession,
-    ServerSessionPool,
     Session,
 )
 from pyjms.runtime.factory import ConnectionFactory
-from pyjms.testing import Faults
 from tests.pyjms.runtime.conftest import Connect
 from tests.pyjms.runtime.helpers import (
     PATIENCE_S,
@@ -34,7 +31,6 @@ from tests.pyjms.runtime.helpers import (
     within_patience,
 )
 from tests.pyjms.runtime.server_pool import Pool, feeding
-from tests.pyjms.runtime.test_exception_listener import Problems
 
 AUTO, CLIENT, DUPS_OK = Session.AUTO_ACKNOWLEDGE, Session.CLIENT_ACKNOWLEDGE, Session.DUPS_OK_ACKNOWLEDGE
 
@@ -390,145 +386,3 @@ class TestClosing:
         pool.join()
         assert recorder.texts == ["one"]
         assert left_over(sending) == ["two", "three"]
-
-
-class Failing(ServerSessionPool):
-    """A pool that fails a number of times, then is another pool."""
-
-    def __init__(self, inner: Pool, error: BaseException, times: int = 1) -> None:
-        self.inner = inner
-        self._error = error
-        self._left = times
-
-    def get_server_session(self) -> ServerSession:
-        if self._left:
-            self._left -= 1
-            raise self._error
-        return self.inner.get_server_session()
-
-
-class TestServersThatFail:
-    @pytest.mark.parametrize(
-        "error", [JMSException("empty"), RuntimeError("broken")], ids=lambda each: type(each).__name__
-    )
-    def test_a_pool_that_fails_is_reported_and_nothing_is_lost(
-        self, connect: Connect, sending: Session, error: BaseException
-    ) -> None:
-        connection, recorder, problems = connect(), Recorder(), Problems()
-        connection.exception_listener = problems
-        queue = sending.create_queue("orders")
-        pool = Failing(Pool(connection, feeding(recorder)), error)
-        connection.create_connection_consumer(queue, None, pool, 2)
-        send_texts(sending, queue, "one", "two")
-        (told,) = problems.wait_for(1)
-        assert str(error) in str(told)
-        assert recorder.texts == []
-        connection.stop()
-        connection.start()
-        assert recorder.wait_for(2) == ["one", "two"]
-        pool.inner.join()
-        connection.close()
-        assert left_over(sending) == []
-
-    def test_after_a_failure_others_get_the_messages(self, connect: Connect, sending: Session) -> None:
-        connection, problems = connect(), Problems()
-        connection.exception_listener = problems
-        queue = sending.create_queue("orders")
-        connection.create_connection_consumer(
-            queue, None, Failing(Pool(connection, feeding(Recorder())), JMSException("empty")), 1
-        )
-        send_texts(sending, queue, "one")
-        problems.wait_for(1)
-        consumer = sending.create_consumer(queue)
-        assert text_of(take(consumer)) == "one"
-
-    @pytest.mark.realises("BOIL-ACK-8")
-    def test_a_server_session_that_does_not_start_gets_nothing_twice(self, connect: Connect, sending: Session) -> None:
-        connection, recorder, problems = connect(), Recorder(), Problems()
-        connection.exception_listener = problems
-        queue = sending.create_queue("orders")
-        pool = Pool(connection, feeding(recorder))
-        session = pool.free.queue[0]
-        left = [1]
-
-        def fail_once() -> None:
-            if left[0]:
-                left[0] -= 1
-                pool.free.put(session)
-                raise RuntimeError("no thread")
-
-        pool.each(fail_once)
-        connection.create_connection_consumer(queue, None, pool, 2)
-        send_texts(sending, queue, "one", "two")
-        problems.wait_for(1)
-        connection.stop()
-        connection.start()
-        assert recorder.wait_for(2) == ["one", "two"]
-        pool.join()
-        connection.close()
-        assert recorder.texts == ["one", "two"]
-        assert left_over(sending) == []
-
-    def test_a_session_without_a_listener_loses_nothing(self, connect: Connect, sending: Session) -> None:
-        connection = connect()
-        queue = sending.create_queue("orders")
-        pool = Pool(connection, None)
-        consumer = connection.create_connection_consumer(queue, None, pool, 1)
-        send_texts(sending, queue, "espresso")
-        eventually(lambda: pool.threads or pool.taken > 1, "the session has run")
-        within_patience(consumer.close)
-        pool.join()
-        within_patience(connection.close)
-        assert left_over(sending) == ["espresso"]
-
-    def test_a_session_that_was_closed_loses_nothing(self, connect: Connect, sending: Session) -> None:
-        connection, problems = connect(), Problems()
-        connection.exception_listener = problems
-        queue = sending.create_queue("orders")
-        pool = Pool(connection, feeding(Recorder()))
-        pool.sessions[0].close()
-        connection.create_connection_consumer(queue, None, pool, 1)
-        send_texts(sending, queue, "espresso")
-        problems.wait_for(1)
-        within_patience(connection.close)
-        assert left_over(sending) == ["espresso"]
-
-    def test_a_session_of_another_connection_loses_nothing(self, connect: Connect, sending: Session) -> None:
-        connection, other, problems = connect(), connect(), Problems()
-        connection.exception_listener = problems
-        queue = sending.create_queue("orders")
-        connection.create_connection_consumer(queue, None, Pool(other, feeding(Recorder())), 1)
-        send_texts(sending, queue, "espresso")
-        problems.wait_for(1)
-        within_patience(connection.close)
-        within_patience(other.close)
-        assert left_over(sending) == ["espresso"]
-
-    def test_what_is_no_session_loses_nothing(self, connect: Connect, sending: Session) -> None:
-        class Foreign(ServerSessionPool):
-            def get_server_session(self) -> ServerSession:
-                return None  # type: ignore[return-value]
-
-        connection, problems = connect(), Problems()
-        connection.exception_listener = problems
-        queue = sending.create_queue("orders")
-        connection.create_connection_consumer(queue, None, Foreign(), 1)
-        send_texts(sending, queue, "espresso")
-        problems.wait_for(1)
-        assert left_over(sending) == ["espresso"]
-
-    def test_a_lost_connection_ends_it(self, jms_faults: Faults, jms_broker_url: str, connect: Connect) -> None:
-        connection, recorder, problems = connect(), Recorder(), Problems()
-        connection.exception_listener = problems
-        queue = connection.create_session().create_queue("orders")
-        pool = Pool(connection, feeding(recorder))
-        connection.create_connection_consumer(queue, None, pool, 1)
-        jms_faults.drop_connections()
-        assert [each.error_code for each in problems.wait_for(1)] == ["PYJMS-LOST"]
-        with ConnectionFactory(jms_broker_url).create_connection() as other:
-            other.start()
-            session = other.create_session()
-            send_texts(session, queue, "espresso")
-            assert left_over(session) == ["espresso"]
-        within_patience(connection.close)
-        assert recorder.texts == []
