@@ -28,7 +28,6 @@ class JmsMessageConsumer(MessageConsumer):
     """A consumer of one destination; made by its session, which does all that concerns more than this consumer."""
 
     __slots__ = (
-        "_closed",
         "_destination",
         "_inbox",
         "_listener",
@@ -37,6 +36,7 @@ class JmsMessageConsumer(MessageConsumer):
         "_selector",
         "_session",
         "callback",
+        "is_closed",
     )
 
     def __init__(self, session: JmsSession, destination: Destination, request: SubscribeRequest) -> None:
@@ -48,7 +48,8 @@ class JmsMessageConsumer(MessageConsumer):
         self._listener: MessageListenerLike | None = None
         self.callback: Callable[[Message], Any] | None = None
         """What the session's thread calls; guarded by the gate's lock."""
-        self._closed = False
+        self.is_closed = False
+        """Whether `close` was called; guarded by the gate's lock."""
         self._inbox = Inbox(session.clock)
         self._provider: ProviderConsumer = session.provider_session.subscribe(request, self._on_ready)
 
@@ -74,10 +75,10 @@ class JmsMessageConsumer(MessageConsumer):
         if timeout < 0:
             return self.receive_no_wait()
         self._check_can_receive()
-        message = self._session.take(self)
+        message = self._session.take(self, or_enter=True)
         if message is not None:
             return message
-        return self._wait(Deadline(self._session.clock, timeout))
+        return self._wait(Deadline(self._session.clock, timeout).until_ms if timeout else None)
 
     def receive_no_wait(self) -> Message | None:
         """Return the next message if there is one now."""
@@ -89,19 +90,19 @@ class JmsMessageConsumer(MessageConsumer):
 
     def close(self) -> None:
         """Close; waits for a receive or a listener of this consumer that runs on another thread."""
-        if self._closed:
+        if self.is_closed:
             return
         self._session.close_consumer(self)
 
-    def _wait(self, deadline: Deadline) -> Message | None:
+    def _wait(self, until_ms: float | None) -> Message | None:
+        """Wait until then for a message (None: for ever). The calling thread is registered with the gate."""
         session = self._session
-        session.enter_receive(self)
         try:
             session.connection.check_not_lost()
             self._provider.set_interested(True)
-            while self._inbox.wait(deadline.until_ms):
+            while self._inbox.wait(until_ms):
                 message = session.take(self)
-                if message is not None or self._closed or session.is_closing:
+                if message is not None or self.is_closed or session.is_closing:
                     return message
                 session.connection.check_not_lost()
         except ProviderError as error:
@@ -118,12 +119,12 @@ class JmsMessageConsumer(MessageConsumer):
             self._session.wake_listener()
 
     def _check_open(self) -> None:
-        if self._closed:
+        if self.is_closed:
             raise IllegalStateException("the consumer is closed")
         self._session.check_open()
 
     def _check_can_receive(self) -> None:
-        if self._closed or self._session.is_closed:
+        if self.is_closed or self._session.is_closed:
             self._check_open()
         if self._session.has_listeners:
             # JMS 1.1 §4.4.6: a session serves listeners or synchronous receives
@@ -132,11 +133,6 @@ class JmsMessageConsumer(MessageConsumer):
             )
 
     # What the session uses.
-
-    @property
-    def is_closed(self) -> bool:
-        """Whether `close` was called."""
-        return self._closed
 
     def be_interested(self, interested: bool) -> None:
         """Tell the provider whether this consumer wants to be woken."""
@@ -152,7 +148,7 @@ class JmsMessageConsumer(MessageConsumer):
 
     def mark_closed(self) -> None:
         """Refuse all use from now on, and let go of the listener; the caller holds the gate's lock."""
-        self._closed = True
+        self.is_closed = True
         self._listener = None
         self.callback = None
 

@@ -72,9 +72,10 @@ class DeliveryGate:
 
     def receiver(self) -> int | None:
         """Return the thread that blocks in ``receive``, if any. The caller holds `lock`."""
-        for thread, (_, listener) in self._busy.items():
-            if not listener:
-                return thread
+        if self._busy:
+            for thread, (_, listener) in self._busy.items():
+                if not listener:
+                    return thread
         return None
 
     def runs_listener_here(self) -> bool:

@@ -50,6 +50,8 @@ if TYPE_CHECKING:
 
 __all__ = ["JmsSession"]
 
+_NOTHING: Sequence[Delivery] = ()
+
 
 class JmsSession(Session):
     """The session of the common interfaces; the domains derive from it.
@@ -71,6 +73,7 @@ class JmsSession(Session):
         self._mode = mode
         self.settles_by_itself = mode in (AcknowledgeMode.AUTO_ACKNOWLEDGE, AcknowledgeMode.DUPS_OK_ACKNOWLEDGE)
         self._settles_at_once = mode is AcknowledgeMode.AUTO_ACKNOWLEDGE
+        self._is_limited = connection.max_unacknowledged > 0
         self.ledger = AcknowledgementLedger(mode, 0 if self.settles_by_itself else connection.max_unacknowledged)
         self._consumers: list[JmsMessageConsumer] = []
         self._producers: set[JmsMessageProducer] = set()
@@ -221,40 +224,33 @@ class JmsSession(Session):
 
     # Receiving, for this session's consumers
 
-    def take(self, consumer: JmsMessageConsumer) -> Message | None:
-        """Take, thaw and, as the mode asks, settle the next message of `consumer`; None if there is none now."""
+    def take(self, consumer: JmsMessageConsumer, *, or_enter: bool = False) -> Message | None:
+        """Take, thaw and, as the mode asks, settle the next message of `consumer`; None if there is none now.
+
+        With `or_enter`, None also means that the calling thread is registered as blocked in a receive.
+        """
+        gate, unsettled = self.gate, _NOTHING
         try:
-            gate = self.gate
             with gate.lock:
-                if not gate.is_open or consumer.is_closed:
-                    return None
-                if self.ledger.is_full:
+                if self._is_limited and self.ledger.is_full:
                     raise self._overrun()
-                delivery = consumer.poll()
+                delivery = consumer.poll() if gate.is_open and not consumer.is_closed else None
                 if delivery is None:
+                    if or_enter:
+                        self._enter_receive(consumer)
                     return None
                 if not self._settles_at_once:
                     self.ledger.delivered(delivery)
             message = thaw(delivery, self)
-            if self._settles_at_once:
-                self._acknowledge((delivery,))
-            elif due := self.ledger.due():
-                self._acknowledge(due)
-        except ClosedError as error:
-            if self._state in (State.CLOSING, State.CLOSED) or consumer.is_closed:
+            unsettled = (delivery,) if self._settles_at_once else self.ledger.due()
+            if unsettled:
+                self.provider_session.acknowledge(unsettled)
+        except ProviderError as error:
+            self.ledger.put_back(unsettled)  # where `recover` finds it
+            if isinstance(error, ClosedError) and (self.is_closing or consumer.is_closed):
                 return None  # closed in mid-receive: the message is back on its queue
             raise to_jms(error) from error
-        except ProviderError as error:
-            raise to_jms(error) from error
         return message
-
-    def _acknowledge(self, deliveries: Sequence[Delivery]) -> None:
-        """Settle `deliveries`; what cannot be settled stays in the ledger, where `recover` finds it."""
-        try:
-            self.provider_session.acknowledge(deliveries)
-        except ProviderError:
-            self.ledger.put_back(deliveries)
-            raise
 
     def _overrun(self) -> ResourceError:
         return ResourceError(
@@ -262,17 +258,14 @@ class JmsSession(Session):
             "acknowledge or commit before receiving more"
         )
 
-    def enter_receive(self, consumer: JmsMessageConsumer) -> None:
-        """Register the calling thread as blocked in a receive. Raises IllegalStateException if another one is."""
-        with self.gate.lock:
-            if self._state in (State.CLOSING, State.CLOSED):
-                raise IllegalStateException("the session is closed")
-            if self.gate.receiver() is not None:
-                # JMS 1.1 §4.4.6: a session is a single-threaded context
-                raise IllegalStateException(
-                    "another thread blocks in a receive of this session: use a session a thread"
-                )
-            self.gate.enter(consumer, listener=False)
+    def _enter_receive(self, consumer: JmsMessageConsumer) -> None:
+        """Register the calling thread as blocked in a receive; the gate is locked."""
+        if self.is_closing:
+            raise IllegalStateException("the session is closed")
+        if self.gate.receiver() is not None:
+            # JMS 1.1 §4.4.6: a session is a single-threaded context
+            raise IllegalStateException("another thread blocks in a receive of this session: use a session a thread")
+        self.gate.enter(consumer, listener=False)
 
     @property
     def is_closing(self) -> bool:
@@ -344,8 +337,12 @@ class JmsSession(Session):
         self.check_open()
         if self._mode is not AcknowledgeMode.CLIENT_ACKNOWLEDGE:
             return
-        with mapped_errors:
-            self._acknowledge(self.ledger.take())
+        deliveries = self.ledger.take()
+        try:
+            self.provider_session.acknowledge(deliveries)
+        except ProviderError as error:
+            self.ledger.put_back(deliveries)
+            raise to_jms(error) from error
         self._dispatcher.wake()
 
     def recover(self) -> None:

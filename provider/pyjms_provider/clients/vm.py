@@ -389,12 +389,13 @@ class VmConsumer(ProviderConsumer):
         self._consumer = consumer
         self._subscription = subscription
         self._deliver = consumer.queue.deliver_single_message
+        self._desire = consumer.queue.set_notify_work_desired
 
     def poll(self) -> Delivery | None:
         return self._deliver(self._consumer)
 
     def set_interested(self, interested: bool) -> None:
-        self._consumer.set_interested(interested)
+        self._desire(self._consumer, interested)
 
     def close(self) -> None:
         self._session.end_consumer(self._target, self._subscription)

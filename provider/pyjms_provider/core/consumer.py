@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 
 from pyjms.spi.delivery import Delivery
 from pyjms.spi.errors import ClosedError
-from pyjms_provider.core.consumer_manager import ConsumerList
+from pyjms_provider.core.consumer_manager import ConsumerList, PriorityGroup
 from pyjms_provider.core.entry import ReceiverId
 
 if TYPE_CHECKING:
@@ -30,7 +30,18 @@ __all__ = ["Consumer", "ConsumerSession", "ConsumerTarget"]
 class Consumer:
     """One client subscription's end at one queue. Its fields are guarded by the queue's lock."""
 
-    __slots__ = ("acquires", "cursor", "place", "priority", "queue", "selector", "session", "target", "wants_wake_ups")
+    __slots__ = (
+        "acquires",
+        "cursor",
+        "group",
+        "place",
+        "priority",
+        "queue",
+        "selector",
+        "session",
+        "target",
+        "wants_wake_ups",
+    )
 
     def __init__(
         self,
@@ -50,6 +61,8 @@ class Consumer:
         self.acquires = acquires
         """False: it looks at messages and takes none."""
         self.place = ConsumerList.REMOVED
+        self.group: PriorityGroup | None = None
+        """The lists of its priority, one of which `place` names."""
         self.cursor: Cursor | None = None
         """What is known of its selector; None: it has no selector."""
         self.wants_wake_ups = False

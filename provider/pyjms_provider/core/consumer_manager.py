@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from pyjms_provider.core.entry import QueueEntry
     from pyjms_provider.core.ordering import Cursor
 
-__all__ = ["MOVES", "ConsumerEvent", "ConsumerList", "ConsumerManager", "ForbiddenMoveError", "next_list"]
+__all__ = ["MOVES", "ConsumerEvent", "ConsumerList", "ConsumerManager", "ForbiddenMoveError", "PriorityGroup", "next_list"]
 
 
 class ConsumerList(Enum):
@@ -82,6 +82,8 @@ MOVES: Mapping[tuple[ConsumerList, ConsumerEvent], ConsumerList] = MappingProxyT
 """Every other pair is forbidden: one cannot wake who is not waiting, nor move who is not there."""
 
 _NEXT = dict(MOVES)
+_REMOVED = ConsumerList.REMOVED
+_INTERESTED = ConsumerList.INTERESTED
 
 
 class ForbiddenMoveError(Exception):
@@ -101,7 +103,7 @@ def next_list(place: ConsumerList, event: ConsumerEvent) -> ConsumerList:
         raise ForbiddenMoveError(place, event) from None
 
 
-class _PriorityGroup:
+class PriorityGroup:
     """The lists of one consumer priority."""
 
     __slots__ = ("lists", "priority")
@@ -124,7 +126,7 @@ class ConsumerManager:
     __slots__ = ("_groups", "has_priorities", "interested_count", "non_acquiring_count")
 
     def __init__(self) -> None:
-        self._groups: list[_PriorityGroup] = []  # of descending priority
+        self._groups: list[PriorityGroup] = []  # of descending priority
         self.interested_count = 0
         """How many are in Interested: without them nobody needs to be chosen."""
         self.non_acquiring_count = 0
@@ -147,10 +149,7 @@ class ConsumerManager:
 
     def add(self, consumer: Consumer) -> None:
         """Take in a consumer: not interested yet, or one that only looks."""
-        if self._group_of(consumer.priority) is None:
-            self._groups.append(_PriorityGroup(consumer.priority))
-            self._groups.sort(key=lambda group: -group.priority)
-            self.has_priorities = len(self._groups) > 1
+        consumer.group = self._group_of(consumer.priority)
         self._move(consumer, ConsumerEvent.ADD if consumer.acquires else ConsumerEvent.ADD_NON_ACQUIRING)
         self.non_acquiring_count += not consumer.acquires
 
@@ -186,23 +185,31 @@ class ConsumerManager:
 
     def _move(self, consumer: Consumer, event: ConsumerEvent) -> None:
         before = consumer.place
-        after = next_list(before, event)
+        after = _NEXT.get((before, event)) or next_list(before, event)
         if before is after:
             return
-        group = self._group_of(consumer.priority)
+        group = consumer.group
         assert group is not None
-        if before is not ConsumerList.REMOVED:
+        if before is not _REMOVED:
             del group.lists[before][consumer]
-        if after is not ConsumerList.REMOVED:
+        if after is not _REMOVED:
             group.lists[after][consumer] = None
-        self.interested_count += (after is ConsumerList.INTERESTED) - (before is ConsumerList.INTERESTED)
+        if after is _INTERESTED:
+            self.interested_count += 1
+        elif before is _INTERESTED:
+            self.interested_count -= 1
         consumer.place = after
 
-    def _group_of(self, priority: int) -> _PriorityGroup | None:
+    def _group_of(self, priority: int) -> PriorityGroup:
+        """Return the lists of one priority, which may be new."""
         for group in self._groups:
             if group.priority == priority:
                 return group
-        return None
+        made = PriorityGroup(priority)
+        self._groups.append(made)
+        self._groups.sort(key=lambda group: -group.priority)
+        self.has_priorities = len(self._groups) > 1
+        return made
 
     # Choices
 
@@ -211,6 +218,11 @@ class ConsumerManager:
 
         `mismatch` is told of selectors that do not match, each evaluated once however many consumers share it.
         """
+        if len(self._groups) == 1:
+            consumer = next(iter(self._groups[0].lists[ConsumerList.INTERESTED]), None)
+            if consumer is not None and consumer.cursor is None:
+                self._move(consumer, ConsumerEvent.NOTIFY)  # no priorities and no selector: nothing to weigh
+                return consumer
         known: dict[Cursor, bool] = {}
 
         def wants(consumer: Consumer) -> bool:

@@ -294,9 +294,9 @@ class Queue(AsynchronousChannel):
 
     def _review(self, consumer: Consumer) -> Sequence[Consumer]:
         manager = self._manager
-        if consumer.place is ConsumerList.REMOVED:
+        if consumer.place is _REMOVED:
             return ()
-        if not consumer.wants_work:
+        if not (consumer.wants_wake_ups and consumer.session.is_delivering):
             return self._successors() if manager.end_interest(consumer) else ()
         manager.begin_interest(consumer)
         if consumer.place is ConsumerList.NOTIFIED or not self._ordering.may_have(consumer.cursor):
