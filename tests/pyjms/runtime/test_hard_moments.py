@@ -14,6 +14,7 @@ import pytest
 from freezegun import freeze_time
 
 from pyjms import IllegalStateException, JMSException, Message, QueueRequestor, Session
+from pyjms.runtime import consumer as consumer_module
 from pyjms.runtime.connection import JmsConnection
 from pyjms.runtime.factory import ConnectionFactory
 from pyjms.spi import SystemClock
@@ -171,6 +172,24 @@ class TestInterrupts:
         virtual_clock.await_blocked(waiting)
         within_patience(session.close)
         assert waiting.result() is None
+
+    def test_an_interrupt_just_before_the_wait_leaves_no_trace(
+        self, session: Session, connect: Connect, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        queue = session.create_queue("orders")
+        consumer = session.create_consumer(queue)
+
+        def interrupt(*_: object) -> None:
+            monkeypatch.undo()
+            raise Interrupted
+
+        monkeypatch.setattr(consumer_module, "Deadline", interrupt)
+        with pytest.raises(Interrupted):
+            consumer.receive(1000)
+        sending = Call(send_texts, connect().create_session(), queue, "espresso")
+        assert text_of(consumer.receive(10_000)) == "espresso"
+        sending.result()
+        within_patience(session.close)
 
     def test_an_interrupted_close_can_be_repeated(
         self, connect: Connect, latch: Callable[[], Event], interrupt: Callable[[], None]
