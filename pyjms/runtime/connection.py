@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import logging
 from itertools import count
-from threading import Event as ThreadEvent
 from threading import RLock
 from typing import TypeVar
 
@@ -15,6 +14,7 @@ from pyjms.api.session import AcknowledgeMode
 from pyjms.errors import IllegalStateException, InvalidClientIDException, InvalidDestinationException, JMSException
 from pyjms.messages.destinations import JmsQueue, JmsTopic, address_of
 from pyjms.runtime.error_mapping import ErrorCollector, mapped_errors, to_jms
+from pyjms.runtime.inbox import Turn
 from pyjms.runtime.lifecycle import Event, State, next_state
 from pyjms.runtime.listener import EventThread
 from pyjms.runtime.listeners import exception_callback
@@ -62,7 +62,7 @@ class JmsConnection(Connection):
         self._numbers = count(1)
         self._exception_listener: ExceptionListenerLike | None = None
         self._lost: ConnectionLostError | None = None
-        self._closed = ThreadEvent()
+        self._closing = Turn()
         self._destinations: dict[Address, Destination] = {}
         self._events = EventThread(f"pyjms-exceptions-{request.url.host}")
         with mapped_errors:
@@ -229,22 +229,18 @@ class JmsConnection(Connection):
     def close(self) -> None:
         self._refuse_in_listener("close")
         with self._lock:
-            first = self._state in {State.STOPPED, State.STARTED}
             self._state = next_state(self._state, Event.CLOSE, "connection")
-        if not first:
-            self._closed.wait()  # until the thread that closes it is done
-            return
+        self._closing.do(self._shut_down)
+
+    def _shut_down(self) -> None:
         errors = ErrorCollector()
-        try:
-            self._end_delivery()
-            while (part := self._next_to_close()) is not None:
-                with errors:
-                    part.shut_down()
-            self._events.end()
-            with errors, mapped_errors:
-                self._provider.close()
-        finally:
-            self._closed.set()
+        self._end_delivery()
+        while (part := self._next_to_close()) is not None:
+            with errors:
+                part.shut_down()
+        self._events.end()
+        with errors, mapped_errors:
+            self._provider.close()
         errors.raise_first()
 
     def _end_delivery(self) -> None:
@@ -259,11 +255,11 @@ class JmsConnection(Connection):
             session.gate.wait_until_quiet()
 
     def _next_to_close(self) -> JmsSession | JmsConnectionConsumer | None:
-        """Return what is open still; None when all is closed, and from then on the connection is."""
+        """Return what is open still, which leaves the lists by itself; None when all is closed: so is the connection."""
         with self._lock:
             for parts in (self._consumers, self._sessions):
                 if parts:
-                    return parts.pop()
+                    return parts[-1]
             self._state = next_state(self._state, Event.FINISH, "connection")
             return None
 

@@ -75,10 +75,15 @@ class JmsMessageConsumer(MessageConsumer):
         if timeout < 0:
             return self.receive_no_wait()
         self._check_can_receive()
-        message = self._session.take(self, or_enter=True)
-        if message is not None:
-            return message
-        return self._wait(Deadline(self._session.clock, timeout).until_ms if timeout else None)
+        session = self._session
+        try:
+            message = session.take(self, or_enter=True)
+            if message is not None:
+                return message
+            return self._wait(Deadline(session.clock, timeout).until_ms if timeout else None)
+        except BaseException:
+            session.gate.leave()  # also when the thread was interrupted between the two calls
+            raise
 
     def receive_no_wait(self) -> Message | None:
         """Return the next message if there is one now."""
@@ -98,6 +103,8 @@ class JmsMessageConsumer(MessageConsumer):
         """Wait until then for a message (None: for ever). The calling thread is registered with the gate."""
         session = self._session
         try:
+            if session.is_closing:
+                return None
             session.connection.check_not_lost()
             self._provider.set_interested(True)
             while self._inbox.wait(until_ms):

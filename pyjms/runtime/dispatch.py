@@ -112,8 +112,8 @@ class Dispatcher:
             with session.gate.lock:
                 if session.is_closing:
                     return
-                if not session.gate.is_open:
-                    continue  # stopped again
+                if not session.gate.is_open or not self.loaded:
+                    continue  # stopped again, or unloaded
                 delivery = self.loaded.popleft()
                 session.ledger.delivered(delivery)
                 session.gate.enter(self, listener=True)
@@ -176,9 +176,9 @@ class Dispatcher:
             session.gate.leave()
 
     def _give_back(self, delivery: Delivery) -> None:
+        """Let what could not be settled come again; DUPS_OK settles it with its next batch."""
         session = self._session
-        if session.settles_by_itself:
-            session.ledger.take_one(delivery)
+        if session.settles_at_once and session.ledger.take_one(delivery):
             with suppress(ProviderError):  # else its session's end gives it back
                 session.provider_session.recover((delivery,))
 
@@ -197,7 +197,11 @@ class Dispatcher:
                 self._redeliver(delivery, failure)
             return
         if due := session.ledger.due():
-            session.provider_session.acknowledge(due)
+            try:
+                session.provider_session.acknowledge(due)
+            except ProviderError:
+                session.ledger.put_back(due)
+                raise
 
     def _redeliver(self, delivery: Delivery, failure: BaseException) -> None:
         session = self._session

@@ -1,13 +1,17 @@
-"""The one place where the client's side waits: for messages (`Inbox`) and for deliveries to end (`DeliveryGate`)."""
+"""The one place where the client's side waits.
+
+For messages (`Inbox`), for deliveries to end (`DeliveryGate`), and for another thread that closes (`Turn`).
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from threading import Condition, Lock, get_ident
 
+from pyjms.errors import JMSException
 from pyjms.spi.clock import Clock, Signal
 
-__all__ = ["DeliveryGate", "Inbox"]
+__all__ = ["DeliveryGate", "Inbox", "Turn"]
 
 
 class Inbox:
@@ -103,3 +107,36 @@ class DeliveryGate:
                 self._changed.wait_for(is_quiet)
             finally:
                 self._waiting -= 1
+
+
+class Turn:
+    """A piece of work that is done once: one thread does it, others that come wait until it is done.
+
+    Work that ends with an ordinary error is done; if it is interrupted (KeyboardInterrupt), the next one takes over.
+    """
+
+    __slots__ = ("_changed", "_is_done", "_is_taken")
+
+    def __init__(self) -> None:
+        self._changed = Condition(Lock())
+        self._is_taken = False
+        self._is_done = False
+
+    def do(self, work: Callable[[], None]) -> None:
+        """Do `work`, or wait for the thread that does it."""
+        with self._changed:
+            self._changed.wait_for(lambda: self._is_done or not self._is_taken)
+            if self._is_done:
+                return
+            self._is_taken = True
+        is_done = False
+        try:
+            work()
+            is_done = True
+        except JMSException:
+            is_done = True
+            raise
+        finally:
+            with self._changed:
+                self._is_done, self._is_taken = is_done, False
+                self._changed.notify_all()

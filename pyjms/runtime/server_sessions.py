@@ -60,11 +60,11 @@ class JmsConnectionConsumer(ConnectionConsumer):
 
     def close(self) -> None:
         """Take nothing more. What was loaded into server sessions stays with them."""
-        self._connection.forget_consumer(self)
         self.shut_down()
 
     def shut_down(self) -> None:
-        """Close, when the connection has forgotten this consumer already. May be repeated."""
+        """Close. May be repeated."""
+        self._connection.forget_consumer(self)
         if self._closed:
             return
         self._closed = True

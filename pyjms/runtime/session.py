@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from itertools import count
-from threading import Event as ThreadEvent
 from typing import TYPE_CHECKING, Any
 
 from pyjms.api.browser import QueueBrowser
@@ -27,7 +26,7 @@ from pyjms.runtime.browser import JmsQueueBrowser
 from pyjms.runtime.consumer import JmsMessageConsumer, JmsQueueReceiver, JmsTopicSubscriber
 from pyjms.runtime.dispatch import Dispatcher
 from pyjms.runtime.error_mapping import mapped_errors, to_jms
-from pyjms.runtime.inbox import DeliveryGate
+from pyjms.runtime.inbox import DeliveryGate, Turn
 from pyjms.runtime.lifecycle import Event, State, next_state
 from pyjms.runtime.listeners import message_callback
 from pyjms.runtime.producer import JmsMessageProducer, producer_for
@@ -65,14 +64,13 @@ class JmsSession(Session):
         self.gate = DeliveryGate()
         self.provider_session = provider_session
         self.is_closed = False
-        self._closed = ThreadEvent()
-        self._has_closer = False
+        self._closing = Turn()
         self.has_listeners = False
         """Whether messages go to listeners, so that no synchronous receive is allowed."""
         self._state = State.STOPPED
         self._mode = mode
         self.settles_by_itself = mode in (AcknowledgeMode.AUTO_ACKNOWLEDGE, AcknowledgeMode.DUPS_OK_ACKNOWLEDGE)
-        self._settles_at_once = mode is AcknowledgeMode.AUTO_ACKNOWLEDGE
+        self.settles_at_once = mode is AcknowledgeMode.AUTO_ACKNOWLEDGE
         self._is_limited = connection.max_unacknowledged > 0
         self.ledger = AcknowledgementLedger(mode, 0 if self.settles_by_itself else connection.max_unacknowledged)
         self._consumers: list[JmsMessageConsumer] = []
@@ -229,7 +227,7 @@ class JmsSession(Session):
 
         With `or_enter`, None also means that the calling thread is registered as blocked in a receive.
         """
-        gate, unsettled = self.gate, _NOTHING
+        gate, unsettled, delivery = self.gate, _NOTHING, None
         try:
             with gate.lock:
                 if self._is_limited and self.ledger.is_full:
@@ -239,18 +237,27 @@ class JmsSession(Session):
                     if or_enter:
                         self._enter_receive(consumer)
                     return None
-                if not self._settles_at_once:
+                if not self.settles_at_once:
                     self.ledger.delivered(delivery)
             message = thaw(delivery, self)
-            unsettled = (delivery,) if self._settles_at_once else self.ledger.due()
+            unsettled = (delivery,) if self.settles_at_once else self.ledger.due()
             if unsettled:
                 self.provider_session.acknowledge(unsettled)
         except ProviderError as error:
-            self.ledger.put_back(unsettled)  # where `recover` finds it
+            if unsettled:
+                self._give_up(delivery, unsettled)
             if isinstance(error, ClosedError) and (self.is_closing or consumer.is_closed):
                 return None  # closed in mid-receive: the message is back on its queue
             raise to_jms(error) from error
         return message
+
+    def _give_up(self, delivery: Delivery | None, unsettled: Sequence[Delivery]) -> None:
+        """After a refused acknowledgement: what the client got stays in the ledger, `delivery`, which it did not, goes."""
+        self.ledger.put_back([each for each in unsettled if each is not delivery])
+        try:
+            self.provider_session.recover([each for each in unsettled if each is delivery])
+        except ProviderError:
+            self.ledger.delivered(unsettled[-1])  # where `recover` finds it
 
     def _overrun(self) -> ResourceError:
         return ResourceError(
@@ -259,9 +266,9 @@ class JmsSession(Session):
         )
 
     def _enter_receive(self, consumer: JmsMessageConsumer) -> None:
-        """Register the calling thread as blocked in a receive; the gate is locked."""
+        """Register the calling thread as blocked in a receive, unless it would end at once; the gate is locked."""
         if self.is_closing:
-            raise IllegalStateException("the session is closed")
+            return
         if self.gate.receiver() is not None:
             # JMS 1.1 §4.4.6: a session is a single-threaded context
             raise IllegalStateException("another thread blocks in a receive of this session: use a session a thread")
@@ -328,6 +335,8 @@ class JmsSession(Session):
         """Give back what `load` took over and `run` has not delivered, as the server session could not start."""
         kept = self._dispatcher.unload(deliveries)
         with mapped_errors:
+            if self._mode is AcknowledgeMode.SESSION_TRANSACTED:
+                self.provider_session.rollback()
             self.provider_session.recover(kept)
 
     # Acknowledgement and transactions (§4.4.7, §4.4.11)
@@ -439,27 +448,24 @@ class JmsSession(Session):
     def shut_down(self) -> None:
         """Close: end blocked receives, wait for a running listener, roll back, release everything (§4.4.1)."""
         self.end_delivery()
+        self._closing.do(self._release)
+
+    def _release(self) -> None:
+        self.gate.wait_until_quiet()
+        self._dispatcher.end()
         with self.gate.lock:
-            first, self._has_closer = not self._has_closer, True
-        if not first:
-            self._closed.wait()  # until the thread that closes it is done
-            return
+            self.is_closed = True
+            self._state = next_state(self._state, Event.FINISH, "session")
+            for consumer in self._consumers:
+                consumer.mark_closed()
+            self._dispatcher.drop_listeners()
+            self._message_listener = None
         try:
-            self.gate.wait_until_quiet()
-            self._dispatcher.end()
-            with self.gate.lock:
-                self.is_closed = True
-                self._state = next_state(self._state, Event.FINISH, "session")
-                for consumer in self._consumers:
-                    consumer.mark_closed()
-                self._dispatcher.drop_listeners()
-                self._message_listener = None
-            self.connection.forget_session(self)
             with mapped_errors:
                 self._settle_lazy()
                 self.provider_session.close()
         finally:
-            self._closed.set()
+            self.connection.forget_session(self)
 
     def end_delivery(self) -> None:
         """Begin to close: let nothing more through, and wake all who wait. May be repeated; does not wait."""

@@ -56,7 +56,10 @@ class Temporaries:
 
     def _delete_dropped(self) -> None:
         for _ in range(len(self._dropped)):
-            address = self._dropped.popleft()
+            try:
+                address = self._dropped.popleft()
+            except IndexError:
+                return  # another thread was faster
             try:
                 self._provider.delete_temporary(address)
             except DestinationInUseError:
