@@ -119,13 +119,17 @@ class JmsTemporaryTopic(_Temporary, TemporaryTopic):
         return self._address.name
 
 
+_OWN_CLASSES = frozenset({JmsQueue, JmsTemporaryQueue, JmsTemporaryTopic, JmsTopic})
+"""Looked up before `isinstance`, which asks an abstract base class and is on the path of every reply."""
+
+
 def address_of(destination: Destination | None) -> Address:
     """Return the address of a destination of any make; that of a foreign one follows from its name.
 
     Raises `InvalidDestinationException` for None, for an object that is no destination, and for one without a name.
     """
-    if isinstance(destination, JmsDestination):
-        return destination.address
+    if destination.__class__ in _OWN_CLASSES or isinstance(destination, JmsDestination):
+        return destination._address  # type: ignore[union-attr]  # noqa: SLF001 - one of ours
     if isinstance(destination, Queue) and not isinstance(destination, Topic):
         name = _checked(destination.queue_name, "queue")
         return Address(AddressKind.QUEUE, name, isinstance(destination, TemporaryQueue))

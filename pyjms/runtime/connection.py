@@ -64,6 +64,7 @@ class JmsConnection(Connection):
         self._lost: ConnectionLostError | None = None
         self._closing = Turn()
         self._destinations: dict[Address, Destination] = {}
+        self._recent: tuple[Address, Destination] | None = None
         self._events = EventThread(f"pyjms-exceptions-{request.url.host}")
         with mapped_errors:
             self._provider = provider.connect(request, self)
@@ -302,6 +303,14 @@ class JmsConnection(Connection):
 
     def destination_of(self, address: Address) -> Destination:
         """Return the API's object for `address`."""
+        recent = self._recent
+        if recent is not None and recent[0] is address:
+            return recent[1]  # one client's messages share their addresses
+        destination = self._find_destination(address)
+        self._recent = address, destination
+        return destination
+
+    def _find_destination(self, address: Address) -> Destination:
         destination = self._destinations.get(address)
         if destination is None:
             if address.temporary:
