@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import pytest
 
 from pyjms.spi.capability import Capability
-from pyjms.spi.errors import ClosedError, ProviderError
+from pyjms.spi.errors import CapabilityError, ClosedError, ProviderError, RolledBackError
 from pyjms.spi.provider import SubscribeRequest
 from tests.pyjms.spi.contract.environment import Environment, Receiver, Threads, envelope
 
@@ -247,6 +247,45 @@ def test_closing_while_another_thread_sends_and_acknowledges(environment: Enviro
     left = {text for text, _ in Scene(environment, queue, last, session, environment.receiver(session, queue)).left()}
     assert sent - settled - left == set()  # a send that raised may have arrived all the same
     assert settled & left == set()
+
+
+@pytest.mark.parametrize("what", ["session", "connection"])
+def test_closing_while_another_thread_commits_leaves_all_or_nothing(environment: Environment, what: str) -> None:
+    """Each message is in one of the two queues: what `commit` returned for in the second, the rest in either."""
+    if Capability.TRANSACTIONS not in environment.connect().capabilities:
+        with pytest.raises(CapabilityError):
+            environment.connect().open_session(transacted=True).commit()
+        return
+    source, target, setup = environment.queue(), environment.queue(), environment.session()
+    names = [str(number) for number in range(400)]
+    environment.send(setup, source, *names)
+    moved: set[object] = set()
+
+    def move(session: ProviderSession, receiver: Receiver, busy: Event) -> None:
+        with suppress(ClosedError, RolledBackError):
+            while (delivery := receiver.consumer.poll()) is not None:
+                environment.send(session, target, str(delivery.envelope.body))
+                session.acknowledge([delivery])
+                session.commit()
+                moved.add(delivery.envelope.body)
+                busy.set()
+        busy.set()
+
+    for _ in range(10):
+        connection, busy = environment.connect(), Event()
+        session = connection.open_session(transacted=True)
+        with Threads() as threads:
+            threads.start(partial(move, session, environment.receiver(session, source), busy))
+            busy.wait()
+            (session if what == "session" else connection).close()
+    last = environment.connect()
+    session = last.open_session(transacted=False)
+    left, arrived = (
+        [text for text, _ in Scene(environment, queue, last, session, environment.receiver(session, queue)).left()]
+        for queue in (source, target)
+    )
+    assert sorted(left + arrived, key=lambda name: int(str(name))) == names
+    assert moved <= set(arrived)
 
 
 def test_a_client_that_closes_in_on_ready_does_not_wait_for_itself(environment: Environment) -> None:
