@@ -459,7 +459,7 @@ REFUSED: dict[str, Callable[[Connection, Session], object]] = {
 
 @pytest.mark.parametrize("capability", REFUSED)
 def test_what_is_missing_is_refused_by_name(connection: Connection, session: Session, capability: str) -> None:
-    with pytest.raises(JMSException, match=rf" has no .*Capability\.{capability}\)") as caught:
+    with pytest.raises(JMSException, match=rf"^folder has no .*Capability\.{capability}\)") as caught:
         REFUSED[capability](connection, session)
     assert caught.value.error_code == "PYJMS-CAPABILITY"
 
