@@ -26,7 +26,7 @@ class Inbox:
 
     def wait(self, until_ms: float | None = None) -> bool:
         """Return True when woken, False when the clock reached `until_ms` (None: never)."""
-        return self._signal.wait() if until_ms is None else self._clock.wait(self._signal, until_ms)
+        return self._clock.wait(self._signal, until_ms)
 
 
 class DeliveryGate:

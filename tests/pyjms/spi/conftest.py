@@ -7,8 +7,6 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-pytest.register_assert_rewrite("tests.pyjms.spi.contract")
-
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
