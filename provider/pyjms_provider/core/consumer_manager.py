@@ -117,6 +117,7 @@ class PriorityGroup:
 
     @property
     def is_empty(self) -> bool:
+        """Whether no consumer has this priority."""
         return not any(self.lists.values())
 
 

@@ -39,6 +39,12 @@ class Client:
     colour: int | None
     priority: int
     holds: dict[str, tuple[Sent, Delivery]] = field(default_factory=dict)
+    wake_ups_used: int = 0
+    """Wake-ups that were answered by pulling until there was nothing."""
+
+    @property
+    def is_awake(self) -> bool:
+        return self.place is ConsumerList.NOTIFIED and self.reader.wake_ups > self.wake_ups_used
 
     def wants(self, sent: Sent) -> bool:
         return self.colour is None or sent.colour == self.colour
@@ -136,10 +142,14 @@ class QueueMachine(RuleBasedStateMachine):
 
     @rule(client=clients, interested=st.booleans())
     def set_interested(self, client: Client, interested: bool) -> None:
+        if not interested:
+            client.wake_ups_used = client.reader.wake_ups
         client.reader.consumer.set_interested(interested)
 
     @rule(client=clients, delivering=st.booleans())
     def stop_or_start(self, client: Client, delivering: bool) -> None:
+        if not delivering:
+            client.wake_ups_used = client.reader.wake_ups
         client.reader.session.set_delivering(delivering)
 
     @rule(client=clients)
@@ -160,6 +170,8 @@ class QueueMachine(RuleBasedStateMachine):
             assert delivery.count == expected.count
             self.available.remove(expected)
             client.holds[expected.name] = (expected, delivery)
+        if delivery is None:
+            client.wake_ups_used = client.reader.wake_ups
         return delivery is not None
 
     def _next_for(self, client: Client) -> Sent | None:
@@ -238,7 +250,7 @@ class QueueMachine(RuleBasedStateMachine):
             wanting = [client for client in self.open_clients if client.is_interested and client.wants(sent)]
             highest = max((client.priority for client in wanting), default=0)
             permitted = [client for client in wanting if client.priority == highest]
-            assert not permitted or any(client.place is ConsumerList.NOTIFIED for client in permitted)
+            assert not permitted or any(client.is_awake for client in permitted)
 
     @invariant()
     def counts_agree(self) -> None:
