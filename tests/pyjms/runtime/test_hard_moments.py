@@ -7,7 +7,7 @@ import signal
 import threading
 import weakref
 from collections.abc import Callable, Iterator
-from threading import Event, main_thread
+from threading import Event, Lock, main_thread
 from typing import Any
 
 import pytest
@@ -135,7 +135,7 @@ class TestInterrupts:
     @pytest.fixture
     def interrupt(self) -> Iterator[Callable[[], None]]:
         """Interrupt the main thread as Ctrl-C does, once, at whatever it waits for."""
-        armed = [True]
+        armed, lock = [True], Lock()
 
         def handle(*_: object) -> None:
             if armed:
@@ -145,12 +145,16 @@ class TestInterrupts:
         def send() -> None:
             pause = Event()
             while armed:  # a signal just before the wait does not end it
-                signal.pthread_kill(main_thread().ident or 0, signal.SIGUSR1)
+                with lock:
+                    if armed:
+                        signal.pthread_kill(main_thread().ident or 0, signal.SIGUSR1)
                 pause.wait(0.01)
 
         before = signal.signal(signal.SIGUSR1, handle)
         yield send
-        signal.signal(signal.SIGUSR1, before)
+        armed.clear()
+        with lock:
+            signal.signal(signal.SIGUSR1, before)
 
     def test_an_interrupted_receive_leaves_the_session_usable(
         self, virtual_clock: WatchedClock, session: Session, connect: Connect, interrupt: Callable[[], None]
