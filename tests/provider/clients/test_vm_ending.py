@@ -1,0 +1,155 @@
+"""Sessions, connections and brokers of ``vm://`` that end, in every state and from any thread."""
+
+from __future__ import annotations
+
+from threading import Thread
+
+import pytest
+
+from pyjms.spi.delivery import Delivery
+from pyjms.spi.envelope import AddressKind
+from pyjms.spi.errors import (
+    ClosedError,
+    ConnectionLostError,
+)
+from pyjms_provider.clients.vm import VmConnection, VmConsumer, VmSession
+from pyjms_provider.core.message_state import MessageState
+from tests.provider.clients.world import World, consume, drain, news, poll
+from tests.provider.helpers import NEWS, ORDERS, RecordedEvents, make_envelope, text_of
+
+# Ending
+
+
+def calls_on(connection: VmConnection, session: VmSession, delivery: Delivery) -> list[object]:
+    return [
+        connection.start,
+        connection.stop,
+        lambda: connection.set_client_id("x"),
+        lambda: connection.open_session(transacted=False),
+        lambda: connection.create_temporary(AddressKind.QUEUE),
+        lambda: connection.delete_temporary(ORDERS),
+        *session_calls(session, delivery),
+    ]
+
+
+def session_calls(session: VmSession, delivery: Delivery) -> list[object]:
+    return [
+        lambda: session.send(make_envelope()),
+        lambda: consume(session),
+        lambda: session.acknowledge([delivery]),
+        lambda: session.recover([delivery]),
+        lambda: session.reject(delivery, "late"),
+        lambda: session.adopt([delivery]),
+        session.commit,
+        session.rollback,
+        lambda: session.browse(ORDERS, None),
+        lambda: session.unsubscribe("all"),
+    ]
+
+
+@pytest.mark.realises("BOIL-CONN-15", "BOIL-SESS-7")
+@pytest.mark.parametrize("transacted", [True, False])
+@pytest.mark.parametrize("how", ["session", "connection", "broker"])
+def test_whatever_is_closed_says_so(world: World, how: str, transacted: bool) -> None:
+    connection = world.connect()
+    session = connection.open_session(transacted=transacted)
+    consumer = consume(session)
+    connection.open_session(transacted=False).send(make_envelope("a"))
+    delivery = poll(consumer)
+    if how == "session":
+        session.close()
+        calls = session_calls(session, delivery)
+    else:
+        connection.close() if how == "connection" else world.stop()
+        calls = calls_on(connection, session, delivery)
+    for call in calls:
+        assert callable(call)
+        with pytest.raises(ClosedError):
+            call()
+    assert consumer.poll() is None
+    consumer.set_interested(True)
+    for end in (consumer, session, connection):
+        end.close()
+        end.close()
+
+
+def test_a_stopped_broker_tells_each_connection_once(world: World) -> None:
+    first, second, third = RecordedEvents(), RecordedEvents(), RecordedEvents()
+    world.connect(events=first)
+    world.connect(events=second)
+    world.connect(events=third).close()
+    world.stop()
+    world.stop()
+    assert [type(error) for error in first.errors + second.errors] == [ConnectionLostError] * 2
+    assert not third.errors
+
+
+def test_a_non_durable_subscription_may_end_with_messages_unsettled(world: World) -> None:
+    connection = world.connect()
+    session = connection.open_session(transacted=False)
+    consumer = consume(session, NEWS)
+    for text in "abc":
+        session.send(news(text))
+    first, second = poll(consumer), poll(consumer)
+    consumer.close()
+    assert len(connection.broker.virtual_host.store) == 2, "c went with the subscription"
+    session.acknowledge([first])
+    session.recover([second])
+    assert len(connection.broker.virtual_host.store) == 0
+
+
+def test_sessions_end_in_any_state(world: World) -> None:
+    """Unsettled, settled in an open transaction, adopted, with a closed consumer, with a deleted subscription."""
+    connection = world.connect(client_id="shop")
+    for transacted in [True, False]:
+        session = connection.open_session(transacted=transacted)
+        sender = connection.open_session(transacted=False)
+        for text in "abcd":
+            sender.send(make_envelope(text))
+        sender.send(news("e"))
+        consumer, subscriber = consume(session), consume(session, NEWS)
+        sender.send(news("f"))
+        session.acknowledge([poll(consumer)])
+        kept = poll(consumer)
+        poll(subscriber)
+        consumer.close()
+        other = connection.open_session(transacted=not transacted)
+        other.adopt([kept])
+        session.close()
+        other.close()
+        rest = connection.open_session(transacted=False)
+        assert drain(rest, consume(rest)) == (list("abcd") if transacted else list("bcd"))
+        assert len(connection.broker.virtual_host.store) == 0
+
+
+def test_closing_from_another_thread_loses_nothing(world: World) -> None:
+    """Sessions that poll are closed at any moment: what they did not settle comes back, once."""
+    sender = world.connect().open_session(transacted=False)
+    total = 300
+    for number in range(total):
+        sender.send(make_envelope(str(number)))
+    settled: list[str] = []
+    for _ in range(30):
+        connection = world.connect()
+        session = connection.open_session(transacted=False)
+        consumer = consume(session)
+        thread = Thread(target=_poll_until_closed, args=(session, consumer, settled))
+        thread.start()
+        while len(settled) < 1 and thread.is_alive():
+            pass
+        connection.close()
+        thread.join()
+    last = world.connect().open_session(transacted=False)
+    settled += drain(last, consume(last))
+    assert sorted(settled, key=int) == [str(number) for number in range(total)]
+    host = last._host
+    assert host.queue("orders").count(MessageState.DELIVERED) == 0
+
+
+def _poll_until_closed(session: VmSession, consumer: VmConsumer, settled: list[str]) -> None:
+    try:
+        while (delivery := consumer.poll()) is not None:
+            session.acknowledge([delivery])
+            settled.append(text_of(delivery))
+    except ClosedError:
+        return
