@@ -129,7 +129,7 @@ def address_of(destination: Destination | None) -> Address:
     Raises `InvalidDestinationException` for None, for an object that is no destination, and for one without a name.
     """
     if destination.__class__ in _OWN_CLASSES or isinstance(destination, JmsDestination):
-        return destination._address  # type: ignore[union-attr]  # noqa: SLF001 - one of ours
+        return destination._address  # noqa: SLF001 - one of ours
     if isinstance(destination, Queue) and not isinstance(destination, Topic):
         name = _checked(destination.queue_name, "queue")
         return Address(AddressKind.QUEUE, name, isinstance(destination, TemporaryQueue))

@@ -13,7 +13,8 @@ PURE = ("pyjms/runtime/lifecycle.py", "pyjms/runtime/acknowledgements.py", "pyjm
 CORE = "provider/pyjms_provider/core/"
 # The composites of the core, which join the machines and own a lock each; they may import `threading.Lock`.
 COMPOSITES = frozenset(
-    f"{CORE}{name}.py" for name in ("asynchronous_channel", "consumer", "queue", "topic", "subscription", "unit_of_work", "virtual_host")
+    f"{CORE}{name}.py"
+    for name in ("asynchronous_channel", "consumer", "queue", "topic", "subscription", "unit_of_work", "virtual_host")
 )
 IMPURE = {"asyncio", "concurrent", "datetime", "os", "pathlib", "queue", "random", "select", "selectors", "socket"} | {
     "sqlalchemy", "sqlite3", "ssl", "subprocess", "threading", "time", "_thread"

@@ -225,8 +225,8 @@ class VmSession(ProviderSession):
             if self._closed:
                 raise self._closed_error()
             unit, self._unit = self._unit_to_end(), None
-        if unit is not None:
-            unit.commit(self._host.clock.time_ms())
+            sent = () if unit is None else unit.decide(self._host.clock.time_ms())
+        UnitOfWork.publish(sent)
 
     def rollback(self) -> None:
         with self._lock:
@@ -304,11 +304,13 @@ class VmSession(ProviderSession):
             unit = self._open_unit()
             for delivery in deliveries:
                 entry = _entry_of(delivery)
-                entry.queue.settle_in(unit, entry, delivery.count, session)
+                if not entry.queue.settle_in(unit, entry, delivery.count, session) and self._closed:
+                    raise self._closed_error()  # closed meanwhile: the message is back on its queue
             return
         for delivery in deliveries:
             entry = delivery.tag  # type: ignore[assignment]  # as `_entry_of`, without the price of a call
-            entry.queue.settle(entry, delivery.count, session)
+            if not entry.queue.settle(entry, delivery.count, session) and self._closed:
+                raise self._closed_error()
 
     def recover(self, deliveries: Sequence[Delivery]) -> None:
         if self._closed:

@@ -23,7 +23,15 @@ if TYPE_CHECKING:
     from pyjms_provider.core.entry import QueueEntry
     from pyjms_provider.core.ordering import Cursor
 
-__all__ = ["MOVES", "ConsumerEvent", "ConsumerList", "ConsumerManager", "ForbiddenMoveError", "PriorityGroup", "next_list"]
+__all__ = [
+    "MOVES",
+    "ConsumerEvent",
+    "ConsumerList",
+    "ConsumerManager",
+    "ForbiddenMoveError",
+    "PriorityGroup",
+    "next_list",
+]
 
 
 class ConsumerList(Enum):

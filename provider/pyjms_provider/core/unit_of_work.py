@@ -6,7 +6,7 @@ a message in it expires. So it has a lock, which comes before those of queues in
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from enum import Enum
 from threading import Lock
 from types import MappingProxyType
@@ -125,6 +125,14 @@ class UnitOfWork:
 
     def commit(self, now_ms: int) -> None:
         """Make all of it true. Raises `RolledBackError` when it was rolled back instead."""
+        self.publish(self.decide(now_ms))
+
+    def decide(self, now_ms: int) -> Sequence[QueueEntry]:
+        """Do the first half of `commit`: the acknowledgements take effect; return the messages to `publish`.
+
+        From then on the commit cannot be taken back. A session calls this under its lock, so that who closes it gives
+        back either nothing or all of what it acknowledged.
+        """
         with self._lock:
             sent = self._sent
             if self.expired_rolls_back and any(is_expired(entry.reference, now_ms) for entry in sent):
@@ -135,7 +143,11 @@ class UnitOfWork:
                     f"transaction {self.unit_id} was rolled back: a message in it expired before the commit, "
                     f"or its session was closed; give messages a longer time to live, or commit sooner"
                 )
-        # Outside the lock, as consumers are woken. Nothing can take the commit back any more.
+        return sent
+
+    @staticmethod
+    def publish(sent: Iterable[QueueEntry]) -> None:
+        """Do the second half: make the messages available. Without any lock, as consumers are woken."""
         for queue, entries in _by_queue((entry, entry) for entry in sent).items():
             queue.commit([entry for entry, _ in entries])  # in the order sent (§9.2)
 
