@@ -52,9 +52,9 @@ _ROUNDERS = tuple(
 """For each number of digits that a float may need, from the fewest that Java writes: rounding down and up."""
 
 
-def shorten(text: str) -> str:
-    """Return `text` quoted for an error's reason, cut when it is long."""
-    return repr(text) if len(text) <= _SHOWN_MAX else f"{text[:_SHOWN_MAX]!r}… ({len(text)} characters)"
+def shorten(text: str, longest: int = _SHOWN_MAX) -> str:
+    """Return `text` quoted for an error's reason, cut when it has more than `longest` characters."""
+    return repr(text) if len(text) <= longest else f"{text[:longest]!r}… ({len(text)} characters)"
 
 
 def parse_boolean(text: str) -> bool:

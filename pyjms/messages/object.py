@@ -23,6 +23,9 @@ from pyjms.spi.envelope import BodyKind, ObjectBody
 
 __all__ = ["JmsObjectMessage"]
 
+_CLASS_NAME_MAX = 200
+"""So much of a class's name an error shows: it is there to be copied into ``trusted=``."""
+
 _PROTOCOL = 5
 _build: Callable[[Any], None] = pickle._Unpickler.dispatch[pickle.BUILD[0]]  # noqa: SLF001
 
@@ -92,7 +95,7 @@ class _TrustingUnpickler(pickle._Unpickler):  # noqa: SLF001  the one whose oper
         name = f"{module_name}.{global_name}"
         if name not in self._trusted and f"{module_name}.*" not in self._trusted:
             raise MessageFormatException(
-                f"the object holds an instance of {shorten(name)}, a class that is not trusted: if its sender may make "
+                f"the object holds an instance of {shorten(name, _CLASS_NAME_MAX)}, a class that is not trusted: if its sender may make "
                 f"such objects here, add it to the trusted= option of the ConnectionFactory"
             )
         found: Any = import_module(module_name)
@@ -100,7 +103,7 @@ class _TrustingUnpickler(pickle._Unpickler):  # noqa: SLF001  the one whose oper
             found = getattr(found, part)
         if not isinstance(found, type) or (found.__module__, found.__qualname__) != (module_name, global_name):
             raise MessageFormatException(
-                f"{shorten(name)} is no class of that module: trusted= lets an object hold instances of classes only"
+                f"{shorten(name, _CLASS_NAME_MAX)} is no class of that module: trusted= lets an object hold instances of classes only"
             )
         return found
 
