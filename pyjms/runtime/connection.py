@@ -222,10 +222,12 @@ class JmsConnection(Connection):
             consumer.pause_delivery()
         for session in sessions:
             session.pause_delivery()
-        with mapped_errors:
-            self._provider.stop()
-        for session in sessions:
-            session.wait_for_listeners()
+        try:
+            with mapped_errors:
+                self._provider.stop()
+        finally:
+            for session in sessions:
+                session.wait_for_listeners()
 
     def close(self) -> None:
         self._refuse_in_listener("close")

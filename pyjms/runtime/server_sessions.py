@@ -100,8 +100,12 @@ class JmsConnectionConsumer(ConnectionConsumer):
 
     def _take(self) -> list[Delivery]:
         deliveries: list[Delivery] = []
-        while len(deliveries) < self._max_messages and (delivery := self._consumer.poll()) is not None:
-            deliveries.append(delivery)
+        try:
+            while len(deliveries) < self._max_messages and (delivery := self._consumer.poll()) is not None:
+                deliveries.append(delivery)
+        except ProviderError:
+            if not deliveries:
+                raise  # else the next poll says so again, and what came before is not held up
         return deliveries
 
     def _hand_over(self, deliveries: list[Delivery]) -> None:
