@@ -1,0 +1,206 @@
+"""Topics: synchronous channels that pass on and keep nothing; and the subscriptions that do the keeping."""
+
+from __future__ import annotations
+
+import gc
+
+import pytest
+
+from pyjms.spi.envelope import ConnectionId
+from pyjms.spi.selector import compile_selector
+from pyjms_provider.core.channel import ChannelClosedError, UnknownDeliveryError
+from pyjms_provider.core.channel_state import ChannelState, Reliability
+from pyjms_provider.core.entry import ReceiverId
+from pyjms_provider.core.message_state import MessageState
+from pyjms_provider.core.reference import MessageReference
+from pyjms_provider.core.subscription import Subscription, SubscriptionTerms
+from pyjms_provider.core.topic import Topic
+from tests.provider.helpers import CONNECTION, NEWS, QueueWorld, ScriptedReceiver, holders, make_envelope, refuse
+
+OTHER = ConnectionId("connection-2")
+
+
+class TopicWorld(QueueWorld):
+    """A topic beside the queue."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.topic = Topic("topic://news", self.store)
+
+    def subscribe(self, name: str = "s", selector: str | None = None, *, no_local: bool = False) -> Subscription:
+        subscription = Subscription(
+            name,
+            self.store,
+            ChannelState(self.store, reliability=Reliability.MEMORY),
+            self.clock,
+            terms=SubscriptionTerms(topic=NEWS, selector_text=selector, no_local=no_local),
+            selector=None if selector is None else compile_selector(selector),
+            subscriber=CONNECTION,
+            is_durable=False,
+        )
+        self.topic.add_subscription(subscription)
+        return subscription
+
+    def publish(self, text: str = "", origin: ConnectionId = OTHER, n: int = 0) -> tuple[MessageReference, bool]:
+        envelope = make_envelope(text, destination=NEWS, properties={"n": n})
+        reference = self.store.store(envelope, origin)
+        return reference, self.topic.take_over(reference)
+
+
+@pytest.fixture
+def world() -> TopicWorld:
+    return TopicWorld()
+
+
+def texts(subscription: Subscription) -> list[object]:
+    return [envelope.body for envelope in subscription.browse()]
+
+
+@pytest.mark.realises("JBM-2.a", "JBM-2.d", "JBM-5.2.4.c")
+def test_a_topic_is_synchronous_and_stores_nothing(world: TopicWorld) -> None:
+    topic = world.topic
+    assert topic.is_synchronous
+    assert topic.is_transactional
+    assert not topic.is_storing_undeliverable
+    reliable = [topic.is_reliable]
+    world.subscribe()
+    reliable.append(topic.is_reliable)
+    assert reliable == [True, False], "it keeps nothing that could be lost itself"
+    world.publish()
+    for state in MessageState:
+        assert not topic.has_messages(state)
+        assert topic.get_messages(state) == []
+    assert topic.browse() == []
+    assert topic.deliver()
+    with pytest.raises(UnknownDeliveryError, match="is a topic"):
+        topic.acknowledge(world.send().id, ReceiverId("r"))
+
+
+@pytest.mark.realises("JBM-2.a", "JBM-2.b")
+def test_the_receivers_acknowledgement_goes_straight_to_the_sender(world: TopicWorld) -> None:
+    receivers = {name: ScriptedReceiver(name, name != "negative") for name in ["one", "two"]}
+    for receiver in receivers.values():
+        world.topic.add_receiver(receiver)
+    assert world.publish()[1] is True
+    negative = ScriptedReceiver("negative", False)
+    world.topic.add_receiver(negative)
+    reference, acknowledged = world.publish()
+    assert acknowledged is False
+    assert holders(world.store, reference) == 0, "what becomes of it is the sender's affair"
+    world.topic.redeliver(negative)
+    assert len(negative.handled) == 1
+    world.topic.remove_receiver(negative)
+    assert world.publish()[1] is True
+
+
+def test_who_does_not_accept_is_passed_by(world: TopicWorld) -> None:
+    for receiver in (ScriptedReceiver("deaf", accepts=False), ScriptedReceiver("fickle", refuse)):
+        world.topic.add_receiver(receiver)
+    assert world.publish()[1] is True
+
+
+@pytest.mark.realises("JBM-5.2.4.b")
+def test_a_message_without_receivers_is_acknowledged_and_discarded(world: TopicWorld) -> None:
+    reference, acknowledged = world.publish()
+    assert acknowledged
+    assert holders(world.store, reference) == 0
+
+
+@pytest.mark.realises("JBM-3.f", "JBM-3.e", "BOIL-PUB-10")
+def test_subscriptions_share_one_stored_message(world: TopicWorld) -> None:
+    subscriptions = [world.subscribe(str(number)) for number in range(1_000)]
+    reference, _ = world.publish("shared")
+    assert len(world.store) == 1
+    assert holders(world.store, reference) == 1_000
+    envelope = world.store.retrieve(reference)
+    for subscription in subscriptions:
+        reader = world.reader(queue=subscription)
+        delivery = reader.pull()
+        assert delivery is not None
+        assert delivery.envelope is envelope
+        assert reader.settle(delivery)
+    assert len(world.store) == 0
+
+
+def test_a_queued_message_needs_little_memory_beside_its_envelope() -> None:
+    """At most 350 bytes, counted as objects: entry, reference, number, and places in lists and dictionaries."""
+    import tracemalloc
+
+    world = QueueWorld()
+    envelope = make_envelope("x")
+    world.queue.take_over(world.store.store(envelope, None))
+    number = 20_000
+    gc.collect()
+    tracemalloc.start()
+    try:
+        before = tracemalloc.get_traced_memory()[0]
+        for _ in range(number):
+            world.queue.take_over(world.store.store(envelope, None))
+        gc.collect()
+        used = tracemalloc.get_traced_memory()[0] - before
+    finally:
+        tracemalloc.stop()
+    assert used / number <= 350
+
+
+@pytest.mark.realises("BOIL-PUB-9")
+def test_selectors_and_no_local_choose_before_anything_is_stored(world: TopicWorld) -> None:
+    everything, few, remote = world.subscribe(), world.subscribe(selector="n > 0"), world.subscribe(no_local=True)
+    world.publish("a", CONNECTION, n=0)
+    world.publish("b", OTHER, n=1)
+    assert texts(everything) == ["a", "b"]
+    assert texts(few) == texts(remote) == ["b"]
+    local = world.store.store(make_envelope("c", properties={"n": 1}), CONNECTION)
+    assert everything.accept(local)
+    assert few.accept(local)
+    assert not remote.accept(local)
+
+
+def test_a_selector_is_evaluated_once_for_a_message(world: TopicWorld) -> None:
+    subscriptions = [world.subscribe(str(number), "n = 1") for number in range(20)]
+    assert len(world.topic._groups) == 1
+    world.topic.remove_subscription(subscriptions[0])
+    world.topic.remove_subscription(subscriptions[0])
+    world.publish("a", n=1)
+    assert [texts(subscription) for subscription in subscriptions] == [[], *[["a"]] * 19]
+
+
+def test_a_subscription_that_ends_meanwhile_takes_nothing(world: TopicWorld) -> None:
+    ended, open_ = world.subscribe("ended"), world.subscribe("open")
+    ended.close()
+    reference, _ = world.publish("a")
+    assert texts(open_) == ["a"]
+    assert holders(world.store, reference) == 1
+
+
+def test_a_published_message_may_be_part_of_a_transaction(world: TopicWorld) -> None:
+    subscription, unit = world.subscribe(), world.unit()
+    world.topic.take_over(world.store.store(make_envelope("a", destination=NEWS), OTHER), unit)
+    assert texts(subscription) == []
+    unit.commit(0)
+    assert texts(subscription) == ["a"]
+
+
+def test_a_closed_topic_takes_nothing(world: TopicWorld) -> None:
+    subscription = world.subscribe()
+    reference, _ = world.publish()
+    assert world.topic.accept(reference)
+    world.topic.close()
+    assert subscription.is_closed
+    assert not world.topic.accept(reference)
+    assert holders(world.store, reference) == 0
+    with pytest.raises(ChannelClosedError):
+        world.publish()
+    with pytest.raises(ChannelClosedError):
+        world.subscribe()
+
+
+@pytest.mark.realises("JBM-2.b")
+def test_handling_leaves_the_senders_hold_alone(world: TopicWorld) -> None:
+    reference = world.store.store(make_envelope(destination=NEWS), OTHER)
+    assert world.topic.handle(reference)
+    assert holders(world.store, reference) == 1
+    world.topic.close()
+    with pytest.raises(ChannelClosedError):
+        world.topic.handle(reference)
+    assert holders(world.store, reference) == 1

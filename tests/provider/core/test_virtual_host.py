@@ -1,0 +1,83 @@
+"""The name space of a broker. What clients see of it is tested in `tests/provider/clients`."""
+
+from __future__ import annotations
+
+from threading import Barrier, Thread
+
+import pytest
+
+from pyjms.spi.envelope import Address, AddressKind
+from pyjms.spi.errors import DestinationError, ProviderError, ResourceError
+from pyjms.spi.provider import SubscribeRequest
+from pyjms_provider.core.channel_state import Reliability
+from pyjms_provider.core.message_state import MessageState
+from pyjms_provider.core.virtual_host import HostPolicy, VirtualHost
+from pyjms_provider.stores.memory import MemoryMessageStore
+from tests.provider.helpers import CONNECTION, NEWS, ORDERS, HandClock, make_envelope
+
+
+def make_host(policy: HostPolicy | None = None) -> VirtualHost:
+    return VirtualHost("shop", MemoryMessageStore("shop"), HandClock(), policy=policy)
+
+
+def test_destinations_are_made_once_when_first_used() -> None:
+    host = make_host()
+    start, found = Barrier(4), []
+
+    def look() -> None:
+        start.wait()
+        found.append((host.queue("orders"), host.topic("news")))
+
+    threads = [Thread(target=look) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert len(set(found)) == 1
+
+
+def test_a_queue_and_a_topic_may_have_one_name() -> None:
+    host = make_host()
+    host.route(make_envelope(destination=Address(AddressKind.TOPIC, "orders")), None, None)
+    host.route(make_envelope(destination=ORDERS), None, None)
+    assert host.queue("orders").count(MessageState.NEW) == 1
+
+
+@pytest.mark.realises("JBM-2.1.b", "BOIL-PROD-2")
+def test_whether_persistent_messages_are_accepted_is_the_owners_policy() -> None:
+    message = make_envelope(persistent=True)
+    make_host().route(message, None, None)
+    strict = make_host(HostPolicy(reliability=Reliability.STRICT))
+    with pytest.raises(ResourceError, match="PERSISTENT"):
+        strict.route(message, None, None)
+    assert len(strict.store) == 0
+
+
+def test_a_message_that_cannot_be_routed_leaves_nothing_behind() -> None:
+    host = make_host()
+    host.queue("orders").close()
+    with pytest.raises(DestinationError, match="no longer exists"):
+        host.route(make_envelope(), None, None)
+    assert len(host.store) == 0
+
+
+def test_a_durable_subscription_is_released_by_its_subscriber_alone() -> None:
+    host = make_host()
+    request = SubscribeRequest(address=NEWS, selector=None, no_local=False, durable_name="all")
+    with pytest.raises(ProviderError, match="client id"):
+        host.subscribe(request, CONNECTION, None)
+    subscription = host.subscribe(request, CONNECTION, "client")
+    host.end_subscription(subscription)
+    assert host.subscribe(request, CONNECTION, "client") is subscription
+    assert not subscription.is_closed
+
+
+def test_a_closed_host_has_let_go_of_all_messages() -> None:
+    host = make_host()
+    host.subscribe(SubscribeRequest(address=NEWS, selector=None, no_local=False, durable_name=None), CONNECTION, None)
+    temporary = host.create_temporary(AddressKind.QUEUE, CONNECTION)
+    for destination in (ORDERS, NEWS, temporary):
+        host.route(make_envelope(destination=destination), None, None)
+    assert len(host.store) == 3
+    host.close()
+    assert len(host.store) == 0

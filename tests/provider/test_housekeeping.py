@@ -1,0 +1,125 @@
+"""The timer thread: it starts when needed, purges when time has come, survives faults, and ends."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from threading import Event
+from threading import enumerate as all_threads
+
+import pytest
+
+from pyjms.spi.clock import SystemClock
+from pyjms.testing import VirtualClock
+from pyjms_provider.broker import EmbeddedBroker, find_broker, running_broker, stop_broker
+from pyjms_provider.core.message_state import MessageState
+from pyjms_provider.housekeeping import Housekeeper
+from tests.provider.helpers import QueueWorld, holders, make_envelope
+
+
+@pytest.fixture
+def clock() -> VirtualClock:
+    return VirtualClock()
+
+
+@pytest.fixture
+def broker(clock: VirtualClock) -> Iterator[EmbeddedBroker]:
+    broker = EmbeddedBroker("kept", clock)
+    yield broker
+    broker.stop()
+
+
+def threads_of(name: str) -> list[str]:
+    return [thread.name for thread in all_threads() if thread.name == f"pyjms housekeeping {name}"]
+
+
+def send(broker: EmbeddedBroker, expiration_ms: int) -> None:
+    broker.virtual_host.route(make_envelope(expiration_ms=expiration_ms), None, None)
+
+
+def wait_until(condition: Callable[[], bool]) -> None:
+    """Wait for another thread without sleeping a fixed time."""
+    pause = Event()
+    for _ in range(2_000):
+        if condition():
+            return
+        pause.wait(0.005)
+    raise AssertionError("it did not happen")
+
+
+def test_the_thread_starts_with_the_first_message_that_can_expire(broker: EmbeddedBroker, clock: VirtualClock) -> None:
+    send(broker, 0)
+    assert not threads_of("kept")
+    for _ in range(3):
+        send(broker, clock.time_ms() + 1_000)
+    assert len(threads_of("kept")) == 1
+    broker.stop()
+    broker.stop()
+    assert not threads_of("kept")
+
+
+@pytest.mark.realises("QCM-7", "BOIL-HDR-10", "BOIL-PROD-5")
+def test_expired_messages_go_though_nobody_receives(broker: EmbeddedBroker, clock: VirtualClock) -> None:
+    queue = broker.virtual_host.queue("orders")
+    now_ms = clock.time_ms()
+    for expiration_ms in [0, now_ms + 500, now_ms + 1_000, now_ms + 1_000]:
+        send(broker, expiration_ms)
+    clock.await_wait(500)
+    clock.advance(500)
+    wait_until(lambda: queue.count(MessageState.NEW) == 3)
+    clock.await_wait(500)
+    clock.advance(499)
+    assert queue.count(MessageState.NEW) == 3
+    clock.advance(1)
+    wait_until(lambda: queue.count(MessageState.NEW) == 1)
+    assert len(broker.virtual_host.store) == 1
+
+
+def test_an_earlier_expiry_shortens_the_wait(broker: EmbeddedBroker, clock: VirtualClock) -> None:
+    send(broker, clock.time_ms() + 10_000)
+    clock.await_wait(10_000)
+    send(broker, clock.time_ms() + 50)
+    clock.await_wait(50)
+    clock.advance(50)
+    wait_until(lambda: len(broker.virtual_host.store) == 1)
+
+
+def test_a_fault_in_one_channel_stops_no_other(clock: VirtualClock, caplog: pytest.LogCaptureFixture) -> None:
+    world = QueueWorld()
+    good, bad = world.queue, world.make_queue("queue://bad")
+    housekeeper = Housekeeper("faulty", clock)
+
+    def fail(now_ms: int) -> int | None:
+        raise RuntimeError(f"at {now_ms}")
+
+    bad.purge_expired = fail  # type: ignore[method-assign]
+    reference = world.send(expiration_ms=clock.time_ms() + 10)
+    housekeeper.ask(bad, clock.time_ms() + 5)
+    housekeeper.ask(good, clock.time_ms() + 10)
+    clock.advance(5)
+    wait_until(lambda: "queue://bad" in caplog.text)
+    clock.advance(5)
+    wait_until(lambda: holders(world.store, reference) == 0)
+    housekeeper.stop()
+    housekeeper.ask(good, 0)
+    assert not threads_of("faulty")
+
+
+def test_it_obeys_the_system_clock_too() -> None:
+    broker = EmbeddedBroker("real", SystemClock())
+    try:
+        send(broker, SystemClock().time_ms() + 20)
+        wait_until(lambda: len(broker.virtual_host.store) == 0)
+    finally:
+        broker.stop()
+
+
+def test_brokers_are_found_by_name(clock: VirtualClock) -> None:
+    try:
+        broker = find_broker("named", clock, None)
+        assert find_broker("named", clock, None) is broker
+        assert running_broker("named") is broker
+        assert "named" in repr(broker)
+    finally:
+        stop_broker("named")
+    stop_broker("named")
+    assert running_broker("named") is None
