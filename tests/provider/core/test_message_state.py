@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from itertools import product
+from pathlib import Path
 
 import pytest
 
@@ -57,3 +58,17 @@ def test_the_error_explains_both() -> None:
         "a message that is NEW (accepted, and delivered to nobody yet) "
         "cannot have COMMIT (the transaction of the sender commits)"
     )
+
+
+def documented_table() -> str:
+    rows = [f"| event | {' | '.join(state.name for state in MessageState)} |", "|" + "---|" * (len(MessageState) + 1)]
+    for event in MessageEvent:
+        after = [TRANSITIONS.get((state, event)) for state in MessageState]
+        rows.append(f"| {event.name} | {' | '.join('' if state is None else state.name for state in after)} |")
+    return "\n".join(rows)
+
+
+def test_the_documented_table_is_the_real_one() -> None:
+    """When it fails, put what `documented_table` returns into the page."""
+    page = Path(__file__).parents[3] / "docs" / "decisions" / "0100-message-states-are-one-table.md"
+    assert documented_table() in page.read_text(encoding="utf-8")
