@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from threading import Thread
 
 import pytest
@@ -216,16 +217,27 @@ def test_an_acknowledgement_may_overtake_a_redelivery_too(world: QueueWorld) -> 
     assert holders(world.store, reference) == 0
 
 
+@pytest.mark.realises("JBM-5.3.4.a")
+@pytest.mark.parametrize("then", [refuse, break_down])
+def test_an_early_acknowledgement_counts_whatever_the_receiver_does_then(
+    world: QueueWorld, then: Callable[[MessageReference], bool]
+) -> None:
+    def acknowledge_first(reference: MessageReference) -> bool:
+        world.queue.acknowledge(reference.id, ReceiverId("r"))
+        return then(reference)
+
+    connect(world.queue, ScriptedReceiver("r", acknowledge_first))
+    reference = world.send()
+    assert counts(world.queue) == {}
+    assert holders(world.store, reference) == 0
+
+
 @pytest.mark.realises("JBM-5.3.4.c")
 def test_an_acknowledgement_without_a_message_is_an_error(world: QueueWorld) -> None:
     receiver = ScriptedReceiver("r", False)
     connect(world.queue, receiver)
     with pytest.raises(UnknownDeliveryError, match="r cannot acknowledge it"):
         world.queue.acknowledge(ReferenceId(77), receiver.receiver_id)
-    reference = world.send()
-    world.queue.acknowledge(reference.id, receiver.receiver_id)
-    with pytest.raises(UnknownDeliveryError):
-        world.queue.acknowledge(reference.id, receiver.receiver_id)
     uncommitted = world.send(unit=world.unit())
     with pytest.raises(UnknownDeliveryError):
         world.queue.acknowledge(uncommitted.id, receiver.receiver_id)
@@ -473,18 +485,22 @@ def test_the_state_names_the_transaction(world: QueueWorld, fan_out: FanOut) -> 
 
 
 @pytest.mark.realises("JBM-5.1.1.b")
-def test_each_acceptance_belongs_to_one_transaction(world: QueueWorld) -> None:
-    """A message that is handed over twice is there twice: each transaction decides about its own acceptance."""
+def test_a_message_is_in_one_transaction_at_a_time(world: QueueWorld) -> None:
+    """What is sent in two transactions is two messages, so each transaction decides about its own."""
     first, second = world.unit(), world.unit()
-    reference = world.store.store(make_envelope("a"), None)
-    world.queue.handle(reference, first)
-    world.queue.handle(reference, second)
-    assert world.queue.get_messages(NOT_COMMITTED) == [reference, reference]
+    envelope = make_envelope("a")
+    one, two = world.store.store(envelope, None), world.store.store(envelope, None)
+    world.queue.take_over(one, first)
+    world.queue.take_over(two, second)
+    assert world.queue.get_messages(NOT_COMMITTED) == [one, two]
+    assert one != two
+    with pytest.raises(ForbiddenTransitionError):
+        next_state(NOT_COMMITTED, MessageEvent.ACCEPT_IN_TRANSACTION)
     first.rollback()
-    assert counts(world.queue) == {"NOT_COMMITTED": 1}
+    assert world.queue.get_messages(NOT_COMMITTED) == [two]
     second.commit(0)
-    assert world.texts() == ["a"]
-    assert holders(world.store, reference) == 2, "the sender's hold, and the channel's"
+    assert world.queue.get_messages(NEW) == [two]
+    assert (holders(world.store, one), holders(world.store, two)) == (0, 1)
 
 
 @pytest.mark.realises("JBM-9.2")
