@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from functools import partial
+from threading import Thread
 from typing import TYPE_CHECKING
 
 import pytest
@@ -101,6 +102,19 @@ def test_waiting_while_nobody_moves_the_clock_is_a_mistake_that_is_explained() -
         clock.wait(Signal(), 100)
     with pytest.raises(TimeoutError):
         clock.await_wait(1000, patience_s=0)  # a wait that failed is a wait no more
+
+
+def test_a_daemon_may_wait_for_as_long_as_the_test_runs() -> None:
+    """As a broker's housekeeper does, for an expiry that a test never comes to."""
+    clock, signal, outcome = VirtualClock(patience_s=0.01), Signal(), list[bool]()
+    thread = Thread(target=lambda: outcome.append(clock.wait(signal, 1000.0)), daemon=True)
+    thread.start()
+    clock.await_wait(1000)
+    thread.join(0.1)
+    assert thread.is_alive(), "it lost its patience"
+    clock.advance(1000)
+    thread.join(10)
+    assert outcome == [False]
 
 
 def test_nobody_waits_for_less_than_asked() -> None:
