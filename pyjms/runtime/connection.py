@@ -61,7 +61,7 @@ class JmsConnection(Connection):
         self._consumers: list[JmsConnectionConsumer] = []
         self._numbers = count(1)
         self._exception_listener: ExceptionListenerLike | None = None
-        self._lost: ConnectionLostError | None = None
+        self.lost: ConnectionLostError | None = None
         self._closing = Turn()
         self._destinations: dict[Address, Destination] = {}
         self._recent: tuple[Address, Destination] | None = None
@@ -278,7 +278,7 @@ class JmsConnection(Connection):
     def on_exception(self, error: ProviderError) -> None:
         """Wake all who wait, then tell the exception listener on its own thread (§4.3.8)."""
         if isinstance(error, ConnectionLostError):
-            self._lost = error
+            self.lost = error
             with self._lock:
                 sessions = list(self._sessions)
             for session in sessions:
@@ -287,8 +287,8 @@ class JmsConnection(Connection):
 
     def check_not_lost(self) -> None:
         """Raise JMSException when the provider has said that the connection is gone for good."""
-        if self._lost is not None:
-            raise to_jms(ConnectionLostError(self._lost.reason)) from self._lost
+        if self.lost is not None:
+            raise to_jms(ConnectionLostError(self.lost.reason)) from self.lost
 
     def report(self, error: ProviderError) -> None:
         """Tell the exception listener of a problem that the client's side found."""

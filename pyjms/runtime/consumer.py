@@ -11,11 +11,8 @@ from pyjms.api.domains import QueueReceiver, TopicSubscriber
 from pyjms.api.message import Message
 from pyjms.errors import IllegalStateException, JMSException
 from pyjms.runtime.deadline import Deadline
-from pyjms.runtime.error_mapping import to_jms
 from pyjms.runtime.inbox import Inbox
 from pyjms.runtime.listeners import message_callback
-from pyjms.spi.delivery import Delivery
-from pyjms.spi.errors import ProviderError
 from pyjms.spi.provider import ProviderConsumer, SubscribeRequest
 
 if TYPE_CHECKING:
@@ -32,11 +29,11 @@ class JmsMessageConsumer(MessageConsumer):
         "_inbox",
         "_listener",
         "_no_local",
-        "_provider",
         "_selector",
         "_session",
         "callback",
         "is_closed",
+        "provider",
     )
 
     def __init__(self, session: JmsSession, destination: Destination, request: SubscribeRequest) -> None:
@@ -51,7 +48,8 @@ class JmsMessageConsumer(MessageConsumer):
         self.is_closed = False
         """Whether `close` was called; guarded by the gate's lock."""
         self._inbox = Inbox(session.clock)
-        self._provider: ProviderConsumer = session.provider_session.subscribe(request, self._on_ready)
+        self.provider: ProviderConsumer = session.provider_session.subscribe(request, self._on_ready)
+        """The consumer of the SPI beneath; polled with the gate's lock held."""
 
     @property
     def message_selector(self) -> str | None:
@@ -74,15 +72,16 @@ class JmsMessageConsumer(MessageConsumer):
         """Return the next message, or None when `timeout` milliseconds passed (0: never) or the consumer was closed."""
         if timeout < 0:
             return self.receive_no_wait()
-        self._check_can_receive()
         session = self._session
+        if self.is_closed or session.is_closed or session.has_listeners:
+            self._check_can_receive()
         try:
             message = session.take(self, or_enter=True)
             if message is not None:
                 return message
             return self._wait(Deadline(session.clock, timeout).until_ms if timeout else None)
         except BaseException:
-            session.gate.leave()  # also when the thread was interrupted between the two calls
+            self._end_receive()  # also when the thread was interrupted between the two calls
             raise
 
     def receive_no_wait(self) -> Message | None:
@@ -101,23 +100,28 @@ class JmsMessageConsumer(MessageConsumer):
 
     def _wait(self, until_ms: float | None) -> Message | None:
         """Wait until then for a message (None: for ever). The calling thread is registered with the gate."""
-        session = self._session
+        session, message = self._session, None
         try:
-            if session.is_closing:
-                return None
-            session.connection.check_not_lost()
-            self._provider.set_interested(True)
-            while self._inbox.wait(until_ms):
-                message = session.take(self)
-                if message is not None or self.is_closed or session.is_closing:
+            connection = session.connection
+            while not (
+                self.is_closed or session.is_closing
+            ):  # the inbox keeps the wake-up of one who closes from now on
+                if connection.lost is not None:
+                    connection.check_not_lost()
+                if not self._inbox.wait(until_ms):
+                    return None
+                message = session.take(self, or_enter=True)
+                if message is not None:
                     return message
-                session.connection.check_not_lost()
-        except ProviderError as error:
-            raise to_jms(error) from error
+            return None
         finally:
-            self._provider.set_interested(False)
-            session.gate.leave()
-        return None
+            if message is None:
+                self.provider.set_interested(False)
+                self._end_receive()
+
+    def _end_receive(self) -> None:
+        with self._session.gate.lock:
+            self._session.gate.end_receive()
 
     def _on_ready(self) -> None:
         if self.callback is None:
@@ -143,11 +147,7 @@ class JmsMessageConsumer(MessageConsumer):
 
     def be_interested(self, interested: bool) -> None:
         """Tell the provider whether this consumer wants to be woken."""
-        self._provider.set_interested(interested)
-
-    def poll(self) -> Delivery | None:
-        """Take the next delivery from the provider; the caller holds the gate's lock."""
-        return self._provider.poll()
+        self.provider.set_interested(interested)
 
     def wake(self) -> None:
         """Make a blocked `receive` look again."""
@@ -161,7 +161,7 @@ class JmsMessageConsumer(MessageConsumer):
 
     def release(self) -> None:
         """Detach from the provider. Raises `ProviderError`."""
-        self._provider.close()
+        self.provider.close()
 
 
 class JmsQueueReceiver(JmsMessageConsumer, QueueReceiver):

@@ -82,7 +82,7 @@ class Dispatcher:
 
     def _check_may_listen(self, consumer: JmsMessageConsumer) -> None:
         gate = self._session.gate
-        if gate.receiver() is not None:
+        if gate.receiver is not None:
             raise IllegalStateException("a receive of this session is in progress: it cannot have a listener now")
         if any(each is not consumer for each in self.listening) and gate.is_open and not self.is_current():
             # JMS 1.1 §4.4.6: with the first listener, the session belongs to its own thread
@@ -116,7 +116,7 @@ class Dispatcher:
                     continue  # stopped again, or unloaded
                 delivery = self.loaded.popleft()
                 session.ledger.delivered(delivery)
-                session.gate.enter(self, listener=True)
+                session.gate.enter(self)
             self._process(delivery, callback)
 
     def unload(self, deliveries: list[Delivery]) -> list[Delivery]:
@@ -139,7 +139,7 @@ class Dispatcher:
                 return False
             consumer, callback, delivery = found
             session.ledger.delivered(delivery)
-            session.gate.enter(consumer, listener=True)
+            session.gate.enter(consumer)
         self._process(delivery, callback)
         return True
 
@@ -155,7 +155,7 @@ class Dispatcher:
             if callback is None or consumer.is_closed:
                 continue
             try:
-                delivery = consumer.poll()
+                delivery = consumer.provider.poll()
             except ProviderError as error:
                 # the provider tells the connection's ExceptionListener of a lost connection by itself
                 _log.debug("a listener's consumer cannot poll: %s", error)

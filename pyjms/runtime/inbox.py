@@ -6,6 +6,7 @@ For messages (`Inbox`), for deliveries to end (`DeliveryGate`), and for another 
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from threading import Condition, Lock, get_ident
 
 from pyjms.errors import JMSException
@@ -15,36 +16,38 @@ __all__ = ["DeliveryGate", "Inbox", "Turn"]
 
 
 class Inbox:
-    """Where one thread waits for work. `wake` is the `on_ready` of the SPI: any thread, cheap, never blocking."""
+    """Where one thread waits for work. Its members are the clock's and the signal's own, as the wait is a hot path."""
 
-    __slots__ = ("_clock", "_signal", "wake")
+    __slots__ = ("wait", "wake")
 
     def __init__(self, clock: Clock) -> None:
-        self._clock = clock
-        self._signal = Signal()
-        self.wake = self._signal.set
-
-    def wait(self, until_ms: float | None = None) -> bool:
-        """Return True when woken, False when the clock reached `until_ms` (None: never)."""
-        return self._clock.wait(self._signal, until_ms)
+        signal = Signal()
+        self.wake = signal.set
+        """The `on_ready` of the SPI: any thread, cheap, never blocking."""
+        self.wait: Callable[[float | None], bool] = partial(clock.wait, signal)
+        """Return True when woken, False when the clock reached that time (None: never)."""
 
 
 class DeliveryGate:
     """Through it pass all messages of a session, so that `stop` and `close` can shut it (JMS 1.1 §4.3.4, §4.3.5).
 
-    A thread polls its provider under `lock` and only while `is_open`. A thread that runs a listener, or blocks in
-    ``receive``, is registered between `enter` and `leave`; `wait_until_quiet` waits for such threads. No client code
-    runs under `lock`.
+    A thread polls its provider under `lock` and only while `is_open`. A thread that runs a listener is registered between
+    `enter` and `leave`, one that blocks in ``receive`` is the `receiver`; `wait_until_quiet` waits for such threads. No
+    client code runs under `lock`.
     """
 
-    __slots__ = ("_busy", "_changed", "_waiting", "is_open", "lock")
+    __slots__ = ("_busy", "_changed", "_waiting", "is_open", "lock", "receiver", "receives_for")
 
     def __init__(self) -> None:
         self.lock = Lock()
         self.is_open = False
         self._changed = Condition(self.lock)
         self._waiting = 0
-        self._busy: dict[int, tuple[object, bool]] = {}  # thread → (consumer, does it run a listener?)
+        self._busy: dict[int, object] = {}  # thread that runs a listener → its consumer
+        self.receiver: int | None = None
+        """The thread that blocks in ``receive``, if any: at most one (JMS 1.1 §4.4.6). Guarded by `lock`."""
+        self.receives_for: object = None
+        """The consumer that it blocks for."""
 
     def set_open(self, is_open: bool) -> None:
         """Let messages through, or no more of them; what passed before goes on. The caller holds `lock`."""
@@ -62,10 +65,10 @@ class DeliveryGate:
             finally:
                 self._waiting -= 1
 
-    def enter(self, consumer: object, *, listener: bool) -> None:
-        """Register the calling thread as busy with `consumer`. The caller holds `lock`."""
+    def enter(self, consumer: object) -> None:
+        """Register the calling thread as running a listener of `consumer`. The caller holds `lock`."""
         assert self.lock.locked()
-        self._busy[get_ident()] = (consumer, listener)
+        self._busy[get_ident()] = consumer
 
     def leave(self) -> None:
         """Take the calling thread's registration back."""
@@ -74,18 +77,16 @@ class DeliveryGate:
             if self._waiting:
                 self._changed.notify_all()
 
-    def receiver(self) -> int | None:
-        """Return the thread that blocks in ``receive``, if any. The caller holds `lock`."""
-        if self._busy:
-            for thread, (_, listener) in self._busy.items():
-                if not listener:
-                    return thread
-        return None
+    def end_receive(self) -> None:
+        """Take that back, if the calling thread is the receiver. The caller holds `lock`."""
+        if self.receiver == get_ident():
+            self.receiver = self.receives_for = None
+            if self._waiting:
+                self._changed.notify_all()
 
     def runs_listener_here(self) -> bool:
         """Say whether the calling thread runs a listener of this session."""
-        busy = self._busy.get(get_ident())
-        return busy is not None and busy[1]
+        return get_ident() in self._busy
 
     def wait_until_quiet(self, *, listeners_only: bool = False, consumer: object = None) -> None:
         """Wait until no other thread is busy: with `consumer` if given, in a listener only if asked.
@@ -96,10 +97,10 @@ class DeliveryGate:
         me = get_ident()
 
         def is_quiet() -> bool:
-            return not any(
-                thread != me and (listener or not listeners_only) and (consumer is None or busy_with is consumer)
-                for thread, (busy_with, listener) in self._busy.items()
-            )
+            others = [busy_with for thread, busy_with in self._busy.items() if thread != me]
+            if not listeners_only and self.receiver not in (None, me):
+                others.append(self.receives_for)
+            return not any(consumer is None or busy_with is consumer for busy_with in others)
 
         with self.lock:
             self._waiting += 1

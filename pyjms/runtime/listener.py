@@ -56,7 +56,7 @@ class WorkThread:
     def _run(self) -> None:
         try:
             while not self._ended:
-                self._inbox.wait()
+                self._inbox.wait(None)
                 while not self._ended and self._work():
                     pass
         except Exception:  # the top of a thread: whatever it was, say so and end

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from itertools import count
+from threading import get_ident
 from typing import TYPE_CHECKING, Any
 
 from pyjms.api.browser import QueueBrowser
@@ -50,6 +51,7 @@ if TYPE_CHECKING:
 __all__ = ["JmsSession"]
 
 _NOTHING: Sequence[Delivery] = ()
+_ENDING = (State.CLOSING, State.CLOSED)
 
 
 class JmsSession(Session):
@@ -225,18 +227,22 @@ class JmsSession(Session):
     def take(self, consumer: JmsMessageConsumer, *, or_enter: bool = False) -> Message | None:
         """Take, thaw and, as the mode asks, settle the next message of `consumer`; None if there is none now.
 
-        With `or_enter`, None also means that the calling thread is registered as blocked in a receive.
+        With `or_enter`, None also means that the consumer wants to be woken and that the calling thread is registered as
+        blocked in a receive; a message ends both.
         """
         gate, unsettled, delivery = self.gate, _NOTHING, None
         try:
             with gate.lock:
                 if self._is_limited and self.ledger.is_full:
                     raise self._overrun()
-                delivery = consumer.poll() if gate.is_open and not consumer.is_closed else None
+                if or_enter and gate.receiver != (me := get_ident()):
+                    self._begin_receive(consumer, me)
+                if gate.is_open and not consumer.is_closed:
+                    delivery = consumer.provider.poll_or_wait() if or_enter else consumer.provider.poll()
                 if delivery is None:
-                    if or_enter:
-                        self._enter_receive(consumer)
                     return None
+                if or_enter:
+                    gate.end_receive()
                 if not self.settles_at_once:
                     self.ledger.delivered(delivery)
             message = thaw(delivery, self)
@@ -265,19 +271,18 @@ class JmsSession(Session):
             "acknowledge or commit before receiving more"
         )
 
-    def _enter_receive(self, consumer: JmsMessageConsumer) -> None:
-        """Register the calling thread as blocked in a receive, unless it would end at once; the gate is locked."""
-        if self.is_closing:
-            return
-        if self.gate.receiver() is not None:
+    def _begin_receive(self, consumer: JmsMessageConsumer, thread: int) -> None:
+        """Make the calling thread the one that receives, unless the session is closing; the gate is locked."""
+        if self.gate.receiver is not None:
             # JMS 1.1 §4.4.6: a session is a single-threaded context
             raise IllegalStateException("another thread blocks in a receive of this session: use a session a thread")
-        self.gate.enter(consumer, listener=False)
+        if self._state not in _ENDING:
+            self.gate.receiver, self.gate.receives_for = thread, consumer
 
     @property
     def is_closing(self) -> bool:
         """Whether `close` has begun."""
-        return self._state in (State.CLOSING, State.CLOSED)
+        return self._state in _ENDING
 
     def destination_of(self, address: Address) -> Destination:
         """Return the API's object for an address in a received message."""
@@ -403,7 +408,7 @@ class JmsSession(Session):
         if self._dispatcher.is_active and self.gate.is_open and not self._dispatcher.is_current():
             raise IllegalStateException(f"the session's listener thread controls it: only its listeners may {what}")
         with self.gate.lock:
-            if self.gate.receiver() is not None:
+            if self.gate.receiver not in (None, get_ident()):
                 raise IllegalStateException(f"another thread blocks in a receive of this session: it cannot {what} now")
 
     # Life

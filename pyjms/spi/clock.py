@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
+from functools import partial
 from threading import Lock
 from types import BuiltinFunctionType
 from typing import Protocol, runtime_checkable
@@ -25,11 +26,13 @@ class Signal:
     Built on a bare lock, the cheapest thing that one thread can wait on with a timeout.
     """
 
-    __slots__ = ("_lock",)
+    __slots__ = ("_lock", "wait")
 
     def __init__(self) -> None:
         self._lock = Lock()
         self._lock.acquire()
+        self.wait: Callable[[float], bool] = partial(self._lock.acquire, True)
+        """Lower the flag and return True, or return False after so many seconds (-1: wait for ever)."""
 
     def set(self) -> None:
         """Raise the flag. Any thread; never blocks."""
@@ -37,10 +40,6 @@ class Signal:
             self._lock.release()
         except RuntimeError:
             return  # raised already, and not yet seen
-
-    def wait(self, timeout_s: float = -1) -> bool:
-        """Lower the flag and return True, or return False after `timeout_s` seconds (-1: wait for ever)."""
-        return self._lock.acquire(timeout=timeout_s)
 
 
 @runtime_checkable
@@ -77,7 +76,7 @@ class SystemClock:
 
     def wait(self, signal: Signal, until_ms: float | None) -> bool:
         if until_ms is None:
-            return signal.wait()
+            return signal.wait(-1)
         remaining_s = (until_ms - self.monotonic_ms()) / 1000
         if type(time.monotonic) is BuiltinFunctionType:
             while remaining_s > _LONGEST_WAIT_S:

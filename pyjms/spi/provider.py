@@ -278,6 +278,16 @@ class ProviderConsumer(ABC):
         Never waits. The message stays the consumer's until acknowledged, rejected, recovered or its session closes.
         """
 
+    def poll_or_wait(self) -> Delivery | None:
+        """As `poll`, and begin interest when there is nothing, end it when there is something. Never waits.
+
+        What a blocking receive calls before it sleeps and when it was woken. As given here it is right for every
+        provider; one whose `poll` and `set_interested` take the same lock may do both under it at once.
+        """
+        delivery = self.poll()
+        self.set_interested(delivery is None)
+        return delivery
+
     @abstractmethod
     def set_interested(self, interested: bool) -> None:
         """Say whether `on_ready` is wanted. Any thread; ignored on a closed consumer.

@@ -51,7 +51,7 @@ class VirtualClock:
     def wait(self, signal: Signal, until_ms: float | None) -> bool:
         """Wait for `signal`, or for `advance` to reach `until_ms`; see `pyjms.spi.Clock`."""
         if until_ms is None:
-            return signal.wait()
+            return signal.wait(-1)
         entry = (until_ms, signal)
         with self._changed:
             if self.monotonic_ms() >= until_ms:

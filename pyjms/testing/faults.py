@@ -308,6 +308,10 @@ class _Consumer(ProviderConsumer):
         self._connection.alive()
         return self._inner.poll()
 
+    def poll_or_wait(self) -> Delivery | None:
+        self._connection.alive()
+        return self._inner.poll_or_wait()
+
     def set_interested(self, interested: bool) -> None:
         self._inner.set_interested(interested)
 

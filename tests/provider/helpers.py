@@ -41,7 +41,7 @@ class HandClock:
         return float(self.now_ms)
 
     def wait(self, signal: Signal, until_ms: float | None) -> bool:
-        return signal.wait()
+        return signal.wait(-1)
 
 
 def make_envelope(

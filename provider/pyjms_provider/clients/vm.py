@@ -396,6 +396,9 @@ class VmConsumer(ProviderConsumer):
     def poll(self) -> Delivery | None:
         return self._deliver(self._consumer)
 
+    def poll_or_wait(self) -> Delivery | None:
+        return self._deliver(self._consumer, or_wait=True)
+
     def set_interested(self, interested: bool) -> None:
         self._desire(self._consumer, interested)
 

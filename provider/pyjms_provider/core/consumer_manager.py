@@ -90,8 +90,13 @@ MOVES: Mapping[tuple[ConsumerList, ConsumerEvent], ConsumerList] = MappingProxyT
 """Every other pair is forbidden: one cannot wake who is not waiting, nor move who is not there."""
 
 _NEXT = dict(MOVES)
+# Looking up a member of an enumeration costs more than a global name.
 _REMOVED = ConsumerList.REMOVED
 _INTERESTED = ConsumerList.INTERESTED
+_NOTIFIED = ConsumerList.NOTIFIED
+_INTEREST_BEGINS = ConsumerEvent.INTEREST_BEGINS
+_INTEREST_ENDS = ConsumerEvent.INTEREST_ENDS
+_NOTIFY = ConsumerEvent.NOTIFY
 
 
 class ForbiddenMoveError(Exception):
@@ -164,7 +169,7 @@ class ConsumerManager:
 
     def remove(self, consumer: Consumer) -> bool:
         """Let a consumer go; return whether it had been woken, so that another one must be."""
-        was_notified = consumer.place is ConsumerList.NOTIFIED
+        was_notified = consumer.place is _NOTIFIED
         self._move(consumer, ConsumerEvent.REMOVE)
         self.non_acquiring_count -= not consumer.acquires
         self._groups = [group for group in self._groups if not group.is_empty]
@@ -173,21 +178,21 @@ class ConsumerManager:
 
     def begin_interest(self, consumer: Consumer) -> None:
         """Note that `consumer` wants to be woken."""
-        self._move(consumer, ConsumerEvent.INTEREST_BEGINS)
+        self._move(consumer, _INTEREST_BEGINS)
 
     def end_interest(self, consumer: Consumer) -> bool:
         """Note that `consumer` wants no wake-up; return whether it had one, so that another one must get it."""
-        was_notified = consumer.place is ConsumerList.NOTIFIED
-        self._move(consumer, ConsumerEvent.INTEREST_ENDS)
+        was_notified = consumer.place is _NOTIFIED
+        self._move(consumer, _INTEREST_ENDS)
         return was_notified
 
     def notify(self, consumer: Consumer) -> None:
         """Note that `consumer` is being woken."""
-        self._move(consumer, ConsumerEvent.NOTIFY)
+        self._move(consumer, _NOTIFY)
 
     def pulled_nothing(self, consumer: Consumer) -> bool:
         """Put a woken consumer at the back of Interested; return whether it had been woken."""
-        if consumer.place is not ConsumerList.NOTIFIED:
+        if consumer.place is not _NOTIFIED:
             return False
         self._move(consumer, ConsumerEvent.PULLED_NOTHING)
         return True
@@ -197,12 +202,11 @@ class ConsumerManager:
         after = _NEXT.get((before, event)) or next_list(before, event)
         if before is after:
             return
-        group = consumer.group
-        assert group is not None
+        lists = consumer.group.lists  # type: ignore[union-attr]  # it has a group from ADD on
         if before is not _REMOVED:
-            del group.lists[before][consumer]
+            del lists[before][consumer]
         if after is not _REMOVED:
-            group.lists[after][consumer] = None
+            lists[after][consumer] = None
         if after is _INTERESTED:
             self.interested_count += 1
         elif before is _INTERESTED:
@@ -228,9 +232,9 @@ class ConsumerManager:
         `mismatch` is told of selectors that do not match, each evaluated once however many consumers share it.
         """
         if len(self._groups) == 1:
-            consumer = next(iter(self._groups[0].lists[ConsumerList.INTERESTED]), None)
+            consumer = next(iter(self._groups[0].lists[_INTERESTED]), None)
             if consumer is not None and consumer.cursor is None:
-                self._move(consumer, ConsumerEvent.NOTIFY)  # no priorities and no selector: nothing to weigh
+                self._move(consumer, _NOTIFY)  # no priorities and no selector: nothing to weigh
                 return consumer
         known: dict[Cursor, bool] = {}
 
@@ -245,11 +249,11 @@ class ConsumerManager:
             return known[cursor]
 
         for group in self._groups:
-            for consumer in group.lists[ConsumerList.INTERESTED]:
+            for consumer in group.lists[_INTERESTED]:
                 if consumer.cursor is None or wants(consumer):
-                    self._move(consumer, ConsumerEvent.NOTIFY)
+                    self._move(consumer, _NOTIFY)
                     return consumer
-            if self.has_priorities and any(map(wants, group.lists[ConsumerList.NOTIFIED])):
+            if self.has_priorities and any(map(wants, group.lists[_NOTIFIED])):
                 return None  # a woken consumer of higher priority than the rest is going to take it
         return None
 
@@ -262,14 +266,14 @@ class ConsumerManager:
         chosen: list[Consumer] = []
         served: set[Cursor | None] = set()
         for group in self._groups:
-            for consumer in list(group.lists[ConsumerList.INTERESTED]):
+            for consumer in list(group.lists[_INTERESTED]):
                 if consumer.cursor not in served and may_have(consumer.cursor):
-                    self._move(consumer, ConsumerEvent.NOTIFY)
+                    self._move(consumer, _NOTIFY)
                     chosen.append(consumer)
                     served.add(consumer.cursor)
                     if consumer.cursor is None:
                         return chosen
-            served.update(consumer.cursor for consumer in group.lists[ConsumerList.NOTIFIED])
+            served.update(consumer.cursor for consumer in group.lists[_NOTIFIED])
             if None in served:
                 return chosen  # a woken consumer of higher priority than the rest takes whatever there is
         return chosen
@@ -284,7 +288,7 @@ class ConsumerManager:
         for group in self._groups:
             if group.priority <= consumer.priority:
                 break
-            for place in (ConsumerList.INTERESTED, ConsumerList.NOTIFIED):
+            for place in (_INTERESTED, _NOTIFIED):
                 rivals.update(dict.fromkeys(rival.cursor for rival in group.lists[place]))
         return list(rivals)
 
@@ -292,6 +296,6 @@ class ConsumerManager:
     def highest_notified_priority(self) -> int | None:
         """The highest priority among the woken consumers; None when nobody has been woken."""
         for group in self._groups:
-            if group.lists[ConsumerList.NOTIFIED]:
+            if group.lists[_NOTIFIED]:
                 return group.priority
         return None

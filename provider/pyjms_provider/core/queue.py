@@ -38,6 +38,7 @@ _EVALUATIONS = 256  # selector evaluations in one stretch, so that a long backlo
 
 # Looking up a member of an enumeration costs more than a global name.
 _REMOVED = ConsumerList.REMOVED
+_NOTIFIED = ConsumerList.NOTIFIED
 _DELIVERED = MessageState.DELIVERED
 
 
@@ -167,34 +168,44 @@ class Queue(AsynchronousChannel):
 
     # Messages are pulled
 
-    def deliver_single_message(self, consumer: Consumer) -> Delivery | None:
+    def deliver_single_message(self, consumer: Consumer, *, or_wait: bool = False) -> Delivery | None:
         """Hand the next message that `consumer` would and may take to its session; None when there is none now.
 
-        A woken consumer stays woken while this succeeds; when it yields nothing, it waits for the next wake-up.
+        A woken consumer stays woken while this succeeds; when it yields nothing, it waits for the next wake-up. With
+        `or_wait`, interest begins when this yields nothing, and ends when it succeeds.
         """
+        delivery: Delivery | None = None
+        woken: Sequence[Consumer] = ()
         while True:
             with self._lock:
                 session = consumer.session
                 if consumer.place is _REMOVED or not session.is_delivering:
+                    consumer.wants_wake_ups = consumer.wants_wake_ups or or_wait
                     return None
                 if consumer.cursor is None and not self._manager.has_priorities:
                     found: QueueEntry | Literal[Unfinished.UNFINISHED] | None = self._ordering.take_first()
                 else:
                     found = self._take(consumer)
                 if found is None:
-                    woken = self._pulled_nothing(consumer)
+                    if consumer.place is _NOTIFIED:
+                        woken = self._pulled_nothing(consumer)
+                    if or_wait and not consumer.wants_wake_ups:
+                        consumer.wants_wake_ups = True
+                        self._manager.begin_interest(consumer)
                     break
                 if found is UNFINISHED or (found.reference.expiration_ms and self._drop_if_expired(found, consumer)):
                     continue
-                if not consumer.acquires:
-                    return Delivery(
-                        self._store.retrieve(found.reference), found.delivery_count + 1, found.delivery_count > 0, None
-                    )
-                count = self._state.deliver(found, session)
-                return Delivery(self._store.retrieve(found.reference), count, count > 1, found)
+                tag = found if consumer.acquires else None
+                count = found.delivery_count + 1 if tag is None else self._state.deliver(tag, session)
+                delivery = Delivery(self._store.retrieve(found.reference), count, count > 1, tag)
+                if or_wait and consumer.wants_wake_ups:
+                    consumer.wants_wake_ups = False
+                    if self._manager.end_interest(consumer):
+                        woken = self._successors()
+                break
         for other in woken:
             other.notify_work()
-        return None
+        return delivery
 
     def open_browser(self, selector: Selector | None) -> Cursor:
         """Return the place of a browser that has seen nothing yet, for `look`. It needs no closing."""
@@ -288,7 +299,7 @@ class Queue(AsynchronousChannel):
         return looking if chosen is None else [chosen, *looking]
 
     def _successors(self) -> Sequence[Consumer]:
-        if not self._ordering or not self._manager.interested_count:
+        if not self._manager.interested_count or not self._ordering:
             return ()
         return self._manager.choose_successors(self._ordering.may_have)
 
@@ -306,8 +317,6 @@ class Queue(AsynchronousChannel):
 
     def _pulled_nothing(self, consumer: Consumer) -> Sequence[Consumer]:
         """Return whom to wake because a woken consumer found nothing while messages remain for others."""
-        if consumer.place is not ConsumerList.NOTIFIED:
-            return ()
         woken = self._successors()
         self._manager.pulled_nothing(consumer)
         return woken

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from threading import Barrier
+from threading import Barrier, get_ident
 
 import pytest
 
@@ -30,14 +30,14 @@ class TestInbox:
     def test_a_wake_before_the_wait_is_not_lost(self) -> None:
         inbox = Inbox(SystemClock())
         inbox.wake()
-        assert inbox.wait()
+        assert inbox.wait(None)
 
     def test_two_wakes_are_one(self) -> None:
         clock = VirtualClock()
         inbox = Inbox(clock)
         inbox.wake()
         inbox.wake()
-        assert inbox.wait()
+        assert inbox.wait(None)
         assert not inbox.wait(clock.monotonic_ms())
 
     def test_a_wait_ends_with_its_deadline(self) -> None:
@@ -59,7 +59,7 @@ class TestInbox:
     def test_waking_ends_a_wait_without_limit(self) -> None:
         clock = WatchedClock()
         inbox = Inbox(clock)
-        waiting = Call(inbox.wait)
+        waiting = Call(inbox.wait, None)
         clock.await_blocked(waiting)
         inbox.wake()
         assert waiting.result() is True
@@ -92,11 +92,11 @@ class TestGate:
         waiting = Call(gate.wait_until_quiet)
         assert waiting.is_blocked()
         with gate.lock:
-            assert gate.receiver() == receiving.thread.ident
+            assert gate.receiver == receiving.thread.ident
         steps.wait()
         waiting.result()
         with gate.lock:
-            assert gate.receiver() is None
+            assert gate.receiver is None
 
     def test_it_waits_for_one_consumer_only(self) -> None:
         gate, steps = DeliveryGate(), Barrier(2, timeout=PATIENCE_S)
@@ -112,7 +112,7 @@ class TestGate:
         def on_one_thread() -> bool:
             gate = DeliveryGate()
             with gate.lock:
-                gate.enter("consumer", listener=True)
+                gate.enter("consumer")
             gate.wait_until_quiet()
             inside = gate.runs_listener_here()
             gate.leave()
@@ -123,13 +123,20 @@ class TestGate:
     def test_a_receive_is_no_listener(self) -> None:
         gate = DeliveryGate()
         with gate.lock:
-            gate.enter("consumer", listener=False)
+            gate.receiver, gate.receives_for = get_ident(), "consumer"
         assert not gate.runs_listener_here()
 
     @staticmethod
     def _busy(gate: DeliveryGate, consumer: str, listener: bool, steps: Barrier) -> None:
         with gate.lock:
-            gate.enter(consumer, listener=listener)
+            if listener:
+                gate.enter(consumer)
+            else:
+                gate.receiver, gate.receives_for = get_ident(), consumer
         steps.wait()
         steps.wait()
-        gate.leave()
+        if listener:
+            gate.leave()
+        else:
+            with gate.lock:
+                gate.end_receive()

@@ -42,7 +42,7 @@ def test_a_signal_that_was_raised_is_seen_once() -> None:
 def test_a_signal_ends_the_wait_of_another_thread() -> None:
     signal, seen = Signal(), list[bool]()
     with Threads() as threads:
-        threads.start(lambda: seen.append(signal.wait()))
+        threads.start(lambda: seen.append(signal.wait(-1)))
         signal.set()
     assert seen == [True]
 

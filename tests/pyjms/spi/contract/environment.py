@@ -129,10 +129,9 @@ class Receiver:
                 return delivery
 
     def take(self) -> Delivery:
-        """Return the next message, as a blocking receive does: waits for `on_ready`, then polls."""
-        self.consumer.set_interested(True)
+        """Return the next message, as a blocking receive does: looks, waits for `on_ready`, and looks again."""
         try:
-            while (delivery := self.consumer.poll()) is None:
+            while (delivery := self.consumer.poll_or_wait()) is None:
                 self.await_wake()
             return delivery
         finally:

@@ -73,6 +73,54 @@ def test_who_becomes_interested_is_told_of_what_is_there(environment: Environmen
         receiver.consumer.set_interested(False)
 
 
+def test_who_finds_nothing_and_waits_is_told_of_what_comes(environment: Environment) -> None:
+    queue, session = environment.queue(), environment.session()
+    receiver = environment.receiver(environment.session(), queue)
+    for number in range(5):
+        assert receiver.consumer.poll_or_wait() is None
+        environment.send(session, queue, f"news {number}")
+        receiver.await_wake()
+        found = receiver.consumer.poll_or_wait()
+        assert found is not None
+        assert found.envelope.body == f"news {number}"
+
+
+def test_who_found_something_waits_no_longer(environment: Environment) -> None:
+    queue, session = environment.queue(), environment.session()
+    satisfied, eager = (environment.receiver(environment.session(), queue) for _ in range(2))
+    assert satisfied.consumer.poll_or_wait() is None
+    environment.send(session, queue, "first")
+    satisfied.await_wake()
+    assert satisfied.consumer.poll_or_wait() is not None
+    wakes = satisfied.wakes
+    eager.consumer.set_interested(True)
+    environment.send(session, queue, "second")
+    assert eager.take_when_told().envelope.body == "second"
+    assert satisfied.wakes == wakes
+
+
+def test_the_wake_up_of_who_waits_no_longer_is_handed_on(environment: Environment) -> None:
+    queue, session = environment.queue(), environment.session()
+    first, second = (environment.receiver(environment.session(), queue) for _ in range(2))
+    assert first.consumer.poll_or_wait() is None
+    environment.send(session, queue, "one")
+    first.await_wake()
+    second.consumer.set_interested(True)
+    environment.send(session, queue, "two")
+    assert first.consumer.poll_or_wait() is not None
+    assert second.take_when_told().envelope.body == "two"
+
+
+def test_who_waits_at_a_stopped_connection_is_told_when_it_starts(environment: Environment) -> None:
+    queue, connection = environment.queue(), environment.connect(started=False)
+    session = connection.open_session(transacted=False)
+    receiver = environment.receiver(session, queue)
+    environment.send(session, queue, "early")
+    assert receiver.consumer.poll_or_wait() is None
+    connection.start()
+    assert receiver.take_when_told().envelope.body == "early"
+
+
 def test_who_is_interested_is_told_of_what_comes(environment: Environment) -> None:
     queue, session = environment.queue(), environment.session()
     receiver = environment.receiver(environment.session(), queue)
