@@ -1,0 +1,209 @@
+"""What a broker writes down so that it survives: changes, and the contract of the journals that keep them.
+
+A journal knows queues by number and messages by reference id. What must become true together is one `Changes`; it is
+written whole or not at all. The core decides, writes, and only then lets anybody see: a message is available after the
+change that added it was written, and an acknowledgement has returned after the change that removed the message was.
+
+All methods may be called from any thread, without a lock held, as they wait for I/O; none calls back.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, NewType
+
+from pyjms.spi.envelope import Address, Envelope, fact
+from pyjms_provider.core.reference import MessageReference, ReferenceId
+
+if TYPE_CHECKING:
+    from pyjms.spi.xid import Xid
+
+__all__ = [
+    "BranchOutcome",
+    "Changes",
+    "DuplicateMark",
+    "Journal",
+    "NewMessage",
+    "PreparedBranch",
+    "QueueNumber",
+    "QueueRecord",
+    "RecoveredBranch",
+    "RecoveredEntry",
+    "Recovery",
+    "Removal",
+    "SubscriptionKey",
+]
+
+QueueNumber = NewType("QueueNumber", int)
+"""The number under which a journal knows a queue, or the queue of a durable subscription; never given twice."""
+
+
+@fact
+class NewMessage:
+    """A message, and the queues that it is added to: several for a topic with several durable subscriptions."""
+
+    reference: MessageReference
+    envelope: Envelope
+    queues: tuple[QueueNumber, ...]
+
+
+@fact
+class Removal:
+    """A message leaves one queue; with the last one the journal forgets it. Repeating it changes nothing."""
+
+    queue: QueueNumber
+    reference: MessageReference
+
+
+@fact
+class DuplicateMark:
+    """The producer's id of a message that was sent, remembered until then so that a second one is refused."""
+
+    address: Address
+    duplicate_id: str
+    until_ms: int
+
+
+@dataclass(frozen=True, slots=True)
+class PreparedBranch:
+    """A branch of a distributed transaction that is prepared (two-phase commit): its part is kept, and not yet true."""
+
+    xid: Xid
+    prepared_ms: int
+
+
+@dataclass(frozen=True, slots=True)
+class BranchOutcome:
+    """A prepared branch ends. `heuristic`: decided here, so it is remembered until the coordinator forgets it."""
+
+    xid: Xid
+    commit: bool
+    heuristic: bool = False
+
+
+@dataclass(slots=True, kw_only=True)
+class Changes:
+    """What must become durable together.
+
+    With `prepared`, its messages and removals belong to that branch: they are kept, and take effect when the branch's
+    `BranchOutcome` is a commit; everything else takes effect at once.
+    """
+
+    messages: list[NewMessage] = field(default_factory=list)
+    removals: list[Removal] = field(default_factory=list)
+    counts: list[tuple[QueueNumber, MessageReference, int]] = field(default_factory=list)
+    """How often a message was delivered that came back to its queue."""
+    marks: list[tuple[QueueNumber, int, ReferenceId]] = field(default_factory=list)
+    """Of a queue and a priority: no message above this id was delivered yet. After a crash the others are flagged."""
+    duplicates: list[DuplicateMark] = field(default_factory=list)
+    prepared: PreparedBranch | None = None
+    outcomes: list[BranchOutcome] = field(default_factory=list)
+
+
+@dataclass(frozen=True, slots=True)
+class SubscriptionKey:
+    """What names a durable subscription (JMS 1.1 §6.3)."""
+
+    client_id: str
+    name: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class QueueRecord:
+    """A queue, or a durable subscription, as it is kept."""
+
+    number: QueueNumber
+    address: Address
+    """Of the queue; of the topic, for a subscription."""
+    subscription: SubscriptionKey | None = None
+    selector_text: str | None = None
+    no_local: bool = False
+    policy: str | None = None
+    """The queue's policy as JSON; None: the host's default."""
+
+
+@fact
+class RecoveredEntry:
+    """One message in one queue as it was found; its body stays where it is until somebody reads it."""
+
+    queue: QueueNumber
+    reference: MessageReference
+    delivery_count: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RecoveredBranch:
+    """A prepared branch that is in doubt."""
+
+    xid: Xid
+    prepared_ms: int
+    messages: Sequence[tuple[QueueNumber, MessageReference]]
+    removals: Sequence[tuple[QueueNumber, ReferenceId]]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Recovery:
+    """All that a journal has kept. `entries` is read once, in the order in which messages were added."""
+
+    queues: Sequence[QueueRecord]
+    entries: Iterator[RecoveredEntry]
+    branches: Sequence[RecoveredBranch]
+    heuristics: Sequence[BranchOutcome]
+    duplicates: Sequence[DuplicateMark]
+    marks: Sequence[tuple[QueueNumber, int, ReferenceId]]
+    was_closed: bool
+    """Whether the last holder closed the journal: then nothing was being delivered, and marks mean nothing."""
+    last_id: ReferenceId
+    """The highest reference id that is in use; new ones must be higher."""
+
+
+class Journal(ABC):
+    """Keeps changes. One broker holds it at a time; opening a held one raises `ResourceError` that names the holder."""
+
+    @abstractmethod
+    def recover(self, progress: Callable[[int], None]) -> Recovery:
+        """Return what was kept; called once, before anything is written. `progress` hears how many entries were read.
+
+        A row that cannot be understood is set aside, reported in the log, and never keeps others from being read.
+        """
+
+    @abstractmethod
+    def write(self, changes: Changes, *, force: bool) -> None:
+        """Return when `changes` survive the death of this process; with `force` also the loss of power.
+
+        Calls that wait at the same time share one commit. Raises `ResourceError` when nothing was written (disk full,
+        database locked or gone), `InDoubtError` when it is not known whether it was.
+        """
+
+    @abstractmethod
+    def note(self, changes: Changes) -> None:
+        """Have `changes` written before or with what is written next, and at the latest by `close`. Does not wait."""
+
+    @abstractmethod
+    def read(self, ids: Sequence[ReferenceId]) -> dict[ReferenceId, Envelope]:
+        """Return messages that were added, or paged out; those that are no longer there are left out.
+
+        Raises `ResourceError`. A body that cannot be decoded is set aside, reported, and left out.
+        """
+
+    @abstractmethod
+    def page_out(self, messages: Sequence[tuple[MessageReference, Envelope]]) -> None:
+        """Keep messages that need not survive, to make room in memory; `read` gives them back. Raises `ResourceError`."""
+
+    @abstractmethod
+    def drop_paged(self, ids: Sequence[ReferenceId]) -> None:
+        """Forget messages that were paged out. Does not wait."""
+
+    @abstractmethod
+    def define_queue(self, record: QueueRecord) -> QueueNumber:
+        """Keep a queue or a durable subscription; `record.number` 0 asks for a new number, which is returned."""
+
+    @abstractmethod
+    def drop_queue(self, number: QueueNumber) -> None:
+        """Forget a queue or a subscription with all its messages."""
+
+    @abstractmethod
+    def close(self, *, clean: bool) -> None:
+        """Write what was noted and let go of the journal. `clean`: nothing was being delivered. May be repeated."""
