@@ -1,0 +1,173 @@
+"""The requirements of JMS 1.1 as data: a TOML file for each chapter in the folder ``catalogue``, loaded and checked.
+
+Invariant: what `load_catalogue` returns is consistent. Ids are unique and begin with their section, features are
+capabilities of the SPI, and each requirement that cannot be tested says why.
+"""
+
+from __future__ import annotations
+
+import re
+import tomllib
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, fields
+from enum import StrEnum
+from functools import cache
+from importlib import resources
+from importlib.resources.abc import Traversable
+from types import MappingProxyType
+from typing import Any
+
+from pyjms.spi.capability import Capability
+
+__all__ = ["Catalogue", "CatalogueError", "Chapter", "Level", "Requirement", "load_catalogue", "read_catalogue"]
+
+_FILE = re.compile(r"(?P<number>\d\d)-(?P<name>[a-z0-9-]+)\.toml")
+_ID = re.compile(r"(?P<section>\d+(\.\d+)*)-[A-Za-z0-9_.]+(-[A-Za-z0-9_.]+)*")
+_ASSERTION = re.compile(r"(JMS:(SPEC|JAVADOC):\d+(\.\d+)*|(BOILDOWN|JMS11):[\w.]+:\d+)")
+
+
+class CatalogueError(ValueError):
+    """The catalogue contradicts itself; the text names the file, the id and what to correct."""
+
+
+class Level(StrEnum):
+    """How binding a requirement is."""
+
+    REQUIRED = "required"
+    """Every provider owes it (or, with a feature, every provider that declares the feature)."""
+    OPTIONAL = "optional"
+    """The specification leaves it to the provider whether to offer it; who does so owes it."""
+    UNDEFINED = "undefined"
+    """The specification leaves the behaviour open: it is recorded, and any of the permitted ways passes."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Requirement:
+    """One rule that a provider keeps or breaks."""
+
+    id: str
+    """The section, a dash, and a letter or a name: ``3.4.1-a``."""
+    section: str
+    """The section of JMS 1.1."""
+    statement: str
+    """What must hold, in our own words."""
+    level: Level
+    hint: str
+    """What to check when it fails."""
+    chapter: int
+    feature: str | None = None
+    """The name of the `Capability` that a provider must declare to be judged, or None."""
+    assertions: tuple[str, ...] = ()
+    """The official assertion ids that it covers."""
+    testable: bool = True
+    reason: str | None = None
+    """Why there is no test, for a requirement that is not testable."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Chapter:
+    """A file of the catalogue."""
+
+    number: int
+    title: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Catalogue:
+    """All requirements by id, ordered by section and then by id; and the chapters by number."""
+
+    requirements: Mapping[str, Requirement]
+    chapters: Mapping[int, Chapter]
+
+
+@cache
+def load_catalogue() -> Catalogue:
+    """Return the catalogue of this package. Raises `CatalogueError`."""
+    return read_catalogue(resources.files("pyjms_tck") / "catalogue")
+
+
+def read_catalogue(folder: Traversable) -> Catalogue:
+    """Return the catalogue whose files are in `folder`. Raises `CatalogueError`."""
+    chapters: dict[int, Chapter] = {}
+    found: dict[str, Requirement] = {}
+    for file in sorted(folder.iterdir(), key=lambda file: file.name):
+        if not file.name.endswith(".toml"):
+            continue
+        match = _FILE.fullmatch(file.name)
+        if match is None:
+            raise CatalogueError(f"{file.name}: name the file NN-name-of-the-chapter.toml, in lower case")
+        number = int(match["number"])
+        chapters.setdefault(number, Chapter(number=number, title=match["name"].replace("-", " ").capitalize()))
+        for requirement in _read(file, number):
+            if requirement.id in found:
+                raise CatalogueError(f"{file.name}: {requirement.id} stands twice in the catalogue; give one a new id")
+            found[requirement.id] = requirement
+    ordered = dict(sorted(found.items(), key=lambda item: order_of(item[0])))
+    return Catalogue(requirements=MappingProxyType(ordered), chapters=MappingProxyType(dict(sorted(chapters.items()))))
+
+
+def order_of(id: str) -> tuple[tuple[int, ...], tuple[tuple[int, str], ...]]:
+    """Return what sorts ids as a reader expects: 3.4.2 before 3.4.10, ``-z`` before ``-aa``, ``-a2`` before ``-a10``."""
+    section, _, rest = id.partition("-")
+    words = re.findall(r"\d+|\D+", rest)
+    return tuple(int(part) for part in section.split(".")), tuple(
+        (int(word), "") if word.isdecimal() else (len(word), word) for word in words
+    )
+
+
+_KEYS = {field.name for field in fields(Requirement)} - {"chapter"}
+_NEEDED = {"id", "section", "statement", "level", "testable", "hint"}
+
+
+def _read(file: Traversable, chapter: int) -> Iterator[Requirement]:
+    try:
+        content = tomllib.loads(file.read_text(encoding="utf-8"))
+    except tomllib.TOMLDecodeError as error:
+        raise CatalogueError(f"{file.name} is no TOML: {error}") from error
+    if other := sorted(content.keys() - {"requirement"}):
+        raise CatalogueError(f"{file.name}: unknown {', '.join(other)}; write [[requirement]] tables only")
+    for number, table in enumerate(content.get("requirement", ()), 1):
+        where = f"{file.name}: {table.get('id') or f'requirement {number}'}"
+        yield _requirement(table, chapter, where)
+
+
+def _requirement(table: dict[str, Any], chapter: int, where: str) -> Requirement:
+    if unknown := sorted(table.keys() - _KEYS):
+        raise CatalogueError(f"{where}: unknown {', '.join(unknown)}; known are {', '.join(sorted(_KEYS))}")
+    if missing := sorted(key for key in _NEEDED if key not in table):
+        raise CatalogueError(f"{where}: {', '.join(missing)} is missing")
+    for key, value in table.items():
+        wanted: type = {"testable": bool, "assertions": list}.get(key, str)
+        if not isinstance(value, wanted) or value == "":
+            raise CatalogueError(f"{where}: {key} = {value!r} must be a {wanted.__name__}, and not empty")
+    problem = _problem(table, chapter)
+    if problem:
+        raise CatalogueError(f"{where}: {problem}")
+    return Requirement(
+        **{
+            **table,
+            "chapter": chapter,
+            "level": Level(table["level"]),
+            "assertions": tuple(table.get("assertions", ())),
+        }
+    )
+
+
+def _problem(table: dict[str, Any], chapter: int) -> str | None:
+    """Return what is wrong with the values of a requirement whose keys and types are right."""
+    match = _ID.fullmatch(table["id"])
+    if match is None or match["section"] != table["section"]:
+        return f"an id is the section, a dash, and letters, such as {table['section']}-a"
+    if int(table["section"].partition(".")[0]) != chapter:
+        return f"section {table['section']} belongs into the file of its chapter"
+    if table["level"] not in list(Level):
+        return f"level {table['level']!r} is none of {', '.join(Level)}"
+    feature = table.get("feature")
+    if feature is not None and feature not in Capability.__members__:
+        return f"feature {feature!r} is no member of pyjms.spi.Capability"
+    wrong = [text for text in table.get("assertions", ()) if not (isinstance(text, str) and _ASSERTION.fullmatch(text))]
+    if wrong:
+        return f"assertions {wrong} do not look like JMS:SPEC:2"
+    if table["testable"] == ("reason" in table):
+        return "a requirement has a reason exactly when it is not testable"
+    return None

@@ -1,0 +1,97 @@
+"""One provider under test, as this process sees it: its profile, what it says of itself, and all waiting."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from dataclasses import dataclass
+from itertools import count
+from threading import Event
+from typing import TypeVar
+from uuid import uuid4
+
+from pyjms import ConnectionFactory
+from pyjms.spi.capability import Capability
+from pyjms.spi.clock import SystemClock
+from pyjms_tck.profile import Profile
+
+__all__ = ["Environment", "Facts", "Waits"]
+
+_Factory = TypeVar("_Factory", bound=ConnectionFactory)
+
+NOTHING_EMBEDDED_MS = 50
+NOTHING_MS = 300
+_CLOCK = SystemClock()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Facts:
+    """What a provider says of itself when it is connected to."""
+
+    name: str
+    version: str
+    jms_version: str
+    capabilities: Capability
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Waits:
+    """How long to wait, in milliseconds: for something that must come, and for what must not come."""
+
+    something_ms: int
+    nothing_ms: int
+
+    def until(self, condition: Callable[[], object], what: str) -> None:
+        """Return when `condition()` is true; raise AssertionError that names `what` after `something_ms`."""
+        end_ms = _CLOCK.monotonic_ms() + self.something_ms
+        pause = Event()
+        while not condition():
+            assert _CLOCK.monotonic_ms() < end_ms, f"waited {self.something_ms} ms in vain until {what}"
+            pause.wait(0.005)
+
+    def pause(self) -> None:
+        """Let `nothing_ms` pass: whatever must not happen had its chance."""
+        Event().wait(self.nothing_ms / 1000)
+
+
+class Environment:
+    """The provider at `url`, administered through `profile`. Names that it makes are used by no other run."""
+
+    def __init__(self, url: str, profile: Profile) -> None:
+        self.url = url
+        self.profile = profile
+        self._run = f"{os.getpid():x}{uuid4().hex[:6]}"
+        self._numbers = count(1)
+        self._facts: Facts | None = None
+
+    def factory(self, kind: type[_Factory], **options: object) -> _Factory:
+        """Return a factory for the provider, with the profile's credentials and options."""
+        given = {"user_name": self.profile.user_name, "password": self.profile.password, **self.profile.options}
+        return kind(self.url, **{**given, **options})
+
+    @property
+    def facts(self) -> Facts:
+        """What the provider says of itself; the first call connects. Raises JMSException."""
+        if self._facts is None:
+            with self.factory(ConnectionFactory).create_connection() as connection:
+                about = connection.meta_data
+                self._facts = Facts(
+                    name=about.jms_provider_name,
+                    version=about.provider_version,
+                    jms_version=about.jms_version,
+                    capabilities=connection.capabilities,
+                )
+        return self._facts
+
+    @property
+    def waits(self) -> Waits:
+        """The waiting times of the profile, or the defaults for this kind of provider."""
+        nothing_ms = self.profile.nothing_ms
+        if nothing_ms is None:
+            is_embedded = Capability.EMBEDDED_BROKER in self.facts.capabilities
+            nothing_ms = NOTHING_EMBEDDED_MS if is_embedded else NOTHING_MS
+        return Waits(something_ms=self.profile.something_ms, nothing_ms=nothing_ms)
+
+    def make_name(self, prefix: str) -> str:
+        """Return a name that no other test and no other run uses: for destinations, client identifiers, subscriptions."""
+        return f"{prefix}_{self._run}_{next(self._numbers)}"

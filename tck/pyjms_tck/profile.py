@@ -1,0 +1,107 @@
+"""What the suite must know of a provider besides its URL. Authors subclass `Profile` in a file of their own.
+
+    # profile.py
+    from pyjms_tck.profile import Profile
+
+    class MyBroker(Profile):
+        user_name = "guest"
+        password = "guest"
+        unsupported = {"XA": "the broker has no distributed transactions"}
+
+and pass the file as ``--profile profile.py``. The file may also call `pyjms.spi.register_provider` for a provider that
+no installed package offers. Everything has a default that fits a provider which needs nothing.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Mapping
+from importlib.util import module_from_spec, spec_from_file_location
+from inspect import isabstract
+from pathlib import Path
+from types import MappingProxyType, ModuleType
+
+__all__ = ["Profile", "ProfileError", "load_profile"]
+
+
+class ProfileError(ValueError):
+    """The file of a profile cannot be used; the text says why."""
+
+
+class Profile:
+    """Facts about one provider, and how to administer it. Made once in each process that runs tests."""
+
+    user_name: str | None = None
+    """The user that the tests connect as; None: no credentials."""
+    password: str | None = None
+    wrong_credentials: tuple[str, str] | None = None
+    """A user name and a password that must be refused; None: the provider checks none."""
+    options: Mapping[str, object] = MappingProxyType({})
+    """Keyword arguments for `pyjms.ConnectionFactory`."""
+    unsupported: Mapping[str, str] = MappingProxyType({})
+    """What the provider does not offer, with the reason: names of features, sections, or ids of requirements."""
+    something_ms: int = 10_000
+    """How long to wait for something that must come, in milliseconds. Long: it ends at once where all is well."""
+    nothing_ms: int | None = None
+    """How long to wait for something that must not come, in milliseconds. None: 50 for a broker in the same process,
+    300 for any other."""
+    limit_s: float = 30.0
+    """How long one test may take, in seconds; then it has failed."""
+    parallel: int = 2
+    """How many processes may run tests at the same time; 1: one after the other."""
+
+    def create_queue(self, name: str) -> str:
+        """Create an empty queue and return its name, which may differ from `name`. Default: the provider does so."""
+        return name
+
+    def create_topic(self, name: str) -> str:
+        """Create a topic and return its name, which may differ from `name`. Default: the provider does so."""
+        return name
+
+    def delete_queue(self, name: str) -> None:
+        """Purge and delete a queue that `create_queue` returned, after the test. Default: nothing."""
+
+    def delete_topic(self, name: str) -> None:
+        """Delete a topic that `create_topic` returned, after the test. Default: nothing."""
+
+    def restart_broker(self) -> None:
+        """Stop the broker and start it again; return when it can be connected to.
+
+        Default: it cannot, and tests that restart the broker are reported as not supported.
+        """
+        raise NotImplementedError("this profile cannot restart the broker: implement restart_broker()")
+
+    @property
+    def can_restart(self) -> bool:
+        """Whether `restart_broker` is implemented."""
+        return type(self).restart_broker is not Profile.restart_broker
+
+
+def load_profile(path: Path | str | None) -> Profile:
+    """Return the profile in the file `path`; None: one of defaults. Raises `ProfileError`."""
+    if path is None:
+        return Profile()
+    kinds = [
+        kind
+        for kind in vars(_load(Path(path))).values()
+        if isinstance(kind, type) and issubclass(kind, Profile) and kind is not Profile and not isabstract(kind)
+    ]
+    last = [kind for kind in kinds if not any(kind is not other and issubclass(other, kind) for other in kinds)]
+    if len(last) != 1:
+        names = ", ".join(kind.__name__ for kind in last) or "none"
+        raise ProfileError(f"{path} must have one subclass of pyjms_tck.profile.Profile; it has {names}")
+    return last[0]()
+
+
+def _load(path: Path) -> ModuleType:
+    name = "pyjms_tck_loaded_profile"
+    spec = spec_from_file_location(name, path.resolve())
+    if spec is None or spec.loader is None or not path.is_file():
+        raise ProfileError(f"{path} is no Python file; pass the path of a profile.py")
+    module = module_from_spec(spec)
+    sys.modules[name] = module
+    try:
+        spec.loader.exec_module(module)
+    except Exception as error:
+        raise ProfileError(f"{path} cannot be loaded: {type(error).__name__}: {error}") from error
+    return module

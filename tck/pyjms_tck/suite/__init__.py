@@ -1,0 +1,1 @@
+"""The conformance tests, a package for each chapter of the specification."""
