@@ -1,0 +1,144 @@
+"""How conformance tests compare: each failure says what was looked at, what was expected, and what was seen.
+
+`expect` and `expect_error` judge one thing; `Checks` judges many and tells of all that are wrong at once, so that one
+run shows whether a table is wrong in one cell or in all.
+"""
+
+from __future__ import annotations
+
+import math
+import struct
+from collections.abc import Callable
+from dataclasses import dataclass
+from types import TracebackType
+from typing import Self
+
+__all__ = ["CheckError", "Checks", "expect", "expect_error", "is_same"]
+
+_SHOWN = 20
+_BYTES = (bytes, bytearray, memoryview)
+
+
+class CheckError(AssertionError):
+    """A check that failed. The text has all; reports show `expected` beside `seen`."""
+
+    def __init__(self, text: str, expected: str, seen: str) -> None:
+        super().__init__(text)
+        self.expected = expected
+        self.seen = seen
+
+
+@dataclass(frozen=True, slots=True)
+class _Problem:
+    what: str
+    expected: str
+    seen: str
+
+    def __str__(self) -> str:
+        return f"{self.what}: expected {self.expected}, saw {self.seen}"
+
+    def error(self) -> CheckError:
+        return CheckError(str(self), f"{self.what}: {self.expected}", self.seen)
+
+
+def is_same(seen: object, wanted: object) -> bool:
+    """Whether `seen` is the value `wanted` as JMS has it: 1 is not true, 0.0 is not -0.0, and NaN is NaN."""
+    if wanted is None or isinstance(wanted, bool):
+        return seen is wanted
+    if isinstance(wanted, float):
+        return isinstance(seen, float) and (
+            struct.pack(">d", seen) == struct.pack(">d", wanted) or (math.isnan(seen) and math.isnan(wanted))
+        )
+    if isinstance(wanted, int):
+        return isinstance(seen, int) and not isinstance(seen, bool) and seen == wanted
+    if isinstance(wanted, _BYTES):
+        return isinstance(seen, _BYTES) and bytes(seen) == bytes(wanted)
+    return seen == wanted
+
+
+def expect(what: str, seen: object, wanted: object) -> None:
+    """Fail unless `seen`, the value of `what`, is `wanted`."""
+    if problem := _difference(what, seen, wanted):
+        raise problem.error()
+
+
+def expect_error(what: str, kind: type[BaseException], call: Callable[[], object]) -> None:
+    """Fail unless `call` raises an exception of `kind`."""
+    if problem := _no_error(what, kind, call):
+        raise problem.error()
+
+
+class Checks:
+    """Several checks that all are made: ``with Checks() as check: check.same(...)`` fails at the end, if any is wrong."""
+
+    def __init__(self) -> None:
+        self.problems: list[_Problem] = []
+        self._made = 0
+
+    def same(self, what: str, seen: object, wanted: object) -> None:
+        """As `expect`."""
+        self._note(_difference(what, seen, wanted))
+
+    def fails(self, what: str, kind: type[BaseException], call: Callable[[], object]) -> None:
+        """As `expect_error`."""
+        self._note(_no_error(what, kind, call))
+
+    def gives(self, what: str, call: Callable[[], object], wanted: object) -> None:
+        """As `same`, for what `call` returns; an exception of it is a problem like any other."""
+        try:
+            seen = call()
+        except Exception as error:
+            self._note(_Problem(what, _shown(wanted), _told(error)))
+        else:
+            self.same(what, seen, wanted)
+
+    def _note(self, problem: _Problem | None) -> None:
+        self._made += 1
+        if problem is not None:
+            self.problems.append(problem)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if error is not None:
+            return
+        assert self._made, "nothing was checked"
+        if len(self.problems) == 1:
+            raise self.problems[0].error()
+        if self.problems:
+            raise self._all()
+
+    def _all(self) -> CheckError:
+        shown = self.problems[:_SHOWN]
+        rest = len(self.problems) - len(shown)
+        more = [f"and {rest} more"] if rest else []
+        return CheckError(
+            "\n".join([f"{len(self.problems)} of {self._made} checks failed:", *map(str, shown), *more]),
+            "\n".join([*(f"{problem.what}: {problem.expected}" for problem in shown), *more]),
+            "\n".join([*(problem.seen for problem in shown), *more]),
+        )
+
+
+def _difference(what: str, seen: object, wanted: object) -> _Problem | None:
+    return None if is_same(seen, wanted) else _Problem(what, _shown(wanted), _shown(seen))
+
+
+def _shown(value: object) -> str:
+    return repr(value) if value is None or isinstance(value, bool) else f"{value!r} ({type(value).__name__})"
+
+
+def _no_error(what: str, kind: type[BaseException], call: Callable[[], object]) -> _Problem | None:
+    try:
+        result = call()
+    except kind:
+        return None
+    except Exception as error:
+        return _Problem(what, kind.__name__, _told(error))
+    return _Problem(what, kind.__name__, f"that it returned {result!r}")
+
+
+def _told(error: Exception) -> str:
+    return f"{type(error).__name__}: {error}"

@@ -1,0 +1,1 @@
+"""Architecture: how the parts of JMS fit together."""

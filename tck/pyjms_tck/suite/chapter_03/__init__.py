@@ -1,0 +1,1 @@
+"""The message model: headers, properties, selectors, bodies."""

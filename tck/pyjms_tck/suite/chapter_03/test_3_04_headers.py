@@ -1,0 +1,278 @@
+"""JMS 1.1 §3.4.1 to §3.4.6, §3.4.8 and §3.4.10: header fields that the client or the send call determines."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from pyjms import DeliveryMode, Message, Queue, Session
+from pyjms.spi.clock import SystemClock
+from pyjms_tck.checks import Checks, expect
+from pyjms_tck.environment import Waits
+from pyjms_tck.fixtures import Record
+from pyjms_tck.requirements import requirement
+
+RoundTrip = Callable[[Any], Any]
+Receive = Callable[[], Any]
+_CLOCK = SystemClock()
+
+
+def _is_kept(session: Session, roundtrip: RoundTrip, field: str, values: tuple[Any, ...]) -> None:
+    """Check that what a setter stores is what the getter returns, on a new and on a received message."""
+    with Checks() as check:
+        for state, message in (("new", session.create_message()), ("received", roundtrip(session.createMessage()))):
+            for value in values:
+                getattr(message, f"setJMS{field}")(value)
+                seen = getattr(message, f"getJMS{field}")()
+                check.same(f"getJMS{field} of a {state} message after setJMS{field}({value!r})", seen, value)
+
+
+def _arrives(session: Session, roundtrip: RoundTrip, name: str, values: tuple[Any, ...]) -> None:
+    """Check that a field of the client's own is read back and arrives."""
+    with Checks() as check:
+        check.same(f"{name} of a new message", getattr(session.create_message(), name), None)
+        for value in values:
+            message = session.create_message()
+            setattr(message, name, value)
+            check.same(f"{name} after it was set", getattr(message, name), value)
+            received = roundtrip(message)
+            check.same(f"{name} of the sender's message after send", getattr(message, name), value)
+            check.same(f"{name} as received", getattr(received, name), value)
+
+
+# ------------------------------------------------------------------------------------------------- 3.4.1 destination
+
+
+@requirement("3.4.1-a")
+def test_3_4_1_a_send_sets_the_destination(
+    session: Session, queue: Queue, make_queue: Callable[[], Queue], receive: Receive
+) -> None:
+    other = make_queue()
+    message = session.create_message()
+    message.jms_destination = other
+    session.create_producer(queue).send(message)
+    expect("JMSDestination of the sender's message after send", message.jms_destination, queue)
+    received = receive()
+    expect("JMSDestination as received", received.jms_destination, queue)
+    named = session.create_message()
+    session.create_producer(None).send(queue, named)
+    expect("JMSDestination after a send that names the destination", named.jms_destination, queue)
+    expect("the same, as received", receive().jms_destination, queue)
+
+
+@requirement("3.4.1-b")
+def test_3_4_1_b_the_destination_can_be_set(
+    session: Session, roundtrip: RoundTrip, make_queue: Callable[[], Queue]
+) -> None:
+    _is_kept(session, roundtrip, "Destination", (make_queue(), make_queue()))
+
+
+# ----------------------------------------------------------------------------------------------- 3.4.2 delivery mode
+
+
+@requirement("3.4.2-a")
+def test_3_4_2_a_send_sets_the_delivery_mode(session: Session, queue: Queue, receive: Receive) -> None:
+    producer = session.create_producer(queue)
+    persistent, fleeting = int(DeliveryMode.PERSISTENT), int(DeliveryMode.NON_PERSISTENT)
+    with Checks() as check:
+        for mode, preset in ((persistent, fleeting), (fleeting, persistent)):
+            producer.delivery_mode = mode
+            message = session.create_message()
+            message.jms_delivery_mode = preset
+            producer.send(message)
+            check.same(f"JMSDeliveryMode after send with the producer's mode {mode}", message.jms_delivery_mode, mode)
+            check.same("the same, as received", receive().jms_delivery_mode, mode)
+            message.jms_delivery_mode = mode
+            producer.send(message, preset, 4, 0)
+            check.same(f"JMSDeliveryMode after send with mode {preset}", message.jms_delivery_mode, preset)
+            check.same("the same, as received", receive().jms_delivery_mode, preset)
+
+
+@requirement("3.4.2-b")
+def test_3_4_2_b_the_delivery_mode_can_be_set(session: Session, roundtrip: RoundTrip) -> None:
+    _is_kept(session, roundtrip, "DeliveryMode", (1, 2))
+
+
+# -------------------------------------------------------------------------------------------------- 3.4.3 message id
+
+
+@requirement("3.4.3-a")
+def test_3_4_3_a_every_message_id_begins_with_id(session: Session, roundtrip: RoundTrip) -> None:
+    message = session.create_text_message("x")
+    received = roundtrip(message)
+    for whose, id in (("the sender's", message.jms_message_id), ("the receiver's", received.jms_message_id)):
+        assert str(id).startswith("ID:"), f"{whose} JMSMessageID: expected ID:..., saw {id!r}"
+    expect("JMSMessageID as received", received.jms_message_id, message.jms_message_id)
+
+
+@requirement("3.4.3-b")
+def test_3_4_3_b_each_sent_message_gets_an_id_of_its_own(
+    session: Session, queue: Queue, make_session: Callable[[], Session]
+) -> None:
+    ids = []
+    once = session.create_text_message("the same object, sent again and again")
+    for sender in (session, make_session()):
+        producer = sender.create_producer(queue)
+        for message in (*(sender.create_message() for _ in range(50)), *([once] * 50)):
+            producer.send(message)
+            ids.append(str(message.jms_message_id))
+    twice = {id for id in ids if ids.count(id) > 1}
+    assert not twice, f"200 messages: expected 200 different ids, saw {len(set(ids))}; given twice: {sorted(twice)[:3]}"
+
+
+@requirement("3.4.3-c")
+def test_3_4_3_c_send_ignores_the_id_that_the_client_set(session: Session, roundtrip: RoundTrip) -> None:
+    message = session.create_message()
+    message.jms_message_id = "ID:of-the-client"
+    received = roundtrip(message)
+    assert message.jms_message_id != "ID:of-the-client", "JMSMessageID after send: expected a new id, saw the client's"
+    assert received.jms_message_id != "ID:of-the-client", (
+        "JMSMessageID as received: expected a new id, saw the client's"
+    )
+
+
+@requirement("3.4.3-d")
+def test_3_4_3_d_the_message_id_can_be_set(session: Session, roundtrip: RoundTrip) -> None:
+    _is_kept(session, roundtrip, "MessageID", ("ID:1", "ID:caf\u00e9", None))
+
+
+@requirement("3.4.3-e")
+def test_3_4_3_e_without_message_ids_there_is_none_or_a_normal_one(
+    session: Session, queue: Queue, receive: Receive, record: Record
+) -> None:
+    producer = session.create_producer(queue)
+    producer.disable_message_id = True
+    ids = []
+    for _ in range(2):
+        message = session.create_message()
+        producer.send(message)
+        ids += [message.jms_message_id, receive().jms_message_id]
+    record(f"with message ids disabled, a message has {'an id all the same' if ids[0] else 'none'}")
+    if any(ids):
+        assert all(str(id).startswith("ID:") for id in ids), f"expected ids or none, saw {ids}"
+        assert ids[0] == ids[1] != ids[2] == ids[3], f"two messages: expected two ids, the sender's, saw {ids}"
+
+
+# --------------------------------------------------------------------------------------------------- 3.4.4 timestamp
+
+
+@requirement("3.4.4-a")
+def test_3_4_4_a_the_timestamp_is_the_time_of_the_send(session: Session, roundtrip: RoundTrip) -> None:
+    message = session.create_message()
+    before_ms = _CLOCK.time_ms()
+    received = roundtrip(message)
+    after_ms = _CLOCK.time_ms()
+    seen = message.jms_timestamp
+    assert before_ms <= seen <= after_ms, f"JMSTimestamp: expected {before_ms} to {after_ms}, saw {seen}"
+    expect("JMSTimestamp as received", received.jms_timestamp, seen)
+
+
+@requirement("3.4.4-b")
+def test_3_4_4_b_send_ignores_the_timestamp_that_the_client_set(session: Session, roundtrip: RoundTrip) -> None:
+    message = session.create_message()
+    message.jms_timestamp = 12_345
+    received = roundtrip(message)
+    assert message.jms_timestamp != 12_345, "JMSTimestamp after send: expected the time of the send, saw the client's"
+    assert received.jms_timestamp != 12_345, "JMSTimestamp as received: expected the time of the send, saw the client's"
+
+
+@requirement("3.4.4-c")
+def test_3_4_4_c_the_timestamp_can_be_set(session: Session, roundtrip: RoundTrip) -> None:
+    _is_kept(session, roundtrip, "Timestamp", (0, 1, 2**62))
+
+
+@requirement("3.4.4-d")
+def test_3_4_4_d_without_timestamps_it_is_zero_or_a_normal_one(
+    session: Session, queue: Queue, receive: Receive, record: Record
+) -> None:
+    producer = session.create_producer(queue)
+    producer.disable_message_timestamp = True
+    message = session.create_message()
+    before_ms = _CLOCK.time_ms()
+    producer.send(message)
+    after_ms = _CLOCK.time_ms()
+    seen = receive().jms_timestamp
+    record(f"with timestamps disabled, JMSTimestamp is {'the time of the send' if seen else '0'}")
+    assert seen == 0 or before_ms <= seen <= after_ms, (
+        f"JMSTimestamp: expected 0, or {before_ms} to {after_ms}, saw {seen}"
+    )
+
+
+# ------------------------------------------------------------------------- 3.4.5 correlation id, 3.4.6 reply to, 3.4.8
+
+
+@requirement("3.4.5-a")
+def test_3_4_5_a_the_correlation_id_is_the_clients_own(session: Session, roundtrip: RoundTrip) -> None:
+    _arrives(session, roundtrip, "jms_correlation_id", ("order-7", "ID:of-a-request", "caf\u00e9 \u4e2d", "", None))
+
+
+@requirement("3.4.5-b")
+def test_3_4_5_b_the_correlation_id_may_be_given_as_bytes(
+    session: Session, roundtrip: RoundTrip, record: Record
+) -> None:
+    message = session.create_message()
+    value = bytearray(b"order-7")
+    try:
+        message.setJMSCorrelationIDAsBytes(bytes(value))
+    except NotImplementedError:  # what UnsupportedOperationException is in Python
+        record("correlation ids as bytes are not supported")
+        return
+    record("correlation ids as bytes are supported")
+    expect("getJMSCorrelationIDAsBytes after it was set", message.getJMSCorrelationIDAsBytes(), b"order-7")
+    expect("the same, as received", roundtrip(message).jms_correlation_id_as_bytes, b"order-7")
+
+
+@requirement("3.4.6-a")
+def test_3_4_6_a_reply_to_is_the_clients_own(
+    session: Session, roundtrip: RoundTrip, make_queue: Callable[[], Queue], waits: Waits
+) -> None:
+    replies = make_queue()
+    _arrives(session, roundtrip, "jms_reply_to", (replies, None))
+    request = session.create_message()
+    request.setJMSReplyTo(replies)
+    session.create_producer(None).send(roundtrip(request).getJMSReplyTo(), session.create_text_message("the reply"))
+    reply = session.create_consumer(replies).receive(waits.something_ms)
+    assert reply is not None, "a reply that was sent to the received JMSReplyTo: expected it there, saw nothing"
+
+
+@requirement("3.4.8-a")
+def test_3_4_8_a_the_type_is_the_clients_own(session: Session, roundtrip: RoundTrip) -> None:
+    _arrives(session, roundtrip, "jms_type", ("car", "caf\u00e9 \u4e2d", None))
+
+
+# ---------------------------------------------------------------------------------------------------- 3.4.10 priority
+
+
+@requirement("3.4.10-a")
+def test_3_4_10_a_send_sets_the_priority(session: Session, queue: Queue, receive: Receive) -> None:
+    producer = session.create_producer(queue)
+    with Checks() as check:
+        producer.priority = 7
+        message = session.create_message()
+        message.jms_priority = 2
+        producer.send(message)
+        check.same("JMSPriority after send with the producer's priority 7", message.jms_priority, 7)
+        check.same("the same, as received", receive().jms_priority, 7)
+        message.jms_priority = 5
+        producer.send(message, DeliveryMode.NON_PERSISTENT, 3, 0)
+        check.same("JMSPriority after send with priority 3", message.jms_priority, 3)
+        check.same("the same, as received", receive().jms_priority, 3)
+
+
+@requirement("3.4.10-b")
+def test_3_4_10_b_there_are_ten_priorities_and_the_default_is_4(
+    session: Session, queue: Queue, receive: Receive
+) -> None:
+    expect("Message.DEFAULT_PRIORITY", Message.DEFAULT_PRIORITY, 4)
+    producer = session.create_producer(queue)
+    producer.send(session.create_message())
+    expect("JMSPriority of a message sent without one", receive().jms_priority, 4)
+    with Checks() as check:
+        for priority in range(10):
+            producer.send(session.create_message(), DeliveryMode.PERSISTENT, priority, 0)
+            check.same(f"JMSPriority of a message sent with {priority}", receive().jms_priority, priority)
+
+
+@requirement("3.4.10-c")
+def test_3_4_10_c_the_priority_can_be_set(session: Session, roundtrip: RoundTrip) -> None:
+    _is_kept(session, roundtrip, "Priority", (0, 9))

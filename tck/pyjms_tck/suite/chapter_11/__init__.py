@@ -1,0 +1,1 @@
+"""The interfaces: every type, method, property and constant, under both names."""
