@@ -2,40 +2,121 @@
 
 from __future__ import annotations
 
+import atexit
+import logging
 import uuid
 from collections.abc import Callable
+from concurrent.futures import Future
 from itertools import count
-from threading import Lock
+from threading import Lock, Thread
+from typing import TYPE_CHECKING, Final
 
-from pyjms.spi.clock import Clock, SystemClock
+from pyjms.spi.clock import Clock, Signal, SystemClock
 from pyjms.spi.envelope import ConnectionId
-from pyjms.spi.errors import ClosedError, ConnectionLostError, ResourceError
-from pyjms_provider.core.virtual_host import HostPolicy, VirtualHost
+from pyjms.spi.errors import ClosedError, ConnectionLostError, ProviderError, ResourceError
+from pyjms_provider.core.keeping import Keeper, restore_host
+from pyjms_provider.core.paging import PagingMessageStore
+from pyjms_provider.core.virtual_host import VirtualHost
 from pyjms_provider.housekeeping import Housekeeper
+from pyjms_provider.settings import Acknowledge, BrokerSettings
 from pyjms_provider.stores.memory import MemoryMessageStore
+from pyjms_provider.stores.opening import open_store
 
-__all__ = ["EmbeddedBroker", "find_broker", "running_broker", "stop_broker"]
+if TYPE_CHECKING:
+    from pyjms_provider.core.journal import Journal
+
+__all__ = ["EmbeddedBroker", "find_broker", "running_broker", "stop_all_brokers", "stop_broker"]
+
+_log = logging.getLogger(__name__)
+_PROGRESS_MS: Final = 1000  # so long nobody needs to be told that the broker is starting
 
 
 class EmbeddedBroker:
     """A broker that lives in this process, from its first connection until `stop`. Safe to use from any thread."""
 
-    def __init__(self, name: str, clock: Clock, policy: HostPolicy | None = None) -> None:
+    def __init__(
+        self,
+        name: str,
+        clock: Clock,
+        settings: BrokerSettings | None = None,
+        *,
+        journal: Journal | None = None,
+        cancelled: Signal | None = None,
+    ) -> None:
+        """Start a broker; with a store, recover what it keeps. May wait for the disk.
+
+        `journal`: takes the place of the store that the settings name; `cancelled`: ends the wait of a stand-by broker.
+        Raises `ResourceError`, `MissingProviderError`.
+        """
         self.name = name
         self.clock = clock
+        self.settings = settings or BrokerSettings()
         # Ids stay unique when a broker of the same name is started anew, here or elsewhere.
         self._run_id = uuid.uuid4().hex[:12]
         self._numbers = count(1)
-        self._housekeeper = Housekeeper(name, clock)
-        self.virtual_host = VirtualHost(
-            name, MemoryMessageStore(f"{name}-{self._run_id}"), clock, policy=policy, on_due=self._housekeeper.ask
-        )
         self._lock = Lock()
         self._stopped = False
+        self._is_lost = False
         self._on_stop: dict[ConnectionId, Callable[[ConnectionLostError], None]] = {}
+        self._housekeeper = Housekeeper(name, clock)
+        if journal is None and self.settings.store is not None:
+            journal = open_store(self.settings.store, name, clock, on_lost=self._lose_store, cancelled=cancelled)
+        self._journal = journal
+        try:
+            self.virtual_host = self._open_host()
+        except BaseException:
+            self._housekeeper.stop()
+            if journal is not None:
+                journal.close(clean=False)
+            raise
 
     def __repr__(self) -> str:
         return f"<EmbeddedBroker {self.name}>"
+
+    def _open_host(self) -> VirtualHost:
+        settings, journal, store_id = self.settings, self._journal, f"{self.name}-{self._run_id}"
+        if journal is None:
+            return VirtualHost(
+                self.name,
+                MemoryMessageStore(store_id),
+                self.clock,
+                policy=settings.policy,
+                on_due=self._housekeeper.ask,
+            )
+        recovery = journal.recover(self._tell_progress())
+        chosen = settings.store
+        memory = {} if chosen is None else {"memory_bytes": chosen.memory_bytes}
+        store = PagingMessageStore(store_id, journal, last_id=recovery.last_id, **memory)
+        forced = chosen is not None and chosen.acknowledge is Acknowledge.FORCED
+        host = VirtualHost(
+            self.name,
+            store,
+            self.clock,
+            policy=settings.policy,
+            on_due=self._housekeeper.ask,
+            keeper=Keeper(journal, store, force_acknowledgements=forced),
+        )
+        restored = restore_host(host, journal, store, recovery)
+        if restored.messages:
+            _log.info(
+                "PYJMS-BROKER-1 broker %s has recovered %d messages, %d of which may have been seen before",
+                self.name,
+                restored.messages,
+                restored.redelivered,
+            )
+        return host
+
+    def _tell_progress(self) -> Callable[[int], None]:
+        """Return what hears how many entries were recovered, and tells the log once a second."""
+        next_ms = self.clock.monotonic_ms() + _PROGRESS_MS
+
+        def progress(entries: int) -> None:
+            nonlocal next_ms
+            if self.clock.monotonic_ms() >= next_ms:
+                next_ms += _PROGRESS_MS
+                _log.warning("PYJMS-BROKER-2 broker %s is starting: %d messages so far", self.name, entries)
+
+        return progress
 
     def attach(self, lose: Callable[[ConnectionLostError], None]) -> ConnectionId:
         """Register a connection, which `lose` ends when the broker stops; return its id. Raises `ClosedError`."""
@@ -52,7 +133,11 @@ class EmbeddedBroker:
             self._on_stop.pop(connection_id, None)
 
     def stop(self) -> None:
-        """End all connections, which are told once, and let all messages go. May be repeated."""
+        """End all connections, which are told once, and let go of the store. May be repeated."""
+        kept = "its messages are gone" if self._journal is None else "what was sent PERSISTENT is in its store"
+        self._stop(ConnectionLostError(f"broker {self.name} was stopped, and {kept}"))
+
+    def _stop(self, error: ConnectionLostError) -> None:
         with self._lock:
             if self._stopped:
                 return
@@ -60,44 +145,105 @@ class EmbeddedBroker:
             connections = list(self._on_stop.values())
             self._on_stop.clear()
         for lose in connections:
-            lose(ConnectionLostError(f"broker {self.name} was stopped, and its messages are gone"))
+            lose(error)
         self._housekeeper.stop()
         self.virtual_host.close()
+        if self._journal is not None:
+            self._journal.close(clean=not self._is_lost)
+
+    def _lose_store(self, error: ProviderError) -> None:
+        """Stop serving: the store has another holder, or is gone. Called by whoever noticed, so it does not wait."""
+        self._is_lost = True
+        _log.error("PYJMS-BROKER-3 broker %s has lost its store and stops: %s", self.name, error.reason)
+        reason = ConnectionLostError(f"broker {self.name} has lost its store: {error.reason}")
+        Thread(target=self._leave, args=(reason,), name=f"pyjms stopping {self.name}", daemon=True).start()
+
+    def _leave(self, reason: ConnectionLostError) -> None:
+        _forget(self)
+        self._stop(reason)
+
+
+class _Starting:
+    """A broker that runs, or is being started by the thread that came first."""
+
+    def __init__(self) -> None:
+        self.broker: Future[EmbeddedBroker] = Future()
+        self.cancelled = Signal()
+
+    @property
+    def started(self) -> EmbeddedBroker | None:
+        """The broker, once it runs."""
+        is_over = self.broker.done() and self.broker.exception() is None
+        return self.broker.result() if is_over else None
 
 
 _lock = Lock()
-_running: dict[str, EmbeddedBroker] = {}
+_running: dict[str, _Starting] = {}
 
 
-def find_broker(name: str, clock: Clock, policy: HostPolicy | None) -> EmbeddedBroker:
-    """Return the broker `name`, started now if it does not run. `policy` None: whatever it has, or the default.
+def find_broker(name: str, clock: Clock, settings: BrokerSettings | None) -> EmbeddedBroker:
+    """Return the broker `name`, started now if it does not run. `settings` None: whatever it has, or the default.
 
-    A broker keeps the clock and the policy with which it was started: `ResourceError` for another policy, or for another
-    clock that is not simply the system's.
+    A broker keeps the clock and the settings with which it was started: `ResourceError` for others, save for the
+    system's clock. Raises `ResourceError` and `MissingProviderError` when its store cannot be opened.
     """
     with _lock:
-        broker = _running.get(name)
-        if broker is None:
-            broker = _running[name] = EmbeddedBroker(name, clock, policy)
-            return broker
+        found = _running.get(name)
+        starting = _running[name] = _Starting() if found is None else found
+    if found is None:
+        return _start(name, clock, settings, starting)
+    broker = found.broker.result()
     if clock is not broker.clock and not isinstance(clock, SystemClock):
         raise ResourceError(
             f"broker {name} runs by another clock; stop it first, or connect with the clock that it was started with"
         )
-    if policy is not None and policy != broker.virtual_host.policy:
+    if settings is not None and settings != broker.settings:
         raise ResourceError(f"broker {name} runs with other options than the URL's; stop it first, or leave them out")
     return broker
+
+
+def _start(name: str, clock: Clock, settings: BrokerSettings | None, starting: _Starting) -> EmbeddedBroker:
+    try:
+        broker = EmbeddedBroker(name, clock, settings, cancelled=starting.cancelled)
+    except BaseException as error:
+        with _lock:
+            if _running.get(name) is starting:
+                del _running[name]
+        starting.broker.set_exception(error)
+        raise
+    starting.broker.set_result(broker)
+    return broker
+
+
+def _forget(broker: EmbeddedBroker) -> None:
+    with _lock:
+        found = _running.get(broker.name)
+        if found is not None and found.started is broker:
+            del _running[broker.name]
 
 
 def running_broker(name: str) -> EmbeddedBroker | None:
     """Return the broker `name` if it runs."""
     with _lock:
-        return _running.get(name)
+        found = _running.get(name)
+    return None if found is None else found.started
 
 
 def stop_broker(name: str) -> None:
     """Stop the broker `name`; the next connection starts a new one. Does nothing if it does not run."""
     with _lock:
-        broker = _running.pop(name, None)
-    if broker is not None:
-        broker.stop()
+        found = _running.pop(name, None)
+    if found is None:
+        return
+    found.cancelled.set()
+    if found.broker.exception() is None:
+        found.broker.result().stop()
+
+
+@atexit.register
+def stop_all_brokers() -> None:
+    """Stop every broker of this process in an orderly way: those with a store need not look for damage next time."""
+    with _lock:
+        names = list(_running)
+    for name in names:
+        stop_broker(name)

@@ -250,20 +250,21 @@ class JmsSession(Session):
             if unsettled:
                 self.provider_session.acknowledge(unsettled)
         except ProviderError as error:
-            if unsettled:
+            if delivery is not None:
                 self._give_up(delivery, unsettled)
             if isinstance(error, ClosedError) and (self.is_closing or consumer.is_closed):
                 return None  # closed in mid-receive: the message is back on its queue
             raise to_jms(error) from error
         return message
 
-    def _give_up(self, delivery: Delivery | None, unsettled: Sequence[Delivery]) -> None:
-        """After a refused acknowledgement: what the client got stays in the ledger, `delivery`, which it did not, goes."""
+    def _give_up(self, delivery: Delivery, unsettled: Sequence[Delivery]) -> None:
+        """Give back `delivery`, which the client did not get; what it got, and could not be settled, stays in the ledger."""
+        self.ledger.take_one(delivery)
         self.ledger.put_back([each for each in unsettled if each is not delivery])
         try:
-            self.provider_session.recover([each for each in unsettled if each is delivery])
+            self.provider_session.recover([delivery])
         except ProviderError:
-            self.ledger.delivered(unsettled[-1])  # where `recover` finds it
+            self.ledger.delivered(delivery)  # where `recover` finds it
 
     def _overrun(self) -> ResourceError:
         return ResourceError(

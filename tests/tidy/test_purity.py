@@ -14,7 +14,9 @@ CORE = "provider/pyjms_provider/core/"
 # The composites of the core, which join the machines and own a lock each; they may import `threading.Lock`.
 COMPOSITES = frozenset(
     f"{CORE}{name}.py"
-    for name in ("asynchronous_channel", "consumer", "queue", "topic", "subscription", "unit_of_work", "virtual_host")
+    for name in (
+        "asynchronous_channel", "consumer", "paging", "queue", "subscription", "topic", "unit_of_work", "virtual_host"
+    )  # fmt: skip
 )
 IMPURE = {"asyncio", "concurrent", "datetime", "os", "pathlib", "queue", "random", "select", "selectors", "socket"} | {
     "sqlalchemy", "sqlite3", "ssl", "subprocess", "threading", "time", "_thread"

@@ -13,7 +13,7 @@ from threading import Lock
 from pyjms.spi.capability import Capability
 from pyjms.spi.delivery import Delivery
 from pyjms.spi.envelope import Address, AddressKind, ConnectionId, Envelope
-from pyjms.spi.errors import CapabilityError, ClosedError, ConnectionLostError, ProviderError, UrlError
+from pyjms.spi.errors import CapabilityError, ClosedError, ConnectionLostError, ProviderError
 from pyjms.spi.provider import (
     ConnectionEvents,
     ConnectRequest,
@@ -33,12 +33,12 @@ from pyjms_provider.core.ordering import Cursor
 from pyjms_provider.core.queue import Queue
 from pyjms_provider.core.subscription import Subscription
 from pyjms_provider.core.unit_of_work import UnitId, UnitOfWork
-from pyjms_provider.core.virtual_host import ExpiredInTransaction, HostPolicy
+from pyjms_provider.core.virtual_host import ExpiredInTransaction
+from pyjms_provider.settings import read_url
 
 __all__ = ["VmConnection", "VmConsumer", "VmProvider", "VmSession"]
 
 _CAPABILITIES = ~Capability.XA
-_OPTIONS = {"expired_in_transaction": "rollback or discard"}
 
 
 def _version() -> str:
@@ -52,9 +52,9 @@ class VmProvider(Provider):
     """Connects to brokers in this process."""
 
     def connect(self, request: ConnectRequest, events: ConnectionEvents) -> VmConnection:
-        name, policy = _read_url(request.url)
+        name, settings = read_url(request.url)
         while True:
-            broker = find_broker(name, request.clock, policy)
+            broker = find_broker(name, request.clock, settings)
             try:
                 connection = VmConnection(broker, events)
             except ClosedError:
@@ -69,28 +69,7 @@ class VmProvider(Provider):
         return connection
 
     def stop_broker(self, url: ProviderUrl) -> None:
-        stop_broker(_read_url(url)[0])
-
-
-def _read_url(url: ProviderUrl) -> tuple[str, HostPolicy | None]:
-    """Return the broker's name and, if the URL has options, its policy. Raises `UrlError`, `CapabilityError`."""
-    if not url.host:
-        raise UrlError("the URL does not name a broker; write for instance vm://shop")
-    if url.port is not None or url.path not in {"", "/"}:
-        raise UrlError(f"vm://{url.host} is in this process and has neither port nor path; write vm://{url.host}")
-    if "store" in url.options:
-        raise CapabilityError("this version keeps the messages of vm:// brokers in memory only; leave out store=")
-    known = ", ".join(f"{name}={values}" for name, values in _OPTIONS.items())
-    for name in url.options:
-        if name not in _OPTIONS:
-            raise UrlError(f"vm:// has no option {name!r}; its options are: {known}")
-    chosen = url.options.get("expired_in_transaction")
-    if chosen is None:
-        return url.host, None
-    try:
-        return url.host, HostPolicy(expired_in_transaction=ExpiredInTransaction(chosen))
-    except ValueError:
-        raise UrlError(f"{chosen!r} is no value of expired_in_transaction; vm:// has {known}") from None
+        stop_broker(read_url(url)[0])
 
 
 class VmConnection(ProviderConnection):
@@ -225,8 +204,10 @@ class VmSession(ProviderSession):
             if self._closed:
                 raise self._closed_error()
             unit, self._unit = self._unit_to_end(), None
-            sent = () if unit is None else unit.decide(self._host.clock.time_ms())
-        UnitOfWork.publish(sent)
+            if unit is not None:
+                unit.begin_commit(self._host.clock.time_ms())
+        if unit is not None:
+            self._host.finish_commit(unit)
 
     def rollback(self) -> None:
         with self._lock:
@@ -307,10 +288,19 @@ class VmSession(ProviderSession):
                 if not entry.queue.settle_in(unit, entry, delivery.count, session) and self._closed:
                     raise self._closed_error()  # closed meanwhile: the message is back on its queue
             return
+        settled: list[QueueEntry] = []
+        in_vain = False
         for delivery in deliveries:
             entry = delivery.tag  # type: ignore[assignment]  # as `_entry_of`, without the price of a call
-            if not entry.queue.settle(entry, delivery.count, session) and self._closed:
-                raise self._closed_error()
+            if entry.queue.settle(entry, delivery.count, session):
+                if entry.reference.journaled:
+                    settled.append(entry)
+            else:
+                in_vain = True
+        if settled:
+            self._host.write_settled(settled)
+        if in_vain and self._closed:
+            raise self._closed_error()
 
     def recover(self, deliveries: Sequence[Delivery]) -> None:
         if self._closed:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import logging
 from abc import abstractmethod
 from collections.abc import Callable, Iterable, Sequence
+from contextlib import suppress
 from enum import Enum
 from threading import Lock
 from typing import TYPE_CHECKING
@@ -25,6 +26,7 @@ from pyjms_provider.core.store import MessageStore
 
 if TYPE_CHECKING:
     from pyjms_provider.core.consumer import Consumer
+    from pyjms_provider.core.kept_queue import KeptQueue
     from pyjms_provider.core.unit_of_work import UnitOfWork
 
 __all__ = ["AsynchronousChannel", "PushTo"]
@@ -51,8 +53,9 @@ class AsynchronousChannel(Channel):
         *,
         on_due: Callable[[AsynchronousChannel, int], None] | None = None,
         push_to: PushTo = PushTo.FIRST,
+        kept: KeptQueue | None = None,
     ) -> None:
-        """Make an empty channel.
+        """Make an empty channel. `kept`: how it is kept in a journal; None: not at all.
 
         `on_due(channel, at_ms)` asks for a call of `purge_expired` at that wall-clock time; it is called without a
         lock. None: expired messages are found only when their turn comes.
@@ -68,6 +71,7 @@ class AsynchronousChannel(Channel):
         self._expiry = ExpiryIndex()
         self._receivers: tuple[Receiver, ...] = ()
         self._closed = False
+        self.kept = kept
 
     # What it is
 
@@ -214,12 +218,14 @@ class AsynchronousChannel(Channel):
     def browse(self, message_filter: Filter | None = None) -> list[Envelope]:
         now_ms = self._clock.time_ms()
         with self._lock:
-            return [
-                self._store.retrieve(entry.reference)
-                for entry in self._ordering
-                if not is_expired(entry.reference, now_ms)
-                and (message_filter is None or message_filter.accept(entry.reference))
-            ]
+            waiting = [entry.reference for entry in self._ordering if not is_expired(entry.reference, now_ms)]
+        found: list[Envelope] = []
+        for reference in waiting:
+            self._store.load([reference])
+            with suppress(KeyError):  # it was taken meanwhile
+                if message_filter is None or message_filter.accept(reference):
+                    found.append(self._store.retrieve(reference))
+        return found
 
     def has_messages(self, state: MessageState) -> bool:
         return self.count(state) > 0
@@ -244,7 +250,7 @@ class AsynchronousChannel(Channel):
                 if unit is not None and unit.expired_rolls_back:
                     doomed.append(unit)
                 self._state.remove(entry, MessageEvent.EXPIRE)
-                self._store.release(entry.reference)
+                self._let_go(entry)
             due_ms = self._expiry.due_ms
         for unit in doomed:
             unit.expire()  # §5.1.3: the expiry of one message rolls its transaction back
@@ -285,4 +291,9 @@ class AsynchronousChannel(Channel):
         """Let go of the message of an entry that has just become ABSENT."""
         if entry.reference.expiration_ms:
             self._expiry.forget_one()
+        self._let_go(entry)
+
+    def _let_go(self, entry: QueueEntry) -> None:
+        if self.kept is not None:
+            self.kept.note_removed(entry.reference)
         self._store.release(entry.reference)

@@ -175,6 +175,11 @@ class ChannelState:
         entry.holder = None
         del self._delivered[entry]
 
+    def reinstate(self, entry: QueueEntry) -> None:
+        """Take back a settled message into its old place: its settling could not be made durable."""
+        entry.state = next_state(entry.state, MessageEvent.ACCEPT)
+        self.ordering.restore([entry])
+
     def record_acknowledgement(self, entry: QueueEntry, unit: UnitOfWork) -> None:
         """Note that `unit` will acknowledge the message when it commits (§5.3.1)."""
         entry.state = next_state(entry.state, MessageEvent.ACKNOWLEDGE_IN_TRANSACTION)

@@ -162,6 +162,11 @@ class Recovery:
 class Journal(ABC):
     """Keeps changes. One broker holds it at a time; opening a held one raises `ResourceError` that names the holder."""
 
+    @property
+    def is_reliable(self) -> bool:
+        """Whether what it keeps survives the process (JBoss Messaging Core §4)."""
+        return True
+
     @abstractmethod
     def recover(self, progress: Callable[[int], None]) -> Recovery:
         """Return what was kept; called once, before anything is written. `progress` hears how many entries were read.

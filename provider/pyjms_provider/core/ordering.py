@@ -19,10 +19,12 @@ from __future__ import annotations
 from bisect import bisect_left, bisect_right, insort
 from collections.abc import Callable, Iterable, Iterator
 from enum import Enum
+from itertools import islice
 from operator import attrgetter
 from typing import Final, Literal
 
 from pyjms_provider.core.entry import QueueEntry
+from pyjms_provider.core.reference import MessageReference
 
 __all__ = ["UNFINISHED", "Cursor", "Ordering", "Unfinished"]
 
@@ -166,6 +168,20 @@ class Ordering:
             for entry in lane.entries:
                 if entry is not None:
                     yield entry
+
+    def following(self, reference: MessageReference, most: int) -> list[MessageReference]:
+        """Return up to `most` messages that will probably be wanted after that one, or about as many."""
+        answer: list[MessageReference] = []
+        for priority in range(reference.priority, -1, -1):
+            lane = self._lanes[priority]
+            first = reference.id if priority == reference.priority else 0
+            index = bisect_right(lane.sequences, first, lane.head)
+            for entry in islice(lane.entries, index, index + 2 * most):
+                if len(answer) == most:
+                    return answer
+                if entry is not None:
+                    answer.append(entry.reference)
+        return answer
 
     def append(self, entry: QueueEntry) -> None:
         """Give `entry` the last place of its priority."""

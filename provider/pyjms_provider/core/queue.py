@@ -8,31 +8,38 @@ consumer is called. See the decision on locks in `docs/decisions/`.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
+from contextlib import suppress
+from functools import partial
 from typing import TYPE_CHECKING
 
 from pyjms.spi.delivery import Delivery
-from pyjms.spi.errors import ClosedError
+from pyjms.spi.errors import ClosedError, ResourceError
 from pyjms_provider.core.asynchronous_channel import AsynchronousChannel
 from pyjms_provider.core.channel import ChannelClosedError, UnreliableChannelError
 from pyjms_provider.core.consumer_manager import ConsumerList, ConsumerManager
 from pyjms_provider.core.expiry import is_expired
 from pyjms_provider.core.message_state import MessageEvent, MessageState
 from pyjms_provider.core.ordering import UNFINISHED, Cursor, Unfinished
+from pyjms_provider.core.store import NotInMemoryError
+from pyjms_provider.core.stored_delivery import StoredDelivery
 
 if TYPE_CHECKING:
     from typing import Literal
 
     from pyjms.spi.clock import Clock
+    from pyjms.spi.envelope import Envelope
     from pyjms.spi.selector import Selector
     from pyjms_provider.core.channel_state import ChannelState
     from pyjms_provider.core.consumer import Consumer, ConsumerSession
     from pyjms_provider.core.entry import QueueEntry
+    from pyjms_provider.core.kept_queue import KeptQueue
     from pyjms_provider.core.reference import MessageReference
     from pyjms_provider.core.store import MessageStore
     from pyjms_provider.core.unit_of_work import UnitOfWork
 
 __all__ = ["Queue"]
 
+_READ_AHEAD = 64  # messages that are brought back into memory together
 _EVALUATIONS = 256  # selector evaluations in one stretch, so that a long backlog does not keep the lock
 
 
@@ -53,9 +60,11 @@ class Queue(AsynchronousChannel):
         clock: Clock,
         *,
         on_due: Callable[[AsynchronousChannel, int], None] | None = None,
+        kept: KeptQueue | None = None,
     ) -> None:
-        super().__init__(name, store, state, clock, on_due=on_due)
+        super().__init__(name, store, state, clock, on_due=on_due, kept=kept)
         self._manager = ConsumerManager()
+        self._all_in_memory = store.keeps_all_in_memory
 
     # Messages come in
 
@@ -75,6 +84,8 @@ class Queue(AsynchronousChannel):
                 entry = self._state.add(self, reference)
                 if not self._receivers:
                     woken = self._choose(entry)
+                if not self._all_in_memory:
+                    self._store.publish(reference)
             else:
                 entry = self._state.add_in_transaction(self, reference, transaction)
             if reference.expiration_ms:
@@ -96,16 +107,24 @@ class Queue(AsynchronousChannel):
         pushable: list[QueueEntry] = []
         with self._lock:
             for entry in entries:
-                if entry.state is MessageState.NOT_COMMITTED:  # else it has expired, or the queue was closed
+                if entry.state is MessageState.NOT_COMMITTED:
                     self._state.commit(entry)
+                    self._store.publish(entry.reference)
                     if self._receivers:
                         pushable.append(entry)
                     else:
                         woken.extend(self._choose(entry))
+                elif self.kept is not None:
+                    self.kept.note_removed(entry.reference)  # it expired while it was written, or the queue was closed
         for entry in pushable:
             self._push_or_choose(entry)
         for consumer in woken:
             consumer.notify_work()
+
+    def uncommitted_message(self, entry: QueueEntry) -> Envelope | None:
+        """Return the message of a NOT_COMMITTED entry; None if it has expired, or the queue was closed."""
+        with self._lock:
+            return self._store.retrieve(entry.reference) if entry.state is MessageState.NOT_COMMITTED else None
 
     def rollback(self, entry: QueueEntry) -> None:
         """Remove a message if it is NOT_COMMITTED (§5.1.3)."""
@@ -177,32 +196,36 @@ class Queue(AsynchronousChannel):
         delivery: Delivery | None = None
         woken: Sequence[Consumer] = ()
         while True:
-            with self._lock:
-                session = consumer.session
-                if consumer.place is _REMOVED or not session.is_delivering:
-                    consumer.wants_wake_ups = consumer.wants_wake_ups or or_wait
-                    return None
-                if consumer.cursor is None and not self._manager.has_priorities:
-                    found: QueueEntry | Literal[Unfinished.UNFINISHED] | None = self._ordering.take_first()
-                else:
-                    found = self._take(consumer)
-                if found is None:
-                    if consumer.place is _NOTIFIED:
-                        woken = self._pulled_nothing(consumer)
-                    if or_wait and not consumer.wants_wake_ups:
-                        consumer.wants_wake_ups = True
-                        self._manager.begin_interest(consumer)
+            try:
+                with self._lock:
+                    session = consumer.session
+                    if consumer.place is _REMOVED or not session.is_delivering:
+                        consumer.wants_wake_ups = consumer.wants_wake_ups or or_wait
+                        return None
+                    if consumer.cursor is None and not self._manager.has_priorities:
+                        found: QueueEntry | Literal[Unfinished.UNFINISHED] | None = self._ordering.take_first()
+                    else:
+                        found = self._take(consumer)
+                    if found is None:
+                        woken = self._found_nothing(consumer, or_wait)
+                        break
+                    if found is UNFINISHED or (
+                        found.reference.expiration_ms and self._drop_if_expired(found, consumer)
+                    ):
+                        continue
+                    tag = found if consumer.acquires else None
+                    count = found.delivery_count + 1 if tag is None else self._state.deliver(tag, session)
+                    if self._all_in_memory:
+                        delivery = Delivery(self._store.retrieve(found.reference), count, count > 1, tag)
+                    else:
+                        delivery = self._make_delivery(found.reference, count, tag)
+                    if or_wait and consumer.wants_wake_ups:
+                        consumer.wants_wake_ups = False
+                        if self._manager.end_interest(consumer):
+                            woken = self._successors()
                     break
-                if found is UNFINISHED or (found.reference.expiration_ms and self._drop_if_expired(found, consumer)):
-                    continue
-                tag = found if consumer.acquires else None
-                count = found.delivery_count + 1 if tag is None else self._state.deliver(tag, session)
-                delivery = Delivery(self._store.retrieve(found.reference), count, count > 1, tag)
-                if or_wait and consumer.wants_wake_ups:
-                    consumer.wants_wake_ups = False
-                    if self._manager.end_interest(consumer):
-                        woken = self._successors()
-                break
+            except NotInMemoryError as elsewhere:  # a selector asks for what is not there
+                self._load(elsewhere.reference)
         for other in woken:
             other.notify_work()
         return delivery
@@ -214,13 +237,55 @@ class Queue(AsynchronousChannel):
     def look(self, cursor: Cursor) -> Delivery | None:
         """Return the next message for a browser, which stays in the queue; None at the end (JMS 1.1 §5.9)."""
         while True:
-            with self._lock:
-                found = self._ordering.look(cursor, _EVALUATIONS)
-                if found is None:
-                    return None
-                if found is not UNFINISHED and not is_expired(found.reference, self._clock.time_ms()):
-                    count = found.delivery_count + 1
-                    return Delivery(self._store.retrieve(found.reference), count, count > 1, None)
+            try:
+                with self._lock:
+                    found = self._ordering.look(cursor, _EVALUATIONS)
+                    if found is None:
+                        return None
+                    if found is not UNFINISHED and not is_expired(found.reference, self._clock.time_ms()):
+                        return self._make_delivery(found.reference, found.delivery_count + 1, None)
+            except NotInMemoryError as elsewhere:
+                self._load(elsewhere.reference)
+
+    def _make_delivery(self, reference: MessageReference, count: int, tag: QueueEntry | None) -> Delivery:
+        """Return a delivery whose message may have to be fetched without the lock, which is held."""
+        kept = self.kept if tag is not None else None
+        if kept is None or kept.is_marked(reference):
+            with suppress(NotInMemoryError):
+                return Delivery(self._store.retrieve(reference), count, count > 1, tag)
+        return StoredDelivery(partial(self._fetch, reference, kept), count, count > 1, tag)
+
+    def _fetch(self, reference: MessageReference, kept: KeptQueue | None) -> Envelope:
+        """Return the message of a delivery, noted in the journal if `kept` must know of it. Raises `ProviderError`."""
+        if kept is not None and not kept.is_marked(reference):
+            kept.mark(reference)
+        while True:
+            try:
+                return self._store.retrieve(reference)
+            except NotInMemoryError:
+                self._load(reference)
+            except KeyError:
+                raise ResourceError(
+                    "the message cannot be had: it was given back as its session was closed, or it could not be read "
+                    "and was set aside; the broker's log tells"
+                ) from None
+
+    def _load(self, reference: MessageReference) -> None:
+        """Bring a message into memory, and those that come after it here. Waits for a disk. Raises `ResourceError`."""
+        with self._lock:
+            following = self._ordering.following(reference, _READ_AHEAD)
+        for unreadable in self._store.load([reference, *following]):
+            self._set_aside(unreadable)
+        self._store.relieve()
+
+    def _set_aside(self, reference: MessageReference) -> None:
+        """Let go of a message that cannot be read; the journal has reported and kept what there is of it."""
+        with self._lock:
+            for state in (MessageState.NEW, MessageState.DELIVERED):
+                for entry in self._state.entries(state):
+                    if entry.reference is reference:
+                        self._remove(entry, MessageEvent.REMOVE)
+        self._store.remove(reference)
 
     # Pulled messages are settled, or come back
 
@@ -247,11 +312,14 @@ class Queue(AsynchronousChannel):
         return True
 
     def settle_committed(self, settled: Iterable[tuple[QueueEntry, int]], session: ConsumerSession) -> None:
-        """Take pulled messages out whose acknowledgements have been committed."""
+        """Take pulled messages out whose acknowledgements have been committed, and written."""
         with self._lock:
             for entry, delivery_count in settled:
                 if _is_held(entry, delivery_count, session):
-                    self._remove(entry, MessageEvent.FINAL_POSITIVE_ACKNOWLEDGEMENT)
+                    self._state.remove(entry, MessageEvent.FINAL_POSITIVE_ACKNOWLEDGEMENT)
+                    if entry.reference.expiration_ms:
+                        self._expiry.forget_one()
+                    self._store.release(entry.reference)
 
     def give_back(self, deliveries: Iterable[tuple[QueueEntry, int]], session: ConsumerSession) -> None:
         """Make messages available again, in their old places, if the deliveries are still the session's."""
@@ -266,6 +334,27 @@ class Queue(AsynchronousChannel):
             woken = self._cancel(self._state.held_by(session))
         for consumer in woken:
             consumer.notify_work()
+
+    def reinstate(self, entry: QueueEntry) -> None:
+        """Take back a message that was settled, and whose removal could not be written; it comes again, flagged."""
+        with self._lock:
+            if self._closed:
+                return
+            self._state.reinstate(entry)
+            if entry.reference.expiration_ms:
+                self._expiry.add(entry)
+            woken = self._choose(entry)
+        for consumer in woken:
+            consumer.notify_work()
+
+    def restore(self, reference: MessageReference, delivery_count: int) -> None:
+        """Take in a message that the journal has kept; before the queue is used."""
+        with self._lock:
+            entry = self._state.add(self, reference)
+            entry.delivery_count = delivery_count
+            due = bool(reference.expiration_ms) and self._expiry.add(entry)
+        if due and self._on_due is not None:
+            self._on_due(self, reference.expiration_ms)
 
     def hand_over(
         self, entry: QueueEntry, delivery_count: int, session: ConsumerSession, heir: ConsumerSession
@@ -315,10 +404,15 @@ class Queue(AsynchronousChannel):
         manager.notify(consumer)
         return (consumer,)
 
-    def _pulled_nothing(self, consumer: Consumer) -> Sequence[Consumer]:
+    def _found_nothing(self, consumer: Consumer, or_wait: bool) -> Sequence[Consumer]:
         """Return whom to wake because a woken consumer found nothing while messages remain for others."""
-        woken = self._successors()
-        self._manager.pulled_nothing(consumer)
+        woken: Sequence[Consumer] = ()
+        if consumer.place is _NOTIFIED:
+            woken = self._successors()
+            self._manager.pulled_nothing(consumer)
+        if or_wait and not consumer.wants_wake_ups:
+            consumer.wants_wake_ups = True
+            self._manager.begin_interest(consumer)
         return woken
 
     def _take(self, consumer: Consumer) -> QueueEntry | Literal[Unfinished.UNFINISHED] | None:
@@ -349,6 +443,8 @@ class Queue(AsynchronousChannel):
         now_ms = self._clock.time_ms()
         returned: list[QueueEntry] = []
         for entry in entries:
+            if entry.transaction is not None and entry.transaction.is_committing:
+                continue  # what is being written now decides
             if self._closed:
                 self._remove(entry, MessageEvent.REMOVE)
             elif is_expired(entry.reference, now_ms):
@@ -356,6 +452,8 @@ class Queue(AsynchronousChannel):
             else:
                 returned.append(entry)
         self._state.cancel(returned)
+        if self.kept is not None:
+            self.kept.note_returned(returned)
         woken: list[Consumer] = []
         for entry in returned:
             if not self._manager.interested_count:

@@ -20,7 +20,7 @@ class MessageReference:
     same one. Only the store that made a reference touches `holders`.
     """
 
-    __slots__ = ("expiration_ms", "holders", "id", "origin", "priority", "reliable")
+    __slots__ = ("expiration_ms", "holders", "id", "journaled", "origin", "priority", "reliable", "shared", "size")
 
     def __init__(
         self, reference_id: ReferenceId, origin: ConnectionId | None, expiration_ms: int, priority: int, reliable: bool
@@ -34,6 +34,12 @@ class MessageReference:
         self.priority = priority
         self.reliable = reliable
         """Whether the message is PERSISTENT (§2.1; JMS 1.1 §3.4.2)."""
+        self.size = 0
+        """About how many bytes the message takes; 0: nobody has needed to know."""
+        self.journaled = False
+        """Whether a journal keeps the message."""
+        self.shared = False
+        """Whether a journal keeps the message for several queues."""
         self.holders = 1
         """How many channels hold the message; the store forgets it with the last one."""
 

@@ -3,12 +3,21 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Sequence
 from typing import Protocol
 
 from pyjms.spi.envelope import ConnectionId, Envelope
 from pyjms_provider.core.reference import MessageReference
 
-__all__ = ["MessageStore", "PersistenceManager"]
+__all__ = ["MessageStore", "NotInMemoryError", "PersistenceManager"]
+
+
+class NotInMemoryError(Exception):
+    """The message is kept elsewhere. Who holds a lock lets go of it, calls `MessageStore.load`, and tries again."""
+
+    def __init__(self, reference: MessageReference) -> None:
+        super().__init__(f"{reference!r} is not in memory")
+        self.reference = reference
 
 
 class PersistenceManager(Protocol):
@@ -48,7 +57,28 @@ class MessageStore(ABC):
 
     @abstractmethod
     def retrieve(self, reference: MessageReference) -> Envelope:
-        """Return the message. Raises `KeyError` when nobody holds it any more."""
+        """Return the message. Never waits.
+
+        Raises `KeyError` when nobody holds it any more, `NotInMemoryError` when it must be loaded.
+        """
+
+    @property
+    def keeps_all_in_memory(self) -> bool:
+        """Whether no message ever leaves memory, so that nothing need be loaded."""
+        return True
+
+    def load(self, references: Sequence[MessageReference]) -> Sequence[MessageReference]:
+        """Bring messages into memory that are still held; return those that cannot be read. Raises `ResourceError`.
+
+        May wait for a disk, so it is called without a lock held.
+        """
+        return ()
+
+    def publish(self, reference: MessageReference) -> None:  # noqa: B027 - a store that keeps all has nothing to do
+        """Hear that the message is where it goes to, so that it may leave memory."""
+
+    def relieve(self) -> None:  # noqa: B027
+        """Take messages out of memory if they are too many. May wait for a disk, as `load`. Raises `ResourceError`."""
 
     @abstractmethod
     def acquire(self, reference: MessageReference, holders: int) -> None:

@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from pyjms.spi.selector import Selector
     from pyjms_provider.core.asynchronous_channel import AsynchronousChannel
     from pyjms_provider.core.channel_state import ChannelState
+    from pyjms_provider.core.kept_queue import KeptQueue
     from pyjms_provider.core.reference import MessageReference
     from pyjms_provider.core.store import MessageStore
 
@@ -44,8 +45,9 @@ class Subscription(Queue):
         subscriber: ConnectionId,
         is_durable: bool,
         on_due: Callable[[AsynchronousChannel, int], None] | None = None,
+        kept: KeptQueue | None = None,
     ) -> None:
-        super().__init__(name, store, state, clock, on_due=on_due)
+        super().__init__(name, store, state, clock, on_due=on_due, kept=kept)
         self.terms = terms
         self.selector = selector
         self.subscriber = subscriber

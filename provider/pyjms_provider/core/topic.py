@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from threading import Lock
 from typing import TYPE_CHECKING
 
@@ -107,7 +108,12 @@ class Topic(Channel):
         """
         if self._closed:
             raise ChannelClosedError(f"{self._name} no longer exists")
-        wanting = self._wanting(reference)
+        return self.pass_on(reference, self.wanting(reference), transaction)
+
+    def pass_on(
+        self, reference: MessageReference, wanting: Sequence[Subscription], transaction: UnitOfWork | None = None
+    ) -> bool:
+        """Do the same for the subscriptions that `wanting` has found."""
         store = self._store
         store.acquire(reference, len(wanting))
         for subscription in wanting:
@@ -125,7 +131,8 @@ class Topic(Channel):
         store.release(reference)
         return acknowledged
 
-    def _wanting(self, reference: MessageReference) -> list[Subscription]:
+    def wanting(self, reference: MessageReference) -> list[Subscription]:
+        """Return the subscriptions that want the message."""
         wanting: list[Subscription] = []
         for selector, group in self._groups:
             if selector is None or selector.matches(self._store.retrieve(reference)):

@@ -1,24 +1,28 @@
 """What must become true together: the messages and acknowledgements of one transaction (§2.2, §5.1, §6.2.1).
 
 A unit is used by its session's thread; two others may end it: the one that closes the session, and the housekeeper when
-a message in it expires. So it has a lock, which comes before those of queues in the lock order.
+a message in it expires. So it has a lock, which comes before those of queues in the lock order. It is not held while the
+unit is written to a journal: COMMITTING keeps all others away meanwhile.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from enum import Enum
 from threading import Lock
 from types import MappingProxyType
 from typing import TYPE_CHECKING, NewType, TypeVar
 
-from pyjms.spi.errors import RolledBackError
+from pyjms.spi.errors import InDoubtError, ProviderError, RolledBackError
 from pyjms_provider.core.entry import QueueEntry, ReceiverId
 from pyjms_provider.core.expiry import is_expired
+from pyjms_provider.core.journal import Changes, NewMessage, Removal
 
 if TYPE_CHECKING:
     from pyjms_provider.core.consumer import ConsumerSession
+    from pyjms_provider.core.journal import Journal
     from pyjms_provider.core.queue import Queue
+    from pyjms_provider.core.reference import MessageReference
 
 __all__ = [
     "UNIT_TRANSITIONS",
@@ -39,35 +43,45 @@ class UnitState(Enum):
 
     OPEN = "takes messages and acknowledgements"
     DOOMED = "rolled back because a message in it expired; its session does not know yet"
+    COMMITTING = "is being written: whether that succeeds decides, and nothing else"
     COMMITTED = "has taken effect"
     ROLLED_BACK = "has had no effect"
 
 
 class UnitEvent(Enum):
-    """What ends a unit."""
+    """What moves a unit on."""
 
     COMMIT = "the session commits"
+    WRITTEN = "the journal has it, or nothing in it needs to be written"
+    REFUSED = "the journal could not take it"
     ROLLBACK = "the session rolls back, or closes"
     EXPIRE = "a message in it expires"
 
 
+_STATE = UnitState
+_EVENT = UnitEvent
+
 UNIT_TRANSITIONS: Mapping[tuple[UnitState, UnitEvent], UnitState] = MappingProxyType(
     {
-        (UnitState.OPEN, UnitEvent.COMMIT): UnitState.COMMITTED,
-        (UnitState.OPEN, UnitEvent.ROLLBACK): UnitState.ROLLED_BACK,
-        (UnitState.OPEN, UnitEvent.EXPIRE): UnitState.DOOMED,  # §5.1.3
-        (UnitState.DOOMED, UnitEvent.COMMIT): UnitState.ROLLED_BACK,
-        (UnitState.DOOMED, UnitEvent.ROLLBACK): UnitState.ROLLED_BACK,
-        (UnitState.DOOMED, UnitEvent.EXPIRE): UnitState.DOOMED,
+        (_STATE.OPEN, _EVENT.COMMIT): _STATE.COMMITTING,
+        (_STATE.OPEN, _EVENT.ROLLBACK): _STATE.ROLLED_BACK,
+        (_STATE.OPEN, _EVENT.EXPIRE): _STATE.DOOMED,  # §5.1.3
+        (_STATE.DOOMED, _EVENT.COMMIT): _STATE.ROLLED_BACK,
+        (_STATE.DOOMED, _EVENT.ROLLBACK): _STATE.ROLLED_BACK,
+        (_STATE.DOOMED, _EVENT.EXPIRE): _STATE.DOOMED,
+        (_STATE.COMMITTING, _EVENT.WRITTEN): _STATE.COMMITTED,
+        (_STATE.COMMITTING, _EVENT.REFUSED): _STATE.ROLLED_BACK,
         # What ends a unit twice comes from another thread, and the first one counts.
-        (UnitState.COMMITTED, UnitEvent.ROLLBACK): UnitState.COMMITTED,
-        (UnitState.COMMITTED, UnitEvent.EXPIRE): UnitState.COMMITTED,
-        (UnitState.ROLLED_BACK, UnitEvent.COMMIT): UnitState.ROLLED_BACK,
-        (UnitState.ROLLED_BACK, UnitEvent.ROLLBACK): UnitState.ROLLED_BACK,
-        (UnitState.ROLLED_BACK, UnitEvent.EXPIRE): UnitState.ROLLED_BACK,
+        (_STATE.COMMITTING, _EVENT.ROLLBACK): _STATE.COMMITTING,
+        (_STATE.COMMITTING, _EVENT.EXPIRE): _STATE.COMMITTING,
+        (_STATE.COMMITTED, _EVENT.ROLLBACK): _STATE.COMMITTED,
+        (_STATE.COMMITTED, _EVENT.EXPIRE): _STATE.COMMITTED,
+        (_STATE.ROLLED_BACK, _EVENT.COMMIT): _STATE.ROLLED_BACK,
+        (_STATE.ROLLED_BACK, _EVENT.ROLLBACK): _STATE.ROLLED_BACK,
+        (_STATE.ROLLED_BACK, _EVENT.EXPIRE): _STATE.ROLLED_BACK,
     }
 )
-"""The only forbidden pair is a second COMMIT of a committed unit."""
+"""Forbidden is to commit a second time, and to hear of a write that was not begun, or has been heard of."""
 
 
 class ForbiddenUnitEventError(Exception):
@@ -103,6 +117,11 @@ class UnitOfWork:
         """How far the unit is."""
         return self._state
 
+    @property
+    def is_committing(self) -> bool:
+        """Whether the unit is being written, so that what is in it must be left alone. Read without the lock."""
+        return self._state is UnitState.COMMITTING
+
     def add_sent(self, entry: QueueEntry) -> bool:
         """Add a NOT_COMMITTED message; return False if the unit has ended and the message must go."""
         with self._lock:
@@ -123,33 +142,79 @@ class UnitOfWork:
             if self._state is UnitState.OPEN:
                 self._acknowledged.append((entry, receiver_id))
 
-    def commit(self, now_ms: int) -> None:
-        """Make all of it true. Raises `RolledBackError` when it was rolled back instead."""
-        self.publish(self.decide(now_ms))
+    def commit(self, now_ms: int, journal: Journal | None = None, *, force_acknowledgements: bool = False) -> None:
+        """Make all of it true. Raises `RolledBackError` when it was rolled back instead, `InDoubtError`."""
+        self.begin_commit(now_ms)
+        self.finish_commit(journal, force_acknowledgements=force_acknowledgements)
 
-    def decide(self, now_ms: int) -> Sequence[QueueEntry]:
-        """Do the first half of `commit`: the acknowledgements take effect; return the messages to `publish`.
+    def begin_commit(self, now_ms: int) -> None:
+        """Do the first half of `commit`: from then on no other thread can end the unit. Does not wait.
 
-        From then on the commit cannot be taken back. A session calls this under its lock, so that who closes it gives
-        back either nothing or all of what it acknowledged.
+        A session calls this under its lock, so that who closes it gives back either nothing or all of what it
+        acknowledged. Raises `RolledBackError`.
         """
         with self._lock:
-            sent = self._sent
-            if self.expired_rolls_back and any(is_expired(entry.reference, now_ms) for entry in sent):
+            if self.expired_rolls_back and any(is_expired(entry.reference, now_ms) for entry in self._sent):
                 self._end(UnitEvent.EXPIRE)
             self._end(UnitEvent.COMMIT)
-            if self._state is not UnitState.COMMITTED:
+            if self._state is not UnitState.COMMITTING:
                 raise RolledBackError(
                     f"transaction {self.unit_id} was rolled back: a message in it expired before the commit, "
                     f"or its session was closed; give messages a longer time to live, or commit sooner"
                 )
-        return sent
 
-    @staticmethod
-    def publish(sent: Iterable[QueueEntry]) -> None:
-        """Do the second half: make the messages available. Without any lock, as consumers are woken."""
+    def finish_commit(self, journal: Journal | None, *, force_acknowledgements: bool = False) -> None:
+        """Do the second half: write, settle, and make the messages available. Waits for the journal.
+
+        Raises `RolledBackError` when the journal refused, `InDoubtError` when nobody knows.
+        """
+        if journal is not None:
+            changes = self._changes()
+            if changes is not None:
+                self._write(journal, changes, force=bool(changes.messages) or force_acknowledgements)
+        with self._lock:
+            sent = self._sent
+            self._end(UnitEvent.WRITTEN)
         for queue, entries in _by_queue((entry, entry) for entry in sent).items():
-            queue.commit([entry for entry, _ in entries])  # in the order sent (§9.2)
+            queue.commit([entry for entry, _ in entries])  # in the order sent (§9.2); consumers are woken
+
+    def _write(self, journal: Journal, changes: Changes, *, force: bool) -> None:
+        try:
+            journal.write(changes, force=force)
+        except InDoubtError:
+            raise
+        except ProviderError as error:
+            with self._lock:
+                settled = self._settled
+                self._end(UnitEvent.REFUSED)
+            if self._session.is_closed:  # it has given back what else it held
+                for queue in _by_queue(settled):
+                    queue.give_back_all(self._session)
+            raise RolledBackError(
+                f"transaction {self.unit_id} was rolled back, as it could not be written: {error.reason}"
+            ) from error
+        for message in changes.messages:
+            message.reference.journaled = True
+
+    def _changes(self) -> Changes | None:
+        """Return what must be written; None: nothing. The unit is COMMITTING, so nobody changes it."""
+        messages: dict[MessageReference, NewMessage] = {}
+        for entry in self._sent:
+            kept, reference = entry.queue.kept, entry.reference
+            if kept is None or not reference.reliable or (envelope := entry.queue.uncommitted_message(entry)) is None:
+                continue
+            known = messages.get(reference)
+            queues = (kept.number,) if known is None else (*known.queues, kept.number)
+            reference.shared = len(queues) > 1
+            messages[reference] = NewMessage(reference, envelope, queues)
+        removals = [
+            Removal(entry.queue.kept.number, entry.reference)
+            for entry, _ in self._settled
+            if entry.queue.kept is not None and entry.reference.journaled
+        ]
+        if not messages and not removals:
+            return None
+        return Changes(messages=list(messages.values()), removals=removals)
 
     def rollback(self) -> None:
         """Drop all of it. May be repeated."""
@@ -169,7 +234,7 @@ class UnitOfWork:
         """
         before = self._state
         self._state = after = next_unit_state(before, event)
-        if before is not UnitState.OPEN:
+        if before is after or after is UnitState.COMMITTING or before is UnitState.DOOMED:
             return
         if after is UnitState.COMMITTED:
             for queue, settled in _by_queue(self._settled).items():

@@ -5,7 +5,7 @@ Locks: the host's lock guards its tables, and comes first in the lock order. A m
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from enum import Enum
 from itertools import count
@@ -21,9 +21,11 @@ from pyjms.spi.errors import (
     SubscriptionInUseError,
     UnknownSubscriptionError,
 )
+from pyjms.spi.provider import SubscribeRequest
 from pyjms_provider.core.asynchronous_channel import AsynchronousChannel
 from pyjms_provider.core.channel import Channel
 from pyjms_provider.core.channel_state import ChannelState, Reliability
+from pyjms_provider.core.journal import SubscriptionKey
 from pyjms_provider.core.message_state import MessageState
 from pyjms_provider.core.queue import Queue
 from pyjms_provider.core.redelivery import DEAD_LETTERS, dead_letter
@@ -33,9 +35,12 @@ from pyjms_provider.core.topic import Topic
 if TYPE_CHECKING:
     from pyjms.spi.clock import Clock
     from pyjms.spi.delivery import Delivery
-    from pyjms.spi.provider import SubscribeRequest
+    from pyjms.spi.selector import Selector
     from pyjms_provider.core.consumer import ConsumerSession
     from pyjms_provider.core.entry import QueueEntry
+    from pyjms_provider.core.journal import QueueRecord
+    from pyjms_provider.core.keeping import Keeper
+    from pyjms_provider.core.kept_queue import KeptQueue
     from pyjms_provider.core.store import MessageStore
     from pyjms_provider.core.unit_of_work import UnitOfWork
 
@@ -81,19 +86,22 @@ class VirtualHost:
         *,
         policy: HostPolicy | None = None,
         on_due: Callable[[AsynchronousChannel, int], None] | None = None,
+        keeper: Keeper | None = None,
     ) -> None:
-        """Make an empty host; `on_due` as in `AsynchronousChannel`."""
+        """Make an empty host. `on_due` as in `AsynchronousChannel`; `keeper`: how it survives, None: not at all."""
         self.name = name
         self.store = store
         self.clock = clock
         self.policy = policy or HostPolicy()
+        self.keeper = keeper
         self._on_due = on_due
         self._lock = Lock()
         # By name, because hashing an address costs more than the rest of the look-up.
         self._queues: dict[str, Queue] = {}
         self._topics: dict[str, Topic] = {}
         self._temporaries: dict[str, _Temporary] = {}
-        self._durable: dict[tuple[str, str], Subscription] = {}
+        self._durable: dict[SubscriptionKey, Subscription] = {}
+        self._changing: set[SubscriptionKey] = set()
         self._client_ids: dict[str, ConnectionId] = {}
         self._numbers = count(1)
 
@@ -103,7 +111,7 @@ class VirtualHost:
         """Store a message and pass it to its destination. Raises `DestinationError`, `ResourceError`."""
         address = envelope.destination
         if address.temporary:
-            channel: Channel = self._temporary(address).channel
+            channel: Queue | Topic = self._temporary(address).channel
         elif address.kind is _QUEUE:
             channel = self._queues.get(address.name) or self.queue(address.name)
         else:
@@ -111,10 +119,30 @@ class VirtualHost:
         store = self.store
         reference = store.store(envelope, origin)
         try:
-            channel.take_over(reference, transaction)
+            if self.keeper is None or not reference.reliable or transaction is not None:
+                channel.take_over(reference, transaction)
+            elif isinstance(channel, Topic):
+                self.keeper.publish(channel, reference, envelope)
+            else:
+                self.keeper.send_to_queue(channel, reference, envelope)
         except ProviderError:
             store.release(reference)
             raise
+        if self.keeper is not None:
+            store.relieve()
+
+    def finish_commit(self, unit: UnitOfWork) -> None:
+        """Make a unit true whose commit was begun. Raises `RolledBackError`, `InDoubtError`."""
+        if self.keeper is None:
+            unit.finish_commit(None)
+        else:
+            self.keeper.finish_commit(unit)
+            self.store.relieve()
+
+    def write_settled(self, settled: Sequence[QueueEntry]) -> None:
+        """Have it survive that messages, which the journal keeps, were acknowledged. Raises `ResourceError`."""
+        assert self.keeper is not None, "only a host that keeps messages has messages that a journal keeps"
+        self.keeper.write_settled(settled)
 
     def reject(self, delivery: Delivery, entry: QueueEntry, session: ConsumerSession, reason: str) -> None:
         """Settle a delivery and keep its message in the queue of dead letters.
@@ -123,20 +151,44 @@ class VirtualHost:
         the rollback that it causes. A delivery that is no longer the session's is left alone.
         """
         letter = dead_letter(delivery.envelope, reason, delivery.count)
-        if entry.queue.settle(entry, delivery.count, session):
-            self.queue(DEAD_LETTERS.name).take_over(self.store.store(letter, entry.reference.origin))
+        target = self.queue(DEAD_LETTERS.name)
+        if not entry.queue.settle(entry, delivery.count, session):
+            return
+        reference = self.store.store(letter, entry.reference.origin)
+        try:
+            if self.keeper is not None:
+                self.keeper.replace(entry, reference, letter, target)
+            target.take_over(reference)
+        except ProviderError:
+            self.store.release(reference)
+            raise
 
     # Destinations
 
     def queue(self, name: str) -> Queue:
         """Return the queue `name`, made now if there is none."""
         queue = self._queues.get(name)
-        if queue is None:
-            with self._lock:
-                queue = self._queues.get(name)
-                if queue is None:
-                    queue = self._queues[name] = self._make_queue(f"queue://{name}")
+        if queue is not None:
+            return queue
+        address = Address(AddressKind.QUEUE, name)
+        kept = None if self.keeper is None else self.keeper.define_queue(address)
+        with self._lock:
+            queue = self._queues.get(name)
+            if queue is None:
+                return self._add_queue(address, kept)
+        if kept is not None and self.keeper is not None:
+            self.keeper.drop(kept)  # another thread was faster
         return queue
+
+    def _add_queue(self, address: Address, kept: KeptQueue | None) -> Queue:
+        """Make a queue that is no temporary one. The lock is held."""
+        queue = self._queues[address.name] = self._make_queue(str(address), kept)
+        return queue
+
+    def restore_queue(self, address: Address, kept: KeptQueue) -> Queue:
+        """Make a queue again that the journal has kept."""
+        with self._lock:
+            return self._add_queue(address, kept)
 
     def topic(self, name: str) -> Topic:
         """Return the topic `name`, made now if there is none."""
@@ -201,11 +253,12 @@ class VirtualHost:
             raise DestinationError(f"{address} belongs to another connection, which alone may consume from it")
         return temporary
 
-    def _make_queue(self, name: str) -> Queue:
-        return Queue(name, self.store, self._make_state(), self.clock, on_due=self._on_due)
+    def _make_queue(self, name: str, kept: KeptQueue | None = None) -> Queue:
+        return Queue(name, self.store, self._make_state(), self.clock, on_due=self._on_due, kept=kept)
 
     def _make_state(self) -> ChannelState:
-        return ChannelState(self.store, reliability=self.policy.reliability)
+        persistence = None if self.keeper is None else self.keeper.journal
+        return ChannelState(self.store, persistence=persistence, reliability=self.policy.reliability)
 
     # Subscriptions
 
@@ -232,51 +285,97 @@ class VirtualHost:
             raise DestinationError(f"{address} is temporary, so it can have no durable subscription")
         if client_id is None:
             raise ProviderError(f"durable subscription {request.durable_name!r} needs a connection with a client id")
-        return self._subscribe_durably((client_id, request.durable_name), topic, request, terms, subscriber)
+        return self._subscribe_durably(
+            SubscriptionKey(client_id, request.durable_name), topic, request, terms, subscriber
+        )
 
     def _subscribe_durably(
         self,
-        key: tuple[str, str],
+        key: SubscriptionKey,
         topic: Topic,
         request: SubscribeRequest,
         terms: SubscriptionTerms,
         subscriber: ConnectionId,
     ) -> Subscription:
-        name = f"{request.address}#{key[0]}/{key[1]}"
         with self._lock:
             subscription = self._durable.get(key)
-            if subscription is not None and subscription.is_active:
-                raise SubscriptionInUseError(f"durable subscription {key[1]!r} has a subscriber; close that one first")
-            if subscription is not None and subscription.terms != terms:
+            if key in self._changing or (subscription is not None and subscription.is_active):
+                raise SubscriptionInUseError(
+                    f"durable subscription {key.name!r} has a subscriber; close that one first"
+                )
+            if subscription is not None and subscription.terms == terms:
+                subscription.subscriber = subscriber
+                subscription.is_active = True
+                return subscription
+            self._changing.add(key)
+        try:
+            if subscription is not None:
                 self._drop_durable(key, subscription)  # §6.11.1: other terms make another subscription
-                subscription = None
-            if subscription is None:
-                subscription = self._durable[key] = self._make_subscription(name, request, terms, subscriber)
-                topic.add_subscription(subscription)
-            subscription.subscriber = subscriber
-            subscription.is_active = True
-            return subscription
+            kept = None if self.keeper is None else self.keeper.define_subscription(key, terms)
+            made = self._make_subscription(
+                f"{request.address}#{key.client_id}/{key.name}", request, terms, subscriber, kept
+            )
+            with self._lock:
+                self._durable[key] = made
+            topic.add_subscription(made)
+        finally:
+            with self._lock:
+                self._changing.discard(key)
+        return made
+
+    def restore_subscription(
+        self, key: SubscriptionKey, record: QueueRecord, selector: Selector | None, kept: KeptQueue
+    ) -> Subscription:
+        """Make a durable subscription again that the journal has kept; it has no subscriber."""
+        topic = self.topic(record.address.name)
+        request = SubscribeRequest(
+            address=record.address, selector=selector, no_local=record.no_local, durable_name=key.name
+        )
+        terms = SubscriptionTerms(topic=record.address, selector_text=record.selector_text, no_local=record.no_local)
+        name = f"{record.address}#{key.client_id}/{key.name}"
+        made = self._make_subscription(name, request, terms, ConnectionId(""), kept)
+        made.is_active = False
+        with self._lock:
+            self._durable[key] = made
+        topic.add_subscription(made)
+        return made
 
     def unsubscribe(self, client_id: str | None, name: str) -> None:
         """Delete a durable subscription. Raises `UnknownSubscriptionError`, `SubscriptionInUseError`."""
+        if client_id is None:
+            raise UnknownSubscriptionError(f"without a client id there is no durable subscription {name!r}")
+        key = SubscriptionKey(client_id, name)
         with self._lock:
-            subscription = None if client_id is None else self._durable.get((client_id, name))
-            if client_id is None or subscription is None:
+            subscription = self._durable.get(key)
+            if subscription is None:
                 raise UnknownSubscriptionError(f"client {client_id!r} has no durable subscription {name!r}")
-            if subscription.is_active:
+            if key in self._changing or subscription.is_active:
                 raise SubscriptionInUseError(f"durable subscription {name!r} has a subscriber; close that one first")
-            self._drop_durable((client_id, name), subscription)
+            self._changing.add(key)
+        try:
+            self._drop_durable(key, subscription)
+        finally:
+            with self._lock:
+                self._changing.discard(key)
 
-    def _drop_durable(self, key: tuple[str, str], subscription: Subscription) -> None:
-        """Delete a durable subscription without a subscriber. The lock is held."""
+    def _drop_durable(self, key: SubscriptionKey, subscription: Subscription) -> None:
+        """Delete a durable subscription without a subscriber; the caller keeps others away from it."""
         unsettled = subscription.count(MessageState.DELIVERED)
         if unsettled:
             raise SubscriptionInUseError(
-                f"durable subscription {key[1]!r} has {unsettled} messages that were received and neither acknowledged "
+                f"durable subscription {key.name!r} has {unsettled} messages that were received and neither acknowledged "
                 f"nor rolled back; settle them, or close their session"
             )
-        del self._durable[key]
-        self._topics[subscription.terms.topic.name].remove_subscription(subscription)
+        topic = self._topics[subscription.terms.topic.name]
+        topic.remove_subscription(subscription)
+        try:
+            if self.keeper is not None and subscription.kept is not None:
+                self.keeper.drop(subscription.kept)
+        except ProviderError:
+            topic.add_subscription(subscription)
+            raise
+        with self._lock:
+            del self._durable[key]
         subscription.close()
 
     def end_subscription(self, subscription: Subscription) -> None:
@@ -296,7 +395,12 @@ class VirtualHost:
         subscription.close()
 
     def _make_subscription(
-        self, name: str, request: SubscribeRequest, terms: SubscriptionTerms, subscriber: ConnectionId
+        self,
+        name: str,
+        request: SubscribeRequest,
+        terms: SubscriptionTerms,
+        subscriber: ConnectionId,
+        kept: KeptQueue | None = None,
     ) -> Subscription:
         return Subscription(
             name,
@@ -308,6 +412,7 @@ class VirtualHost:
             subscriber=subscriber,
             is_durable=request.durable_name is not None,
             on_due=self._on_due,
+            kept=kept,
         )
 
     # Client ids
@@ -323,8 +428,10 @@ class VirtualHost:
     # Ending
 
     def close(self) -> None:
-        """Close all destinations; their messages go."""
+        """Close all destinations; their messages go from memory, and stay in the journal that keeps them."""
         with self._lock:
+            for queue in (*self._queues.values(), *self._durable.values()):
+                queue.kept = None
             channels: list[Channel] = [*self._queues.values(), *self._topics.values()]
             channels.extend(temporary.channel for temporary in self._temporaries.values())
             self._durable.clear()

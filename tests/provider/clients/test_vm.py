@@ -33,7 +33,10 @@ from tests.provider.helpers import ORDERS, HandClock, RecordedEvents, make_envel
         ("vm://shop/queue", UrlError, "neither port nor path"),
         ("vm://shop?colour=red", UrlError, "'colour'.*expired_in_transaction=rollback or discard"),
         ("vm://shop?expired_in_transaction=maybe", UrlError, "'maybe'.*rollback or discard"),
-        ("vm://shop?store=sqlite:///x.db", CapabilityError, "in memory only; leave out store="),
+        ("vm://shop?store=", UrlError, "store= is empty; write an SQLAlchemy URL"),
+        ("vm://shop?synchronous=off", UrlError, "synchronous= says how a store is used, so it needs store="),
+        ("vm://shop?store=x&synchronous=maybe", UrlError, "'maybe'.*synchronous=full, normal or off"),
+        ("vm://shop?store=x&memory=much", UrlError, "'much' is no number of bytes; write memory="),
     ],
 )
 def test_a_wrong_url_gets_an_error_that_names_the_cure(url: str, error: type[ProviderError], cure: str) -> None:

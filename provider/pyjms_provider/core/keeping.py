@@ -1,0 +1,193 @@
+"""How a virtual host writes down what must survive, and finds it again: write first, let others see afterwards."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from pyjms.spi.errors import InvalidSelectorError, ProviderError
+from pyjms.spi.selector import selector_or_none
+from pyjms_provider.core.journal import Changes, NewMessage, QueueNumber, QueueRecord, Removal, SubscriptionKey
+from pyjms_provider.core.kept_queue import KeptQueue
+from pyjms_provider.core.topic import Topic
+
+if TYPE_CHECKING:
+    from pyjms.spi.envelope import Address, Envelope
+    from pyjms_provider.core.entry import QueueEntry
+    from pyjms_provider.core.journal import Journal, Recovery
+    from pyjms_provider.core.paging import PagingMessageStore
+    from pyjms_provider.core.queue import Queue
+    from pyjms_provider.core.reference import MessageReference
+    from pyjms_provider.core.subscription import SubscriptionTerms
+    from pyjms_provider.core.unit_of_work import UnitOfWork
+    from pyjms_provider.core.virtual_host import VirtualHost
+
+__all__ = ["Keeper", "Restored", "restore_host"]
+
+_log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class Restored:
+    """What was found when a host was opened."""
+
+    queues: int
+    subscriptions: int
+    messages: int
+    redelivered: int
+    """How many of the messages may have been seen by a client before the broker died."""
+
+
+class Keeper:
+    """Writes a host's changes to its journal. All methods may wait for I/O, so no lock is held by who calls them."""
+
+    def __init__(self, journal: Journal, store: PagingMessageStore, *, force_acknowledgements: bool = False) -> None:
+        """`force_acknowledgements`: acknowledgements survive a loss of power too, not only the process's death."""
+        self.journal = journal
+        self.force_acknowledgements = force_acknowledgements
+        self._store = store
+
+    # Destinations
+
+    def define_queue(self, address: Address) -> KeptQueue:
+        """Keep a queue. Raises `ResourceError`."""
+        return self._keep(QueueRecord(number=QueueNumber(0), address=address))
+
+    def define_subscription(self, key: SubscriptionKey, terms: SubscriptionTerms) -> KeptQueue:
+        """Keep a durable subscription. Raises `ResourceError`."""
+        record = QueueRecord(
+            number=QueueNumber(0),
+            address=terms.topic,
+            subscription=key,
+            selector_text=terms.selector_text,
+            no_local=terms.no_local,
+        )
+        return self._keep(record)
+
+    def _keep(self, record: QueueRecord) -> KeptQueue:
+        return KeptQueue(self.journal, self.journal.define_queue(record))
+
+    def drop(self, kept: KeptQueue) -> None:
+        """Forget a queue or a subscription with its messages. Raises `ResourceError`."""
+        self.journal.drop_queue(kept.number)
+
+    # Messages
+
+    def send_to_queue(self, queue: Queue, reference: MessageReference, envelope: Envelope) -> None:
+        """Write a message and hand it to its queue. Raises `ResourceError`, `ChannelClosedError`."""
+        kept = queue.kept
+        if kept is not None:
+            self._write_message(reference, envelope, (kept.number,))
+        try:
+            queue.take_over(reference)
+        except ProviderError:
+            if kept is not None:
+                kept.note_removed(reference)
+            raise
+
+    def publish(self, topic: Topic, reference: MessageReference, envelope: Envelope) -> None:
+        """Write a message for the durable subscriptions that want it, and pass it on to all that do."""
+        wanting = topic.wanting(reference)
+        numbers = tuple(subscription.kept.number for subscription in wanting if subscription.kept is not None)
+        if numbers:
+            self._write_message(reference, envelope, numbers)
+        topic.pass_on(reference, wanting)
+
+    def _write_message(self, reference: MessageReference, envelope: Envelope, numbers: tuple[QueueNumber, ...]) -> None:
+        reference.shared = len(numbers) > 1
+        self.journal.write(Changes(messages=[NewMessage(reference, envelope, numbers)]), force=True)
+        reference.journaled = True
+
+    def finish_commit(self, unit: UnitOfWork) -> None:
+        """Write a unit of work, and make it true. Raises `RolledBackError`, `InDoubtError`."""
+        unit.finish_commit(self.journal, force_acknowledgements=self.force_acknowledgements)
+
+    def write_settled(self, settled: Sequence[QueueEntry]) -> None:
+        """Write that messages were taken out of their queues; if that fails, they are there again.
+
+        Raises `ResourceError`, `InDoubtError`.
+        """
+        changes = Changes(removals=_removals(settled))
+        try:
+            self.journal.write(changes, force=self.force_acknowledgements)
+        except ProviderError:
+            for entry in settled:
+                self._store.adopt(entry.reference)
+                entry.queue.reinstate(entry)
+            raise
+
+    def replace(self, entry: QueueEntry, reference: MessageReference, envelope: Envelope, target: Queue) -> None:
+        """Write that a settled message, in another form, is in `target` now. Raises `ResourceError`."""
+        changes = Changes(removals=_removals([entry]))
+        if target.kept is not None and reference.reliable:
+            changes.messages.append(NewMessage(reference, envelope, (target.kept.number,)))
+        if not changes.removals and not changes.messages:
+            return
+        try:
+            self.journal.write(changes, force=bool(changes.messages))
+        except ProviderError:
+            self._store.adopt(entry.reference)
+            entry.queue.reinstate(entry)
+            raise
+        reference.journaled = bool(changes.messages)
+
+
+def _removals(entries: Iterable[QueueEntry]) -> list[Removal]:
+    return [
+        Removal(entry.queue.kept.number, entry.reference)
+        for entry in entries
+        if entry.queue.kept is not None and entry.reference.journaled
+    ]
+
+
+def restore_host(host: VirtualHost, journal: Journal, store: PagingMessageStore, recovery: Recovery) -> Restored:
+    """Give a new host what its journal has kept; before anybody uses it."""
+    queues: dict[QueueNumber, Queue] = {}
+    for record in recovery.queues:
+        kept = KeptQueue(journal, record.number)
+        queue = _restore_queue(host, record, kept)
+        if queue is not None:
+            queues[record.number] = queue
+    marks: dict[tuple[QueueNumber, int], int] = {}
+    if not recovery.was_closed:
+        for number, priority, up_to in recovery.marks:
+            marks[number, priority] = up_to
+            if number in queues:
+                queues[number].kept.restore_mark(priority, up_to)  # type: ignore[union-attr]  # it is kept
+    messages = redelivered = 0
+    for entry in recovery.entries:
+        reference = entry.reference
+        if not reference.journaled:
+            reference.journaled = True
+            reference.holders = 0
+        queue = queues.get(entry.queue)
+        if queue is None:  # it was deleted while the message was on its way
+            journal.note(Changes(removals=[Removal(entry.queue, reference)]))
+            continue
+        was_seen = reference.id <= marks.get((entry.queue, reference.priority), 0)
+        store.adopt(reference)
+        queue.restore(reference, entry.delivery_count + was_seen)
+        messages += 1
+        redelivered += was_seen
+    subscriptions = sum(record.subscription is not None for record in recovery.queues)
+    return Restored(len(recovery.queues) - subscriptions, subscriptions, messages, redelivered)
+
+
+def _restore_queue(host: VirtualHost, record: QueueRecord, kept: KeptQueue) -> Queue | None:
+    key = record.subscription
+    if key is None:
+        return host.restore_queue(record.address, kept)
+    try:
+        selector = selector_or_none(record.selector_text)
+    except InvalidSelectorError as error:
+        _log.error(
+            "PYJMS-BROKER-10 durable subscription %r of client %r has a selector that this version does not "
+            "understand, so it gets nothing until it is made anew: %s",
+            key.name,
+            key.client_id,
+            error.problem,
+        )
+        return None
+    return host.restore_subscription(key, record, selector, kept)

@@ -1,0 +1,61 @@
+"""What a queue writes down that must survive: the one place that knows both the queue and the journal."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Final
+
+from pyjms_provider.core.journal import Changes, Removal
+from pyjms_provider.core.reference import MessageReference, ReferenceId
+
+if TYPE_CHECKING:
+    from pyjms_provider.core.entry import QueueEntry
+    from pyjms_provider.core.journal import Journal, QueueNumber
+
+__all__ = ["KeptQueue"]
+
+_PRIORITIES: Final = 10
+_STRIDE: Final = 100  # messages that one delivery mark covers: one small write for so many deliveries
+
+
+class KeptQueue:
+    """A queue's number in a journal, and what it notes there.
+
+    After a crash, messages that a client may have seen must come back flagged (JMS 1.1 §3.4.7). Writing down each
+    delivery would cost a write for each; so a *delivery mark* is written ahead, for a queue and a priority: no message
+    above it has been delivered. Those below it that are still there come back flagged, a few of them without need.
+    """
+
+    __slots__ = ("_journal", "_marks", "number")
+
+    def __init__(self, journal: Journal, number: QueueNumber) -> None:
+        self._journal = journal
+        self.number = number
+        self._marks = [0] * _PRIORITIES
+
+    def restore_mark(self, priority: int, up_to: ReferenceId) -> None:
+        """Know a mark again that was written before."""
+        self._marks[priority] = max(self._marks[priority], up_to)
+
+    def is_marked(self, reference: MessageReference) -> bool:
+        """Return whether the message may be delivered without a new mark."""
+        return not reference.journaled or reference.id <= self._marks[reference.priority]
+
+    def mark(self, reference: MessageReference) -> None:
+        """Write a mark that covers the message. Waits for the journal. Raises `ResourceError`."""
+        up_to = ReferenceId(reference.id + _STRIDE)
+        self._journal.write(Changes(marks=[(self.number, reference.priority, up_to)]), force=False)
+        self.restore_mark(reference.priority, up_to)
+
+    def note_removed(self, reference: MessageReference) -> None:
+        """Have the journal forget a message that left for a reason of the broker's own. Does not wait."""
+        if reference.journaled:
+            self._journal.note(Changes(removals=[Removal(self.number, reference)]))
+
+    def note_returned(self, entries: Iterable[QueueEntry]) -> None:
+        """Have the journal know how often messages were delivered that came back. Does not wait."""
+        counts = [
+            (self.number, entry.reference, entry.delivery_count) for entry in entries if entry.reference.journaled
+        ]
+        if counts:
+            self._journal.note(Changes(counts=counts))

@@ -1,0 +1,225 @@
+"""Messages that a journal keeps, as many of them in memory as may be (Broker-J, flow to disk).
+
+Beyond the allowed number of bytes the newest messages leave memory first, because they are wanted last. A PERSISTENT
+message that the journal keeps is simply dropped there; a transient one is handed to the journal, which gives it back.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Sequence
+from itertools import count
+from threading import Lock
+from typing import TYPE_CHECKING, Final
+
+from pyjms.spi.envelope import ConnectionId, Envelope, ObjectBody
+from pyjms_provider.core.reference import MessageReference, ReferenceId
+from pyjms_provider.core.store import MessageStore, NotInMemoryError
+
+if TYPE_CHECKING:
+    from pyjms_provider.core.journal import Journal
+
+__all__ = ["PagingMessageStore", "approximate_size"]
+
+_PERSISTENT: Final = 2
+_OVERHEAD: Final = 600  # of an envelope, its reference and its entry, without strings: measured
+_VALUE: Final = 40  # of a property or a value in a map or a stream, without its characters
+_BATCH: Final = 256  # messages that are paged out in one go
+_RELIEF: Final = 0.9  # of the limit: how far memory is freed once it is exceeded
+
+
+def approximate_size(envelope: Envelope) -> int:
+    """Return about how many bytes of memory a message takes."""
+    size = _OVERHEAD
+    for value in envelope.properties.values():
+        size += _VALUE + (len(value) if isinstance(value, str) else 0)
+    body = envelope.body
+    if isinstance(body, str | bytes):
+        size += len(body)
+    elif isinstance(body, ObjectBody):
+        size += len(body.data)
+    elif body is not None:
+        values = body if isinstance(body, tuple) else body.values()
+        size += sum(_VALUE + (len(value) if isinstance(value, str | bytes) else 0) for value in values)
+    return size
+
+
+class PagingMessageStore(MessageStore):
+    """The message store of a broker with a journal: reliable, and bounded in memory (§3.1)."""
+
+    def __init__(self, store_id: str, journal: Journal, *, last_id: ReferenceId, memory_bytes: int) -> None:
+        """`last_id`: the highest id in use; `memory_bytes`: how much the messages in memory may take."""
+        self._store_id = store_id
+        self._journal = journal
+        self._memory_bytes = memory_bytes
+        self._numbers = count(last_id + 1)
+        self._lock = Lock()
+        self._messages: dict[ReferenceId, Envelope] = {}
+        self._pageable: OrderedDict[ReferenceId, MessageReference] = OrderedDict()
+        self._paged: set[ReferenceId] = set()
+        self._bytes = 0
+        self._count = 0
+        self._is_relieving = False
+
+    @property
+    def store_id(self) -> str:
+        return self._store_id
+
+    @property
+    def is_reliable(self) -> bool:
+        return True
+
+    @property
+    def is_transactional(self) -> bool:
+        return True
+
+    @property
+    def bytes_in_memory(self) -> int:
+        """About how many bytes the messages in memory take."""
+        return self._bytes
+
+    @property
+    def count_in_memory(self) -> int:
+        """How many messages are in memory."""
+        return len(self._messages)
+
+    def store(self, envelope: Envelope, origin: ConnectionId | None) -> MessageReference:
+        reference = MessageReference(
+            ReferenceId(next(self._numbers)),
+            origin,
+            envelope.expiration_ms,
+            envelope.priority,
+            envelope.delivery_mode == _PERSISTENT,
+        )
+        reference.size = approximate_size(envelope)
+        with self._lock:
+            self._messages[reference.id] = envelope
+            self._bytes += reference.size
+            self._count += 1
+        return reference
+
+    def adopt(self, reference: MessageReference) -> None:
+        """Know a message again that the journal keeps, or add a holder if it is known; it need not be in memory."""
+        with self._lock:
+            if reference.holders:
+                reference.holders += 1
+            else:
+                reference.holders = 1
+                self._count += 1
+
+    def publish(self, reference: MessageReference) -> None:
+        with self._lock:
+            if reference.id in self._messages:
+                self._pageable[reference.id] = reference
+
+    def retrieve(self, reference: MessageReference) -> Envelope:
+        try:
+            return self._messages[reference.id]
+        except KeyError:
+            if reference.holders:
+                raise NotInMemoryError(reference) from None
+            raise
+
+    @property
+    def keeps_all_in_memory(self) -> bool:
+        return False
+
+    def load(self, references: Sequence[MessageReference]) -> Sequence[MessageReference]:
+        wanted = {each.id: each for each in references if each.holders and each.id not in self._messages}
+        if not wanted:
+            return ()
+        found = self._journal.read(list(wanted))
+        with self._lock:
+            for reference_id, envelope in found.items():
+                reference = wanted[reference_id]
+                if not reference.holders or reference_id in self._messages:
+                    continue
+                reference.size = reference.size or approximate_size(envelope)
+                self._messages[reference_id] = envelope
+                self._bytes += reference.size
+                self._pageable[reference_id] = reference
+                self._pageable.move_to_end(reference_id, last=False)  # wanted soon, so it leaves last
+            return [
+                each
+                for each in wanted.values()
+                if each.holders and each.id not in found and each.id not in self._messages
+            ]
+
+    def relieve(self) -> None:
+        if self._bytes <= self._memory_bytes:
+            return
+        with self._lock:
+            if self._is_relieving:
+                return
+            self._is_relieving = True
+        try:
+            while self._relieve_some():
+                pass
+        finally:
+            self._is_relieving = False
+
+    def _relieve_some(self) -> bool:
+        """Let some of the newest messages leave memory; return whether there is more to do."""
+        leaving: list[tuple[MessageReference, Envelope]] = []
+        with self._lock:
+            excess = self._bytes - int(self._memory_bytes * _RELIEF)
+            while excess > 0 and self._pageable and len(leaving) < _BATCH:
+                reference_id, reference = self._pageable.popitem()
+                leaving.append((reference, self._messages[reference_id]))
+                excess -= reference.size
+        transient = [
+            (reference, envelope)
+            for reference, envelope in leaving
+            if not reference.journaled and reference.id not in self._paged
+        ]
+        if transient:
+            self._journal.page_out(transient)
+        gone: list[ReferenceId] = []
+        with self._lock:
+            for reference, _ in transient:
+                if reference.holders:
+                    self._paged.add(reference.id)
+                else:
+                    gone.append(reference.id)
+            for reference, _ in leaving:
+                if self._messages.pop(reference.id, None) is not None:
+                    self._bytes -= reference.size
+        if gone:
+            self._journal.drop_paged(gone)
+        return excess > 0 and bool(leaving)
+
+    def acquire(self, reference: MessageReference, holders: int) -> None:
+        with self._lock:
+            reference.holders += holders
+
+    def release(self, reference: MessageReference) -> None:
+        with self._lock:
+            reference.holders -= 1
+            if reference.holders:
+                return
+            was_paged = self._forget(reference)
+        if was_paged:
+            self._journal.drop_paged([reference.id])
+
+    def remove(self, reference: MessageReference) -> None:
+        with self._lock:
+            if not reference.holders:
+                return
+            reference.holders = 0
+            was_paged = self._forget(reference)
+        if was_paged:
+            self._journal.drop_paged([reference.id])
+
+    def _forget(self, reference: MessageReference) -> bool:
+        """Drop what is known of a message, with the lock held; return whether it was paged out."""
+        self._count -= 1
+        self._pageable.pop(reference.id, None)
+        if self._messages.pop(reference.id, None) is not None:
+            self._bytes -= reference.size
+        if reference.id in self._paged:
+            self._paged.discard(reference.id)
+            return True
+        return False
+
+    def __len__(self) -> int:
+        return self._count

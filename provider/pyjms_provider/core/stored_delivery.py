@@ -1,0 +1,35 @@
+"""A delivery whose message is fetched, or whose delivery is noted, when the client's thread asks for the message."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from pyjms.spi.delivery import Delivery
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from pyjms.spi.envelope import Envelope
+
+__all__ = ["StoredDelivery"]
+
+
+class StoredDelivery(Delivery):
+    """Made under the lock of a queue, where nothing may wait; `envelope` is read without any lock, and may."""
+
+    __slots__ = ("_fetch", "_fetched")
+
+    def __init__(self, fetch: Callable[[], Envelope], count: int, redelivered: bool, tag: object) -> None:
+        self._fetch = fetch
+        self._fetched: Envelope | None = None
+        # Frozen for type checkers only (`pyjms.spi.envelope.fact`); the fields are set as its own constructor does.
+        self.count = count  # type: ignore[misc]
+        self.redelivered = redelivered  # type: ignore[misc]
+        self.tag = tag  # type: ignore[misc]
+
+    @property
+    def envelope(self) -> Envelope:
+        """The message. Raises `ProviderError` when it cannot be read, or was given back meanwhile."""
+        if self._fetched is None:
+            self._fetched = self._fetch()
+        return self._fetched

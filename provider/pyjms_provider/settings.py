@@ -1,0 +1,129 @@
+"""What an owner of an embedded broker may choose, as the options of a ``vm://`` URL say it."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import Enum
+from typing import Final, TypeVar
+
+from pyjms.spi.errors import UrlError
+from pyjms.spi.url import ProviderUrl
+from pyjms_provider.core.virtual_host import ExpiredInTransaction, HostPolicy
+
+__all__ = ["Acknowledge", "BrokerSettings", "StandBy", "StoreSettings", "Synchronous", "read_url"]
+
+_Choice = TypeVar("_Choice", bound=Enum)
+
+_MEMORY: Final = 200_000_000
+_UNITS: Final = {"": 1, "kb": 10**3, "mb": 10**6, "gb": 10**9, "kib": 2**10, "mib": 2**20, "gib": 2**30}
+
+
+class Synchronous(Enum):
+    """How far a write of messages that were sent PERSISTENT, or committed, has got when it returns."""
+
+    FULL = "full"
+    NORMAL = "normal"
+    OFF = "off"
+
+
+class Acknowledge(Enum):
+    """How far a write that only acknowledges has got when it returns."""
+
+    WRITTEN = "written"
+    FORCED = "forced"
+
+
+class StandBy(Enum):
+    """What to do while another broker holds the store."""
+
+    REFUSE = "refuse"
+    WAIT = "wait"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StoreSettings:
+    """Where a broker keeps what must survive, and how carefully."""
+
+    url: str = field(repr=False)
+    """An SQLAlchemy URL; it may hold a password."""
+    synchronous: Synchronous = Synchronous.FULL
+    acknowledge: Acknowledge = Acknowledge.WRITTEN
+    stand_by: StandBy = StandBy.REFUSE
+    memory_bytes: int = _MEMORY
+    """How much memory the bodies of messages may take; the others wait on the disk."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BrokerSettings:
+    """All that a broker is started with."""
+
+    policy: HostPolicy = field(default_factory=HostPolicy)
+    store: StoreSettings | None = None
+
+
+_VALUES: Final[Mapping[str, str]] = {
+    "expired_in_transaction": "rollback or discard",
+    "store": "an SQLAlchemy URL such as sqlite:///shop.db",
+    "synchronous": "full, normal or off",
+    "acknowledge": "written or forced",
+    "stand_by": "refuse or wait",
+    "memory": "bytes, as 200MB or 1GiB",
+}
+_NEEDS_STORE: Final = ("synchronous", "acknowledge", "stand_by", "memory")
+
+
+def read_url(url: ProviderUrl) -> tuple[str, BrokerSettings | None]:
+    """Return the broker's name and, if the URL has options, its settings. Raises `UrlError`."""
+    if not url.host:
+        raise UrlError("the URL does not name a broker; write for instance vm://shop")
+    if url.port is not None or url.path not in {"", "/"}:
+        raise UrlError(f"vm://{url.host} is in this process and has neither port nor path; write vm://{url.host}")
+    options = url.options
+    for name in options:
+        if name not in _VALUES:
+            known = ", ".join(f"{known}={values}" for known, values in _VALUES.items())
+            raise UrlError(f"vm:// has no option {name!r}; its options are: {known}")
+    for name in _NEEDS_STORE:
+        if name in options and "store" not in options:
+            raise UrlError(f"{name}= says how a store is used, so it needs store={_VALUES['store']}")
+    if not options:
+        return url.host, None
+    policy = HostPolicy(
+        expired_in_transaction=_choice(options, "expired_in_transaction", ExpiredInTransaction.ROLLBACK)
+    )
+    return url.host, BrokerSettings(policy=policy, store=_store(options))
+
+
+def _store(options: Mapping[str, str]) -> StoreSettings | None:
+    url = options.get("store")
+    if url is None:
+        return None
+    if not url:
+        raise UrlError(f"store= is empty; write {_VALUES['store']}")
+    return StoreSettings(
+        url=url,
+        synchronous=_choice(options, "synchronous", Synchronous.FULL),
+        acknowledge=_choice(options, "acknowledge", Acknowledge.WRITTEN),
+        stand_by=_choice(options, "stand_by", StandBy.REFUSE),
+        memory_bytes=_bytes(options["memory"]) if "memory" in options else _MEMORY,
+    )
+
+
+def _choice(options: Mapping[str, str], name: str, default: _Choice) -> _Choice:
+    chosen = options.get(name)
+    if chosen is None:
+        return default
+    try:
+        return type(default)(chosen)
+    except ValueError:
+        raise UrlError(f"{chosen!r} is no value of {name}; write {name}={_VALUES[name]}") from None
+
+
+def _bytes(text: str) -> int:
+    match = re.fullmatch(r"(\d{1,15})\s*([a-zA-Z]*)", text)
+    unit = None if match is None else _UNITS.get(match[2].lower())
+    if match is None or unit is None:
+        raise UrlError(f"{text!r} is no number of bytes; write memory={_VALUES['memory']}")
+    return int(match[1]) * unit
