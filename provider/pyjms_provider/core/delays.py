@@ -1,0 +1,86 @@
+"""Messages whose time has not come: sent to be delivered later, or given back and to be kept away for a while.
+
+A machine without a lock: its queue calls it under the queue's own.
+"""
+
+from __future__ import annotations
+
+from heapq import heapify, heappop, heappush
+from itertools import count
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from pyjms_provider.core.entry import QueueEntry
+    from pyjms_provider.core.policy import QueuePolicy
+
+__all__ = ["DelayIndex", "redelivery_delay_ms"]
+
+_SPARE = 64
+_LONGEST_MS = 2**63 - 1
+
+
+def redelivery_delay_ms(policy: QueuePolicy, delivery_count: int) -> int:
+    """Return how long a message stays away that was delivered so often: the delay grows with each delivery."""
+    delay_ms = float(policy.redelivery_delay_ms)
+    if not delay_ms:
+        return 0
+    longest_ms = policy.max_redelivery_delay_ms or _LONGEST_MS
+    for _ in range(delivery_count - 1):
+        delay_ms *= policy.redelivery_multiplier
+        if delay_ms >= longest_ms or policy.redelivery_multiplier <= 1:
+            break
+    return int(min(delay_ms, longest_ms))
+
+
+class DelayIndex:
+    """The messages that wait, the next one first."""
+
+    __slots__ = ("_due", "_heap", "_numbers")
+
+    def __init__(self) -> None:
+        self._due: dict[QueueEntry, int] = {}
+        self._heap: list[tuple[int, int, QueueEntry]] = []
+        self._numbers = count()
+
+    def __len__(self) -> int:
+        return len(self._due)
+
+    def __iter__(self) -> Iterator[QueueEntry]:
+        """Yield the messages by their time; nothing may change meanwhile."""
+        return iter(sorted(self._due, key=lambda entry: self._due[entry]))
+
+    def __contains__(self, entry: object) -> bool:
+        return entry in self._due
+
+    @property
+    def next_ms(self) -> int | None:
+        """When the next one is due, in milliseconds since 1970 UTC."""
+        heap = self._heap
+        while heap and self._due.get(heap[0][2]) != heap[0][0]:
+            heappop(heap)
+        return heap[0][0] if heap else None
+
+    def add(self, entry: QueueEntry, due_ms: int) -> bool:
+        """Note a message that waits until then; return whether it is the next one."""
+        self._due[entry] = due_ms
+        heappush(self._heap, (due_ms, next(self._numbers), entry))
+        return self.next_ms == due_ms
+
+    def discard(self, entry: QueueEntry) -> bool:
+        """Forget a message that has left the queue; return whether it waited."""
+        found = self._due.pop(entry, None) is not None
+        if found and len(self._heap) > 2 * len(self._due) + _SPARE:
+            self._heap = [item for item in self._heap if self._due.get(item[2]) == item[0]]
+            heapify(self._heap)
+        return found
+
+    def take_due(self, now_ms: int) -> list[QueueEntry]:
+        """Take out the messages whose time has come, in the order of their times."""
+        due: list[QueueEntry] = []
+        while (next_ms := self.next_ms) is not None and next_ms <= now_ms:
+            entry = heappop(self._heap)[2]
+            del self._due[entry]
+            due.append(entry)
+        return due

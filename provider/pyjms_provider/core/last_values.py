@@ -1,0 +1,57 @@
+"""Which message is the last of its key (Broker-J's last-value queue). A machine without a lock.
+
+As there, a newer message takes its own place at the tail, and the older one of its key goes, unless somebody holds it;
+then it goes when it is given back, even if the newer one has been consumed meanwhile.
+"""
+
+from __future__ import annotations
+
+from typing import TypeAlias
+
+from pyjms.types import Stored
+from pyjms_provider.core.entry import QueueEntry
+
+__all__ = ["LastKey", "LastValues", "last_key"]
+
+LastKey: TypeAlias = tuple[type, Stored]
+
+
+def last_key(value: Stored) -> LastKey | None:
+    """Return what stands for a property's value: values of two types differ. None: the message has no key."""
+    return None if value is None else (type(value), value)
+
+
+class LastValues:
+    """The last message of each key that is available or held."""
+
+    __slots__ = ("_keys", "_last", "_superseded")
+
+    def __init__(self) -> None:
+        self._last: dict[LastKey, QueueEntry] = {}
+        self._keys: dict[QueueEntry, LastKey] = {}
+        self._superseded: set[QueueEntry] = set()
+
+    def __len__(self) -> int:
+        return len(self._last)
+
+    def arrived(self, entry: QueueEntry, key: LastKey | None) -> QueueEntry | None:
+        """Note a message that has become available; return the one of its key that it supersedes."""
+        if key is None:
+            return None
+        older = self._last.get(key)
+        self._last[key] = entry
+        self._keys[entry] = key
+        if older is not None:
+            self._superseded.add(older)
+        return older
+
+    def is_superseded(self, entry: QueueEntry) -> bool:
+        """Return whether a newer message of its key has arrived since."""
+        return entry in self._superseded
+
+    def gone(self, entry: QueueEntry) -> None:
+        """Forget a message that has left the queue."""
+        key = self._keys.pop(entry, None)
+        self._superseded.discard(entry)
+        if key is not None and self._last.get(key) is entry:
+            del self._last[key]

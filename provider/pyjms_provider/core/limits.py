@@ -1,0 +1,102 @@
+"""How much a queue holds and may hold, and who waits for room. A machine without a lock.
+
+Counted is every message that is in the queue, also one that is held or not committed, so that a transaction that has sent
+a message finds room for it when it commits. A message larger than the limit in bytes fits into an empty queue: no other
+way would ever let it pass.
+"""
+
+from __future__ import annotations
+
+from pyjms.spi.clock import Signal
+
+__all__ = ["Room", "Waiting"]
+
+
+class Waiting:
+    """One sender that waits for room for a message."""
+
+    __slots__ = ("signal", "size")
+
+    def __init__(self, signal: Signal, size: int) -> None:
+        self.signal = signal
+        """Raised when it is worth to look again."""
+        self.size = size
+
+
+class Room:
+    """The room of one queue. A claim holds room for a message that is on its way."""
+
+    __slots__ = ("_claimed", "_claimed_size", "_waiting", "max_messages", "max_size", "messages", "size")
+
+    def __init__(self, max_messages: int, max_size: int) -> None:
+        """Limits in messages and bytes; 0: no limit."""
+        self.max_messages = max_messages
+        self.max_size = max_size
+        self.messages = 0
+        self.size = 0
+        self._claimed = 0
+        self._claimed_size = 0
+        self._waiting: dict[Waiting, None] = {}
+
+    @property
+    def waiting_count(self) -> int:
+        """How many senders wait."""
+        return len(self._waiting)
+
+    @property
+    def is_exceeded(self) -> bool:
+        """Whether the messages in the queue are more than allowed; one alone is always allowed."""
+        return self.messages > 1 and not self._fits(self.messages, self.size)
+
+    def _fits(self, messages: int, size: int) -> bool:
+        return (not self.max_messages or messages <= self.max_messages) and (not self.max_size or size <= self.max_size)
+
+    def has_room(self, size: int) -> bool:
+        """Return whether a message of `size` bytes fits."""
+        messages = self.messages + self._claimed
+        return not messages or self._fits(messages + 1, self.size + self._claimed_size + size)
+
+    def claim(self, size: int, waiting: Waiting | None = None) -> bool:
+        """Hold room for a message; return False when there is none, or others have waited longer.
+
+        `waiting`: who asks has waited, and waits no longer if this succeeds.
+        """
+        first = next(iter(self._waiting), None)
+        if first not in {None, waiting} or not self.has_room(size):
+            return False
+        self._waiting.pop(waiting, None)  # type: ignore[arg-type]  # None is no key, and so is not there
+        self._claimed += 1
+        self._claimed_size += size
+        return True
+
+    def unclaim(self, size: int) -> None:
+        """End a claim: the message has come in and is counted, or does not come."""
+        self._claimed -= 1
+        self._claimed_size -= size
+
+    def add(self, size: int) -> None:
+        """Count a message that has come in."""
+        self.messages += 1
+        self.size += size
+
+    def remove(self, size: int) -> None:
+        """Count a message out."""
+        self.messages -= 1
+        self.size -= size
+
+    def wait(self, waiting: Waiting) -> None:
+        """Put a sender at the end of those that wait."""
+        self._waiting[waiting] = None
+
+    def stop_waiting(self, waiting: Waiting) -> None:
+        """Let a sender go that waits no longer. May be repeated."""
+        self._waiting.pop(waiting, None)
+
+    def next_signal(self) -> Signal | None:
+        """Return the signal of the sender that has waited longest, if there is room for its message."""
+        first = next(iter(self._waiting), None)
+        return None if first is None or not self.has_room(first.size) else first.signal
+
+    def all_signals(self) -> list[Signal]:
+        """Return the signals of all that wait, because the queue closes or its limits change."""
+        return [waiting.signal for waiting in self._waiting]

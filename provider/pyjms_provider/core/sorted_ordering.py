@@ -1,0 +1,220 @@
+"""Available messages in the order of a property's value (Broker-J's sorted queue): an ordering beside `ordering.py`.
+
+A machine without a lock: its queue calls it under the queue's own. Messages without a value come first, then numbers by
+size, then texts by their characters; those of one value leave by age.
+
+Places are kept in one sorted list. Taking the first costs O(1); a message that comes, or is taken from the middle, moves
+the part of the list behind it, which is a copy of pointers. Each selector in use has a heap of the messages that may match,
+so each message is evaluated once for a selector.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left, bisect_right, insort
+from collections.abc import Callable, Iterable, Iterator
+from heapq import heappop, heappush
+from itertools import islice
+from math import isnan
+from typing import Literal, TypeAlias
+
+from pyjms.types import Stored
+from pyjms_provider.core.entry import QueueEntry
+from pyjms_provider.core.ordering import UNFINISHED, Cursor, Unfinished
+from pyjms_provider.core.reference import MessageReference
+
+__all__ = ["SortValue", "SortedCursor", "SortedOrdering", "sort_value"]
+
+SortValue: TypeAlias = tuple[int, float, str]
+"""A rank for the kind of value, the number, the text."""
+
+_Place: TypeAlias = tuple[SortValue, int]
+_SPARE = 64
+
+
+def sort_value(value: Stored) -> SortValue:
+    """Return what stands for a property's value in the order; None, and what is not a number, come first."""
+    if isinstance(value, str):
+        return (2, 0, value)
+    if value is None or isinstance(value, bytes) or isnan(value):
+        return (0, 0, "")
+    return (1, value, "")
+
+
+class SortedCursor(Cursor):
+    """What is known of one selector text, or how far one browser has looked."""
+
+    __slots__ = ("candidates", "place")
+
+    def __init__(self, matches: Callable[[QueueEntry], bool] | None) -> None:
+        super().__init__(matches)
+        self.candidates: list[_Place] = []
+        """A heap of the messages that are not known to be of no interest; some have gone."""
+        self.place: _Place | None = None
+        """The last message that the browser saw."""
+
+
+class SortedOrdering:
+    """The available messages of one queue that is sorted by a property."""
+
+    __slots__ = ("_cursors", "_entries", "_head", "_last", "_places", "_value_of")
+
+    def __init__(self, value_of: Callable[[QueueEntry], SortValue]) -> None:
+        """`value_of` returns the value of a message that is in the queue, always the same."""
+        self._value_of = value_of
+        self._places: list[_Place] = []
+        self._head = 0
+        self._entries: dict[int, QueueEntry] = {}
+        self._last = 0
+        self._cursors: dict[str, SortedCursor] = {}
+
+    def __len__(self) -> int:
+        return len(self._entries)
+
+    def __bool__(self) -> bool:
+        return bool(self._entries)
+
+    def __iter__(self) -> Iterator[QueueEntry]:
+        """Yield the available messages in order; nothing may change meanwhile."""
+        return (self._entries[sequence] for _, sequence in islice(self._places, self._head, None))
+
+    def following(self, reference: MessageReference, most: int) -> list[MessageReference]:
+        """Return up to `most` messages that will probably be wanted after that one: the first ones."""
+        return [entry.reference for entry in islice(self, most + 1) if entry.reference is not reference][:most]
+
+    def append(self, entry: QueueEntry) -> None:
+        """Give `entry` its place, behind others of the same value."""
+        sequence: int = entry.reference.id
+        if sequence <= self._last:
+            sequence = self._last + 1
+        self._last = entry.sequence = sequence
+        self._insert(entry)
+
+    def restore(self, entries: Iterable[QueueEntry]) -> None:
+        """Put entries that were taken back into their old places."""
+        for entry in entries:
+            self._insert(entry)
+
+    def _insert(self, entry: QueueEntry) -> None:
+        place = (self._value_of(entry), entry.sequence)
+        insort(self._places, place, self._head)
+        self._entries[entry.sequence] = entry
+        for cursor in self._cursors.values():
+            heappush(cursor.candidates, place)
+
+    def take_first(self) -> QueueEntry | None:
+        """Take the first message, or return None when there is none."""
+        if not self._entries:
+            return None
+        entry = self._entries.pop(self._places[self._head][1])
+        self._head += 1
+        if self._head > _SPARE and self._head * 2 > len(self._places):
+            del self._places[: self._head]
+            self._head = 0
+        return entry
+
+    def discard(self, entry: QueueEntry) -> bool:
+        """Take out this very message; return whether it was available."""
+        if self._entries.get(entry.sequence) is not entry:
+            return False
+        del self._entries[entry.sequence]
+        del self._places[bisect_left(self._places, (self._value_of(entry), entry.sequence), self._head)]
+        return True
+
+    def clear(self) -> list[QueueEntry]:
+        """Take out all messages and return them in order."""
+        entries = list(self)
+        self._places.clear()
+        self._head = 0
+        self._entries.clear()
+        for cursor in self._cursors.values():
+            cursor.candidates.clear()
+        return entries
+
+    # Selectors
+
+    def new_cursor(self, matches: Callable[[QueueEntry], bool] | None) -> SortedCursor:
+        """Return the place of somebody who has seen nothing yet, for `look`."""
+        return SortedCursor(matches)
+
+    def open_cursor(self, text: str, matches: Callable[[QueueEntry], bool]) -> SortedCursor:
+        """Return the cursor that all users of the selector `text` share; to be closed as often as opened."""
+        cursor = self._cursors.get(text)
+        if cursor is None:
+            cursor = self._cursors[text] = SortedCursor(matches)
+            cursor.candidates = self._places[self._head :]  # sorted, and so a heap
+        cursor.users += 1
+        return cursor
+
+    def close_cursor(self, text: str) -> None:
+        """Forget the cursor of `text` with its last user."""
+        cursor = self._cursors[text]
+        cursor.users -= 1
+        if not cursor.users:
+            del self._cursors[text]
+
+    def may_have(self, cursor: Cursor | None) -> bool:
+        """Return whether there may be a message for `cursor` (None: any message), without evaluating anything."""
+        if not isinstance(cursor, SortedCursor) or not self._entries or not cursor.users:
+            return bool(self._entries)
+        self._drop_gone(cursor.candidates)
+        return bool(cursor.candidates)
+
+    def note_mismatch(self, cursor: Cursor, entry: QueueEntry) -> None:
+        """Hear that `entry`, just appended, does not match: it is a candidate until its turn comes."""
+
+    def take_matching(
+        self, cursor: Cursor, permits: Callable[[QueueEntry], bool] | None, evaluations: int
+    ) -> QueueEntry | Literal[Unfinished.UNFINISHED] | None:
+        """Take the first message that matches `cursor` and that `permits` (None: all) allows.
+
+        Returns `UNFINISHED` after about `evaluations` messages that do not match; what was learned is kept.
+        """
+        if not isinstance(cursor, SortedCursor) or not cursor.users:
+            return self._take_permitted(cursor, permits)
+        candidates, matches = cursor.candidates, cursor.matches
+        not_now: list[_Place] = []
+        answer: QueueEntry | Literal[Unfinished.UNFINISHED] | None = None
+        self._drop_gone(candidates)
+        while candidates:
+            if evaluations <= 0:
+                answer = UNFINISHED
+                break
+            place = heappop(candidates)
+            entry = self._entries[place[1]]
+            if matches is not None and not matches(entry):
+                evaluations -= 1
+            elif permits is None or permits(entry):
+                self.discard(entry)
+                answer = entry
+                break
+            else:
+                not_now.append(place)
+            self._drop_gone(candidates)
+        for place in not_now:
+            heappush(candidates, place)
+        return answer
+
+    def _drop_gone(self, candidates: list[_Place]) -> None:
+        """Take from the top of the heap what is no longer available, and what stands there twice."""
+        while candidates and candidates[0][1] not in self._entries:
+            heappop(candidates)
+
+    def _take_permitted(self, cursor: Cursor, permits: Callable[[QueueEntry], bool] | None) -> QueueEntry | None:
+        matches = cursor.matches
+        for entry in self:
+            if (matches is None or matches(entry)) and (permits is None or permits(entry)):
+                self.discard(entry)
+                return entry
+        return None
+
+    def look(self, cursor: Cursor, evaluations: int) -> QueueEntry | Literal[Unfinished.UNFINISHED] | None:
+        """Return the next message for a browser's own `cursor`, leaving it in its place."""
+        assert isinstance(cursor, SortedCursor)
+        places = self._places
+        index = self._head if cursor.place is None else bisect_right(places, cursor.place, self._head)
+        for place in islice(places, index, index + evaluations):
+            cursor.place = place
+            entry = self._entries[place[1]]
+            if cursor.matches is None or cursor.matches(entry):
+                return entry
+        return UNFINISHED if index + evaluations < len(places) else None

@@ -1,0 +1,121 @@
+"""What an owner may choose for a queue, how it is written down, and what is refused with a remedy."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import fields
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from pyjms_provider.core.policy import Overflow, PolicyError, QueuePolicies, QueuePolicy, QueueType
+
+
+def test_the_default_is_a_standard_queue_without_limits_that_gives_up_after_seven_deliveries() -> None:
+    policy = QueuePolicy()
+    assert (policy.type, policy.is_limited, policy.changes_messages) == (QueueType.STANDARD, False, False)
+    assert (policy.max_deliveries, policy.dead_letter, policy.expiry_queue) == (7, "DLQ", None)
+
+
+@pytest.mark.parametrize(
+    "policy",
+    [
+        QueuePolicy(),
+        QueuePolicy(type=QueueType.LAST_VALUE, key="symbol", non_destructive=True, max_messages=5),
+        QueuePolicy(max_bytes=10, overflow=Overflow.BLOCK, block_timeout_ms=3, redelivery_multiplier=1.5),
+        QueuePolicy(delivery_mode=1, priority=9, time_to_live_ms=0, expiry_queue="late", paused=True),
+    ],
+)
+def test_a_policy_survives_being_written_down(policy: QueuePolicy) -> None:
+    assert QueuePolicy.from_json(policy.to_json()) == policy
+
+
+def test_json_has_every_field_and_may_leave_fields_out() -> None:
+    assert json.loads(QueuePolicy().to_json()).keys() == {field.name for field in fields(QueuePolicy)}
+    assert QueuePolicy.from_json('{"type": "priority", "priorities": 2}') == QueuePolicy(
+        type=QueueType.PRIORITY, priorities=2
+    )
+
+
+@pytest.mark.parametrize(
+    ("values", "text"),
+    [
+        ({"type": "fifo"}, "type is 'fifo'; give one of standard, priority, last_value, sorted"),
+        ({"type": 1}, "type is 1; give a QueueType"),
+        ({"overflow": "spill"}, "overflow is 'spill'; give one of reject, block, ring, flow_to_disk"),
+        ({"colour": 1}, "has no colour; it has: block_timeout_ms,"),
+        ({"max_messages": -1}, "max_messages is -1; give a number from 0 to"),
+        ({"max_messages": "5"}, "max_messages is '5'; give a whole number"),
+        ({"max_messages": True}, "max_messages is True; give a whole number"),
+        ({"max_messages": None}, "max_messages is None; give a whole number"),
+        ({"redelivery_multiplier": "2"}, "give a number"),
+        ({"redelivery_multiplier": 0.5}, "give a number from 1"),
+        ({"priority": 10}, "priority is 10; give a number from 0 to 9"),
+        ({"delivery_mode": 0}, "delivery_mode is 0; give a number from 1 to 2"),
+        ({"paused": 1}, "paused is 1; give true or false"),
+        ({"dead_letter": None}, "dead_letter is None; give a name"),
+        ({"expiry_queue": ""}, "expiry_queue is ''; give a name"),
+        ({"type": "sorted"}, "type=sorted needs key: give the name of a property"),
+        ({"key": "x"}, "type=standard has no key: leave key out"),
+        ({"priorities": 2}, "make it type=priority"),
+        ({"overflow": "ring"}, "overflow=ring without a limit does nothing: give max_messages or max_bytes"),
+        ({"max_messages": 1, "block_timeout_ms": 1}, "block_timeout_ms is for overflow=block"),
+        ({"exclusive": True, "groups": True}, "leave one of them out"),
+        ({"non_destructive": True, "groups": True}, "leave exclusive and groups out"),
+        ({"non_destructive": True, "type": "sorted", "key": "x"}, "leave one of them out"),
+        ({"redelivery_delay_ms": 5, "max_redelivery_delay_ms": 4}, "raise it, or give 0"),
+        ({"min_time_to_live_ms": 5, "max_time_to_live_ms": 4}, "raise it, or give 0"),
+    ],
+)
+def test_what_cannot_be_is_refused_with_the_field_and_a_remedy(values: dict[str, Any], text: str) -> None:
+    with pytest.raises(PolicyError) as raised:
+        QueuePolicy.from_mapping(values)
+    assert text in str(raised.value)
+
+
+@pytest.mark.parametrize("text", ["", "{", "[]", "1"])
+def test_what_is_no_json_object_is_refused(text: str) -> None:
+    with pytest.raises(PolicyError, match=r"write for instance \{\}"):
+        QueuePolicy.from_json(text)
+
+
+@given(
+    st.dictionaries(
+        st.sampled_from(sorted(json.loads(QueuePolicy().to_json()))),
+        st.one_of(st.none(), st.booleans(), st.integers(-3, 12), st.floats(), st.text(max_size=3)),
+        max_size=4,
+    )
+)
+def test_any_values_make_a_policy_or_a_policy_error(values: dict[str, Any]) -> None:
+    try:
+        policy = QueuePolicy.from_mapping(values)
+    except PolicyError:
+        return
+    assert QueuePolicy.from_json(policy.to_json()) == policy
+
+
+def test_the_first_pattern_that_matches_counts() -> None:
+    first, second, third = (QueuePolicy(max_messages=number) for number in (1, 2, 3))
+    ring = QueuePolicy(max_messages=4, overflow=Overflow.RING)
+    policies = QueuePolicies(
+        default=third, patterns=(("orders.eu.*", first), ("orders.*", second), ("topic://news.*", ring))
+    )
+    assert [policies.for_queue(name) for name in ("orders.eu.1", "orders.us", "Orders.us", "news.x")] == [
+        first,
+        second,
+        third,
+        third,
+    ]
+    assert policies.for_subscription("news.x") is ring
+    assert policies.for_subscription("orders.eu.1") == QueuePolicy()
+
+
+@pytest.mark.parametrize("overflow", [Overflow.REJECT, Overflow.BLOCK])
+def test_one_slow_subscriber_cannot_be_made_to_stop_all_publishers(overflow: Overflow) -> None:
+    policy = QueuePolicy(max_messages=1, overflow=overflow)
+    with pytest.raises(PolicyError, match="give ring or flow_to_disk"):
+        QueuePolicies(patterns=(("topic://*", policy),))
+    with pytest.raises(PolicyError, match="subscriptions: "):
+        QueuePolicies(subscriptions=policy)

@@ -1,0 +1,355 @@
+"""The small machines behind a queue's policy: last values, turns of consumers, room, delays, duplicates, headers."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from pyjms.spi.clock import Signal
+from pyjms.spi.envelope import Address, AddressKind, BodyKind, ObjectBody
+from pyjms.spi.errors import ProviderError
+from pyjms.types import Int, Long
+from pyjms_provider.core.admission import deliver_at_ms, estimated_size, with_overrides
+from pyjms_provider.core.consumer_turns import ActiveConsumer, GroupOwners, group_place
+from pyjms_provider.core.delays import DelayIndex, redelivery_delay_ms
+from pyjms_provider.core.duplicates import DuplicateWindow, Sighting, duplicate_id
+from pyjms_provider.core.entry import QueueEntry
+from pyjms_provider.core.last_values import LastValues, last_key
+from pyjms_provider.core.limits import Room, Waiting
+from pyjms_provider.core.message_state import MessageState
+from pyjms_provider.core.policy import QueuePolicy
+from pyjms_provider.core.reference import MessageReference, ReferenceId
+from tests.provider.helpers import QueueWorld, make_envelope
+
+ORDERS = Address(AddressKind.QUEUE, "orders")
+
+
+def entry(number: int = 1) -> QueueEntry:
+    reference = MessageReference(ReferenceId(number), None, 0, 4, False)
+    return QueueEntry(None, reference, MessageState.NEW)  # type: ignore[arg-type] # machines ask no queue
+
+
+# Last values
+
+
+@pytest.mark.realises("BJ-Q-3")
+def test_a_newer_message_of_a_key_supersedes_the_older_one() -> None:
+    values, older, newer, other = LastValues(), entry(1), entry(2), entry(3)
+    assert values.arrived(older, last_key("EUR")) is None
+    assert values.arrived(other, last_key("USD")) is None
+    assert values.arrived(newer, last_key("EUR")) is older
+    assert values.is_superseded(older)
+    assert not values.is_superseded(newer)
+    values.gone(newer)
+    assert values.is_superseded(older), "also when the newer one has been consumed"
+    values.gone(older)
+    values.gone(other)
+    assert len(values) == 0
+
+
+def test_messages_without_a_key_and_keys_of_other_types_are_left_alone() -> None:
+    values = LastValues()
+    assert last_key(None) is None
+    for number, value in enumerate((None, None, True, Int(1), Long(1), 1.0, "1")):
+        assert values.arrived(entry(number), last_key(value)) is None
+
+
+# Groups
+
+
+@pytest.mark.parametrize(
+    ("properties", "place"),
+    [
+        ({}, None),
+        ({"JMSXGroupID": ""}, None),
+        ({"JMSXGroupID": 5}, None),
+        ({"JMSXGroupID": "a"}, ("a", 0)),
+        ({"JMSXGroupID": "a", "JMSXGroupSeq": -1}, ("a", -1)),
+        ({"JMSXGroupID": "a", "JMSXGroupSeq": "x"}, ("a", 0)),
+    ],
+)
+def test_a_message_says_which_group_it_is_in(properties: dict[str, Any], place: object) -> None:
+    assert group_place(properties) == place
+
+
+def test_a_group_has_one_owner_until_it_ends_or_the_group_is_closed() -> None:
+    world = QueueWorld()
+    one, other = world.reader("one").consumer, world.reader("other").consumer
+    owners, messages, last = GroupOwners(), [entry(number) for number in range(4)], entry(9)
+    for message in messages:
+        owners.arrived(message, ("a", 0))
+    owners.arrived(last, ("a", -1))
+    assert owners.permits(other, messages[0])
+    assert owners.took(one, messages[0])
+    assert not owners.took(one, messages[1])
+    assert (owners.permits(one, messages[2]), owners.permits(other, messages[2])) == (True, False)
+    assert owners.took(one, last), "the group is closed"
+    assert owners.took(other, messages[2])
+    assert owners.groups_of(other) == {"a"}
+    owners.left(other)
+    owners.left(one)
+    assert owners.permits(one, messages[3])
+    assert owners.owner(messages[3]) is None
+
+
+def test_a_closed_group_without_owner_and_messages_without_group_concern_nobody() -> None:
+    consumer = QueueWorld().reader().consumer
+    owners, last, free = GroupOwners(), entry(1), entry(2)
+    owners.arrived(last, ("a", -1))
+    owners.arrived(free, None)
+    assert not owners.took(consumer, last)
+    assert not owners.took(consumer, free)
+    owners.gone(last)
+    owners.gone(free)
+    assert owners.groups_of(consumer) == frozenset()
+
+
+# The active consumer
+
+
+def test_the_active_consumer_stays_so_until_it_ends_and_the_highest_priority_follows() -> None:
+    world = QueueWorld()
+    first, low, high, late = (
+        world.reader(name, priority=priority).consumer
+        for name, priority in (("first", 0), ("low", 1), ("high", 5), ("late", 5))
+    )
+    turns = ActiveConsumer()
+    for consumer in (first, low, high, late):
+        turns.came(consumer)
+    assert turns.active is first
+    assert not turns.left(low)
+    assert turns.left(first)
+    assert turns.active is high, "the first of those of the highest priority"
+    assert turns.left(high)
+    assert not turns.left(late)
+    assert turns.active is None
+
+
+# Room
+
+
+def test_room_is_counted_in_messages_and_bytes_and_claims() -> None:
+    room = Room(3, 100)
+    for size in (10, 20):
+        assert room.claim(size)
+        room.add(size)
+        room.unclaim(size)
+    assert not room.has_room(71)
+    assert room.claim(70)
+    assert not room.claim(0), "a claim is as good as a message"
+    room.unclaim(70)
+    assert room.claim(0)
+
+
+def test_an_empty_queue_takes_any_message() -> None:
+    room = Room(0, 10)
+    assert room.claim(500)
+    assert not room.claim(1)
+    room.add(500)
+    room.unclaim(500)
+    assert not room.is_exceeded
+    room.add(1)
+    assert room.is_exceeded
+
+
+def test_who_waited_longest_comes_first_and_nobody_overtakes() -> None:
+    room = Room(1, 0)
+    room.add(5)
+    first, second = Waiting(Signal(), 5), Waiting(Signal(), 5)
+    for waiting in (first, second):
+        assert not room.claim(5, waiting)
+        room.wait(waiting)
+    assert room.next_signal() is None
+    room.remove(5)
+    assert room.next_signal() is first.signal
+    assert not room.claim(5), "a newcomer"
+    assert not room.claim(5, second)
+    assert room.claim(5, first)
+    assert room.waiting_count == 1
+    assert room.next_signal() is None, "a claim is as good as a message"
+    assert room.all_signals() == [second.signal]
+    room.stop_waiting(second)
+    room.stop_waiting(second)
+    assert room.waiting_count == 0
+
+
+@given(st.lists(st.tuples(st.integers(0, 3), st.integers(0, 20)), max_size=60), st.integers(0, 4), st.integers(0, 40))
+def test_room_never_lets_in_more_than_allowed(steps: list[tuple[int, int]], most: int, most_size: int) -> None:
+    room = Room(most, most_size)
+    held: list[int] = []
+    claims: list[int] = []
+    for action, size in steps:
+        if action <= 1:
+            fits = not (held or claims) or (
+                (not most or len(held) + len(claims) + 1 <= most)
+                and (not most_size or sum(held) + sum(claims) + size <= most_size)
+            )
+            assert room.claim(size) is fits
+            if fits:
+                claims.append(size)
+        elif action == 2 and claims:
+            held.append(claims.pop())
+            room.add(held[-1])
+            room.unclaim(held[-1])
+        elif action == 3 and held:
+            room.remove(held.pop(0))
+    assert (room.messages, room.size) == (len(held), sum(held))
+
+
+# Delays
+
+
+@pytest.mark.parametrize(
+    ("policy", "delays"),
+    [
+        (QueuePolicy(), [0, 0, 0]),
+        (QueuePolicy(redelivery_delay_ms=100), [100, 100, 100]),
+        (QueuePolicy(redelivery_delay_ms=100, redelivery_multiplier=2), [100, 200, 400]),
+        (
+            QueuePolicy(redelivery_delay_ms=100, redelivery_multiplier=2.5, max_redelivery_delay_ms=300),
+            [100, 250, 300],
+        ),
+    ],
+)
+def test_the_delay_grows_with_each_delivery_up_to_its_limit(policy: QueuePolicy, delays: list[int]) -> None:
+    assert [redelivery_delay_ms(policy, count) for count in (1, 2, 3)] == delays
+
+
+def test_a_delay_without_a_limit_grows_no_further_than_a_long() -> None:
+    policy = QueuePolicy(redelivery_delay_ms=1000, redelivery_multiplier=1000)
+    assert redelivery_delay_ms(policy, 10**9) == 2**63 - 1
+
+
+def test_delayed_messages_come_out_by_their_time() -> None:
+    delays, entries = DelayIndex(), [entry(number) for number in range(4)]
+    assert delays.next_ms is None
+    for message, due_ms, is_next in zip(entries, (50, 30, 40, 30), (True, True, False, True), strict=True):
+        assert delays.add(message, due_ms) is is_next
+    assert delays.discard(entries[1])
+    assert not delays.discard(entries[1])
+    assert entries[2] in delays
+    assert list(delays) == [entries[3], entries[2], entries[0]]
+    assert delays.take_due(29) == []
+    assert delays.take_due(40) == [entries[3], entries[2]]
+    assert (delays.next_ms, len(delays)) == (50, 1)
+
+
+def test_discarded_delays_do_not_pile_up() -> None:
+    delays, lasting = DelayIndex(), entry()
+    delays.add(lasting, 10)
+    for number in range(1000):
+        message = entry(number)
+        delays.add(message, 10**9)
+        delays.discard(message)
+    assert len(delays._heap) < 200
+    assert delays.next_ms == 10
+
+
+# Duplicates
+
+
+def test_an_id_is_seen_once_its_message_has_arrived_and_until_the_window_ends() -> None:
+    window = DuplicateWindow(ORDERS, 100, 10)
+    assert window.claim("a", 0) is Sighting.NEW
+    assert window.claim("a", 0) is Sighting.CLAIMED
+    mark = window.mark("a", 0)
+    window.confirm(mark)
+    assert (mark.address, mark.duplicate_id, mark.until_ms) == (ORDERS, "a", 100)
+    assert window.claim("a", 99) is Sighting.SEEN
+    assert window.claim("a", 100) is Sighting.NEW
+
+
+def test_an_id_whose_message_did_not_arrive_is_new_again() -> None:
+    window = DuplicateWindow(ORDERS, 100, 10)
+    window.claim("a", 0)
+    window.drop("a")
+    window.drop("a")
+    assert window.claim("a", 0) is Sighting.NEW
+
+
+def test_only_so_many_ids_are_remembered() -> None:
+    window = DuplicateWindow(ORDERS, 100, 2)
+    for identity in "abc":
+        window.claim(identity, 0)
+        window.confirm(window.mark(identity, 0))
+    assert len(window) == 2
+    assert [window.claim(identity, 0) for identity in "cba"] == [Sighting.SEEN, Sighting.SEEN, Sighting.NEW]
+
+
+def test_what_a_journal_kept_is_remembered_again() -> None:
+    window, again = DuplicateWindow(ORDERS, 100, 10), DuplicateWindow(ORDERS, 100, 10)
+    marks = [window.mark(identity, now_ms) for identity, now_ms in (("b", 10), ("a", 0))]
+    again.restore(marks)
+    assert again.claim("a", 99) is Sighting.SEEN
+    assert again.claim("a", 100) is Sighting.NEW
+    assert again.claim("b", 100) is Sighting.SEEN
+
+
+@pytest.mark.parametrize("value", ["", 5, None])
+def test_a_duplicate_id_is_a_text(value: Any) -> None:
+    with pytest.raises(ProviderError, match="string property"):
+        duplicate_id(make_envelope(properties={"JMS_pyjms_duplicateId": value}))
+    assert duplicate_id(make_envelope(properties={"JMS_pyjms_duplicateId": "a"})) == "a"
+
+
+# Headers on the way in
+
+
+@pytest.mark.parametrize(
+    ("policy", "sent_ms", "expected_ms"),
+    [
+        (QueuePolicy(priority=1), 0, 0),
+        (QueuePolicy(time_to_live_ms=50), 0, 1050),
+        (QueuePolicy(time_to_live_ms=0), 1500, 0),
+        (QueuePolicy(max_time_to_live_ms=100), 0, 1100),
+        (QueuePolicy(max_time_to_live_ms=100), 5000, 1100),
+        (QueuePolicy(max_time_to_live_ms=100), 1050, 1050),
+        (QueuePolicy(min_time_to_live_ms=100), 0, 0),
+        (QueuePolicy(min_time_to_live_ms=100), 1050, 1100),
+        (QueuePolicy(min_time_to_live_ms=100), 1200, 1200),
+        (QueuePolicy(time_to_live_ms=500, max_time_to_live_ms=100), 0, 1100),
+    ],
+)
+def test_the_owner_bounds_and_overrides_the_time_to_live(policy: QueuePolicy, sent_ms: int, expected_ms: int) -> None:
+    assert with_overrides(make_envelope(expiration_ms=sent_ms), policy, 1000).expiration_ms == expected_ms
+
+
+def test_the_owner_overrides_delivery_mode_and_priority_and_nothing_else() -> None:
+    envelope = make_envelope("text", priority=4, persistent=True, properties={"a": 1})
+    changed = with_overrides(envelope, QueuePolicy(delivery_mode=1, priority=9), 1000)
+    assert (changed.delivery_mode, changed.priority) == (1, 9)
+    assert dataclasses.replace(changed, delivery_mode=2, priority=4) == envelope
+
+
+@pytest.mark.parametrize(("value", "expected"), [(None, 0), (Long(5), 5), (0, 0)])
+def test_a_message_says_when_it_is_for(value: Any, expected: int) -> None:
+    assert deliver_at_ms(make_envelope(properties={"JMS_pyjms_deliverAt": value})) == expected
+    assert deliver_at_ms(make_envelope()) == 0
+
+
+@pytest.mark.parametrize("value", ["tomorrow", 1.5, True, -1])
+def test_a_time_that_is_none_is_refused(value: Any) -> None:
+    with pytest.raises(ProviderError, match="long property"):
+        deliver_at_ms(make_envelope(properties={"JMS_pyjms_deliverAt": value}))
+
+
+@pytest.mark.parametrize(
+    ("kind", "body", "added"),
+    [
+        (BodyKind.NONE, None, 0),
+        (BodyKind.TEXT, "abc", 3),
+        (BodyKind.BYTES, b"abcd", 4),
+        (BodyKind.MAP, {"ab": "cde", "n": 1}, 2 + 3 + 1 + 8),
+        (BodyKind.STREAM, ("ab", 1, b"c"), 2 + 8 + 1),
+        (BodyKind.OBJECT, ObjectBody(b"12345", True), 5),
+    ],
+)
+def test_the_size_of_a_message_is_that_of_its_body_and_properties(kind: BodyKind, body: Any, added: int) -> None:
+    empty = make_envelope(properties={"p": "xyz", "q": 1})
+    size = estimated_size(dataclasses.replace(empty, body_kind=kind, body=body))
+    assert size == estimated_size(dataclasses.replace(empty, body=None)) + added
+    assert size - added == 200 + 1 + 3 + 1 + 8

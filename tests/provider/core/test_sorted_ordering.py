@@ -1,0 +1,192 @@
+"""A sorted queue's order against a naive model, and what it does with odd values."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+from hypothesis import settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
+
+from pyjms.types import Double, Int, Stored
+from pyjms_provider.core.entry import QueueEntry
+from pyjms_provider.core.message_state import MessageState
+from pyjms_provider.core.ordering import UNFINISHED, Cursor
+from pyjms_provider.core.reference import MessageReference, ReferenceId
+from pyjms_provider.core.sorted_ordering import SortedCursor, SortedOrdering, SortValue, sort_value
+
+ENOUGH = 1_000_000
+
+
+class Sorted:
+    """A sorted ordering whose entries have values, and selectors that count their evaluations."""
+
+    def __init__(self) -> None:
+        self.values: dict[QueueEntry, SortValue] = {}
+        self.ordering = SortedOrdering(self.values.__getitem__)
+        self.evaluations = 0
+
+    def add(self, value: Stored, reference_id: int | None = None) -> QueueEntry:
+        number = ReferenceId(reference_id or len(self.values) + 1)
+        entry = QueueEntry(None, MessageReference(number, None, 0, 4, False), MessageState.NEW)  # type: ignore[arg-type] # an ordering asks no queue
+        self.values[entry] = sort_value(value)
+        self.ordering.append(entry)
+        return entry
+
+    def above(self, least: int) -> Callable[[QueueEntry], bool]:
+        def matches(entry: QueueEntry) -> bool:
+            self.evaluations += 1
+            return self.values[entry][1] >= least
+
+        return matches
+
+    def cursor(self, least: int) -> SortedCursor:
+        return self.ordering.open_cursor(f"n >= {least}", self.above(least))
+
+
+@pytest.fixture
+def world() -> Sorted:
+    return Sorted()
+
+
+@pytest.mark.realises("BJ-Q-3")
+def test_messages_leave_by_value_then_by_age(world: Sorted) -> None:
+    entries = [world.add(value) for value in (3, 1, 2, 1)]
+    taken = [world.ordering.take_first() for _ in range(4)]
+    assert taken == [entries[1], entries[3], entries[2], entries[0]]
+    assert world.ordering.take_first() is None
+
+
+def test_no_value_comes_before_numbers_and_numbers_before_texts(world: Sorted) -> None:
+    values: list[Stored] = ["b", Double(1.5), "a", Int(2), None, Double("nan"), True]
+    for value in values:
+        world.add(value)
+    expected = [(0, 0, ""), (0, 0, ""), (1, 1, ""), (1, 1.5, ""), (1, 2, ""), (2, 0, "a"), (2, 0, "b")]
+    assert [world.values[entry] for entry in world.ordering] == expected
+
+
+def test_a_message_returns_to_its_place(world: Sorted) -> None:
+    entries = [world.add(value) for value in (1, 1, 2)]
+    assert world.ordering.take_first() is entries[0]
+    assert world.ordering.discard(entries[2])
+    assert not world.ordering.discard(entries[2])
+    world.ordering.restore([entries[2], entries[0]])
+    assert list(world.ordering) == entries
+
+
+def test_a_message_is_evaluated_once_for_a_selector_text(world: Sorted) -> None:
+    for value in range(100):
+        world.add(value)
+    one, other = world.cursor(90), world.cursor(90)
+    assert one is other
+    found = [world.ordering.take_matching(cursor, None, ENOUGH) for cursor in (one, other, one)]
+    assert [world.values[entry][1] for entry in found if isinstance(entry, QueueEntry)] == [90, 91, 92]
+    assert world.evaluations == 93
+    world.add(5)
+    assert world.ordering.may_have(one)
+    world.ordering.close_cursor("n >= 90")
+    world.ordering.close_cursor("n >= 90")
+
+
+def test_a_long_search_is_done_in_stretches(world: Sorted) -> None:
+    for value in range(10):
+        world.add(value)
+    cursor = world.cursor(9)
+    assert world.ordering.take_matching(cursor, None, 5) is UNFINISHED
+    found = world.ordering.take_matching(cursor, None, 5)
+    assert isinstance(found, QueueEntry)
+    assert not world.ordering.may_have(cursor)
+    assert world.ordering.take_matching(cursor, None, 5) is None
+
+
+def test_what_is_not_permitted_now_is_found_later(world: Sorted) -> None:
+    entries = [world.add(value) for value in (7, 8, 9)]
+    cursor = world.cursor(0)
+    permitted = {entries[2]}
+    assert world.ordering.take_matching(cursor, permitted.__contains__, 1) is entries[2]
+    assert world.ordering.take_matching(cursor, permitted.__contains__, 1) is None
+    assert world.ordering.take_matching(cursor, None, 1) is entries[0]
+    # Nobody's cursor: as the queue uses it for one without a selector.
+    assert world.ordering.take_matching(Cursor(None), {entries[1]}.__contains__, 1) is entries[1]
+    assert world.ordering.take_matching(Cursor(None), None, 1) is None
+
+
+def test_a_browser_sees_each_message_once_in_order(world: Sorted) -> None:
+    entries = [world.add(value) for value in (1, 2, 3, 4)]
+    cursor = world.ordering.new_cursor(world.above(2))
+    assert world.ordering.look(cursor, 1) is UNFINISHED
+    seen = []
+    while (found := world.ordering.look(cursor, 2)) is not None:
+        if found is not UNFINISHED:
+            seen.append(found)
+            world.ordering.discard(entries[2])
+    assert seen == [entries[1], entries[3]]
+
+
+def test_reading_ahead_names_the_first_messages(world: Sorted) -> None:
+    entries = [world.add(value) for value in (3, 2, 1)]
+    assert world.ordering.following(entries[2].reference, 5) == [entries[1].reference, entries[0].reference]
+
+
+def test_clear_takes_everything(world: Sorted) -> None:
+    entries = [world.add(value) for value in (1, 2)]
+    cursor = world.cursor(0)
+    assert world.ordering.clear() == entries
+    assert not world.ordering
+    assert not world.ordering.may_have(cursor)
+    assert len(world.ordering) == 0
+
+
+class SortedMachine(RuleBasedStateMachine):
+    """Comes, goes, returns, and consumers with and without selectors."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.world = Sorted()
+        self.available: list[QueueEntry] = []
+        self.held: list[QueueEntry] = []
+        self.cursor = self.world.cursor(3)
+
+    def in_order(self) -> list[QueueEntry]:
+        return sorted(self.available, key=lambda entry: (self.world.values[entry], entry.sequence))
+
+    @rule(value=st.integers(0, 6), late=st.booleans())
+    def add(self, value: int, late: bool) -> None:
+        self.available.append(self.world.add(value, 1 if late else None))
+
+    @rule(selects=st.booleans())
+    def take(self, selects: bool) -> None:
+        wanted = [entry for entry in self.in_order() if not selects or self.world.values[entry][1] >= 3]
+        ordering = self.world.ordering
+        found = ordering.take_matching(self.cursor, None, ENOUGH) if selects else ordering.take_first()
+        assert found is (wanted[0] if wanted else None)
+        if isinstance(found, QueueEntry):
+            self.available.remove(found)
+            self.held.append(found)
+
+    @rule(number=st.integers(0, 50))
+    def discard(self, number: int) -> None:
+        if self.available:
+            entry = self.available.pop(number % len(self.available))
+            assert self.world.ordering.discard(entry)
+
+    @rule()
+    def restore(self) -> None:
+        self.world.ordering.restore(self.held)
+        self.available += self.held
+        self.held = []
+
+    @invariant()
+    def both_agree(self) -> None:
+        ordering = self.world.ordering
+        assert list(ordering) == self.in_order()
+        assert len(ordering) == len(self.available)
+        browser = ordering.new_cursor(None)
+        assert [ordering.look(browser, 100) for _ in self.available] == self.in_order()
+        wanted = any(self.world.values[entry][1] >= 3 for entry in self.available)
+        assert ordering.may_have(self.cursor) or not wanted
+
+
+SortedMachine.TestCase.settings = settings(max_examples=50, stateful_step_count=40, deadline=None)
+TestSortedOrderingAgainstModel = SortedMachine.TestCase
