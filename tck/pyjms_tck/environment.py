@@ -13,6 +13,7 @@ from uuid import uuid4
 from pyjms import ConnectionFactory
 from pyjms.spi.capability import Capability
 from pyjms.spi.clock import SystemClock
+from pyjms.spi.url import ProviderUrl
 from pyjms_tck.profile import Profile
 
 __all__ = ["Environment", "Facts", "Waits"]
@@ -68,6 +69,12 @@ class Environment:
         """Return a factory for the provider, with the profile's credentials and options."""
         given = {"user_name": self.profile.user_name, "password": self.profile.password, **self.profile.options}
         return kind(self.url, **{**given, **options})
+
+    @property
+    def shown_url(self) -> str:
+        """The URL without credentials and options, which may be secrets."""
+        url = ProviderUrl.parse(self.url)
+        return f"{url.scheme}://{url.host}{'' if url.port is None else f':{url.port}'}{url.path}"
 
     @property
     def facts(self) -> Facts:

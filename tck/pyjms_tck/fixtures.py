@@ -112,8 +112,8 @@ def make_name(environment: Environment) -> MakeName:
 @pytest.fixture
 def record(request: pytest.FixtureRequest) -> Record:
     """Record, as a short sentence, what the provider does where the specification leaves it open."""
-    observed = request.node.stash.setdefault(OBSERVED, [])
-    return observed.append  # type: ignore[no-any-return]  # the stash of a node is untyped
+    observed: list[str] = request.node.stash.setdefault(OBSERVED, [])
+    return observed.append
 
 
 @pytest.fixture

@@ -1,0 +1,196 @@
+"""The subcommands of ``pyjms-tck``: run, spi, diff."""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+from collections.abc import Awaitable, Callable
+from enum import IntEnum
+from pathlib import Path
+from typing import Annotated, NoReturn
+
+import typer
+from rich.console import Console
+
+from pyjms_tck.catalogue import load_catalogue
+from pyjms_tck.report.diff import compare
+from pyjms_tck.report.html import to_html
+from pyjms_tck.report.junit import to_junit
+from pyjms_tck.report.terminal import print_changes, print_report, print_requirements
+from pyjms_tck.results import Report, ReportError
+from pyjms_tck.run import SPI_TARGET, SUITE_TARGET, judge_provider, judge_spi
+from pyjms_tck.runner.pool import GIVE_UP_AFTER, Listener, RunRefusedError, Task
+from pyjms_tck.runner.progress import LiveProgress
+from pyjms_tck.selection import SelectionError, select
+
+__all__ = ["Exit", "app"]
+
+
+class Exit(IntEnum):
+    """What the exit code of the command says."""
+
+    CONFORMS = 0
+    """Nothing failed. For diff: nothing got worse."""
+    FAILED = 1
+    """A requirement failed. For diff: one got worse."""
+    USAGE = 2
+    """What was asked for cannot be done; the text says why."""
+    UNREACHABLE = 3
+    """The provider could not be connected to."""
+    GIVEN_UP = 4
+    """The provider hung so often that the run was ended."""
+
+
+app = typer.Typer(
+    name="pyjms-tck",
+    help="Judges a JMS provider, requirement by requirement.\n\nExit codes: 0 nothing failed, 1 something failed, "
+    "2 wrong usage, 3 the provider cannot be reached, 4 given up, because the provider hangs.",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    rich_markup_mode=None,
+)
+
+Profile = Annotated[Path | None, typer.Option("--profile", metavar="FILE", help="The provider's profile.py.")]
+Workers = Annotated[int | None, typer.Option("--workers", min=1, help="How many processes run tests.")]
+Limit = Annotated[float | None, typer.Option("--limit", min=0.1, help="How long a test may take, in seconds.")]
+GiveUp = Annotated[int, typer.Option("--give-up-after", min=1, help="End the run after so many tests that hang.")]
+Json = Annotated[Path | None, typer.Option("--json", metavar="FILE", help="Write the report as JSON.")]
+Html = Annotated[Path | None, typer.Option("--html", metavar="FILE", help="Write the report as one HTML page.")]
+JUnit = Annotated[Path | None, typer.Option("--junit", metavar="FILE", help="Write the report as JUnit XML.")]
+
+
+@app.command()
+def run(
+    url: Annotated[str | None, typer.Argument(help="The provider's URL, such as vm://test.")] = None,
+    profile: Profile = None,
+    selected: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--select",
+            metavar="WHAT",
+            help="Only these: an id (3.4.1-a), a section (3.4), a chapter (3), a feature (TOPICS), a level (required), an "
+            "official assertion (JMS:SPEC:2). May be repeated.",
+        ),
+    ] = None,
+    listed: Annotated[bool, typer.Option("--list", help="Print the requirements and run nothing.")] = False,
+    workers: Workers = None,
+    limit: Limit = None,
+    give_up_after: GiveUp = GIVE_UP_AFTER,
+    json_file: Json = None,
+    html_file: Html = None,
+    junit_file: JUnit = None,
+) -> None:
+    """Judge the provider behind URL by the requirements of JMS 1.1."""
+    wanted = tuple(selected or ())
+    if listed:
+        _list(wanted)
+        return
+    task = Task(
+        url=_needed(url),
+        profile=None if profile is None else str(profile),
+        select=wanted,
+        target=SUITE_TARGET,
+        workers=workers,
+        limit_s=limit,
+        give_up_after=give_up_after,
+    )
+    _judge(judge_provider, task, json_file, html_file, junit_file)
+
+
+@app.command()
+def spi(
+    url: Annotated[str, typer.Argument(help="The provider's URL; its message system should be empty.")],
+    profile: Profile = None,
+    workers: Workers = None,
+    limit: Limit = None,
+    give_up_after: GiveUp = GIVE_UP_AFTER,
+    json_file: Json = None,
+    html_file: Html = None,
+    junit_file: JUnit = None,
+) -> None:
+    """Check the provider behind URL against the contract of pyjms.spi, for its authors."""
+    task = Task(
+        url=url,
+        profile=None if profile is None else str(profile),
+        select=(),
+        target=SPI_TARGET,
+        workers=workers,
+        limit_s=limit,
+        give_up_after=give_up_after,
+    )
+    _judge(judge_spi, task, json_file, html_file, junit_file)
+
+
+@app.command()
+def diff(
+    before: Annotated[Path, typer.Argument(help="A report, as JSON.")],
+    after: Annotated[Path, typer.Argument(help="A later report, or that of another provider.")],
+) -> None:
+    """Show what came out differently in two reports. Exit code 1 when something got worse."""
+    changes = compare(_read(before), _read(after))
+    print_changes(Console(), changes)
+    raise typer.Exit(Exit.FAILED if any(change.is_worse for change in changes) else Exit.CONFORMS)
+
+
+def _needed(url: str | None) -> str:
+    return url or _refuse("which provider? Give its URL, such as: pyjms-tck run vm://test")
+
+
+def _list(wanted: tuple[str, ...]) -> None:
+    catalogue = load_catalogue()
+    try:
+        ids = select(catalogue, wanted)
+    except SelectionError as error:
+        _refuse(str(error))
+    print_requirements(Console(), (catalogue.requirements[id] for id in ids))
+
+
+def _judge(
+    judge: Callable[[Task, Listener], Awaitable[Report]],
+    task: Task,
+    json_file: Path | None,
+    html_file: Path | None,
+    junit_file: Path | None,
+) -> None:
+    console = Console()
+    for file in (json_file, html_file, junit_file):
+        if file is not None and not file.parent.is_dir():
+            _refuse(f"{file} cannot be written: there is no folder {file.parent}")
+    try:
+        with LiveProgress(Console(stderr=True)) as progress:
+            report = asyncio.run(_awaited(judge(task, progress)))
+    except SelectionError as error:
+        _refuse(str(error))
+    except RunRefusedError as error:
+        _refuse(str(error), Exit.UNREACHABLE if error.is_unreachable else Exit.USAGE)
+    print_report(console, report)
+    for file, write in ((json_file, Report.to_json), (html_file, to_html), (junit_file, to_junit)):
+        if file is not None:
+            file.write_text(write(report), encoding="utf-8")
+            console.print(f"written: {file}", highlight=False, soft_wrap=True)
+    raise typer.Exit(_exit_code(report))
+
+
+async def _awaited(report: Awaitable[Report]) -> Report:
+    return await report
+
+
+def _exit_code(report: Report) -> Exit:
+    if report.given_up:
+        return Exit.GIVEN_UP
+    return Exit.CONFORMS if report.conforms else Exit.FAILED
+
+
+def _read(path: Path) -> Report:
+    try:
+        return Report.from_json(path.read_text(encoding="utf-8"))
+    except OSError as error:
+        _refuse(f"cannot read {path}: {error.strerror}")
+    except ReportError as error:
+        _refuse(f"{path}: {error}")
+
+
+def _refuse(text: str, code: Exit = Exit.USAGE) -> NoReturn:
+    typer.echo(f"pyjms-tck: {text}", err=True)
+    sys.exit(code)

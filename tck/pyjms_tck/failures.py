@@ -1,0 +1,99 @@
+"""What a failed test says to a reader who does not know the suite: what was expected, what was seen, and where.
+
+Tests write ``assert ACTUAL == EXPECTED``; pytest tells both values to `Comparisons`, which keeps the last ones.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import sys
+import sysconfig
+from pathlib import Path
+
+import pytest
+
+from pyjms_tck.results import Failure
+
+__all__ = ["Comparisons", "describe", "without_places"]
+
+_PACKAGE = Path(__file__).parent
+_OPERATORS = {"==": "", "!=": "other than ", "is": "the same object as ", "is not": "another object than ", "in": "one of ",
+              "not in": "none of ", "<": "less than ", "<=": "at most ", ">": "more than ", ">=": "at least "}  # fmt: skip
+_ADDRESS = re.compile(r" (object )?at 0x[0-9A-Fa-f]+")
+_TEXT_MAX = 2000
+
+
+class Comparisons:
+    """A pytest plugin that keeps the comparison that failed last."""
+
+    def __init__(self) -> None:
+        self._last: tuple[str, str] | None = None
+
+    def pytest_assertrepr_compare(self, op: str, left: object, right: object) -> None:
+        """Keep what was expected and what was seen; pytest writes its own text."""
+        self._last = (_OPERATORS.get(op, f"{op} ") + _short(right), _short(left))
+
+    def take(self) -> tuple[str, str] | None:
+        """Return expected and seen of the last comparison that failed, once."""
+        last, self._last = self._last, None
+        return last
+
+
+def _short(value: object) -> str:
+    try:
+        text = repr(value)
+    except Exception as error:
+        return f"<{type(value).__name__}, whose repr raises {type(error).__name__}>"
+    return without_places(text if len(text) <= _TEXT_MAX else text[:_TEXT_MAX] + "…")
+
+
+def describe(
+    error: pytest.ExceptionInfo[BaseException], report: pytest.TestReport, compared: tuple[str, str] | None
+) -> Failure:
+    """Return what to tell about `error`, which ended the phase of a test that `report` is about."""
+    entry = next((e for e in reversed(error.traceback) if _is_ours(Path(str(e.path)))), error.traceback[-1])
+    statement = str(entry.statement).strip()
+    value = error.value
+    if isinstance(value, pytest.fail.Exception):  # also of pytest.raises
+        expected, seen = statement, str(value).replace("DID NOT RAISE", "no error: it did not raise")
+    elif isinstance(value, AssertionError):
+        expected, seen = _of_assertion(str(value), statement, compared)
+    else:
+        phase = {"setup": " (while setting up)", "teardown": " (while cleaning up)"}.get(report.when, "")
+        expected, seen = f"{statement}{phase} raises nothing", f"{type(value).__name__}: {value}"
+    return Failure(
+        expected=without_places(expected)[:_TEXT_MAX],
+        seen=without_places(seen)[:_TEXT_MAX],
+        where=f"{_relative(Path(str(entry.path)))}:{entry.lineno + 1}",
+        details=without_places(report.longreprtext),
+    )
+
+
+def _of_assertion(text: str, statement: str, compared: tuple[str, str] | None) -> tuple[str, str]:
+    message, _, rest = f"\n{text}".partition("\nassert ")
+    message = message.strip()
+    if compared and rest:
+        expected, seen = compared
+    elif rest:
+        expected, seen = statement.removeprefix("assert ").split(",\n")[0], rest.strip()
+    else:
+        return statement, message
+    return f"{message}: {expected}" if message else expected, seen
+
+
+def _is_ours(path: Path) -> bool:
+    return path.is_relative_to(_PACKAGE)
+
+
+def _relative(path: Path) -> str:
+    return path.relative_to(_PACKAGE).as_posix() if _is_ours(path) else path.name
+
+
+def without_places(text: str) -> str:
+    """Return `text` without what differs between two runs or two machines: addresses of objects, paths of folders."""
+    folders = (str(_PACKAGE), sysconfig.get_path("purelib"), sysconfig.get_path("stdlib"), sys.prefix, str(Path.cwd()))
+    for folder in folders:
+        short = "pyjms_tck/" if folder == str(_PACKAGE) else ""
+        text = text.replace(folder + os.sep, short)
+    return _ADDRESS.sub("", text)

@@ -1,0 +1,108 @@
+"""Reports on the terminal: a table by chapter, what failed and what to check, what was recorded, and differences."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from rich.console import Console, Group, RenderableType
+from rich.padding import Padding
+from rich.table import Table
+from rich.text import Text
+
+from pyjms_tck.catalogue import Requirement
+from pyjms_tck.report.diff import Change
+from pyjms_tck.results import Judgement, Outcome, Report
+
+__all__ = ["STYLES", "print_changes", "print_report", "print_requirements"]
+
+STYLES = {
+    Outcome.PASSED: "green",
+    Outcome.FAILED: "bold red",
+    Outcome.NOT_SUPPORTED: "yellow",
+    Outcome.NOT_TESTABLE: "bright_black",
+}
+FAILURES_SHOWN_MAX = 20
+
+
+def print_report(console: Console, report: Report) -> None:
+    """Print everything that a reader at a terminal wants to know."""
+    about = report.provider
+    console.print()
+    console.print(Text.assemble((f"{about.name} {about.version}", "bold"), f" at {about.title}"), highlight=False)
+    console.print(_by_chapter(report))
+    failed = [judgement for judgement in report.judgements if judgement.outcome is Outcome.FAILED]
+    for judgement in failed[:FAILURES_SHOWN_MAX]:
+        console.print(_failure(judgement), highlight=False)
+    if len(failed) > FAILURES_SHOWN_MAX:
+        console.print(f"... and {len(failed) - FAILURES_SHOWN_MAX} more: the HTML report (--html FILE) has them all")
+    _print_observed(console, report.judgements)
+    style = "bold green" if report.conforms and not report.given_up else "bold red"
+    console.print(Text(f"\n{report.verdict}.", style=style))
+
+
+def _by_chapter(report: Report) -> Table:
+    table = Table(title=None, show_footer=True, header_style="bold", footer_style="bold")
+    table.add_column("chapter", footer="all")
+    for outcome in Outcome:
+        table.add_column(str(outcome), footer=str(report.counts[outcome]), justify="right", style=STYLES[outcome])
+    for number, chapter in report.chapters.items():
+        outcomes = [j.outcome for j in report.judgements if j.requirement.chapter == number]
+        if outcomes:
+            cells = (str(count) if (count := outcomes.count(outcome)) else "" for outcome in Outcome)
+            table.add_row(f"{number} {chapter.title}", *cells)
+    return table
+
+
+def _failure(judgement: Judgement) -> RenderableType:
+    requirement = judgement.requirement
+    parts: list[RenderableType] = [
+        Text.assemble(("\nFAILED ", STYLES[Outcome.FAILED]), (requirement.id, "bold"), f"  {requirement.statement}")
+    ]
+    for test in judgement.failures:
+        if test.failure:
+            lines = Table.grid(padding=(0, 1))
+            lines.add_row("expected", Text(test.failure.expected))
+            lines.add_row("seen", Text(test.failure.seen))
+            lines.add_row("where", Text(test.failure.where))
+            parts.append(Padding(lines, (0, 0, 0, 2)))
+    parts.append(Padding(Text(f"check     {requirement.hint}", style="italic"), (0, 0, 0, 2)))
+    return Group(*parts)
+
+
+def _print_observed(console: Console, judgements: Iterable[Judgement]) -> None:
+    observed = [(judgement.requirement.id, text) for judgement in judgements for text in judgement.observed]
+    if not observed:
+        return
+    console.print("\n[bold]Recorded, where the specification leaves it open[/bold]")
+    for id, text in observed:
+        console.print(Text(f"  {id}  {text}"), highlight=False)
+
+
+def print_requirements(console: Console, requirements: Iterable[Requirement]) -> None:
+    """Print a list of requirements."""
+    table = Table(header_style="bold")
+    for name in ("id", "level", "feature", "statement"):
+        table.add_column(name, no_wrap=name == "id")
+    for requirement in requirements:
+        level = requirement.level if requirement.testable else "not testable"
+        table.add_row(requirement.id, level, requirement.feature or "", Text(requirement.statement))
+    console.print(table)
+
+
+def print_changes(console: Console, changes: Iterable[Change]) -> None:
+    """Print what changed, what got worse first."""
+    changes = sorted(changes, key=lambda change: not change.is_worse)
+    if not changes:
+        console.print("No requirement came out differently.")
+        return
+    table = Table(header_style="bold")
+    for name in ("id", "before", "after", "statement"):
+        table.add_column(name, no_wrap=name == "id")
+    for change in changes:
+        style = "red" if change.is_worse else "green" if change.before != change.after else ""
+        before = "\n".join((change.before, *change.observed_before))
+        after = "\n".join((change.after, *change.observed_after))
+        table.add_row(change.id, Text(before), Text(after, style=style), Text(change.statement))
+    console.print(table)
+    worse = sum(change.is_worse for change in changes)
+    console.print(f"{len(changes)} came out differently, {worse} of them worse.")

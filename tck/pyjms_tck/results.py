@@ -1,0 +1,240 @@
+"""What came out: of a test, of a requirement, of a run. Facts only, with their form as JSON.
+
+The JSON has a fixed order and no times, so that two reports can be compared line by line.
+"""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, replace
+from enum import StrEnum
+from types import MappingProxyType
+from typing import Any
+
+from pyjms_tck.catalogue import Chapter, Level, Requirement
+
+__all__ = ["FORMAT", "Failure", "Judgement", "Outcome", "ProviderFacts", "Report", "ReportError", "TestResult"]
+
+FORMAT = 1
+
+
+class ReportError(ValueError):
+    """A file is no report of this suite; the text says what is wrong."""
+
+
+class Outcome(StrEnum):
+    """The four things that can be said of a requirement."""
+
+    PASSED = "passed"
+    FAILED = "failed"
+    NOT_SUPPORTED = "not supported"
+    """Declared before the run, by the provider's capabilities or by the profile."""
+    NOT_TESTABLE = "not testable"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Failure:
+    """Why a test failed, for a reader who does not know the suite."""
+
+    expected: str
+    seen: str
+    where: str
+    """File and line within the suite."""
+    details: str
+    """The traceback, or where each thread stood."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TestResult:
+    """What came out of one test."""
+
+    __test__ = False  # for pytest, which would collect it by its name
+
+    test: str
+    requirements: tuple[str, ...]
+    outcome: Outcome
+    reason: str | None = None
+    """Why it is not supported."""
+    failure: Failure | None = None
+    observed: tuple[str, ...] = ()
+    """What the provider does where the specification leaves it open."""
+
+    def to_data(self) -> dict[str, Any]:
+        """Return it as JSON has it, without what is empty."""
+        return {key: value for key, value in asdict(self).items() if value not in (None, ())}
+
+    @classmethod
+    def from_data(cls, data: Mapping[str, Any]) -> TestResult:
+        """Return what `to_data` wrote."""
+        failure = data.get("failure")
+        return cls(
+            test=data["test"],
+            requirements=tuple(data["requirements"]),
+            outcome=Outcome(data["outcome"]),
+            reason=data.get("reason"),
+            failure=Failure(**failure) if failure else None,
+            observed=tuple(data.get("observed", ())),
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Judgement:
+    """What came out for one requirement, and the tests that say so."""
+
+    requirement: Requirement
+    outcome: Outcome
+    reason: str | None
+    """Why it is not supported, or not testable."""
+    tests: tuple[TestResult, ...]
+
+    @property
+    def failures(self) -> tuple[TestResult, ...]:
+        """The tests that failed."""
+        return tuple(test for test in self.tests if test.outcome is Outcome.FAILED)
+
+    @property
+    def observed(self) -> tuple[str, ...]:
+        """What its tests recorded, each once."""
+        return tuple(dict.fromkeys(text for test in self.tests for text in test.observed))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ProviderFacts:
+    """Who was judged."""
+
+    title: str
+    """What the report calls the provider: its profile's title, or its URL without credentials and options."""
+    name: str
+    version: str
+    jms_version: str
+    capabilities: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Report:
+    """One run. Judgements are in the order of the catalogue."""
+
+    suite: str
+    """``JMS 1.1`` or ``SPI``."""
+    suite_version: str
+    provider: ProviderFacts
+    selection: tuple[str, ...]
+    """What was asked for; empty: everything."""
+    chapters: Mapping[int, Chapter]
+    judgements: tuple[Judgement, ...]
+    given_up: str | None = None
+    """Why the run ended early, or None."""
+
+    @property
+    def counts(self) -> Mapping[Outcome, int]:
+        """How many requirements came out how; all four are there."""
+        counted = Counter(judgement.outcome for judgement in self.judgements)
+        return MappingProxyType({outcome: counted[outcome] for outcome in Outcome})
+
+    @property
+    def conforms(self) -> bool:
+        """Whether nothing failed and something passed."""
+        return not self.counts[Outcome.FAILED] and bool(self.counts[Outcome.PASSED])
+
+    @property
+    def verdict(self) -> str:
+        """One sentence for the top of a report."""
+        failed = sum(judgement.outcome is Outcome.FAILED for judgement in self.judgements)
+        if self.given_up:
+            return f"Given up: {self.given_up}"
+        if failed:
+            return f"Does not conform to {self.suite}: {failed} requirement{'s' if failed > 1 else ''} failed"
+        if not self.counts[Outcome.PASSED]:
+            return "Nothing was judged"
+        lacking = sorted({j.requirement.feature or "" for j in self.judgements if j.outcome is Outcome.NOT_SUPPORTED})
+        without = ", ".join(name for name in lacking if name)
+        what = f"the selected requirements of {self.suite}" if self.selection else self.suite
+        return f"Conforms to {what}" + (f", without {without}" if without else "")
+
+    def to_json(self) -> str:
+        """Return the report as JSON text, in a fixed order."""
+        data = {
+            "format": FORMAT,
+            "suite": self.suite,
+            "suite_version": self.suite_version,
+            "provider": {**asdict(self.provider), "capabilities": list(self.provider.capabilities)},
+            "selection": list(self.selection),
+            "verdict": self.verdict,
+            "given_up": self.given_up,
+            "counts": {str(outcome): count for outcome, count in self.counts.items()},
+            "chapters": {str(number): chapter.title for number, chapter in self.chapters.items()},
+            "requirements": [_judgement_data(judgement) for judgement in self.judgements],
+        }
+        return json.dumps(data, indent=1, ensure_ascii=False) + "\n"
+
+    @classmethod
+    def from_json(cls, text: str) -> Report:
+        """Return the report that `to_json` wrote. Raises `ReportError`."""
+        try:
+            data = json.loads(text)
+            if data["format"] != FORMAT:
+                raise ReportError(f"the report has format {data['format']!r}; this suite reads {FORMAT}: make it anew")
+            return _report(data)
+        except (KeyError, TypeError, ValueError) as error:
+            if isinstance(error, ReportError):
+                raise
+            raise ReportError(f"this is no report of pyjms-tck: {type(error).__name__}: {error}") from error
+
+
+def _judgement_data(judgement: Judgement) -> dict[str, Any]:
+    requirement = judgement.requirement
+    optional = {
+        "feature": requirement.feature,
+        "reason": judgement.reason,
+        "assertions": list(requirement.assertions),
+    }
+    return {
+        "id": requirement.id,
+        "section": requirement.section,
+        "chapter": requirement.chapter,
+        "level": str(requirement.level),
+        "statement": requirement.statement,
+        "outcome": str(judgement.outcome),
+        **{key: value for key, value in optional.items() if value},
+        "hint": requirement.hint,
+        "tests": [test.to_data() for test in judgement.tests],
+    }
+
+
+def _report(data: Mapping[str, Any]) -> Report:
+    provider = data["provider"]
+    chapters = {int(number): Chapter(number=int(number), title=title) for number, title in data["chapters"].items()}
+    return Report(
+        suite=data["suite"],
+        suite_version=data["suite_version"],
+        provider=replace(ProviderFacts(**provider), capabilities=tuple(provider["capabilities"])),
+        selection=tuple(data["selection"]),
+        chapters=MappingProxyType(chapters),
+        judgements=tuple(_judgement(entry) for entry in data["requirements"]),
+        given_up=data["given_up"],
+    )
+
+
+def _judgement(entry: Mapping[str, Any]) -> Judgement:
+    outcome = Outcome(entry["outcome"])
+    reason = entry.get("reason")
+    is_testable = outcome is not Outcome.NOT_TESTABLE
+    return Judgement(
+        requirement=Requirement(
+            id=entry["id"],
+            section=entry["section"],
+            statement=entry["statement"],
+            level=Level(entry["level"]),
+            hint=entry["hint"],
+            chapter=entry["chapter"],
+            feature=entry.get("feature"),
+            assertions=tuple(entry.get("assertions", ())),
+            testable=is_testable,
+            reason=None if is_testable else reason,
+        ),
+        outcome=outcome,
+        reason=reason,
+        tests=tuple(TestResult.from_data(test) for test in entry["tests"]),
+    )

@@ -1,0 +1,99 @@
+"""What the processes of a run say to each other: one JSON object on a line.
+
+A worker gets a `Job` when it starts. It answers `Collected` or `Refused`. Then it gets an `Order` for each test, and
+answers with the test's result; the end of its input ends it.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from pyjms_tck.results import ProviderFacts, TestResult
+
+__all__ = ["Collected", "Job", "Order", "Refused", "Test", "answer_from_line", "to_line"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Job:
+    """What a worker is for."""
+
+    url: str
+    profile: str | None
+    """The path of a profile.py."""
+    select: tuple[str, ...]
+    target: str
+    """The file or folder with the tests."""
+    dump: str
+    """The file into which a worker writes where its threads stand when a test takes too long."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Test:
+    """One test, before it is run."""
+
+    __test__ = False  # for pytest, which would collect it by its name
+
+    test: str
+    requirements: tuple[str, ...]
+    statement: str
+    """What its docstring, or else its name, says."""
+    module: str
+    """The last part of the name of its module."""
+    unsupported: str | None
+    """Why it is not to be run, or None."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Collected:
+    """A worker has connected and knows its tests."""
+
+    provider: ProviderFacts
+    lacks: Mapping[str, str]
+    """Requirement -> why the provider is not judged by it."""
+    tests: tuple[Test, ...]
+    limit_s: float
+    parallel: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Refused:
+    """A worker cannot run tests at all."""
+
+    text: str
+    is_unreachable: bool
+    """Whether the provider is at fault, and not what was asked for."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Order:
+    """Run this test, and dump where the threads stand when it takes longer than `limit_s`."""
+
+    test: str
+    limit_s: float
+
+
+Answer = Collected | Refused | TestResult
+
+_KINDS: Mapping[str, type[Answer]] = {kind.__name__: kind for kind in (Collected, Refused, TestResult)}
+
+
+def to_line(message: Job | Order | Answer) -> str:
+    """Return `message` as a line."""
+    return json.dumps({"kind": type(message).__name__, **asdict(message)}) + "\n"
+
+
+def answer_from_line(line: str | bytes) -> Answer:
+    """Return the worker's answer on `line`."""
+    data: dict[str, Any] = json.loads(line)
+    kind = _KINDS[data.pop("kind")]
+    if kind is TestResult:
+        return TestResult.from_data(data)
+    if kind is Collected:
+        tests = tuple(Test(**{**test, "requirements": tuple(test["requirements"])}) for test in data.pop("tests"))
+        about = data.pop("provider")
+        provider = ProviderFacts(**{**about, "capabilities": tuple(about["capabilities"])})
+        return Collected(provider=provider, tests=tests, **data)
+    return kind(**data)

@@ -1,0 +1,257 @@
+"""The controller: hands tests to workers, watches their time, and replaces workers that hang or die.
+
+Each test has its limit. A worker that exceeds it is killed and the test has failed; the next test gets a new worker.
+After `give_up_after` such tests the rest is not run: a provider that hangs everywhere would take hours otherwise.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import sys
+import tempfile
+from collections import deque
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Protocol
+
+from pyjms_tck.results import Failure, Outcome, TestResult
+from pyjms_tck.runner.hangs import describe_hang
+from pyjms_tck.runner.messages import Collected, Job, Order, Refused, Test, answer_from_line, to_line
+
+__all__ = ["GIVE_UP_AFTER", "Listener", "PoolOutcome", "RunRefusedError", "Task", "run_pool"]
+
+GIVE_UP_AFTER = 10
+_START_LIMIT_S = 60.0
+_GRACE_S = 1.0
+"""How long after its limit a test may still end: the worker writes down where it stands before it is killed."""
+_FAREWELL_S = 5.0
+_OUTPUT_MAX = 4000
+_LINE_BYTES_MAX = 64 * 2**20
+
+
+class RunRefusedError(Exception):
+    """No test can be run; the text says why."""
+
+    def __init__(self, text: str, *, is_unreachable: bool) -> None:
+        super().__init__(text)
+        self.is_unreachable = is_unreachable
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Task:
+    """What to run, and how."""
+
+    url: str
+    profile: str | None
+    select: tuple[str, ...]
+    target: str
+    workers: int | None = None
+    """How many processes; None: as many as the profile and the processors allow."""
+    limit_s: float | None = None
+    """How long one test may take; None: what the profile says."""
+    give_up_after: int = GIVE_UP_AFTER
+    """After how many tests that hung, or whose process died, the rest is not run."""
+
+
+class Listener(Protocol):
+    """Is told how the run goes on."""
+
+    def on_collected(self, collected: Collected) -> None:
+        """The provider answers and the tests are known."""
+        ...
+
+    def on_result(self, result: TestResult) -> None:
+        """A test has ended, or is not supported."""
+        ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PoolOutcome:
+    """What the tests of a run came to."""
+
+    collected: Collected
+    results: tuple[TestResult, ...]
+    given_up: str | None
+
+
+class _StuckError(Exception):
+    """The worker did not answer in time, or died."""
+
+
+class _Worker:
+    """One process."""
+
+    def __init__(self, task: Task, folder: Path, number: int) -> None:
+        self._task = task
+        self._dump = folder / f"threads-{number}.txt"
+        self._log = folder / f"output-{number}.txt"
+
+    async def start(self) -> Collected:
+        """Start the process. Raises `RunRefusedError`."""
+        environment = {key: value for key, value in os.environ.items() if not key.startswith("PYTEST_")}
+        with self._log.open("wb") as log:
+            self._process = await asyncio.create_subprocess_exec(
+                *(sys.executable, "-P", "-m", "pyjms_tck.runner.worker"),
+                stdin=asyncio.subprocess.PIPE,
+                stdout=asyncio.subprocess.PIPE,
+                stderr=log,
+                env={**environment, "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1", "PYTHONUTF8": "1"},
+                limit=_LINE_BYTES_MAX,
+            )
+        task = self._task
+        job = Job(url=task.url, profile=task.profile, select=task.select, target=task.target, dump=str(self._dump))
+        try:
+            answer = await self._ask(to_line(job), _START_LIMIT_S)
+        except _StuckError as error:
+            text = f"the provider could not be looked at: {error}\n{self._last_output()}"
+            raise RunRefusedError(text.rstrip(), is_unreachable=True) from error
+        if isinstance(answer, Refused):
+            raise RunRefusedError(answer.text, is_unreachable=answer.is_unreachable)
+        assert isinstance(answer, Collected)
+        return answer
+
+    async def run(self, test: Test, limit_s: float) -> TestResult:
+        """Return the result of a test. Raises `_StuckError`."""
+        answer = await self._ask(to_line(Order(test=test.test, limit_s=limit_s)), limit_s + _GRACE_S)
+        assert isinstance(answer, TestResult)
+        return answer
+
+    async def _ask(self, line: str, limit_s: float) -> Collected | Refused | TestResult:
+        stdin, stdout = self._process.stdin, self._process.stdout
+        assert stdin is not None
+        assert stdout is not None
+        try:
+            stdin.write(line.encode())
+            await stdin.drain()
+            answer = await asyncio.wait_for(stdout.readline(), limit_s)
+        except TimeoutError as error:
+            raise _StuckError(f"it did not end within {limit_s - _GRACE_S:g} s") from error
+        except OSError as error:
+            raise _StuckError(f"its process ended: {error}") from error
+        if not answer:
+            raise _StuckError(f"its process ended with code {await self._process.wait()}")
+        return answer_from_line(answer)
+
+    def traces(self) -> str:
+        """Return where the threads stood when the limit was reached, or else what the process said before it ended."""
+        return self._dump.read_text("utf-8", "replace") or self._last_output()
+
+    def _last_output(self) -> str:
+        return self._log.read_text("utf-8", "replace")[-_OUTPUT_MAX:]
+
+    async def end(self) -> None:
+        """End the process: by the end of its input, or by force."""
+        if not hasattr(self, "_process"):
+            return
+        assert self._process.stdin is not None
+        self._process.stdin.close()
+        try:
+            await asyncio.wait_for(self._process.wait(), _FAREWELL_S)
+        except TimeoutError:
+            await self.kill()
+
+    async def kill(self) -> None:
+        """End the process now."""
+        with suppress(ProcessLookupError):
+            self._process.kill()
+        await self._process.wait()
+
+
+async def run_pool(task: Task, listener: Listener) -> PoolOutcome:
+    """Run the tests of `task`. Raises `RunRefusedError`. Cancelling it ends the processes."""
+    with tempfile.TemporaryDirectory(prefix="pyjms-tck-") as folder:
+        return await _Pool(task, listener, Path(folder)).run()
+
+
+class _Pool:
+    """One run: the tests that wait, the results so far, and how often something hung."""
+
+    def __init__(self, task: Task, listener: Listener, folder: Path) -> None:
+        self._task = task
+        self._listener = listener
+        self._folder = folder
+        self._waiting: deque[Test] = deque()
+        self._results: list[TestResult] = []
+        self._stuck = 0
+        self._workers = 0
+        self._given_up: str | None = None
+
+    async def run(self) -> PoolOutcome:
+        first = self._new_worker()
+        try:
+            collected = await first.start()
+        except BaseException:
+            await first.end()
+            raise
+        self._listener.on_collected(collected)
+        for test in collected.tests:
+            if test.unsupported:
+                self._add(_not_supported(test))
+            else:
+                self._waiting.append(test)
+        self._limit_s = self._task.limit_s or collected.limit_s
+        lanes = self._task.workers or min(collected.parallel, os.cpu_count() or 1)
+        async with asyncio.TaskGroup() as group:
+            group.create_task(self._lane(first))
+            for _ in range(min(lanes, len(self._waiting)) - 1):
+                group.create_task(self._lane(None))
+        return PoolOutcome(collected=collected, results=tuple(self._results), given_up=self._given_up)
+
+    def _new_worker(self) -> _Worker:
+        self._workers += 1
+        return _Worker(self._task, self._folder, self._workers)
+
+    def _add(self, result: TestResult) -> None:
+        self._results.append(result)
+        self._listener.on_result(result)
+
+    async def _lane(self, worker: _Worker | None) -> None:
+        """Run tests, one after the other, until none waits."""
+        try:
+            while self._waiting:
+                if worker is None:
+                    worker = self._new_worker()
+                    await worker.start()
+                    continue  # another lane may have taken the last test meanwhile
+                test = self._waiting.popleft()
+                try:
+                    self._add(await worker.run(test, self._limit_s))
+                except _StuckError as error:
+                    await worker.kill()
+                    self._add(_stuck(test, str(error), worker.traces()))
+                    worker = None
+                    self._count_stuck()
+        finally:
+            if worker is not None:
+                await worker.end()
+
+    def _count_stuck(self) -> None:
+        self._stuck += 1
+        if self._stuck < self._task.give_up_after or not self._waiting:
+            return
+        self._given_up = f"{self._stuck} tests hung or ended their process; {len(self._waiting)} were not run"
+        while self._waiting:
+            test = self._waiting.popleft()
+            self._add(
+                _failed(test, Failure(expected=_RUN, seen=f"not run: {self._given_up}", where=test.test, details=""))
+            )
+
+
+_RUN = "the test runs to its end"
+
+
+def _not_supported(test: Test) -> TestResult:
+    return TestResult(
+        test=test.test, requirements=test.requirements, outcome=Outcome.NOT_SUPPORTED, reason=test.unsupported
+    )
+
+
+def _failed(test: Test, failure: Failure) -> TestResult:
+    return TestResult(test=test.test, requirements=test.requirements, outcome=Outcome.FAILED, failure=failure)
+
+
+def _stuck(test: Test, problem: str, traces: str) -> TestResult:
+    where, details = describe_hang(traces)
+    return _failed(test, Failure(expected=_RUN, seen=problem, where=where or test.test, details=details))

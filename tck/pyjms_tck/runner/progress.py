@@ -1,0 +1,61 @@
+"""A run's progress on the terminal: how many tests have ended, and how."""
+
+from __future__ import annotations
+
+from collections import Counter
+from types import TracebackType
+from typing import Self
+
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
+
+from pyjms_tck.results import Outcome, TestResult
+from pyjms_tck.runner.messages import Collected
+
+__all__ = ["LiveProgress"]
+
+
+class LiveProgress:
+    """The `Listener` that draws. On what is no terminal it prints one line when the tests begin."""
+
+    def __init__(self, console: Console) -> None:
+        self._console = console
+        self._counts: Counter[Outcome] = Counter()
+        self._progress = Progress(
+            SpinnerColumn(),
+            TextColumn("{task.description}"),
+            BarColumn(),
+            MofNCompleteColumn(),
+            TextColumn("[green]{task.fields[passed]} passed[/] [red]{task.fields[failed]} failed[/]"),
+            TimeElapsedColumn(),
+            TextColumn("[bright_black]{task.fields[last]}[/]"),
+            console=console,
+            transient=True,
+            disable=not console.is_terminal,
+        )
+        self._task = self._progress.add_task("looking at the provider", total=None, passed=0, failed=0, last="")
+
+    def __enter__(self) -> Self:
+        self._progress.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._progress.stop()
+
+    def on_collected(self, collected: Collected) -> None:
+        about = collected.provider
+        self._progress.update(self._task, description=f"{about.name} {about.version}", total=len(collected.tests))
+        if not self._console.is_terminal:
+            self._console.print(f"{about.name} {about.version}: {len(collected.tests)} tests")
+
+    def on_result(self, result: TestResult) -> None:
+        self._counts[result.outcome] += 1
+        self._progress.update(
+            self._task,
+            advance=1,
+            passed=self._counts[Outcome.PASSED],
+            failed=self._counts[Outcome.FAILED],
+            last=result.test.partition("::")[2][:40],
+        )
