@@ -62,9 +62,9 @@ def expect(what: str, seen: object, wanted: object) -> None:
         raise problem.error()
 
 
-def expect_error(what: str, kind: type[BaseException], call: Callable[[], object]) -> None:
-    """Fail unless `call` raises an exception of `kind`."""
-    if problem := _no_error(what, kind, call):
+def expect_error(what: str, kind: type[BaseException], call: Callable[..., object], *arguments: object) -> None:
+    """Fail unless `call(*arguments)` raises an exception of `kind`."""
+    if problem := _no_error(what, kind, call, arguments):
         raise problem.error()
 
 
@@ -79,14 +79,14 @@ class Checks:
         """As `expect`."""
         self._note(_difference(what, seen, wanted))
 
-    def fails(self, what: str, kind: type[BaseException], call: Callable[[], object]) -> None:
+    def fails(self, what: str, kind: type[BaseException], call: Callable[..., object], *arguments: object) -> None:
         """As `expect_error`."""
-        self._note(_no_error(what, kind, call))
+        self._note(_no_error(what, kind, call, arguments))
 
-    def gives(self, what: str, call: Callable[[], object], wanted: object) -> None:
-        """As `same`, for what `call` returns; an exception of it is a problem like any other."""
+    def gives(self, what: str, wanted: object, call: Callable[..., object], *arguments: object) -> None:
+        """As `same`, for what `call(*arguments)` returns; an exception of it is a problem like any other."""
         try:
-            seen = call()
+            seen = call(*arguments)
         except Exception as error:
             self._note(_Problem(what, _shown(wanted), _told(error)))
         else:
@@ -130,9 +130,11 @@ def _shown(value: object) -> str:
     return repr(value) if value is None or isinstance(value, bool) else f"{value!r} ({type(value).__name__})"
 
 
-def _no_error(what: str, kind: type[BaseException], call: Callable[[], object]) -> _Problem | None:
+def _no_error(
+    what: str, kind: type[BaseException], call: Callable[..., object], arguments: tuple[object, ...]
+) -> _Problem | None:
     try:
-        result = call()
+        result = call(*arguments)
     except kind:
         return None
     except Exception as error:
