@@ -211,4 +211,7 @@ class Journal(ABC):
 
     @abstractmethod
     def close(self, *, clean: bool) -> None:
-        """Write what was noted and let go of the journal. `clean`: nothing was being delivered. May be repeated."""
+        """Write what was noted and let go of the journal. May be repeated; calls of `note` are ignored from then on.
+
+        `clean`: nothing is being delivered any more, so delivery marks are forgotten.
+        """

@@ -1,0 +1,262 @@
+"""A journal in memory: the reference model of what a journal does, for tests of brokers and for simulations.
+
+The medium outlives the journals that are opened on it, as a disk outlives processes. A *tap* is called at named points,
+and may let a write fail by raising `ResourceError`, or end the journal there, as the death of its process would, by
+raising `Crash`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from itertools import chain
+from threading import Lock
+from typing import TypeAlias
+
+from pyjms.spi.envelope import Envelope, ObjectBody
+from pyjms.spi.errors import ResourceError
+from pyjms.spi.xid import Xid
+from pyjms_provider.core.journal import (
+    BranchOutcome,
+    Changes,
+    DuplicateMark,
+    Journal,
+    PreparedBranch,
+    QueueNumber,
+    QueueRecord,
+    RecoveredBranch,
+    RecoveredEntry,
+    Recovery,
+)
+from pyjms_provider.core.reference import MessageReference, ReferenceId
+
+__all__ = ["Crash", "Medium", "Tap", "VolatileJournal"]
+
+Tap: TypeAlias = Callable[[str, Changes], None]
+"""Called with ``before write``, ``after write`` and the changes; without a lock."""
+
+
+class Crash(BaseException):
+    """The process dies here. The medium keeps what was written before."""
+
+
+@dataclass(slots=True)
+class _Branch:
+    branch: PreparedBranch
+    changes: Changes
+
+
+@dataclass(slots=True)
+class Medium:
+    """What has been written."""
+
+    queues: dict[QueueNumber, QueueRecord] = field(default_factory=dict)
+    messages: dict[ReferenceId, tuple[MessageReference, Envelope]] = field(default_factory=dict)
+    entries: dict[tuple[ReferenceId, QueueNumber], int] = field(default_factory=dict)
+    branches: dict[Xid, _Branch] = field(default_factory=dict)
+    heuristics: dict[Xid, BranchOutcome] = field(default_factory=dict)
+    duplicates: dict[tuple[str, str], DuplicateMark] = field(default_factory=dict)
+    marks: dict[tuple[QueueNumber, int], ReferenceId] = field(default_factory=dict)
+    last_number: int = 0
+    is_clean: bool = True
+
+    def apply(self, changes: Changes) -> None:
+        """Make `changes` true."""
+        if changes.prepared is not None:
+            self.branches[changes.prepared.xid] = _Branch(changes.prepared, changes)
+        else:
+            self._move(changes)
+        for number, reference, delivery_count in changes.counts:
+            if (reference.id, number) in self.entries:
+                self.entries[reference.id, number] = delivery_count
+        for number, priority, up_to in changes.marks:
+            self.marks[number, priority] = up_to
+        for mark in changes.duplicates:
+            self.duplicates[str(mark.address), mark.duplicate_id] = mark
+        for outcome in changes.outcomes:
+            self._end(outcome)
+
+    def _move(self, changes: Changes) -> None:
+        for message in changes.messages:
+            self.messages[message.reference.id] = (message.reference, message.envelope)
+            for number in message.queues:
+                self.entries[message.reference.id, number] = 0
+        for removal in changes.removals:
+            self.entries.pop((removal.reference.id, removal.queue), None)
+            self._forget_unused(removal.reference.id)
+
+    def _end(self, outcome: BranchOutcome) -> None:
+        branch = self.branches.pop(outcome.xid, None)
+        if branch is not None and outcome.commit:
+            self._move(branch.changes)
+        if outcome.heuristic:
+            self.heuristics[outcome.xid] = outcome
+        else:
+            self.heuristics.pop(outcome.xid, None)
+
+    def _forget_unused(self, message: ReferenceId) -> None:
+        if not any(held == message for held, _ in self.entries):
+            self.messages.pop(message, None)
+
+    def drop_queue(self, number: QueueNumber) -> None:
+        """Forget a queue with its messages."""
+        self.queues.pop(number, None)
+        for message, holder in [each for each in self.entries if each[1] == number]:
+            del self.entries[message, holder]
+            self._forget_unused(message)
+
+
+def _survivor(reference: MessageReference) -> MessageReference:
+    """Return a reference as another process would make it."""
+    made = MessageReference(reference.id, None, reference.expiration_ms, reference.priority, reference.reliable)
+    made.size, made.shared = reference.size, reference.shared
+    return made
+
+
+class VolatileJournal(Journal):
+    """A journal on a `Medium`."""
+
+    def __init__(self, medium: Medium, tap: Tap | None = None) -> None:
+        self._medium = medium
+        self._tap = tap
+        self._lock = Lock()
+        self._noted: list[Changes] = []
+        self._paged: dict[ReferenceId, Envelope] = {}
+        self._crashed = False
+        self._closed = False
+
+    def recover(self, progress: Callable[[int], None]) -> Recovery:
+        medium = self._medium
+        references = {number: _survivor(reference) for number, (reference, _) in medium.messages.items()}
+        in_doubt = [self._in_doubt(branch) for branch in medium.branches.values()]
+        kept = chain(medium.messages, *((reference.id for _, reference in branch.messages) for branch in in_doubt))
+        recovery = Recovery(
+            queues=list(medium.queues.values()),
+            entries=self._entries(references, progress),
+            branches=in_doubt,
+            heuristics=list(medium.heuristics.values()),
+            duplicates=list(medium.duplicates.values()),
+            marks=[(number, priority, up_to) for (number, priority), up_to in medium.marks.items()],
+            was_closed=medium.is_clean,
+            last_id=max(kept, default=ReferenceId(0)),
+        )
+        medium.is_clean = False
+        return recovery
+
+    def _entries(
+        self, references: dict[ReferenceId, MessageReference], progress: Callable[[int], None]
+    ) -> Iterator[RecoveredEntry]:
+        entries = sorted(self._medium.entries.items())
+        for read, ((message, number), delivery_count) in enumerate(entries, 1):
+            progress(read)
+            yield RecoveredEntry(number, references[message], delivery_count)
+
+    @staticmethod
+    def _in_doubt(branch: _Branch) -> RecoveredBranch:
+        messages = [
+            (number, _survivor(message.reference)) for message in branch.changes.messages for number in message.queues
+        ]
+        removals = [(removal.queue, removal.reference.id) for removal in branch.changes.removals]
+        return RecoveredBranch(
+            xid=branch.branch.xid, prepared_ms=branch.branch.prepared_ms, messages=messages, removals=removals
+        )
+
+    def write(self, changes: Changes, *, force: bool) -> None:
+        self._pass("before write", changes)
+        with self._lock:
+            self._check_open()
+            for noted in self._noted:
+                self._medium.apply(noted)
+            self._noted.clear()
+            self._medium.apply(changes)
+        self._pass("after write", changes)
+
+    def note(self, changes: Changes) -> None:
+        with self._lock:
+            if not self._crashed and not self._closed:
+                self._noted.append(changes)
+
+    def read(self, ids: Sequence[ReferenceId]) -> dict[ReferenceId, Envelope]:
+        with self._lock:
+            self._check_open()
+            found = {number: self._message(number) for number in ids}
+        return {number: _foreign(envelope) for number, envelope in found.items() if envelope is not None}
+
+    def _message(self, number: ReferenceId) -> Envelope | None:
+        if number in self._paged:
+            return self._paged[number]
+        kept = self._medium.messages.get(number)
+        if kept is not None:
+            return kept[1]
+        for branch in self._medium.branches.values():
+            for message in branch.changes.messages:
+                if message.reference.id == number:
+                    return message.envelope
+        return None
+
+    def page_out(self, messages: Sequence[tuple[MessageReference, Envelope]]) -> None:
+        self._pass("before page out", Changes())
+        with self._lock:
+            self._check_open()
+            self._paged.update((reference.id, envelope) for reference, envelope in messages)
+
+    def drop_paged(self, ids: Sequence[ReferenceId]) -> None:
+        with self._lock:
+            for number in ids:
+                self._paged.pop(number, None)
+
+    def define_queue(self, record: QueueRecord) -> QueueNumber:
+        self._pass("before define", Changes())
+        with self._lock:
+            self._check_open()
+            number = record.number
+            if not number:
+                self._medium.last_number += 1
+                number = QueueNumber(self._medium.last_number)
+            self._medium.queues[number] = replace(record, number=number)
+        self._pass("after define", Changes())
+        return number
+
+    def drop_queue(self, number: QueueNumber) -> None:
+        self._pass("before drop", Changes())
+        with self._lock:
+            self._check_open()
+            self._medium.drop_queue(number)
+        self._pass("after drop", Changes())
+
+    def close(self, *, clean: bool) -> None:
+        with self._lock:
+            if self._closed or self._crashed:
+                return
+            self._closed = True
+            for noted in self._noted:
+                self._medium.apply(noted)
+            self._noted.clear()
+            self._medium.is_clean = clean
+            if clean:
+                self._medium.marks.clear()
+
+    def crash(self) -> None:
+        """Die: nothing more is written, and what was only noted is lost."""
+        with self._lock:
+            self._crashed = True
+            self._noted.clear()
+
+    def _pass(self, point: str, changes: Changes) -> None:
+        if self._tap is None:
+            return
+        try:
+            self._tap(point, changes)
+        except Crash:
+            self.crash()
+            raise
+
+    def _check_open(self) -> None:
+        if self._closed or self._crashed:
+            raise ResourceError("the journal was closed")
+
+
+def _foreign(envelope: Envelope) -> Envelope:
+    """Return a message as it comes from a store: what is pickled in it is not this process's own."""
+    body = envelope.body
+    return replace(envelope, body=ObjectBody(body.data, local=False)) if isinstance(body, ObjectBody) else envelope
