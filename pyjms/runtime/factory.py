@@ -23,7 +23,7 @@ from pyjms.runtime.connection import JmsConnection
 from pyjms.runtime.domains import JmsQueueConnection, JmsTopicConnection
 from pyjms.runtime.error_mapping import mapped_errors
 from pyjms.spi.clock import Clock, SystemClock
-from pyjms.spi.provider import ConnectRequest
+from pyjms.spi.provider import ConnectRequest, Provider
 from pyjms.spi.registry import find_provider
 from pyjms.spi.url import ProviderUrl
 
@@ -31,7 +31,16 @@ __all__ = ["DEFAULT_URL", "RUNTIME_OPTIONS", "ConnectionFactory", "QueueConnecti
 
 DEFAULT_URL = "vm://default"
 
-RUNTIME_OPTIONS = ("client_id", "user_name", "password", "trusted", "max_unacknowledged", "clock")
+RUNTIME_OPTIONS = (
+    "client_id",
+    "user_name",
+    "password",
+    "trusted",
+    "max_unacknowledged",
+    "clock",
+    "record",
+    "record_synchronously",
+)
 
 _SYSTEM_CLOCK = SystemClock()
 _Connection = TypeVar("_Connection", bound=JmsConnection)
@@ -52,6 +61,8 @@ class ConnectionFactory(QueueConnectionFactoryInterface, TopicConnectionFactoryI
     - max_unacknowledged: how many messages a CLIENT_ACKNOWLEDGE or transacted session may hold unacknowledged (§4.4.11);
       a receive beyond it raises ResourceAllocationException, a listener waits. 0, the default: no limit.
     - clock: a `pyjms.spi.Clock` (keyword only); the default follows the system's clock, and freezegun.
+    - record: a directory, or as a keyword a `pyjms.history.Recording`: what its connections do is recorded there.
+    - record_synchronously: true to lose no event when the process is killed, for a `record` that is a directory.
 
     Raises JMSException for a malformed URL. An unknown scheme and unknown options are reported by `create_connection`.
     """
@@ -70,6 +81,8 @@ class ConnectionFactory(QueueConnectionFactoryInterface, TopicConnectionFactoryI
         self._trusted = _trusted(own["trusted"])
         self._max_unacknowledged = _whole_number(own["max_unacknowledged"] or 0, "max_unacknowledged")
         self._clock = _clock(own["clock"])
+        self._record = own["record"] or None
+        self._record_synchronously = _truth(own["record_synchronously"], "record_synchronously")
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self._url!r})"
@@ -91,7 +104,7 @@ class ConnectionFactory(QueueConnectionFactoryInterface, TopicConnectionFactoryI
 
     def _connect(self, kind: type[_Connection], user_name: str | None, password: str | None) -> _Connection:
         with mapped_errors:
-            provider = find_provider(self._url.scheme)
+            provider = self._recorded(find_provider(self._url.scheme))
         request = ConnectRequest(
             url=self._url,
             user_name=self._user_name if user_name is None else user_name,
@@ -100,6 +113,18 @@ class ConnectionFactory(QueueConnectionFactoryInterface, TopicConnectionFactoryI
             clock=self._clock,
         )
         return kind(provider, request, self._trusted, self._max_unacknowledged)
+
+    def _recorded(self, provider: Provider) -> Provider:
+        """Return `provider`, with a recorder before it if the factory records."""
+        if self._record is None:
+            return provider
+        from pyjms.history.recorder import RecordedProvider
+        from pyjms.history.recording import Recording, recording_at
+
+        recording = self._record
+        if not isinstance(recording, Recording):
+            recording = recording_at(str(recording), synchronous=self._record_synchronously)
+        return RecordedProvider(provider, recording)
 
 
 class QueueConnectionFactory(ConnectionFactory):
@@ -132,6 +157,13 @@ def _whole_number(value: Any, name: str) -> int:
     if isinstance(value, bool) or not (digits.isascii() and digits.isdecimal()):
         raise IllegalArgumentException(f"{name} must be a whole number, 0 or more, not {value!r}")
     return int(digits)
+
+
+def _truth(value: Any, name: str) -> bool:
+    text = "false" if value is None else _text(value)
+    if text not in {"true", "false"}:
+        raise IllegalArgumentException(f"{name} must be true or false, not {value!r}")
+    return text == "true"
 
 
 def _clock(value: Any) -> Clock:

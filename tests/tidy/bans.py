@@ -71,7 +71,10 @@ BANS = (
             "datetime.*.today",
         ),
         instead="the injected clock (pyjms.spi.clock)",
-        allowed={"pyjms/spi/clock.py": "the clock that is injected when no other is named"},
+        allowed={
+            "pyjms/spi/clock.py": "the clock that is injected when no other is named",
+            "pyjms/history/stamps.py": "events need nanoseconds; a clock that was injected is obeyed",
+        },
         example="from datetime import datetime\ndatetime.now()",
     ),
     Ban(
@@ -80,6 +83,7 @@ BANS = (
         instead="one of the places that own threads: docs/design/threads.md lists them",
         allowed={
             "pyjms/demo/process.py": "the demo is an application, and its servers are threads",
+            "pyjms/history/recording.py": "the thread that writes what was recorded",
             "pyjms/runtime/listener.py": "the thread of a session's listeners",
             "provider/pyjms_provider/housekeeping.py": "the one timer thread of the broker",
         },
@@ -97,6 +101,7 @@ BANS = (
 # A handler that catches everything and does not raise again belongs to the top of a thread, which logs and closes, or
 # around the call of an application's code, whose errors must not become ours. "file::function" -> the reason.
 BROAD_HANDLERS = {
+    "pyjms/history/recording.py::_run": "the top of a thread: who is recorded must not suffer",
     "pyjms/runtime/dispatch.py::_call": "a message listener: what it raised decides about redelivery",
     "pyjms/runtime/listener.py::_run": "the top of the threads that run listeners and callbacks",
     "provider/pyjms_provider/core/asynchronous_channel.py::_offer": "a receiver that raises is broken (JBM §5.2)",

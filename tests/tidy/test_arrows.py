@@ -10,8 +10,9 @@ from tests.tidy.source import LIBRARY, name_of, parse, python_files
 # Where a dependency may be imported: `pip install pyjms` brings lark alone, the others come with an extra.
 THIRD_PARTY = {
     "lark": ("pyjms/spi/selector/",),
-    "rich": ("pyjms/cli.py", "pyjms/demo/"),
-    "typer": ("pyjms/cli.py", "pyjms/demo/"),
+    "pyarrow": ("pyjms/history/parquet.py",),
+    "rich": ("pyjms/cli.py", "pyjms/demo/", "pyjms/history/command.py"),
+    "typer": ("pyjms/cli.py", "pyjms/demo/", "pyjms/history/command.py"),
     "freezegun": ("pyjms/testing/",),
     "pytest": ("pyjms/testing/",),
 }

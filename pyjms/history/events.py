@@ -1,0 +1,112 @@
+"""One recorded event: what a client asked for, when, and how it ended.
+
+The fields are the columns of the Parquet files, in their order (docs/reference/history.md). A field that does not
+concern an operation is None.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+__all__ = [
+    "ACK",
+    "BEGIN_TX",
+    "BROWSE",
+    "CLOSE",
+    "COLUMNS",
+    "COMMIT",
+    "CRASH",
+    "DELIVER",
+    "EXPIRE",
+    "FAIL",
+    "OK",
+    "OPERATIONS",
+    "OUTCOMES",
+    "RECOVER",
+    "ROLLBACK",
+    "SEND",
+    "SUBSCRIBE",
+    "UNKNOWN",
+    "UNSUBSCRIBE",
+    "Event",
+]
+
+SEND = "send"
+BEGIN_TX = "begin_tx"
+COMMIT = "commit"
+ROLLBACK = "rollback"
+DELIVER = "deliver"
+ACK = "ack"
+RECOVER = "recover"
+SUBSCRIBE = "subscribe"
+UNSUBSCRIBE = "unsubscribe"
+CLOSE = "close"
+BROWSE = "browse"
+CRASH = "crash"
+EXPIRE = "expire"
+
+OPERATIONS = frozenset(
+    {SEND, BEGIN_TX, COMMIT, ROLLBACK, DELIVER, ACK, RECOVER, SUBSCRIBE, UNSUBSCRIBE, CLOSE, BROWSE, CRASH, EXPIRE}
+)
+
+OK = "ok"
+FAIL = "fail"
+UNKNOWN = "unknown"
+OUTCOMES = frozenset({OK, FAIL, UNKNOWN})
+
+
+@dataclass(frozen=True, slots=True)
+class Event:
+    """One row. Times are nanoseconds since 1970 by the clock of the node that recorded it."""
+
+    run: str
+    """The run that the event belongs to, as the recording was named."""
+    node: str
+    """The machine."""
+    pid: str
+    """The process; of a crash: the process that died, or "" when the broker did."""
+    conn: str | None
+    """The connection's id."""
+    sess: str | None
+    """The session's name, unique in the run."""
+    consumer: str | None
+    """The consumer's name, unique in the run; of an ack or recover: that of the delivery; of a browse: the walk's."""
+    op: str
+    """One of `OPERATIONS`."""
+    ok: str
+    """How it ended, one of `OUTCOMES`: done, surely not done, or not known."""
+    t0: int
+    """When the client called."""
+    t1: int | None
+    """When the call returned; None: it was never seen to return."""
+    n: int | None = None
+    """The order of events within the session; without a session, within the connection."""
+    mid: str | None = None
+    """The message's id; None when the client asked for none, or when the event concerns no message."""
+    dest: str | None = None
+    """The destination, such as ``queue://orders``: of a send, the message's; else that of the consumer or walk."""
+    sub: str | None = None
+    """The subscription of a topic: CLIENT-ID/NAME of a durable one, the consumer's name otherwise. None on queues."""
+    mode: int | None = None
+    """The delivery mode: 1 NON_PERSISTENT, 2 PERSISTENT."""
+    prio: int | None = None
+    """The priority, 0 to 9."""
+    sn: int | None = None
+    """The number of a send within its session and destination, from 1."""
+    dn: int | None = None
+    """The number of a delivery within its consumer, from 1; of an ack or recover: that of the delivery."""
+    tx: str | None = None
+    """The transaction that the event is part of; unique in the run."""
+    redelivered: bool | None = None
+    """JMSRedelivered, of a delivery."""
+    count: int | None = None
+    """How often the provider says that it has delivered the message, this time included."""
+    exp: int | None = None
+    """JMSExpiration in milliseconds since 1970; 0: never."""
+    sha: str | None = None
+    """A digest of the body and of what the application put around it."""
+    note: str | None = None
+    """What has no column of its own, as a JSON object: see docs/reference/history.md."""
+
+
+COLUMNS: tuple[str, ...] = tuple(Event.__dataclass_fields__)

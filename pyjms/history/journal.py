@@ -1,0 +1,80 @@
+"""The journal of a synchronous recording: lines of JSON, each handed to the operating system before the call goes on.
+
+What the operating system has, survives the death of the process. A journal holds the events since the last Parquet
+file; lines are
+
+- ``{"run": …, "node": …, "columns": […]}``, the first;
+- ``[serial, [row], …]``, a call that began, or a delivery;
+- ``[serial, ok, t1]``, how that call ended.
+
+A call without an end is `unknown`. A last line that was cut short is left out.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Iterable, Iterator, Sequence
+from pathlib import Path
+
+from pyjms.history.events import COLUMNS, Event
+from pyjms.history.rows import OK_AT, ROW, T1_AT, Row
+
+__all__ = ["JournalFile", "read_journals"]
+
+
+class JournalFile:
+    """One journal being written; the caller sees to it that one thread writes at a time."""
+
+    __slots__ = ("_descriptor", "path")
+
+    def __init__(self, path: Path, run: str, node: str) -> None:
+        self.path = path
+        self._descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o644)
+        self._write({"run": run, "node": node, "columns": ROW})
+
+    def begin(self, serial: int, rows: Sequence[Row]) -> None:
+        """Write down what begins, or has happened already."""
+        self._write([serial, *rows])
+
+    def end(self, serial: int, ok: str, t1: int) -> None:
+        """Write down how it ended."""
+        self._write([serial, ok, t1])
+
+    def close(self) -> None:
+        """Let the file go, as it is."""
+        os.close(self._descriptor)
+
+    def _write(self, line: object) -> None:
+        rest = memoryview((json.dumps(line, separators=(",", ":")) + "\n").encode("ascii"))
+        while rest:
+            rest = rest[os.write(self._descriptor, rest) :]
+
+
+def read_journals(paths: Iterable[Path]) -> Iterator[Event]:
+    """Yield the events of one recording's journals, given in order; a call may begin in one and end in the next."""
+    calls: dict[int, tuple[dict[str, object], list[Row]]] = {}
+    for path in paths:
+        head: dict[str, object] = {}
+        for line in path.read_bytes().split(b"\n"):
+            try:
+                entry = json.loads(line)
+            except ValueError:
+                continue  # the last line, cut short by the death of the process
+            if isinstance(entry, dict):
+                head = entry
+            elif isinstance(entry[1], list):
+                calls.setdefault(entry[0], (head, entry[1:]))
+            elif entry[0] in calls:
+                for row in calls[entry[0]][1]:
+                    row[OK_AT], row[T1_AT] = entry[1:]
+    for serial in sorted(calls):
+        head, rows = calls[serial]
+        yield from (_event(head, row) for row in rows)
+
+
+def _event(head: dict[str, object], row: Row) -> Event:
+    columns = head["columns"]
+    assert isinstance(columns, list)
+    values: dict[str, object] = {"run": head["run"], "node": head["node"], **dict(zip(columns, row, strict=True))}
+    return Event(*(values.get(name) for name in COLUMNS))  # type: ignore[arg-type]

@@ -1,0 +1,57 @@
+"""The one place that knows Parquet: rows to a file, and a file to events. Needs the extra `history`.
+
+A file is written under a temporary name and then renamed, so that no reader ever meets half of one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from pyjms.history.events import COLUMNS, Event
+from pyjms.history.rows import ROW, Row
+
+__all__ = ["SCHEMA", "read_events", "write_rows"]
+
+_TYPES = {
+    "t0": pa.int64(),
+    "t1": pa.int64(),
+    "n": pa.int64(),
+    "mode": pa.int8(),
+    "prio": pa.int8(),
+    "sn": pa.int64(),
+    "dn": pa.int64(),
+    "redelivered": pa.bool_(),
+    "count": pa.int32(),
+    "exp": pa.int64(),
+}
+SCHEMA = pa.schema([(name, _TYPES.get(name, pa.string())) for name in COLUMNS])
+
+_ROW_GROUP = 1 << 16
+
+
+def write_rows(path: Path, rows: Sequence[Row], run: str, node: str) -> None:
+    """Write `rows` to `path`, which appears only when it is complete."""
+    columns: dict[str, Any] = {name: [run if name == "run" else node] * len(rows) for name in ("run", "node")}
+    columns.update(zip(ROW, zip(*rows, strict=True), strict=True))
+    table = pa.table([pa.array(columns[field.name], type=field.type) for field in SCHEMA], schema=SCHEMA)
+    temporary = path.with_name(f"_{path.name}.tmp")
+    pq.write_table(table, temporary, row_group_size=_ROW_GROUP)
+    temporary.replace(path)
+
+
+def read_events(path: Path) -> Iterator[Event]:
+    """Yield the events of a file, in the order in which they were written.
+
+    Columns that the file lacks are None. Raises `OSError` or `ValueError` for a file that cannot be read.
+    """
+    with pq.ParquetFile(path) as file:
+        present = [name for name in COLUMNS if name in file.schema_arrow.names]
+        for batch in file.iter_batches(columns=present):
+            values = {name: batch.column(name).to_pylist() for name in present}
+            nothing = [None] * batch.num_rows
+            yield from map(Event, *(values.get(name, nothing) for name in COLUMNS))

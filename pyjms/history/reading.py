@@ -1,0 +1,74 @@
+"""Histories from directories: the Parquet files, the journals that no Parquet file has replaced yet, and marks."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from pyjms.history.events import OPERATIONS, OUTCOMES, Event
+from pyjms.history.journal import read_journals
+from pyjms.history.missing import parquet
+from pyjms.spi.errors import ProviderError
+
+__all__ = ["History", "HistoryError", "read"]
+
+_NUMBER_LENGTH = len("-000001")
+
+
+class HistoryError(ProviderError):
+    """A directory holds no history, or a file of it cannot be read."""
+
+    code = "PYJMS-HISTORY"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class History:
+    """The events of a run, and whose recording was cut off."""
+
+    events: tuple[Event, ...]
+    cut_off: tuple[str, ...] = ()
+    """The processes whose buffered recording was not closed."""
+
+
+def read(*directories: Path | str) -> History:
+    """Return the history that lies in `directories` and the folders beneath, which are taken as one.
+
+    A recording that goes on meanwhile may be read: what it has not written yet is missing, and it counts as cut off.
+    Raises `HistoryError` when there is nothing, or something cannot be read; `MissingProviderError` without pyarrow.
+    """
+    events: list[Event] = []
+    cut_off: list[str] = []
+    found = False
+    for directory in map(Path, directories):
+        files = sorted(directory.rglob("*.parquet")) if directory.is_dir() else []
+        journals = _journals(directory, {path.stem for path in files})
+        found = found or bool(files or journals)
+        events += (event for path in files for event in _checked(path, parquet().read_events(path)))
+        for paths in journals.values():
+            events += _checked(paths[0], read_journals(paths))
+        cut_off += (str(json.loads(mark.read_text())["pid"]) for mark in sorted(directory.rglob("_*.open")))
+    if not found:
+        raise HistoryError(f"there is no recorded history in {', '.join(map(str, directories)) or 'no directory'}")
+    return History(events=tuple(events), cut_off=tuple(cut_off))
+
+
+def _journals(directory: Path, replaced: set[str]) -> dict[str, list[Path]]:
+    """Return the journals by recording, each in order, without those that a Parquet file has replaced."""
+    found: dict[str, list[Path]] = {}
+    for path in sorted(directory.rglob("_*.journal")) if directory.is_dir() else ():
+        name = path.stem[1:]
+        if name not in replaced:
+            found.setdefault(f"{path.parent}/{name[:-_NUMBER_LENGTH]}", []).append(path)
+    return found
+
+
+def _checked(path: Path, events: Iterable[Event]) -> Iterator[Event]:
+    try:
+        for event in events:
+            if event.op not in OPERATIONS or event.ok not in OUTCOMES:
+                raise HistoryError(f"{path} is no history: it has an event {event.op!r} that ended {event.ok!r}")
+            yield event
+    except (OSError, ValueError, TypeError, LookupError) as error:
+        raise HistoryError(f"{path} cannot be read as a history: {error}") from error

@@ -1,0 +1,390 @@
+"""A provider around another one that notes all that passes, so that any provider can be recorded.
+
+It changes nothing of what it passes on. Deliveries carry a tag of the recorder, as the SPI allows, and reach the
+provider beneath as it made them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from itertools import count
+
+from pyjms.history.events import (
+    ACK,
+    BEGIN_TX,
+    BROWSE,
+    CLOSE,
+    COMMIT,
+    CRASH,
+    DELIVER,
+    FAIL,
+    OK,
+    RECOVER,
+    ROLLBACK,
+    SEND,
+    SUBSCRIBE,
+    UNKNOWN,
+    UNSUBSCRIBE,
+)
+from pyjms.history.recording import Recording
+from pyjms.history.rows import Call, Held, Scope
+from pyjms.spi.capability import Capability
+from pyjms.spi.delivery import Delivery
+from pyjms.spi.envelope import Address, AddressKind, ConnectionId, Envelope
+from pyjms.spi.errors import (
+    AccessDeniedError,
+    CapabilityError,
+    ConnectionLostError,
+    DestinationError,
+    DestinationInUseError,
+    ProviderError,
+    ResourceError,
+    RolledBackError,
+    SubscriptionInUseError,
+    UnknownSubscriptionError,
+)
+from pyjms.spi.provider import (
+    ConnectionEvents,
+    ConnectRequest,
+    Provider,
+    ProviderConnection,
+    ProviderConsumer,
+    ProviderInfo,
+    ProviderSession,
+    SubscribeRequest,
+)
+from pyjms.spi.selector import Selector
+from pyjms.spi.url import ProviderUrl
+from pyjms.spi.xid import Xid
+
+__all__ = ["RecordedProvider"]
+
+_REFUSALS = (
+    AccessDeniedError,
+    CapabilityError,
+    DestinationError,
+    DestinationInUseError,
+    ResourceError,
+    RolledBackError,
+    SubscriptionInUseError,
+    UnknownSubscriptionError,
+)
+"""Errors that say that nothing was done. After any other, who knows?"""
+
+
+def _outcome(error: BaseException) -> str:
+    return FAIL if isinstance(error, _REFUSALS) else UNKNOWN
+
+
+class RecordedProvider(Provider):
+    """Connects through `inner`, and records into `recording` what its connections do."""
+
+    def __init__(self, inner: Provider, recording: Recording) -> None:
+        self._inner = inner
+        self._recording = recording
+
+    def connect(self, request: ConnectRequest, events: ConnectionEvents) -> ProviderConnection:
+        watch = _Events(events, self._recording, self._recording.ticker.reader(request.clock))
+        self._recording.acquire()
+        try:
+            inner = self._inner.connect(request, watch)
+        except BaseException:
+            self._recording.release()
+            raise
+        connection = _Connection(inner, self._recording, watch.now, request.client_id)
+        watch.scope = connection.scope
+        return connection
+
+    def stop_broker(self, url: ProviderUrl) -> None:
+        began_ns = self._recording.now_ns()
+        with self._recording:
+            self._inner.stop_broker(url)
+            self._recording.broker_died(began_ns)
+
+
+class _Events:
+    """Stands between the provider and the runtime, to hear of lost connections."""
+
+    def __init__(self, inner: ConnectionEvents, recording: Recording, now: Callable[[], int]) -> None:
+        self._inner = inner
+        self._recording = recording
+        self.now = now
+        self.scope: Scope | None = None
+
+    def on_exception(self, error: ProviderError) -> None:
+        scope, now_ns = self.scope, self.now()
+        if scope is not None:
+            note = {"error": type(error).__name__, "lost": isinstance(error, ConnectionLostError)}
+            self._recording.log.put(Call(CRASH, scope, now_ns, None, None, note), OK, now_ns)
+        self._inner.on_exception(error)
+
+
+class _Connection(ProviderConnection):
+    def __init__(
+        self, inner: ProviderConnection, recording: Recording, now: Callable[[], int], client_id: str | None
+    ) -> None:
+        self._inner = inner
+        self.recording = recording
+        self.log = recording.log
+        self.now = now
+        self.client_id = client_id
+        self.scope = Scope(recording.pid, str(inner.connection_id))
+        self._numbers = count(1)
+        self._uses = iter((None,))  # exhausted by the first close: `next` on it is atomic
+
+    @property
+    def connection_id(self) -> ConnectionId:
+        return self._inner.connection_id
+
+    @property
+    def capabilities(self) -> Capability:
+        return self._inner.capabilities
+
+    @property
+    def info(self) -> ProviderInfo:
+        return self._inner.info
+
+    def set_client_id(self, client_id: str) -> None:
+        self._inner.set_client_id(client_id)
+        self.client_id = client_id
+
+    def open_session(self, *, transacted: bool) -> ProviderSession:
+        inner = self._inner.open_session(transacted=transacted)
+        return _Session(self, inner, f"{self.scope.conn}/{next(self._numbers)}", transacted=transacted)
+
+    def start(self) -> None:
+        self._inner.start()
+
+    def stop(self) -> None:
+        self._inner.stop()
+
+    def create_temporary(self, kind: AddressKind) -> Address:
+        return self._inner.create_temporary(kind)
+
+    def delete_temporary(self, address: Address) -> None:
+        self._inner.delete_temporary(address)
+
+    def close(self) -> None:
+        is_first = next(self._uses, self) is None
+        if not is_first:
+            self._inner.close()
+            return
+        try:
+            self.noted(Call(CLOSE, self.scope, self.now(), None, None), self._inner.close)
+        finally:
+            self.recording.release()
+
+    def noted(self, call: Call, act: Callable[[], object]) -> None:
+        """Do `act`, noting when it began and how it ended."""
+        begun = self.log.begin(call)
+        try:
+            act()
+        except BaseException as error:
+            self.log.end(begun, _outcome(error), self.now())
+            raise
+        self.log.end(begun, OK, self.now())
+
+
+class _Session(ProviderSession):
+    def __init__(self, connection: _Connection, inner: ProviderSession, name: str, *, transacted: bool) -> None:
+        self._connection = connection
+        self._inner = inner
+        self._transacted = transacted
+        self._now = connection.now
+        self._begin, self._end, self._put = connection.log.begin, connection.log.end, connection.log.put
+        self.scope = Scope(connection.recording.pid, connection.scope.conn, name)
+        self._numbers = count(1)
+        self._transactions = count(1)
+        self._tx: str | None = None
+
+    def transaction(self) -> str | None:
+        """Return the name of the transaction that work done now belongs to; in a transacted session it begins one."""
+        if self._tx is None and self._transacted:
+            self._enter(f"{self.scope.sess}#{next(self._transactions)}")
+        return self._tx
+
+    def _enter(self, tx: str) -> None:
+        self._tx = tx
+        now_ns = self._now()
+        self._put(Call(BEGIN_TX, self.scope, now_ns, tx, None), OK, now_ns)
+
+    def _scope_of(self, dest: str | None, sub: str | None = None, selector: Selector | None = None) -> Scope:
+        own = self.scope
+        name = f"{own.sess}/{next(self._numbers)}"
+        return Scope(own.pid, own.conn, own.sess, name, dest=dest, sub=sub, selector=selector, session=own)
+
+    # Sending
+
+    def send(self, envelope: Envelope) -> None:
+        tx = self.transaction() if self._transacted else None
+        begun = self._begin(Call(SEND, self.scope, self._now(), tx, envelope))
+        try:
+            self._inner.send(envelope)
+        except BaseException as error:
+            self._end(begun, _outcome(error), self._now())
+            raise
+        self._end(begun, OK, self._now())
+
+    def commit(self) -> None:
+        tx, self._tx = self.transaction(), None
+        self._connection.noted(Call(COMMIT, self.scope, self._now(), tx, None), self._inner.commit)
+
+    def rollback(self) -> None:
+        tx, self._tx = self.transaction(), None
+        self._connection.noted(Call(ROLLBACK, self.scope, self._now(), tx, None), self._inner.rollback)
+
+    # Receiving
+
+    def subscribe(self, request: SubscribeRequest, on_ready: Callable[[], None]) -> ProviderConsumer:
+        dest, sub = str(request.address), request.durable_name
+        scope = self._scope_of(dest, selector=request.selector)
+        if request.address.kind is AddressKind.TOPIC:
+            scope.sub = scope.consumer if sub is None else self._durable(sub)
+        note: dict[str, object] = {"durable": sub is not None}
+        if request.no_local:
+            note["no_local"] = True
+        if request.selector is not None:
+            note["selector"] = request.selector.text
+        begun = self._begin(Call(SUBSCRIBE, scope, self._now(), None, None, note))
+        try:
+            inner = self._inner.subscribe(request, on_ready)
+        except BaseException as error:
+            self._end(begun, _outcome(error), self._now())
+            raise
+        self._end(begun, OK, self._now())
+        return _Consumer(self, self._connection, inner, scope)
+
+    def _durable(self, name: str) -> str:
+        return f"{self._connection.client_id or ''}/{name}"
+
+    def acknowledge(self, deliveries: Sequence[Delivery]) -> None:
+        if not deliveries:
+            self._inner.acknowledge(deliveries)
+            return
+        tx = self.transaction() if self._transacted else None
+        begun = self._begin(Call(ACK, self.scope, self._now(), tx, deliveries))
+        try:
+            self._inner.acknowledge([_inner_of(delivery) for delivery in deliveries])
+        except BaseException as error:
+            self._end(begun, _outcome(error), self._now())
+            raise
+        self._end(begun, OK, self._now())
+
+    def recover(self, deliveries: Sequence[Delivery]) -> None:
+        inner = [_inner_of(delivery) for delivery in deliveries]
+        self._settle(RECOVER, deliveries, None, lambda: self._inner.recover(inner))
+
+    def reject(self, delivery: Delivery, reason: str) -> None:
+        inner = _inner_of(delivery)
+        self._settle(ACK, (delivery,), {"rejected": reason}, lambda: self._inner.reject(inner, reason))
+
+    def adopt(self, deliveries: Sequence[Delivery]) -> None:
+        inner = [_inner_of(delivery) for delivery in deliveries]
+        self._settle(RECOVER, deliveries, {"adopted": self.scope.sess}, lambda: self._inner.adopt(inner))
+
+    def _settle(
+        self, op: str, deliveries: Sequence[Delivery], note: dict[str, object] | None, act: Callable[[], None]
+    ) -> None:
+        if deliveries:
+            self._connection.noted(Call(op, self.scope, self._now(), self._tx, deliveries, note), act)
+        else:
+            act()
+
+    def browse(self, address: Address, selector: Selector | None) -> Iterator[Delivery]:
+        began_ns = self._now()
+        return self._walk(self._inner.browse(address, selector), self._scope_of(str(address)), selector, began_ns)
+
+    def _walk(
+        self, found: Iterator[Delivery], scope: Scope, selector: Selector | None, began_ns: int
+    ) -> Iterator[Delivery]:
+        seen, outcome = 0, UNKNOWN
+        try:
+            for delivery in found:
+                now_ns = self._now()
+                self._put(Call(BROWSE, scope, began_ns, None, delivery), OK, now_ns)
+                seen += 1
+                yield delivery
+            outcome = OK
+        finally:
+            note = {"seen": seen, "selector": None if selector is None else selector.text}
+            self._put(Call(BROWSE, scope, began_ns, None, None, note), outcome, self._now())
+
+    def unsubscribe(self, name: str) -> None:
+        scope = self._scope_of(None, self._durable(name))
+        self._connection.noted(Call(UNSUBSCRIBE, scope, self._now(), None, None), lambda: self._inner.unsubscribe(name))
+
+    def close(self) -> None:
+        self._connection.noted(Call(CLOSE, self.scope, self._now(), None, None), self._inner.close)
+
+    # Distributed transactions: their work belongs to the branch, whoever ends it
+
+    def xa_start(self, xid: Xid, *, join: bool = False, resume: bool = False) -> None:
+        self._inner.xa_start(xid, join=join, resume=resume)
+        if join or resume:
+            self._tx = _branch(xid)
+        else:
+            self._enter(_branch(xid))
+
+    def xa_end(self, xid: Xid, *, suspend: bool = False, fail: bool = False) -> None:
+        self._inner.xa_end(xid, suspend=suspend, fail=fail)
+        self._tx = None
+
+    def xa_prepare(self, xid: Xid) -> bool:
+        return self._inner.xa_prepare(xid)
+
+    def xa_commit(self, xid: Xid, *, one_phase: bool = False) -> None:
+        call = Call(COMMIT, self.scope, self._now(), _branch(xid), None)
+        self._connection.noted(call, lambda: self._inner.xa_commit(xid, one_phase=one_phase))
+
+    def xa_rollback(self, xid: Xid) -> None:
+        call = Call(ROLLBACK, self.scope, self._now(), _branch(xid), None)
+        self._connection.noted(call, lambda: self._inner.xa_rollback(xid))
+
+    def xa_recover(self) -> Sequence[Xid]:
+        return self._inner.xa_recover()
+
+    def xa_forget(self, xid: Xid) -> None:
+        self._inner.xa_forget(xid)
+
+
+class _Consumer(ProviderConsumer):
+    def __init__(self, session: _Session, connection: _Connection, inner: ProviderConsumer, scope: Scope) -> None:
+        self._session = session
+        self._connection = connection
+        self._inner = inner
+        self._scope = scope
+        self._now = connection.now
+        self._put = connection.log.put
+        self._number = 0
+
+    def poll(self) -> Delivery | None:
+        called_ns = self._now()
+        delivery = self._inner.poll()
+        return None if delivery is None else self._delivered(delivery, called_ns)
+
+    def poll_or_wait(self) -> Delivery | None:
+        called_ns = self._now()
+        delivery = self._inner.poll_or_wait()
+        return None if delivery is None else self._delivered(delivery, called_ns)
+
+    def _delivered(self, delivery: Delivery, called_ns: int) -> Delivery:
+        self._number += 1
+        held = Held(delivery, self._scope, self._number)
+        self._put(Call(DELIVER, self._scope, called_ns, self._session.transaction(), held), OK, self._now())
+        return Delivery(delivery.envelope, delivery.count, delivery.redelivered, held)
+
+    def set_interested(self, interested: bool) -> None:
+        self._inner.set_interested(interested)
+
+    def close(self) -> None:
+        self._connection.noted(Call(CLOSE, self._scope, self._now(), None, None), self._inner.close)
+
+
+def _inner_of(delivery: Delivery) -> Delivery:
+    """Return the delivery as the provider made it; what did not come from a recorded consumer is passed on as it is."""
+    held = delivery.tag
+    return held.inner if isinstance(held, Held) else delivery
+
+
+def _branch(xid: Xid) -> str:
+    return f"xa:{xid.format_id}:{xid.global_transaction_id.hex()}:{xid.branch_qualifier.hex()}"

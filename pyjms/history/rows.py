@@ -1,0 +1,192 @@
+"""From what the recorder noted on the caller's thread to rows of the file. Nothing here waits or touches a file.
+
+A `Call` is noted when a client calls, and becomes one row, or one for each delivery of an acknowledgement. A row is a
+list in the order of `ROW`, so that its outcome can be filled in when the call returns.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Mapping, Sequence
+from itertools import count
+from typing import NamedTuple, TypeAlias
+
+from pyjms.history.events import ACK, BROWSE, COLUMNS, DELIVER, RECOVER, SEND, UNKNOWN
+from pyjms.spi.delivery import Delivery
+from pyjms.spi.envelope import Address, BodyKind, Envelope, ObjectBody
+from pyjms.spi.selector import Selector
+from pyjms.types import Stored
+
+__all__ = ["OK_AT", "ROW", "T1_AT", "Call", "Held", "Row", "Scope", "digest", "rows_of"]
+
+CONSTANT = ("run", "node")
+ROW: tuple[str, ...] = tuple(name for name in COLUMNS if name not in CONSTANT)
+"""The columns of a row; run and node are those of the whole file."""
+OK_AT = ROW.index("ok")
+T1_AT = ROW.index("t1")
+
+Row: TypeAlias = list[object]
+
+_SCHEDULED = "JMS_pyjms_deliverAt"
+_PROVIDERS_OWN = ("JMSX", "JMS_")
+_DIGEST_LENGTH = 32
+
+
+class Scope:
+    """Where events happen: a connection, a session or a consumer, with its numbers."""
+
+    __slots__ = ("conn", "consumer", "dest", "numbers", "pid", "selector", "sends", "sess", "sub")
+
+    def __init__(
+        self,
+        pid: str,
+        conn: str | None,
+        sess: str | None = None,
+        consumer: str | None = None,
+        *,
+        dest: str | None = None,
+        sub: str | None = None,
+        selector: Selector | None = None,
+        session: Scope | None = None,
+    ) -> None:
+        self.pid = pid
+        self.conn = conn
+        self.sess = sess
+        self.consumer = consumer
+        self.dest = dest
+        self.sub = sub
+        self.selector = selector
+        self.numbers: count[int] = count(1) if session is None else session.numbers
+        self.sends: dict[Address, int] = {} if session is None else session.sends
+
+
+class Held(NamedTuple):
+    """The tag of a delivery that went through the recorder: what the provider gave, to whom, and its number."""
+
+    inner: Delivery
+    scope: Scope
+    number: int
+
+
+class Call(NamedTuple):
+    """What is noted of one call, on the thread that makes it."""
+
+    op: str
+    scope: Scope
+    t0: int
+    tx: str | None
+    payload: object
+    """An `Envelope` of a send; a `Held` of a delivery; deliveries with `Held` tags of an ack or recover; a delivery of
+    a browse; the id of a message that expired; else None."""
+    note: Mapping[str, object] | None = None
+
+
+def rows_of(call: Call, ok: str = UNKNOWN, t1: int | None = None) -> list[Row]:
+    """Return the rows of `call`. To be called once for each call, in the order of calls of a session."""
+    payload = call.payload
+    if call.op == SEND:
+        assert isinstance(payload, Envelope)
+        return [_send(call, payload, ok, t1)]
+    if call.op == DELIVER:
+        assert isinstance(payload, Held)
+        return [_deliver(call, payload, ok, t1)]
+    if call.op in {ACK, RECOVER}:
+        assert isinstance(payload, Sequence)
+        return [_settle(call, delivery, ok, t1) for delivery in payload]
+    if call.op == BROWSE and payload is not None:
+        assert isinstance(payload, Delivery)
+        return [_see(call, payload, ok, t1)]
+    scope = call.scope
+    mid = payload if isinstance(payload, str) else None
+    return [_row(call, scope, ok, t1, mid, scope.dest, scope.sub)]
+
+
+def _row(call: Call, scope: Scope, ok: str, t1: int | None, mid: str | None, dest: str | None, sub: str | None) -> Row:
+    own = call.scope
+    note = None if call.note is None else _json(call.note)
+    return [
+        *(own.pid, own.conn, own.sess, scope.consumer, call.op, ok, call.t0, t1, next(own.numbers), mid, dest, sub),
+        *(None, None, None, None, call.tx, None, None, None, None, note),
+    ]
+
+
+_MODE, _PRIO, _SN, _DN = (ROW.index(name) for name in ("mode", "prio", "sn", "dn"))
+_REDELIVERED, _COUNT, _EXP, _SHA, _NOTE = (ROW.index(name) for name in ("redelivered", "count", "exp", "sha", "note"))
+
+
+def _send(call: Call, envelope: Envelope, ok: str, t1: int | None) -> Row:
+    scope, address = call.scope, envelope.destination
+    row = _row(call, scope, ok, t1, envelope.message_id, str(address), None)
+    _describe(row, envelope)
+    row[_SN] = scope.sends[address] = scope.sends.get(address, 0) + 1
+    if _SCHEDULED in envelope.properties:
+        row[_NOTE] = _json({"scheduled": True})
+    return row
+
+
+def _deliver(call: Call, held: Held, ok: str, t1: int | None) -> Row:
+    scope, delivery = call.scope, held.inner
+    row = _row(call, scope, ok, t1, delivery.envelope.message_id, scope.dest, scope.sub)
+    _describe(row, delivery.envelope)
+    row[_DN], row[_REDELIVERED], row[_COUNT] = held.number, delivery.redelivered, delivery.count
+    if scope.selector is not None:
+        row[_NOTE] = _json(_selected(scope.selector, delivery.envelope))
+    return row
+
+
+def _see(call: Call, delivery: Delivery, ok: str, t1: int | None) -> Row:
+    row = _row(call, call.scope, ok, t1, delivery.envelope.message_id, call.scope.dest, None)
+    _describe(row, delivery.envelope)
+    row[_REDELIVERED], row[_COUNT] = delivery.redelivered, delivery.count
+    return row
+
+
+def _settle(call: Call, delivery: Delivery, ok: str, t1: int | None) -> Row:
+    held = delivery.tag
+    assert isinstance(held, Held)
+    row = _row(call, held.scope, ok, t1, delivery.envelope.message_id, held.scope.dest, held.scope.sub)
+    row[_DN], row[_COUNT] = held.number, delivery.count
+    return row
+
+
+def _describe(row: Row, envelope: Envelope) -> None:
+    row[_MODE], row[_PRIO], row[_EXP] = envelope.delivery_mode, envelope.priority, envelope.expiration_ms
+    row[_SHA] = digest(envelope)
+
+
+def digest(envelope: Envelope) -> str:
+    """Return 32 hexadecimal digits that stand for what the application put into a message.
+
+    Body, type, a textual correlation id and the properties; not what providers add (names with JMSX or JMS_ in front),
+    nor what they may translate (destinations, a correlation id of bytes).
+    """
+    body: object = envelope.body
+    if envelope.body_kind is BodyKind.MAP and isinstance(body, Mapping):
+        body = tuple(sorted(body.items()))  # a map has no order
+    elif isinstance(body, ObjectBody):
+        body = body.data
+    own = [item for item in envelope.properties.items() if not item[0].startswith(_PROVIDERS_OWN)]
+    own.sort()
+    correlation = envelope.correlation_id if isinstance(envelope.correlation_id, str) else None
+    text = repr((int(envelope.body_kind), body, own, envelope.jms_type, correlation))
+    return hashlib.sha256(text.encode("utf-8", "backslashreplace")).hexdigest()[:_DIGEST_LENGTH]
+
+
+def _selected(selector: Selector, envelope: Envelope) -> dict[str, object]:
+    """Return what a selector read of a message, so that it can be judged again."""
+    headers: dict[str, object] = {"JMSTimestamp": envelope.timestamp_ms, "JMSType": envelope.jms_type}
+    if isinstance(envelope.correlation_id, str):
+        headers["JMSCorrelationID"] = envelope.correlation_id
+    wanted = selector.identifiers
+    read: dict[str, object] = {name: value for name, value in headers.items() if name in wanted and value is not None}
+    properties = {name: _typed(value) for name, value in envelope.properties.items() if name in wanted}
+    return {"selector": selector.text, "headers": read, "properties": properties}
+
+
+def _typed(value: Stored) -> object:
+    return [type(value).__name__, str(value)] if isinstance(value, (float, int)) else value
+
+
+def _json(value: object) -> str:
+    return json.dumps(value, ensure_ascii=True, separators=(",", ":"))
