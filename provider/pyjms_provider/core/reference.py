@@ -20,7 +20,18 @@ class MessageReference:
     same one. Only the store that made a reference touches `holders`.
     """
 
-    __slots__ = ("expiration_ms", "holders", "id", "journaled", "origin", "priority", "reliable", "shared", "size")
+    __slots__ = (
+        "deliver_at_ms",
+        "expiration_ms",
+        "holders",
+        "id",
+        "journaled",
+        "origin",
+        "priority",
+        "reliable",
+        "shared",
+        "size",
+    )
 
     def __init__(
         self, reference_id: ReferenceId, origin: ConnectionId | None, expiration_ms: int, priority: int, reliable: bool
@@ -34,6 +45,8 @@ class MessageReference:
         self.priority = priority
         self.reliable = reliable
         """Whether the message is PERSISTENT (§2.1; JMS 1.1 §3.4.2)."""
+        self.deliver_at_ms = 0
+        """Milliseconds since 1970 UTC before which nobody gets the message; 0: at once. A journal keeps it, as the others."""
         self.size = 0
         """About how many bytes the message takes; 0: nobody has needed to know."""
         self.journaled = False
