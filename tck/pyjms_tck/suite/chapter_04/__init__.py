@@ -1,0 +1,1 @@
+"""Chapter 4: what both messaging domains have in common."""

@@ -1,0 +1,120 @@
+"""Every call that a closed connection, session, consumer, producer or browser must refuse (4.3.5, 4.4.1), by name."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from functools import partial
+
+from pyjms import (
+    Connection,
+    DeliveryMode,
+    IllegalStateException,
+    MessageConsumer,
+    MessageProducer,
+    Queue,
+    QueueBrowser,
+    Session,
+    TextMessage,
+)
+from pyjms_tck.suite.exchange import Collector
+
+__all__ = [
+    "Calls",
+    "browser_calls",
+    "connection_calls",
+    "consumer_calls",
+    "not_refused",
+    "producer_calls",
+    "session_calls",
+]
+
+Calls = Mapping[str, Callable[[], object]]
+
+
+def not_refused(calls: Calls) -> dict[str, str]:
+    """Return the names of the `calls` that do not raise IllegalStateException, with what they do instead."""
+    wrong: dict[str, str] = {}
+    for name, call in calls.items():
+        try:
+            call()
+        except IllegalStateException:
+            continue
+        except Exception as error:  # any other error is what the test is to show
+            wrong[name] = f"raises {type(error).__name__}: {error}"
+        else:
+            wrong[name] = "raises nothing"
+    return wrong
+
+
+def connection_calls(connection: Connection) -> Calls:
+    """Return what a closed connection refuses."""
+    return {
+        "createSession": partial(connection.createSession, False, Session.AUTO_ACKNOWLEDGE),
+        "getClientID": connection.getClientID,
+        "setClientID": partial(connection.setClientID, "too_late"),
+        "getMetaData": connection.getMetaData,
+        "getExceptionListener": connection.getExceptionListener,
+        "setExceptionListener": partial(connection.setExceptionListener, None),
+        "start": connection.start,
+        "stop": connection.stop,
+    }
+
+
+def session_calls(session: Session, queue: Queue) -> Calls:
+    """Return what a closed session of any provider refuses."""
+    return {
+        "createMessage": session.createMessage,
+        "createTextMessage": session.createTextMessage,
+        "createBytesMessage": session.createBytesMessage,
+        "createMapMessage": session.createMapMessage,
+        "createStreamMessage": session.createStreamMessage,
+        "createObjectMessage": session.createObjectMessage,
+        "getTransacted": session.getTransacted,
+        "getAcknowledgeMode": session.getAcknowledgeMode,
+        "commit": session.commit,
+        "rollback": session.rollback,
+        "recover": session.recover,
+        "createQueue": partial(session.createQueue, queue.getQueueName()),
+        "createProducer": partial(session.createProducer, queue),
+        "createConsumer": partial(session.createConsumer, queue),
+    }
+
+
+def consumer_calls(consumer: MessageConsumer) -> Calls:
+    """Return what a closed consumer refuses."""
+    return {
+        "getMessageSelector": consumer.getMessageSelector,
+        "getMessageListener": consumer.getMessageListener,
+        "setMessageListener": partial(consumer.setMessageListener, Collector()),
+        "receive": consumer.receive,
+        "receive(timeout)": partial(consumer.receive, 1),
+        "receiveNoWait": consumer.receiveNoWait,
+    }
+
+
+def producer_calls(producer: MessageProducer, message: TextMessage) -> Calls:
+    """Return what a closed producer refuses."""
+    return {
+        "send(message)": partial(producer.send, message),
+        "send(message, mode, priority, time)": partial(producer.send, message, DeliveryMode.NON_PERSISTENT, 4, 0),
+        "getDestination": producer.getDestination,
+        "getDeliveryMode": producer.getDeliveryMode,
+        "setDeliveryMode": partial(producer.setDeliveryMode, DeliveryMode.PERSISTENT),
+        "getPriority": producer.getPriority,
+        "setPriority": partial(producer.setPriority, 4),
+        "getTimeToLive": producer.getTimeToLive,
+        "setTimeToLive": partial(producer.setTimeToLive, 0),
+        "getDisableMessageID": producer.getDisableMessageID,
+        "setDisableMessageID": partial(producer.setDisableMessageID, True),
+        "getDisableMessageTimestamp": producer.getDisableMessageTimestamp,
+        "setDisableMessageTimestamp": partial(producer.setDisableMessageTimestamp, True),
+    }
+
+
+def browser_calls(browser: QueueBrowser) -> Calls:
+    """Return what a closed browser refuses."""
+    return {
+        "getQueue": browser.getQueue,
+        "getMessageSelector": browser.getMessageSelector,
+        "getEnumeration": browser.getEnumeration,
+    }

@@ -1,0 +1,134 @@
+"""What most conformance tests do with messages: send texts, take them, see that nothing more comes, and listen."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from threading import Event
+from types import TracebackType
+from typing import Any, Self
+
+from pyjms import Destination, Message, MessageConsumer, MessageListener, Session, TextMessage
+from pyjms_tck.environment import Waits
+
+__all__ = [
+    "INVALID_SELECTOR",
+    "NO_DESTINATION",
+    "Collector",
+    "Holding",
+    "leftovers",
+    "send_texts",
+    "take",
+    "take_texts",
+    "text_of",
+]
+
+NO_DESTINATION: Any = None
+"""A destination that no provider understands."""
+INVALID_SELECTOR = "=TEST 'test'"
+"""A selector that breaks the grammar of section 3.8.1."""
+
+
+def send_texts(session: Session, destination: Destination, *texts: str) -> None:
+    """Send a text message for each of `texts`, with a producer of `session` that is closed again."""
+    with session.create_producer(destination) as producer:
+        for text in texts:
+            producer.send(session.create_text_message(text))
+
+
+def take(consumer: MessageConsumer, waits: Waits, what: str = "a message") -> TextMessage:
+    """Return the next message, which must be a text. Raises AssertionError when it does not come in time."""
+    message = consumer.receive(waits.something_ms)
+    assert message is not None, f"expected {what}, but none came within {waits.something_ms} ms"
+    assert isinstance(message, TextMessage), f"expected a text message, got {type(message).__name__}"
+    return message
+
+
+def take_texts(consumer: MessageConsumer, waits: Waits, count: int) -> list[str | None]:
+    """Return the texts of the next `count` messages, or of fewer when one does not come in time."""
+    texts: list[str | None] = []
+    while len(texts) < count and (message := consumer.receive(waits.something_ms)) is not None:
+        texts.append(text_of(message))
+    return texts
+
+
+def leftovers(consumer: MessageConsumer, waits: Waits) -> list[str | None]:
+    """Return the texts of what comes though nothing should; [] when nothing comes while `nothing_ms` pass."""
+    texts: list[str | None] = []
+    while len(texts) < 100 and (message := consumer.receive(waits.nothing_ms)) is not None:
+        texts.append(text_of(message))
+    return texts
+
+
+def text_of(message: Message) -> str | None:
+    """Return the text of a text message, or the name of another message's class."""
+    return message.text if isinstance(message, TextMessage) else f"<{type(message).__name__}>"
+
+
+class Collector(MessageListener):
+    """A listener that keeps what it gets, after having called `also` with each message."""
+
+    def __init__(self, also: Callable[[Message], object] | None = None) -> None:
+        self.messages: list[Message] = []
+        self._also = also
+
+    def on_message(self, message: Message) -> None:
+        self.messages.append(message)
+        if self._also is not None:
+            self._also(message)
+
+    @property
+    def texts(self) -> list[str | None]:
+        """The texts of all messages so far."""
+        return [text_of(message) for message in self.messages]
+
+    def wait_for(self, count: int, waits: Waits) -> list[str | None]:
+        """Return the texts when there are `count` of them. Raises AssertionError when that takes too long."""
+        waits.until(lambda: len(self.messages) >= count, f"the listener had been called {count} times")
+        return self.texts
+
+
+class Holding(MessageListener):
+    """A listener that stays in its first call until `release`, or until the ``with`` block is left.
+
+    `meanwhile` is called before the first call returns; `error` has what it raised.
+    """
+
+    def __init__(self, waits: Waits, meanwhile: Callable[[Message], object] | None = None) -> None:
+        self.entered = Event()
+        self.returned = Event()
+        self.texts: list[str | None] = []
+        self.error: Exception | None = None
+        self._released = Event()
+        self._waits = waits
+        self._meanwhile = meanwhile
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.release()
+
+    def on_message(self, message: Message) -> None:
+        self.texts.append(text_of(message))
+        if self.returned.is_set():
+            return
+        self.entered.set()
+        self._released.wait(self._waits.something_ms / 1000)
+        try:
+            if self._meanwhile is not None:
+                self._meanwhile(message)
+        except Exception as error:  # told to the test: a listener that raises has a meaning of its own
+            self.error = error
+        self.returned.set()
+
+    def wait_until_entered(self) -> None:
+        """Return when the first call has begun. Raises AssertionError when none comes in time."""
+        assert self.entered.wait(self._waits.something_ms / 1000), (
+            f"expected a call of the listener, but none came within {self._waits.something_ms} ms"
+        )
+
+    def release(self) -> None:
+        """Let the first call return."""
+        self._released.set()
