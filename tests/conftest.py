@@ -2,6 +2,6 @@
 
 import pytest
 
-pytest.register_assert_rewrite("tests.pyjms.spi.contract")  # before anything imports it, whatever is collected first
+pytest.register_assert_rewrite("pyjms_tck.spi")  # before anything imports it, whatever is collected first
 
 pytest_plugins = ["pytester", "tests.traceability.plugin"]

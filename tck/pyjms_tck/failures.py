@@ -21,7 +21,7 @@ _PACKAGE = Path(__file__).parent
 _OPERATORS = {"==": "", "!=": "other than ", "is": "the same object as ", "is not": "another object than ", "in": "one of ",
               "not in": "none of ", "<": "less than ", "<=": "at most ", ">": "more than ", ">=": "at least "}  # fmt: skip
 _ADDRESS = re.compile(r" (object )?at 0x[0-9A-Fa-f]+")
-_TEXT_MAX = 2000
+_TEXT_MAX = 600
 
 
 class Comparisons:

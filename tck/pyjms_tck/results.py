@@ -15,9 +15,21 @@ from typing import Any
 
 from pyjms_tck.catalogue import Chapter, Level, Requirement
 
-__all__ = ["FORMAT", "Failure", "Judgement", "Outcome", "ProviderFacts", "Report", "ReportError", "TestResult"]
+__all__ = [
+    "FORMAT",
+    "NOT_RUN",
+    "Failure",
+    "Judgement",
+    "Outcome",
+    "ProviderFacts",
+    "Report",
+    "ReportError",
+    "TestResult",
+]
 
 FORMAT = 1
+NOT_RUN = "not run: "
+"""How `Failure.seen` begins when a run was given up before the test."""
 
 
 class ReportError(ValueError):
@@ -71,7 +83,7 @@ class TestResult:
         failure = data.get("failure")
         return cls(
             test=data["test"],
-            requirements=tuple(data["requirements"]),
+            requirements=tuple(data.get("requirements", ())),
             outcome=Outcome(data["outcome"]),
             reason=data.get("reason"),
             failure=Failure(**failure) if failure else None,
@@ -93,6 +105,11 @@ class Judgement:
     def failures(self) -> tuple[TestResult, ...]:
         """The tests that failed."""
         return tuple(test for test in self.tests if test.outcome is Outcome.FAILED)
+
+    @property
+    def was_run(self) -> bool:
+        """Whether a failure tells something about the provider, and not only that the run was given up."""
+        return any(test.failure and not test.failure.seen.startswith(NOT_RUN) for test in self.failures)
 
     @property
     def observed(self) -> tuple[str, ...]:

@@ -29,7 +29,7 @@ from pyjms.runtime.xa import XAConnectionFactory
 from pyjms.spi.registry import register_provider
 from pyjms.testing import VirtualClock
 from pyjms.types import Boxed, Byte, Char, Double, Float, Int, Long, Short
-from tests.pyjms.spi.contract.environment import PATIENCE_S
+from pyjms_tck.spi.environment import PATIENCE_S
 from tests.pyjms.spi.folder import FolderProvider, send, text_of
 
 if TYPE_CHECKING:

@@ -19,7 +19,7 @@ from pyjms import (
 )
 from pyjms.spi.registry import register_provider
 from pyjms.testing import VirtualClock
-from tests.pyjms.spi.contract.environment import PATIENCE_S
+from pyjms_tck.spi.environment import PATIENCE_S
 from tests.pyjms.spi.folder import FolderProvider, Problems, folder_provider, send, text_of
 
 if TYPE_CHECKING:

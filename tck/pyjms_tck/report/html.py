@@ -73,7 +73,7 @@ def _tiles(report: Report) -> str:
 
 
 def _failed_first(report: Report) -> Iterator[str]:
-    failed = [judgement for judgement in report.judgements if judgement.outcome is Outcome.FAILED]
+    failed = [judgement for judgement in report.judgements if judgement.was_run]
     if not failed:
         return
     links = "".join(
@@ -119,7 +119,7 @@ def _anchor(judgement: Judgement) -> str:
 def _row(judgement: Judgement) -> str:
     requirement, outcome = judgement.requirement, judgement.outcome
     kind = CSS_CLASSES[outcome]
-    is_open = " open" if outcome is Outcome.FAILED else ""
+    is_open = " open" if judgement.was_run else ""
     return (
         f'<details class="r {kind}" id="{_anchor(judgement)}" data-outcome="{outcome}" data-level="{requirement.level}" '
         f'data-chapter="{requirement.chapter}"{is_open}><summary><span aria-hidden="true">{_SIGNS[outcome]}</span>'

@@ -30,7 +30,7 @@ def print_report(console: Console, report: Report) -> None:
     console.print()
     console.print(Text.assemble((f"{about.name} {about.version}", "bold"), f" at {about.title}"), highlight=False)
     console.print(_by_chapter(report))
-    failed = [judgement for judgement in report.judgements if judgement.outcome is Outcome.FAILED]
+    failed = [judgement for judgement in report.judgements if judgement.was_run]
     for judgement in failed[:FAILURES_SHOWN_MAX]:
         console.print(_failure(judgement), highlight=False)
     if len(failed) > FAILURES_SHOWN_MAX:

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
 
-from pyjms_tck.results import Failure, Outcome, TestResult
+from pyjms_tck.results import NOT_RUN, Failure, Outcome, TestResult
 from pyjms_tck.runner.hangs import describe_hang
 from pyjms_tck.runner.messages import Collected, Job, Order, Refused, Test, answer_from_line, to_line
 
@@ -235,7 +235,7 @@ class _Pool:
         while self._waiting:
             test = self._waiting.popleft()
             self._add(
-                _failed(test, Failure(expected=_RUN, seen=f"not run: {self._given_up}", where=test.test, details=""))
+                _failed(test, Failure(expected=_RUN, seen=f"{NOT_RUN}{self._given_up}", where=test.test, details=""))
             )
 
 

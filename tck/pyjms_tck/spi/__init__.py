@@ -2,8 +2,8 @@
 
 A provider's own tests run them so:
 
-    pytest.register_assert_rewrite("tests.pyjms.spi.contract")
-    from tests.pyjms.spi.contract.suite import *
+    pytest.register_assert_rewrite("pyjms_tck.spi")
+    from pyjms_tck.spi.suite import *
 
     @pytest.fixture
     def provider_url(): ...  # the URL of a message system without messages

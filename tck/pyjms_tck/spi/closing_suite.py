@@ -12,7 +12,7 @@ import pytest
 from pyjms.spi.capability import Capability
 from pyjms.spi.errors import CapabilityError, ClosedError, ProviderError, RolledBackError
 from pyjms.spi.provider import SubscribeRequest
-from tests.pyjms.spi.contract.environment import Environment, Receiver, Threads, envelope
+from pyjms_tck.spi.environment import Environment, Receiver, Threads, envelope
 
 if TYPE_CHECKING:
     from collections.abc import Callable

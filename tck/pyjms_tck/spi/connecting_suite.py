@@ -11,13 +11,20 @@ import pytest
 from pyjms.spi.capability import Capability
 from pyjms.spi.errors import CapabilityError, DuplicateClientIdError, UrlError
 from pyjms.spi.registry import known_schemes
-from tests.pyjms.spi.contract.declarations import misdeclared
-from tests.pyjms.spi.contract.environment import Environment
+from pyjms_tck.spi.declarations import misdeclared
+from pyjms_tck.spi.environment import Environment
 
 
 @pytest.fixture
-def environment(provider_url: str) -> Iterator[Environment]:
-    with Environment(provider_url) as environment:
+def provider_credentials() -> tuple[str | None, str | None]:
+    """User name and password; whoever runs the suite may replace the fixture."""
+    return None, None
+
+
+@pytest.fixture
+def environment(provider_url: str, provider_credentials: tuple[str | None, str | None]) -> Iterator[Environment]:
+    """The message system behind the fixture `provider_url`, which whoever runs the suite provides."""
+    with Environment(provider_url, credentials=provider_credentials) as environment:
         yield environment
 
 
@@ -49,14 +56,15 @@ def test_an_unknown_option_is_refused(environment: Environment) -> None:
 
 
 def test_a_client_id_is_taken_once(environment: Environment) -> None:
-    first = environment.connect(client_id="clerk")
+    clerk = environment.name("clerk")
+    first = environment.connect(client_id=clerk)
     with pytest.raises(DuplicateClientIdError):
-        environment.connect(client_id="clerk")
+        environment.connect(client_id=clerk)
     second = environment.connect(started=False)
     with pytest.raises(DuplicateClientIdError):
-        second.set_client_id("clerk")
+        second.set_client_id(clerk)
     first.close()
-    second.set_client_id("clerk")
+    second.set_client_id(clerk)
 
 
 def test_a_broker_elsewhere_cannot_be_stopped_from_here(environment: Environment) -> None:

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from pyjms.spi.provider import ProviderConnection
-    from tests.pyjms.spi.contract.environment import Environment
+    from pyjms_tck.spi.environment import Environment
 
     Probe = Callable[[Environment, ProviderConnection], bool]
 
@@ -32,7 +32,7 @@ def topics(environment: Environment, connection: ProviderConnection) -> bool:
 
 def durable_subscriptions(environment: Environment, connection: ProviderConnection) -> bool:
     topic, session = environment.topic(), connection.open_session(transacted=False)
-    connection.set_client_id("prober")
+    connection.set_client_id(environment.name("prober"))
     environment.receiver(session, topic, durable_name="kept").consumer.close()
     environment.send(session, topic, "missed")
     subscriber = environment.receiver(session, topic, durable_name="kept")

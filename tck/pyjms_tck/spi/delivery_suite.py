@@ -11,7 +11,7 @@ from pyjms.spi.capability import Capability
 from pyjms.spi.envelope import Address, AddressKind, Body, BodyKind, Envelope, ObjectBody
 from pyjms.spi.errors import CapabilityError
 from pyjms.types import Byte, Char, Float, Long, Short
-from tests.pyjms.spi.contract.environment import Environment, envelope
+from pyjms_tck.spi.environment import Environment, envelope
 
 VALUES = MappingProxyType(
     {

@@ -11,6 +11,7 @@ from itertools import count
 from threading import Event, Thread
 from types import MappingProxyType, TracebackType
 from typing import TYPE_CHECKING, Any, Self
+from uuid import uuid4
 
 from pyjms.spi.envelope import Address, AddressKind, BodyKind, Envelope, MessageId
 from pyjms.spi.provider import ConnectRequest, SubscribeRequest
@@ -29,13 +30,17 @@ if TYPE_CHECKING:
 PATIENCE_S = 20.0
 
 _numbers = count(1)
+_RUN = uuid4().hex[:8]
 
 
 class Environment:
     """One message system, reached through the SPI alone. Closes on leaving what was opened through it."""
 
-    def __init__(self, url: str, patience_s: float = PATIENCE_S) -> None:
+    def __init__(
+        self, url: str, patience_s: float = PATIENCE_S, credentials: tuple[str | None, str | None] = (None, None)
+    ) -> None:
         self.patience_s = patience_s
+        self._user_name, self._password = credentials
         self.url = ProviderUrl.parse(url)
         self.provider = find_provider(self.url.scheme)
         self.clock = VirtualClock()
@@ -56,7 +61,13 @@ class Environment:
 
     def request(self, *, client_id: str | None = None, url: ProviderUrl | None = None) -> ConnectRequest:
         """Return what a client says who connects."""
-        return ConnectRequest(url=url or self.url, user_name=None, password=None, client_id=client_id, clock=self.clock)
+        return ConnectRequest(
+            url=url or self.url,
+            user_name=self._user_name,
+            password=self._password,
+            client_id=client_id,
+            clock=self.clock,
+        )
 
     def connect(self, *, client_id: str | None = None, started: bool = True) -> ProviderConnection:
         """Open a connection."""
@@ -72,13 +83,18 @@ class Environment:
 
     @staticmethod
     def queue() -> Address:
-        """Return a queue that no other test uses."""
-        return Address(AddressKind.QUEUE, f"contract-{next(_numbers)}")
+        """Return a queue that no other test and no other run uses."""
+        return Address(AddressKind.QUEUE, Environment.name("contract"))
 
     @staticmethod
     def topic() -> Address:
-        """Return a topic that no other test uses."""
-        return Address(AddressKind.TOPIC, f"contract-{next(_numbers)}")
+        """Return a topic that no other test and no other run uses."""
+        return Address(AddressKind.TOPIC, Environment.name("contract"))
+
+    @staticmethod
+    def name(prefix: str) -> str:
+        """Return a name that no other test and no other run uses."""
+        return f"{prefix}-{_RUN}-{next(_numbers)}"
 
     def receiver(
         self, session: ProviderSession, address: Address, selector: str | None = None, **options: Any

@@ -9,7 +9,7 @@ from time import monotonic
 import pytest
 
 from pyjms.spi.delivery import Delivery
-from tests.pyjms.spi.contract.environment import PATIENCE_S, Environment, Threads
+from pyjms_tck.spi.environment import PATIENCE_S, Environment, Threads
 
 AT_ONCE_S = 2.0
 """Longer than any call that does not wait takes, on a busy machine too."""

@@ -9,7 +9,7 @@ from threading import Event
 from typing import TYPE_CHECKING, Any
 
 from pyjms import JMSException, Message, TextMessage
-from tests.pyjms.spi.contract.environment import PATIENCE_S
+from pyjms_tck.spi.environment import PATIENCE_S
 
 if TYPE_CHECKING:
     from pyjms import Queue, Session

@@ -12,7 +12,7 @@ from freezegun import freeze_time
 
 from pyjms.spi.clock import Clock, Signal, SystemClock
 from pyjms.testing import VirtualClock
-from tests.pyjms.spi.contract.environment import PATIENCE_S, Threads
+from pyjms_tck.spi.environment import PATIENCE_S, Threads
 
 
 @pytest.mark.parametrize("clock", [SystemClock(), VirtualClock()])

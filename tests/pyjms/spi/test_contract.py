@@ -6,8 +6,8 @@ those of this project, and not of other providers.
 
 import pytest
 
-from tests.pyjms.spi.contract import closing_suite, delivery_suite, notifying_suite
-from tests.pyjms.spi.contract.suite import *  # noqa: F403
+from pyjms_tck.spi import closing_suite, delivery_suite, notifying_suite
+from pyjms_tck.spi.suite import *  # noqa: F403
 
 pytest.mark.realises("BOIL-SESS-7", "BOIL-CONN-15")(closing_suite.test_what_is_closed_refuses_all_other_calls)
 pytest.mark.realises("BOIL-ORD-1")(delivery_suite.test_messages_of_a_session_arrive_in_order)

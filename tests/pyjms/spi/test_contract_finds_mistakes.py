@@ -11,15 +11,15 @@ import pytest
 from pyjms.spi.capability import Capability
 from pyjms.spi.envelope import BodyKind
 from pyjms.spi.registry import find_provider
-from tests.pyjms.spi.contract import (
+from pyjms_tck.spi import (
     closing_suite,
     connecting_suite,
     delivery_suite,
     environment,
     notifying_suite,
 )
-from tests.pyjms.spi.contract.declarations import PROBES, misdeclared
-from tests.pyjms.spi.contract.environment import Environment
+from pyjms_tck.spi.declarations import PROBES, misdeclared
+from pyjms_tck.spi.environment import Environment
 from tests.pyjms.spi.folder import folder_provider
 
 if TYPE_CHECKING:

@@ -13,7 +13,7 @@ from pyjms.spi.errors import CapabilityError
 from pyjms.spi.provider import Provider, ProviderConnection, ProviderConsumer, ProviderSession
 from pyjms.spi.url import ProviderUrl
 from pyjms.spi.xid import Xid
-from tests.pyjms.spi.contract.environment import Environment, envelope
+from pyjms_tck.spi.environment import Environment, envelope
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -11,7 +11,7 @@ import pytest
 from pyjms import Session
 from pyjms.spi.clock import Signal
 from pyjms.testing import VirtualClock
-from tests.pyjms.spi.contract.environment import Threads
+from pyjms_tck.spi.environment import Threads
 
 if TYPE_CHECKING:
     from pyjms.api.message import Message

@@ -23,7 +23,7 @@ from pyjms.spi.provider import ProviderConnection, ProviderConsumer, ProviderSes
 from pyjms.spi.registry import find_provider, known_schemes
 from pyjms.spi.url import ProviderUrl
 from pyjms.testing import Fault, Faults, VirtualClock, faults
-from tests.pyjms.spi.contract.environment import PATIENCE_S, Threads
+from pyjms_tck.spi.environment import PATIENCE_S, Threads
 from tests.tidy.source import ROOT
 
 if TYPE_CHECKING:

@@ -1,0 +1,28 @@
+"""The contract tests as ``pyjms-tck spi URL`` runs them: on the provider that the command names."""
+
+from contextlib import suppress
+
+import pytest
+
+from pyjms.spi.errors import CapabilityError
+from pyjms.spi.registry import find_provider
+from pyjms.spi.url import ProviderUrl
+from pyjms_tck.fixtures import ENVIRONMENT
+from pyjms_tck.spi.suite import *  # noqa: F403  pytest finds tests in the namespace of a module
+
+
+@pytest.fixture
+def provider_url(pytestconfig: pytest.Config) -> str:
+    """The URL that the command line has. A broker in this process starts anew, with the clock of the test."""
+    url = pytestconfig.stash[ENVIRONMENT].url
+    parsed = ProviderUrl.parse(url)
+    with suppress(CapabilityError):
+        find_provider(parsed.scheme).stop_broker(parsed)
+    return url
+
+
+@pytest.fixture(name="provider_credentials")
+def _credentials(pytestconfig: pytest.Config) -> tuple[str | None, str | None]:
+    """Those of the profile, in place of none."""
+    profile = pytestconfig.stash[ENVIRONMENT].profile
+    return profile.user_name, profile.password
