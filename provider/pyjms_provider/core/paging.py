@@ -13,6 +13,7 @@ from threading import Lock
 from typing import TYPE_CHECKING, Final
 
 from pyjms.spi.envelope import ConnectionId, Envelope, ObjectBody
+from pyjms.spi.errors import ProviderError
 from pyjms_provider.core.reference import MessageReference, ReferenceId
 from pyjms_provider.core.store import MessageStore, NotInMemoryError
 
@@ -25,6 +26,7 @@ _PERSISTENT: Final = 2
 _OVERHEAD: Final = 600  # of an envelope, its reference and its entry, without strings: measured
 _VALUE: Final = 40  # of a property or a value in a map or a stream, without its characters
 _BATCH: Final = 256  # messages that are paged out in one go
+_SHARE: Final = 8  # of memory: one part in so many is read in one go
 _RELIEF: Final = 0.9  # of the limit: how far memory is freed once it is exceeded
 
 
@@ -125,14 +127,14 @@ class PagingMessageStore(MessageStore):
         return False
 
     def load(self, references: Sequence[MessageReference]) -> Sequence[MessageReference]:
-        wanted = {each.id: each for each in references if each.holders and each.id not in self._messages}
+        wanted = self._wanted(references)
         if not wanted:
             return ()
         found = self._journal.read(list(wanted))
         with self._lock:
-            for reference_id, envelope in found.items():
-                reference = wanted[reference_id]
-                if not reference.holders or reference_id in self._messages:
+            for reference_id, reference in reversed(wanted.items()):
+                envelope = found.get(reference_id)
+                if envelope is None or not reference.holders or reference_id in self._messages:
                     continue
                 reference.size = reference.size or approximate_size(envelope)
                 self._messages[reference_id] = envelope
@@ -144,6 +146,18 @@ class PagingMessageStore(MessageStore):
                 for each in wanted.values()
                 if each.holders and each.id not in found and each.id not in self._messages
             ]
+
+    def _wanted(self, references: Sequence[MessageReference]) -> dict[ReferenceId, MessageReference]:
+        """Return those that must be read: the first one, and as many others as do not crowd memory."""
+        wanted: dict[ReferenceId, MessageReference] = {}
+        room = self._memory_bytes // _SHARE
+        for reference in references:
+            if reference.holders and reference.id not in self._messages:
+                room -= reference.size
+                if wanted and room < 0:
+                    break
+                wanted[reference.id] = reference
+        return wanted
 
     def relieve(self) -> None:
         if self._bytes <= self._memory_bytes:
@@ -173,7 +187,11 @@ class PagingMessageStore(MessageStore):
             if not reference.journaled and reference.id not in self._paged
         ]
         if transient:
-            self._journal.page_out(transient)
+            try:
+                self._journal.page_out(transient)
+            except ProviderError:
+                self._stay(leaving)
+                raise
         gone: list[ReferenceId] = []
         with self._lock:
             for reference, _ in transient:
@@ -187,6 +205,13 @@ class PagingMessageStore(MessageStore):
         if gone:
             self._journal.drop_paged(gone)
         return excess > 0 and bool(leaving)
+
+    def _stay(self, messages: Sequence[tuple[MessageReference, Envelope]]) -> None:
+        """Keep messages in memory that could not leave it."""
+        with self._lock:
+            for reference, _ in reversed(messages):
+                if reference.id in self._messages:
+                    self._pageable[reference.id] = reference
 
     def acquire(self, reference: MessageReference, holders: int) -> None:
         with self._lock:

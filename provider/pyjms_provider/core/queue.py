@@ -274,9 +274,10 @@ class Queue(AsynchronousChannel):
         """Bring a message into memory, and those that come after it here. Waits for a disk. Raises `ResourceError`."""
         with self._lock:
             following = self._ordering.following(reference, _READ_AHEAD)
+        with suppress(ResourceError):  # a disk that is full must not keep consumers from emptying the queue
+            self._store.relieve()  # before, as what is loaded now is wanted next
         for unreadable in self._store.load([reference, *following]):
             self._set_aside(unreadable)
-        self._store.relieve()
 
     def _set_aside(self, reference: MessageReference) -> None:
         """Let go of a message that cannot be read; the journal has reported and kept what there is of it."""

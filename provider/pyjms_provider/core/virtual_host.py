@@ -6,6 +6,7 @@ Locks: the host's lock guards its tables, and comes first in the lock order. A m
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from enum import Enum
 from itertools import count
@@ -117,6 +118,8 @@ class VirtualHost:
         else:
             channel = self._topics.get(address.name) or self.topic(address.name)
         store = self.store
+        if self.keeper is not None:
+            store.relieve()  # first: who finds no room has sent nothing
         reference = store.store(envelope, origin)
         try:
             if self.keeper is None or not reference.reliable or transaction is not None:
@@ -128,8 +131,6 @@ class VirtualHost:
         except ProviderError:
             store.release(reference)
             raise
-        if self.keeper is not None:
-            store.relieve()
 
     def finish_commit(self, unit: UnitOfWork) -> None:
         """Make a unit true whose commit was begun. Raises `RolledBackError`, `InDoubtError`."""
@@ -137,7 +138,8 @@ class VirtualHost:
             unit.finish_commit(None)
         else:
             self.keeper.finish_commit(unit)
-            self.store.relieve()
+            with suppress(ProviderError):  # the unit is true; who sends next is told that there is no room
+                self.store.relieve()
 
     def write_settled(self, settled: Sequence[QueueEntry]) -> None:
         """Have it survive that messages, which the journal keeps, were acknowledged. Raises `ResourceError`."""

@@ -1,0 +1,251 @@
+"""What was sent PERSISTENT survives, what was acknowledged does not come back, and nobody sees what is not written."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from threading import Event, Thread
+
+import pytest
+
+from pyjms.spi.errors import ProviderError, ResourceError
+from pyjms_provider.core.journal import Changes
+from pyjms_provider.stores.volatile import Crash
+from tests.provider.keeping.site import ORDERS, Site, consume, take_all, text
+
+PATIENCE_S = 10.0
+
+
+def test_what_was_sent_persistent_survives_in_order(site: Site) -> None:
+    for number in range(5):
+        site.send(f"{number}", priority=number % 2)
+    site.crash()
+    assert site.drain() == [("1", 1), ("3", 1), ("0", 1), ("2", 1), ("4", 1)]
+
+
+def test_what_was_sent_non_persistent_does_not(site: Site) -> None:
+    site.send("kept")
+    site.send("lost", delivery_mode=1)
+    assert site.texts() == ["kept", "lost"]
+    site.crash()
+    assert site.texts() == ["kept"]
+
+
+def test_what_was_acknowledged_does_not_come_back(site: Site) -> None:
+    for name in "abc":
+        site.send(name)
+    session = site.session()
+    consumer = consume(session)
+    first = consumer.poll()
+    assert first is not None
+    session.acknowledge([first])
+    site.crash()
+    assert [name for name, _ in site.drain()] == ["b", "c"]
+    site.crash()
+    assert site.drain() == []
+
+
+def test_what_a_client_had_comes_back_flagged(site: Site) -> None:
+    site.send("seen")
+    delivery = consume(site.session()).poll()
+    assert delivery is not None
+    assert (text(delivery), delivery.count) == ("seen", 1)
+    site.crash()
+    assert site.drain() == [("seen", 2)]
+
+
+def test_one_small_write_covers_many_deliveries(site: Site) -> None:
+    for number in range(60):
+        site.send(f"{number}")
+    site.points.clear()
+    taken = take_all(consume(site.session()))
+    assert [text(each) for each in taken] == [f"{number}" for number in range(60)]
+    assert site.points == ["before write", "after write"]
+
+
+def test_what_nobody_had_yet_comes_back_without_a_flag(site: Site) -> None:
+    for number in range(300):
+        site.send(f"{number}")
+    first = consume(site.session()).poll()
+    assert text(first) == "0"
+    site.crash()
+    counts = dict(site.drain())
+    assert counts["0"] == 2
+    assert sum(count > 1 for count in counts.values()) <= 101
+    assert counts["299"] == 1
+
+
+def test_after_an_orderly_stop_nothing_is_flagged_that_was_not_delivered(site: Site) -> None:
+    for name in "ab":
+        site.send(name)
+    assert text(consume(site.session()).poll()) == "a"
+    site.restart()
+    assert site.drain() == [("a", 2), ("b", 1)]
+
+
+def test_how_often_a_message_came_back_is_known_after_a_restart(site: Site) -> None:
+    site.send("again")
+    session = site.session()
+    consumer = consume(session)
+    for expected in (1, 2, 3):
+        delivery = consumer.poll()
+        assert delivery is not None
+        assert delivery.count == expected
+        session.recover([delivery])
+    site.restart()
+    assert site.drain() == [("again", 4)]
+
+
+def test_a_message_is_not_seen_before_it_is_written(site: Site) -> None:
+    seen: list[list[str]] = []
+
+    def look(point: str, changes: Changes) -> None:
+        if changes.messages:
+            seen.append([point, *site.texts()])
+
+    site.send("first")
+    site.trap = look
+    site.send("second")
+    assert seen == [["before write", "first"], ["after write", "first"]]
+    assert site.texts() == ["first", "second"]
+
+
+def test_a_send_that_cannot_be_written_raises_and_leaves_nothing(site: Site) -> None:
+    site.send("before")
+    site.trap = _refuse
+    with pytest.raises(ResourceError, match="no space"):
+        site.send("refused")
+    assert site.texts() == ["before"]
+    site.trap = None
+    site.send("after")
+    site.crash()
+    assert [name for name, _ in site.drain()] == ["before", "after"]
+
+
+def test_an_acknowledgement_that_cannot_be_written_leaves_the_message(site: Site) -> None:
+    for name in "ab":
+        site.send(name)
+    session = site.session()
+    consumer = consume(session)
+    first = consumer.poll()
+    assert text(first) == "a"
+    assert first is not None
+    site.trap = _refuse
+    with pytest.raises(ResourceError, match="no space"):
+        session.acknowledge([first])
+    site.trap = None
+    assert site.drain() == [("a", 2), ("b", 1)]
+
+
+def test_a_delivery_that_cannot_be_noted_is_not_made(site: Site) -> None:
+    site.send("shy")
+    session = site.session()
+    delivery = consume(session).poll()
+    assert delivery is not None
+    site.trap = _refuse
+    with pytest.raises(ResourceError):
+        _ = delivery.envelope
+    site.trap = None
+    session.recover([delivery])
+    assert site.drain() == [("shy", 2)]
+
+
+@pytest.mark.parametrize("point", ["before write", "after write"])
+def test_a_crash_while_sending_leaves_all_or_nothing(site: Site, point: str) -> None:
+    site.send("before")
+    site.trap = _crash_at(point)
+    with pytest.raises(Crash):
+        site.send("interrupted")
+    site.trap = None
+    site.start()
+    expected = ["before"] if point == "before write" else ["before", "interrupted"]
+    assert [name for name, _ in site.drain()] == expected
+
+
+def test_expired_messages_are_not_kept_for_ever(site: Site) -> None:
+    site.send("short", expiration_ms=site.clock.time_ms() + 1000)
+    site.send("long")
+    site.clock.advance(2000)  # type: ignore[attr-defined]  # it is a VirtualClock
+    assert site.drain() == [("long", 1)]
+    site.restart()
+    assert not site.medium.messages
+
+
+def test_a_message_that_expires_while_the_broker_is_down_is_not_delivered(site: Site) -> None:
+    site.send("short", expiration_ms=site.clock.time_ms() + 1000)
+    site.journal.crash()
+    site.clock.advance(2000)  # type: ignore[attr-defined]
+    site.start()
+    assert site.drain() == []
+
+
+def test_temporary_queues_are_not_kept(site: Site) -> None:
+    connection = site.connect()
+    temporary = connection.create_temporary(ORDERS.kind)
+    site.points.clear()
+    site.send("reply", to=temporary)
+    assert "before write" not in site.points
+    session = connection.open_session(transacted=False)
+    assert text(consume(session, temporary).poll()) == "reply"
+
+
+def test_two_that_name_a_new_queue_at_once_get_the_same(site: Site) -> None:
+    """The slower one's number is dropped, and no message goes there."""
+    defining, go_on = Event(), Event()
+
+    def hold_the_first(point: str, _: Changes) -> None:
+        if point == "after define" and not defining.is_set():
+            defining.set()
+            assert go_on.wait(PATIENCE_S)
+
+    site.trap = hold_the_first
+    slow = Thread(target=site.send, args=("slow",))
+    slow.start()
+    assert defining.wait(PATIENCE_S)
+    site.send("fast")
+    go_on.set()
+    slow.join(PATIENCE_S)
+    assert not slow.is_alive()
+    site.crash()
+    assert sorted(name for name, _ in site.drain()) == ["fast", "slow"]
+    assert len(site.medium.queues) == 1
+
+
+def test_dead_letters_survive_and_their_origin_is_empty(site: Site) -> None:
+    site.send("poison")
+    session = site.session()
+    delivery = consume(session).poll()
+    assert delivery is not None
+    session.reject(delivery, "cannot be read")
+    site.crash()
+    assert site.drain() == []
+    dead = next(iter(site.session().browse(type(ORDERS)(ORDERS.kind, "DLQ"), None)))
+    assert dead.envelope.body == "poison"
+    assert dead.envelope.properties["JMS_pyjms_deadReason"] == "cannot be read"
+
+
+def test_a_rejection_that_cannot_be_written_changes_nothing(site: Site) -> None:
+    site.send("poison")
+    session = site.session()
+    delivery = consume(session).poll()
+    assert delivery is not None
+    assert text(delivery) == "poison"
+    site.texts(type(ORDERS)(ORDERS.kind, "DLQ"))
+    site.trap = _refuse
+    with pytest.raises(ProviderError):
+        session.reject(delivery, "cannot be read")
+    site.trap = None
+    assert [name for name, _ in site.drain()] == ["poison"]
+    assert site.texts(type(ORDERS)(ORDERS.kind, "DLQ")) == []
+
+
+def _refuse(point: str, _: Changes) -> None:
+    if point.startswith("before"):
+        raise ResourceError("no space on the disk")
+
+
+def _crash_at(chosen: str) -> Callable[[str, Changes], None]:
+    def trap(point: str, changes: Changes) -> None:
+        if point == chosen and changes.messages:
+            raise Crash
+
+    return trap

@@ -1,0 +1,143 @@
+"""Durable subscriptions survive with what they have, and end for good when they are told to."""
+
+from __future__ import annotations
+
+import pytest
+
+from pyjms.spi.errors import ResourceError, SubscriptionInUseError, UnknownSubscriptionError
+from pyjms_provider.core.journal import Changes
+from tests.provider.keeping.site import NEWS, Site, consume, take_all, text
+
+
+def subscribe(site: Site, *, selector: str | None = None) -> None:
+    """Make a durable subscription and leave it."""
+    connection = site.connect("ann")
+    consume(connection.open_session(transacted=False), NEWS, selector, durable_name="all")
+    connection.close()
+
+
+def unsubscribe(site: Site) -> None:
+    """Delete it."""
+    connection = site.connect("ann")
+    try:
+        connection.open_session(transacted=False).unsubscribe("all")
+    finally:
+        connection.close()
+
+
+def received(site: Site, *, selector: str | None = None) -> list[str | None]:
+    """Return what the subscription has, and take it."""
+    connection = site.connect("ann")
+    session = connection.open_session(transacted=False)
+    taken = take_all(consume(session, NEWS, selector, durable_name="all"))
+    texts = [text(each) for each in taken]
+    session.acknowledge(taken)
+    connection.close()
+    return texts
+
+
+def test_a_subscription_survives_with_its_messages(site: Site) -> None:
+    subscribe(site)
+    site.send("before", to=NEWS)
+    site.crash()
+    site.send("after", to=NEWS)
+    assert received(site) == ["before", "after"]
+    site.crash()
+    assert received(site) == []
+
+
+def test_its_selector_survives(site: Site) -> None:
+    subscribe(site, selector="region = 'EU'")
+    site.crash()
+    site.send("here", to=NEWS, properties={"region": "EU"})
+    site.send("there", to=NEWS, properties={"region": "US"})
+    assert received(site, selector="region = 'EU'") == ["here"]
+
+
+def test_other_terms_make_another_subscription_for_good(site: Site) -> None:
+    subscribe(site)
+    site.send("old", to=NEWS)
+    subscribe(site, selector="region = 'EU'")
+    site.crash()
+    assert received(site, selector="region = 'EU'") == []
+    assert len(site.medium.queues) == 1
+
+
+def test_a_deleted_subscription_does_not_come_back(site: Site) -> None:
+    subscribe(site)
+    site.send("unread", to=NEWS)
+    unsubscribe(site)
+    site.crash()
+    assert not site.medium.queues
+    assert not site.medium.messages
+    with pytest.raises(UnknownSubscriptionError):
+        unsubscribe(site)
+
+
+def test_a_deletion_that_cannot_be_written_changes_nothing(site: Site) -> None:
+    subscribe(site)
+    site.trap = _refuse
+    with pytest.raises(ResourceError, match="no space"):
+        unsubscribe(site)
+    site.trap = None
+    site.send("still wanted", to=NEWS)
+    assert received(site) == ["still wanted"]
+
+
+def test_a_subscription_that_cannot_be_written_is_not_made(site: Site) -> None:
+    site.trap = _refuse
+    connection = site.connect("ann")
+    with pytest.raises(ResourceError, match="no space"):
+        consume(connection.open_session(transacted=False), NEWS, durable_name="all")
+    site.trap = None
+    connection.close()
+    with pytest.raises(UnknownSubscriptionError):
+        unsubscribe(site)
+
+
+def test_a_subscription_that_is_being_made_is_in_use(site: Site) -> None:
+    connection = site.connect("ann")
+    refused: list[str] = []
+
+    def subscribe_too(point: str, _: Changes) -> None:
+        if point == "before define":
+            site.trap = None
+            with pytest.raises(SubscriptionInUseError) as caught:
+                consume(connection.open_session(transacted=False), NEWS, durable_name="all")
+            refused.append(caught.value.reason)
+
+    site.trap = subscribe_too
+    consume(connection.open_session(transacted=False), NEWS, durable_name="all")
+    assert "has a subscriber" in refused[0]
+
+
+def test_a_message_is_kept_once_and_goes_with_its_last_subscriber(site: Site) -> None:
+    for client in ("ann", "bob"):
+        connection = site.connect(client)
+        consume(connection.open_session(transacted=False), NEWS, durable_name="all")
+        connection.close()
+    site.send("shared", to=NEWS)
+    assert len(site.medium.messages) == 1
+    assert received(site) == ["shared"]
+    assert len(site.medium.messages) == 1
+    site.crash()
+    assert received(site) == []
+    session = site.connect("bob").open_session(transacted=False)
+    delivery = consume(session, NEWS, durable_name="all").poll()
+    assert delivery is not None
+    assert text(delivery) == "shared"
+    session.acknowledge([delivery])
+    assert not site.medium.messages
+
+
+def test_a_topic_without_durable_subscribers_writes_nothing(site: Site) -> None:
+    consumer = consume(site.session(), NEWS)
+    site.points.clear()
+    site.send("passing", to=NEWS)
+    assert site.points == []
+    assert text(consumer.poll()) == "passing"
+
+
+def _refuse(point: str, _: Changes) -> None:
+    if point.startswith("before"):
+        raise ResourceError("no space on the disk")
