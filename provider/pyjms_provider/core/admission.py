@@ -1,25 +1,20 @@
-"""What becomes of a message on its way into a queue: headers that the owner overrides, its size, the time it is for."""
+"""What becomes of a message on its way into a queue: headers that the owner overrides, and the time it is for."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from pyjms.spi.envelope import Envelope, ObjectBody
+from pyjms.spi.envelope import Envelope
 from pyjms.spi.errors import ProviderError
 
 if TYPE_CHECKING:
-    from pyjms.types import Stored
     from pyjms_provider.core.policy import QueuePolicy
 
-__all__ = ["DELIVER_AT", "deliver_at_ms", "estimated_size", "with_overrides"]
+__all__ = ["DELIVER_AT", "deliver_at_ms", "with_overrides"]
 
 DELIVER_AT = "JMS_pyjms_deliverAt"
 """The long property by which a producer says when a message is for: milliseconds since 1970 UTC."""
-
-_HEADERS_SIZE = 200
-_NUMBER_SIZE = 8
 
 
 def with_overrides(envelope: Envelope, policy: QueuePolicy, now_ms: int) -> Envelope:
@@ -54,22 +49,3 @@ def deliver_at_ms(envelope: Envelope) -> int:
             f"{DELIVER_AT} is {value!r}; set it as a long property: the time in milliseconds since 1970 UTC"
         )
     return int(value)
-
-
-def estimated_size(envelope: Envelope) -> int:
-    """Return about how many bytes the message takes: its body, its properties, and something for its headers."""
-    body = envelope.body
-    size = _HEADERS_SIZE + sum(len(name) + _size_of(value) for name, value in envelope.properties.items())
-    if body is None:
-        return size
-    if isinstance(body, (str, bytes)):
-        return size + len(body)
-    if isinstance(body, ObjectBody):
-        return size + len(body.data)
-    if isinstance(body, Mapping):
-        return size + sum(len(name) + _size_of(value) for name, value in body.items())
-    return size + sum(map(_size_of, body))
-
-
-def _size_of(value: Stored) -> int:
-    return len(value) if isinstance(value, (str, bytes)) else _NUMBER_SIZE

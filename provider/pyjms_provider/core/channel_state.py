@@ -12,6 +12,7 @@ from collections.abc import Iterable
 from enum import Enum
 from typing import TYPE_CHECKING
 
+from pyjms_provider.core.delays import DelayIndex
 from pyjms_provider.core.entry import Acknowledgements, QueueEntry, ReceiverId
 from pyjms_provider.core.message_state import MessageEvent, MessageState, next_state
 from pyjms_provider.core.ordering import Ordering
@@ -21,6 +22,7 @@ from pyjms_provider.core.store import MessageStore, PersistenceManager
 if TYPE_CHECKING:
     from pyjms_provider.core.consumer import ConsumerSession
     from pyjms_provider.core.queue import Queue
+    from pyjms_provider.core.queue_types import MessageOrder
     from pyjms_provider.core.unit_of_work import UnitOfWork
 
 __all__ = ["ChannelState", "Reliability"]
@@ -42,7 +44,16 @@ class Reliability(Enum):
 class ChannelState:
     """The messages of one channel and their states."""
 
-    __slots__ = ("_delivered", "_persistence", "_pushed", "_reliability", "_store", "_uncommitted", "ordering")
+    __slots__ = (
+        "_delivered",
+        "_persistence",
+        "_pushed",
+        "_reliability",
+        "_store",
+        "_uncommitted",
+        "delays",
+        "ordering",
+    )
 
     def __init__(
         self,
@@ -54,7 +65,9 @@ class ChannelState:
         self._store = store
         self._persistence = persistence
         self._reliability = reliability
-        self.ordering = Ordering()
+        self.ordering: MessageOrder = Ordering()
+        self.delays = DelayIndex()
+        """NEW messages that are not available yet."""
         self._uncommitted: dict[QueueEntry, None] = {}
         self._delivered: dict[QueueEntry, None] = {}
         self._pushed: dict[ReferenceId, QueueEntry] = {}
@@ -79,15 +92,16 @@ class ChannelState:
     def count(self, state: MessageState) -> int:
         """Return how many messages are in `state` (§7.7)."""
         if state is MessageState.NEW:
-            return len(self.ordering) + sum(entry.state is state for entry in self._pushed.values())
+            pushed = sum(entry.state is state for entry in self._pushed.values())
+            return len(self.ordering) + len(self.delays) + pushed
         if state is MessageState.ABSENT:
             return 0
         return len(self._delivered if state is MessageState.DELIVERED else self._uncommitted)
 
     def entries(self, state: MessageState) -> list[QueueEntry]:
-        """Return the messages in `state`: NEW ones in order, the others by age in that state."""
+        """Return the messages in `state`: NEW ones in order, then those that wait; the others by age in that state."""
         if state is MessageState.NEW:
-            return [*(entry for entry in self._pushed.values() if entry.state is state), *self.ordering]
+            return [*(entry for entry in self._pushed.values() if entry.state is state), *self.ordering, *self.delays]
         if state is MessageState.ABSENT:
             return []
         return list(self._delivered if state is MessageState.DELIVERED else self._uncommitted)
@@ -116,6 +130,17 @@ class ChannelState:
         self.ordering.append(entry)
         return entry
 
+    def make(self, queue: Queue, reference: MessageReference) -> QueueEntry:
+        """Accept a message: it is NEW, and has no place in the order yet; see `place` and `delays`."""
+        return QueueEntry(queue, reference, _ACCEPTED)
+
+    def place(self, entry: QueueEntry) -> None:
+        """Make a NEW message available: at the end, or in the old place of one that was given back."""
+        if entry.sequence:
+            self.ordering.restore([entry])
+        else:
+            self.ordering.append(entry)
+
     def add_in_transaction(self, queue: Queue, reference: MessageReference, unit: UnitOfWork) -> QueueEntry:
         """Accept a message in a transaction: it is NOT_COMMITTED, and has no place in the order yet (§5.1)."""
         entry = QueueEntry(queue, reference, next_state(MessageState.ABSENT, MessageEvent.ACCEPT_IN_TRANSACTION))
@@ -125,10 +150,14 @@ class ChannelState:
 
     def commit(self, entry: QueueEntry) -> None:
         """Make a NOT_COMMITTED message NEW and available (§5.1.3)."""
+        self.commit_without_place(entry)
+        self.ordering.append(entry)
+
+    def commit_without_place(self, entry: QueueEntry) -> None:
+        """Make a NOT_COMMITTED message NEW; see `place` and `delays`."""
         entry.state = next_state(entry.state, MessageEvent.COMMIT)
         entry.transaction = None
         del self._uncommitted[entry]
-        self.ordering.append(entry)
 
     def remove(self, entry: QueueEntry, event: MessageEvent) -> None:
         """Take a message out, whatever its state, because of `event`: rolled back, settled, expired, removed."""
@@ -139,7 +168,7 @@ class ChannelState:
             del self._delivered[entry]
         elif before is MessageState.NOT_COMMITTED:
             del self._uncommitted[entry]
-        elif entry.acknowledgements is None:
+        elif entry.acknowledgements is None and not self.delays.discard(entry):
             self.ordering.discard(entry)
         if entry.acknowledgements is not None:
             self._pushed.pop(entry.reference.id, None)
@@ -194,11 +223,15 @@ class ChannelState:
         """Make messages that were given back available again, in their old places (JMS 1.1 §4.4.11)."""
         returned = list(entries)
         for entry in returned:
-            entry.state = next_state(entry.state, MessageEvent.CANCEL)
-            entry.holder = None
-            entry.transaction = None
-            del self._delivered[entry]
+            self.cancel_one(entry)
         self.ordering.restore(returned)
+
+    def cancel_one(self, entry: QueueEntry) -> None:
+        """Make a message that was given back NEW again, without a place in the order."""
+        entry.state = next_state(entry.state, MessageEvent.CANCEL)
+        entry.holder = None
+        entry.transaction = None
+        del self._delivered[entry]
 
     # Pushed messages
 

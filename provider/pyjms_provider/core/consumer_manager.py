@@ -13,7 +13,7 @@ A machine without a lock: its queue calls it under the queue's own.
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from enum import Enum
 from types import MappingProxyType
 from typing import TYPE_CHECKING
@@ -137,7 +137,7 @@ class PriorityGroup:
 class ConsumerManager:
     """The consumers of one queue and the choice among them."""
 
-    __slots__ = ("_groups", "has_priorities", "interested_count", "non_acquiring_count")
+    __slots__ = ("_always_weighs", "_groups", "has_priorities", "interested_count", "non_acquiring_count", "weighs")
 
     def __init__(self) -> None:
         self._groups: list[PriorityGroup] = []  # of descending priority
@@ -146,6 +146,9 @@ class ConsumerManager:
         self.non_acquiring_count = 0
         self.has_priorities = False
         """Whether the consumers differ in priority, so that a pull must look at `rivals`."""
+        self._always_weighs = False
+        self.weighs = False
+        """Whether a pull must ask whose turn it is: for priorities, or because the queue says so."""
 
     def __iter__(self) -> Iterator[Consumer]:
         for group in self._groups:
@@ -173,7 +176,7 @@ class ConsumerManager:
         self._move(consumer, ConsumerEvent.REMOVE)
         self.non_acquiring_count -= not consumer.acquires
         self._groups = [group for group in self._groups if not group.is_empty]
-        self.has_priorities = len(self._groups) > 1
+        self._note_priorities()
         return was_notified
 
     def begin_interest(self, consumer: Consumer) -> None:
@@ -221,8 +224,17 @@ class ConsumerManager:
         made = PriorityGroup(priority)
         self._groups.append(made)
         self._groups.sort(key=lambda group: -group.priority)
-        self.has_priorities = len(self._groups) > 1
+        self._note_priorities()
         return made
+
+    def _note_priorities(self) -> None:
+        self.has_priorities = len(self._groups) > 1
+        self.weighs = self._always_weighs or self.has_priorities
+
+    def set_always_weighs(self, always_weighs: bool) -> None:
+        """Hear whether every pull must ask whose turn it is."""
+        self._always_weighs = always_weighs
+        self._note_priorities()
 
     # Choices
 
@@ -276,6 +288,13 @@ class ConsumerManager:
             served.update(consumer.cursor for consumer in group.lists[_NOTIFIED])
             if None in served:
                 return chosen  # a woken consumer of higher priority than the rest takes whatever there is
+        return chosen
+
+    def notify_if_interested(self, consumers: Iterable[Consumer]) -> list[Consumer]:
+        """Move to Notified those of `consumers` that wait for it; return them."""
+        chosen = [consumer for consumer in consumers if consumer.place is _INTERESTED]
+        for consumer in chosen:
+            self._move(consumer, _NOTIFY)
         return chosen
 
     def non_acquiring(self) -> list[Consumer]:

@@ -97,6 +97,10 @@ class Room:
         first = next(iter(self._waiting), None)
         return None if first is None or not self.has_room(first.size) else first.signal
 
+    def all_waiting(self) -> list[Waiting]:
+        """Return all that wait, in order."""
+        return list(self._waiting)
+
     def all_signals(self) -> list[Signal]:
         """Return the signals of all that wait, because the queue closes or its limits change."""
         return [waiting.signal for waiting in self._waiting]

@@ -26,13 +26,14 @@ from typing import Final, Literal
 from pyjms_provider.core.entry import QueueEntry
 from pyjms_provider.core.reference import MessageReference
 
-__all__ = ["UNFINISHED", "Cursor", "Ordering", "Unfinished"]
+__all__ = ["PRIORITIES", "UNFINISHED", "Cursor", "Ordering", "Unfinished"]
 
 PRIORITIES: Final = 10
 _SPARE: Final = 64  # gaps, or passed places, that are not worth tidying
 _BEHIND_MAXIMUM: Final = 64  # messages noted behind a cursor; beyond that the cursor itself goes back
 
 _BITS: Final = tuple(1 << priority for priority in range(PRIORITIES))
+_LEVELS: Final = tuple(range(PRIORITIES))  # each priority is a level of its own
 _by_sequence = attrgetter("sequence")
 
 
@@ -148,9 +149,11 @@ class _Lane:
 class Ordering:
     """The available messages of one queue."""
 
-    __slots__ = ("_cursors", "_lanes", "_last", "_mask")
+    __slots__ = ("_cursors", "_lanes", "_last", "_levels", "_mask")
 
-    def __init__(self) -> None:
+    def __init__(self, levels: tuple[int, ...] = _LEVELS) -> None:
+        """`levels`: the lane of each JMS priority; the higher lane comes first."""
+        self._levels = levels
         self._lanes = tuple(_Lane() for _ in range(PRIORITIES))
         self._mask = 0
         self._last = 0
@@ -172,9 +175,10 @@ class Ordering:
     def following(self, reference: MessageReference, most: int) -> list[MessageReference]:
         """Return up to `most` messages that will probably be wanted after that one, or about as many."""
         answer: list[MessageReference] = []
-        for priority in range(reference.priority, -1, -1):
+        level = self._levels[reference.priority]
+        for priority in range(level, -1, -1):
             lane = self._lanes[priority]
-            first = reference.id if priority == reference.priority else 0
+            first = reference.id if priority == level else 0
             index = bisect_right(lane.sequences, first, lane.head)
             for entry in islice(lane.entries, index, index + 2 * most):
                 if len(answer) == most:
@@ -191,7 +195,7 @@ class Ordering:
         if sequence <= self._last:
             sequence = self._last + 1
         self._last = entry.sequence = sequence
-        priority = reference.priority
+        priority = self._levels[reference.priority]
         lane = self._lanes[priority]
         lane.entries.append(entry)
         lane.sequences.append(sequence)
@@ -202,7 +206,7 @@ class Ordering:
         """Put entries that were taken back into their old places."""
         by_priority: dict[int, list[QueueEntry]] = {}
         for entry in entries:
-            by_priority.setdefault(entry.reference.priority, []).append(entry)
+            by_priority.setdefault(self._levels[entry.reference.priority], []).append(entry)
         for priority, returned in by_priority.items():
             returned.sort(key=_by_sequence)
             self._lanes[priority].put_back(returned)
@@ -231,12 +235,17 @@ class Ordering:
 
     def discard(self, entry: QueueEntry) -> bool:
         """Take out this very message; return whether it was available."""
-        priority = entry.reference.priority
+        priority = self._levels[entry.reference.priority]
         index = self._lanes[priority].find(entry.sequence)
         if index < 0:
             return False
         self._drop(priority, index)
         return True
+
+    def least(self) -> QueueEntry | None:
+        """Return the oldest message of the lowest priority."""
+        lane = next((lane for lane in self._lanes if lane.live), None)
+        return None if lane is None else lane.entries[lane.head]
 
     def clear(self) -> list[QueueEntry]:
         """Take out all messages and return them in order."""
@@ -250,6 +259,10 @@ class Ordering:
             self._mask &= ~_BITS[priority]
 
     # Selectors
+
+    def new_cursor(self, matches: Callable[[QueueEntry], bool] | None) -> Cursor:
+        """Return the place of somebody who has seen nothing yet, for `look` and `take_matching`."""
+        return Cursor(matches)
 
     def open_cursor(self, text: str, matches: Callable[[QueueEntry], bool]) -> Cursor:
         """Return the cursor that all users of the selector `text` share; to be closed as often as opened."""
@@ -277,7 +290,7 @@ class Ordering:
 
     def note_mismatch(self, cursor: Cursor, entry: QueueEntry) -> None:
         """Remember that `entry`, just appended, does not match, if nothing before it is unknown."""
-        priority = entry.reference.priority
+        priority = self._levels[entry.reference.priority]
         sequences = self._lanes[priority].sequences
         if sequences[-1] == entry.sequence and (len(sequences) == 1 or sequences[-2] <= cursor.passed[priority]):
             cursor.passed[priority] = entry.sequence

@@ -120,6 +120,10 @@ class SortedOrdering:
         del self._places[bisect_left(self._places, (self._value_of(entry), entry.sequence), self._head)]
         return True
 
+    def least(self) -> QueueEntry | None:
+        """Return the last message."""
+        return self._entries[self._places[-1][1]] if self._entries else None
+
     def clear(self) -> list[QueueEntry]:
         """Take out all messages and return them in order."""
         entries = list(self)
@@ -133,7 +137,7 @@ class SortedOrdering:
     # Selectors
 
     def new_cursor(self, matches: Callable[[QueueEntry], bool] | None) -> SortedCursor:
-        """Return the place of somebody who has seen nothing yet, for `look`."""
+        """Return the place of somebody who has seen nothing yet, for `look` and `take_matching`."""
         return SortedCursor(matches)
 
     def open_cursor(self, text: str, matches: Callable[[QueueEntry], bool]) -> SortedCursor:

@@ -10,10 +10,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pyjms.spi.clock import Signal
-from pyjms.spi.envelope import Address, AddressKind, BodyKind, ObjectBody
+from pyjms.spi.envelope import Address, AddressKind
 from pyjms.spi.errors import ProviderError
 from pyjms.types import Int, Long
-from pyjms_provider.core.admission import deliver_at_ms, estimated_size, with_overrides
+from pyjms_provider.core.admission import deliver_at_ms, with_overrides
 from pyjms_provider.core.consumer_turns import ActiveConsumer, GroupOwners, group_place
 from pyjms_provider.core.delays import DelayIndex, redelivery_delay_ms
 from pyjms_provider.core.duplicates import DuplicateWindow, Sighting, duplicate_id
@@ -335,21 +335,3 @@ def test_a_message_says_when_it_is_for(value: Any, expected: int) -> None:
 def test_a_time_that_is_none_is_refused(value: Any) -> None:
     with pytest.raises(ProviderError, match="long property"):
         deliver_at_ms(make_envelope(properties={"JMS_pyjms_deliverAt": value}))
-
-
-@pytest.mark.parametrize(
-    ("kind", "body", "added"),
-    [
-        (BodyKind.NONE, None, 0),
-        (BodyKind.TEXT, "abc", 3),
-        (BodyKind.BYTES, b"abcd", 4),
-        (BodyKind.MAP, {"ab": "cde", "n": 1}, 2 + 3 + 1 + 8),
-        (BodyKind.STREAM, ("ab", 1, b"c"), 2 + 8 + 1),
-        (BodyKind.OBJECT, ObjectBody(b"12345", True), 5),
-    ],
-)
-def test_the_size_of_a_message_is_that_of_its_body_and_properties(kind: BodyKind, body: Any, added: int) -> None:
-    empty = make_envelope(properties={"p": "xyz", "q": 1})
-    size = estimated_size(dataclasses.replace(empty, body_kind=kind, body=body))
-    assert size == estimated_size(dataclasses.replace(empty, body=None)) + added
-    assert size - added == 200 + 1 + 3 + 1 + 8

@@ -1,0 +1,106 @@
+"""The types of queues: one interface for the order of available messages, and who makes which (Broker-J's queue types).
+
+A standard queue and a last-value queue have the same order, `ordering.py`; what makes the latter special is which messages
+stay (`last_values.py`). A priority queue maps the ten priorities of JMS to fewer levels, as Broker-J does: the levels lie
+around the default priority 4, so that with two of them 0 to 4 are normal and 5 to 9 are expedited (JMS 1.1 §3.4.10).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from typing import TYPE_CHECKING, Literal, Protocol
+
+from pyjms_provider.core.ordering import PRIORITIES, Cursor, Ordering, Unfinished
+from pyjms_provider.core.policy import QueuePolicy, QueueType
+from pyjms_provider.core.sorted_ordering import SortedOrdering, SortValue
+
+if TYPE_CHECKING:
+    from pyjms_provider.core.entry import QueueEntry
+    from pyjms_provider.core.reference import MessageReference
+
+__all__ = ["MessageOrder", "make_order", "priority_levels"]
+
+
+class MessageOrder(Protocol):
+    """The available messages of one queue, in the order in which they leave it. Not safe for several threads."""
+
+    def __len__(self) -> int: ...
+
+    def __bool__(self) -> bool: ...
+
+    def __iter__(self) -> Iterator[QueueEntry]:
+        """Yield the messages in order; nothing may change meanwhile."""
+        ...
+
+    def append(self, entry: QueueEntry) -> None:
+        """Give a new message its place, and a sequence number."""
+        ...
+
+    def restore(self, entries: Iterable[QueueEntry]) -> None:
+        """Put messages that were taken back into their old places."""
+        ...
+
+    def take_first(self) -> QueueEntry | None:
+        """Take the first message; None when there is none."""
+        ...
+
+    def least(self) -> QueueEntry | None:
+        """Return the message that is needed least: a ring queue that is full drops it."""
+        ...
+
+    def discard(self, entry: QueueEntry) -> bool:
+        """Take out this very message; return whether it was available."""
+        ...
+
+    def clear(self) -> list[QueueEntry]:
+        """Take out all messages and return them in order."""
+        ...
+
+    def following(self, reference: MessageReference, most: int) -> list[MessageReference]:
+        """Return up to `most` messages that will probably be wanted after that one."""
+        ...
+
+    def new_cursor(self, matches: Callable[[QueueEntry], bool] | None) -> Cursor:
+        """Return the place of somebody who has seen nothing yet, for `look` and `take_matching`."""
+        ...
+
+    def open_cursor(self, text: str, matches: Callable[[QueueEntry], bool]) -> Cursor:
+        """Return the cursor that all users of the selector `text` share; to be closed as often as opened."""
+        ...
+
+    def close_cursor(self, text: str) -> None:
+        """Forget the cursor of `text` with its last user."""
+        ...
+
+    def may_have(self, cursor: Cursor | None) -> bool:
+        """Return whether there may be a message for `cursor` (None: any message), without evaluating anything."""
+        ...
+
+    def note_mismatch(self, cursor: Cursor, entry: QueueEntry) -> None:
+        """Remember, if that helps, that `entry`, just appended, does not match."""
+        ...
+
+    def take_matching(
+        self, cursor: Cursor, permits: Callable[[QueueEntry], bool] | None, evaluations: int
+    ) -> QueueEntry | Literal[Unfinished.UNFINISHED] | None:
+        """Take the first message that matches `cursor` and that `permits` (None: all) allows."""
+        ...
+
+    def look(self, cursor: Cursor, evaluations: int) -> QueueEntry | Literal[Unfinished.UNFINISHED] | None:
+        """Return the next message for somebody's own `cursor`, leaving it in its place."""
+        ...
+
+
+def priority_levels(levels: int) -> tuple[int, ...]:
+    """Return, by JMS priority, which of so many levels a message is in."""
+    lowest = PRIORITIES // 2 - (levels + 1) // 2
+    return tuple(min(max(priority - lowest, 0), levels - 1) for priority in range(PRIORITIES))
+
+
+def make_order(policy: QueuePolicy, sort_value: Callable[[QueueEntry], SortValue]) -> MessageOrder:
+    """Return an empty order of the policy's type; `sort_value` is asked by a sorted queue."""
+    if policy.type is QueueType.SORTED:
+        return SortedOrdering(sort_value)
+    if policy.type is QueueType.PRIORITY:
+        return Ordering(priority_levels(policy.priorities))
+    return Ordering()
