@@ -1,0 +1,212 @@
+"""Who acknowledges, what an acknowledgement covers, recovery, and no duplicates (4.4.11 to 4.4.13)."""
+
+from __future__ import annotations
+
+import pytest
+
+from pyjms import IllegalStateException, Queue, Session, Topic
+from pyjms_tck.environment import Waits
+from pyjms_tck.fixtures import MakeDestination, MakeSession
+from pyjms_tck.requirements import needs, requirement
+from pyjms_tck.suite.exchange import Collector, leftovers, send_texts, take, take_texts
+
+
+@pytest.fixture
+def acknowledging(make_session: MakeSession) -> Session:
+    """A session whose client acknowledges."""
+    return make_session(False, Session.CLIENT_ACKNOWLEDGE)
+
+
+# ------------------------------------------------------------------------------------------------------ recover
+
+
+@requirement("4.4.11-a")
+def test_4_4_11_a_recover_begins_with_the_first_unacknowledged_message(
+    session: Session, acknowledging: Session, queue: Queue, waits: Waits
+) -> None:
+    send_texts(session, queue, "one", "two", "three", "four")
+    consumer = acknowledging.createConsumer(queue)
+    take(consumer, waits).acknowledge()
+    assert take_texts(consumer, waits, 2) == ["two", "three"]
+    acknowledging.recover()
+    assert take_texts(consumer, waits, 3) == ["two", "three", "four"], "what was acknowledged does not come again"
+
+
+@requirement("4.4.11-a")
+def test_4_4_11_a_recover_covers_all_consumers_of_the_session(
+    session: Session, acknowledging: Session, make_queue: MakeDestination, waits: Waits
+) -> None:
+    queues = [make_queue(), make_queue()]
+    for queue in queues:
+        send_texts(session, queue, "text")
+    consumers = [acknowledging.createConsumer(queue) for queue in queues]
+    assert [take(consumer, waits).getText() for consumer in consumers] == ["text", "text"]
+    acknowledging.recover()
+    assert [take(consumer, waits).getText() for consumer in consumers] == ["text", "text"], "both come again"
+
+
+@requirement("4.4.11-b")
+def test_4_4_11_b_what_recover_delivers_again_says_so(
+    session: Session, acknowledging: Session, queue: Queue, waits: Waits
+) -> None:
+    send_texts(session, queue, "one", "two")
+    consumer = acknowledging.createConsumer(queue)
+    first = take(consumer, waits)
+    assert first.getJMSRedelivered() is False, "the first delivery is no redelivery"
+    acknowledging.recover()
+    received = [(message.getText(), message.getJMSRedelivered()) for message in (take(consumer, waits),)]
+    assert received == [("one", True)], "the message comes again, with JMSRedelivered"
+    second = take(consumer, waits)
+    assert (second.getText(), second.getJMSRedelivered()) == ("two", False), "it was not delivered before"
+
+
+@requirement("4.4.11-b")
+def test_4_4_11_b_a_subscriber_sees_that_a_message_comes_again(
+    session: Session, acknowledging: Session, topic: Topic, waits: Waits
+) -> None:
+    consumer = acknowledging.createConsumer(topic)
+    send_texts(session, topic, "text")
+    assert take(consumer, waits).getJMSRedelivered() is False
+    acknowledging.recover()
+    assert take(consumer, waits).getJMSRedelivered() is True
+
+
+@requirement("4.4.11-c")
+@needs("TRANSACTIONS")
+def test_4_4_11_c_a_transacted_session_cannot_recover(make_session: MakeSession) -> None:
+    with pytest.raises(IllegalStateException):
+        make_session(True).recover()
+
+
+# --------------------------------------------------------------------------------------------- who acknowledges
+
+
+@requirement("4.4.11-d")
+def test_4_4_11_d_acknowledge_does_nothing_in_a_transacted_session(
+    session: Session, make_session: MakeSession, queue: Queue, waits: Waits
+) -> None:
+    send_texts(session, queue, "text")
+    transacted = make_session(True)
+    consumer = transacted.createConsumer(queue)
+    take(consumer, waits).acknowledge()
+    transacted.rollback()
+    again = take(consumer, waits, "the message again, for only commit acknowledges it")
+    assert again.getJMSRedelivered() is True
+    transacted.commit()
+    transacted.close()
+    assert leftovers(session.createConsumer(queue), waits) == [], "commit has acknowledged it"
+
+
+@requirement("4.4.11-e")
+def test_4_4_11_e_one_acknowledgement_covers_all_that_the_session_delivered(
+    session: Session, acknowledging: Session, make_queue: MakeDestination, waits: Waits
+) -> None:
+    queues = [make_queue(), make_queue()]
+    for queue in queues:
+        send_texts(session, queue, "one", "two")
+    consumers = [acknowledging.createConsumer(queue) for queue in queues]
+    delivered = [take(consumer, waits) for consumer in consumers for _ in range(2)]
+    delivered[0].acknowledge()
+    acknowledging.close()
+    rest = [leftovers(session.createConsumer(queue), waits) for queue in queues]
+    assert rest == [[], []], "acknowledging the first message covers the others, of all consumers of the session"
+
+
+@requirement("4.4.11-e")
+def test_4_4_11_e_an_acknowledgement_covers_nothing_that_comes_later(
+    session: Session, acknowledging: Session, queue: Queue, waits: Waits
+) -> None:
+    send_texts(session, queue, "one", "two")
+    consumer = acknowledging.createConsumer(queue)
+    take(consumer, waits).acknowledge()
+    assert take(consumer, waits).getText() == "two"
+    acknowledging.close()
+    assert take(session.createConsumer(queue), waits).getText() == "two", "it was not acknowledged"
+
+
+@requirement("4.4.11-e")
+def test_4_4_11_e_an_acknowledgement_covers_no_other_session(
+    session: Session, acknowledging: Session, make_session: MakeSession, make_queue: MakeDestination, waits: Waits
+) -> None:
+    ours, theirs = make_queue(), make_queue()
+    for queue in (ours, theirs):
+        send_texts(session, queue, "text")
+    other = make_session(False, Session.CLIENT_ACKNOWLEDGE)
+    take(other.createConsumer(theirs), waits)
+    take(acknowledging.createConsumer(ours), waits).acknowledge()
+    other.close()
+    assert take(session.createConsumer(theirs), waits).getText() == "text", "the other session acknowledged nothing"
+
+
+@requirement("4.4.11-f")
+def test_4_4_11_f_receive_acknowledges_what_it_returns(
+    session: Session, make_session: MakeSession, queue: Queue, waits: Waits
+) -> None:
+    send_texts(session, queue, "one", "two", "three")
+    receiving = make_session(False, Session.AUTO_ACKNOWLEDGE)
+    consumer = receiving.createConsumer(queue)
+    assert take_texts(consumer, waits, 2) == ["one", "two"]
+    receiving.recover()
+    assert take(consumer, waits).getText() == "three", "recover brings nothing back that receive returned"
+    receiving.close()
+    assert leftovers(session.createConsumer(queue), waits) == []
+
+
+@requirement("4.4.11-f")
+def test_4_4_11_f_a_listener_acknowledges_by_returning(
+    session: Session, make_session: MakeSession, queue: Queue, waits: Waits
+) -> None:
+    send_texts(session, queue, "one", "two")
+    listening, listener = make_session(False, Session.AUTO_ACKNOWLEDGE), Collector()
+    listening.createConsumer(queue).setMessageListener(listener)
+    assert listener.wait_for(2, waits) == ["one", "two"]
+    listening.close()
+    assert leftovers(session.createConsumer(queue), waits) == [], "both were acknowledged when the listener returned"
+
+
+@requirement("4.4.11-g")
+def test_4_4_11_g_lazy_acknowledgements_come_in_the_end(
+    session: Session, make_session: MakeSession, queue: Queue, waits: Waits
+) -> None:
+    texts = [f"text {number}" for number in range(15)]
+    send_texts(session, queue, *texts)
+    lazy = make_session(False, Session.DUPS_OK_ACKNOWLEDGE)
+    assert take_texts(lazy.createConsumer(queue), waits, len(texts)) == texts
+    lazy.close()
+    assert leftovers(session.createConsumer(queue), waits) == [], "without a failure nothing comes twice"
+
+
+# ------------------------------------------------------------------------------------------------ no duplicates
+
+
+@requirement("4.4.12-a")
+def test_4_4_12_a_an_acknowledged_message_never_comes_again(
+    session: Session, acknowledging: Session, make_session: MakeSession, queue: Queue, waits: Waits
+) -> None:
+    send_texts(session, queue, "one", "two", "three")
+    consumer = acknowledging.createConsumer(queue)
+    take(consumer, waits).acknowledge()
+    acknowledging.recover()
+    assert take(consumer, waits).getText() == "two", "not after recover"
+    consumer.close()
+    acknowledging.close()
+    again = make_session(False, Session.CLIENT_ACKNOWLEDGE).createConsumer(queue)
+    received = take_texts(again, waits, 2)
+    assert sorted(map(str, received)) == ["three", "two"], "not to another session"
+
+
+@requirement("4.4.13-a")
+def test_4_4_13_a_what_is_sent_once_is_consumed_once(
+    session: Session, make_session: MakeSession, queue: Queue, waits: Waits
+) -> None:
+    texts = [f"text {number:02}" for number in range(20)]
+    listeners = [Collector() for _ in range(3)]
+    for listener in listeners:
+        make_session().createConsumer(queue).setMessageListener(listener)
+    send_texts(session, queue, *texts)
+    waits.until(
+        lambda: sum(len(listener.messages) for listener in listeners) >= len(texts), "all messages were consumed"
+    )
+    waits.pause()  # a duplicate has its chance
+    consumed = sorted(str(text) for listener in listeners for text in listener.texts)
+    assert consumed == texts, "three consumers share the messages of one queue, each of which comes once"
