@@ -29,6 +29,7 @@ __all__ = [
     "UNKNOWN",
     "UNSUBSCRIBE",
     "Event",
+    "History",
 ]
 
 SEND = "send"
@@ -110,3 +111,12 @@ class Event:
 
 
 COLUMNS: tuple[str, ...] = tuple(Event.__dataclass_fields__)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class History:
+    """The events of a run, and whose recording was cut off."""
+
+    events: tuple[Event, ...]
+    cut_off: tuple[str, ...] = ()
+    """The processes whose buffered recording was not closed."""

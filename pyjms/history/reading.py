@@ -4,15 +4,14 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
 from pathlib import Path
 
-from pyjms.history.events import OPERATIONS, OUTCOMES, Event
+from pyjms.history.events import OPERATIONS, OUTCOMES, Event, History
 from pyjms.history.journal import read_journals
 from pyjms.history.missing import parquet
 from pyjms.spi.errors import ProviderError
 
-__all__ = ["History", "HistoryError", "read"]
+__all__ = ["HistoryError", "read"]
 
 _NUMBER_LENGTH = len("-000001")
 
@@ -21,15 +20,6 @@ class HistoryError(ProviderError):
     """A directory holds no history, or a file of it cannot be read."""
 
     code = "PYJMS-HISTORY"
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class History:
-    """The events of a run, and whose recording was cut off."""
-
-    events: tuple[Event, ...]
-    cut_off: tuple[str, ...] = ()
-    """The processes whose buffered recording was not closed."""
 
 
 def read(*directories: Path | str) -> History:

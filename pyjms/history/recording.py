@@ -21,6 +21,7 @@ import platform
 from abc import ABC, abstractmethod
 from collections import deque
 from collections.abc import Callable
+from dataclasses import replace
 from itertools import count
 from pathlib import Path
 from threading import Event as Flag
@@ -28,9 +29,12 @@ from threading import Lock, Thread
 from types import TracebackType
 from typing import Self
 
+from pyjms.history.check import check
 from pyjms.history.events import CRASH, EXPIRE, OK
+from pyjms.history.findings import Report
 from pyjms.history.journal import JournalFile
 from pyjms.history.missing import parquet
+from pyjms.history.reading import read
 from pyjms.history.rows import OK_AT, T1_AT, Call, Row, Scope, rows_of
 from pyjms.history.stamps import Ticker
 from pyjms.spi.clock import Clock, SystemClock
@@ -363,6 +367,16 @@ class Recording:
     def now_ns(self) -> int:
         """Return the time that events are stamped with, for `since_ns`."""
         return self._now()
+
+    def check(self, *, complete: bool = False) -> Report:
+        """Judge all that lies in the directory, of this and of other processes, up to now; see `pyjms.history.check`.
+
+        This recording does not count as cut off by being open.
+        """
+        self.flush()
+        history = read(self.directory)
+        others = tuple(pid for pid in history.cut_off if pid != self.pid)
+        return check(replace(history, cut_off=others), complete=complete)
 
 
 _lock = Lock()

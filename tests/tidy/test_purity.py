@@ -9,7 +9,15 @@ import pytest
 from tests.tidy.names import Names
 from tests.tidy.source import name_of, parse, python_files
 
-PURE = ("pyjms/runtime/lifecycle.py", "pyjms/runtime/acknowledgements.py", "pyjms/spi/selector/")
+PURE = (
+    "pyjms/runtime/lifecycle.py",
+    "pyjms/runtime/acknowledgements.py",
+    "pyjms/spi/selector/",
+    *(
+        f"pyjms/history/{name}"
+        for name in ("check.py", "checks/", "events.py", "facts.py", "findings.py", "rows.py", "rules.py")
+    ),
+)
 CORE = "provider/pyjms_provider/core/"
 # The composites of the core, which join the machines and own a lock each; they may import `threading.Lock`.
 COMPOSITES = frozenset(

@@ -1,0 +1,75 @@
+"""What a session sends to a destination, in one priority and delivery mode, reaches a consumer in that order."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from pyjms.history.events import Event
+from pyjms.history.facts import BRANCH, Facts, is_queue
+from pyjms.history.findings import Finding, finding
+from pyjms.history.notes import note_of
+
+__all__ = ["check_order", "stream_of"]
+
+
+def check_order(facts: Facts) -> Iterator[Finding]:
+    """Yield first deliveries that came after one that was sent later."""
+    for consumer, deliveries in facts.by_consumer.items():
+        latest: dict[tuple[object, ...], tuple[Event, Event]] = {}
+        for event in deliveries:
+            sent = facts.sent(event.mid)
+            stream = None if sent is None or event.redelivered else stream_of(sent, event)
+            if stream is None or sent is None:
+                continue
+            before = latest.get(stream)
+            if before is None or (before[0].sn or 0) < (sent.sn or 0):
+                latest[stream] = sent, event
+            elif _is_out_of_order(sent, before[0]):
+                yield _reordered(facts, consumer, (sent, event), before)
+
+
+def stream_of(sent: Event, event: Event) -> tuple[object, ...] | None:
+    """Return what the messages that must keep their order have in common; None for a message that need not.
+
+    Messages that were scheduled come when they are due; dead letters come from elsewhere.
+    """
+    if sent.sn is None or sent.dest is None or note_of(sent).get("scheduled"):
+        return None
+    if is_queue(event.dest) and event.dest != sent.dest:
+        return None
+    prio = sent.prio if event.prio is None else event.prio
+    mode = sent.mode if event.mode is None else event.mode
+    return sent.sess, sent.dest, prio, mode
+
+
+def _is_out_of_order(sent: Event, later: Event) -> bool:
+    """Two branches of distributed transactions may be committed in another order than they were begun."""
+    if sent is later or sent.sn == later.sn:
+        return False
+    return sent.tx == later.tx or not any((each.tx or "").startswith(BRANCH) for each in (sent, later))
+
+
+def _reordered(facts: Facts, consumer: str, low: tuple[Event, Event], high: tuple[Event, Event]) -> Finding:
+    rule = "reordered-shared" if _is_shared(facts, consumer, *low) else "reordered"
+    return finding(
+        rule, [low[0], high[0], high[1], low[1]], mid=low[0].mid, dest=low[1].dest, consumer=consumer, later=high[0].mid
+    )
+
+
+def _is_shared(facts: Facts, consumer: str, sent: Event, event: Event) -> bool:
+    """Say whether another consumer of the queue may have held the message between its send and its delivery."""
+    if not is_queue(event.dest):
+        return False
+    for other, deliveries in facts.by_consumer.items():
+        if other == consumer or other in facts.subscribes or deliveries[0].dest != event.dest:
+            continue
+        return True  # it is not known when it came
+    return any(
+        other != consumer
+        and begun.dest == event.dest
+        and not facts.precedes(event, begun)
+        and not any(
+            facts.precedes(end, sent) for place in (other, begun.sess, begun.conn) for end in facts.closes(place)
+        )
+        for other, begun in facts.subscribes.items()
+    )

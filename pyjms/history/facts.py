@@ -1,0 +1,359 @@
+"""What follows from a history's events alone: who held what, which transactions were committed, what was surely before
+what. All checks ask here, so that each uncertainty is decided in one place, and for the provider.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from enum import Enum
+from itertools import chain
+from typing import NamedTuple
+
+from pyjms.history.events import (
+    ACK,
+    BROWSE,
+    CLOSE,
+    COMMIT,
+    CRASH,
+    DELIVER,
+    EXPIRE,
+    FAIL,
+    OK,
+    RECOVER,
+    ROLLBACK,
+    SEND,
+    SUBSCRIBE,
+    UNKNOWN,
+    UNSUBSCRIBE,
+    Event,
+)
+from pyjms.history.notes import note_of
+
+__all__ = ["BRANCH", "Channel", "Facts", "Options", "Outcome", "is_queue", "is_temporary"]
+
+BRANCH = "xa:"
+"""How the name of a distributed transaction begins."""
+
+_NS_PER_MS = 1_000_000
+_OTHER_NODE_NS = 100 * _NS_PER_MS
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Options:
+    """What a checker is told beside the events."""
+
+    complete: bool = False
+    """Whether all was consumed at the end, so that what was not is lost, even where no queue browser looked."""
+    expiry_allowance_ms: int = 1000
+    """How much later than its expiration a message may come: for differences of clocks, and messages on their way."""
+
+
+class Outcome(Enum):
+    """What is known of an effect."""
+
+    SURE = "it happened"
+    DOUBT = "it may have happened"
+    NEVER = "it did not happen"
+
+
+class Channel(NamedTuple):
+    """What gives each message to one consumer: a queue, or one subscription of a topic."""
+
+    dest: str
+    sub: str | None
+
+
+def is_queue(dest: str | None) -> bool:
+    """Say whether a destination is a queue, also a temporary one."""
+    return dest is not None and dest.startswith(("queue://", "temp-queue://"))
+
+
+def is_temporary(dest: str) -> bool:
+    """Say whether a destination goes with its connection."""
+    return dest.startswith("temp-")
+
+
+class Facts:
+    """A history, indexed. Nothing in it changes once it is made."""
+
+    def __init__(self, events: Iterable[Event], options: Options) -> None:
+        self.options = options
+        self.sends: Mapping[str, Sequence[Event]] = defaultdict(list)
+        self.deliveries: list[Event] = []
+        self.groups: Mapping[tuple[Channel, str], list[Event]] = defaultdict(list)
+        """Deliveries by channel and message, in order of time."""
+        self.by_consumer: Mapping[str, list[Event]] = defaultdict(list)
+        """Deliveries by consumer, in order of `dn`."""
+        self.seen: list[Event] = []
+        """Messages that browsers saw."""
+        self.walks: Mapping[str, list[Event]] = defaultdict(list)
+        """The ends of walks by browsers, by queue."""
+        self.crashes: list[Event] = []
+        self.subscribes: dict[str, Event] = {}
+        """By consumer."""
+        self.subscriptions: Mapping[str, list[Event]] = defaultdict(list)
+        """Subscribes by subscription."""
+        self.unsubscribes: Mapping[str, list[Event]] = defaultdict(list)
+        self.expired: set[str] = set()
+        self.rejected: set[tuple[Channel, str]] = set()
+        self.end_ns = 0
+        self.events = 0
+        self._settlements: Mapping[tuple[str | None, int | None], list[Event]] = defaultdict(list)
+        self._ends: Mapping[str, list[Event]] = defaultdict(list)
+        self._closes: Mapping[str, list[Event]] = defaultdict(list)
+        self._proofs: Mapping[str, list[Event]] = defaultdict(list)
+        for event in sorted(events, key=lambda each: each.t0):
+            self._enter(event)
+        self._arrange()
+        self._moves = dict(self._find_moves())
+        self._lags = self._measure_clocks()
+
+    def _enter(self, event: Event) -> None:
+        self.events += 1
+        self.end_ns = max(self.end_ns, event.t0, event.t1 or 0)
+        enter = _ENTER.get(event.op)
+        if enter is not None:
+            enter(self, event)
+        if event.ok == OK and event.conn is not None and event.op in _ROUND_TRIPS and event.mode != 1:
+            self._proofs[event.conn].append(event)
+
+    def _enter_send(self, event: Event) -> None:
+        if event.mid is not None:
+            self.sends[event.mid].append(event)  # type: ignore[attr-defined]
+
+    def _enter_deliver(self, event: Event) -> None:
+        self.deliveries.append(event)
+        if event.mid is not None and event.dest is not None:
+            self.groups[Channel(event.dest, event.sub), event.mid].append(event)
+        if event.consumer is not None:
+            self.by_consumer[event.consumer].append(event)
+
+    def _enter_settlement(self, event: Event) -> None:
+        self._settlements[event.consumer, event.dn].append(event)
+        if "rejected" in note_of(event) and event.mid is not None and event.dest is not None:
+            self.rejected.add((Channel(event.dest, event.sub), event.mid))
+
+    def _enter_end(self, event: Event) -> None:
+        if event.tx is not None:
+            self._ends[event.tx].append(event)
+
+    def _enter_close(self, event: Event) -> None:
+        place = event.consumer or event.sess or event.conn
+        if place is not None:
+            self._closes[place].append(event)
+
+    def _enter_browse(self, event: Event) -> None:
+        if event.mid is not None:
+            self.seen.append(event)
+        elif event.dest is not None:
+            self.walks[event.dest].append(event)
+
+    def _enter_subscribe(self, event: Event) -> None:
+        if event.consumer is not None:
+            self.subscribes[event.consumer] = event
+        if event.sub is not None:
+            self.subscriptions[event.sub].append(event)
+
+    def _enter_unsubscribe(self, event: Event) -> None:
+        if event.sub is not None:
+            self.unsubscribes[event.sub].append(event)
+
+    def _enter_crash(self, event: Event) -> None:
+        self.crashes.append(event)
+
+    def _enter_expire(self, event: Event) -> None:
+        if event.mid is not None:
+            self.expired.add(event.mid)
+
+    def _arrange(self) -> None:
+        for deliveries in self.by_consumer.values():
+            deliveries.sort(key=lambda event: (event.dn or 0, event.t0))
+
+    # Time
+
+    def precedes(self, first: Event, second: Event) -> bool:
+        """Say whether `first` was surely over before `second` began."""
+        if first.t1 is None:
+            return False
+        if first.node == second.node:
+            return first.t1 < second.t0
+        return first.t1 + self.allowance_ns(first.node, second.node) < second.t0
+
+    def allowance_ns(self, one: str, other: str) -> int:
+        """Return by how much the clocks of two nodes may differ, as far as the messages between them show."""
+        if one == other:
+            return 0
+        return _OTHER_NODE_NS + self._lags.get(frozenset((one, other)), 0)
+
+    def _measure_clocks(self) -> dict[frozenset[str], int]:
+        """A message that seems to arrive before it was sent shows how far two clocks are apart at least."""
+        lags: dict[frozenset[str], int] = {}
+        for event in self.deliveries:
+            for sent in self.sends.get(event.mid or "", ()):
+                if sent.node != event.node and event.t1 is not None and event.t1 < sent.t0:
+                    pair = frozenset((sent.node, event.node))
+                    lags[pair] = max(lags.get(pair, 0), sent.t0 - event.t1)
+        return lags
+
+    # Messages
+
+    def sent(self, mid: str | None) -> Event | None:
+        """Return the one send of a message; None if there is none, or more than one."""
+        found = self.sends.get(mid, ()) if mid is not None else ()
+        return found[0] if len(found) == 1 else None
+
+    def surely_sent(self, sent: Event) -> tuple[Event, ...]:
+        """Return the events that show that a message was there: its send, and its commit; none if it is not sure."""
+        if sent.ok != OK:
+            return ()
+        if sent.tx is None:
+            return (sent,)
+        commit = self.commit_of(sent.tx)
+        return () if commit is None else (sent, commit)
+
+    def may_have_expired(self, sent: Event, by_ns: int | None) -> bool:
+        """Say whether a message may have expired until then."""
+        if sent.mid in self.expired:
+            return True
+        latest_ns = self.end_ns if by_ns is None else by_ns
+        return bool(sent.exp) and (sent.exp - self.options.expiry_allowance_ms) * _NS_PER_MS <= latest_ns  # type: ignore[operator]
+
+    def moved_ns(self, mid: str) -> int | None:
+        """Return when a message was first known to have left its queue as a dead letter does; None: never.
+
+        What its queue does with it later is another life, which an operator may have given it.
+        """
+        return self._moves.get(mid)
+
+    def _find_moves(self) -> Iterator[tuple[str, int]]:
+        first: dict[str, int] = {}
+        for event in chain(self.deliveries, self.seen):
+            sent = self.sent(event.mid)
+            if sent is not None and event.mid is not None and sent.dest != event.dest and is_queue(event.dest):
+                first[event.mid] = min(first.get(event.mid, event.t0), event.t0)
+        for channel, mid in self.rejected:
+            for held in self.groups.get((channel, mid), ()):
+                times = [each.t0 for each in self.settlements(held) if "rejected" in note_of(each)]
+                first[mid] = min([first.get(mid, self.end_ns), *times])
+        return iter(first.items())
+
+    # Transactions
+
+    def outcome(self, tx: str) -> Outcome:
+        """Say whether a transaction was committed. One that nobody ended was not, unless it is distributed."""
+        ends = self._ends.get(tx, ())
+        commits = [event.ok for event in ends if event.op == COMMIT]
+        if OK in commits:
+            return Outcome.SURE
+        if UNKNOWN in commits:
+            return Outcome.DOUBT
+        if commits or not tx.startswith(BRANCH):
+            return Outcome.NEVER
+        return Outcome.NEVER if any(event.ok == OK for event in ends) else Outcome.DOUBT
+
+    def ends_of(self, tx: str) -> Sequence[Event]:
+        """Return the commits and rollbacks of a transaction."""
+        return self._ends.get(tx, ())
+
+    def commit_of(self, tx: str) -> Event | None:
+        """Return the commit that succeeded, if one did."""
+        return next((event for event in self._ends.get(tx, ()) if event.op == COMMIT and event.ok == OK), None)
+
+    # Deliveries
+
+    def settlements(self, delivery: Event) -> Sequence[Event]:
+        """Return the acknowledgements and recovers of a delivery, in order of time."""
+        return self._settlements.get((delivery.consumer, delivery.dn), ())
+
+    def consumed(self, delivery: Event) -> tuple[Outcome, tuple[Event, ...]]:
+        """Say whether a delivery was acknowledged, and by which events: an ack, and the commit that it was part of."""
+        in_doubt = False
+        for event in self.settlements(delivery):
+            if event.op == RECOVER:
+                if event.ok == OK and "adopted" not in note_of(event):
+                    break
+                continue
+            if event.ok == FAIL or "rejected" in note_of(event):
+                continue
+            outcome = Outcome.SURE if event.tx is None else self.outcome(event.tx)
+            if outcome is Outcome.NEVER:
+                continue
+            if outcome is Outcome.SURE and event.ok == OK:
+                commit = None if event.tx is None else self.commit_of(event.tx)
+                return Outcome.SURE, (event,) if commit is None else (event, commit)
+            in_doubt = True
+        return (Outcome.DOUBT if in_doubt else Outcome.NEVER), ()
+
+    def releases(self, delivery: Event) -> Iterator[Event]:
+        """Yield what may have ended the holding of a delivery, each at its earliest when it began."""
+        for event in self.settlements(delivery):
+            if event.op == ACK and event.tx is not None:
+                yield from (end for end in self._ends.get(event.tx, ()) if end.op == COMMIT)
+            else:
+                yield event
+        for place in (delivery.sess, delivery.conn):
+            yield from self._closes.get(place or "", ())
+
+    def closes(self, place: str | None) -> Sequence[Event]:
+        """Return the closes of a consumer, session or connection."""
+        return self._closes.get(place or "", ())
+
+    def proof_of_life(self, conn: str | None, after: Event) -> Event | None:
+        """Return the first event that shows that a connection was alive when `after` was over; None if there is none."""
+        proofs = self._proofs.get(conn or "", ())
+        if after.t1 is None:
+            return None
+        start = bisect_right(proofs, after.t1, key=lambda event: event.t0)
+        return next((event for event in proofs[start:] if self.precedes(after, event)), None)
+
+    def broke(self, conn: str | None, pid: str, since: Event, until: Event) -> bool:
+        """Say whether a connection may have broken between two events: it, its process or the broker died."""
+        return any(
+            self._concerns(crash, conn, pid) and not self.precedes(crash, since) and not self.precedes(until, crash)
+            for crash in self.crashes
+        )
+
+    @staticmethod
+    def _concerns(crash: Event, conn: str | None, pid: str) -> bool:
+        if crash.conn is not None:
+            return crash.conn == conn
+        return crash.pid in {"", pid}
+
+    def surely_back(self, delivery: Event, before: Event | None) -> bool:
+        """Say whether a delivery, which nobody acknowledged, had surely been given back before an event, or at the end.
+
+        Its client recovered it, closed its session or connection, or is known to have died.
+        """
+        ends = [
+            event for event in self.settlements(delivery) if event.op == RECOVER and "adopted" not in note_of(event)
+        ]
+        ends += self.closes(delivery.sess)
+        ends += self.closes(delivery.conn)
+        ends = [event for event in ends if event.ok == OK]
+        ends += (
+            crash
+            for crash in self.crashes
+            if crash.conn is None and self._concerns(crash, delivery.conn, delivery.pid)
+            if not self.precedes(crash, delivery)
+        )
+        return any(before is None or self.precedes(event, before) for event in ends)
+
+
+_ENTER = {
+    SEND: Facts._enter_send,  # noqa: SLF001  the table of its own methods
+    DELIVER: Facts._enter_deliver,  # noqa: SLF001
+    ACK: Facts._enter_settlement,  # noqa: SLF001
+    RECOVER: Facts._enter_settlement,  # noqa: SLF001
+    COMMIT: Facts._enter_end,  # noqa: SLF001
+    ROLLBACK: Facts._enter_end,  # noqa: SLF001
+    CLOSE: Facts._enter_close,  # noqa: SLF001
+    BROWSE: Facts._enter_browse,  # noqa: SLF001
+    SUBSCRIBE: Facts._enter_subscribe,  # noqa: SLF001
+    UNSUBSCRIBE: Facts._enter_unsubscribe,  # noqa: SLF001
+    CRASH: Facts._enter_crash,  # noqa: SLF001
+    EXPIRE: Facts._enter_expire,  # noqa: SLF001
+}
+_ROUND_TRIPS = frozenset({SEND, COMMIT, ROLLBACK, ACK, RECOVER, SUBSCRIBE, UNSUBSCRIBE, CLOSE})
