@@ -21,6 +21,17 @@ from pyjms.spi.capability import Capability
 
 __all__ = ["Catalogue", "CatalogueError", "Chapter", "Level", "Requirement", "load_catalogue", "read_catalogue"]
 
+_TITLES = {
+    1: "Introduction",
+    2: "Architecture",
+    3: "Messages",
+    4: "Common facilities",
+    5: "Point-to-point",
+    6: "Publish/subscribe",
+    7: "Exceptions",
+    8: "Application servers",
+    11: "The API, name by name",
+}
 _FILE = re.compile(r"(?P<number>\d\d)-(?P<name>[a-z0-9-]+)\.toml")
 _ID = re.compile(r"(?P<section>\d+(\.\d+)*)-[A-Za-z0-9_.]+(-[A-Za-z0-9_.]+)*")
 _ASSERTION = re.compile(r"(JMS:(SPEC|JAVADOC):\d+(\.\d+)*|(BOILDOWN|JMS11):[\w.]+:\d+)")
@@ -97,7 +108,8 @@ def read_catalogue(folder: Traversable) -> Catalogue:
         if match is None:
             raise CatalogueError(f"{file.name}: name the file NN-name-of-the-chapter.toml, in lower case")
         number = int(match["number"])
-        chapters.setdefault(number, Chapter(number=number, title=match["name"].replace("-", " ").capitalize()))
+        title = _TITLES.get(number) or match["name"].replace("-", " ").capitalize()
+        chapters.setdefault(number, Chapter(number=number, title=title))
         for requirement in _read(file, number):
             if requirement.id in found:
                 raise CatalogueError(f"{file.name}: {requirement.id} stands twice in the catalogue; give one a new id")

@@ -13,6 +13,7 @@ from pathlib import Path
 
 import pytest
 
+from pyjms_tck.checks import CheckError
 from pyjms_tck.results import Failure
 
 __all__ = ["Comparisons", "describe", "without_places"]
@@ -52,20 +53,24 @@ def describe(
     error: pytest.ExceptionInfo[BaseException], report: pytest.TestReport, compared: tuple[str, str] | None
 ) -> Failure:
     """Return what to tell about `error`, which ended the phase of a test that `report` is about."""
-    entry = next((e for e in reversed(error.traceback) if _is_ours(Path(str(e.path)))), error.traceback[-1])
-    statement = str(entry.statement).strip()
+    frames = [entry for entry in error.traceback if _is_ours(Path(str(entry.path)))] or [error.traceback[-1]]
+    in_test = next((entry for entry in reversed(frames) if _is_test_file(Path(str(entry.path)))), frames[-1])
     value = error.value
-    if isinstance(value, pytest.fail.Exception):  # also of pytest.raises
+    if isinstance(value, CheckError):
+        expected, seen = value.expected, value.seen
+    elif isinstance(value, pytest.fail.Exception):  # also of pytest.raises
+        statement = str(in_test.statement).strip()
         expected, seen = statement, str(value).replace("DID NOT RAISE", "no error: it did not raise")
     elif isinstance(value, AssertionError):
-        expected, seen = _of_assertion(str(value), statement, compared)
+        expected, seen = _of_assertion(str(value), str(frames[-1].statement).strip(), compared)
     else:
         phase = {"setup": " (while setting up)", "teardown": " (while cleaning up)"}.get(report.when, "")
+        statement = str(in_test.statement).strip()
         expected, seen = f"{statement}{phase} raises nothing", f"{type(value).__name__}: {value}"
     return Failure(
         expected=without_places(expected)[:_TEXT_MAX],
         seen=without_places(seen)[:_TEXT_MAX],
-        where=f"{_relative(Path(str(entry.path)))}:{entry.lineno + 1}",
+        where=f"{_relative(Path(str(in_test.path)))}:{in_test.lineno + 1}",
         details=without_places(report.longreprtext),
     )
 
@@ -84,6 +89,10 @@ def _of_assertion(text: str, statement: str, compared: tuple[str, str] | None) -
 
 def _is_ours(path: Path) -> bool:
     return path.is_relative_to(_PACKAGE)
+
+
+def _is_test_file(path: Path) -> bool:
+    return path.name.startswith("test_") or path.stem.endswith("_suite")
 
 
 def _relative(path: Path) -> str:

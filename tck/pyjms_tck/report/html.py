@@ -15,6 +15,7 @@ __all__ = ["to_html"]
 
 _SIGNS = {Outcome.PASSED: "✓", Outcome.FAILED: "✗", Outcome.NOT_SUPPORTED: "⊘", Outcome.NOT_TESTABLE: "○"}
 _FIRST_MAX = 12
+_TESTS_MAX = 5
 _POLICY = "default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'; img-src data:"
 
 
@@ -132,7 +133,9 @@ def _row(judgement: Judgement) -> str:
 def _body(judgement: Judgement) -> Iterator[str]:
     requirement = judgement.requirement
     if judgement.outcome is Outcome.FAILED:
-        yield from (_failure(test, test.failure) for test in judgement.failures if test.failure)
+        yield from (_failure(test, test.failure) for test in judgement.failures[:_TESTS_MAX] if test.failure)
+        if (more := len(judgement.failures) - _TESTS_MAX) > 0:
+            yield f'<p class="soft">and {more} more of its tests failed</p>'
         yield f'<p class="hint"><b>What to check:</b> {escape(requirement.hint)}</p>'
     facts = {
         "why": judgement.reason or "",

@@ -22,6 +22,7 @@ STYLES = {
     Outcome.NOT_TESTABLE: "bright_black",
 }
 FAILURES_SHOWN_MAX = 20
+TESTS_SHOWN_MAX = 2
 
 
 def print_report(console: Console, report: Report) -> None:
@@ -58,13 +59,15 @@ def _failure(judgement: Judgement) -> RenderableType:
     parts: list[RenderableType] = [
         Text.assemble(("\nFAILED ", STYLES[Outcome.FAILED]), (requirement.id, "bold"), f"  {requirement.statement}")
     ]
-    for test in judgement.failures:
+    for test in judgement.failures[:TESTS_SHOWN_MAX]:
         if test.failure:
             lines = Table.grid(padding=(0, 1))
             lines.add_row("expected", Text(test.failure.expected))
             lines.add_row("seen", Text(test.failure.seen))
             lines.add_row("where", Text(test.failure.where))
             parts.append(Padding(lines, (0, 0, 0, 2)))
+    if (more := len(judgement.failures) - TESTS_SHOWN_MAX) > 0:
+        parts.append(Padding(Text(f"          and {more} more of its tests failed"), (0, 0, 0, 2)))
     parts.append(Padding(Text(f"check     {requirement.hint}", style="italic"), (0, 0, 0, 2)))
     return Group(*parts)
 
