@@ -86,6 +86,8 @@ BANS = (
             "pyjms/history/recording.py": "the thread that writes what was recorded",
             "pyjms/runtime/listener.py": "the thread of a session's listeners",
             "provider/pyjms_provider/housekeeping.py": "the one timer thread of the broker",
+            "tck/pyjms_tck/background.py": "a conformance test makes calls that wait, beside its own",
+            "tck/pyjms_tck/spi/environment.py": "the contract tests call a provider from several threads",
         },
         example="import threading\nthreading.Thread(target=work).start()",
     ),
@@ -101,6 +103,10 @@ BANS = (
 # A handler that catches everything and does not raise again belongs to the top of a thread, which logs and closes, or
 # around the call of an application's code, whose errors must not become ours. "file::function" -> the reason.
 BROAD_HANDLERS = {
+    "tck/pyjms_tck/background.py::_run": "the top of a thread of a conformance test, which gets the error",
+    "tck/pyjms_tck/checks.py::gives": "what a call raised is what a conformance test has seen",
+    "tck/pyjms_tck/checks.py::_no_error": "what a call raised is what a conformance test has seen",
+    "tck/pyjms_tck/failures.py::_short": "the repr of any object, which may fail in any way",
     "pyjms/history/recording.py::_run": "the top of a thread: who is recorded must not suffer",
     "pyjms/runtime/dispatch.py::_call": "a message listener: what it raised decides about redelivery",
     "pyjms/runtime/listener.py::_run": "the top of the threads that run listeners and callbacks",

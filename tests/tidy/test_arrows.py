@@ -7,16 +7,17 @@ import sys
 from tests.tidy.names import Names
 from tests.tidy.source import LIBRARY, name_of, parse, python_files
 
+TCK = ("tck/pyjms_tck/",)
 # Where a dependency may be imported: `pip install pyjms` brings lark alone, the others come with an extra.
 THIRD_PARTY = {
     "lark": ("pyjms/spi/selector/",),
     "pyarrow": ("pyjms/history/parquet.py",),
-    "rich": ("pyjms/cli.py", "pyjms/demo/", "pyjms/history/command.py"),
-    "typer": ("pyjms/cli.py", "pyjms/demo/", "pyjms/history/command.py"),
+    "rich": ("pyjms/cli.py", "pyjms/demo/", "pyjms/history/command.py", *TCK),
+    "typer": ("pyjms/cli.py", "pyjms/demo/", "pyjms/history/command.py", *TCK),
     "freezegun": ("pyjms/testing/",),
-    "pytest": ("pyjms/testing/",),
+    "pytest": ("pyjms/testing/", *TCK),
 }
-OURS = {"pyjms", "pyjms_provider"}
+OURS = {"pyjms", "pyjms_provider", "pyjms_tck"}
 OPEN_TO_PROVIDERS = ("pyjms.spi", "pyjms.types")
 
 

@@ -8,7 +8,7 @@ import pytest
 
 from tests.tidy.source import ROOT, name_of
 
-FOLDERS = ("pyjms", "provider", "tests", "tools", "docs")
+FOLDERS = ("pyjms", "provider", "tck", "tests", "tools", "docs")
 SUFFIXES = {".py", ".pyi", ".md", ".toml", ".lark", ".cfg", ".txt"}
 # Written so that this file does not contain them.
 WORDS = re.compile(r"\b(TO" + "DO|FIX" + "ME|XX" + "X|HA" + r"CK)\b", re.IGNORECASE)

@@ -45,12 +45,14 @@ class LiveProgress:
         self._progress.stop()
 
     def on_collected(self, collected: Collected) -> None:
+        """See `Listener`."""
         about = collected.provider
         self._progress.update(self._task, description=f"{about.name} {about.version}", total=len(collected.tests))
         if not self._console.is_terminal:
             self._console.print(f"{about.name} {about.version}: {len(collected.tests)} tests")
 
     def on_result(self, result: TestResult) -> None:
+        """See `Listener`."""
         self._counts[result.outcome] += 1
         self._progress.update(
             self._task,
