@@ -77,7 +77,7 @@ class JmsMessageProducer(MessageProducer):
             self._check_open()
         if len(arguments) == 1 and not keywords:
             if self._address is None:
-                raise UnsupportedOperationException("this producer has no destination: use send(destination, message)")
+                raise UnsupportedOperationException(_NO_DESTINATION)
             mode, priority, time_to_live = self._defaults
             self._send(self._address, self._destination, arguments[0], mode, priority, time_to_live)
             return
@@ -97,7 +97,9 @@ class JmsMessageProducer(MessageProducer):
             self._send(self._address, self._destination, message, mode, priority, time_to_live)
             return
         if destination is None:
-            raise InvalidDestinationException("send needs a destination, as this producer has none")
+            if _names_no_destination(arguments, keywords):
+                raise UnsupportedOperationException(_NO_DESTINATION)
+            raise InvalidDestinationException("None is no destination, and this producer has none of its own")
         self._send(self._address_of(destination), destination, message, mode, priority, time_to_live)
 
     def _address_of(self, destination: Destination) -> Address:
@@ -117,6 +119,11 @@ class JmsMessageProducer(MessageProducer):
         time_to_live: int,
     ) -> None:
         session = self._session
+        if session.refuses_sends:
+            raise IllegalStateException(
+                "no transaction manager has started a branch on this XA session, so nobody would ever commit the message: "
+                "call XAResource.start first, or use a session that create_session made"
+            )
         own: JmsMessage = message if message.__class__ in _OWN_CLASSES else _convert(message)
         now_ms = session.clock.time_ms()
         expiration = min(now_ms + time_to_live, Long.maximum) if time_to_live else 0
@@ -273,6 +280,13 @@ def _convert(message: Message) -> JmsMessage:
 
 _ORDER = ("delivery_mode", "priority", "time_to_live")
 _NAMES = {"destination", "queue", "message", *_ORDER}
+_NO_DESTINATION = "this producer has no destination: use send(destination, message)"
+
+
+def _names_no_destination(arguments: tuple[Any, ...], keywords: dict[str, Any]) -> bool:
+    """Return whether a send leaves the destination out, which is another error than None for a destination."""
+    is_first = bool(arguments) and not isinstance(arguments[0], Message)
+    return not is_first and "destination" not in keywords and "queue" not in keywords
 
 
 def _sort_arguments(

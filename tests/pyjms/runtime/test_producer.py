@@ -202,9 +202,19 @@ class TestSend:
         with pytest.raises((UnsupportedOperationException, InvalidDestinationException)):
             FIXED[name][0](session.create_producer(None), None, session.create_message())
 
-    def test_the_plain_send_of_one_without_is_not_supported(self, session: Session) -> None:
+    @pytest.mark.parametrize(
+        ("arguments", "keywords"),
+        [((), {}), ((DeliveryMode.NON_PERSISTENT, 4, 0), {}), ((), {"priority": 4})],
+        ids=repr,
+    )
+    def test_a_send_of_one_without_that_names_none_is_not_supported(
+        self, session: Session, arguments: tuple[int, ...], keywords: dict[str, int]
+    ) -> None:
+        producer, message = session.create_producer(None), session.create_message()
         with pytest.raises(UnsupportedOperationException):
-            session.create_producer(None).send(session.create_message())
+            producer.send(message, *arguments, **keywords)
+        with pytest.raises(UnsupportedOperationException):
+            producer.send(message=message, **keywords)
 
     @pytest.mark.parametrize("name", list(FREE))
     def test_one_with_takes_no_other(self, session: Session, name: str) -> None:
