@@ -1,0 +1,122 @@
+"""What a restart of the broker leaves: persistent messages, durable subscriptions, redelivery (4.7, 4.10)."""
+
+from __future__ import annotations
+
+import pytest
+
+from pyjms import DeliveryMode, Queue, Session, Topic
+from pyjms_tck.environment import Waits
+from pyjms_tck.fixtures import Connect, MakeSession, Record, RestartBroker
+from pyjms_tck.requirements import needs, requirement
+from pyjms_tck.suite.exchange import leftovers, send_texts, take, take_texts
+from pyjms_tck.suite.subscriptions import DurableClient
+
+TEXTS = [f"text {number}" for number in range(5)]
+
+
+@requirement("4.7-a")
+def test_4_7_a_non_persistent_messages_come_once(
+    session: Session, make_session: MakeSession, queue: Queue, waits: Waits
+) -> None:
+    consumer = make_session(False, Session.CLIENT_ACKNOWLEDGE).create_consumer(queue)
+    _send(session, queue, DeliveryMode.NON_PERSISTENT)
+    received = [take(consumer, waits) for _ in TEXTS]
+    assert [message.text for message in received] == TEXTS, "without a failure none is lost"
+    received[-1].acknowledge()
+    consumer.close()
+    assert leftovers(session.create_consumer(queue), waits) == [], "none is doubled"
+
+
+@requirement("4.7-a", "4.10-b")
+def test_4_7_a_non_persistent_messages_come_at_most_once_after_a_restart(
+    connect: Connect, queue: Queue, restart_broker: RestartBroker, record: Record, waits: Waits
+) -> None:
+    with connect() as before:
+        _send(before.create_session(False, Session.AUTO_ACKNOWLEDGE), queue, DeliveryMode.NON_PERSISTENT)
+    restart_broker()
+    session = connect(started=True).create_session(False, Session.AUTO_ACKNOWLEDGE)
+    received = leftovers(session.create_consumer(queue), waits)
+    assert sorted(set(map(str, received))) == sorted(map(str, received)), "none is doubled"
+    record(f"{len(received)} of {len(TEXTS)} non-persistent messages are there after a restart of the broker")
+
+
+@requirement("4.7-b")
+def test_4_7_b_persistent_messages_survive_a_restart(
+    connect: Connect, queue: Queue, restart_broker: RestartBroker, waits: Waits
+) -> None:
+    with connect() as before:
+        _send(before.create_session(False, Session.AUTO_ACKNOWLEDGE), queue, DeliveryMode.PERSISTENT)
+    restart_broker()
+    session = connect(started=True).create_session(False, Session.AUTO_ACKNOWLEDGE)
+    consumer = session.create_consumer(queue)
+    assert take_texts(consumer, waits, len(TEXTS)) == TEXTS, "nothing is lost, and the order is kept"
+    assert leftovers(consumer, waits) == [], "nothing is doubled"
+
+
+def _send(session: Session, queue: Queue, mode: DeliveryMode) -> None:
+    producer = session.create_producer(queue)
+    for text in TEXTS:
+        producer.send(session.create_text_message(text), mode, 4, 0)
+
+
+@requirement("4.7-b", "4.4.12-a")
+def test_4_7_b_acknowledged_messages_are_gone_after_a_restart(
+    connect: Connect, queue: Queue, restart_broker: RestartBroker, waits: Waits
+) -> None:
+    with connect(started=True) as before:
+        session = before.create_session(False, Session.CLIENT_ACKNOWLEDGE)
+        send_texts(session, queue, "acknowledged", "kept")
+        take(session.create_consumer(queue), waits).acknowledge()
+    restart_broker()
+    session = connect(started=True).create_session(False, Session.AUTO_ACKNOWLEDGE)
+    consumer = session.create_consumer(queue)
+    assert take(consumer, waits).text == "kept", "the message that was acknowledged does not come again"
+    assert leftovers(consumer, waits) == []
+
+
+@requirement("4.7-b")
+@needs("TRANSACTIONS")
+def test_4_7_b_a_restart_keeps_commits_and_nothing_else(
+    connect: Connect, queue: Queue, restart_broker: RestartBroker, waits: Waits
+) -> None:
+    before = connect(started=True)
+    transacted = before.create_session(True, Session.SESSION_TRANSACTED)
+    send_texts(transacted, queue, "committed")
+    transacted.commit()
+    send_texts(transacted, queue, "not committed")
+    restart_broker()
+    session = connect(started=True).create_session(False, Session.AUTO_ACKNOWLEDGE)
+    consumer = session.create_consumer(queue)
+    assert take(consumer, waits).text == "committed"
+    assert leftovers(consumer, waits) == [], "what was not committed is discarded"
+
+
+@requirement("4.7-b")
+@needs("DURABLE_SUBSCRIPTIONS")
+def test_4_7_b_durable_subscriptions_survive_a_restart_with_their_messages(
+    durable: DurableClient, topic: Topic, restart_broker: RestartBroker, waits: Waits
+) -> None:
+    session = durable.open().create_session(False, Session.AUTO_ACKNOWLEDGE)
+    session.create_durable_subscriber(topic, durable.name).close()
+    send_texts(session, topic, "published before the restart")
+    durable.close()
+    restart_broker()
+    session = durable.open().create_session(False, Session.AUTO_ACKNOWLEDGE)
+    send_texts(session, topic, "published after the restart")
+    received = take_texts(session.create_durable_subscriber(topic, durable.name), waits, 2)
+    assert received == ["published before the restart", "published after the restart"]
+
+
+@requirement("4.10-a")
+@pytest.mark.parametrize("transacted", [False, pytest.param(True, marks=needs("TRANSACTIONS"))])
+def test_4_10_a_what_comes_again_after_a_restart_says_so(
+    connect: Connect, queue: Queue, restart_broker: RestartBroker, waits: Waits, transacted: bool
+) -> None:
+    session = connect(started=True).create_session(transacted, Session.CLIENT_ACKNOWLEDGE)
+    with connect() as sending:
+        send_texts(sending.create_session(False, Session.AUTO_ACKNOWLEDGE), queue, "text")
+    take(session.create_consumer(queue), waits)
+    restart_broker()
+    session = connect(started=True).create_session(False, Session.AUTO_ACKNOWLEDGE)
+    again = take(session.create_consumer(queue), waits, "the message that was not acknowledged, again")
+    assert again.jms_redelivered is True, "it was delivered before the restart"
