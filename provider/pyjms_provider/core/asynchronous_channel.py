@@ -27,6 +27,7 @@ from pyjms_provider.core.store import MessageStore
 if TYPE_CHECKING:
     from pyjms_provider.core.consumer import Consumer
     from pyjms_provider.core.kept_queue import KeptQueue
+    from pyjms_provider.core.queue_rules import QueueRules
     from pyjms_provider.core.unit_of_work import UnitOfWork
 
 __all__ = ["AsynchronousChannel", "PushTo"]
@@ -71,6 +72,7 @@ class AsynchronousChannel(Channel):
         self._expiry = ExpiryIndex()
         self._receivers: tuple[Receiver, ...] = ()
         self._closed = False
+        self._rules: QueueRules | None = None
         self.kept = kept
 
     # What it is
@@ -249,8 +251,7 @@ class AsynchronousChannel(Channel):
                 unit = entry.transaction if entry.state is MessageState.NOT_COMMITTED else None
                 if unit is not None and unit.expired_rolls_back:
                     doomed.append(unit)
-                self._state.remove(entry, MessageEvent.EXPIRE)
-                self._let_go(entry)
+                self._expire(entry)
             due_ms = self._expiry.due_ms
         for unit in doomed:
             unit.expire()  # §5.1.3: the expiry of one message rolls its transaction back
@@ -276,6 +277,11 @@ class AsynchronousChannel(Channel):
     def _choose(self, entry: QueueEntry) -> Sequence[Consumer]:
         """Return the consumers to wake, after the lock is released, for a message that is available now."""
 
+    def _expire(self, entry: QueueEntry) -> None:
+        """Take out a message that has expired, and is no longer in the index of those that will."""
+        self._state.remove(entry, MessageEvent.EXPIRE)
+        self._let_go(entry)
+
     def _remove_if_expired(self, entry: QueueEntry) -> bool:
         if not entry.reference.expiration_ms or not is_expired(entry.reference, self._clock.time_ms()):
             return False
@@ -294,6 +300,8 @@ class AsynchronousChannel(Channel):
         self._let_go(entry)
 
     def _let_go(self, entry: QueueEntry) -> None:
+        if self._rules is not None:
+            self._rules.gone(entry)
         if self.kept is not None:
             self.kept.note_removed(entry.reference)
         self._store.release(entry.reference)

@@ -14,12 +14,14 @@ from typing import TYPE_CHECKING
 
 from pyjms.spi.delivery import Delivery
 from pyjms.spi.errors import ClosedError, ResourceError
-from pyjms_provider.core.asynchronous_channel import AsynchronousChannel
 from pyjms_provider.core.channel import ChannelClosedError, UnreliableChannelError
-from pyjms_provider.core.consumer_manager import ConsumerList, ConsumerManager
+from pyjms_provider.core.consumer_manager import ConsumerList
+from pyjms_provider.core.dead_letters import DeadKind
+from pyjms_provider.core.delays import redelivery_delay_ms
 from pyjms_provider.core.expiry import is_expired
 from pyjms_provider.core.message_state import MessageEvent, MessageState
 from pyjms_provider.core.ordering import UNFINISHED, Cursor, Unfinished
+from pyjms_provider.core.policed_queue import WITHOUT_LIMITS, PolicedQueue
 from pyjms_provider.core.store import NotInMemoryError
 from pyjms_provider.core.stored_delivery import StoredDelivery
 
@@ -29,10 +31,13 @@ if TYPE_CHECKING:
     from pyjms.spi.clock import Clock
     from pyjms.spi.envelope import Envelope
     from pyjms.spi.selector import Selector
+    from pyjms_provider.core.asynchronous_channel import AsynchronousChannel
     from pyjms_provider.core.channel_state import ChannelState
     from pyjms_provider.core.consumer import Consumer, ConsumerSession
+    from pyjms_provider.core.dead_letters import DeadEntry
     from pyjms_provider.core.entry import QueueEntry
     from pyjms_provider.core.kept_queue import KeptQueue
+    from pyjms_provider.core.policy import QueuePolicy
     from pyjms_provider.core.reference import MessageReference
     from pyjms_provider.core.store import MessageStore
     from pyjms_provider.core.unit_of_work import UnitOfWork
@@ -49,8 +54,8 @@ _NOTIFIED = ConsumerList.NOTIFIED
 _DELIVERED = MessageState.DELIVERED
 
 
-class Queue(AsynchronousChannel):
-    """An asynchronous channel with consumers."""
+class Queue(PolicedQueue):
+    """An asynchronous channel with consumers; what its policy asks for beside is in `PolicedQueue`."""
 
     def __init__(
         self,
@@ -61,9 +66,11 @@ class Queue(AsynchronousChannel):
         *,
         on_due: Callable[[AsynchronousChannel, int], None] | None = None,
         kept: KeptQueue | None = None,
+        policy: QueuePolicy = WITHOUT_LIMITS,
+        on_dead: Callable[[Sequence[DeadEntry]], None] | None = None,
     ) -> None:
-        super().__init__(name, store, state, clock, on_due=on_due, kept=kept)
-        self._manager = ConsumerManager()
+        """Make an empty queue; `policy` and `on_dead` as in `PolicedQueue`."""
+        super().__init__(name, store, state, clock, on_due=on_due, kept=kept, policy=policy, on_dead=on_dead)
         self._all_in_memory = store.keeps_all_in_memory
 
     # Messages come in
@@ -80,18 +87,27 @@ class Queue(AsynchronousChannel):
         with self._lock:
             if self._closed:
                 raise ChannelClosedError(f"{self._name} no longer exists")
-            if transaction is None:
+            if transaction is not None:
+                entry = self._state.add_in_transaction(self, reference, transaction)
+                if self._rules is not None:
+                    self._rules.accept(entry, self._store.retrieve)
+            elif self._rules is None and not reference.deliver_at_ms:
                 entry = self._state.add(self, reference)
                 if not self._receivers:
                     woken = self._choose(entry)
-                if not self._all_in_memory:
-                    self._store.publish(reference)
             else:
-                entry = self._state.add_in_transaction(self, reference, transaction)
+                entry = self._state.make(self, reference)
+                if self._rules is not None:
+                    self._rules.accept(entry, self._store.retrieve)
+                woken = self._place(entry)
+            if not self._all_in_memory and transaction is None:
+                self._store.publish(reference)
             if reference.expiration_ms:
                 due = self._expiry.add(entry)
         if due and self._on_due is not None:
             self._on_due(self, reference.expiration_ms)
+        if reference.deliver_at_ms:
+            self._ask_for_delayed()
         if transaction is not None:
             if not transaction.add_sent(entry):
                 self.rollback(entry)  # the unit has been rolled back meanwhile
@@ -108,14 +124,15 @@ class Queue(AsynchronousChannel):
         with self._lock:
             for entry in entries:
                 if entry.state is MessageState.NOT_COMMITTED:
-                    self._state.commit(entry)
+                    self._state.commit_without_place(entry)
+                    woken.extend(self._place(entry))
                     self._store.publish(entry.reference)
                     if self._receivers:
                         pushable.append(entry)
-                    else:
-                        woken.extend(self._choose(entry))
                 elif self.kept is not None:
                     self.kept.note_removed(entry.reference)  # it expired while it was written, or the queue was closed
+        if self._state.delays:
+            self._ask_for_delayed()
         for entry in pushable:
             self._push_or_choose(entry)
         for consumer in woken:
@@ -142,13 +159,16 @@ class Queue(AsynchronousChannel):
             if consumer.session.is_closed:
                 raise ClosedError("the session is closed")
             selector = consumer.selector
+            consumer.acquires = consumer.acquires and not self.policy.non_destructive
             if not consumer.acquires:
-                consumer.cursor = Cursor(self._matcher(selector))
+                consumer.cursor = self._ordering.new_cursor(self._matcher(selector))
             elif selector is not None:
                 matches = self._matcher(selector)
                 assert matches is not None
                 consumer.cursor = self._ordering.open_cursor(selector.text, matches)
             self._manager.add(consumer)
+            if self._rules is not None:
+                self._rules.came(consumer)
 
     def remove_consumer(self, consumer: Consumer) -> None:
         """Detach a consumer; what it pulled stays with its session. May be repeated."""
@@ -157,7 +177,11 @@ class Queue(AsynchronousChannel):
                 return
             if consumer.acquires and consumer.selector is not None:
                 self._ordering.close_cursor(consumer.selector.text)
-            woken = self._successors() if self._manager.remove(consumer) else ()
+            was_notified = self._manager.remove(consumer)
+            if self._rules is not None:
+                self._rules.left(consumer)
+                was_notified = was_notified or self._rules.weighs
+            woken = self._successors() if was_notified else ()
         for other in woken:
             other.notify_work()
 
@@ -202,7 +226,7 @@ class Queue(AsynchronousChannel):
                     if consumer.place is _REMOVED or not session.is_delivering:
                         consumer.wants_wake_ups = consumer.wants_wake_ups or or_wait
                         return None
-                    if consumer.cursor is None and not self._manager.has_priorities:
+                    if consumer.cursor is None and not self._manager.weighs:
                         found: QueueEntry | Literal[Unfinished.UNFINISHED] | None = self._ordering.take_first()
                     else:
                         found = self._take(consumer)
@@ -219,10 +243,12 @@ class Queue(AsynchronousChannel):
                         delivery = Delivery(self._store.retrieve(found.reference), count, count > 1, tag)
                     else:
                         delivery = self._make_delivery(found.reference, count, tag)
+                    if self._rules is not None:
+                        woken = self._note_taken(consumer, found, delivery)
                     if or_wait and consumer.wants_wake_ups:
                         consumer.wants_wake_ups = False
                         if self._manager.end_interest(consumer):
-                            woken = self._successors()
+                            woken = [*woken, *self._successors()]
                     break
             except NotInMemoryError as elsewhere:  # a selector asks for what is not there
                 self._load(elsewhere.reference)
@@ -232,7 +258,7 @@ class Queue(AsynchronousChannel):
 
     def open_browser(self, selector: Selector | None) -> Cursor:
         """Return the place of a browser that has seen nothing yet, for `look`. It needs no closing."""
-        return Cursor(self._matcher(selector))
+        return self._ordering.new_cursor(self._matcher(selector))
 
     def look(self, cursor: Cursor) -> Delivery | None:
         """Return the next message for a browser, which stays in the queue; None at the end (JMS 1.1 §5.9)."""
@@ -300,6 +326,8 @@ class Queue(AsynchronousChannel):
             reference = entry.reference
             if reference.expiration_ms:
                 self._expiry.forget_one()
+            if self._rules is not None:
+                self._rules.gone(entry)
         self._store.release(reference)
         return True
 
@@ -320,42 +348,65 @@ class Queue(AsynchronousChannel):
                     self._state.remove(entry, MessageEvent.FINAL_POSITIVE_ACKNOWLEDGEMENT)
                     if entry.reference.expiration_ms:
                         self._expiry.forget_one()
+                    if self._rules is not None:
+                        self._rules.gone(entry)
                     self._store.release(entry.reference)
 
-    def give_back(self, deliveries: Iterable[tuple[QueueEntry, int]], session: ConsumerSession) -> None:
-        """Make messages available again, in their old places, if the deliveries are still the session's."""
+    def give_back(
+        self, deliveries: Iterable[tuple[QueueEntry, int]], session: ConsumerSession, reason: str | None = None
+    ) -> None:
+        """Make messages available again, in their old places, if the deliveries are still the session's.
+
+        At once, or after the redelivery delay; one that was delivered too often is set aside instead. `reason`: what
+        the client says went wrong.
+        """
         with self._lock:
-            woken = self._cancel([entry for entry, count in deliveries if _is_held(entry, count, session)])
-        for consumer in woken:
-            consumer.notify_work()
+            woken = self._cancel([entry for entry, count in deliveries if _is_held(entry, count, session)], reason)
+        self._after_giving_back(woken)
 
     def give_back_all(self, session: ConsumerSession) -> None:
         """Make all messages available again that `session` pulled and has not settled."""
         with self._lock:
-            woken = self._cancel(self._state.held_by(session))
+            woken = self._cancel(self._state.held_by(session), "its session was closed")
+        self._after_giving_back(woken)
+
+    def _after_giving_back(self, woken: Sequence[Consumer]) -> None:
+        if self._state.delays:
+            self._ask_for_delayed()
+        if self._dead:
+            self._bury()
         for consumer in woken:
             consumer.notify_work()
 
     def reinstate(self, entry: QueueEntry) -> None:
         """Take back a message that was settled, and whose removal could not be written; it comes again, flagged."""
+        self._have_message(entry.reference)
         with self._lock:
             if self._closed:
                 return
+            if self._rules is not None:
+                self._rules.accept(entry, self._store.retrieve)
             self._state.reinstate(entry)
             if entry.reference.expiration_ms:
                 self._expiry.add(entry)
-            woken = self._choose(entry)
+            woken = self._announce(entry)
         for consumer in woken:
             consumer.notify_work()
 
     def restore(self, reference: MessageReference, delivery_count: int) -> None:
         """Take in a message that the journal has kept; before the queue is used."""
+        self._have_message(reference)
         with self._lock:
-            entry = self._state.add(self, reference)
+            entry = self._state.make(self, reference)
             entry.delivery_count = delivery_count
+            if self._rules is not None:
+                self._rules.accept(entry, self._store.retrieve)
+            self._place(entry)
             due = bool(reference.expiration_ms) and self._expiry.add(entry)
         if due and self._on_due is not None:
             self._on_due(self, reference.expiration_ms)
+        if reference.deliver_at_ms:
+            self._ask_for_delayed()
 
     def hand_over(
         self, entry: QueueEntry, delivery_count: int, session: ConsumerSession, heir: ConsumerSession
@@ -377,11 +428,17 @@ class Queue(AsynchronousChannel):
         with self._lock:
             for consumer in list(self._manager):
                 self._manager.remove(consumer)
+            room = None if self._rules is None else self._rules.room
+            signals = [] if room is None else room.all_signals()
+        for signal in signals:
+            signal.set()
 
     # With the lock held
 
     def _choose(self, entry: QueueEntry) -> Sequence[Consumer]:
         manager = self._manager
+        if self._rules is not None:
+            return self._rules.choose(entry, manager, self._ordering.note_mismatch)
         if not manager.interested_count:
             return manager.non_acquiring() if manager.non_acquiring_count else ()
         chosen = manager.choose(entry, self._ordering.note_mismatch)
@@ -391,6 +448,8 @@ class Queue(AsynchronousChannel):
     def _successors(self) -> Sequence[Consumer]:
         if not self._manager.interested_count or not self._ordering:
             return ()
+        if self._rules is not None:
+            return self._rules.successors(self._manager, self._ordering)
         return self._manager.choose_successors(self._ordering.may_have)
 
     def _review(self, consumer: Consumer) -> Sequence[Consumer]:
@@ -409,7 +468,8 @@ class Queue(AsynchronousChannel):
         """Return whom to wake because a woken consumer found nothing while messages remain for others."""
         woken: Sequence[Consumer] = ()
         if consumer.place is _NOTIFIED:
-            woken = self._successors()
+            if self._rules is None or not self._rules.has_groups:  # else each may be woken in vain, and wake the next
+                woken = self._successors()
             self._manager.pulled_nothing(consumer)
         if or_wait and not consumer.wants_wake_ups:
             consumer.wants_wake_ups = True
@@ -418,16 +478,24 @@ class Queue(AsynchronousChannel):
 
     def _take(self, consumer: Consumer) -> QueueEntry | Literal[Unfinished.UNFINISHED] | None:
         """Take the next message for a consumer that has a selector, only looks, or has rivals of higher priority."""
+        rules = self._rules
+        if rules is not None and rules.holds_back(consumer):
+            return None
         cursor = consumer.cursor
         if not consumer.acquires:
             assert cursor is not None
             return self._ordering.look(cursor, _EVALUATIONS)
-        rivals = self._manager.rivals(consumer)
+        rivals = [] if rules is not None and rules.is_exclusive else self._manager.rivals(consumer)
+        if rules is not None and rules.has_groups:
+            permits = partial(rules.may_take, consumer, rivals)
+            return self._ordering.take_matching(cursor or self._ordering.new_cursor(None), permits, _EVALUATIONS)
         if None in rivals:
             return None  # one of higher priority wants whatever there is
         if rivals:
             return self._ordering.take_matching(
-                cursor or Cursor(None), lambda entry: not any(_matches(rival, entry) for rival in rivals), _EVALUATIONS
+                cursor or self._ordering.new_cursor(None),
+                lambda entry: not any(_matches(rival, entry) for rival in rivals),
+                _EVALUATIONS,
             )
         if cursor is None:
             return self._ordering.take_first()
@@ -436,11 +504,15 @@ class Queue(AsynchronousChannel):
     def _drop_if_expired(self, entry: QueueEntry, consumer: Consumer) -> bool:
         if not is_expired(entry.reference, self._clock.time_ms()):
             return False
-        if consumer.acquires:  # else the one that looks merely passes it by
+        if not consumer.acquires:
+            return True  # the one that looks merely passes it by
+        if self._sets_expired_aside:
+            self._state.delays.add(entry, 0)  # not here, as a pull never waits: the housekeeper comes for it
+        else:
             self._remove(entry, MessageEvent.EXPIRE)
         return True
 
-    def _cancel(self, entries: list[QueueEntry]) -> Sequence[Consumer]:
+    def _cancel(self, entries: list[QueueEntry], reason: str | None) -> Sequence[Consumer]:
         now_ms = self._clock.time_ms()
         returned: list[QueueEntry] = []
         for entry in entries:
@@ -449,12 +521,23 @@ class Queue(AsynchronousChannel):
             if self._closed:
                 self._remove(entry, MessageEvent.REMOVE)
             elif is_expired(entry.reference, now_ms):
-                self._remove(entry, MessageEvent.EXPIRE)
+                self._expire_early(entry)
+            elif self._rules is not None and self._rules.is_superseded(entry):
+                self._remove(entry, MessageEvent.REMOVE)
+            elif self.is_spent(entry.delivery_count):
+                self._die(entry, DeadKind.DELIVERIES, MessageEvent.REMOVE, reason)
+                if entry.reference.expiration_ms:
+                    self._expiry.forget_one()
             else:
                 returned.append(entry)
-        self._state.cancel(returned)
         if self.kept is not None:
             self.kept.note_returned(returned)
+        if self.policy.redelivery_delay_ms:
+            for entry in returned:
+                self._state.cancel_one(entry)
+                self._state.delays.add(entry, now_ms + redelivery_delay_ms(self.policy, entry.delivery_count))
+            return ()
+        self._state.cancel(returned)
         woken: list[Consumer] = []
         for entry in returned:
             if not self._manager.interested_count:

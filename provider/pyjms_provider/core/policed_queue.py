@@ -1,0 +1,356 @@
+"""The half of a queue that its policy is about: limits, delays, what is set aside, and what an administrator may do.
+
+The other half, how messages come, are pulled, settled and given back, is `queue.py`. Both share one lock. Methods say when
+they need it held; all others take it.
+"""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Final
+
+from pyjms.spi.errors import DestinationInUseError, ResourceError
+from pyjms_provider.core.asynchronous_channel import AsynchronousChannel
+from pyjms_provider.core.channel import ChannelClosedError
+from pyjms_provider.core.consumer_manager import ConsumerList, ConsumerManager
+from pyjms_provider.core.dead_letters import DeadEntry, DeadKind
+from pyjms_provider.core.entry import QueueEntry
+from pyjms_provider.core.limits import Waiting
+from pyjms_provider.core.message_state import MessageEvent, MessageState
+from pyjms_provider.core.policy import Overflow, QueuePolicy
+from pyjms_provider.core.queue_rules import QueueRules, needs_rules
+from pyjms_provider.core.queue_types import make_order
+from pyjms_provider.core.store import NotInMemoryError
+
+if TYPE_CHECKING:
+    from pyjms.spi.clock import Clock
+    from pyjms.spi.delivery import Delivery
+    from pyjms.spi.envelope import Envelope
+    from pyjms_provider.core.channel_state import ChannelState
+    from pyjms_provider.core.consumer import Consumer
+    from pyjms_provider.core.kept_queue import KeptQueue
+    from pyjms_provider.core.reference import MessageReference
+    from pyjms_provider.core.store import MessageStore
+
+__all__ = ["WITHOUT_LIMITS", "PolicedQueue", "QueueFullError"]
+
+WITHOUT_LIMITS: Final = QueuePolicy(max_deliveries=0)
+"""The policy of a queue that stands by itself, without a host that keeps dead letters."""
+
+_FIXED: Final = ("type", "key", "priorities", "exclusive", "groups", "non_destructive")
+_STATES: Final = (MessageState.NEW, MessageState.NOT_COMMITTED, MessageState.DELIVERED)
+
+
+class QueueFullError(ResourceError):
+    """The queue holds as much as its policy allows."""
+
+    code = "PYJMS-QUEUE-FULL"
+
+
+class PolicedQueue(AsynchronousChannel):
+    """A queue without its consumers' half."""
+
+    def __init__(
+        self,
+        name: str,
+        store: MessageStore,
+        state: ChannelState,
+        clock: Clock,
+        *,
+        on_due: Callable[[AsynchronousChannel, int], None] | None,
+        kept: KeptQueue | None,
+        policy: QueuePolicy,
+        on_dead: Callable[[Sequence[DeadEntry]], None] | None,
+    ) -> None:
+        """Make an empty queue.
+
+        `on_dead` sets messages aside that have left the queue for good; it is called without a lock, and may wait for
+        I/O. None: expired messages are dropped, and others come back however often.
+        """
+        super().__init__(name, store, state, clock, on_due=on_due, kept=kept)
+        self._manager = ConsumerManager()
+        self._on_dead = on_dead
+        self._dead: list[DeadEntry] = []
+        self.policy = policy
+        """Replaced by `alter`; may be read at any time."""
+        self._obey(policy)
+
+    def _obey(self, policy: QueuePolicy) -> None:
+        """Make rules and order for `policy`. The queue is empty, and has no consumers."""
+        self.policy = policy
+        self._rules = QueueRules(policy) if needs_rules(policy) else None
+        sort_value = QueueRules(policy).sort_value if self._rules is None else self._rules.sort_value
+        self._ordering = self._state.ordering = make_order(policy, sort_value)
+        self._manager.set_always_weighs(self._rules is not None and self._rules.weighs)
+
+    def alter(self, policy: QueuePolicy) -> None:
+        """Obey another policy from now on.
+
+        Raises `DestinationInUseError` for another type, or another way to serve consumers, while the queue has messages
+        or consumers.
+        """
+        woken: Sequence[Consumer] = ()
+        with self._lock:
+            held = [entry.reference for state in _STATES for entry in self._state.entries(state)]
+            changed = [name for name in _FIXED if getattr(policy, name) != getattr(self.policy, name)]
+            if changed and (held or len(self._manager)):
+                raise DestinationInUseError(
+                    f"{self._name} has {len(held)} messages and {len(self._manager)} consumers, so its {changed[0]} "
+                    f"cannot be altered; empty it and close its consumers first, or create another queue"
+                )
+            signals = [] if self._rules is None or self._rules.room is None else self._rules.room.all_signals()
+            if changed:
+                self._obey(policy)
+            else:
+                self._change_rules(policy, held)
+                woken = self._successors()
+        for signal in signals:
+            signal.set()
+        for consumer in woken:
+            consumer.notify_work()
+
+    def _change_rules(self, policy: QueuePolicy, held: Sequence[MessageReference]) -> None:
+        """Change what may be changed while messages and consumers are there. The lock is held."""
+        was_paused, self.policy = self.policy.paused, policy
+        if self._rules is None and needs_rules(policy):
+            self._rules = QueueRules(policy)
+        if self._rules is not None:
+            self._rules.change(policy, held)
+            if not needs_rules(policy):
+                self._rules = None
+        self._manager.set_always_weighs(self._rules is not None and self._rules.weighs)
+        if was_paused and not policy.paused:
+            for consumer in self._manager.members(ConsumerList.NOTIFIED):
+                self._manager.pulled_nothing(consumer)  # what it was woken for was held back from it
+
+    # Room
+
+    def claim_room(self, size: int, waiting: Waiting | None = None) -> bool:
+        """Hold room for a message of so many bytes, until `unclaim_room`; return False when there is none now.
+
+        `waiting`: the sender that asks has waited. Raises `ChannelClosedError`.
+        """
+        with self._lock:
+            if self._closed:
+                raise ChannelClosedError(f"{self._name} no longer exists")
+            room = None if self._rules is None else self._rules.room
+            if room is None or self.policy.overflow in {Overflow.RING, Overflow.FLOW_TO_DISK}:
+                return True
+            return room.claim(size, waiting)
+
+    def unclaim_room(self, size: int) -> None:
+        """End a claim, as the message has come in, or does not come."""
+        with self._lock:
+            if self._rules is not None and self._rules.room is not None:
+                self._rules.room.unclaim(size)
+                self._rules.wake_sender()
+
+    def wait_for_room(self, waiting: Waiting) -> None:
+        """Have the sender's signal raised when its turn has come and there is room, or the queue or its policy changes."""
+        with self._lock:
+            if self._rules is not None and self._rules.room is not None:
+                self._rules.room.wait(waiting)
+                self._rules.wake_sender()
+
+    def stop_waiting(self, waiting: Waiting) -> None:
+        """Let go of a sender that waits no longer. May be repeated."""
+        with self._lock:
+            if self._rules is not None and self._rules.room is not None:
+                self._rules.room.stop_waiting(waiting)
+                self._rules.wake_sender()
+
+    # Messages become available
+
+    def _place(self, entry: QueueEntry) -> Sequence[Consumer]:
+        """Make a NEW message available, now or when it is due; return whom to wake. The lock is held."""
+        due_ms = entry.reference.deliver_at_ms
+        if due_ms > self._clock.time_ms():
+            self._state.delays.add(entry, due_ms)
+            return ()
+        self._state.place(entry)
+        return self._announce(entry)
+
+    def _announce(self, entry: QueueEntry) -> Sequence[Consumer]:
+        """Drop what a message that has become available displaces; return whom to wake for it. The lock is held."""
+        rules = self._rules
+        if rules is not None:
+            older = rules.arrived(entry)
+            if older is not None and older.state is MessageState.NEW:
+                self._remove(older, MessageEvent.REMOVE)
+            while (surplus := rules.surplus(self._ordering)) is not None:
+                self._remove(surplus, MessageEvent.REMOVE)
+            if entry.state is MessageState.ABSENT:
+                return ()
+        return () if self._receivers else self._choose(entry)
+
+    def _ask_for_delayed(self) -> None:
+        """Have the housekeeper come when the next delayed message is due."""
+        with self._lock:
+            next_ms = self._state.delays.next_ms
+        if next_ms is not None and self._on_due is not None:
+            self._on_due(self, next_ms)
+
+    def purge_expired(self, now_ms: int) -> int | None:
+        """Remove what has expired, make available what is due; return when to come again, None: when asked."""
+        expiry_ms = super().purge_expired(now_ms)
+        woken: list[Consumer] = []
+        with self._lock:
+            due = self._state.delays.take_due(now_ms)
+            for entry in due:
+                self._state.place(entry)
+                woken.extend(self._announce(entry))
+            delays_ms = self._state.delays.next_ms
+            pushable = due if self._receivers else []
+        if self._dead:
+            self._bury()
+        for entry in pushable:
+            self._push_or_choose(entry)
+        for consumer in woken:
+            consumer.notify_work()
+        return min((at_ms for at_ms in (expiry_ms, delays_ms) if at_ms is not None), default=None)
+
+    def _note_taken(self, consumer: Consumer, entry: QueueEntry, delivery: Delivery) -> Sequence[Consumer]:
+        """Note whose message a pull has found; return whom to wake besides. The lock is held."""
+        assert self._rules is not None
+        if consumer.acquires:
+            return self._rules.took(consumer, entry, self._manager, self._ordering)
+        if self.policy.non_destructive:
+            # Settled and given back like any other, and nothing comes of it.
+            delivery.tag = QueueEntry(self, entry.reference, MessageState.ABSENT)  # type: ignore[arg-type, misc]
+        return ()
+
+    @abstractmethod
+    def _successors(self) -> Sequence[Consumer]:
+        """Return whom to wake as there may be messages that nobody was woken for. The lock is held."""
+
+    # Messages are set aside
+
+    @property
+    def _sets_expired_aside(self) -> bool:
+        return self._on_dead is not None and self.policy.expiry_queue not in {None, self._own_name}
+
+    @property
+    def _own_name(self) -> str:
+        return self._name.partition("://")[2]
+
+    def is_spent(self, delivery_count: int) -> bool:
+        """Return whether a message that was delivered so often is not to be delivered again.
+
+        A dead letter is never: its queue is the last one that it comes to.
+        """
+        most = self.policy.max_deliveries
+        return bool(most) and delivery_count >= most and self._on_dead is not None and not self._is_last
+
+    @property
+    def _is_last(self) -> bool:
+        return self.policy.dead_letter == self._own_name
+
+    @property
+    def subscription_name(self) -> str | None:
+        """What names the channel between a topic and one subscriber; None: this is a queue."""
+        return None
+
+    def _die(self, entry: QueueEntry, kind: DeadKind, event: MessageEvent, reason: str | None) -> None:
+        """Take a message out that `_bury` sets aside, once the lock, which is held, is released."""
+        holder = entry.holder
+        times = "once" if entry.delivery_count == 1 else f"{entry.delivery_count} times"
+        said = f"it was delivered {times}" if kind is DeadKind.DELIVERIES else "its time to live was over"
+        dead = DeadEntry(
+            entry=entry,
+            kind=kind,
+            reason=said if reason is None else f"{said}, last: {reason}",
+            delivery_count=entry.delivery_count,
+            consumer=None if holder is None else holder.receiver_id,
+            subscription=self.subscription_name,
+        )
+        self._state.remove(entry, event)
+        if self._rules is not None:
+            self._rules.gone(entry)
+        self._dead.append(dead)
+
+    def _expire(self, entry: QueueEntry) -> None:
+        if self._sets_expired_aside and entry.state is not MessageState.NOT_COMMITTED:
+            self._die(entry, DeadKind.EXPIRED, MessageEvent.EXPIRE, None)
+        else:
+            super()._expire(entry)
+
+    def _expire_early(self, entry: QueueEntry) -> None:
+        """Do the same with a message that is still in the index of those that will expire. The lock is held."""
+        self._expiry.forget_one()
+        self._expire(entry)
+
+    def _bury(self) -> None:
+        """Have the messages set aside that have died."""
+        with self._lock:
+            dead, self._dead = self._dead, []
+        if dead and self._on_dead is not None:
+            self._on_dead(dead)
+
+    def bury_spent(self) -> None:
+        """Set aside what was delivered too often before the broker started, as it may be what ended the last one."""
+        with self._lock:
+            for entry in self._state.entries(MessageState.NEW):
+                if entry.delivery_count and self.is_spent(entry.delivery_count):
+                    self._die(entry, DeadKind.DELIVERIES, MessageEvent.REMOVE, "the broker ended while it was out")
+                    if entry.reference.expiration_ms:
+                        self._expiry.forget_one()
+        self._bury()
+
+    # For administrators
+
+    def waiting_entries(self) -> list[QueueEntry]:
+        """Return the messages that nobody holds, in order; then those that are delayed."""
+        with self._lock:
+            return [entry for entry in self._state.entries(MessageState.NEW) if entry.acknowledgements is None]
+
+    @property
+    def delayed_count(self) -> int:
+        """How many messages wait for their time."""
+        with self._lock:
+            return len(self._state.delays)
+
+    @property
+    def size(self) -> int:
+        """About how many bytes the messages take, as far as anybody needed to know."""
+        with self._lock:
+            return sum(entry.reference.size for state in _STATES for entry in self._state.entries(state))
+
+    def message_of(self, reference: MessageReference) -> Envelope | None:
+        """Return a message of this queue; None if it has gone. Waits for a disk. Raises `ResourceError`."""
+        while True:
+            try:
+                return self._store.retrieve(reference)
+            except NotInMemoryError:
+                self._store.load([reference])
+            except KeyError:
+                return None
+
+    def _have_message(self, reference: MessageReference) -> None:
+        """Bring a message into memory whose properties the rules ask for. Waits for a disk. Raises `ResourceError`."""
+        rules = self._rules
+        if rules is not None and (rules.reads_messages or self.policy.max_bytes):
+            self.message_of(reference)
+
+    def take_out(self, entry: QueueEntry) -> bool:
+        """Take a message out that nobody holds, for one who puts it elsewhere; return False if it is held, or has gone.
+
+        The store and the journal do not know of it yet: `let_go` tells them.
+        """
+        with self._lock:
+            if entry.state is not MessageState.NEW or entry.acknowledgements is not None:
+                return False
+            self._state.remove(entry, MessageEvent.REMOVE)
+            if entry.reference.expiration_ms:
+                self._expiry.forget_one()
+            if self._rules is not None:
+                self._rules.gone(entry)
+        return True
+
+    def drop(self, entry: QueueEntry) -> bool:
+        """Take a message out for good that nobody holds; return False if it is held, or has gone."""
+        with self._lock:
+            if entry.state is not MessageState.NEW or entry.acknowledgements is not None:
+                return False
+            self._remove(entry, MessageEvent.REMOVE)
+        return True
