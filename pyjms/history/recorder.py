@@ -144,6 +144,13 @@ class _Connection(ProviderConnection):
     def info(self) -> ProviderInfo:
         return self._inner.info
 
+    @property
+    def resource_manager(self) -> str:
+        return self._inner.resource_manager
+
+    def advice(self, capability: Capability) -> str:
+        return self._inner.advice(capability)
+
     def set_client_id(self, client_id: str) -> None:
         self._inner.set_client_id(client_id)
         self.client_id = client_id
@@ -345,6 +352,12 @@ class _Session(ProviderSession):
 
     def xa_forget(self, xid: Xid) -> None:
         self._inner.xa_forget(xid)
+
+    def xa_set_timeout(self, seconds: int) -> bool:
+        return self._inner.xa_set_timeout(seconds)
+
+    def xa_get_timeout(self) -> int:
+        return self._inner.xa_get_timeout()
 
 
 class _Consumer(ProviderConsumer):

@@ -322,6 +322,11 @@ class JmsConnection(Connection):
         return destination
 
     @property
+    def resource_manager(self) -> tuple[str, str]:
+        """What keeps the branches of distributed transactions: connections that agree in it can share a branch."""
+        return self._provider.info.name, self._provider.resource_manager
+
+    @property
     def is_started(self) -> bool:
         """Whether messages may be delivered now."""
         return self._state is State.STARTED
@@ -333,7 +338,9 @@ class JmsConnection(Connection):
     def require(self, capability: Capability, what: str) -> None:
         """Raise JMSException when the provider lacks `capability`, naming both."""
         if capability not in self.capabilities:
-            raise to_jms(CapabilityError(f"{self._provider.info.name} has no {what} (Capability.{capability.name})"))
+            lack = f"{self._provider.info.name} has no {what} (Capability.{capability.name})"
+            advice = self._provider.advice(capability)
+            raise to_jms(CapabilityError(f"{lack}; {advice}" if advice else lack))
 
     def forget_session(self, session: JmsSession) -> None:
         """Drop a closed session."""

@@ -60,6 +60,9 @@ class JmsSession(Session):
     `gate` orders deliveries against stop and close; `provider_session` is the session of the SPI beneath.
     """
 
+    refuses_sends = False
+    """Whether a message that is sent now would belong to no transaction, though it must (JMS 1.1 §8.5)."""
+
     def __init__(self, connection: JmsConnection, mode: AcknowledgeMode, provider_session: ProviderSession) -> None:
         self.connection = connection
         self.clock = connection.clock

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import NoReturn, TypeVar
+from typing import Final, NoReturn, TypeVar
 
 from pyjms.api.session import AcknowledgeMode
 from pyjms.api.xa import (
@@ -27,40 +27,68 @@ from pyjms.runtime.factory import ConnectionFactory, QueueConnectionFactory, Top
 from pyjms.runtime.session import JmsSession
 from pyjms.spi import xid as spi_xid
 from pyjms.spi.capability import Capability
-from pyjms.spi.delivery import Delivery
-from pyjms.spi.errors import ClosedError, ConnectionLostError, ProviderError, RolledBackError
+from pyjms.spi.errors import (
+    BranchError,
+    ClosedError,
+    ConnectionLostError,
+    InDoubtError,
+    ProviderError,
+    RolledBackError,
+)
+from pyjms.spi.provider import ProviderSession
 
 __all__ = ["XAConnectionFactory", "XAQueueConnectionFactory", "XATopicConnectionFactory"]
 
 _Connection = TypeVar("_Connection", bound=JmsConnection)
+_NO_BRANCH: Final = -1  # the format of the null Xid
 
 
 class JmsXAResource(XAResource):
-    """Carries a transaction manager's calls to the provider's session."""
+    """Carries a transaction manager's calls to the provider's session.
 
-    __slots__ = ("_received", "_session")
+    What the session received since its last `end` belongs to the branch that it ends.
+    """
+
+    __slots__ = ("_session", "_working")
 
     def __init__(self, session: JmsSession) -> None:
         self._session = session
-        self._received: dict[spi_xid.Xid, list[Delivery]] = {}
+        self._working: spi_xid.Xid | None = None
 
     @property
     def connection(self) -> JmsConnection:
-        """The resource manager's connection that this resource works for."""
+        """The connection that this resource works for."""
         return self._session.connection
 
     def start(self, xid: Xid, flags: int) -> None:
+        _check_flags(flags, _START_FLAGS, "start")
         with _xa_errors:
-            join, resume = bool(flags & self.TMJOIN), bool(flags & self.TMRESUME)
-            self._session.provider_session.xa_start(_fact(xid), join=join, resume=resume)
+            branch, join, resume = _fact(xid), flags == self.TMJOIN, flags == self.TMRESUME
+            self._session.provider_session.xa_start(branch, join=join, resume=resume)
+            self._working = branch
+            self._session.refuses_sends = False
 
     def end(self, xid: Xid, flags: int) -> None:
+        _check_flags(flags, _END_FLAGS, "end")
         with _xa_errors:
-            name, provider = _fact(xid), self._session.provider_session
-            deliveries = self._session.ledger.take()
-            self._received.setdefault(name, []).extend(deliveries)
+            branch, provider = _fact(xid), self._session.provider_session
+            try:
+                if branch == self._working:
+                    self._hand_over(provider)
+                provider.xa_end(branch, suspend=flags == self.TMSUSPEND, fail=flags == self.TMFAIL)
+            finally:
+                if branch == self._working:
+                    self._working = None
+                    self._session.refuses_sends = True
+
+    def _hand_over(self, provider: ProviderSession) -> None:
+        """Give what was received to the branch, or keep it if that fails, so that nothing is lost sight of."""
+        deliveries = self._session.ledger.take()
+        try:
             provider.acknowledge(deliveries)
-            provider.xa_end(name, suspend=bool(flags & self.TMSUSPEND), fail=bool(flags & self.TMFAIL))
+        except ProviderError:
+            self._session.ledger.put_back(deliveries)
+            raise
 
     def prepare(self, xid: Xid) -> int:
         with _xa_errors:
@@ -69,15 +97,14 @@ class JmsXAResource(XAResource):
 
     def commit(self, xid: Xid, one_phase: bool) -> None:
         with _xa_errors:
-            self._session.provider_session.xa_commit(_fact(xid), one_phase=one_phase)
-            self._received.pop(_fact(xid), None)
+            self._session.provider_session.xa_commit(_fact(xid), one_phase=bool(one_phase))
 
     def rollback(self, xid: Xid) -> None:
         with _xa_errors:
             self._session.provider_session.xa_rollback(_fact(xid))
-            self._session.provider_session.recover(self._received.pop(_fact(xid), []))
 
     def recover(self, flag: int) -> Sequence[Xid]:
+        _check_flags(flag, _SCAN_FLAGS, "recover")
         if not flag & self.TMSTARTRSCAN:
             return ()  # the scan is done in one step
         with _xa_errors:
@@ -88,13 +115,20 @@ class JmsXAResource(XAResource):
             self._session.provider_session.xa_forget(_fact(xid))
 
     def is_same_rm(self, xa_resource: XAResource) -> bool:
-        return isinstance(xa_resource, JmsXAResource) and xa_resource.connection is self.connection
+        return (
+            isinstance(xa_resource, JmsXAResource)
+            and xa_resource.connection.resource_manager == self.connection.resource_manager
+        )
 
     def get_transaction_timeout(self) -> int:
-        return 0
+        with _xa_errors:
+            return self._session.provider_session.xa_get_timeout()
 
     def set_transaction_timeout(self, seconds: int) -> bool:
-        return False
+        if isinstance(seconds, bool) or not isinstance(seconds, int) or seconds < 0:
+            raise XAException(f"{seconds!r} is no number of seconds: use 0 or more", XAException.XAER_INVAL)
+        with _xa_errors:
+            return self._session.provider_session.xa_set_timeout(seconds)
 
 
 class RecoveredXid(Xid):
@@ -128,6 +162,9 @@ class _Controlled(JmsSession, XASession):
     """What the three kinds of XA session share: it is its own `session`, and only XA ends its transactions."""
 
     _resource: JmsXAResource | None = None
+
+    refuses_sends = True
+    """Until a branch is started: outside of one nobody would ever commit the message."""
 
     @property
     def session(self) -> JmsSession:
@@ -257,14 +294,41 @@ _xa_errors = _XAErrors()
 
 
 def _xa_code(error: ProviderError) -> int:
+    if isinstance(error, BranchError):
+        return error.failure.value
     if isinstance(error, RolledBackError):
         return XAException.XA_RBROLLBACK
-    if isinstance(error, ConnectionLostError):
+    if isinstance(error, (ConnectionLostError, InDoubtError)):
         return XAException.XAER_RMFAIL
     if isinstance(error, ClosedError):
         return XAException.XAER_PROTO
     return XAException.XAER_RMERR
 
 
+_START_FLAGS = (XAResource.TMNOFLAGS, XAResource.TMJOIN, XAResource.TMRESUME)
+_END_FLAGS = (XAResource.TMSUCCESS, XAResource.TMFAIL, XAResource.TMSUSPEND)
+_SCAN_FLAGS = (
+    XAResource.TMNOFLAGS,
+    XAResource.TMSTARTRSCAN,
+    XAResource.TMENDRSCAN,
+    XAResource.TMSTARTRSCAN | XAResource.TMENDRSCAN,
+)
+
+
+def _check_flags(flags: int, allowed: tuple[int, ...], call: str) -> None:
+    if flags not in allowed:
+        known = ", ".join(f"{each:#x}" for each in allowed)
+        raise XAException(f"{flags!r} is no flag of {call}: it takes one of {known}", XAException.XAER_INVAL)
+
+
 def _fact(xid: Xid) -> spi_xid.Xid:
-    return spi_xid.Xid(xid.format_id, bytes(xid.global_transaction_id), bytes(xid.branch_qualifier))
+    """Return the branch. Raises `XAException` (XAER_INVAL) for none, and for one whose parts are too long."""
+    try:
+        fact = spi_xid.Xid(xid.format_id, bytes(xid.global_transaction_id), bytes(xid.branch_qualifier))
+    except ValueError as error:
+        raise XAException(str(error), XAException.XAER_INVAL) from error
+    if fact.format_id == _NO_BRANCH or not fact.global_transaction_id:
+        raise XAException(
+            "the Xid names no branch: its format must not be -1, nor its global part empty", XAException.XAER_INVAL
+        )
+    return fact

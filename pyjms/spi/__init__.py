@@ -16,13 +16,14 @@ from pyjms.spi.provider import (
 )
 from pyjms.spi.registry import find_provider, known_schemes, register_provider
 from pyjms.spi.url import ProviderUrl
-from pyjms.spi.xid import Xid
+from pyjms.spi.xid import BranchFailure, Xid
 
 __all__ = [
     "Address",
     "AddressKind",
     "Body",
     "BodyKind",
+    "BranchFailure",
     "Capability",
     "Clock",
     "ConnectRequest",

@@ -8,8 +8,11 @@ from __future__ import annotations
 
 from typing import ClassVar
 
+from pyjms.spi.xid import BranchFailure
+
 __all__ = [
     "AccessDeniedError",
+    "BranchError",
     "CapabilityError",
     "ClosedError",
     "ConnectionLostError",
@@ -149,6 +152,16 @@ class InDoubtError(ProviderError):
     """It is not known whether the unit of work was committed."""
 
     code = "PYJMS-IN-DOUBT"
+
+
+class BranchError(ProviderError):
+    """A call for a branch of a distributed transaction failed (X/Open XA; JMS 1.1 §8)."""
+
+    code = "PYJMS-XA"
+
+    def __init__(self, reason: str, failure: BranchFailure = BranchFailure.PROTOCOL) -> None:
+        super().__init__(reason)
+        self.failure = failure
 
 
 def _excerpt(text: str, position: int, width: int = 60) -> str:

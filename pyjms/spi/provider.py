@@ -130,6 +130,15 @@ class ProviderConnection(ABC):
     def info(self) -> ProviderInfo:
         """Name and version of the provider."""
 
+    @property
+    def resource_manager(self) -> str:
+        """Names what keeps branches (`Capability.XA`): connections of equal names can work in one branch."""
+        return self.connection_id
+
+    def advice(self, capability: Capability) -> str:
+        """Return what its owner can do so that a connection has `capability`, which this one lacks; "": nothing."""
+        return ""
+
     @abstractmethod
     def set_client_id(self, client_id: str) -> None:
         """Take `client_id` for this connection; it is free again when the connection closes.
@@ -239,33 +248,66 @@ class ProviderSession(ABC):
         """
         raise _lacks(Capability.CONNECTION_CONSUMERS, "connection consumers")
 
+    # Distributed transactions (`Capability.XA`). A coordinator names branches by `Xid`; any session of the same resource
+    # manager may prepare and settle a branch, whichever sessions worked in it. Each call raises `BranchError` with the
+    # failure of X/Open XA that fits: PROTOCOL for a call that comes at a wrong time, UNKNOWN for a branch that is not
+    # there. Prepared branches survive the death of provider and client.
+
     def xa_start(self, xid: Xid, *, join: bool = False, resume: bool = False) -> None:
-        """Put the session's work under `xid` (`Capability.XA`, as all calls below)."""
+        """Put the session's work under `xid`: a new branch, one that others work in, or one this session suspended.
+
+        Raises `BranchError`: DUPLICATE when a new branch is there already, OUTSIDE when the session has work of its own,
+        ROLLED_BACK or TIMED_OUT when the branch can only be rolled back.
+        """
         raise _lacks(Capability.XA, "distributed transactions")
 
     def xa_end(self, xid: Xid, *, suspend: bool = False, fail: bool = False) -> None:
-        """End, suspend or fail the session's work under `xid`."""
+        """End, suspend or fail the session's work under `xid`; a failed branch can only be rolled back.
+
+        Raises `BranchError`: ROLLED_BACK or TIMED_OUT when the branch was rolled back meanwhile; the work has ended then.
+        """
         raise _lacks(Capability.XA, "distributed transactions")
 
     def xa_prepare(self, xid: Xid) -> bool:
-        """Make the branch safe; return False if it did nothing that a commit could add to (read only)."""
+        """Make the branch safe; return False if it did nothing that a commit could add to (read only): it is over then.
+
+        Raises `BranchError`: ROLLED_BACK or TIMED_OUT when it was rolled back instead, UNREACHABLE when that is not known.
+        """
         raise _lacks(Capability.XA, "distributed transactions")
 
     def xa_commit(self, xid: Xid, *, one_phase: bool = False) -> None:
-        """Commit the branch: a prepared one, or an ended one in one phase."""
+        """Commit the branch: a prepared one, or an ended one in one phase.
+
+        Raises `BranchError`: RETRY or UNREACHABLE when a prepared branch is still prepared, HEURISTICALLY_…; in one phase
+        ROLLED_BACK, TIMED_OUT.
+        """
         raise _lacks(Capability.XA, "distributed transactions")
 
     def xa_rollback(self, xid: Xid) -> None:
-        """Roll the branch back."""
+        """Roll the branch back: what was received in it is in its old places again, marked redelivered.
+
+        Raises `BranchError`: UNREACHABLE when a prepared branch is still prepared, HEURISTICALLY_….
+        """
         raise _lacks(Capability.XA, "distributed transactions")
 
     def xa_recover(self) -> Sequence[Xid]:
-        """Return the branches that are prepared and in doubt."""
+        """Return the branches that are prepared and in doubt, and those that were settled heuristically."""
         raise _lacks(Capability.XA, "distributed transactions")
 
     def xa_forget(self, xid: Xid) -> None:
         """Forget a branch that was settled heuristically."""
         raise _lacks(Capability.XA, "distributed transactions")
+
+    def xa_set_timeout(self, seconds: int) -> bool:
+        """Have branches that this session starts from now on rolled back unless they are prepared within `seconds`.
+
+        0: the provider's own time. Return whether the provider heeds it.
+        """
+        return False
+
+    def xa_get_timeout(self) -> int:
+        """Return that time in seconds; 0: never."""
+        return 0
 
 
 class ProviderConsumer(ABC):

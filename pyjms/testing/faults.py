@@ -177,6 +177,13 @@ class _Connection(ProviderConnection):
     def info(self) -> ProviderInfo:
         return self._inner.info
 
+    @property
+    def resource_manager(self) -> str:
+        return self._inner.resource_manager
+
+    def advice(self, capability: Capability) -> str:
+        return self._inner.advice(capability)
+
     def set_client_id(self, client_id: str) -> None:
         self.alive().set_client_id(client_id)
 
@@ -294,6 +301,12 @@ class _Session(ProviderSession):
     def xa_forget(self, xid: Xid) -> None:
         self._connection.alive()
         self._inner.xa_forget(xid)
+
+    def xa_set_timeout(self, seconds: int) -> bool:
+        return self._inner.xa_set_timeout(seconds)
+
+    def xa_get_timeout(self) -> int:
+        return self._inner.xa_get_timeout()
 
     def close(self) -> None:
         self._inner.close()

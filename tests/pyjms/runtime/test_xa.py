@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from pyjms import (
+    IllegalStateException,
     JMSException,
     Session,
     TransactionInProgressException,
@@ -22,9 +23,16 @@ from pyjms import (
     XATopicSession,
     Xid,
 )
-from pyjms.spi import Capability
+from pyjms.spi import BranchFailure, Capability
 from pyjms.spi import Xid as SpiXid
-from pyjms.spi.errors import ClosedError, ConnectionLostError, ProviderError, RolledBackError
+from pyjms.spi.errors import (
+    BranchError,
+    ClosedError,
+    ConnectionLostError,
+    InDoubtError,
+    ProviderError,
+    RolledBackError,
+)
 from tests.pyjms.runtime.conftest import Connect
 from tests.pyjms.runtime.helpers import drain, send_texts, take, take_texts, text_of
 from tests.pyjms.runtime.wrapping import Wrapped, raising
@@ -192,7 +200,7 @@ class TestResource:
         first, second = xa.create_xa_session().xa_resource, xa.create_xa_session().xa_resource
         assert first.is_same_rm(first)
         assert first.is_same_rm(second)
-        with XAConnectionFactory(wrapped.url).create_xa_connection() as other:
+        with XAConnectionFactory(wrapped.url).create_xa_connection() as other:  # the wrapper says nothing of itself
             assert not first.is_same_rm(other.create_xa_session().xa_resource)
 
     def test_timeouts_are_not_offered(self, xa: XAConnection) -> None:
@@ -207,6 +215,8 @@ class TestResource:
             (ConnectionLostError("x"), XAException.XAER_RMFAIL),
             (ClosedError("x"), XAException.XAER_PROTO),
             (ProviderError("x"), XAException.XAER_RMERR),
+            (InDoubtError("x"), XAException.XAER_RMFAIL),
+            *((BranchError("x", failure), failure.value) for failure in BranchFailure),
         ],
         ids=lambda each: type(each).__name__ if isinstance(each, ProviderError) else None,
     )
@@ -219,6 +229,71 @@ class TestResource:
             resource.prepare(Branch("one"))
         assert caught.value.error_code == caught.value.errorCode == code
         assert caught.value.__cause__ is error
+
+
+class TestMistakes:
+    @pytest.mark.parametrize(
+        ("call", "flags"),
+        [
+            ("start", XAResource.TMJOIN | XAResource.TMRESUME),
+            ("start", XAResource.TMSUSPEND),
+            ("end", XAResource.TMNOFLAGS),
+            ("end", XAResource.TMSUSPEND | XAResource.TMFAIL),
+            ("recover", XAResource.TMJOIN),
+        ],
+    )
+    def test_flags_that_do_not_belong_there(self, wrapped: Wrapped, xa: XAConnection, call: str, flags: int) -> None:
+        resource = xa.create_xa_session().xa_resource
+        arguments = (flags,) if call == "recover" else (Branch("one"), flags)
+        with pytest.raises(XAException, match=f"no flag of {call}") as caught:
+            getattr(resource, call)(*arguments)
+        assert caught.value.error_code == XAException.XAER_INVAL
+        assert not [each for each in wrapped.calls if each.startswith("xa_")]
+
+    @pytest.mark.parametrize(
+        "xid", [SpiXid(-1, b"g", b"b"), SpiXid(1, b"", b"b")], ids=["the null Xid", "no global part"]
+    )
+    def test_an_xid_that_names_no_branch(self, xa: XAConnection, xid: Any) -> None:
+        with pytest.raises(XAException) as caught:
+            xa.create_xa_session().xa_resource.start(xid, XAResource.TMNOFLAGS)
+        assert caught.value.error_code == XAException.XAER_INVAL
+
+    def test_an_xid_that_is_too_long(self, xa: XAConnection) -> None:
+        with pytest.raises(XAException, match="64") as caught:
+            xa.create_xa_session().xa_resource.start(Branch("x" * 65), XAResource.TMNOFLAGS)
+        assert caught.value.error_code == XAException.XAER_INVAL
+
+    @pytest.mark.parametrize("seconds", [-1, True, 1.5])
+    def test_a_timeout_that_is_none(self, xa: XAConnection, seconds: Any) -> None:
+        with pytest.raises(XAException) as caught:
+            xa.create_xa_session().xa_resource.set_transaction_timeout(seconds)
+        assert caught.value.error_code == XAException.XAER_INVAL
+
+    def test_what_nobody_would_commit_is_not_sent(self, wrapped: Wrapped, xa: XAConnection) -> None:
+        session = xa.create_xa_session()
+        producer, message = session.create_producer(session.create_queue("orders")), session.create_text_message("x")
+        with pytest.raises(IllegalStateException, match=r"XAResource\.start"):
+            producer.send(message)
+        session.xa_resource.start(Branch("one"), XAResource.TMNOFLAGS)
+        producer.send(message)
+        session.xa_resource.end(Branch("one"), XAResource.TMSUSPEND)
+        with pytest.raises(IllegalStateException):
+            producer.send(message)
+        assert wrapped.calls.count("send") == 1
+
+    def test_what_cannot_be_handed_to_the_branch_stays_with_the_session(
+        self, wrapped: Wrapped, xa: XAConnection, connect: Connect
+    ) -> None:
+        session, other = xa.create_xa_session(), connect().create_session()
+        orders, resource = session.create_queue("orders"), session.xa_resource
+        send_texts(other, orders, "espresso")
+        resource.start(Branch("one"), XAResource.TMNOFLAGS)
+        take(session.create_consumer(orders))
+        wrapped.before["acknowledge"] = raising(ConnectionLostError("x"))
+        with pytest.raises(XAException):
+            resource.end(Branch("one"), XAResource.TMSUCCESS)
+        session.close()
+        assert drain(other.create_consumer(orders)) == ["espresso"]
 
 
 @pytest.mark.parametrize("kind", [XAConnectionFactory, XAQueueConnectionFactory, XATopicConnectionFactory])

@@ -147,6 +147,7 @@ class _Session(ProviderSession):
     def __init__(self, wrapped: Wrapped, inner: ProviderSession) -> None:
         self._wrapped = wrapped
         self._inner = inner
+        self._acknowledged: list[Delivery] = []
 
     def send(self, envelope: Envelope) -> None:
         self._wrapped.passing("send")
@@ -159,6 +160,7 @@ class _Session(ProviderSession):
     def acknowledge(self, deliveries: Sequence[Delivery]) -> None:
         self._wrapped.passing("acknowledge")
         self._inner.acknowledge(deliveries)
+        self._acknowledged.extend(deliveries)
 
     def recover(self, deliveries: Sequence[Delivery]) -> None:
         self._wrapped.passing("recover")
@@ -193,6 +195,7 @@ class _Session(ProviderSession):
         self._inner.close()
 
     # XA, as far as the tests go: calls are noted, work is committed or rolled back as that of a local transaction.
+    # Brokers with XA of their own are tested in tests/provider/xa.
 
     def xa_start(self, xid: Xid, *, join: bool = False, resume: bool = False) -> None:
         self._wrapped.passing(f"xa_start {xid.branch_qualifier.decode()} join={join} resume={resume}")
@@ -211,6 +214,7 @@ class _Session(ProviderSession):
     def xa_rollback(self, xid: Xid) -> None:
         self._wrapped.passing("xa_rollback")
         self._inner.rollback()
+        self._inner.recover(self._acknowledged)
 
     def xa_recover(self) -> Sequence[Xid]:
         self._wrapped.passing("xa_recover")

@@ -31,6 +31,9 @@ def least(contract: type) -> object:
 COMPOSED = {"poll_or_wait"}
 """What is made of other calls of the contract."""
 
+ANSWERED = {"advice", "xa_set_timeout", "xa_get_timeout"}
+"""What has an answer for a provider that does not care."""
+
 REFUSED: list[tuple[type, Capability, Callable[..., object]]] = [
     (Provider, Capability.EMBEDDED_BROKER, lambda it: it.stop_broker(ProviderUrl.parse("far://away"))),
     (ProviderConnection, Capability.TEMPORARY_DESTINATIONS, lambda it: it.create_temporary(AddressKind.TOPIC)),
@@ -64,7 +67,17 @@ def test_every_call_is_abstract_or_has_an_answer(contract: type) -> None:
     calls = {name for name, member in vars(contract).items() if not name.startswith("_") and callable(member)}
     refused = {call.__code__.co_names[0] for owner, _, call in REFUSED if owner is contract}
     abstract: frozenset[str] = contract.__abstractmethods__  # type: ignore[attr-defined]
-    assert calls == (abstract & calls) | refused | (COMPOSED & calls)
+    assert calls == (abstract & calls) | refused | ((COMPOSED | ANSWERED) & calls)
+
+
+def test_who_does_not_care_gives_no_advice_and_heeds_no_timeouts() -> None:
+    connection, session = least(ProviderConnection), least(ProviderSession)
+    assert isinstance(connection, ProviderConnection)
+    assert isinstance(session, ProviderSession)
+    assert connection.advice(Capability.XA) == ""
+    assert connection.resource_manager == connection.connection_id
+    assert session.xa_set_timeout(30) is False
+    assert session.xa_get_timeout() == 0
 
 
 def test_passwords_are_not_shown() -> None:

@@ -26,3 +26,15 @@ def test_longer_parts_are_refused(parts: tuple[bytes, bytes]) -> None:
 def test_a_xid_does_not_change() -> None:
     with pytest.raises(AttributeError):
         Xid(1, b"", b"").format_id = 2  # type: ignore[misc]
+
+
+def test_operators_read_and_write_it_as_text() -> None:
+    xid = Xid(17, b"global", b"\x00\xff")
+    assert str(xid) == "17:676c6f62616c:00ff"
+    assert Xid.parse(str(xid)) == xid
+
+
+@pytest.mark.parametrize("text", ["", "17", "17:zz:00", "x:00:00", "1:00:00:00", "1:" + "00" * 65 + ":"])
+def test_other_texts_are_no_branches(text: str) -> None:
+    with pytest.raises(ValueError, match="FORMAT:GLOBAL:BRANCH"):
+        Xid.parse(text)
