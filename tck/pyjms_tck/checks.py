@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from types import TracebackType
 from typing import Self
 
-__all__ = ["CheckError", "Checks", "expect", "expect_error", "is_same"]
+__all__ = ["CheckError", "Checks", "Raised", "attempt", "expect", "expect_error", "is_same"]
 
 _SHOWN = 20
 _BYTES = (bytes, bytearray, memoryview)
@@ -26,6 +26,16 @@ class CheckError(AssertionError):
         super().__init__(text)
         self.expected = expected
         self.seen = seen
+
+
+@dataclass(frozen=True, slots=True)
+class Raised:
+    """That a call raised."""
+
+    error: Exception
+
+    def __str__(self) -> str:
+        return f"{type(self.error).__name__}: {self.error}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,7 +72,7 @@ def expect(what: str, seen: object, wanted: object) -> None:
         raise problem.error()
 
 
-def expect_error(what: str, kind: type[BaseException], call: Callable[..., object], *arguments: object) -> None:
+def expect_error(what: str, kind: type[Exception], call: Callable[..., object], *arguments: object) -> None:
     """Fail unless `call(*arguments)` raises an exception of `kind`."""
     if problem := _no_error(what, kind, call, arguments):
         raise problem.error()
@@ -79,18 +89,13 @@ class Checks:
         """As `expect`."""
         self._note(_difference(what, seen, wanted))
 
-    def fails(self, what: str, kind: type[BaseException], call: Callable[..., object], *arguments: object) -> None:
+    def fails(self, what: str, kind: type[Exception], call: Callable[..., object], *arguments: object) -> None:
         """As `expect_error`."""
         self._note(_no_error(what, kind, call, arguments))
 
     def gives(self, what: str, wanted: object, call: Callable[..., object], *arguments: object) -> None:
         """As `same`, for what `call(*arguments)` returns; an exception of it is a problem like any other."""
-        try:
-            seen = call(*arguments)
-        except Exception as error:
-            self._note(_Problem(what, _shown(wanted), _told(error)))
-        else:
-            self.same(what, seen, wanted)
+        self.same(what, attempt(call, *arguments), wanted)
 
     def _note(self, problem: _Problem | None) -> None:
         self._made += 1
@@ -127,20 +132,23 @@ def _difference(what: str, seen: object, wanted: object) -> _Problem | None:
 
 
 def _shown(value: object) -> str:
+    if isinstance(value, Raised):
+        return str(value)
     return repr(value) if value is None or isinstance(value, bool) else f"{value!r} ({type(value).__name__})"
 
 
 def _no_error(
-    what: str, kind: type[BaseException], call: Callable[..., object], arguments: tuple[object, ...]
+    what: str, kind: type[Exception], call: Callable[..., object], arguments: tuple[object, ...]
 ) -> _Problem | None:
-    try:
-        result = call(*arguments)
-    except kind:
+    seen = attempt(call, *arguments)
+    if isinstance(seen, Raised) and isinstance(seen.error, kind):
         return None
+    return _Problem(what, kind.__name__, str(seen) if isinstance(seen, Raised) else f"that it returned {seen!r}")
+
+
+def attempt(call: Callable[..., object], *arguments: object) -> object:
+    """Return what ``call(*arguments)`` returns, or `Raised` with the exception that it raised."""
+    try:
+        return call(*arguments)
     except Exception as error:
-        return _Problem(what, kind.__name__, _told(error))
-    return _Problem(what, kind.__name__, f"that it returned {result!r}")
-
-
-def _told(error: Exception) -> str:
-    return f"{type(error).__name__}: {error}"
+        return Raised(error)

@@ -104,8 +104,7 @@ BANS = (
 # around the call of an application's code, whose errors must not become ours. "file::function" -> the reason.
 BROAD_HANDLERS = {
     "tck/pyjms_tck/background.py::_run": "the top of a thread of a conformance test, which gets the error",
-    "tck/pyjms_tck/checks.py::gives": "what a call raised is what a conformance test has seen",
-    "tck/pyjms_tck/checks.py::_no_error": "what a call raised is what a conformance test has seen",
+    "tck/pyjms_tck/checks.py::attempt": "what a call raised is what a conformance test has seen",
     "tck/pyjms_tck/failures.py::_short": "the repr of any object, which may fail in any way",
     "pyjms/history/recording.py::_run": "the top of a thread: who is recorded must not suffer",
     "pyjms/runtime/dispatch.py::_call": "a message listener: what it raised decides about redelivery",

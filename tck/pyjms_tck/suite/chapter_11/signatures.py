@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from typing import Any
 
 import pyjms
-from pyjms_tck.checks import Checks
+from pyjms_tck.checks import Checks, Raised, attempt
 from pyjms_tck.vectors import load
 
 __all__ = ["check_members", "check_objects", "members_of", "types"]
@@ -76,11 +76,8 @@ def _check_getter(check: Checks, name: str, object: Any, member: Any) -> None:
 
 def _outcome(object: Any, name: str, *, called: bool) -> str:
     """Return the class of what a getter returns or raises: some have nothing to give in this state."""
-    try:
-        value = getattr(object, name)() if called else getattr(object, name)
-    except Exception as error:
-        return type(error).__name__
-    return type(value).__name__
+    value = attempt(getattr(object, name)) if called else attempt(getattr, object, name)
+    return type(value.error if isinstance(value, Raised) else value).__name__
 
 
 def _check_setter(check: Checks, name: str, object: Any, member: Any) -> None:
