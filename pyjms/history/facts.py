@@ -301,18 +301,26 @@ class Facts:
         """Return the closes of a consumer, session or connection."""
         return self._closes.get(place or "", ())
 
-    def proof_of_life(self, conn: str | None, after: Event) -> Event | None:
-        """Return the first event that shows that a connection was alive when `after` was over; None if there is none."""
-        proofs = self._proofs.get(conn or "", ())
+    def proof_of_life(self, delivery: Event, after: Event) -> Event | None:
+        """Return what shows that the connection of `delivery` was alive still when `after` was over; None if nothing.
+
+        A broker gives back what a connection held when it loses it, which the client may not notice for a while; what
+        its client's side held in advance may still come out meanwhile. So only a later answer of the broker proves
+        that a connection was whole.
+        """
+        proofs = self._proofs.get(delivery.conn or "", ())
         if after.t1 is None:
             return None
         start = bisect_right(proofs, after.t1, key=lambda event: event.t0)
-        return next((event for event in proofs[start:] if self.precedes(after, event)), None)
+        proof = next((event for event in proofs[start:] if self.precedes(after, event)), None)
+        return None if proof is None or self.broke(delivery, proof) else proof
 
-    def broke(self, conn: str | None, pid: str, since: Event, until: Event) -> bool:
-        """Say whether a connection may have broken between two events: it, its process or the broker died."""
+    def broke(self, since: Event, until: Event) -> bool:
+        """Say whether a connection may have broken between two of its events: it, its process or the broker died."""
         return any(
-            self._concerns(crash, conn, pid) and not self.precedes(crash, since) and not self.precedes(until, crash)
+            self._concerns(crash, since.conn, since.pid)
+            and not self.precedes(crash, since)
+            and not self.precedes(until, crash)
             for crash in self.crashes
         )
 

@@ -23,17 +23,17 @@ def _twice(facts: Facts, channel: Channel, mid: str, deliveries: Sequence[Event]
     if not consumed:
         return
     first, how = min(consumed, key=lambda pair: pair[1][-1].t1 or 0)
-    moved_ns = facts.moved_ns(mid) if facts.sent(mid) and _is_home(facts, channel, mid) else None
-    again = []
+    moved_ns = facts.moved_ns(mid) if _is_home(facts, channel, mid) else None
+    told = [first]
     for later in deliveries:
-        if later is first or (moved_ns is not None and later.t0 > moved_ns):
-            continue
-        if facts.precedes(how[-1], later):
-            again.append(later)
-            yield finding("delivered-after-ack", [*how, later], mid=mid, dest=channel.dest)
+        if moved_ns is not None and later.t0 > moved_ns:
+            told.append(later)  # put back by hand: another life
+        elif facts.precedes(how[-1], later) and (proof := facts.proof_of_life(later, later)) is not None:
+            told.append(later)
+            yield finding("delivered-after-ack", [first, *how, later, proof], mid=mid, dest=channel.dest)
     for other, its in consumed:
-        if other is not first and other not in again and (moved_ns is None or other.t0 <= moved_ns):
-            yield finding("duplicated", [*how, *its], mid=mid, dest=channel.dest)
+        if other not in told:
+            yield finding("duplicated", [first, *how, other, *its], mid=mid, dest=channel.dest)
 
 
 def _is_home(facts: Facts, channel: Channel, mid: str) -> bool:

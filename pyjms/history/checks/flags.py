@@ -26,8 +26,9 @@ def _flag(facts: Facts, channel: Channel, mid: str, event: Event, deliveries: Se
         if moved_ns is not None and event.t0 > moved_ns and not _is_away(facts, channel, mid):
             return None  # put back by hand, as a new message
         earlier = [other for other in deliveries if facts.precedes(other, event)]
-        if earlier:
-            return finding("redelivered-without-flag", [earlier[-1], event], mid=mid, dest=channel.dest)
+        proof = facts.proof_of_life(event, event) if earlier else None
+        if proof is not None:
+            return finding("redelivered-without-flag", [earlier[-1], event, proof], mid=mid, dest=channel.dest)
         return None
     is_first = all(other is event or (event.t1 or event.t0) < other.t0 for other in deliveries)
     if event.redelivered and is_first and not _is_away(facts, channel, mid):

@@ -72,7 +72,7 @@ class _Judge:
             if walk is not None and sent.mid in seen[walk.consumer or ""]:
                 continue
             why = "it was not in the queue at the end" if walk is not None else "all was consumed at the end"
-            yield from self._judge(channel, sent, walk, why)
+            yield from self._judge(channel, sent, walk, None, why)
         yield from self._tell_unaccounted()
 
     def _last_whole(self, walks: Sequence[Event]) -> Event | None:
@@ -93,20 +93,22 @@ class _Judge:
                 yield from self._judge_in(life, sent, latest)
         yield from self._tell_unaccounted()
 
-    def _judge_in(self, life: _Life, sent: Event, latest: Mapping[object, tuple[int, Event]]) -> Iterator[Finding]:
+    def _judge_in(self, life: _Life, sent: Event, latest: Mapping[object, tuple[Event, Event]]) -> Iterator[Finding]:
         channel = life.channel
         later = latest.get(stream_of(sent, sent))
         is_skipped = (
             later is not None
-            and later[0] > (sent.sn or 0)
+            and (later[0].sn or 0) > (sent.sn or 0)
             and not (sent.tx or "").startswith(BRANCH)
             and (channel, sent.mid) not in self._facts.groups
         )
         if is_skipped and later is not None:
             if sent.mid not in self._elsewhere and not self._facts.may_have_expired(sent, later[1].t1):
-                yield from self._lost(sent, [later[1]], "its subscription got a later one of the same session")
+                yield from self._lost(
+                    sent, [life.begun, *later], "its subscription got a later one of the same session"
+                )
         elif life.is_durable:
-            yield from self._judge(channel, sent, None, "all was consumed at the end")
+            yield from self._judge(channel, sent, None, life.begun, "all was consumed at the end")
 
     def _lives(self) -> Iterator[_Life]:
         for sub, subscribes in self._facts.subscriptions.items():
@@ -123,9 +125,9 @@ class _Judge:
             assert first.dest is not None
             yield _Life(Channel(first.dest, sub), first, end, is_durable)
 
-    def _latest(self, life: _Life) -> dict[object, tuple[int, Event]]:
-        """Return the delivery of the last message of each stream that came during a life."""
-        latest: dict[object, tuple[int, Event]] = {}
+    def _latest(self, life: _Life) -> dict[object, tuple[Event, Event]]:
+        """Return send and delivery of the last message of each stream that came during a life."""
+        latest: dict[object, tuple[Event, Event]] = {}
         for (channel, mid), deliveries in self._facts.groups.items():
             sent = self._facts.sent(mid)
             if channel != life.channel or sent is None or (sent.tx or "").startswith(BRANCH):
@@ -133,13 +135,18 @@ class _Judge:
             stream = stream_of(sent, deliveries[0])
             if life.end is not None and not self._facts.precedes(deliveries[0], life.end):
                 continue
-            if stream is not None and latest.get(stream, (0, None))[0] < (sent.sn or 0):
-                latest[stream] = sent.sn or 0, deliveries[0]
+            if not life.is_durable and self._facts.broke(life.begun, deliveries[0]):
+                continue  # a connection that mends itself subscribes anew
+            if stream is not None and (stream not in latest or (latest[stream][0].sn or 0) < (sent.sn or 0)):
+                latest[stream] = sent, deliveries[0]
         return latest
 
     # Both
 
-    def _judge(self, channel: Channel, sent: Event, walk: Event | None, why: str) -> Iterator[Finding]:
+    def _judge(
+        self, channel: Channel, sent: Event, walk: Event | None, begun: Event | None, why: str
+    ) -> Iterator[Finding]:
+        """`walk`: the browser that saw all of a queue last; `begun`: the making of a subscription."""
         facts, mid = self._facts, sent.mid
         assert mid is not None
         deliveries = facts.groups.get((channel, mid), ())
@@ -153,7 +160,7 @@ class _Judge:
             return  # it came later
         is_back = all(facts.surely_back(event, walk) for event in deliveries)
         if is_back and (walk is not None or facts.options.complete):
-            yield from self._lost(sent, [] if walk is None else [walk], why)
+            yield from self._lost(sent, [event for event in (walk, begun) if event is not None], why)
         elif not self._may_be_dropped(sent):
             self._unaccounted.setdefault(channel, []).append(sent)
 

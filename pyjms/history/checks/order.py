@@ -50,26 +50,29 @@ def _is_out_of_order(sent: Event, later: Event) -> bool:
 
 
 def _reordered(facts: Facts, consumer: str, low: tuple[Event, Event], high: tuple[Event, Event]) -> Finding:
-    rule = "reordered-shared" if _is_shared(facts, consumer, *low) else "reordered"
+    other = _other_consumer(facts, consumer, *low)
     return finding(
-        rule, [low[0], high[0], high[1], low[1]], mid=low[0].mid, dest=low[1].dest, consumer=consumer, later=high[0].mid
+        "reordered" if other is None else "reordered-shared",
+        [low[0], high[0], high[1], low[1], *(() if other is None else (other,))],
+        mid=low[0].mid,
+        dest=low[1].dest,
+        consumer=consumer,
+        later=high[0].mid,
     )
 
 
-def _is_shared(facts: Facts, consumer: str, sent: Event, event: Event) -> bool:
-    """Say whether another consumer of the queue may have held the message between its send and its delivery."""
+def _other_consumer(facts: Facts, consumer: str, sent: Event, event: Event) -> Event | None:
+    """Return a sign of another consumer of the queue that may have held the message between its send and its delivery."""
     if not is_queue(event.dest):
-        return False
-    for other, deliveries in facts.by_consumer.items():
-        if other == consumer or other in facts.subscribes or deliveries[0].dest != event.dest:
+        return None
+    for other, begun in facts.subscribes.items():
+        if other == consumer or begun.dest != event.dest or facts.precedes(event, begun):
             continue
-        return True  # it is not known when it came
-    return any(
-        other != consumer
-        and begun.dest == event.dest
-        and not facts.precedes(event, begun)
-        and not any(
+        if not any(
             facts.precedes(end, sent) for place in (other, begun.sess, begun.conn) for end in facts.closes(place)
-        )
-        for other, begun in facts.subscribes.items()
-    )
+        ):
+            return begun
+    for other, deliveries in facts.by_consumer.items():
+        if other != consumer and other not in facts.subscribes and deliveries[0].dest == event.dest:
+            return deliveries[0]  # it is not known when it came
+    return None

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from itertools import chain
 
 from pyjms.history.events import COMMIT
-from pyjms.history.facts import Facts, Outcome
+from pyjms.history.facts import BRANCH, Facts, Outcome
 from pyjms.history.findings import Finding, finding
 
 __all__ = ["check_visibility"]
@@ -22,7 +22,8 @@ def check_visibility(facts: Facts) -> Iterator[Finding]:
         ends = facts.ends_of(sent.tx)
         commits = [end for end in ends if end.op == COMMIT]
         if facts.outcome(sent.tx) is Outcome.NEVER:
-            rule, evidence = "rolled-back-visible", [sent, *ends[:1], event]
+            # a local transaction without a commit says enough; of a branch somebody must have said so
+            rule, evidence = "rolled-back-visible", [sent, *(ends[:1] if sent.tx.startswith(BRANCH) else ()), event]
         elif commits and all(facts.precedes(event, commit) for commit in commits):
             rule, evidence = "uncommitted-visible", [sent, event, commits[0]]
         else:
