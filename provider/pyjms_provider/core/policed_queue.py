@@ -18,7 +18,7 @@ from pyjms_provider.core.dead_letters import DeadEntry, DeadKind
 from pyjms_provider.core.entry import QueueEntry
 from pyjms_provider.core.limits import Waiting
 from pyjms_provider.core.message_state import MessageEvent, MessageState
-from pyjms_provider.core.policy import Overflow, QueuePolicy
+from pyjms_provider.core.policy import Overflow, QueuePolicy, QueueType
 from pyjms_provider.core.queue_rules import QueueRules, needs_rules
 from pyjms_provider.core.queue_types import make_order
 from pyjms_provider.core.store import NotInMemoryError
@@ -74,14 +74,14 @@ class PolicedQueue(AsynchronousChannel):
         self._dead: list[DeadEntry] = []
         self.policy = policy
         """Replaced by `alter`; may be read at any time."""
-        self._obey(policy)
+        self._obey(policy, QueueType.STANDARD)
 
-    def _obey(self, policy: QueuePolicy) -> None:
-        """Make rules and order for `policy`. The queue is empty, and has no consumers."""
+    def _obey(self, policy: QueuePolicy, made_for: QueueType | None) -> None:
+        """Make rules and order for `policy`, unless the order was made for its type. There are no messages or consumers."""
         self.policy = policy
         self._rules = QueueRules(policy) if needs_rules(policy) else None
-        sort_value = QueueRules(policy).sort_value if self._rules is None else self._rules.sort_value
-        self._ordering = self._state.ordering = make_order(policy, sort_value)
+        if policy.type is not made_for:
+            self._ordering = self._state.ordering = make_order(policy, self._rules)
         self._manager.set_always_weighs(self._rules is not None and self._rules.weighs)
 
     def alter(self, policy: QueuePolicy) -> None:
@@ -101,7 +101,7 @@ class PolicedQueue(AsynchronousChannel):
                 )
             signals = [] if self._rules is None or self._rules.room is None else self._rules.room.all_signals()
             if changed:
-                self._obey(policy)
+                self._obey(policy, None)
             else:
                 self._change_rules(policy, held)
                 woken = self._successors()

@@ -12,10 +12,11 @@ from typing import TYPE_CHECKING, Literal, Protocol
 
 from pyjms_provider.core.ordering import PRIORITIES, Cursor, Ordering, Unfinished
 from pyjms_provider.core.policy import QueuePolicy, QueueType
-from pyjms_provider.core.sorted_ordering import SortedOrdering, SortValue
+from pyjms_provider.core.sorted_ordering import SortedOrdering
 
 if TYPE_CHECKING:
     from pyjms_provider.core.entry import QueueEntry
+    from pyjms_provider.core.queue_rules import QueueRules
     from pyjms_provider.core.reference import MessageReference
 
 __all__ = ["MessageOrder", "make_order", "priority_levels"]
@@ -97,10 +98,11 @@ def priority_levels(levels: int) -> tuple[int, ...]:
     return tuple(min(max(priority - lowest, 0), levels - 1) for priority in range(PRIORITIES))
 
 
-def make_order(policy: QueuePolicy, sort_value: Callable[[QueueEntry], SortValue]) -> MessageOrder:
-    """Return an empty order of the policy's type; `sort_value` is asked by a sorted queue."""
+def make_order(policy: QueuePolicy, rules: QueueRules | None) -> MessageOrder:
+    """Return an empty order of the policy's type; a sorted queue has rules, which know the values."""
     if policy.type is QueueType.SORTED:
-        return SortedOrdering(sort_value)
+        assert rules is not None
+        return SortedOrdering(rules.sort_value)
     if policy.type is QueueType.PRIORITY:
         return Ordering(priority_levels(policy.priorities))
     return Ordering()
