@@ -23,8 +23,15 @@ CORE = "provider/pyjms_provider/core/"
 COMPOSITES = frozenset(
     f"{CORE}{name}.py"
     for name in (
-        "asynchronous_channel", "consumer", "paging", "queue", "subscription", "topic", "unit_of_work", "virtual_host"
-    )  # fmt: skip
+        "asynchronous_channel",
+        "consumer",
+        "paging",
+        "queue",
+        "subscription",
+        "topic",
+        "unit_of_work",
+        "virtual_host",
+    )
 )
 IMPURE = {"asyncio", "concurrent", "datetime", "os", "pathlib", "queue", "random", "select", "selectors", "socket"} | {
     "sqlalchemy", "sqlite3", "ssl", "subprocess", "threading", "time", "_thread"
