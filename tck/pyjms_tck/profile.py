@@ -9,7 +9,7 @@
         unsupported = {"XA": "the broker has no distributed transactions"}
 
 and pass the file as ``--profile profile.py``. The file may also call `pyjms.spi.register_provider` for a provider that
-no installed package offers. Everything has a default that fits a provider which needs nothing.
+no installed package offers, and import what stands beside it. Everything has a default that fits a provider which needs nothing.
 """
 
 from __future__ import annotations
@@ -100,6 +100,9 @@ def _load(path: Path) -> ModuleType:
     spec = spec_from_file_location(name, path.resolve())
     if spec is None or spec.loader is None or not path.is_file():
         raise ProfileError(f"{path} is no Python file; pass the path of a profile.py")
+    folder = str(path.resolve().parent)
+    if folder not in sys.path:
+        sys.path.append(folder)  # last: a profile.py must not hide Python's own module of that name
     module = module_from_spec(spec)
     sys.modules[name] = module
     try:

@@ -1,0 +1,89 @@
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+import pytest
+
+from pyjms_tck.results import NOT_RUN, Outcome, Report, ReportError, TestResult
+from tests.tck.samples import failure, judgement, requirement, result, sample_report
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+
+def test_a_report_is_the_same_after_json(report: Report) -> None:
+    again = Report.from_json(report.to_json())
+    assert again == report
+    assert again.to_json() == report.to_json()
+
+
+def test_the_json_has_no_times_and_one_order(report: Report) -> None:
+    data = json.loads(report.to_json())
+    assert [entry["id"] for entry in data["requirements"]] == ["3.4.1-a", "3.4.2-a", "4.1-a", "4.2-a", "4.3-a"]
+    assert data["counts"] == {"passed": 2, "failed": 1, "not supported": 1, "not testable": 1}
+    assert data["requirements"][1]["tests"][0]["failure"]["seen"] == "priority 4"
+    assert data["requirements"][4]["tests"][0]["observed"] == ["redelivers at once, 6 times"]
+    assert data["format"] == 1
+
+
+def changed(change: Callable[[dict[str, object]], object]) -> str:
+    data = json.loads(sample_report().to_json())
+    change(data)
+    return json.dumps(data)
+
+
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        ("", "no report of pyjms-tck: JSONDecodeError"),
+        ("[]", "no report of pyjms-tck: TypeError"),
+        ("{}", "no report of pyjms-tck: KeyError"),
+        (changed(lambda data: data.update(format=99)), "format 99; this suite reads 1"),
+        (changed(lambda data: data.update(requirements=[{"id": "1-a"}])), "KeyError: 'outcome'"),
+    ],
+)
+def test_what_is_no_report_is_told(text: str, told: str) -> None:
+    with pytest.raises(ReportError, match=told):
+        Report.from_json(text)
+
+
+def test_the_verdict_counts_what_failed(report: Report) -> None:
+    assert report.verdict == "Does not conform to JMS 1.1: 1 requirement failed"
+    assert not report.conforms
+
+
+def test_the_verdict_names_what_is_not_supported(report: Report) -> None:
+    passing = replace(report, judgements=tuple(j for j in report.judgements if j.outcome is not Outcome.FAILED))
+    assert passing.verdict == "Conforms to JMS 1.1, without XA"
+    assert passing.conforms
+    assert replace(passing, selection=("3",)).verdict == "Conforms to the selected requirements of JMS 1.1, without XA"
+
+
+def test_a_run_that_was_given_up_says_so(report: Report) -> None:
+    assert replace(report, given_up="10 tests hung").verdict == "Given up: 10 tests hung"
+
+
+def test_a_run_without_a_test_judges_nothing(report: Report) -> None:
+    nothing = replace(report, judgements=report.judgements[2:4])
+    assert nothing.verdict == "Nothing was judged"
+    assert not nothing.conforms
+
+
+def test_a_failure_that_only_says_that_the_run_ended_is_known() -> None:
+    not_run = result("test_x", "3.1-a", outcome=Outcome.FAILED, failure=failure(seen=f"{NOT_RUN}given up"))
+    broken = result("test_y", "3.1-a", outcome=Outcome.FAILED, failure=failure())
+    assert not judgement(requirement("3.1-a"), Outcome.FAILED, not_run).was_run
+    assert judgement(requirement("3.1-a"), Outcome.FAILED, not_run, broken).was_run
+    assert not judgement(requirement("3.1-a")).was_run
+
+
+def test_observations_are_told_once() -> None:
+    tests = [result(f"test_{n}", "3.1-a", observed=("it waits", f"number {n}")) for n in range(2)]
+    assert judgement(requirement("3.1-a"), Outcome.PASSED, *tests).observed == ("it waits", "number 0", "number 1")
+
+
+def test_a_result_without_requirements_survives() -> None:
+    plain = TestResult(test="spi::test_x", requirements=(), outcome=Outcome.PASSED)
+    assert TestResult.from_data(plain.to_data()) == plain
