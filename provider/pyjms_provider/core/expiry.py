@@ -51,13 +51,13 @@ class ExpiryIndex:
 
     def take_expired(self, now_ms: int) -> list[QueueEntry]:
         """Take out the messages in the channel that have expired, and plan the housekeeper's next visit."""
-        expired: list[QueueEntry] = []
+        expired: dict[QueueEntry, None] = {}  # once, although a message that came back may be listed twice
         heap = self._heap
         while heap and (heap[0][0] <= now_ms or heap[0][2].state is MessageState.ABSENT):
             entry = heappop(heap)[2]
             if entry.state is MessageState.ABSENT:
                 self._gone -= 1
             else:
-                expired.append(entry)
+                expired[entry] = None
         self.due_ms = heap[0][0] if heap else None
-        return expired
+        return list(expired)

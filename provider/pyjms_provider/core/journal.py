@@ -203,7 +203,11 @@ class Journal(ABC):
 
     @abstractmethod
     def define_queue(self, record: QueueRecord) -> QueueNumber:
-        """Keep a queue or a durable subscription; `record.number` 0 asks for a new number, which is returned."""
+        """Keep a queue or a durable subscription, and return its number; `record.number` 0 asks for one.
+
+        One that is kept under the same address and subscription key keeps its number, so that two threads which name a
+        new queue at the same time get the same.
+        """
 
     @abstractmethod
     def drop_queue(self, number: QueueNumber) -> None:

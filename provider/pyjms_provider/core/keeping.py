@@ -11,6 +11,7 @@ from pyjms.spi.errors import InvalidSelectorError, ProviderError
 from pyjms.spi.selector import selector_or_none
 from pyjms_provider.core.journal import Changes, NewMessage, QueueNumber, QueueRecord, Removal, SubscriptionKey
 from pyjms_provider.core.kept_queue import KeptQueue
+from pyjms_provider.core.reference import MessageReference, ReferenceId
 from pyjms_provider.core.topic import Topic
 
 if TYPE_CHECKING:
@@ -19,7 +20,6 @@ if TYPE_CHECKING:
     from pyjms_provider.core.journal import Journal, Recovery
     from pyjms_provider.core.paging import PagingMessageStore
     from pyjms_provider.core.queue import Queue
-    from pyjms_provider.core.reference import MessageReference
     from pyjms_provider.core.subscription import SubscriptionTerms
     from pyjms_provider.core.unit_of_work import UnitOfWork
     from pyjms_provider.core.virtual_host import VirtualHost
@@ -150,13 +150,10 @@ def restore_host(host: VirtualHost, journal: Journal, store: PagingMessageStore,
         queue = _restore_queue(host, record, kept)
         if queue is not None:
             queues[record.number] = queue
-    marks: dict[tuple[QueueNumber, int], int] = {}
-    if not recovery.was_closed:
-        for number, priority, up_to in recovery.marks:
-            marks[number, priority] = up_to
-            if number in queues:
-                queues[number].kept.restore_mark(priority, up_to)  # type: ignore[union-attr]  # it is kept
-    messages = redelivered = 0
+    marks = {} if recovery.was_closed else {(number, priority): up_to for number, priority, up_to in recovery.marks}
+    # Whoever may have been seen is counted once and for all, and the marks begin anew.
+    seen = Changes(marks=[(number, priority, ReferenceId(0)) for number, priority in marks])
+    messages = 0
     for entry in recovery.entries:
         reference = entry.reference
         if not reference.journaled:
@@ -170,9 +167,11 @@ def restore_host(host: VirtualHost, journal: Journal, store: PagingMessageStore,
         store.adopt(reference)
         queue.restore(reference, entry.delivery_count + was_seen)
         messages += 1
-        redelivered += was_seen
+        if was_seen:
+            seen.counts.append((entry.queue, reference, entry.delivery_count + 1))
+    journal.note(seen)
     subscriptions = sum(record.subscription is not None for record in recovery.queues)
-    return Restored(len(recovery.queues) - subscriptions, subscriptions, messages, redelivered)
+    return Restored(len(recovery.queues) - subscriptions, subscriptions, messages, len(seen.counts))
 
 
 def _restore_queue(host: VirtualHost, record: QueueRecord, kept: KeptQueue) -> Queue | None:

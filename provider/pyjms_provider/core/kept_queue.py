@@ -33,10 +33,6 @@ class KeptQueue:
         self.number = number
         self._marks = [0] * _PRIORITIES
 
-    def restore_mark(self, priority: int, up_to: ReferenceId) -> None:
-        """Know a mark again that was written before."""
-        self._marks[priority] = max(self._marks[priority], up_to)
-
     def is_marked(self, reference: MessageReference) -> bool:
         """Return whether the message may be delivered without a new mark."""
         return not reference.journaled or reference.id <= self._marks[reference.priority]
@@ -45,7 +41,7 @@ class KeptQueue:
         """Write a mark that covers the message. Waits for the journal. Raises `ResourceError`."""
         up_to = ReferenceId(reference.id + _STRIDE)
         self._journal.write(Changes(marks=[(self.number, reference.priority, up_to)]), force=False)
-        self.restore_mark(reference.priority, up_to)
+        self._marks[reference.priority] = max(self._marks[reference.priority], up_to)
 
     def note_removed(self, reference: MessageReference) -> None:
         """Have the journal forget a message that left for a reason of the broker's own. Does not wait."""

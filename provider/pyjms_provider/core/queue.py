@@ -389,6 +389,8 @@ class Queue(PolicedQueue):
             self._state.reinstate(entry)
             if entry.reference.expiration_ms:
                 self._expiry.add(entry)
+            if self.kept is not None:
+                self.kept.note_returned([entry])
             woken = self._announce(entry)
         for consumer in woken:
             consumer.notify_work()

@@ -176,10 +176,8 @@ class VirtualHost:
         kept = None if self.keeper is None else self.keeper.define_queue(address)
         with self._lock:
             queue = self._queues.get(name)
-            if queue is None:
-                return self._add_queue(address, kept)
-        if kept is not None and self.keeper is not None:
-            self.keeper.drop(kept)  # another thread was faster
+            if queue is None:  # else another thread was faster
+                queue = self._add_queue(address, kept)
         return queue
 
     def _add_queue(self, address: Address, kept: KeptQueue | None) -> Queue:

@@ -209,13 +209,19 @@ class VolatileJournal(Journal):
         self._pass("before define", Changes())
         with self._lock:
             self._check_open()
-            number = record.number
+            number = record.number or self._number_of(record)
             if not number:
                 self._medium.last_number += 1
                 number = QueueNumber(self._medium.last_number)
             self._medium.queues[number] = replace(record, number=number)
         self._pass("after define", Changes())
         return number
+
+    def _number_of(self, record: QueueRecord) -> QueueNumber:
+        for known in self._medium.queues.values():
+            if (known.address, known.subscription) == (record.address, record.subscription):
+                return known.number
+        return QueueNumber(0)
 
     def drop_queue(self, number: QueueNumber) -> None:
         self._pass("before drop", Changes())

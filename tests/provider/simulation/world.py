@@ -1,0 +1,324 @@
+"""One seed drives clients, clock, faults and crashes of a broker on a volatile journal, in one thread.
+
+While a write is under way, other clients take their turns inside it: the interleavings of threads, without threads.
+"""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from dataclasses import replace
+from random import Random
+from typing import Final
+
+from pyjms.spi.delivery import Delivery
+from pyjms.spi.envelope import Address
+from pyjms.spi.errors import ClosedError, ProviderError, ResourceError, RolledBackError
+from pyjms.spi.provider import ProviderConsumer
+from pyjms.testing import VirtualClock
+from pyjms_provider.clients.vm import VmSession
+from pyjms_provider.core.journal import Changes
+from pyjms_provider.stores.volatile import Crash
+from tests.provider.helpers import make_envelope
+from tests.provider.keeping.site import NEWS, ORDERS, Site, consume
+from tests.provider.simulation.oracle import Fate, Oracle, Record
+
+SUBSCRIBERS: Final = ("ann", "bob")
+_STEPS: Final = 60
+_DEPTH: Final = 2
+
+
+class Client:
+    """One client with a session: it sends, receives and settles, and knows what it holds."""
+
+    def __init__(self, number: int, session: VmSession, consumer: ProviderConsumer, channel: str) -> None:
+        self.number = number
+        self.session = session
+        self.consumer = consumer
+        self.channel = channel
+        self.transacted = session._transacted
+        self.held: list[tuple[Delivery, Record]] = []
+        self.sent: list[Record] = []
+        self.acknowledged: list[Record] = []
+        self.is_busy = False
+        self.is_dead = False
+
+
+class World:
+    """A run of one seed."""
+
+    def __init__(self, seed: int) -> None:
+        self.random = Random(seed)
+        self.oracle = Oracle()
+        memory = self.random.choice([20_000, 10**9])
+        self.site = Site(memory_bytes=memory)
+        clock = self.site.clock
+        assert isinstance(clock, VirtualClock)
+        self.clock = clock
+        self.clients: list[Client] = []
+        self.depth = 0
+        self.messages = 0
+        self.numbers = 0
+        self.log: list[str] = []
+        for name in SUBSCRIBERS:
+            connection = self.site.connect(name)
+            consume(connection.open_session(transacted=False), NEWS, durable_name="all")
+            connection.close()
+        self.site.trap = self._interfere
+
+    def run(self) -> None:
+        """Play all steps, then restart and see what is left."""
+        for _ in range(_STEPS):
+            try:
+                self._step()
+            except Crash:
+                self._restart_after_crash()
+        self.site.trap = None
+        if self.random.random() < 0.5:
+            for client in list(self.clients):
+                self._close(client)
+            self.site.restart()
+            self._forget_clients()
+            self._lose_transient()
+        else:
+            self.site.journal.crash()
+            self._restart_after_crash()
+        self.oracle.finally_drained(self.clock.time_ms(), self._drain())
+
+    # Time, faults and crashes
+
+    def _interfere(self, point: str, changes: Changes) -> None:
+        chance = self.random.random()
+        if chance < 0.04:
+            self.log.append(f"crash {point}")
+            raise Crash
+        if chance < 0.10 and point.startswith("before"):
+            self.log.append(f"refuse {point}")
+            raise ResourceError("the disk is full")
+        if chance < 0.40 and self.depth < _DEPTH:
+            self.depth += 1
+            try:
+                self._step()
+            finally:
+                self.depth -= 1
+
+    def _restart_after_crash(self) -> None:
+        self.depth = 0
+        self._forget_clients()
+        self.oracle.broker_died()
+        self.site.start()
+
+    def _forget_clients(self) -> None:
+        for client in self.clients:
+            client.is_dead = True
+        self.clients.clear()
+
+    def _lose_transient(self) -> None:
+        self.oracle.broker_died()
+
+    # Steps
+
+    def _step(self) -> None:
+        idle = [client for client in self.clients if not client.is_busy]
+        choice = self.random.random()
+        if choice < 0.08 or not idle:
+            if len(self.clients) < 6:
+                self._open()
+        elif choice < 0.12:
+            self.clock.advance(self.random.choice([1, 50, 500]))
+        elif choice < 0.16:
+            self._close(self.random.choice(self.clients))  # a busy one too: close may come from any thread
+        else:
+            client = self.random.choice(idle)
+            action = self.random.choices(
+                [self._send, self._receive, self._settle, self._give_back], weights=[5, 5, 4, 1]
+            )[0]
+            client.is_busy = True
+            try:
+                action(client)
+            finally:
+                client.is_busy = False
+
+    def _open(self) -> None:
+        self.numbers += 1
+        number = self.numbers
+        transacted = self.random.random() < 0.5
+        try:
+            if self.random.random() < 0.3:
+                name = self.random.choice(SUBSCRIBERS)
+                session = self.site.connect(name).open_session(transacted=transacted)
+                consumer = consume(session, NEWS, durable_name="all")
+                channel = f"news#{name}"
+            else:
+                session = self.site.session(transacted=transacted)
+                consumer = consume(session)
+                channel = "orders"
+        except ProviderError:
+            return  # in use, or the disk is full
+        self.clients.append(Client(number, session, consumer, channel))
+        self.log.append(f"open {number} {channel} transacted={transacted}")
+
+    def _send(self, client: Client) -> None:
+        self.messages += 1
+        text = f"m{self.messages}"
+        to, channels = self.random.choice([(ORDERS, ["orders"]), (NEWS, [f"news#{name}" for name in SUBSCRIBERS])])
+        persistent = self.random.random() < 0.8
+        expiration_ms = self.clock.time_ms() + 100 if self.random.random() < 0.1 else 0
+        priority = self.random.choice([4, 4, 9])
+        records = [
+            Record(text, channel, client.number, self.messages, priority, persistent, expiration_ms, Fate.PENDING)
+            for channel in channels
+        ]
+        for record in records:
+            self.oracle.sent(record)
+            if not client.transacted:
+                record.fate = Fate.UNKNOWN
+        self.log.append(f"send {text} by {client.number} to {to.name} persistent={persistent}")
+        fate = self._try_to_send(client, text, to, persistent, expiration_ms, priority)
+        if client.transacted and fate is Fate.THERE:
+            client.sent.extend(records)
+            return
+        for record in records:
+            if record.fate in (Fate.UNKNOWN, Fate.PENDING):  # else it was received, before its send has returned
+                record.fate = fate
+
+    def _try_to_send(
+        self, client: Client, text: str, to: Address, persistent: bool, expiration_ms: int, priority: int
+    ) -> Fate:
+        body = f"{text} {'x' * self.random.choice([0, 2000])}"
+        envelope = make_envelope(body, destination=to, priority=priority, expiration_ms=expiration_ms)
+        try:
+            client.session.send(replace(envelope, delivery_mode=2 if persistent else 1))
+        except Crash:
+            if client.transacted:
+                self._fate_of_pending(text, Fate.NEVER)
+            raise
+        except (ResourceError, ClosedError):
+            return Fate.NEVER
+        return Fate.THERE
+
+    def _fate_of_pending(self, text: str, fate: Fate) -> None:
+        for record in self.oracle.records.values():
+            if record.text == text:
+                record.fate = fate
+
+    def _receive(self, client: Client) -> None:
+        now_ms = self.clock.time_ms()
+        try:
+            delivery = client.consumer.poll()
+        except ProviderError:
+            return
+        if delivery is None:
+            return
+        try:
+            text = str(delivery.envelope.body).split(" ")[0]
+        except ProviderError:  # the disk is full, or the session was closed meanwhile
+            with suppress(ClosedError):
+                client.session.recover([delivery])
+            return
+        if client.session._closed:
+            return  # closed while the message was fetched: it is back on its queue, and the client is told so
+        self.log.append(f"receive {text} by {client.number} from {client.channel} count={delivery.count}")
+        record = self.oracle.delivered(client.channel, text, delivery.count, now_ms, client)
+        client.held.append((delivery, record))
+
+    def _settle(self, client: Client) -> None:
+        """Acknowledge what is held; in a transaction, commit as well, or roll back."""
+        if client.transacted:
+            self._end_transaction(client)
+        elif client.held:
+            held, client.held = client.held, []
+            self.log.append(f"acknowledge {[record.text for _, record in held]} by {client.number}")
+            for _, record in held:
+                record.fate = Fate.PERHAPS_CONSUMED
+            try:
+                client.session.acknowledge([delivery for delivery, _ in held])
+            except ClosedError:
+                for _, record in held:  # some may have counted, before the session was closed
+                    record.holder = None
+                return
+            except ResourceError:
+                for _, record in held:
+                    record.fate, record.holder = Fate.THERE, None
+                return
+            for _, record in held:
+                record.fate, record.holder = Fate.CONSUMED, None
+
+    def _end_transaction(self, client: Client) -> None:
+        held, client.held = client.held, []
+        sent, client.sent = client.sent, []
+        if self.random.random() < 0.25:
+            self.log.append(f"roll back {client.number}")
+            for record in sent:
+                record.fate = Fate.NEVER
+            self._release(held)
+            with suppress(ClosedError):
+                client.session.rollback()
+                client.session.recover([delivery for delivery, _ in held])
+            return
+        self.log.append(
+            f"commit {client.number}: sends {[each.text for each in sent]}, takes {[each.text for _, each in held]}"
+        )
+        for record in sent:
+            record.fate = Fate.UNKNOWN
+        for _, record in held:
+            record.fate = Fate.PERHAPS_CONSUMED
+        try:
+            client.session.acknowledge([delivery for delivery, _ in held])
+            client.session.commit()
+        except (RolledBackError, ClosedError) as error:
+            self.log.append(f"… {type(error).__name__}")
+            for record in sent:
+                record.fate = Fate.NEVER
+            for _, record in held:
+                record.fate, record.holder = Fate.THERE, None
+            with suppress(ClosedError):
+                client.session.recover([delivery for delivery, _ in held])
+            return
+        for record in sent:
+            if record.fate is Fate.UNKNOWN:
+                record.fate = Fate.THERE
+        for _, record in held:
+            record.fate, record.holder = Fate.CONSUMED, None
+
+    def _release(self, held: list[tuple[Delivery, Record]]) -> None:
+        for _, record in held:
+            record.holder = None
+
+    def _give_back(self, client: Client) -> None:
+        held, client.held = client.held, []
+        self._release(held)
+        with suppress(ClosedError):
+            if client.transacted:
+                for record in client.sent:
+                    record.fate = Fate.NEVER
+                client.sent.clear()
+                client.session.rollback()
+            client.session.recover([delivery for delivery, _ in held])
+            self.log.append(f"give back {[record.text for _, record in held]} by {client.number}")
+
+    def _close(self, client: Client) -> None:
+        self.log.append(f"close {client.number}")
+        if client in self.clients:
+            self.clients.remove(client)
+        if not client.is_busy:
+            for record in client.sent:
+                record.fate = Fate.NEVER
+            client.sent.clear()
+        self._release(client.held)
+        client.held.clear()
+        client.session._connection.close()
+
+    def _drain(self) -> list[tuple[str, str]]:
+        drained: list[tuple[str, str]] = []
+        sources: list[tuple[str, VmSession, Address, str | None]] = [("orders", self.site.session(), ORDERS, None)]
+        for name in SUBSCRIBERS:
+            session = self.site.connect(name).open_session(transacted=False)
+            sources.append((f"news#{name}", session, NEWS, "all"))
+        for channel, session, address, durable_name in sources:
+            consumer = consume(session, address, durable_name=durable_name)
+            while (delivery := consumer.poll()) is not None:
+                text = str(delivery.envelope.body).split(" ")[0]
+                self.oracle.delivered(channel, text, delivery.count, self.clock.time_ms(), "drain")
+                session.acknowledge([delivery])
+                drained.append((channel, text))
+        return drained
