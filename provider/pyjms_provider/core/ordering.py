@@ -64,9 +64,11 @@ class Cursor:
 class _Lane:
     """The available messages of one priority."""
 
-    __slots__ = ("entries", "head", "live", "sequences")
+    __slots__ = ("bit", "entries", "head", "live", "sequences")
 
-    def __init__(self) -> None:
+    def __init__(self, bit: int) -> None:
+        self.bit = bit
+        """What says in the ordering's mask that the lane is not empty."""
         self.entries: list[QueueEntry | None] = []
         self.sequences: list[int] = []
         self.head = 0
@@ -149,15 +151,19 @@ class _Lane:
 class Ordering:
     """The available messages of one queue."""
 
-    __slots__ = ("_cursors", "_lanes", "_last", "_levels", "_mask")
+    __slots__ = ("_by_priority", "_cursors", "_lanes", "_last", "_levels", "_mask")
 
     def __init__(self, levels: tuple[int, ...] = _LEVELS) -> None:
         """`levels`: the lane of each JMS priority; the higher lane comes first."""
         self._levels = levels
-        self._lanes = tuple(_Lane() for _ in range(PRIORITIES))
+        self._make_lanes()
         self._mask = 0
         self._last = 0
         self._cursors: dict[str, Cursor] = {}
+
+    def _make_lanes(self) -> None:
+        self._lanes = tuple(map(_Lane, _BITS))
+        self._by_priority = tuple(self._lanes[level] for level in self._levels)
 
     def __len__(self) -> int:
         return sum(lane.live for lane in self._lanes)
@@ -195,12 +201,11 @@ class Ordering:
         if sequence <= self._last:
             sequence = self._last + 1
         self._last = entry.sequence = sequence
-        priority = self._levels[reference.priority]
-        lane = self._lanes[priority]
+        lane = self._by_priority[reference.priority]
         lane.entries.append(entry)
         lane.sequences.append(sequence)
         lane.live += 1
-        self._mask |= _BITS[priority]
+        self._mask |= lane.bit
 
     def restore(self, entries: Iterable[QueueEntry]) -> None:
         """Put entries that were taken back into their old places."""
@@ -250,7 +255,7 @@ class Ordering:
     def clear(self) -> list[QueueEntry]:
         """Take out all messages and return them in order."""
         entries = list(self)
-        self._lanes = tuple(_Lane() for _ in range(PRIORITIES))
+        self._make_lanes()
         self._mask = 0
         return entries
 

@@ -82,7 +82,7 @@ class Queue(PolicedQueue):
                 f"{self._name} would lose the PERSISTENT message when the process ends; "
                 f"send it NON_PERSISTENT, or use a store that is reliable"
             )
-        due = False
+        due = later = False
         woken: Sequence[Consumer] = ()
         with self._lock:
             if self._closed:
@@ -91,22 +91,24 @@ class Queue(PolicedQueue):
                 entry = self._state.add_in_transaction(self, reference, transaction)
                 if self._rules is not None:
                     self._rules.accept(entry, self._store.retrieve)
-            elif self._rules is None and not reference.deliver_at_ms:
-                entry = self._state.add(self, reference)
-                if not self._receivers:
-                    woken = self._choose(entry)
             else:
-                entry = self._state.make(self, reference)
-                if self._rules is not None:
-                    self._rules.accept(entry, self._store.retrieve)
-                woken = self._place(entry)
-            if not self._all_in_memory and transaction is None:
-                self._store.publish(reference)
+                if self._rules is None and not reference.deliver_at_ms:
+                    entry = self._state.add(self, reference)
+                    if (self._manager.interested_count or self._manager.non_acquiring_count) and not self._receivers:
+                        woken = self._choose(entry)
+                else:
+                    entry = self._state.make(self, reference)
+                    if self._rules is not None:
+                        self._rules.accept(entry, self._store.retrieve)
+                    woken = self._place(entry)
+                    later = reference.deliver_at_ms > 0
+                if not self._all_in_memory:
+                    self._store.publish(reference)
             if reference.expiration_ms:
                 due = self._expiry.add(entry)
         if due and self._on_due is not None:
             self._on_due(self, reference.expiration_ms)
-        if reference.deliver_at_ms:
+        if later:
             self._ask_for_delayed()
         if transaction is not None:
             if not transaction.add_sent(entry):
@@ -219,6 +221,7 @@ class Queue(PolicedQueue):
         """
         delivery: Delivery | None = None
         woken: Sequence[Consumer] = ()
+        by_rules = False
         while True:
             try:
                 with self._lock:
@@ -230,6 +233,7 @@ class Queue(PolicedQueue):
                         found: QueueEntry | Literal[Unfinished.UNFINISHED] | None = self._ordering.take_first()
                     else:
                         found = self._take(consumer)
+                        by_rules = self._rules is not None
                     if found is None:
                         woken = self._found_nothing(consumer, or_wait)
                         break
@@ -243,7 +247,7 @@ class Queue(PolicedQueue):
                         delivery = Delivery(self._store.retrieve(found.reference), count, count > 1, tag)
                     else:
                         delivery = self._make_delivery(found.reference, count, tag)
-                    if self._rules is not None:
+                    if by_rules:
                         woken = self._note_taken(consumer, found, delivery)
                     if or_wait and consumer.wants_wake_ups:
                         consumer.wants_wake_ups = False
