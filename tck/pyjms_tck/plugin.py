@@ -11,9 +11,7 @@ import pytest
 __all__ = ["pytest_addoption", "pytest_collection_modifyitems", "pytest_configure"]
 
 # Before anything imports them: failed assertions tell what they compared.
-pytest.register_assert_rewrite(
-    "pyjms_tck.background", "pyjms_tck.checks", "pyjms_tck.environment", "pyjms_tck.spi", "pyjms_tck.suite"
-)
+pytest.register_assert_rewrite("pyjms_tck.spi", "pyjms_tck.suite")
 
 _MARKS = (
     "requirement(*ids): the test checks these requirements of the catalogue of pyjms_tck",

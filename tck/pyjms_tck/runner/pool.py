@@ -20,7 +20,7 @@ from pyjms_tck.results import NOT_RUN, Failure, Outcome, TestResult
 from pyjms_tck.runner.hangs import describe_hang
 from pyjms_tck.runner.messages import Collected, Job, Order, Refused, Test, answer_from_line, to_line
 
-__all__ = ["GIVE_UP_AFTER", "Listener", "PoolOutcome", "RunRefusedError", "Task", "run_pool"]
+__all__ = ["GIVE_UP_AFTER", "Listener", "PoolOutcome", "RunRefusedError", "Task", "collect", "run_pool"]
 
 GIVE_UP_AFTER = 10
 _START_LIMIT_S = 60.0
@@ -157,6 +157,16 @@ class _Worker:
         with suppress(ProcessLookupError):
             self._process.kill()
         await self._process.wait()
+
+
+async def collect(task: Task) -> Collected:
+    """Return what there is to run, and run nothing. Raises `RunRefusedError`."""
+    with tempfile.TemporaryDirectory(prefix="pyjms-tck-") as folder:
+        worker = _Worker(task, Path(folder), 1)
+        try:
+            return await worker.start()
+        finally:
+            await worker.end()
 
 
 async def run_pool(task: Task, listener: Listener) -> PoolOutcome:

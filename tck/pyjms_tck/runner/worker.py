@@ -10,6 +10,7 @@ import faulthandler
 import json
 import os
 import sys
+from collections.abc import Generator
 from pathlib import Path
 from typing import IO, TextIO
 
@@ -73,6 +74,9 @@ class _Worker:
             self._answer(Refused(text=f"cannot connect to the provider: {error}", is_unreachable=True))
             return
         pytest.main(self._arguments(), plugins=[self])
+        if self._errors:
+            text = "the suite cannot be collected:\n" + "\n".join(self._errors)
+            self._answer(Refused(text=text, is_unreachable=False))
 
     def _arguments(self) -> list[str]:
         return [
@@ -91,13 +95,19 @@ class _Worker:
         if report.failed:
             self._errors.append(f"{report.nodeid}\n{report.longreprtext}")
 
+    @pytest.hookimpl(wrapper=True)
+    def pytest_collection_modifyitems(self) -> Generator[None, None, None]:
+        """Keep what the marks of the tests have wrong."""
+        try:
+            yield
+        except pytest.UsageError as error:
+            self._errors.append(str(error))
+            raise
+
     @pytest.hookimpl(tryfirst=True)
     def pytest_runtestloop(self, session: pytest.Session) -> bool:
         """Obey until the input ends."""
         if self._errors:
-            self._answer(
-                Refused(text="the suite cannot be collected:\n" + "\n".join(self._errors), is_unreachable=False)
-            )
             return True
         judge = session.config.pluginmanager.getplugin("pyjms_tck.judge")
         self._answer(self._collected(session, judge))
