@@ -12,6 +12,9 @@ TCK = ("tck/pyjms_tck/",)
 THIRD_PARTY = {
     "lark": ("pyjms/spi/selector/",),
     "pyarrow": ("pyjms/history/parquet.py",),
+    "msgspec": ("provider/pyjms_provider/stores/codec.py",),
+    "psycopg": ("provider/pyjms_provider/stores/sql/",),
+    "sqlalchemy": ("provider/pyjms_provider/stores/sql/",),
     "rich": ("pyjms/cli.py", "pyjms/demo/", "pyjms/history/command.py", *TCK),
     "typer": ("pyjms/cli.py", "pyjms/demo/", "pyjms/history/command.py", *TCK),
     "freezegun": ("pyjms/testing/",),

@@ -1,0 +1,256 @@
+"""Messages as bytes, for stores: compact, with a version and a checksum, and nothing of Python's pickle.
+
+The first byte is the version of the format. Version 1 goes on with the CRC-32 of the rest (4 bytes, big-endian), and the
+rest is one MessagePack array: the fields of `Envelope`, an address being two of them. Values whose class MessagePack
+does not have are extension types, numbered below.
+
+A received message is always somebody else's: an object body comes back with `local` False.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Callable, Mapping
+from functools import lru_cache
+from typing import Any, cast
+from zlib import crc32
+
+from msgspec import MsgspecError, ValidationError
+from msgspec.msgpack import Decoder, Encoder, Ext
+
+from pyjms.spi.envelope import Address, AddressKind, Body, BodyKind, Envelope, ObjectBody
+from pyjms.types import Byte, Char, Double, Float, Int, Long, Short, Stored
+from pyjms_provider.stores.errors import CodecError
+
+__all__ = ["VERSION", "decode", "encode"]
+
+VERSION = 1
+_HEAD = struct.Struct(">BI")
+_HEAD_SIZE = _HEAD.size
+
+_BYTE, _SHORT, _LONG, _FLOAT, _CHAR, _TEXT, _PAIRS = range(1, 8)
+_B, _H, _Q, _F = (struct.Struct(f">{code}") for code in "bhqf")
+
+_OUT: dict[type, Callable[[Any], object]] = {
+    Byte: lambda value: Ext(_BYTE, _B.pack(value)),
+    Short: lambda value: Ext(_SHORT, _H.pack(value)),
+    Long: lambda value: Ext(_LONG, _Q.pack(value)),
+    Float: lambda value: Ext(_FLOAT, _F.pack(value)),
+    Char: lambda value: Ext(_CHAR, value.encode("utf-16-be", "surrogatepass")),
+    Int: int.__index__,  # stored values of these two classes have a plain form
+    Double: float.__float__,
+}
+
+
+def _enc_hook(value: object) -> object:
+    known = _OUT.get(type(value))
+    if known is not None:
+        return known(value)
+    if isinstance(value, Mapping):
+        return dict(value)
+    raise TypeError(f"values of {type(value).__name__} cannot be stored; pyjms.types lists those that can")
+
+
+def _pairs(data: memoryview) -> dict[object, object]:
+    flat = _nested.decode(data)
+    return dict(zip(flat[::2], flat[1::2], strict=True))
+
+
+_IN: dict[int, Callable[[memoryview], object]] = {
+    _BYTE: lambda data: Byte(_B.unpack(data)[0]),
+    _SHORT: lambda data: Short(_H.unpack(data)[0]),
+    _LONG: lambda data: Long(_Q.unpack(data)[0]),
+    _FLOAT: lambda data: Float(_F.unpack(data)[0]),
+    _CHAR: lambda data: Char(str(data, "utf-16-be", "surrogatepass")),
+    _TEXT: lambda data: str(data, "utf-8", "surrogatepass"),
+    _PAIRS: _pairs,
+}
+
+
+def _ext_hook(code: int, data: memoryview) -> object:
+    known = _IN.get(code)
+    if known is None:
+        raise ValueError(f"extension type {code} is not known")
+    return known(data)
+
+
+_encoder = Encoder(enc_hook=_enc_hook)
+_nested = Decoder(list[Any], ext_hook=_ext_hook)
+# destination: kind and name, message id, timestamp, expiration, delivery mode, priority, correlation id,
+# reply to: kind and name, type, properties, kind of body, body
+_Fields = tuple[int, Any, Any, int, int, int, int, Any, int, Any, Any, Any, int, Any]
+_decoder = Decoder(_Fields, ext_hook=_ext_hook)
+# The same for messages without extension types in headers and properties, where msgspec can judge by itself.
+_plain_decoder = Decoder(
+    tuple[
+        int,
+        str,
+        str | None,
+        int,
+        int,
+        int,
+        int,
+        Any,
+        int,
+        str | None,
+        str | None,
+        dict[str, bool | int | float | str | None],
+        int,
+        Any,
+    ],
+    ext_hook=_ext_hook,
+)
+
+_TEMPORARY = 4
+"""Added to an address's kind."""
+
+
+@lru_cache(maxsize=1024)
+def _address(kind: int, name: object) -> Address:
+    if not isinstance(name, str):
+        raise TypeError("an address without a name")
+    return Address(AddressKind(kind & ~_TEMPORARY), name, bool(kind & _TEMPORARY))
+
+
+def encode(envelope: Envelope) -> bytes:
+    """Return `envelope` as bytes. Raises `CodecError` when a value in it is none that messages may have."""
+    destination, reply_to, body = envelope.destination, envelope.reply_to, envelope.body
+    fields = (
+        destination.kind + _TEMPORARY * destination.temporary,
+        destination.name,
+        envelope.message_id,
+        envelope.timestamp_ms,
+        envelope.expiration_ms,
+        envelope.delivery_mode,
+        envelope.priority,
+        envelope.correlation_id,
+        0 if reply_to is None else reply_to.kind + _TEMPORARY * reply_to.temporary,
+        None if reply_to is None else reply_to.name,
+        envelope.jms_type,
+        envelope.properties,
+        envelope.body_kind + 0,  # a plain int, at a fraction of what an enum's value costs
+        body.data if isinstance(body, ObjectBody) else body,
+    )
+    try:
+        try:
+            data = _encoder.encode(fields)
+        except UnicodeEncodeError:
+            # Java's strings, and so ours, may hold half of a surrogate pair, which MessagePack's strings may not.
+            data = _encoder.encode([_spelled_out(field) for field in fields])
+    except (TypeError, ValueError, OverflowError, struct.error) as error:
+        raise CodecError(f"message {envelope.message_id} cannot be stored: {error}") from error
+    return _HEAD.pack(VERSION, crc32(data)) + data
+
+
+def _spelled_out(value: object) -> object:
+    """Return `value` with strings that are no valid Unicode as extension types."""
+    if type(value) is str:
+        try:
+            value.encode()
+        except UnicodeEncodeError:
+            return Ext(_TEXT, value.encode("utf-8", "surrogatepass"))
+    elif isinstance(value, Mapping):
+        return Ext(_PAIRS, _encoder.encode([_spelled_out(part) for pair in value.items() for part in pair]))
+    elif type(value) is tuple:
+        return [_spelled_out(part) for part in value]
+    return value
+
+
+def decode(data: bytes) -> Envelope:
+    """Return the message that `encode` turned into `data`. Raises `CodecError` for anything else."""
+    if len(data) < _HEAD_SIZE:
+        raise CodecError(f"{len(data)} bytes are too few for a message")
+    version, checksum = _HEAD.unpack_from(data)
+    if version != VERSION:
+        raise CodecError(f"format {version} is not known, but format {VERSION} only: a newer pyjms may have written it")
+    rest = data[_HEAD_SIZE:]
+    if crc32(rest) != checksum:
+        raise CodecError("the checksum is wrong: the stored message was changed")
+    try:
+        try:
+            return _make_envelope(_plain_decoder.decode(rest))
+        except ValidationError:
+            fields = _decoder.decode(rest)
+            _check_headers(fields)
+            return _make_envelope(fields)
+    except (MsgspecError, KeyError, TypeError, ValueError, struct.error) as error:
+        raise CodecError(f"the stored message does not follow its format: {error}") from error
+
+
+def _check_headers(fields: _Fields) -> None:
+    if not (type(fields[2]) in _TEXT_OR_NONE and type(fields[10]) in _TEXT_OR_NONE):
+        raise TypeError("a header field has a value of a wrong type")
+    _typed_map(fields[11], _PROPERTY_TYPES)
+
+
+def _make_envelope(fields: _Fields) -> Envelope:
+    kind, name, message_id, timestamp_ms, expiration_ms, delivery_mode, priority, correlation_id = fields[:8]
+    reply_kind, reply_name, jms_type, properties, body_kind, body = fields[8:]
+    if correlation_id is not None and type(correlation_id) not in _CORRELATION:
+        raise TypeError("a correlation id that is none")
+    return Envelope(
+        _address(kind, name),
+        message_id,
+        timestamp_ms,
+        expiration_ms,
+        delivery_mode,
+        priority,
+        correlation_id,
+        _address(reply_kind, reply_name) if reply_kind else None,
+        jms_type,
+        properties,
+        _KINDS[body_kind],
+        _BODIES[body_kind](body),
+    )
+
+
+_TEXT_OR_NONE = frozenset({str, type(None)})
+_CORRELATION = frozenset({str, bytes})
+_PROPERTY_TYPES = frozenset({bool, int, float, str, Byte, Short, Long, Float, Char, type(None)})
+_VALUE_TYPES = _PROPERTY_TYPES | {bytes}
+_NAME_TYPES = frozenset({str})
+_KINDS = tuple(BodyKind)
+
+
+def _typed_map(value: Any, types: frozenset[type]) -> Mapping[str, Stored]:
+    if type(value) is dict and _NAME_TYPES.issuperset(map(type, value)) and types.issuperset(map(type, value.values())):
+        return value
+    raise TypeError("properties or a map body with a name or a value of a wrong type")
+
+
+def _nothing(body: Any) -> Body:
+    if body is None:
+        return None
+    raise TypeError("a body where none belongs")
+
+
+def _text(body: Any) -> Body:
+    if type(body) in _TEXT_OR_NONE:
+        return cast("str | None", body)
+    raise TypeError("a text body that is none")
+
+
+def _bytes(body: Any) -> Body:
+    if type(body) is bytes:
+        return body
+    raise TypeError("a bytes body that is none")
+
+
+def _map(body: Any) -> Body:
+    return _typed_map(body, _VALUE_TYPES)
+
+
+def _stream(body: Any) -> Body:
+    if type(body) is list and _VALUE_TYPES.issuperset(map(type, body)):
+        return tuple(body)
+    raise TypeError("a stream body that is none")
+
+
+def _object(body: Any) -> Body:
+    if body is None or type(body) is bytes:
+        return None if body is None else ObjectBody(body, local=False)
+    raise TypeError("an object body that is none")
+
+
+_BODIES: Mapping[int, Callable[[Any], Body]] = dict(enumerate((_nothing, _text, _bytes, _map, _stream, _object)))
+"""By `BodyKind`: what checks the body that was stored, and returns it as the envelope has it."""

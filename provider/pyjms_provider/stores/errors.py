@@ -1,0 +1,74 @@
+"""What may go wrong with a durable store, a class for each failure that is remedied in its own way.
+
+All are `ResourceError`: a client sees a `ResourceAllocationException`, and its error code is the class's `code`.
+"""
+
+from __future__ import annotations
+
+from pyjms.spi.errors import ResourceError
+
+__all__ = [
+    "CodecError",
+    "DamagedStoreError",
+    "ForeignStoreError",
+    "HeldStoreError",
+    "LostStoreError",
+    "NewerStoreError",
+    "StoreError",
+    "UnsupportedStoreError",
+    "UnusableStoreError",
+]
+
+
+class StoreError(ResourceError):
+    """Root of the errors of stores, and what is raised while the store cannot work: disk full, database locked or gone."""
+
+    code = "PYJMS-STORE"
+
+
+class UnsupportedStoreError(StoreError):
+    """The URL names a database that was not tested, an option that is not known, or a driver that is not installed."""
+
+    code = "PYJMS-STORE-UNSUPPORTED"
+
+
+class UnusableStoreError(StoreError):
+    """The database cannot be opened or written: read-only, no such directory, no permission, no server."""
+
+    code = "PYJMS-STORE-UNUSABLE"
+
+
+class ForeignStoreError(StoreError):
+    """The database belongs to somebody else."""
+
+    code = "PYJMS-STORE-FOREIGN"
+
+
+class NewerStoreError(StoreError):
+    """The database was written by a newer version of pyjms."""
+
+    code = "PYJMS-STORE-NEWER"
+
+
+class DamagedStoreError(StoreError):
+    """The database is damaged: not a database, cut short, or changed by somebody else."""
+
+    code = "PYJMS-STORE-DAMAGED"
+
+
+class HeldStoreError(StoreError):
+    """Another broker holds the store."""
+
+    code = "PYJMS-STORE-HELD"
+
+
+class LostStoreError(StoreError):
+    """This broker held the store, and another one may hold it now: nothing may be written any more."""
+
+    code = "PYJMS-STORE-LOST"
+
+
+class CodecError(StoreError):
+    """Stored bytes are not a message, or a message cannot be stored."""
+
+    code = "PYJMS-STORE-MESSAGE"

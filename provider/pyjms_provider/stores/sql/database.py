@@ -1,0 +1,93 @@
+"""What the journal needs of a database, beside its statements: one writer's connection, readers, a holder, its errors."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any, ClassVar
+
+from pyjms_provider.stores.sql.batch import Batch, Row
+from pyjms_provider.stores.sql.statements import compile_statements
+
+if TYPE_CHECKING:
+    from sqlalchemy import Connection, Engine
+    from sqlalchemy.engine.interfaces import DBAPICursor
+
+    from pyjms_provider.core.reference import ReferenceId
+    from pyjms_provider.stores.errors import StoreError
+
+__all__ = ["Database"]
+
+
+class Database(ABC):
+    """One database that is held. `commit` is called by one thread at a time, all else by any."""
+
+    name: ClassVar[str]
+    """As it stands in URLs."""
+
+    def __init__(self, engine: Engine) -> None:
+        self.engine = engine
+        self.statements = compile_statements(engine.dialect)
+
+    @abstractmethod
+    def commit(self, batch: Batch, *, force: bool) -> None:
+        """Write all of `batch` or nothing; with `force` it survives a loss of power.
+
+        Raises `StoreError` when nothing was written, `LostStoreError` when nothing ever will be, `InDoubtError`.
+        """
+
+    @abstractmethod
+    def understand(self, error: Exception) -> StoreError:
+        """Return what an error of the driver, or of SQLAlchemy, means, and what to do about it."""
+
+    @contextmanager
+    def cursor(self) -> Iterator[DBAPICursor]:
+        """Lend a reader's cursor. Raises `StoreError` for every error of the driver."""
+        try:
+            connection = self.engine.raw_connection()
+            try:
+                yield connection.cursor()
+            finally:
+                connection.close()
+        except self.errors as error:
+            raise self.understand(error) from error
+
+    @contextmanager
+    def transaction(self) -> Iterator[Connection]:
+        """Lend a connection of SQLAlchemy within a transaction, for what is not done often. Raises `StoreError`."""
+        try:
+            with self.engine.begin() as connection:
+                yield connection
+        except self.errors as error:
+            raise self.understand(error) from error
+
+    @property
+    @abstractmethod
+    def errors(self) -> tuple[type[Exception], ...]:
+        """All errors that a statement may raise."""
+
+    def fetch(self, ids: Sequence[ReferenceId]) -> dict[ReferenceId, bytes]:
+        """Return the payloads of those messages that are there. Raises `StoreError`."""
+        return self.fetch_from(self.statements.read_message, ids)
+
+    def fetch_from(self, statement: str, ids: Sequence[ReferenceId]) -> dict[ReferenceId, bytes]:
+        """Run a query by id for each of `ids`. Raises `StoreError`."""
+        found: dict[ReferenceId, bytes] = {}
+        with self.cursor() as cursor:
+            for reference_id in ids:
+                cursor.execute(statement, (reference_id,))
+                row: Row | None = cursor.fetchone()
+                if row is not None:
+                    found[reference_id] = row[0]
+        return found
+
+    def query(self, statement: str, parameters: Row = ()) -> list[Any]:
+        """Return all rows of a query. Raises `StoreError`."""
+        with self.cursor() as cursor:
+            cursor.execute(statement, parameters)
+            return list(cursor.fetchall())
+
+    @abstractmethod
+    def close(self) -> None:
+        """Close all connections, and let go of the database. May be repeated; raises nothing."""

@@ -1,0 +1,85 @@
+"""A lock on a file, held by one broker at a time and freed by any death of its process."""
+
+from __future__ import annotations
+
+import os
+import socket
+from contextlib import suppress
+from typing import Final
+from weakref import WeakSet
+
+from pyjms_provider.stores.errors import HeldStoreError, UnsupportedStoreError, UnusableStoreError
+
+try:
+    import fcntl
+except ModuleNotFoundError:  # not on this system
+    fcntl = None  # type: ignore[assignment]
+
+__all__ = ["FileLock", "describe_holder"]
+
+_LONGEST: Final = 400
+
+
+def describe_holder(name: str) -> str:
+    """Return how other brokers are told who holds a store."""
+    return f"broker {name!r}, process {os.getpid()} on {socket.gethostname()}"
+
+
+class FileLock:
+    """The file that says who holds a database. It stays when the lock is released: deleting it could free two holders."""
+
+    def __init__(self, path: str, holder: str) -> None:
+        self._path = path
+        self._holder = holder
+        self._file: int | None = None
+
+    def acquire(self) -> None:
+        """Take the lock. Raises `HeldStoreError` that names the holder, `UnusableStoreError`, `UnsupportedStoreError`."""
+        if fcntl is None:
+            raise UnsupportedStoreError("this system has no file locks (fcntl); use PostgreSQL as the store")
+        try:
+            file = os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+        except OSError as error:
+            raise UnusableStoreError(
+                f"{self._path} cannot be opened: {error.strerror}. Its directory must exist, and be writable by this user"
+            ) from error
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            holder = os.pread(file, _LONGEST, 0).decode(errors="replace").strip() or "another process"
+            os.close(file)
+            raise HeldStoreError(
+                f"{self._path.removesuffix('.lock')} is held by {holder}; stop it, or start this broker with "
+                "stand_by=wait, so that it takes over"
+            ) from None
+        self._file = file
+        _held.add(self)
+        with suppress(OSError):  # a full disk: the lock holds without its text
+            os.ftruncate(file, 0)
+            os.pwrite(file, self._holder.encode()[:_LONGEST], 0)
+
+    def release(self) -> None:
+        """Let go of the lock. May be repeated."""
+        file, self._file = self._file, None
+        if file is not None:
+            with suppress(OSError):
+                os.ftruncate(file, 0)
+            os.close(file)
+
+    def forget(self) -> None:
+        """Close the file of a child of this process, which must not keep the lock when its parent dies."""
+        file, self._file = self._file, None
+        if file is not None:
+            os.close(file)
+
+
+_held: WeakSet[FileLock] = WeakSet()
+
+
+def _after_fork_in_child() -> None:
+    for lock in list(_held):
+        lock.forget()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_after_fork_in_child)

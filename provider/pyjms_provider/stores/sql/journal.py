@@ -1,0 +1,245 @@
+"""The journal in an SQL database: writes in groups, reads by id, pages out, and finds everything again."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Sequence
+from itertools import count
+from threading import Lock
+from typing import TYPE_CHECKING, Final
+
+from pyjms.spi.errors import ClosedError, InDoubtError, ProviderError
+from pyjms_provider.core.journal import Changes, Journal, QueueNumber, QueueRecord, Recovery
+from pyjms_provider.core.reference import MessageReference, ReferenceId
+from pyjms_provider.stores.codec import decode, encode
+from pyjms_provider.stores.errors import CodecError, LostStoreError, StoreError
+from pyjms_provider.stores.group_commit import GroupCommit, Member
+from pyjms_provider.stores.sql.batch import Batch, make_batch, merge, text_to_column
+from pyjms_provider.stores.sql.branches import add_branches
+from pyjms_provider.stores.sql.recovery import read_entries, read_records
+
+if TYPE_CHECKING:
+    from pyjms.spi.clock import Clock
+    from pyjms.spi.envelope import Envelope
+    from pyjms_provider.stores.sql.database import Database
+    from pyjms_provider.stores.sql.paging import Paging
+    from pyjms_provider.stores.sql.schema import Meta
+
+__all__ = ["SqlJournal"]
+
+_log = logging.getLogger(__name__)
+
+_DUPLICATES_BETWEEN_PURGES: Final = 1000
+
+
+class SqlJournal(Journal):
+    """Keeps changes in a database that it holds. See `docs/design/stores.md`."""
+
+    def __init__(
+        self,
+        database: Database,
+        paging: Paging,
+        clock: Clock,
+        meta: Meta,
+        *,
+        force_all: bool = False,
+        on_lost: Callable[[ProviderError], None] = lambda _: None,
+    ) -> None:
+        """`force_all`: every write survives a loss of power, also those that only acknowledge."""
+        self._database = database
+        self._paging = paging
+        self._clock = clock
+        self._meta = meta
+        self._force_all = force_all
+        self._on_lost = on_lost
+        self._group: GroupCommit[Batch] = GroupCommit(self._commit_group)
+        self._lock = Lock()
+        self._noted: list[Batch] = []
+        self._queue_numbers = count(meta.next_queue)
+        self._branch_numbers = count(1)
+        self._duplicates = 0
+        self._lost: LostStoreError | None = None
+        self._is_closed = False
+
+    def recover(self, progress: Callable[[int], None]) -> Recovery:
+        database = self._database
+        with database.transaction() as connection:
+            found = read_records(connection)
+        self._branch_numbers = count(found.last_branch + 1)
+        return Recovery(
+            queues=found.queues,
+            entries=read_entries(database, progress),
+            branches=found.branches,
+            heuristics=found.heuristics,
+            duplicates=found.duplicates,
+            marks=found.marks,
+            was_closed=self._meta.was_closed,
+            last_id=found.last_id,
+        )
+
+    # Writing
+
+    def write(self, changes: Changes, *, force: bool) -> None:
+        batch = self._batch(changes)
+        self._submit(batch, force=force)
+
+    def note(self, changes: Changes) -> None:
+        batch = self._batch(changes)
+        with self._lock:
+            self._noted = [merge([*self._noted, batch])]
+
+    def _batch(self, changes: Changes) -> Batch:
+        batch = make_batch(changes)
+        if changes.prepared is not None or changes.outcomes:
+            add_branches(batch, changes, self._database, lambda: next(self._branch_numbers))
+        if changes.duplicates:
+            self._duplicates += len(changes.duplicates)
+            if self._duplicates >= _DUPLICATES_BETWEEN_PURGES:
+                self._duplicates = 0
+                batch.others.append((self._database.statements.drop_duplicates, [(self._clock.time_ms(),)]))
+        return batch
+
+    def _submit(self, batch: Batch, *, force: bool) -> None:
+        if self._is_closed:
+            raise ClosedError("the broker's store is closed")
+        if self._lost is not None:
+            raise self._lost
+        self._group.submit(batch, force=force or self._force_all)
+
+    def _commit_group(self, members: Sequence[Member[Batch]]) -> None:
+        """Write what was noted and a group in one commit; if that fails, each by itself, so that no other one suffers."""
+        with self._lock:
+            noted, self._noted = self._noted, []
+        force = any(member.force for member in members)
+        try:
+            self._database.commit(merge([*noted, *(member.work for member in members)]), force=force)
+        except (StoreError, InDoubtError) as error:
+            self._commit_one_by_one(noted, members, error)
+        else:
+            for member in members:
+                member.error = None
+
+    def _commit_one_by_one(
+        self, noted: list[Batch], members: Sequence[Member[Batch]], error: StoreError | InDoubtError
+    ) -> None:
+        if isinstance(error, LostStoreError):
+            self._give_up(error)
+        if isinstance(error, (LostStoreError, InDoubtError)) or (len(members) == 1 and not noted):
+            for member in members:
+                member.error = error
+        else:
+            for member in members:
+                member.error = self._commit_alone(member.work, force=member.force)
+        for batch in noted:
+            if self._commit_alone(batch, force=False) is not None:
+                with self._lock:
+                    self._noted.insert(0, batch)
+
+    def _commit_alone(self, batch: Batch, *, force: bool) -> ProviderError | None:
+        try:
+            self._database.commit(batch, force=force)
+        except (StoreError, InDoubtError) as error:
+            return error
+        return None
+
+    def _give_up(self, error: LostStoreError) -> None:
+        with self._lock:
+            if self._lost is not None:
+                return
+            self._lost = error
+        _log.error("PYJMS-STORE-3 %s", error.reason)
+        self._on_lost(error)
+
+    # Reading
+
+    def read(self, ids: Sequence[ReferenceId]) -> dict[ReferenceId, Envelope]:
+        found = self._database.fetch(ids)
+        if len(found) < len(ids):
+            found |= self._paging.fetch([each for each in ids if each not in found])
+        envelopes: dict[ReferenceId, Envelope] = {}
+        for reference_id, payload in found.items():
+            try:
+                envelopes[reference_id] = decode(bytes(payload))
+            except CodecError as error:
+                self._set_aside(reference_id, payload, error)
+        return envelopes
+
+    def _set_aside(self, reference_id: ReferenceId, payload: bytes, error: CodecError) -> None:
+        """Move a message that cannot be understood out of the way. If that fails it is found again another time."""
+        _log.error(
+            "PYJMS-STORE-1 message %d cannot be understood: %s It is kept in the table pyjms_set_aside, and the others go on.",
+            reference_id,
+            error.reason,
+        )
+        statements = self._database.statements
+        batch = Batch()
+        batch.others = [
+            (statements.put_set_aside, [(reference_id, "", self._clock.time_ms(), error.reason, payload)]),
+            (statements.drop_message_entries, [(reference_id,)]),
+            (statements.drop_message_removals, [(reference_id,)]),
+            (statements.drop_message, [(reference_id,)]),
+        ]
+        try:
+            self._submit(batch, force=False)
+        except ProviderError as failure:
+            _log.warning("PYJMS-STORE-2 message %d could not be set aside: %s", reference_id, failure.reason)
+
+    # Paging
+
+    def page_out(self, messages: Sequence[tuple[MessageReference, Envelope]]) -> None:
+        self._paging.add([(reference.id, encode(envelope)) for reference, envelope in messages])
+
+    def drop_paged(self, ids: Sequence[ReferenceId]) -> None:
+        self._paging.drop(ids)
+
+    # Queues
+
+    def define_queue(self, record: QueueRecord) -> QueueNumber:
+        statements = self._database.statements
+        number, address, key = record.number or next(self._queue_numbers), record.address, record.subscription
+        row = (
+            *(number, int(address.kind), text_to_column(address.name), address.temporary),
+            None if key is None else text_to_column(key.client_id),
+            None if key is None else text_to_column(key.name),
+            *(text_to_column(record.selector_text), record.no_local, text_to_column(record.policy)),
+        )
+        batch = Batch()
+        batch.others = [(statements.put_queue, [row])]
+        if not record.number:
+            batch.others.append((statements.set_next_queue, [(number + 1,)]))
+        self._submit(batch, force=True)
+        return QueueNumber(number)
+
+    def drop_queue(self, number: QueueNumber) -> None:
+        statements = self._database.statements
+        batch = Batch()
+        batch.others = [
+            (statement, [(number,)])
+            for statement in (
+                statements.drop_queue_removals,
+                statements.drop_queue_entries,
+                statements.drop_queue_messages,
+                statements.drop_queue_marks,
+                statements.drop_queue,
+            )
+        ]
+        batch.others.append((statements.drop_unreferenced, [()]))
+        self._submit(batch, force=True)
+
+    # The end
+
+    def close(self, *, clean: bool) -> None:
+        if self._is_closed:
+            return
+        if self._lost is None:
+            batch = Batch()
+            if clean:
+                batch.others = [(self._database.statements.set_clean, [(True,)])]
+            try:
+                if clean or self._noted:
+                    self._submit(batch, force=True)
+            except ProviderError as error:
+                _log.warning("PYJMS-STORE-4 the store was not closed cleanly: %s", error.reason)
+        self._is_closed = True
+        self._paging.close()
+        self._database.close()

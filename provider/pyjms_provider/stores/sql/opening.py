@@ -1,0 +1,72 @@
+"""From a URL to a journal: which database, whether it is free, whether it is ours, and whether it is whole."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Final
+
+from sqlalchemy import make_url
+from sqlalchemy.exc import ArgumentError
+
+from pyjms.spi.errors import UrlError
+from pyjms_provider.settings import Acknowledge, StandBy
+from pyjms_provider.stores.errors import UnsupportedStoreError
+from pyjms_provider.stores.sql.journal import SqlJournal
+
+if TYPE_CHECKING:
+    from sqlalchemy import URL
+
+    from pyjms.spi.clock import Clock, Signal
+    from pyjms.spi.errors import ProviderError
+    from pyjms_provider.settings import StoreSettings
+
+__all__ = ["open_journal"]
+
+_SHARED: Final = "pyjms_shared"
+
+
+def open_journal(
+    settings: StoreSettings,
+    holder: str,
+    clock: Clock,
+    *,
+    on_lost: Callable[[ProviderError], None] = lambda _: None,
+    cancelled: Signal | None = None,
+) -> SqlJournal:
+    """Open the database that `settings` names, for a broker called `holder`, and make its schema if it is empty.
+
+    `on_lost` hears, once and from any thread, that another broker holds the database now, or may. With
+    `StandBy.WAIT` this waits, without end or until `cancelled`, while another broker holds it.
+
+    Raises `UrlError`, and `StoreError`: `UnsupportedStoreError`, `UnusableStoreError`, `HeldStoreError`,
+    `ForeignStoreError`, `NewerStoreError`, `DamagedStoreError`; each tells what to do.
+    """
+    url, is_shared = _read_url(settings.url)
+    if url.drivername in {"sqlite", "sqlite+pysqlite"}:
+        from pyjms_provider.stores.sql.sqlite_opening import open_sqlite as open_database
+    else:
+        raise UnsupportedStoreError(
+            f"{url.drivername} was not tested as a store; write sqlite:///FILE, or postgresql+psycopg://USER@HOST/DATABASE"
+        )
+    database, paging, meta = open_database(
+        url,
+        holder,
+        clock,
+        synchronous=settings.synchronous,
+        waits=settings.stand_by is StandBy.WAIT,
+        cancelled=cancelled,
+        is_shared=is_shared,
+    )
+    force_all = settings.acknowledge is Acknowledge.FORCED
+    return SqlJournal(database, paging, clock, meta, force_all=force_all, on_lost=on_lost)
+
+
+def _read_url(text: str) -> tuple[URL, bool]:
+    try:
+        url = make_url(text)
+    except (ArgumentError, ValueError) as error:
+        raise UrlError("the store is not an SQLAlchemy URL; write for instance sqlite:///shop.db") from error
+    shared = url.query.get(_SHARED, "false")
+    if shared not in {"true", "false"}:
+        raise UrlError(f"{shared!r} is no value of {_SHARED}; write true or false")
+    return url.difference_update_query([_SHARED]), shared == "true"

@@ -1,0 +1,80 @@
+"""Messages that need not survive, on the disk for as long as memory is short."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from threading import Lock
+from typing import TYPE_CHECKING, Final
+
+from pyjms.spi.errors import InDoubtError
+from pyjms_provider.stores.errors import StoreError
+from pyjms_provider.stores.group_commit import GroupCommit, Member
+from pyjms_provider.stores.sql.batch import Batch
+
+if TYPE_CHECKING:
+    from pyjms_provider.core.reference import ReferenceId
+    from pyjms_provider.stores.sql.database import Database
+
+__all__ = ["Paging"]
+
+_PURGE: Final = 512
+"""How many forgotten messages are deleted at once."""
+
+
+class Paging:
+    """A table of payloads, made empty by whoever opens it."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+        self._group: GroupCommit[Batch] = GroupCommit(self._commit)
+        self._lock = Lock()
+        self._count = 0
+        self._dropped: list[tuple[ReferenceId]] = []
+
+    def add(self, rows: Sequence[tuple[ReferenceId, bytes]]) -> None:
+        """Keep payloads. Raises `StoreError`."""
+        batch = Batch()
+        batch.others.append((self._database.statements.add_paged, rows))
+        self._group.submit(batch, force=False)
+        with self._lock:
+            self._count += len(rows)
+
+    def fetch(self, ids: Sequence[ReferenceId]) -> dict[ReferenceId, bytes]:
+        """Return the payloads of those that are there. Raises `StoreError`."""
+        if not self._count:
+            return {}
+        found = self._database.fetch_from(self._database.statements.read_paged, ids)
+        if len(self._dropped) >= _PURGE:
+            self._purge()
+        return found
+
+    def drop(self, ids: Sequence[ReferenceId]) -> None:
+        """Forget payloads, sooner or later. Does not wait."""
+        with self._lock:
+            self._dropped += [(each,) for each in ids]
+
+    def _purge(self) -> None:
+        with self._lock:
+            dropped, self._dropped = self._dropped, []
+            self._count -= len(dropped)
+        batch = Batch()
+        batch.others.append((self._database.statements.drop_paged, dropped))
+        try:
+            self._group.submit(batch, force=False)
+        except StoreError:
+            with self._lock:  # it was only tidying up: another time
+                self._dropped += dropped
+                self._count += len(dropped)
+
+    def _commit(self, members: Sequence[Member[Batch]]) -> None:
+        for member in members:
+            try:
+                self._database.commit(member.work, force=False)
+            except (StoreError, InDoubtError) as error:
+                member.error = error
+            else:
+                member.error = None
+
+    def close(self) -> None:
+        """Let go of the disk."""
+        self._database.close()

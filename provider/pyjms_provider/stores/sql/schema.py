@@ -1,0 +1,100 @@
+"""Whether a database is ours, of which version, and how it was left; makes and migrates the schema."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final
+
+from sqlalchemy import insert, inspect, select, update
+
+from pyjms_provider.stores.errors import DamagedStoreError, ForeignStoreError, NewerStoreError
+from pyjms_provider.stores.sql import tables as t
+from pyjms_provider.stores.sql.migrations import MIGRATIONS, Migration
+
+if TYPE_CHECKING:
+    from sqlalchemy import Connection
+
+__all__ = ["PRODUCT", "Meta", "prepare_schema", "take"]
+
+_log = logging.getLogger(__name__)
+
+PRODUCT: Final = "pyjms"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Meta:
+    """How the last holder left the database."""
+
+    epoch: int
+    """Of this opening."""
+    next_queue: int
+    was_closed: bool
+
+
+def prepare_schema(
+    connection: Connection,
+    where: str,
+    *,
+    is_shared: bool,
+    version: int = t.VERSION,
+    migrations: Mapping[int, Migration] = MIGRATIONS,
+) -> bool:
+    """Make the schema, or bring it to the present version; return whether it was there and left clean, or is new.
+
+    `where` names the database in errors; `is_shared`: tables of others may stand beside ours. `version` and
+    `migrations` are for tests. Raises `ForeignStoreError`, `NewerStoreError`, `DamagedStoreError`.
+    """
+    names = set(inspect(connection).get_table_names())
+    if t.META.name not in names:
+        _refuse_foreign(names, where, is_shared=is_shared)
+        t.SCHEMA.create_all(connection)
+        first = {"one": 1, "product": PRODUCT, "version": version, "next_queue": 1, "epoch": 0, "clean": True}
+        connection.execute(insert(t.META).values(**first, holder=""))
+        return True
+    row: Any = connection.execute(select(t.META.c.product, t.META.c.version, t.META.c.clean)).first()
+    if row is None:
+        raise DamagedStoreError(f"{where} has lost its row in {t.META.name}; put a backup in its place")
+    if row.product != PRODUCT:
+        raise ForeignStoreError(f"{where} is a store of {row.product!r}; name another database")
+    if row.version > version:
+        raise NewerStoreError(
+            f"{where} has schema {row.version}, and this pyjms knows schema {version}: install the pyjms that wrote it, "
+            "or a newer one"
+        )
+    _migrate(connection, where, row.version, version, migrations)
+    return bool(row.clean)
+
+
+def _refuse_foreign(names: set[str], where: str, *, is_shared: bool) -> None:
+    ours = sorted(name for name in names if name.startswith(t.PREFIX))
+    if ours:
+        raise ForeignStoreError(
+            f"{where} has tables of pyjms ({', '.join(ours[:3])}) but not {t.META.name}: put a backup in its place, or "
+            "name another database"
+        )
+    if names and not is_shared:
+        raise ForeignStoreError(
+            f"{where} has tables of others ({', '.join(sorted(names)[:3])}): name another database, or write "
+            "?pyjms_shared=true at the end of its URL to have the store's tables beside them"
+        )
+
+
+def _migrate(connection: Connection, where: str, found: int, wanted: int, migrations: Mapping[int, Migration]) -> None:
+    for step in range(found, wanted):
+        migration = migrations.get(step)
+        if migration is None:
+            raise NewerStoreError(
+                f"{where} has schema {step}, which this pyjms cannot read any more: open it once with an older pyjms"
+            )
+        migration(connection)
+        connection.execute(update(t.META).values(version=step + 1))
+        _log.info("%s: schema %d became schema %d", where, step, step + 1)
+
+
+def take(connection: Connection, holder: str) -> Meta:
+    """Note that the database is open now, and by whom; return how it was left."""
+    row: Any = connection.execute(select(t.META.c.next_queue, t.META.c.epoch, t.META.c.clean)).one()
+    connection.execute(update(t.META).values(epoch=row.epoch + 1, clean=False, holder=holder))
+    return Meta(epoch=row.epoch + 1, next_queue=row.next_queue, was_closed=bool(row.clean))

@@ -1,0 +1,149 @@
+"""SQLite: a file with a write-ahead log, one connection that writes, others that read, and a lock file beside it."""
+
+from __future__ import annotations
+
+import os
+import sqlite3
+from contextlib import suppress
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, ClassVar, Final
+
+from sqlalchemy import URL, Engine, create_engine, event
+from sqlalchemy.exc import DBAPIError
+
+from pyjms_provider.settings import Synchronous
+from pyjms_provider.stores.errors import DamagedStoreError, LostStoreError, StoreError, UnusableStoreError
+from pyjms_provider.stores.sql.database import Database
+
+if TYPE_CHECKING:
+    from sqlalchemy import PoolProxiedConnection
+
+    from pyjms_provider.stores.sql.batch import Batch
+    from pyjms_provider.stores.sql.file_lock import FileLock
+
+__all__ = ["SqliteDatabase", "make_engine"]
+
+BUSY_MS: Final = 5000
+"""How long to wait for a lock that another program has on the database."""
+_LEVELS: Final = {
+    Synchronous.FULL: ("FULL", "NORMAL"),
+    Synchronous.NORMAL: ("NORMAL",) * 2,
+    Synchronous.OFF: ("OFF",) * 2,
+}
+"""PRAGMA synchronous for writes that are forced, and for others."""
+
+
+def make_engine(url: URL, *, synchronous: str = "NORMAL") -> Engine:
+    """Return an engine whose connections begin transactions when they are told to, and share a write-ahead log."""
+    engine = create_engine(url, connect_args={"timeout": BUSY_MS / 1000, "check_same_thread": False})
+
+    @event.listens_for(engine, "connect")
+    def prepare(connection: Any, _: object) -> None:
+        connection.isolation_level = None  # the driver begins nothing by itself
+        cursor = connection.cursor()
+        cursor.execute("PRAGMA journal_mode=WAL")
+        cursor.execute(f"PRAGMA synchronous={synchronous}")
+        cursor.close()
+
+    @event.listens_for(engine, "begin")
+    def begin(connection: Any) -> None:
+        connection.exec_driver_sql("BEGIN IMMEDIATE")
+
+    return engine
+
+
+class SqliteDatabase(Database):
+    """One file. It stays the same file: one that was moved or deleted in the meantime is not written any more."""
+
+    name: ClassVar[str] = "sqlite"
+    errors = (sqlite3.Error, DBAPIError, OverflowError, ValueError, TypeError)
+
+    def __init__(self, engine: Engine, path: str, lock: FileLock, synchronous: Synchronous) -> None:
+        super().__init__(engine)
+        self._path = path
+        self._lock = lock
+        self._forced, self._unforced = _LEVELS[synchronous]
+        self._level = "NORMAL"
+        self._writer: sqlite3.Connection | None = None
+        self._lent: PoolProxiedConnection | None = None
+        self._inode = Path(path).stat().st_ino
+
+    def commit(self, batch: Batch, *, force: bool) -> None:
+        self._check_file()
+        try:
+            cursor = (self._writer or self._open_writer()).cursor()
+            level = self._forced if force else self._unforced
+            if level != self._level:
+                cursor.execute(f"PRAGMA synchronous={level}")
+                self._level = level
+            cursor.execute("BEGIN IMMEDIATE")
+            for statement, rows in batch.steps(self.statements):
+                cursor.executemany(statement, rows)
+            cursor.execute("COMMIT")
+        except self.errors as error:
+            self._give_up()
+            raise self.understand(error) from error
+
+    def _open_writer(self) -> sqlite3.Connection:
+        connection = self.engine.raw_connection()
+        writer: sqlite3.Connection = connection.driver_connection  # type: ignore[assignment]
+        connection.detach()
+        self._lent = connection  # the pool would close what nobody refers to
+        self._writer, self._level = writer, "NORMAL"
+        return writer
+
+    def _give_up(self) -> None:
+        """Take back what was not committed. If even that fails the connection is thrown away, which does the same."""
+        writer = self._writer
+        if writer is None or not writer.in_transaction:
+            return
+        try:
+            writer.execute("ROLLBACK")
+        except sqlite3.Error:
+            self._close_writer()
+
+    def _close_writer(self) -> None:
+        writer, self._writer, self._lent = self._writer, None, None
+        if writer is not None:
+            with suppress(sqlite3.Error):
+                writer.close()
+
+    def _check_file(self) -> None:
+        # SQLite would go on writing to a file that nobody finds any more. One call of stat costs 1.5 µs.
+        try:
+            same = os.stat(self._path).st_ino == self._inode  # noqa: PTH116 - a Path costs three times as much
+        except OSError as error:
+            raise StoreError(f"{self._path} is gone ({error.strerror}); put the same file back") from error
+        if not same:
+            raise LostStoreError(f"{self._path} is another file than the one that was opened; start the broker again")
+
+    def understand(self, error: Exception) -> StoreError:
+        return understand(error, self._path)
+
+    def close(self) -> None:
+        self._close_writer()
+        self.engine.dispose()
+        self._lock.release()
+
+
+def understand(error: Exception, path: str) -> StoreError:
+    """Return what an error of SQLite on the file `path` means."""
+    cause = error.orig if isinstance(error, DBAPIError) else error
+    code = getattr(cause, "sqlite_errorcode", 0) & 0xFF
+    if code in {sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB}:
+        return DamagedStoreError(
+            f"{path} is damaged: {cause}. Put a backup in its place, or save what can be read with: "
+            f"sqlite3 {path} .recover | sqlite3 NEW-FILE"
+        )
+    if code in {sqlite3.SQLITE_READONLY, sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_PERM, sqlite3.SQLITE_AUTH}:
+        return UnusableStoreError(
+            f"{path} cannot be opened or written: {cause}. The file and its directory must exist, and be writable by this user"
+        )
+    if code == sqlite3.SQLITE_FULL:
+        return StoreError(f"the disk of {path} is full; nothing was written. Make room, and try again")
+    if code in {sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED}:
+        return StoreError(
+            f"{path} is locked by another program for more than {BUSY_MS / 1000:g} s; nothing was written. End its "
+            "transaction, and try again"
+        )
+    return StoreError(f"{path}: {cause}; nothing was written")

@@ -1,0 +1,110 @@
+"""Opening a file of SQLite."""
+
+from __future__ import annotations
+
+import os
+import struct
+from contextlib import suppress
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+from sqlalchemy import URL
+
+from pyjms.spi.clock import Clock, Signal
+from pyjms_provider.settings import Synchronous
+from pyjms_provider.stores.errors import DamagedStoreError, StoreError, UnsupportedStoreError
+from pyjms_provider.stores.sql import tables as t
+from pyjms_provider.stores.sql.file_lock import FileLock, describe_holder
+from pyjms_provider.stores.sql.paging import Paging
+from pyjms_provider.stores.sql.schema import Meta, prepare_schema, take
+from pyjms_provider.stores.sql.sqlite import SqliteDatabase, make_engine, understand
+from pyjms_provider.stores.sql.stand_by import acquire
+
+if TYPE_CHECKING:
+    from sqlalchemy import Engine
+
+__all__ = ["open_sqlite"]
+
+_HEADER: Final = 100
+_MAGIC: Final = b"SQLite format 3\0"
+
+
+def open_sqlite(
+    url: URL,
+    holder: str,
+    clock: Clock,
+    *,
+    synchronous: Synchronous,
+    waits: bool,
+    cancelled: Signal | None,
+    is_shared: bool,
+) -> tuple[SqliteDatabase, Paging, Meta]:
+    """Return the database, held, and how it was left. Raises as `open_journal`."""
+    if not url.database or url.database == ":memory:" or url.database.startswith("file:"):
+        raise UnsupportedStoreError("a store needs a file: write sqlite:///shop.db, or sqlite:////var/lib/shop.db")
+    if url.query:
+        raise UnsupportedStoreError(f"sqlite has no option {next(iter(url.query))!r} here; leave it out")
+    path = os.path.realpath(url.database)
+    lock = FileLock(f"{path}.lock", describe_holder(holder))
+    acquire(lock.acquire, clock, waits=waits, cancelled=cancelled)
+    engine = make_engine(url.set(database=path))
+    try:
+        _check_length(path)
+        meta = _prepare(engine, path, describe_holder(holder), is_shared=is_shared)
+        paging = _open_paging(url, path)
+        return SqliteDatabase(engine, path, lock, synchronous), paging, meta
+    except BaseException as error:
+        engine.dispose()
+        lock.release()
+        if isinstance(error, SqliteDatabase.errors) and not isinstance(error, StoreError):
+            raise understand(error, path) from error
+        raise
+
+
+def _check_length(path: str) -> None:
+    """Find that a file was cut short, unless the missing pages are in the write-ahead log."""
+    with suppress(FileNotFoundError):
+        if Path(f"{path}-wal").stat().st_size:
+            return
+    try:
+        with Path(path).open("rb") as file:
+            header = file.read(_HEADER)
+            size = file.seek(0, os.SEEK_END)
+    except OSError:
+        return  # SQLite says it better
+    if len(header) < _HEADER or not header.startswith(_MAGIC):
+        return  # empty, or not a database: so does SQLite
+    page_size, pages = struct.unpack_from(">H", header, 16)[0], struct.unpack_from(">I", header, 28)[0]
+    expected = (65536 if page_size == 1 else page_size) * pages
+    if size < expected:
+        raise DamagedStoreError(
+            f"{path} was cut short: it has {size} of {expected} bytes. Put a backup in its place, or save what can be "
+            f"read with: sqlite3 {path} .recover | sqlite3 NEW-FILE"
+        )
+
+
+def _prepare(engine: Engine, path: str, holder: str, *, is_shared: bool) -> Meta:
+    with engine.begin() as connection:
+        was_clean = prepare_schema(connection, path, is_shared=is_shared)
+    if not was_clean:
+        with engine.connect() as connection:
+            found = connection.exec_driver_sql("PRAGMA quick_check(1)").scalar()
+        if found != "ok":
+            raise DamagedStoreError(
+                f"{path} is damaged: {found}. Put a backup in its place, or save what can be read with: "
+                f"sqlite3 {path} .recover | sqlite3 NEW-FILE"
+            )
+    with engine.begin() as connection:
+        return take(connection, holder)
+
+
+def _open_paging(url: URL, path: str) -> Paging:
+    """Make the file for paged-out messages, beside the database, as temporary directories may be in memory."""
+    paged = f"{path}-paged"
+    for suffix in ("", "-wal", "-shm"):
+        Path(f"{paged}{suffix}").unlink(missing_ok=True)
+    lock = FileLock(f"{paged}.lock", "")
+    engine = make_engine(url.set(database=paged), synchronous="OFF")
+    with engine.begin() as connection:
+        t.PAGED.create(connection)
+    return Paging(SqliteDatabase(engine, paged, lock, Synchronous.OFF))

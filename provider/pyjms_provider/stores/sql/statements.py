@@ -1,0 +1,193 @@
+"""Every statement that runs for messages, as text of one dialect, compiled once."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from sqlalchemy import and_, bindparam, delete, exists, insert, null, select, update
+from sqlalchemy.dialects.postgresql import insert as postgresql_insert
+from sqlalchemy.dialects.sqlite import insert as sqlite_insert
+from sqlalchemy.sql.compiler import SQLCompiler
+
+from pyjms_provider.stores.sql import tables as t
+
+if TYPE_CHECKING:
+    from sqlalchemy import Dialect, Table
+    from sqlalchemy.sql.elements import ClauseElement, ColumnElement
+
+__all__ = ["Statements", "compile_statements"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Statements:
+    """All of them; behind each stand its parameters, in the order in which a tuple gives them."""
+
+    add_message: str  # id, queue, branch, priority, expiration, deliver_at, reliable, origin, deliveries, payload
+    add_entry: str  # message, queue, deliveries
+    remove_single: str  # id, queue
+    remove_entry: str  # message, queue
+    remove_unreferenced: str  # id
+    count_single: str  # deliveries, id, queue
+    count_entry: str  # deliveries, message, queue
+    put_mark: str  # queue, priority, message
+    put_duplicate: str  # kind, name, temporary, duplicate_id, until_ms
+    drop_duplicates: str  # until_ms
+
+    add_branch: str  # number, format_id, global_id, qualifier, prepared_ms
+    add_branch_removal: str  # branch, message, queue
+    find_branch: str  # format_id, global_id, qualifier
+    drop_branch: str  # number
+    publish_branch: str  # number
+    drop_branch_entries: str  # number
+    drop_branch_messages: str  # number
+    branch_removals: str  # number
+    drop_branch_removals: str  # number
+    put_heuristic: str  # format_id, global_id, qualifier, committed
+    drop_heuristic: str  # format_id, global_id, qualifier
+
+    read_message: str  # id
+    has_message: str  # id
+    add_paged: str  # id, payload
+    read_paged: str  # id
+    drop_paged: str  # id
+
+    put_queue: str  # number, kind, name, temporary, client_id, subscription, selector, no_local, policy
+    set_next_queue: str  # next_queue
+    drop_queue: str  # number
+    drop_queue_messages: str  # queue
+    drop_queue_entries: str  # queue
+    drop_queue_removals: str  # queue
+    drop_queue_marks: str  # queue
+    drop_unreferenced: str
+    put_set_aside: str  # id, queues, found_ms, reason, payload
+    drop_message: str  # id
+    drop_message_entries: str  # message
+    drop_message_removals: str  # message
+    set_clean: str  # clean
+
+
+class _Compiler:
+    def __init__(self, dialect: Dialect) -> None:
+        self._dialect = dialect
+        self._insert = postgresql_insert if dialect.name == "postgresql" else sqlite_insert
+
+    def __call__(self, clause: ClauseElement, *order: str) -> str:
+        """Compile `clause`, whose parameters must stand in `order`."""
+        compiled = clause.compile(dialect=self._dialect)
+        assert isinstance(compiled, SQLCompiler)
+        found = tuple(compiled.positiontup or ())
+        if found != order:
+            raise AssertionError(f"{compiled} has its parameters in the order {found}, not {order}")
+        return str(compiled)
+
+    def insert(self, table: Table) -> str:
+        return self(insert(table), *table.c.keys())
+
+    def put(self, table: Table, *values: str) -> str:
+        """Insert a row, or set `values` of the row that has its key."""
+        statement = self._insert(table)
+        changed = {name: statement.excluded[name] for name in values}
+        return self(
+            statement.on_conflict_do_update(index_elements=list(table.primary_key), set_=changed), *table.c.keys()
+        )
+
+    def remove(self, table: Table, *names: str) -> str:
+        return self(delete(table).where(*_equal(table, names)), *(f"{name}_" for name in names))
+
+
+def _equal(table: Table, names: Sequence[str]) -> list[ColumnElement[bool]]:
+    return [table.c[name] == bindparam(f"{name}_", type_=table.c[name].type) for name in names]
+
+
+def compile_statements(dialect: Dialect) -> Statements:
+    """Return the statements for a dialect with positional parameters."""
+    c = _Compiler(dialect)
+    return Statements(
+        **_for_messages(c), **_for_branches(c), **_for_paging(c), **_for_queues(c), **_for_rows_set_aside(c)
+    )
+
+
+def _unreferenced() -> ColumnElement[bool]:
+    message = t.MESSAGE.c
+    return and_(message.queue.is_(None), ~exists().where(t.ENTRY.c.message == message.id))
+
+
+def _for_messages(c: _Compiler) -> dict[str, str]:
+    message, entry, duplicate = t.MESSAGE, t.ENTRY, t.DUPLICATE
+    deliveries = bindparam("deliveries_", type_=message.c.deliveries.type)
+    until_ms = bindparam("until_ms_", type_=duplicate.c.until_ms.type)
+    return {
+        "add_message": c.insert(message),
+        "add_entry": c.insert(entry),
+        "remove_single": c.remove(message, "id", "queue"),
+        "remove_entry": c.remove(entry, "message", "queue"),
+        "remove_unreferenced": c(delete(message).where(*_equal(message, ["id"]), _unreferenced()), "id_"),
+        "count_single": c(
+            update(message).values(deliveries=deliveries).where(*_equal(message, ["id", "queue"])),
+            *("deliveries_", "id_", "queue_"),
+        ),
+        "count_entry": c(
+            update(entry).values(deliveries=deliveries).where(*_equal(entry, ["message", "queue"])),
+            *("deliveries_", "message_", "queue_"),
+        ),
+        "put_mark": c.put(t.MARK, "message"),
+        "put_duplicate": c.put(duplicate, "until_ms"),
+        "drop_duplicates": c(delete(duplicate).where(duplicate.c.until_ms < until_ms), "until_ms_"),
+        "read_message": c(select(message.c.payload).where(*_equal(message, ["id"])), "id_"),
+        "has_message": c(select(message.c.id).where(*_equal(message, ["id"])), "id_"),
+    }
+
+
+def _for_branches(c: _Compiler) -> dict[str, str]:
+    message, branch, removal = t.MESSAGE, t.BRANCH, t.REMOVAL
+    xid = ("format_id", "global_id", "qualifier")
+    number = bindparam("number_", type_=branch.c.number.type)
+    of_branch = select(message.c.id).where(message.c.branch == number)
+    return {
+        "add_branch": c.insert(branch),
+        "add_branch_removal": c.insert(removal),
+        "find_branch": c(select(branch.c.number).where(*_equal(branch, xid)), *(f"{name}_" for name in xid)),
+        "drop_branch": c.remove(branch, "number"),
+        "publish_branch": c(update(message).values(branch=null()).where(message.c.branch == number), "number_"),
+        "drop_branch_entries": c(delete(t.ENTRY).where(t.ENTRY.c.message.in_(of_branch)), "number_"),
+        "drop_branch_messages": c(delete(message).where(message.c.branch == number), "number_"),
+        "branch_removals": c(select(removal.c.message, removal.c.queue).where(removal.c.branch == number), "number_"),
+        "drop_branch_removals": c(delete(removal).where(removal.c.branch == number), "number_"),
+        "put_heuristic": c.put(t.HEURISTIC, "committed"),
+        "drop_heuristic": c.remove(t.HEURISTIC, *xid),
+    }
+
+
+def _for_paging(c: _Compiler) -> dict[str, str]:
+    return {
+        "add_paged": c.put(t.PAGED, "payload"),
+        "read_paged": c(select(t.PAGED.c.payload).where(*_equal(t.PAGED, ["id"])), "id_"),
+        "drop_paged": c.remove(t.PAGED, "id"),
+    }
+
+
+def _for_queues(c: _Compiler) -> dict[str, str]:
+    next_queue = bindparam("next_queue_", type_=t.META.c.next_queue.type)
+    clean = bindparam("clean_", type_=t.META.c.clean.type)
+    return {
+        "put_queue": c.put(t.QUEUE, *t.QUEUE.c.keys()[1:]),
+        "set_next_queue": c(update(t.META).values(next_queue=next_queue), "next_queue_"),
+        "drop_queue": c.remove(t.QUEUE, "number"),
+        "drop_queue_messages": c.remove(t.MESSAGE, "queue"),
+        "drop_queue_entries": c.remove(t.ENTRY, "queue"),
+        "drop_queue_removals": c.remove(t.REMOVAL, "queue"),
+        "drop_queue_marks": c.remove(t.MARK, "queue"),
+        "drop_unreferenced": c(delete(t.MESSAGE).where(_unreferenced())),
+        "set_clean": c(update(t.META).values(clean=clean), "clean_"),
+    }
+
+
+def _for_rows_set_aside(c: _Compiler) -> dict[str, str]:
+    return {
+        "put_set_aside": c.put(t.SET_ASIDE, *t.SET_ASIDE.c.keys()[1:]),
+        "drop_message": c.remove(t.MESSAGE, "id"),
+        "drop_message_entries": c.remove(t.ENTRY, "message"),
+        "drop_message_removals": c.remove(t.REMOVAL, "message"),
+    }
