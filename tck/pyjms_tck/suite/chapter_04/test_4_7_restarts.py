@@ -59,19 +59,17 @@ def _send(session: Session, queue: Queue, mode: DeliveryMode) -> None:
         producer.send(session.create_text_message(text), mode, 4, 0)
 
 
-@requirement("4.7-b", "4.4.12-a")
-def test_4_7_b_acknowledged_messages_are_gone_after_a_restart(
+@requirement("4.4.12-a")
+def test_4_4_12_a_an_acknowledged_message_does_not_come_again_after_a_restart(
     connect: Connect, queue: Queue, restart_broker: RestartBroker, waits: Waits
 ) -> None:
     with connect(started=True) as before:
         session = before.create_session(False, Session.CLIENT_ACKNOWLEDGE)
-        send_texts(session, queue, "acknowledged", "kept")
+        send_texts(session, queue, "acknowledged", "not acknowledged")
         take(session.create_consumer(queue), waits).acknowledge()
     restart_broker()
     session = connect(started=True).create_session(False, Session.AUTO_ACKNOWLEDGE)
-    consumer = session.create_consumer(queue)
-    assert take(consumer, waits).text == "kept", "the message that was acknowledged does not come again"
-    assert leftovers(consumer, waits) == []
+    assert "acknowledged" not in leftovers(session.create_consumer(queue), waits)
 
 
 @requirement("4.7-b")
