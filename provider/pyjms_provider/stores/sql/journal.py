@@ -20,7 +20,8 @@ from pyjms_provider.stores.sql.recovery import read_entries, read_records
 
 if TYPE_CHECKING:
     from pyjms.spi.clock import Clock
-    from pyjms.spi.envelope import Envelope
+    from pyjms.spi.envelope import Address, Envelope
+    from pyjms_provider.core.journal import SubscriptionKey
     from pyjms_provider.stores.sql.database import Database
     from pyjms_provider.stores.sql.paging import Paging
     from pyjms_provider.stores.sql.schema import Meta
@@ -58,6 +59,7 @@ class SqlJournal(Journal):
         self._queue_numbers = count(meta.next_queue)
         self._branch_numbers = count(1)
         self._duplicates = 0
+        self._queues: dict[tuple[Address, SubscriptionKey | None], QueueNumber] = {}
         self._lost: LostStoreError | None = None
         self._is_closed = False
 
@@ -66,6 +68,7 @@ class SqlJournal(Journal):
         with database.transaction() as connection:
             found = read_records(connection)
         self._branch_numbers = count(found.last_branch + 1)
+        self._queues = {(record.address, record.subscription): record.number for record in found.queues}
         return Recovery(
             queues=found.queues,
             entries=read_entries(database, progress),
@@ -86,7 +89,7 @@ class SqlJournal(Journal):
     def note(self, changes: Changes) -> None:
         batch = self._batch(changes)
         with self._lock:
-            self._noted = [merge([*self._noted, batch])]
+            self._noted.append(batch)
 
     def _batch(self, changes: Changes) -> Batch:
         batch = make_batch(changes)
@@ -196,7 +199,7 @@ class SqlJournal(Journal):
 
     def define_queue(self, record: QueueRecord) -> QueueNumber:
         statements = self._database.statements
-        number, address, key = record.number or next(self._queue_numbers), record.address, record.subscription
+        number, address, key = self._number_for(record), record.address, record.subscription
         row = (
             *(number, int(address.kind), text_to_column(address.name), address.temporary),
             None if key is None else text_to_column(key.client_id),
@@ -210,7 +213,17 @@ class SqlJournal(Journal):
         self._submit(batch, force=True)
         return QueueNumber(number)
 
+    def _number_for(self, record: QueueRecord) -> QueueNumber:
+        """Return the number of a record: its own, the one that the same queue has, or a new one."""
+        identity = (record.address, record.subscription)
+        with self._lock:
+            number = record.number or self._queues.get(identity) or QueueNumber(next(self._queue_numbers))
+            self._queues[identity] = number
+        return number
+
     def drop_queue(self, number: QueueNumber) -> None:
+        with self._lock:
+            self._queues = {identity: known for identity, known in self._queues.items() if known != number}
         statements = self._database.statements
         batch = Batch()
         batch.others = [
