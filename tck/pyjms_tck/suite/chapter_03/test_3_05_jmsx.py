@@ -71,6 +71,8 @@ def test_3_5_9_e_the_delivery_count_counts(make_session: MakeSession, queue: Que
             seen = message.get_object_property("JMSXDeliveryCount")
             check.same(f"JMSXDeliveryCount at delivery {count}", seen, count)
             check.same("its class", type(seen).__name__, "Int")
+            check.same("whether it exists", message.property_exists("JMSXDeliveryCount"), True)
+            check.same("how often it is enumerated", list(message.property_names).count("JMSXDeliveryCount"), 1)
             session.recover()
 
 
