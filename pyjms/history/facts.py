@@ -250,9 +250,11 @@ class Facts:
             return Outcome.SURE
         if UNKNOWN in commits:
             return Outcome.DOUBT
-        if commits or not tx.startswith(BRANCH):
+        if commits:
             return Outcome.NEVER
-        return Outcome.NEVER if any(event.ok == OK for event in ends) else Outcome.DOUBT
+        if any(event.ok != OK for event in ends):
+            return Outcome.DOUBT  # the rollback may not have happened, and the work go on in the next transaction
+        return Outcome.NEVER if ends or not tx.startswith(BRANCH) else Outcome.DOUBT
 
     def ends_of(self, tx: str) -> Sequence[Event]:
         """Return the commits and rollbacks of a transaction."""
@@ -338,16 +340,24 @@ class Facts:
         ends = [
             event for event in self.settlements(delivery) if event.op == RECOVER and "adopted" not in note_of(event)
         ]
-        ends += self.closes(delivery.sess)
-        ends += self.closes(delivery.conn)
-        ends = [event for event in ends if event.ok == OK]
-        ends += (
+        return self._surely_ended(delivery, [*ends, *self.closes(delivery.sess), *self.closes(delivery.conn)], before)
+
+    def surely_gone(self, begun: Event, before: Event) -> bool:
+        """Say whether a consumer, which may hold messages in advance, had surely ended before an event.
+
+        `begun`: its subscribe, or any of its deliveries.
+        """
+        places = (begun.consumer, begun.sess, begun.conn)
+        return self._surely_ended(begun, [end for place in places for end in self.closes(place)], before)
+
+    def _surely_ended(self, begun: Event, ends: Iterable[Event], before: Event | None) -> bool:
+        sure = [event for event in ends if event.ok == OK]
+        sure += (
             crash
             for crash in self.crashes
-            if crash.conn is None and self._concerns(crash, delivery.conn, delivery.pid)
-            if not self.precedes(crash, delivery)
+            if crash.conn is None and self._concerns(crash, begun.conn, begun.pid) and not self.precedes(crash, begun)
         )
-        return any(before is None or self.precedes(event, before) for event in ends)
+        return any(before is None or self.precedes(event, before) for event in sure)
 
 
 _ENTER = {

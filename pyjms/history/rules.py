@@ -74,8 +74,15 @@ RULES: Mapping[str, Rule] = _table(
     Rule(
         name="phantom",
         verdict=Verdict.VIOLATION,
-        statement="A message was delivered that nobody had begun to send.",
-        text="{mid} was delivered from {dest}, but {why}",
+        statement="A message was delivered that nobody sent.",
+        text="{mid} was delivered from {dest}, but nobody sent it",
+        section="4.10",
+    ),
+    Rule(
+        name="before-send",
+        verdict=Verdict.VIOLATION,
+        statement="A message was delivered before its send had begun.",
+        text="{mid} was delivered from {dest} before its send had begun",
         section="4.10",
     ),
     Rule(

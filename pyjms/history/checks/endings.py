@@ -21,5 +21,5 @@ def check_endings(facts: Facts) -> Iterator[Finding]:
         begun = facts.subscribes.get(event.consumer or "")
         for end in facts.unsubscribes.get(event.sub or "", ()):
             if end.ok == OK and begun is not None and facts.precedes(begun, end) and facts.precedes(end, event):
-                yield finding("after-unsubscribe", [end, event], mid=event.mid, dest=event.dest)
+                yield finding("after-unsubscribe", [begun, end, event], mid=event.mid, dest=event.dest)
                 break

@@ -1,7 +1,7 @@
 """What was sent for sure is consumed, or is still there: lost, lost-nonpersistent, unaccounted.
 
 A queue's message is lost when a browser that saw the whole queue last did not see it, nobody held it then, and nobody
-consumed it before or got it later. A subscription's is lost when a later one of the same stream came and it did not.
+consumed it before or got it later. A consumer that is open may hold messages in advance, which no browser sees. A subscription's is lost when a later one of the same stream came and it did not.
 Where `Options.complete` says that all was consumed at the end, what was not is lost as well.
 """
 
@@ -12,7 +12,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 from pyjms.history.checks.order import stream_of
-from pyjms.history.events import OK, Event
+from pyjms.history.events import FAIL, OK, Event
 from pyjms.history.facts import BRANCH, Channel, Facts, Outcome, is_queue, is_temporary
 from pyjms.history.findings import Finding, finding
 from pyjms.history.notes import note_of
@@ -65,15 +65,32 @@ class _Judge:
         seen: Mapping[str, set[str | None]] = defaultdict(set)
         for event in self._facts.seen:
             seen[event.consumer or ""].add(event.mid)
+        is_shared = {dest: walk is not None and self._is_shared(walk) for dest, walk in walks.items()}
         for channel, sent in messages:
             walk = walks.get(channel.dest)
             if walk is not None and not self._facts.precedes(self._facts.surely_sent(sent)[-1], walk):
                 walk = None
             if walk is not None and sent.mid in seen[walk.consumer or ""]:
                 continue
+            if walk is not None and is_shared[channel.dest]:
+                walk = None
             why = "it was not in the queue at the end" if walk is not None else "all was consumed at the end"
             yield from self._judge(channel, sent, walk, None, why)
         yield from self._tell_unaccounted()
+
+    def _is_shared(self, walk: Event) -> bool:
+        """Say whether a consumer of the queue may have held messages in advance while a browser walked it."""
+        facts = self._facts
+        begun = dict(facts.subscribes)
+        for consumer, deliveries in facts.by_consumer.items():
+            begun.setdefault(consumer, deliveries[0])
+        return any(
+            event.dest == walk.dest
+            and event.ok != FAIL
+            and not facts.precedes(walk, event)
+            and not facts.surely_gone(event, walk)
+            for event in begun.values()
+        )
 
     def _last_whole(self, walks: Sequence[Event]) -> Event | None:
         whole = [walk for walk in walks if walk.ok == OK and not note_of(walk).get("selector")]
@@ -107,7 +124,7 @@ class _Judge:
                 yield from self._lost(
                     sent, [life.begun, *later], "its subscription got a later one of the same session"
                 )
-        elif life.is_durable:
+        elif life.is_durable and life.end is None:  # unsubscribing drops what is left
             yield from self._judge(channel, sent, None, life.begun, "all was consumed at the end")
 
     def _lives(self) -> Iterator[_Life]:

@@ -1,4 +1,4 @@
-"""Messages that were delivered must have been sent, and as they were sent: phantom, corrupt, refused, moved."""
+"""Messages that were delivered must have been sent, and as they were sent: phantom, before-send, corrupt, refused, moved."""
 
 from __future__ import annotations
 
@@ -31,10 +31,10 @@ def _origin(facts: Facts, event: Event) -> Iterator[Finding]:
     mid, dest = event.mid, event.dest
     sends = facts.sends.get(mid or "", ())
     if not sends:
-        yield finding("phantom", [event], mid=mid, dest=dest, why="nobody sent it")
+        yield finding("phantom", [event], mid=mid, dest=dest)
         return
     if all(facts.precedes(event, sent) for sent in sends):
-        yield finding("phantom", [event, sends[0]], mid=mid, dest=dest, why="its send had not begun")
+        yield finding("before-send", [event, sends[0]], mid=mid, dest=dest)
     if all(sent.ok == FAIL for sent in sends):
         yield finding("refused-but-delivered", [sends[0], event], mid=mid, dest=dest)
     if event.sha is not None and all(sent.sha not in {None, event.sha} for sent in sends):
