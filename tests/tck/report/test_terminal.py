@@ -1,0 +1,100 @@
+from __future__ import annotations
+
+import io
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from rich.console import Console
+
+from pyjms_tck.report.diff import compare
+from pyjms_tck.report.terminal import (
+    FAILURES_SHOWN_MAX,
+    TESTS_SHOWN_MAX,
+    print_changes,
+    print_report,
+    print_requirements,
+)
+from pyjms_tck.results import NOT_RUN, Outcome
+from tests.tck.samples import failure, judgement, requirement, result
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from pyjms_tck.results import Report
+
+
+def printed(show: Callable[[Console], None]) -> str:
+    output = io.StringIO()
+    show(Console(file=output, width=100))
+    return output.getvalue()
+
+
+def test_a_report_shows_the_table_the_failures_and_the_verdict(report: Report) -> None:
+    text = printed(lambda console: print_report(console, report))
+    lines = text.splitlines()
+    assert "Demo 1.2 at demo://<here>" in lines
+    assert any(
+        line.split("│")[1:4] == [" 3 Messages   ", "      1 ", "      1 "] for line in lines if "Messages" in line
+    )
+    assert "FAILED 3.4.2-a  A <message> & its 'priority'." in lines
+    assert (
+        "  expected priority 9                                                                               " in lines
+    )
+    assert any(line.startswith("  seen     priority 4") for line in lines)
+    assert "  check     Look at 3.4.2-a." in text
+    assert "4.3-a  redelivers at once, 6 times" in text
+    assert lines[-1] == "Does not conform to JMS 1.1: 1 requirement failed."
+
+
+def test_markup_in_texts_is_shown_and_not_obeyed(report: Report) -> None:
+    bad = result("test", "3.1-a", outcome=Outcome.FAILED, failure=failure(seen="[red]wine[/red] [/]"))
+    one = judgement(requirement("3.1-a", statement="A [bold] claim."), Outcome.FAILED, bad)
+    text = printed(lambda console: print_report(console, replace(report, judgements=(one,))))
+    assert "[red]wine[/red] [/]" in text
+    assert "A [bold] claim." in text
+
+
+def test_a_flood_of_failures_is_cut(report: Report) -> None:
+    tests = [result(f"test[{n}]", "3.1-a", outcome=Outcome.FAILED, failure=failure()) for n in range(5)]
+    many = tuple(judgement(requirement(f"3.{n}-a"), Outcome.FAILED, *tests) for n in range(FAILURES_SHOWN_MAX + 3))
+    text = printed(lambda console: print_report(console, replace(report, judgements=many)))
+    assert text.count("FAILED") == FAILURES_SHOWN_MAX
+    assert text.count("expected") == FAILURES_SHOWN_MAX * TESTS_SHOWN_MAX
+    assert "and 3 more of its tests failed" in text
+    assert "... and 3 more: the HTML report" in text
+
+
+def test_what_was_not_run_is_counted_and_not_explained(report: Report) -> None:
+    not_run = result("test", "3.1-a", outcome=Outcome.FAILED, failure=failure(seen=f"{NOT_RUN}hung"))
+    given_up = replace(
+        report, judgements=(judgement(requirement("3.1-a"), Outcome.FAILED, not_run),), given_up="2 tests hung"
+    )
+    text = printed(lambda console: print_report(console, given_up))
+    assert "FAILED" not in text
+    assert text.endswith("Given up: 2 tests hung.\n")
+
+
+def test_requirements_are_listed(report: Report) -> None:
+    text = printed(lambda console: print_requirements(console, (j.requirement for j in report.judgements)))
+    rows = [[cell.strip() for cell in line.split("│")[1:-1]] for line in text.splitlines() if line.startswith("│")]
+    assert ["4.1-a", "optional", "XA", "What 4.1-a asks."] in rows
+    assert ["4.2-a", "not testable", "", "What 4.2-a asks."] in rows
+
+
+def test_changes_begin_with_what_got_worse(report: Report) -> None:
+    better, worse = report.judgements[1], report.judgements[0]
+    after = replace(
+        report,
+        judgements=(
+            replace(better, outcome=Outcome.PASSED, tests=()),
+            replace(worse, outcome=Outcome.FAILED),
+            *report.judgements[2:],
+        ),
+    )
+    text = printed(lambda console: print_changes(console, compare(report, after)))
+    assert text.index("3.4.1-a") < text.index("3.4.2-a")
+    assert text.endswith("2 came out differently, 1 of them worse.\n")
+
+
+def test_no_change_is_said(report: Report) -> None:
+    assert printed(lambda console: print_changes(console, ())) == "No requirement came out differently.\n"
