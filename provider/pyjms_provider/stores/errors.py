@@ -15,13 +15,14 @@ __all__ = [
     "LostStoreError",
     "NewerStoreError",
     "StoreError",
+    "UnavailableStoreError",
     "UnsupportedStoreError",
     "UnusableStoreError",
 ]
 
 
 class StoreError(ResourceError):
-    """Root of the errors of stores, and what is raised while the store cannot work: disk full, database locked or gone."""
+    """Root of the errors of stores, and what is raised when one write cannot be done: the disk is full."""
 
     code = "PYJMS-STORE"
 
@@ -36,6 +37,12 @@ class UnusableStoreError(StoreError):
     """The database cannot be opened or written: read-only, no such directory, no permission, no server."""
 
     code = "PYJMS-STORE-UNUSABLE"
+
+
+class UnavailableStoreError(StoreError):
+    """Nothing can be written just now: the database is locked or gone."""
+
+    code = "PYJMS-STORE-UNAVAILABLE"
 
 
 class ForeignStoreError(StoreError):

@@ -96,6 +96,19 @@ class Batch:
         steps += self.others
         return steps
 
+    def absorb(self, later: Batch) -> None:
+        """Do what `later` does, too, and after the rest."""
+        self.add_message += later.add_message
+        self.add_entry += later.add_entry
+        self.counts |= later.counts
+        self.entry_counts |= later.entry_counts
+        self.remove_single += later.remove_single
+        self.remove_entry += later.remove_entry
+        self.marks |= later.marks
+        self.duplicates += later.duplicates
+        self.others += later.others
+        self.witness = self.witness or later.witness
+
     def add(self, reference: MessageReference, queues: Sequence[QueueNumber], branch: int | None, body: bytes) -> None:
         """Add a message, and its entries if it is in several queues."""
         reference.shared = shared = len(queues) != 1
@@ -147,14 +160,5 @@ def merge(batches: Sequence[Batch]) -> Batch:
         return batches[0]
     whole = Batch()
     for batch in batches:
-        whole.add_message += batch.add_message
-        whole.add_entry += batch.add_entry
-        whole.counts |= batch.counts
-        whole.entry_counts |= batch.entry_counts
-        whole.remove_single += batch.remove_single
-        whole.remove_entry += batch.remove_entry
-        whole.marks |= batch.marks
-        whole.duplicates += batch.duplicates
-        whole.others += batch.others
-        whole.witness = whole.witness or batch.witness
+        whole.absorb(batch)
     return whole

@@ -55,7 +55,8 @@ class SqlJournal(Journal):
         self._on_lost = on_lost
         self._group: GroupCommit[Batch] = GroupCommit(self._commit_group)
         self._lock = Lock()
-        self._noted: list[Batch] = []
+        self._noted = Batch()
+        self._last_batch = Batch()
         self._queue_numbers = count(meta.next_queue)
         self._branch_numbers = count(1)
         self._duplicates = 0
@@ -87,9 +88,11 @@ class SqlJournal(Journal):
         self._submit(batch, force=force)
 
     def note(self, changes: Changes) -> None:
+        if self._is_closed:
+            return
         batch = self._batch(changes)
         with self._lock:
-            self._noted.append(batch)
+            self._noted.absorb(batch)
 
     def _batch(self, changes: Changes) -> Batch:
         batch = make_batch(changes)
@@ -104,44 +107,55 @@ class SqlJournal(Journal):
 
     def _submit(self, batch: Batch, *, force: bool) -> None:
         if self._is_closed:
-            raise ClosedError("the broker's store is closed")
+            raise _closed()
         if self._lost is not None:
             raise self._lost
         self._group.submit(batch, force=force or self._force_all)
 
     def _commit_group(self, members: Sequence[Member[Batch]]) -> None:
-        """Write what was noted and a group in one commit; if that fails, each by itself, so that no other one suffers."""
+        """Write what was noted and a group in one commit. If that fails, each by itself, so that no other one suffers."""
+        members = self._admitted(members)
         with self._lock:
-            noted, self._noted = self._noted, []
-        force = any(member.force for member in members)
+            noted, self._noted = self._noted, Batch()
+        was_written = False
         try:
-            self._database.commit(merge([*noted, *(member.work for member in members)]), force=force)
-        except (StoreError, InDoubtError) as error:
-            self._commit_one_by_one(noted, members, error)
-        else:
-            for member in members:
-                member.error = None
+            was_written = self._write_all(noted, members)
+        finally:
+            if not was_written:
+                with self._lock:
+                    noted.absorb(self._noted)
+                    self._noted = noted
 
-    def _commit_one_by_one(
-        self, noted: list[Batch], members: Sequence[Member[Batch]], error: StoreError | InDoubtError
-    ) -> None:
-        if isinstance(error, LostStoreError):
-            self._give_up(error)
-        if isinstance(error, (LostStoreError, InDoubtError)) or (len(members) == 1 and not noted):
+    def _admitted(self, members: Sequence[Member[Batch]]) -> Sequence[Member[Batch]]:
+        """Refuse those who came after the journal was closed, or lost; return the others."""
+        error = self._lost or (_closed() if self._is_closed else None)
+        if error is None:
+            return members
+        for member in members:
+            member.error = error
+        return [member for member in members if member.work is self._last_batch and self._lost is None]
+
+    def _write_all(self, noted: Batch, members: Sequence[Member[Batch]]) -> bool:
+        """Write, and tell each member how it ended; return whether what was noted is written."""
+        batches = [member.work for member in members]
+        if noted:
+            batches.insert(0, noted)
+        error = self._commit(merge(batches), force=any(member.force for member in members))
+        if type(error) is StoreError and len(batches) > 1:
+            error = self._commit(noted, force=False)
+            for member in members:
+                member.error = self._commit(member.work, force=member.force)
+        else:  # written, or there is nobody else, or it is the database's fault and nobody's own
             for member in members:
                 member.error = error
-        else:
-            for member in members:
-                member.error = self._commit_alone(member.work, force=member.force)
-        for batch in noted:
-            if self._commit_alone(batch, force=False) is not None:
-                with self._lock:
-                    self._noted.insert(0, batch)
+        return error is None
 
-    def _commit_alone(self, batch: Batch, *, force: bool) -> ProviderError | None:
+    def _commit(self, batch: Batch, *, force: bool) -> ProviderError | None:
         try:
             self._database.commit(batch, force=force)
         except (StoreError, InDoubtError) as error:
+            if isinstance(error, LostStoreError):
+                self._give_up(error)
             return error
         return None
 
@@ -156,6 +170,8 @@ class SqlJournal(Journal):
     # Reading
 
     def read(self, ids: Sequence[ReferenceId]) -> dict[ReferenceId, Envelope]:
+        if self._is_closed:
+            raise _closed()
         found = self._database.fetch(ids)
         if len(found) < len(ids):
             found |= self._paging.fetch([each for each in ids if each not in found])
@@ -242,17 +258,21 @@ class SqlJournal(Journal):
     # The end
 
     def close(self, *, clean: bool) -> None:
-        if self._is_closed:
-            return
-        if self._lost is None:
-            batch = Batch()
-            if clean:
-                batch.others = [(self._database.statements.set_clean, [(True,)])]
-            try:
-                if clean or self._noted:
-                    self._submit(batch, force=True)
-            except ProviderError as error:
+        with self._lock:
+            if self._is_closed:
+                return
+            self._is_closed = True
+        statements = self._database.statements
+        if clean:
+            self._last_batch.others = [(statements.drop_marks, [()]), (statements.set_clean, [(True,)])]
+        try:
+            self._group.submit(self._last_batch, force=True)  # also if it is empty: then others have finished
+        except ProviderError as error:
+            if self._lost is None:
                 _log.warning("PYJMS-STORE-4 the store was not closed cleanly: %s", error.reason)
-        self._is_closed = True
         self._paging.close()
         self._database.close()
+
+
+def _closed() -> ClosedError:
+    return ClosedError("the broker's store is closed; start the broker again")

@@ -12,7 +12,13 @@ from sqlalchemy import URL, Engine, create_engine, event
 from sqlalchemy.exc import DBAPIError
 
 from pyjms_provider.settings import Synchronous
-from pyjms_provider.stores.errors import DamagedStoreError, LostStoreError, StoreError, UnusableStoreError
+from pyjms_provider.stores.errors import (
+    DamagedStoreError,
+    LostStoreError,
+    StoreError,
+    UnavailableStoreError,
+    UnusableStoreError,
+)
 from pyjms_provider.stores.sql.database import Database
 
 if TYPE_CHECKING:
@@ -69,6 +75,9 @@ class SqliteDatabase(Database):
         self._inode = Path(path).stat().st_ino
 
     def commit(self, batch: Batch, *, force: bool) -> None:
+        steps = batch.steps(self.statements)
+        if not steps:
+            return
         self._check_file()
         try:
             cursor = (self._writer or self._open_writer()).cursor()
@@ -77,12 +86,15 @@ class SqliteDatabase(Database):
                 cursor.execute(f"PRAGMA synchronous={level}")
                 self._level = level
             cursor.execute("BEGIN IMMEDIATE")
-            for statement, rows in batch.steps(self.statements):
+            for statement, rows in steps:
                 cursor.executemany(statement, rows)
             cursor.execute("COMMIT")
         except self.errors as error:
             self._give_up()
             raise self.understand(error) from error
+        except BaseException:  # the thread was interrupted
+            self._give_up()
+            raise
 
     def _open_writer(self) -> sqlite3.Connection:
         connection = self.engine.raw_connection()
@@ -113,7 +125,7 @@ class SqliteDatabase(Database):
         try:
             same = os.stat(self._path).st_ino == self._inode  # noqa: PTH116 - a Path costs three times as much
         except OSError as error:
-            raise StoreError(f"{self._path} is gone ({error.strerror}); put the same file back") from error
+            raise UnavailableStoreError(f"{self._path} is gone ({error.strerror}); put the same file back") from error
         if not same:
             raise LostStoreError(f"{self._path} is another file than the one that was opened; start the broker again")
 
@@ -142,7 +154,7 @@ def understand(error: Exception, path: str) -> StoreError:
     if code == sqlite3.SQLITE_FULL:
         return StoreError(f"the disk of {path} is full; nothing was written. Make room, and try again")
     if code in {sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED}:
-        return StoreError(
+        return UnavailableStoreError(
             f"{path} is locked by another program for more than {BUSY_MS / 1000:g} s; nothing was written. End its "
             "transaction, and try again"
         )

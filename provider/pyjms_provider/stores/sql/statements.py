@@ -65,6 +65,7 @@ class Statements:
     drop_message: str  # id
     drop_message_entries: str  # message
     drop_message_removals: str  # message
+    drop_marks: str
     set_clean: str  # clean
 
 
@@ -180,6 +181,7 @@ def _for_queues(c: _Compiler) -> dict[str, str]:
         "drop_queue_removals": c.remove(t.REMOVAL, "queue"),
         "drop_queue_marks": c.remove(t.MARK, "queue"),
         "drop_unreferenced": c(delete(t.MESSAGE).where(_unreferenced())),
+        "drop_marks": c(delete(t.MARK)),
         "set_clean": c(update(t.META).values(clean=clean), "clean_"),
     }
 
