@@ -52,7 +52,8 @@ class EmbeddedBroker:
         self.clock = clock
         self.settings = settings or BrokerSettings()
         # Ids stay unique when a broker of the same name is started anew, here or elsewhere.
-        self._run_id = uuid.uuid4().hex[:12]
+        self.run_id = uuid.uuid4().hex[:12]
+        """Names this run of the broker, among all that there are."""
         self._numbers = count(1)
         self._lock = Lock()
         self._stopped = False
@@ -74,7 +75,7 @@ class EmbeddedBroker:
         return f"<EmbeddedBroker {self.name}>"
 
     def _open_host(self) -> VirtualHost:
-        settings, journal, store_id = self.settings, self._journal, f"{self.name}-{self._run_id}"
+        settings, journal, store_id = self.settings, self._journal, f"{self.name}-{self.run_id}"
         if journal is None:
             return VirtualHost(
                 self.name,
@@ -104,6 +105,13 @@ class EmbeddedBroker:
                 restored.messages,
                 restored.redelivered,
             )
+        if restored.in_doubt:
+            _log.warning(
+                "PYJMS-BROKER-11 broker %s has %d prepared transactions in doubt; their coordinator settles them when it "
+                "recovers, and you can: see virtual_host.branches",
+                self.name,
+                restored.in_doubt,
+            )
         return host
 
     def _tell_progress(self) -> Callable[[int], None]:
@@ -120,7 +128,7 @@ class EmbeddedBroker:
 
     def attach(self, lose: Callable[[ConnectionLostError], None]) -> ConnectionId:
         """Register a connection, which `lose` ends when the broker stops; return its id. Raises `ClosedError`."""
-        connection_id = ConnectionId(f"{self.name}-{self._run_id}-{next(self._numbers)}")
+        connection_id = ConnectionId(f"{self.name}-{self.run_id}-{next(self._numbers)}")
         with self._lock:
             if self._stopped:
                 raise ClosedError(f"broker {self.name} has been stopped")

@@ -1,6 +1,7 @@
-"""The one timer thread of a broker: it removes expired messages when nobody is there to receive them.
+"""The one timer thread of a broker: it removes expired messages when nobody is there to receive them, and rolls back
+branches of distributed transactions whose time is over.
 
-The thread starts when the first message that can expire arrives, waits by the broker's clock until the next one is due,
+The thread starts when the first of them arrives, waits by the broker's clock until the next one is due,
 and ends with the broker.
 """
 
@@ -12,7 +13,7 @@ from itertools import count
 from threading import Lock, Thread, current_thread
 
 from pyjms.spi.clock import Clock, Signal
-from pyjms_provider.core.asynchronous_channel import AsynchronousChannel
+from pyjms_provider.core.tended import Tended
 
 __all__ = ["Housekeeper"]
 
@@ -27,12 +28,12 @@ class Housekeeper:
         self._clock = clock
         self._lock = Lock()
         self._signal = Signal()
-        self._visits: list[tuple[int, int, AsynchronousChannel]] = []
+        self._visits: list[tuple[int, int, Tended]] = []
         self._numbers = count()
         self._thread: Thread | None = None
         self._stopped = False
 
-    def ask(self, channel: AsynchronousChannel, at_ms: int) -> None:
+    def ask(self, channel: Tended, at_ms: int) -> None:
         """Visit `channel` at `at_ms`, in milliseconds since 1970 UTC. Any thread; never blocks."""
         with self._lock:
             if self._stopped:
@@ -73,7 +74,7 @@ class Housekeeper:
 
     def _visit(self, now_ms: int) -> None:
         """Purge all channels that are due at `now_ms`."""
-        due: dict[AsynchronousChannel, None] = {}
+        due: dict[Tended, None] = {}
         with self._lock:
             while self._visits and self._visits[0][0] <= now_ms:
                 due[heappop(self._visits)[2]] = None

@@ -6,6 +6,7 @@ The first connection to a name starts the broker; it runs, with all its messages
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
 from importlib.metadata import PackageNotFoundError, version
 from itertools import count
 from threading import Lock
@@ -13,7 +14,7 @@ from threading import Lock
 from pyjms.spi.capability import Capability
 from pyjms.spi.delivery import Delivery
 from pyjms.spi.envelope import Address, AddressKind, ConnectionId, Envelope
-from pyjms.spi.errors import CapabilityError, ClosedError, ConnectionLostError, ProviderError
+from pyjms.spi.errors import BranchError, CapabilityError, ClosedError, ConnectionLostError, ProviderError
 from pyjms.spi.provider import (
     ConnectionEvents,
     ConnectRequest,
@@ -26,7 +27,10 @@ from pyjms.spi.provider import (
 )
 from pyjms.spi.selector import Selector
 from pyjms.spi.url import ProviderUrl
+from pyjms.spi.xid import BranchFailure, Xid
 from pyjms_provider.broker import EmbeddedBroker, find_broker, stop_broker
+from pyjms_provider.core.branch import Branch
+from pyjms_provider.core.branches import NEEDS_STORE, Branches
 from pyjms_provider.core.consumer import Consumer, ConsumerSession, ConsumerTarget
 from pyjms_provider.core.entry import QueueEntry, ReceiverId
 from pyjms_provider.core.ordering import Cursor
@@ -38,7 +42,7 @@ from pyjms_provider.settings import read_url
 
 __all__ = ["VmConnection", "VmConsumer", "VmProvider", "VmSession"]
 
-_CAPABILITIES = ~Capability.XA
+_WITHOUT_STORE = ~Capability.XA
 
 
 def _version() -> str:
@@ -98,11 +102,18 @@ class VmConnection(ProviderConnection):
 
     @property
     def capabilities(self) -> Capability:
-        return _CAPABILITIES
+        return ~Capability.NONE if self._host.branches.are_kept else _WITHOUT_STORE
 
     @property
     def info(self) -> ProviderInfo:
         return self._info
+
+    @property
+    def resource_manager(self) -> str:
+        return self.broker.run_id
+
+    def advice(self, capability: Capability) -> str:
+        return NEEDS_STORE if capability is Capability.XA else ""
 
     @property
     def client_id(self) -> str | None:
@@ -190,6 +201,9 @@ class VmSession(ProviderSession):
         self._lock = Lock()
         self._closed = False
         self._unit: UnitOfWork | None = None
+        self._branch: Branch | None = None
+        self._branch_timeout_s = 0
+        self._has_branches = False
         self._consumers: dict[VmConsumer, None] = {}
 
     # Sending
@@ -201,8 +215,7 @@ class VmSession(ProviderSession):
 
     def commit(self) -> None:
         with self._lock:
-            if self._closed:
-                raise self._closed_error()
+            self._check_local()
             unit, self._unit = self._unit_to_end(), None
             if unit is not None:
                 unit.begin_commit(self._host.clock.time_ms())
@@ -211,13 +224,21 @@ class VmSession(ProviderSession):
 
     def rollback(self) -> None:
         with self._lock:
-            if self._closed:
-                raise self._closed_error()
+            self._check_local()
             unit, self._unit = self._unit_to_end(), None
         if unit is not None:
             unit.rollback()
 
+    def _check_local(self) -> None:
+        if self._closed:
+            raise self._closed_error()
+        if self._branch is not None:
+            raise BranchError(f"the session works in branch {self._branch.xid}, which only its coordinator ends")
+
     def _open_unit(self) -> UnitOfWork:
+        branch = self._branch
+        if branch is not None:
+            return branch.unit
         unit = self._unit
         if unit is None:
             with self._lock:
@@ -281,6 +302,12 @@ class VmSession(ProviderSession):
         if self._closed:
             raise self._closed_error()
         session = self._receiving
+        branch = self._branch
+        if branch is not None:
+            for delivery in deliveries:
+                if not branch.take(_entry_of(delivery), delivery.count, session) and self._closed:
+                    raise self._closed_error()
+            return
         if self._transacted:
             unit = self._open_unit()
             for delivery in deliveries:
@@ -311,6 +338,12 @@ class VmSession(ProviderSession):
             by_queue.setdefault(entry.queue, []).append((entry, delivery.count))
         for queue, returned in by_queue.items():
             queue.give_back(returned, self._receiving)
+
+    def retry(self, delivery: Delivery, reason: str) -> None:
+        if self._closed:
+            raise self._closed_error()
+        entry = _entry_of(delivery)
+        entry.queue.give_back([(entry, delivery.count)], self._receiving, reason)
 
     def reject(self, delivery: Delivery, reason: str) -> None:
         if self._closed:
@@ -350,6 +383,70 @@ class VmSession(ProviderSession):
         """Hear that the connection was started or stopped."""
         self._receiving.set_delivering(is_delivering)
 
+    # Distributed transactions: what a coordinator decides may come through any session.
+
+    def xa_start(self, xid: Xid, *, join: bool = False, resume: bool = False) -> None:
+        if join and resume:
+            raise BranchError("a session joins a branch or resumes it, not both", BranchFailure.INVALID)
+        branches, worker = self._host.branches, self._receiving
+        with self._lock:
+            self._check_local()
+            if self._unit is not None and not self._unit.is_empty:
+                raise BranchError(
+                    "the session has sent or received outside of branches: commit that, or roll it back, first",
+                    BranchFailure.OUTSIDE,
+                )
+            if join:
+                self._branch = branches.join(xid, worker)
+            elif resume:
+                self._branch = branches.resume(xid, worker)
+            else:
+                timeout_ms = self._branch_timeout_s * 1000 or None
+                self._branch = branches.start(xid, worker, timeout_ms=timeout_ms)
+            self._has_branches = True
+
+    def xa_end(self, xid: Xid, *, suspend: bool = False, fail: bool = False) -> None:
+        if suspend and fail:
+            raise BranchError("work is suspended or has failed, not both", BranchFailure.INVALID)
+        with self._lock:
+            if self._closed:
+                raise self._closed_error()
+            if self._branch is not None and self._branch.xid == xid:
+                self._branch = None
+        if suspend:
+            self._host.branches.suspend(xid, self._receiving)
+        else:
+            self._host.branches.end(xid, self._receiving, fail=fail)
+
+    def xa_prepare(self, xid: Xid) -> bool:
+        return self._branches().prepare(xid)
+
+    def xa_commit(self, xid: Xid, *, one_phase: bool = False) -> None:
+        self._branches().commit(xid, one_phase=one_phase)
+        with suppress(ProviderError):  # it is committed; who sends next is told that there is no room
+            self._host.store.relieve()
+
+    def xa_rollback(self, xid: Xid) -> None:
+        self._branches().rollback(xid)
+
+    def xa_recover(self) -> Sequence[Xid]:
+        return self._branches().recover()
+
+    def xa_forget(self, xid: Xid) -> None:
+        self._branches().forget(xid)
+
+    def xa_set_timeout(self, seconds: int) -> bool:
+        self._branch_timeout_s = seconds
+        return self._host.branches.are_kept
+
+    def xa_get_timeout(self) -> int:
+        return self._branch_timeout_s or self._host.branches.timeout_ms // 1000
+
+    def _branches(self) -> Branches:
+        if self._closed:
+            raise self._closed_error()
+        return self._host.branches
+
     # Ending
 
     def close(self) -> None:
@@ -361,6 +458,8 @@ class VmSession(ProviderSession):
             consumers = list(self._consumers)
         if unit is not None:
             unit.rollback()
+        if self._has_branches:
+            self._host.branches.abandon(self._receiving)
         for consumer in consumers:
             consumer.close()
         self._receiving.close()

@@ -25,7 +25,7 @@ from pyjms_provider.core.reference import MessageReference, ReferenceId
 from pyjms_provider.core.store import MessageStore
 
 if TYPE_CHECKING:
-    from pyjms_provider.core.consumer import Consumer
+    from pyjms_provider.core.consumer import Consumer, ConsumerSession
     from pyjms_provider.core.kept_queue import KeptQueue
     from pyjms_provider.core.queue_rules import QueueRules
     from pyjms_provider.core.unit_of_work import UnitOfWork
@@ -241,18 +241,37 @@ class AsynchronousChannel(Channel):
         with self._lock:
             return [entry.reference for entry in self._state.entries(state)]
 
+    # Branches in doubt
+
+    def hold(self, entry: QueueEntry, unit: UnitOfWork, holder: ConsumerSession) -> None:
+        """Let `holder` have received, in `unit`, a message that was restored; before the channel is used."""
+        with self._lock:
+            if not self._state.delays.discard(entry):
+                self._ordering.discard(entry)
+            self._state.deliver(entry, holder)
+            self._state.record_acknowledgement(entry, unit)
+        unit.add_settled(entry, entry.delivery_count)
+
     # Ending
 
     def purge_expired(self, now_ms: int) -> int | None:
-        """Remove what has expired at `now_ms`; return when to come again, None: when asked."""
+        """Remove what has expired at `now_ms`; return when to come again, None: when asked.
+
+        What a prepared branch has sent or received stays until its coordinator has decided, however late it is.
+        """
         doomed: list[UnitOfWork] = []
+        in_doubt: list[QueueEntry] = []
         with self._lock:
             for entry in self._expiry.take_expired(now_ms):
+                if entry.transaction is not None and entry.transaction.is_prepared:
+                    in_doubt.append(entry)
+                    continue
                 unit = entry.transaction if entry.state is MessageState.NOT_COMMITTED else None
                 if unit is not None and unit.expired_rolls_back:
                     doomed.append(unit)
                 self._expire(entry)
             due_ms = self._expiry.due_ms
+            self._expiry.put_back(in_doubt)
         for unit in doomed:
             unit.expire()  # §5.1.3: the expiry of one message rolls its transaction back
         return due_ms

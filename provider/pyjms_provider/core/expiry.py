@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from heapq import heapify, heappop, heappush
 
 from pyjms_provider.core.entry import QueueEntry
@@ -48,6 +49,11 @@ class ExpiryIndex:
             self._heap = [item for item in self._heap if item[2].state is not MessageState.ABSENT]
             heapify(self._heap)
             self._gone = 0
+
+    def put_back(self, entries: Iterable[QueueEntry]) -> None:
+        """Keep messages in mind that have expired and must not go yet; no visit of the housekeeper is planned for them."""
+        for entry in entries:
+            heappush(self._heap, (entry.reference.expiration_ms, entry.reference.id, entry))
 
     def take_expired(self, now_ms: int) -> list[QueueEntry]:
         """Take out the messages in the channel that have expired, and plan the housekeeper's next visit."""

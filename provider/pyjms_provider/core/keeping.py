@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from pyjms.spi.errors import InvalidSelectorError, ProviderError
 from pyjms.spi.selector import selector_or_none
+from pyjms_provider.core.doubts import Doubts
 from pyjms_provider.core.journal import Changes, NewMessage, QueueNumber, QueueRecord, Removal, SubscriptionKey
 from pyjms_provider.core.kept_queue import KeptQueue
 from pyjms_provider.core.reference import MessageReference, ReferenceId
@@ -38,6 +39,8 @@ class Restored:
     messages: int
     redelivered: int
     """How many of the messages may have been seen by a client before the broker died."""
+    in_doubt: int
+    """How many branches of distributed transactions wait for their coordinators."""
 
 
 class Keeper:
@@ -153,6 +156,7 @@ def restore_host(host: VirtualHost, journal: Journal, store: PagingMessageStore,
     marks = {} if recovery.was_closed else {(number, priority): up_to for number, priority, up_to in recovery.marks}
     # Whoever may have been seen is counted once and for all, and the marks begin anew.
     seen = Changes(marks=[(number, priority, ReferenceId(0)) for number, priority in marks])
+    doubts = Doubts(recovery)
     messages = 0
     for entry in recovery.entries:
         reference = entry.reference
@@ -164,14 +168,16 @@ def restore_host(host: VirtualHost, journal: Journal, store: PagingMessageStore,
             journal.note(Changes(removals=[Removal(entry.queue, reference)]))
             continue
         was_seen = reference.id <= marks.get((entry.queue, reference.priority), 0)
+        was_seen = was_seen and not doubts.holds(entry.queue, reference)  # that delivery is counted by its branch
         store.adopt(reference)
-        queue.restore(reference, entry.delivery_count + was_seen)
+        doubts.found(entry.queue, queue.restore(reference, entry.delivery_count + was_seen))
         messages += 1
         if was_seen:
             seen.counts.append((entry.queue, reference, entry.delivery_count + 1))
     journal.note(seen)
+    doubts.restore(host.branches, queues, store)
     subscriptions = sum(record.subscription is not None for record in recovery.queues)
-    return Restored(len(recovery.queues) - subscriptions, subscriptions, messages, len(seen.counts))
+    return Restored(len(recovery.queues) - subscriptions, subscriptions, messages, len(seen.counts), len(doubts))
 
 
 def _restore_queue(host: VirtualHost, record: QueueRecord, kept: KeptQueue) -> Queue | None:

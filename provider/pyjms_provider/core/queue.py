@@ -399,20 +399,27 @@ class Queue(PolicedQueue):
         for consumer in woken:
             consumer.notify_work()
 
-    def restore(self, reference: MessageReference, delivery_count: int) -> None:
-        """Take in a message that the journal has kept; before the queue is used."""
+    def restore(self, reference: MessageReference, delivery_count: int, unit: UnitOfWork | None = None) -> QueueEntry:
+        """Take in a message that the journal has kept, or that `unit`, in doubt, has sent; before the queue is used."""
         self._have_message(reference)
         with self._lock:
-            entry = self._state.make(self, reference)
+            if unit is None:
+                entry = self._state.make(self, reference)
+            else:
+                entry = self._state.add_in_transaction(self, reference, unit)
             entry.delivery_count = delivery_count
             if self._rules is not None:
                 self._rules.accept(entry, self._store.retrieve)
-            self._place(entry)
+            if unit is None:
+                self._place(entry)
             due = bool(reference.expiration_ms) and self._expiry.add(entry)
         if due and self._on_due is not None:
             self._on_due(self, reference.expiration_ms)
         if reference.deliver_at_ms:
             self._ask_for_delayed()
+        if unit is not None:
+            unit.add_sent(entry)
+        return entry
 
     def hand_over(
         self, entry: QueueEntry, delivery_count: int, session: ConsumerSession, heir: ConsumerSession

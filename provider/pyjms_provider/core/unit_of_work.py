@@ -16,10 +16,12 @@ from typing import TYPE_CHECKING, NewType, TypeVar
 from pyjms.spi.errors import InDoubtError, ProviderError, RolledBackError
 from pyjms_provider.core.entry import QueueEntry, ReceiverId
 from pyjms_provider.core.expiry import is_expired
-from pyjms_provider.core.journal import Changes, NewMessage, Removal
+from pyjms_provider.core.journal import Changes, NewMessage, PreparedBranch, Removal
 
 if TYPE_CHECKING:
+    from pyjms.spi.xid import Xid
     from pyjms_provider.core.consumer import ConsumerSession
+    from pyjms_provider.core.doorkeeper import DuplicateClaim
     from pyjms_provider.core.journal import Journal
     from pyjms_provider.core.queue import Queue
     from pyjms_provider.core.reference import MessageReference
@@ -44,6 +46,7 @@ class UnitState(Enum):
     OPEN = "takes messages and acknowledgements"
     DOOMED = "rolled back because a message in it expired; its session does not know yet"
     COMMITTING = "is being written: whether that succeeds decides, and nothing else"
+    PREPARED = "is kept as a branch of a distributed transaction: its coordinator decides, and nothing else"
     COMMITTED = "has taken effect"
     ROLLED_BACK = "has had no effect"
 
@@ -53,7 +56,10 @@ class UnitEvent(Enum):
 
     COMMIT = "the session commits"
     WRITTEN = "the journal has it, or nothing in it needs to be written"
+    KEPT = "the journal has it as a prepared branch"
     REFUSED = "the journal could not take it"
+    DECIDE_COMMIT = "the journal has it that the prepared branch is committed"
+    DECIDE_ROLLBACK = "the journal has it that the prepared branch is rolled back"
     ROLLBACK = "the session rolls back, or closes"
     EXPIRE = "a message in it expires"
 
@@ -70,10 +76,15 @@ UNIT_TRANSITIONS: Mapping[tuple[UnitState, UnitEvent], UnitState] = MappingProxy
         (_STATE.DOOMED, _EVENT.ROLLBACK): _STATE.ROLLED_BACK,
         (_STATE.DOOMED, _EVENT.EXPIRE): _STATE.DOOMED,
         (_STATE.COMMITTING, _EVENT.WRITTEN): _STATE.COMMITTED,
+        (_STATE.COMMITTING, _EVENT.KEPT): _STATE.PREPARED,
         (_STATE.COMMITTING, _EVENT.REFUSED): _STATE.ROLLED_BACK,
+        (_STATE.PREPARED, _EVENT.DECIDE_COMMIT): _STATE.COMMITTED,
+        (_STATE.PREPARED, _EVENT.DECIDE_ROLLBACK): _STATE.ROLLED_BACK,
         # What ends a unit twice comes from another thread, and the first one counts.
         (_STATE.COMMITTING, _EVENT.ROLLBACK): _STATE.COMMITTING,
         (_STATE.COMMITTING, _EVENT.EXPIRE): _STATE.COMMITTING,
+        (_STATE.PREPARED, _EVENT.ROLLBACK): _STATE.PREPARED,
+        (_STATE.PREPARED, _EVENT.EXPIRE): _STATE.PREPARED,
         (_STATE.COMMITTED, _EVENT.ROLLBACK): _STATE.COMMITTED,
         (_STATE.COMMITTED, _EVENT.EXPIRE): _STATE.COMMITTED,
         (_STATE.ROLLED_BACK, _EVENT.COMMIT): _STATE.ROLLED_BACK,
@@ -81,7 +92,8 @@ UNIT_TRANSITIONS: Mapping[tuple[UnitState, UnitEvent], UnitState] = MappingProxy
         (_STATE.ROLLED_BACK, _EVENT.EXPIRE): _STATE.ROLLED_BACK,
     }
 )
-"""Forbidden is to commit a second time, and to hear of a write that was not begun, or has been heard of."""
+"""Forbidden is to commit a second time, to hear of a write that was not begun, or has been heard of, and to decide what
+is not prepared."""
 
 
 class ForbiddenUnitEventError(Exception):
@@ -97,9 +109,19 @@ def next_unit_state(state: UnitState, event: UnitEvent) -> UnitState:
 
 
 class UnitOfWork:
-    """The sends and acknowledgements of one local transaction."""
+    """The sends and acknowledgements of one local transaction, or of one branch of a distributed one."""
 
-    __slots__ = ("_acknowledged", "_lock", "_sent", "_session", "_settled", "_state", "expired_rolls_back", "unit_id")
+    __slots__ = (
+        "_acknowledged",
+        "_duplicates",
+        "_lock",
+        "_sent",
+        "_session",
+        "_settled",
+        "_state",
+        "expired_rolls_back",
+        "unit_id",
+    )
 
     def __init__(self, unit_id: UnitId, session: ConsumerSession, *, expired_rolls_back: bool = True) -> None:
         self.unit_id = unit_id
@@ -111,6 +133,7 @@ class UnitOfWork:
         self._sent: list[QueueEntry] = []
         self._settled: list[tuple[QueueEntry, int]] = []
         self._acknowledged: list[tuple[QueueEntry, ReceiverId]] = []
+        self._duplicates: list[DuplicateClaim] = []
 
     @property
     def state(self) -> UnitState:
@@ -122,6 +145,24 @@ class UnitOfWork:
         """Whether the unit is being written, so that what is in it must be left alone. Read without the lock."""
         return self._state is UnitState.COMMITTING
 
+    @property
+    def is_prepared(self) -> bool:
+        """Whether a coordinator decides, so that not even time changes what is in it. Read without the lock."""
+        return self._state is UnitState.PREPARED
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether nothing has been done in it: a unit that lost something to expiry is not empty."""
+        with self._lock:
+            nothing = not (self._sent or self._settled or self._acknowledged)
+            return nothing and self._state is UnitState.OPEN
+
+    @property
+    def size(self) -> tuple[int, int]:
+        """How many messages it sends, and how many it has received."""
+        with self._lock:
+            return len(self._sent), len(self._settled) + len(self._acknowledged)
+
     def add_sent(self, entry: QueueEntry) -> bool:
         """Add a NOT_COMMITTED message; return False if the unit has ended and the message must go."""
         with self._lock:
@@ -129,6 +170,14 @@ class UnitOfWork:
                 return False
             self._sent.append(entry)
             return True
+
+    def add_duplicate(self, claim: DuplicateClaim) -> None:
+        """Add the producer's id of a message in it, which counts as seen when the unit commits."""
+        with self._lock:
+            if self._state is UnitState.OPEN:
+                self._duplicates.append(claim)
+                return
+        claim.end(arrived=False)
 
     def add_settled(self, entry: QueueEntry, delivery_count: int) -> None:
         """Add the acknowledgement of a pulled message: of its delivery number `delivery_count`."""
@@ -172,9 +221,48 @@ class UnitOfWork:
             changes = self._changes()
             if changes is not None:
                 self._write(journal, changes, force=bool(changes.messages) or force_acknowledgements)
+        self._make_true(UnitEvent.WRITTEN)
+
+    def prepare(self, xid: Xid, now_ms: int, journal: Journal) -> None:
+        """Have it kept as a prepared branch, which only `decide` ends. Waits for the journal.
+
+        Raises `RolledBackError` when it was rolled back instead, `InDoubtError` when it was, and may be kept nevertheless.
+        """
+        self.begin_commit(now_ms)
+        changes = self._changes() or Changes()
+        changes.prepared = PreparedBranch(xid, now_ms)
+        try:
+            self._write(journal, changes, force=True)
+        except InDoubtError:
+            with self._lock:
+                self._end(UnitEvent.REFUSED)  # nothing was promised, so nothing is done
+            raise
+        with self._lock:
+            self._end(UnitEvent.KEPT)
+
+    def restore_prepared(self) -> None:
+        """Be the prepared branch again that a journal has kept, and that has been added; before anybody uses it."""
+        with self._lock:
+            self._end(UnitEvent.COMMIT)
+            self._end(UnitEvent.KEPT)
+
+    def decide(self, *, commit: bool) -> None:
+        """End a prepared branch whose outcome is written."""
+        if commit:
+            self._make_true(UnitEvent.DECIDE_COMMIT)
+            return
+        with self._lock:
+            self._end(UnitEvent.DECIDE_ROLLBACK)
+
+    def sent(self) -> list[QueueEntry]:
+        """Return the messages in it."""
+        with self._lock:
+            return list(self._sent)
+
+    def _make_true(self, event: UnitEvent) -> None:
         with self._lock:
             sent = self._sent
-            self._end(UnitEvent.WRITTEN)
+            self._end(event)
         for queue, entries in _by_queue((entry, entry) for entry in sent).items():
             queue.commit([entry for entry, _ in entries])  # in the order sent (§9.2); consumers are woken
 
@@ -214,7 +302,8 @@ class UnitOfWork:
         ]
         if not messages and not removals:
             return None
-        return Changes(messages=list(messages.values()), removals=removals)
+        marks = [claim.mark for claim in self._duplicates if claim.is_kept]
+        return Changes(messages=list(messages.values()), removals=removals, duplicates=marks)
 
     def rollback(self) -> None:
         """Drop all of it. May be repeated."""
@@ -234,7 +323,7 @@ class UnitOfWork:
         """
         before = self._state
         self._state = after = next_unit_state(before, event)
-        if before is after or after is UnitState.COMMITTING or before is UnitState.DOOMED:
+        if before is after or after in (UnitState.COMMITTING, UnitState.PREPARED) or before is UnitState.DOOMED:
             return
         if after is UnitState.COMMITTED:
             for queue, settled in _by_queue(self._settled).items():
@@ -246,6 +335,9 @@ class UnitOfWork:
                 entry.queue.rollback(entry)
             for entry, _ in (*self._settled, *self._acknowledged):
                 entry.queue.drop_acknowledgement(entry, self)
+        for claim in self._duplicates:
+            claim.end(arrived=after is UnitState.COMMITTED)
+        self._duplicates = []
         self._sent = []
         self._settled = []
         self._acknowledged = []

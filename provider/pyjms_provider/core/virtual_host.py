@@ -23,7 +23,7 @@ from pyjms.spi.errors import (
     UnknownSubscriptionError,
 )
 from pyjms.spi.provider import SubscribeRequest
-from pyjms_provider.core.asynchronous_channel import AsynchronousChannel
+from pyjms_provider.core.branches import DEFAULT_TIMEOUT_MS, Branches
 from pyjms_provider.core.channel import Channel
 from pyjms_provider.core.channel_state import ChannelState, Reliability
 from pyjms_provider.core.journal import SubscriptionKey
@@ -43,6 +43,7 @@ if TYPE_CHECKING:
     from pyjms_provider.core.keeping import Keeper
     from pyjms_provider.core.kept_queue import KeptQueue
     from pyjms_provider.core.store import MessageStore
+    from pyjms_provider.core.tended import Tended
     from pyjms_provider.core.unit_of_work import UnitOfWork
 
 __all__ = ["ExpiredInTransaction", "HostPolicy", "VirtualHost"]
@@ -65,6 +66,8 @@ class HostPolicy:
     expired_in_transaction: ExpiredInTransaction = ExpiredInTransaction.ROLLBACK
     reliability: Reliability = Reliability.MEMORY
     """MEMORY: PERSISTENT messages are accepted and kept as long as the process lives; STRICT: they are refused."""
+    branch_timeout_ms: int = DEFAULT_TIMEOUT_MS
+    """After which a branch of a distributed transaction that is not prepared is rolled back; 0: never."""
 
 
 @dataclass(slots=True)
@@ -86,7 +89,7 @@ class VirtualHost:
         clock: Clock,
         *,
         policy: HostPolicy | None = None,
-        on_due: Callable[[AsynchronousChannel, int], None] | None = None,
+        on_due: Callable[[Tended, int], None] | None = None,
         keeper: Keeper | None = None,
     ) -> None:
         """Make an empty host. `on_due` as in `AsynchronousChannel`; `keeper`: how it survives, None: not at all."""
@@ -96,6 +99,15 @@ class VirtualHost:
         self.policy = policy or HostPolicy()
         self.keeper = keeper
         self._on_due = on_due
+        self.branches = Branches(
+            store,
+            clock,
+            None if keeper is None else keeper.journal,
+            timeout_ms=self.policy.branch_timeout_ms,
+            expired_rolls_back=self.policy.expired_in_transaction is ExpiredInTransaction.ROLLBACK,
+            on_due=on_due,
+        )
+        """The branches of distributed transactions."""
         self._lock = Lock()
         # By name, because hashing an address costs more than the rest of the look-up.
         self._queues: dict[str, Queue] = {}

@@ -26,7 +26,9 @@ def world() -> QueueWorld:
 FORBIDDEN = {
     (UnitState.COMMITTING, UnitEvent.COMMIT),
     (UnitState.COMMITTED, UnitEvent.COMMIT),
-    *product(set(UnitState) - {UnitState.COMMITTING}, (UnitEvent.WRITTEN, UnitEvent.REFUSED)),
+    (UnitState.PREPARED, UnitEvent.COMMIT),
+    *product(set(UnitState) - {UnitState.COMMITTING}, (UnitEvent.WRITTEN, UnitEvent.KEPT, UnitEvent.REFUSED)),
+    *product(set(UnitState) - {UnitState.PREPARED}, (UnitEvent.DECIDE_COMMIT, UnitEvent.DECIDE_ROLLBACK)),
 }
 
 

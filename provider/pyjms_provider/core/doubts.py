@@ -1,0 +1,69 @@
+"""The branches that a journal found in doubt, put together again from the queues that it restored."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from pyjms_provider.core.reference import MessageReference, ReferenceId
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Mapping
+
+    from pyjms_provider.core.branches import Branches
+    from pyjms_provider.core.entry import QueueEntry
+    from pyjms_provider.core.journal import QueueNumber, Recovery
+    from pyjms_provider.core.paging import PagingMessageStore
+    from pyjms_provider.core.queue import Queue
+
+__all__ = ["Doubts"]
+
+
+class Doubts:
+    """What is known of branches while a host is restored: first come the queues' messages, then the branches."""
+
+    def __init__(self, recovery: Recovery) -> None:
+        self._branches = recovery.branches
+        self._heuristics = recovery.heuristics
+        self._held: dict[tuple[QueueNumber, ReferenceId], QueueEntry | None] = {
+            place: None for branch in recovery.branches for place in branch.removals
+        }
+
+    def __len__(self) -> int:
+        return len(self._branches)
+
+    def holds(self, number: QueueNumber, reference: MessageReference) -> bool:
+        """Return whether a branch in doubt received this message from this queue."""
+        return (number, reference.id) in self._held
+
+    def found(self, number: QueueNumber, entry: QueueEntry) -> None:
+        """Note a message that is in its queue again."""
+        if (number, entry.reference.id) in self._held:
+            self._held[number, entry.reference.id] = entry
+
+    def restore(self, branches: Branches, queues: Mapping[QueueNumber, Queue], store: PagingMessageStore) -> None:
+        """Make the branches again; before anybody uses the queues."""
+        for branch in self._branches:
+            received = [entry for place in branch.removals if (entry := self._held[place]) is not None]
+            sent = list(_adopted(branch.messages, queues, store))
+            branches.restore(branch.xid, branch.prepared_ms, sent, received)
+        for outcome in self._heuristics:
+            branches.restore_heuristic(outcome.xid, committed=outcome.commit)
+
+
+def _adopted(
+    messages: Iterable[tuple[QueueNumber, MessageReference]],
+    queues: Mapping[QueueNumber, Queue],
+    store: PagingMessageStore,
+) -> Iterator[tuple[Queue, MessageReference]]:
+    """Yield queue and reference of messages, the same reference for several queues; without queues that are gone."""
+    known: dict[ReferenceId, MessageReference] = {}
+    for number, found in messages:
+        if number not in queues:
+            continue
+        reference = known.setdefault(found.id, found)
+        if reference is found and not reference.journaled:
+            reference.journaled = True
+            reference.holders = 0
+        reference.shared = reference.shared or reference is not found
+        store.adopt(reference)
+        yield queues[number], reference
