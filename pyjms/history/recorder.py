@@ -7,6 +7,7 @@ provider beneath as it made them.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from itertools import count
 
 from pyjms.history.events import (
@@ -236,6 +237,11 @@ class _Session(ProviderSession):
         tx, self._tx = self.transaction(), None
         self._connection.noted(Call(COMMIT, self.scope, self._now(), tx, None), self._inner.commit)
 
+    def commit_with(self, transaction: object) -> None:
+        tx, self._tx = self.transaction(), None
+        commit = partial(self._inner.commit_with, transaction)
+        self._connection.noted(Call(COMMIT, self.scope, self._now(), tx, None), commit)
+
     def rollback(self) -> None:
         tx, self._tx = self.transaction(), None
         self._connection.noted(Call(ROLLBACK, self.scope, self._now(), tx, None), self._inner.rollback)
@@ -280,6 +286,13 @@ class _Session(ProviderSession):
     def recover(self, deliveries: Sequence[Delivery]) -> None:
         inner = [_inner_of(delivery) for delivery in deliveries]
         self._settle(RECOVER, deliveries, None, lambda: self._inner.recover(inner))
+
+    def retry(self, delivery: Delivery, reason: str) -> None:
+        inner = _inner_of(delivery)
+        self._settle(RECOVER, (delivery,), {"failed": reason}, lambda: self._inner.retry(inner, reason))
+
+    def end_waits(self) -> None:
+        self._inner.end_waits()
 
     def reject(self, delivery: Delivery, reason: str) -> None:
         inner = _inner_of(delivery)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from itertools import pairwise
 
 from pyjms.history.events import Event
 from pyjms.history.facts import Facts
@@ -18,9 +17,11 @@ def check_holders(facts: Facts) -> Iterator[Finding]:
     The first holder must be known to have been alive still: a connection that broke unnoticed gives its messages back.
     """
     for (channel, mid), deliveries in facts.groups.items():
-        for first, second in pairwise(deliveries):
-            proof = _held_throughout(facts, first, second)
-            if proof is not None:
+        for number, second in enumerate(deliveries):
+            for first in reversed(deliveries[:number]):
+                proof = _held_throughout(facts, first, second)
+                if proof is None:
+                    continue
                 yield finding(
                     "two-holders",
                     [first, second, proof],
@@ -29,6 +30,7 @@ def check_holders(facts: Facts) -> Iterator[Finding]:
                     first=first.consumer,
                     second=second.consumer,
                 )
+                break
 
 
 def _held_throughout(facts: Facts, first: Event, second: Event) -> Event | None:
