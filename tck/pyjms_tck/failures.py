@@ -46,7 +46,11 @@ def _short(value: object) -> str:
         text = repr(value)
     except Exception as error:
         return f"<{type(value).__name__}, whose repr raises {type(error).__name__}>"
-    return without_places(text if len(text) <= _TEXT_MAX else text[:_TEXT_MAX] + "…")
+    return _cut(without_places(text))
+
+
+def _cut(text: str) -> str:
+    return text if len(text) <= _TEXT_MAX else text[: _TEXT_MAX - 1] + "…"
 
 
 def describe(
@@ -54,7 +58,7 @@ def describe(
 ) -> Failure:
     """Return what to tell about `error`, which ended the phase of a test that `report` is about."""
     frames = [entry for entry in error.traceback if _is_ours(Path(str(entry.path)))] or [error.traceback[-1]]
-    in_test = next((entry for entry in reversed(frames) if _is_test_file(Path(str(entry.path)))), frames[-1])
+    in_test = next((entry for entry in reversed(error.traceback) if _is_test_file(Path(str(entry.path)))), frames[-1])
     value = error.value
     if isinstance(value, CheckError):
         expected, seen = value.expected, value.seen
@@ -68,8 +72,8 @@ def describe(
         statement = str(in_test.statement).strip()
         expected, seen = f"{statement}{phase} raises nothing", f"{type(value).__name__}: {value}"
     return Failure(
-        expected=without_places(expected)[:_TEXT_MAX],
-        seen=without_places(seen)[:_TEXT_MAX],
+        expected=_cut(without_places(expected)),
+        seen=_cut(without_places(seen)),
         where=f"{_relative(Path(str(in_test.path)))}:{in_test.lineno + 1}",
         details=without_places(report.longreprtext),
     )

@@ -1,0 +1,129 @@
+from __future__ import annotations
+
+import sys
+from dataclasses import replace
+from typing import TYPE_CHECKING
+from xml.etree import ElementTree as ET
+
+import pytest
+from typer.testing import CliRunner
+
+from pyjms_tck import cli, command
+from pyjms_tck.catalogue import load_catalogue
+from pyjms_tck.command import Exit, app
+from pyjms_tck.results import Outcome, Report
+from tests.tck.samples import sample_report
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from typer.testing import Result
+
+    from pyjms_tck.runner.pool import Listener, Task
+
+# A requirement that costs little, and that the embedded broker meets.
+ID = next(id for id, one in load_catalogue().requirements.items() if id.startswith("3.4.") and one.testable)
+
+
+def call(*arguments: object) -> Result:
+    return CliRunner().invoke(app, [str(argument) for argument in arguments])
+
+
+def test_run_judges_writes_the_reports_and_exits_well(tmp_path: Path) -> None:
+    files = {name: tmp_path / f"report.{name}" for name in ("json", "html", "junit")}
+    options = [part for name, path in files.items() for part in (f"--{name}", path)]
+    result = call("run", "vm://command", "--select", ID, "--workers", 1, *options)
+    assert result.exit_code == Exit.CONFORMS
+    assert "Conforms to the selected requirements of JMS 1.1." in result.output
+    report = Report.from_json(files["json"].read_text("utf-8"))
+    assert [judgement.requirement.id for judgement in report.judgements] == [ID]
+    assert report.provider.title == "vm://command"
+    assert ID in files["html"].read_text("utf-8")
+    assert len(ET.parse(files["junit"]).findall(".//testcase")) == 1
+
+
+def test_list_runs_nothing_and_needs_no_provider() -> None:
+    result = call("run", "--list", "--select", ID)
+    assert result.exit_code == 0
+    assert ID in result.output
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "told"),
+    [
+        (["run"], Exit.USAGE, "which provider? Give its URL"),
+        (["run", "vm://x", "--select", "99"], Exit.USAGE, "nothing is selected by '99'"),
+        (["run", "--list", "--select", "99"], Exit.USAGE, "nothing is selected by '99'"),
+        (["run", "vm://x", "--profile", "missing.py"], Exit.USAGE, "missing.py is no Python file"),
+        (["run", "vm://x", "--json", "no/such/folder/x.json"], Exit.USAGE, "there is no folder no/such/folder"),
+        (["run", "nowhere://x"], Exit.UNREACHABLE, "no provider is installed for nowhere://"),
+        (["spi", "nowhere://x"], Exit.UNREACHABLE, "no provider is installed for nowhere://"),
+        (["diff", "missing.json", "missing.json"], Exit.USAGE, "cannot read missing.json"),
+        (["diff", __file__, __file__], Exit.USAGE, "is no report of pyjms-tck"),
+    ],
+)
+def test_what_cannot_be_done_is_told(arguments: list[str], code: Exit, told: str) -> None:
+    result = call(*arguments)
+    assert result.exit_code == code
+    assert told in " ".join(result.output.split())
+
+
+@pytest.mark.parametrize(
+    ("change", "code"),
+    [({}, Exit.FAILED), ({"given_up": "it hangs"}, Exit.GIVEN_UP), ({"judgements": ()}, Exit.FAILED)],
+)
+def test_the_exit_code_says_how_it_ended(
+    monkeypatch: pytest.MonkeyPatch, change: dict[str, object], code: Exit
+) -> None:
+    asked: list[Task] = []
+
+    async def judge(task: Task, listener: Listener) -> Report:
+        asked.append(task)
+        return sample_report(**change)
+
+    monkeypatch.setattr(command, "judge_provider", judge)
+    assert call("run", "x://y", "--limit", 3, "--give-up-after", 4, "--workers", 5).exit_code == code
+    assert [(task.url, task.limit_s, task.give_up_after, task.workers) for task in asked] == [("x://y", 3, 4, 5)]
+
+
+def test_diff_tells_what_got_worse(tmp_path: Path) -> None:
+    report = sample_report()
+    better = replace(
+        report, judgements=tuple(replace(one, outcome=Outcome.PASSED, tests=()) for one in report.judgements)
+    )
+    old, new = tmp_path / "old.json", tmp_path / "new.json"
+    old.write_text(report.to_json(), "utf-8")
+    new.write_text(better.to_json(), "utf-8")
+    assert call("diff", old, new).exit_code == Exit.CONFORMS
+    assert call("diff", new, old).exit_code == Exit.FAILED
+    assert "No requirement came out differently" in call("diff", old, old).output
+
+
+@pytest.mark.timeout(120)
+def test_spi_checks_the_contract(tmp_path: Path) -> None:
+    path = tmp_path / "spi.json"
+    result = call("spi", "vm://command", "--json", path)
+    report = Report.from_json(path.read_text("utf-8"))
+    assert report.suite == "the contract of the SPI"
+    ids = {judgement.requirement.id for judgement in report.judgements}
+    assert {"poll-does-not-wait", "capabilities-are-those-that-work"} <= ids
+    failed = [judgement.requirement.id for judgement in report.judgements if judgement.outcome is Outcome.FAILED]
+    assert (result.exit_code, failed) == (Exit.CONFORMS, [])
+    assert {chapter.title for chapter in report.chapters.values()} == {
+        "Closing", "Connecting", "Delivery", "Notifying", "Refusing",
+    }  # fmt: skip
+
+
+@pytest.mark.parametrize("missing", ["pytest", "rich", "typer"])
+def test_without_its_extra_the_command_says_what_to_install(monkeypatch: pytest.MonkeyPatch, missing: str) -> None:
+    monkeypatch.setitem(sys.modules, missing, None)
+    with pytest.raises(SystemExit, match=r"pip install 'pyjms\[tck\]'"):
+        cli.main()
+
+
+def test_the_command_is_installed(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    monkeypatch.setattr(sys, "argv", ["pyjms-tck", "--help"])
+    with pytest.raises(SystemExit) as ended:
+        cli.main()
+    assert ended.value.code == 0
+    assert {"run", "spi", "diff"} <= set(capsys.readouterr().out.split())
