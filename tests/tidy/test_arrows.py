@@ -18,7 +18,7 @@ THIRD_PARTY = {
     "rich": ("pyjms/cli.py", "pyjms/demo/", "pyjms/history/command.py", *TCK),
     "typer": ("pyjms/cli.py", "pyjms/demo/", "pyjms/history/command.py", *TCK),
     "freezegun": ("pyjms/testing/",),
-    "pytest": ("pyjms/testing/", *TCK),
+    "pytest": ("pyjms/testing/", "provider/pyjms_provider/stores/testing/", *TCK),
 }
 OURS = {"pyjms", "pyjms_provider", "pyjms_tck"}
 OPEN_TO_PROVIDERS = ("pyjms.spi", "pyjms.types")

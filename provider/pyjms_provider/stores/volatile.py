@@ -29,6 +29,7 @@ from pyjms_provider.core.journal import (
     Recovery,
 )
 from pyjms_provider.core.reference import MessageReference, ReferenceId
+from pyjms_provider.stores.errors import HeldStoreError
 
 __all__ = ["Crash", "Medium", "Tap", "VolatileJournal"]
 
@@ -59,6 +60,7 @@ class Medium:
     marks: dict[tuple[QueueNumber, int], ReferenceId] = field(default_factory=dict)
     last_number: int = 0
     is_clean: bool = True
+    holder: str | None = None
 
     def apply(self, changes: Changes) -> None:
         """Make `changes` true."""
@@ -104,19 +106,30 @@ class Medium:
         for message, holder in [each for each in self.entries if each[1] == number]:
             del self.entries[message, holder]
             self._forget_unused(message)
+        self.marks = {key: up_to for key, up_to in self.marks.items() if key[0] != number}
+        for branch in self.branches.values():
+            branch.changes.removals = [each for each in branch.changes.removals if each.queue != number]
+            branch.changes.messages = [
+                replace(each, queues=tuple(queue for queue in each.queues if queue != number))
+                for each in branch.changes.messages
+            ]
 
 
 def _survivor(reference: MessageReference) -> MessageReference:
     """Return a reference as another process would make it."""
     made = MessageReference(reference.id, None, reference.expiration_ms, reference.priority, reference.reliable)
-    made.size, made.shared = reference.size, reference.shared
+    made.deliver_at_ms, made.size, made.shared = reference.deliver_at_ms, reference.size, reference.shared
     return made
 
 
 class VolatileJournal(Journal):
     """A journal on a `Medium`."""
 
-    def __init__(self, medium: Medium, tap: Tap | None = None) -> None:
+    def __init__(self, medium: Medium, tap: Tap | None = None, *, holder: str = "volatile") -> None:
+        """Raises `HeldStoreError`."""
+        if medium.holder is not None:
+            raise HeldStoreError(f"the medium is held by broker {medium.holder!r}; close its journal, or let it crash")
+        medium.holder = holder
         self._medium = medium
         self._tap = tap
         self._lock = Lock()
@@ -239,12 +252,15 @@ class VolatileJournal(Journal):
                 self._medium.apply(noted)
             self._noted.clear()
             self._medium.is_clean = clean
+            self._medium.holder = None
             if clean:
                 self._medium.marks.clear()
 
     def crash(self) -> None:
         """Die: nothing more is written, and what was only noted is lost."""
         with self._lock:
+            if not self._crashed and not self._closed:
+                self._medium.holder = None
             self._crashed = True
             self._noted.clear()
 

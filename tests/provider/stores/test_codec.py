@@ -8,7 +8,7 @@ from zlib import crc32
 
 import msgspec
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pyjms.spi.envelope import Address, AddressKind, Body, BodyKind, Envelope, MessageId, ObjectBody
@@ -90,9 +90,10 @@ def test_rubbish_is_refused_by_name(data: bytes) -> None:
         decode(data)
 
 
-JSON = st.recursive(VALUE.filter(lambda value: type(value) in {bool, int, float, bytes, type(None)}), st.lists)
+JSON = st.recursive(VALUE.filter(lambda value: type(value) in {bool, int, float, bytes, type(None)}), st.lists, max_leaves=3)
 
 
+@settings(max_examples=50)
 @given(st.lists(JSON | st.text(), min_size=14, max_size=14))
 def test_well_formed_rubbish_is_refused_or_is_a_message(fields: list[object]) -> None:
     data = msgspec.msgpack.encode(fields)

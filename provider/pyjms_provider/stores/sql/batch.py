@@ -111,7 +111,7 @@ class Batch:
 
     def add(self, reference: MessageReference, queues: Sequence[QueueNumber], branch: int | None, body: bytes) -> None:
         """Add a message, and its entries if it is in several queues."""
-        reference.shared = shared = len(queues) != 1
+        shared = len(queues) != 1
         self.add_message.append(
             (
                 reference.id,
@@ -121,7 +121,6 @@ class Batch:
                 reference.expiration_ms,
                 reference.deliver_at_ms,
                 reference.reliable,
-                text_to_column(reference.origin),
                 0,
                 body,
             )

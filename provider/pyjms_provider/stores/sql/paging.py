@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from threading import Lock
 from typing import TYPE_CHECKING, Final
 
@@ -24,8 +24,10 @@ _PURGE: Final = 512
 class Paging:
     """A table of payloads, made empty by whoever opens it."""
 
-    def __init__(self, database: Database) -> None:
+    def __init__(self, database: Database, remove: Callable[[], None]) -> None:
+        """`remove` removes what is left of the table after it was closed."""
         self._database = database
+        self._remove = remove
         self._group: GroupCommit[Batch] = GroupCommit(self._commit)
         self._lock = Lock()
         self._count = 0
@@ -78,3 +80,4 @@ class Paging:
     def close(self) -> None:
         """Let go of the disk."""
         self._database.close()
+        self._remove()

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from sqlalchemy import and_, func, select
 
-from pyjms.spi.envelope import Address, AddressKind, ConnectionId
+from pyjms.spi.envelope import Address, AddressKind
 from pyjms.spi.xid import Xid
 from pyjms_provider.core.journal import (
     BranchOutcome,
@@ -128,7 +128,6 @@ def _messages(condition: Any) -> Any:
             *(message.id, message.queue, message.priority, message.expiration, message.deliver_at),
             *(
                 message.reliable,
-                message.origin,
                 message.deliveries,
                 func.length(message.payload),
                 entry.queue,
@@ -156,13 +155,12 @@ def read_entries(database: Database, progress: Callable[[int], None]) -> Iterato
 
 def _entries(rows: Any) -> Iterator[RecoveredEntry]:
     last: MessageReference | None = None
-    for message_id, queue, priority, expiration_ms, deliver_at_ms, reliable, origin, deliveries, size, *shared in rows:
+    for message_id, queue, priority, expiration_ms, deliver_at_ms, reliable, deliveries, size, *shared in rows:
         shared_by, shared_deliveries = shared
         if queue is None and last is not None and last.id == message_id:
             yield RecoveredEntry(shared_by, last, shared_deliveries)
             continue
-        sender = None if origin is None else ConnectionId(_text(origin))
-        reference = MessageReference(message_id, sender, expiration_ms, priority, bool(reliable))
+        reference = MessageReference(message_id, None, expiration_ms, priority, bool(reliable))
         reference.deliver_at_ms = deliver_at_ms
         reference.size = size + _OVERHEAD
         if queue is not None:

@@ -64,7 +64,7 @@ class SqliteDatabase(Database):
     name: ClassVar[str] = "sqlite"
     errors = (sqlite3.Error, DBAPIError, OverflowError, ValueError, TypeError)
 
-    def __init__(self, engine: Engine, path: str, lock: FileLock, synchronous: Synchronous) -> None:
+    def __init__(self, engine: Engine, path: str, lock: FileLock | None, synchronous: Synchronous) -> None:
         super().__init__(engine)
         self._path = path
         self._lock = lock
@@ -135,7 +135,8 @@ class SqliteDatabase(Database):
     def close(self) -> None:
         self._close_writer()
         self.engine.dispose()
-        self._lock.release()
+        if self._lock is not None:
+            self._lock.release()
 
 
 def understand(error: Exception, path: str) -> StoreError:

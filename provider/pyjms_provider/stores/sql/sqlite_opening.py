@@ -101,10 +101,13 @@ def _prepare(engine: Engine, path: str, holder: str, *, is_shared: bool) -> Meta
 def _open_paging(url: URL, path: str) -> Paging:
     """Make the file for paged-out messages, beside the database, as temporary directories may be in memory."""
     paged = f"{path}-paged"
-    for suffix in ("", "-wal", "-shm"):
-        Path(f"{paged}{suffix}").unlink(missing_ok=True)
-    lock = FileLock(f"{paged}.lock", "")
+
+    def remove() -> None:
+        for suffix in ("", "-wal", "-shm"):
+            Path(f"{paged}{suffix}").unlink(missing_ok=True)
+
+    remove()
     engine = make_engine(url.set(database=paged), synchronous="OFF")
     with engine.begin() as connection:
         t.PAGED.create(connection)
-    return Paging(SqliteDatabase(engine, paged, lock, Synchronous.OFF))
+    return Paging(SqliteDatabase(engine, paged, None, Synchronous.OFF), remove)

@@ -24,7 +24,7 @@ __all__ = ["Statements", "compile_statements"]
 class Statements:
     """All of them; behind each stand its parameters, in the order in which a tuple gives them."""
 
-    add_message: str  # id, queue, branch, priority, expiration, deliver_at, reliable, origin, deliveries, payload
+    add_message: str  # id, queue, branch, priority, expiration, deliver_at, reliable, deliveries, payload
     add_entry: str  # message, queue, deliveries
     remove_single: str  # id, queue
     remove_entry: str  # message, queue

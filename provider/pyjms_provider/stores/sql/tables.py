@@ -84,11 +84,13 @@ MESSAGE = Table(
     Column("expiration", BigInteger, nullable=False),
     Column("deliver_at", BigInteger, nullable=False),
     Column("reliable", Boolean, nullable=False),
-    Column("origin", Text),
     Column("deliveries", Integer, nullable=False),
     Column("payload", LargeBinary, nullable=False),
 )
-"""`payload` is what `stores.codec` made; it stands last, so that the rest is read without it."""
+"""`payload` is what `stores.codec` made; it stands last, so that the rest is read without it.
+
+The connection that sent a message is not kept: it ended with the broker, and its subscribers were chosen before.
+"""
 
 Index(
     f"{PREFIX}message_branch",

@@ -1,0 +1,498 @@
+"""The contract of `Journal`, rule by rule. A test's docstring is its rule; see the package for how to run them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from threading import Barrier, Thread
+
+import pytest
+
+from pyjms.spi.envelope import Address, AddressKind, BodyKind, ObjectBody
+from pyjms.spi.errors import ProviderError, ResourceError
+from pyjms_provider.core.journal import (
+    Changes,
+    DuplicateMark,
+    NewMessage,
+    QueueNumber,
+    QueueRecord,
+    Removal,
+    SubscriptionKey,
+)
+from pyjms_provider.core.reference import MessageReference, ReferenceId
+from pyjms_provider.stores.testing import JournalHome
+from pyjms_provider.stores.testing.world import ORDERS, World, envelope_of, queue_record, xid
+
+# Names that some database, encoding or file system may not take.
+AWKWARD = ("a\0b", "\ud800 alone", "back\\slash \\u0041", "😀", "", "x" * 5000, "line\nbreak 'quoted' \"twice\" %s ?")
+THREADS = 8
+EACH = 25
+
+
+@pytest.fixture
+def world(journal_home: JournalHome) -> Iterator[World]:
+    """Open an empty journal with two queues."""
+    yield World(journal_home)
+    journal_home.close()
+
+
+# Messages
+
+
+def test_an_empty_journal_has_nothing_and_was_closed(world: World) -> None:
+    """A new journal is found empty, and nothing was being delivered."""
+    found = world.found
+    assert (found.ids, found.recovery.last_id, found.recovery.was_closed) == ([], 0, True)
+    assert [*found.recovery.queues, *found.recovery.branches, *found.recovery.duplicates] == []
+
+
+def test_a_message_is_found_again_with_all_that_its_reference_has(world: World) -> None:
+    """What was written survives, with priority, expiration, time of delivery and reliability."""
+    sent = world.message(priority=7, expiration_ms=2**62, deliver_at_ms=77).reference
+    world.add(world.message(), _with(world, sent))
+    found = world.reopen().reference(sent.id)
+    assert (found.priority, found.expiration_ms, found.deliver_at_ms) == (7, 2**62, 77)
+    assert (found.reliable, found.shared) == (True, False)
+
+
+def _with(world: World, reference: MessageReference) -> NewMessage:
+    return NewMessage(reference, envelope_of("with its reference"), (world.queue,))
+
+
+def test_messages_are_found_in_the_order_in_which_they_were_added(world: World) -> None:
+    """Entries come by reference id."""
+    for _ in range(20):
+        world.add(world.message(), world.message(world.other, priority=9), world.message(world.queue, world.other))
+    ids = world.reopen().ids
+    assert len(ids) == 80
+    assert [message for message, _ in ids] == sorted(message for message, _ in ids)
+
+
+def test_bodies_are_read_by_id_and_those_that_are_not_there_are_left_out(world: World) -> None:
+    """`read` gives messages back as they were sent."""
+    sent = world.add(world.message(text="text with ünicode \0"))
+    number = sent.reference.id
+    assert world.journal.read([number]) == {number: sent.envelope}
+    assert world.journal.read([]) == {}
+    world.reopen()
+    assert world.journal.read([ReferenceId(999), number]) == {number: sent.envelope}
+
+
+def test_a_pickled_object_comes_back_as_somebody_elses(world: World) -> None:
+    """What was stored is unpickled for trusted classes only (`ObjectBody.local`)."""
+    sent = world.message()
+    sent.envelope.body_kind, sent.envelope.body = BodyKind.OBJECT, ObjectBody(b"pickled", local=True)  # type: ignore[misc]  # not yet shared
+    world.add(sent)
+    assert world.bodies(sent.reference.id) == {sent.reference.id: ObjectBody(b"pickled", local=False)}
+
+
+def test_a_large_body_is_kept(world: World) -> None:
+    """A body may have megabytes."""
+    sent = world.add(world.message(text="0123456789abcdef" * 2**17))
+    world.reopen()
+    assert world.bodies(sent.reference.id) == {sent.reference.id: sent.envelope.body}
+
+
+def test_a_removed_message_is_gone(world: World) -> None:
+    """After its removal was written a message is not found, nor read."""
+    first, second = world.message(), world.message()
+    world.add(first, second)
+    world.remove((world.queue, first.reference))
+    assert world.bodies(first.reference.id) == {}
+    assert world.reopen().ids == [(second.reference.id, world.queue)]
+
+
+def test_removing_again_or_from_another_queue_changes_nothing(world: World) -> None:
+    """Removals may be repeated, and concern one queue."""
+    sent, other = world.message(), world.message()
+    world.add(sent, other)
+    for _ in range(2):
+        world.remove((world.queue, sent.reference))
+    world.remove((world.other, other.reference))
+    assert world.reopen().ids == [(other.reference.id, world.queue)]
+
+
+def test_a_message_of_several_queues_goes_with_the_last_of_them(world: World) -> None:
+    """One copy is kept, counted by its entries; its reference is one object, and says that it is shared."""
+    sent = world.add(world.message(world.queue, world.other))
+    number = sent.reference.id
+    found = world.reopen()
+    assert found.ids == [(number, world.queue), (number, world.other)]
+    first, second = (entry.reference for entry in found.entries)
+    assert first is second
+    assert first.shared
+    world.remove((world.queue, first))
+    assert world.bodies(number)
+    assert world.reopen().ids == [(number, world.other)]
+    world.remove((world.other, world.found.reference(number)))
+    assert world.bodies(number) == {}
+    assert world.reopen().ids == []
+
+
+def test_both_queues_of_a_message_may_be_removed_at_once(world: World) -> None:
+    """The last entry is the last, also when all go in one write."""
+    sent = world.add(world.message(world.queue, world.other))
+    world.remove((world.queue, sent.reference), (world.other, sent.reference))
+    assert world.bodies(sent.reference.id) == {}
+    assert world.reopen().ids == []
+
+
+def test_changes_are_true_together(world: World) -> None:
+    """One write may add, remove, count, mark and remember."""
+    old, kept = world.message(), world.message(world.queue, world.other)
+    world.add(old, kept)
+    new = world.message()
+    world.journal.write(
+        Changes(
+            messages=[new],
+            removals=[Removal(world.queue, old.reference)],
+            counts=[(world.other, kept.reference, 3)],
+            marks=[(world.queue, 4, new.reference.id)],
+            duplicates=[DuplicateMark(ORDERS, "id", 2**62)],
+        ),
+        force=True,
+    )
+    found = world.reopen()
+    kept_id, new_id = kept.reference.id, new.reference.id
+    assert found.counts() == {(kept_id, world.queue): 0, (kept_id, world.other): 3, (new_id, world.queue): 0}
+    assert list(found.recovery.marks) == [(world.queue, 4, new_id)]
+    assert [mark.duplicate_id for mark in found.recovery.duplicates] == ["id"]
+
+
+def test_delivery_counts_are_kept(world: World) -> None:
+    """The last count of a message in a queue is found; a count of a message that is gone changes nothing."""
+    sent, gone = world.message(), world.message()
+    world.add(sent, gone)
+    world.remove((world.queue, gone.reference))
+    for count in (1, 2):
+        world.journal.write(
+            Changes(counts=[(world.queue, sent.reference, count), (world.queue, gone.reference, count)]), force=False
+        )
+    assert world.reopen().counts() == {(sent.reference.id, world.queue): 2}
+
+
+def test_nothing_to_write_is_written_at_once(world: World) -> None:
+    """Empty changes are no error."""
+    world.journal.write(Changes(), force=True)
+    world.journal.note(Changes())
+    assert world.reopen().ids == []
+
+
+# What is only noted
+
+
+def test_what_was_noted_is_there_after_the_next_write(world: World) -> None:
+    """`note` is written before or with what is written next."""
+    sent, other = world.message(), world.message()
+    world.add(sent)
+    world.journal.note(
+        Changes(removals=[Removal(world.queue, sent.reference)], marks=[(world.queue, 4, ReferenceId(1))])
+    )
+    world.journal.note(Changes(marks=[(world.queue, 4, ReferenceId(2))]))
+    world.add(other)
+    assert world.bodies(sent.reference.id, other.reference.id) == {other.reference.id: other.envelope.body}
+    assert list(world.reopen().recovery.marks) == [(world.queue, 4, 2)]
+
+
+def test_what_was_noted_is_there_after_the_close(world: World) -> None:
+    """`close` writes what was noted; later notes are ignored."""
+    sent = world.add(world.message())
+    world.journal.note(Changes(counts=[(world.queue, sent.reference, 9)]))
+    world.journal.close(clean=False)
+    world.journal.note(Changes(counts=[(world.queue, sent.reference, 10)]))
+    assert world.reopen().counts() == {(sent.reference.id, world.queue): 9}
+
+
+# Marks, duplicates, ids
+
+
+def test_marks_are_kept_by_queue_and_priority(world: World) -> None:
+    """A later mark takes the place of an earlier one."""
+    for up_to in (3, 8):
+        marks = [
+            (world.queue, 4, ReferenceId(up_to)),
+            (world.queue, 9, ReferenceId(1)),
+            (world.other, 4, ReferenceId(2)),
+        ]
+        world.journal.write(Changes(marks=marks), force=False)
+    found = world.reopen().recovery
+    assert sorted(found.marks) == sorted([(world.queue, 4, 8), (world.queue, 9, 1), (world.other, 4, 2)])
+    assert not found.was_closed
+
+
+def test_a_clean_close_is_found_and_forgets_marks(world: World) -> None:
+    """After it nothing was being delivered; the next death is found again."""
+    world.journal.write(Changes(marks=[(world.queue, 4, ReferenceId(5))]), force=False)
+    found = world.reopen(clean=True).recovery
+    assert (found.was_closed, list(found.marks)) == (True, [])
+    assert not world.reopen(clean=False).recovery.was_closed
+
+
+def test_new_ids_are_higher_than_those_in_use(world: World) -> None:
+    """`last_id` is that of the newest message that is kept, prepared ones included."""
+    world.add(world.message(), world.message())
+    assert world.reopen().recovery.last_id == 2
+    world.prepare(1, world.message())
+    assert world.reopen().recovery.last_id == 3
+
+
+@pytest.mark.parametrize("duplicate_id", AWKWARD)
+def test_duplicate_ids_are_remembered(world: World, duplicate_id: str) -> None:
+    """An id is remembered by its address, until the last time that was said."""
+    topic = Address(AddressKind.TOPIC, ORDERS.name)
+    world.remember(duplicate_id, 2**61)
+    world.remember(duplicate_id, 2**62)
+    world.remember(duplicate_id, 2**60, topic)
+    found = {(mark.address, mark.duplicate_id): mark.until_ms for mark in world.reopen().recovery.duplicates}
+    assert found == {(ORDERS, duplicate_id): 2**62, (topic, duplicate_id): 2**60}
+
+
+# Branches
+
+
+def test_a_prepared_branch_is_in_doubt_until_it_is_decided(world: World) -> None:
+    """Its messages are in no queue, but can be read; what it removes is still there."""
+    old = world.add(world.message())
+    new = world.message(world.queue, world.other, priority=8)
+    world.prepare(1, new, removals=[Removal(world.queue, old.reference)])
+    found = world.reopen()
+    assert found.ids == [(old.reference.id, world.queue)]
+    (branch,) = found.recovery.branches
+    assert (branch.xid, branch.prepared_ms) == (xid(1), 5)
+    assert [(queue, reference.id) for queue, reference in branch.messages] == [
+        (world.queue, new.reference.id),
+        (world.other, new.reference.id),
+    ]
+    assert [(reference.priority, reference.shared) for _, reference in branch.messages] == [(8, True)] * 2
+    assert list(branch.removals) == [(world.queue, old.reference.id)]
+    assert world.bodies(new.reference.id) == {new.reference.id: new.envelope.body}
+
+
+@pytest.mark.parametrize("reopened", [False, True])
+def test_a_committed_branch_becomes_true(world: World, reopened: bool) -> None:
+    """Its messages are added and its removals done, also after the journal was opened again."""
+    single, shared = world.message(), world.message(world.queue, world.other)
+    world.add(single, shared)
+    new, new_shared = world.message(), world.message(world.queue, world.other)
+    removals = [
+        Removal(world.queue, single.reference),
+        Removal(world.queue, shared.reference),
+        Removal(world.other, shared.reference),
+    ]
+    world.prepare(1, new, new_shared, removals=removals)
+    if reopened:
+        world.reopen()
+    world.decide(1, commit=True)
+    assert world.bodies(single.reference.id, shared.reference.id) == {}
+    found = world.reopen()
+    assert found.ids == [
+        (new.reference.id, world.queue),
+        (new_shared.reference.id, world.queue),
+        (new_shared.reference.id, world.other),
+    ]
+    assert list(found.recovery.branches) == []
+
+
+@pytest.mark.parametrize("reopened", [False, True])
+def test_a_branch_that_is_rolled_back_leaves_nothing(world: World, reopened: bool) -> None:
+    """Its messages are gone, and what it would have removed stays."""
+    old = world.add(world.message())
+    new, new_shared = world.message(), world.message(world.queue, world.other)
+    world.prepare(1, new, new_shared, removals=[Removal(world.queue, old.reference)])
+    if reopened:
+        world.reopen()
+    world.decide(1, commit=False)
+    assert world.bodies(new.reference.id, new_shared.reference.id) == {}
+    found = world.reopen()
+    assert found.ids == [(old.reference.id, world.queue)]
+    assert list(found.recovery.branches) == []
+
+
+def test_branches_are_decided_one_by_one(world: World) -> None:
+    """Deciding one leaves the others in doubt; what else is written takes effect at once."""
+    messages = [world.message() for _ in range(3)]
+    for number, message in enumerate(messages):
+        world.prepare(number, message)
+    world.decide(0, commit=True)
+    world.decide(1, commit=False)
+    found = world.reopen()
+    assert found.ids == [(messages[0].reference.id, world.queue)]
+    assert [branch.xid for branch in found.recovery.branches] == [xid(2)]
+
+
+def test_the_end_of_an_unknown_branch_changes_nothing(world: World) -> None:
+    """A coordinator may repeat its decision."""
+    sent = world.add(world.message())
+    world.decide(7, commit=True)
+    world.decide(7, commit=False)
+    assert world.reopen().ids == [(sent.reference.id, world.queue)]
+
+
+def test_a_heuristic_outcome_is_remembered_until_it_is_forgotten(world: World) -> None:
+    """What was decided here is found; an outcome of the same branch that is not heuristic forgets it."""
+    world.prepare(1, world.message())
+    world.prepare(2)
+    world.decide(1, commit=True, heuristic=True)
+    world.decide(2, commit=False, heuristic=True)
+    found = world.reopen()
+    assert {(each.xid, each.commit, each.heuristic) for each in found.recovery.heuristics} == {
+        (xid(1), True, True),
+        (xid(2), False, True),
+    }
+    assert len(found.ids) == 1
+    world.decide(1, commit=True)
+    world.decide(2, commit=False)
+    found = world.reopen()
+    assert list(found.recovery.heuristics) == []
+    assert len(found.ids) == 1
+
+
+# Queues
+
+
+@pytest.mark.parametrize("name", AWKWARD)
+def test_queues_and_subscriptions_are_found_again(world: World, name: str) -> None:
+    """All that a record has is kept, whatever the names are."""
+    queue = QueueRecord(number=QueueNumber(0), address=Address(AddressKind.QUEUE, name), policy=f'{{"name": "{name}"}}')
+    subscription = QueueRecord(
+        number=QueueNumber(0),
+        address=Address(AddressKind.TOPIC, name),
+        subscription=SubscriptionKey(name, f"name {name}"),
+        selector_text=f"a = '{name}'",
+        no_local=True,
+    )
+    numbers = [world.journal.define_queue(record) for record in (queue, subscription)]
+    kept = {record.number: record for record in world.reopen().recovery.queues}
+    found, found_subscription = (kept[number] for number in numbers)
+    assert (found.address, found.policy, found.subscription, found.no_local) == (
+        queue.address,
+        queue.policy,
+        None,
+        False,
+    )
+    assert found_subscription.subscription == subscription.subscription
+    assert (found_subscription.selector_text, found_subscription.no_local) == (subscription.selector_text, True)
+    assert found_subscription.address == subscription.address
+
+
+def test_a_queue_keeps_its_number(world: World) -> None:
+    """Defining a queue again, by its number or by its name, gives the same number and the new policy."""
+    number = world.journal.define_queue(queue_record("again"))
+    assert world.journal.define_queue(queue_record("again")) == number
+    assert world.journal.define_queue(queue_record("again", number)) == number
+    world.reopen()
+    changed = QueueRecord(number=QueueNumber(0), address=queue_record("again").address, policy="{}")
+    assert world.journal.define_queue(changed) == number
+    records = [record for record in world.reopen().recovery.queues if record.address == changed.address]
+    assert [(record.number, record.policy) for record in records] == [(number, "{}")]
+
+
+def test_a_number_is_never_given_twice(world: World) -> None:
+    """A dropped queue's number does not come back, also after the journal was opened again."""
+    given = {world.queue, world.other}
+    for _ in range(3):
+        number = world.journal.define_queue(queue_record("short-lived"))
+        assert number not in given
+        given.add(number)
+        world.journal.drop_queue(number)
+        world.reopen()
+
+
+def test_a_dropped_queue_takes_its_messages_along(world: World) -> None:
+    """Those that are in other queues too stay there; those of a prepared branch are gone."""
+    first, shared, other = world.message(), world.message(world.queue, world.other), world.message(world.other)
+    world.add(first, shared, other)
+    world.journal.write(Changes(marks=[(world.queue, 4, ReferenceId(3))]), force=False)
+    world.prepare(1, world.message(), removals=[Removal(world.queue, first.reference)])
+    world.journal.drop_queue(world.queue)
+    assert world.bodies(first.reference.id) == {}
+    found = world.reopen()
+    assert found.ids == [(shared.reference.id, world.other), (other.reference.id, world.other)]
+    assert [record.number for record in found.recovery.queues] == [world.other]
+    assert list(found.recovery.marks) == []
+    (branch,) = found.recovery.branches
+    assert (list(branch.messages), list(branch.removals)) == ([], [])
+
+
+# Paging
+
+
+def test_messages_are_paged_out_and_come_back(world: World) -> None:
+    """A message that need not survive is read again, until it is dropped or the journal is closed."""
+    kept, paged = world.add(world.message()), world.message(text="transient")
+    number = paged.reference.id
+    world.journal.page_out([(paged.reference, paged.envelope)])
+    assert world.journal.read([kept.reference.id, number]) == {kept.reference.id: kept.envelope, number: paged.envelope}
+    world.journal.page_out([(paged.reference, paged.envelope)])
+    assert world.bodies(number) == {number: "transient"}
+    assert world.reopen().ids == [(kept.reference.id, world.queue)]
+    assert world.bodies(number) == {}
+
+
+def test_dropped_messages_leave_room(world: World) -> None:
+    """Forgetting what was paged out harms nothing else, however much it is."""
+    messages = [world.message() for _ in range(1500)]
+    world.journal.page_out([(each.reference, each.envelope) for each in messages])
+    world.journal.drop_paged([each.reference.id for each in messages[:-1]])
+    last = messages[-1]
+    for _ in range(2):
+        assert world.bodies(last.reference.id) == {last.reference.id: last.envelope.body}
+
+
+# Threads, holders, the end
+
+
+def test_many_threads_may_write_at_once(world: World) -> None:
+    """Each write is whole, and none is lost."""
+    start = Barrier(THREADS)
+    batches = [[world.message(world.queue, world.other) for _ in range(EACH)] for _ in range(THREADS)]
+
+    def work(messages: list[NewMessage]) -> None:
+        start.wait()
+        for message in messages:
+            world.journal.write(Changes(messages=[message]), force=True)
+            world.journal.write(Changes(removals=[Removal(world.queue, message.reference)]), force=False)
+            assert world.journal.read([message.reference.id]) == {message.reference.id: message.envelope}
+
+    threads = [Thread(target=work, args=(messages,)) for messages in batches]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    sent = sorted(message.reference.id for messages in batches for message in messages)
+    assert world.reopen().ids == [(number, world.other) for number in sent]
+
+
+def test_a_journal_has_one_holder_whose_name_the_next_one_is_told(world: World) -> None:
+    """Opening a held journal is refused, names the holder, and leaves that one alone."""
+    with pytest.raises(ResourceError, match="the suite"):
+        world.home.open("the second")
+    sent = world.add(world.message())
+    assert world.reopen().ids == [(sent.reference.id, world.queue)]
+
+
+def test_a_closed_journal_refuses_and_may_be_closed_again(world: World) -> None:
+    """`close` may be repeated; nothing can be written or read afterwards."""
+    sent = world.message()
+    world.journal.close(clean=True)
+    world.journal.close(clean=False)
+    for call in (
+        lambda: world.add(sent),
+        lambda: world.journal.read([ReferenceId(1)]),
+        lambda: world.journal.define_queue(queue_record("late")),
+        lambda: world.journal.page_out([(sent.reference, sent.envelope)]),
+    ):
+        with pytest.raises(ProviderError):
+            call()
+    assert world.reopen().recovery.was_closed
+
+
+def test_recovery_tells_how_far_it_is(world: World) -> None:
+    """`progress` hears how many entries were read, the last time all of them."""
+    world.add(*[world.message() for _ in range(100)])
+    world.journal.close(clean=False)
+    told: list[int] = []
+    world.journal = world.home.open()
+    recovery = world.journal.recover(told.append)
+    assert len(list(recovery.entries)) == 100
+    assert told[-1] == 100
+    assert told == sorted(told)

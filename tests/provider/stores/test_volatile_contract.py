@@ -1,0 +1,13 @@
+"""The contract of journals, on the journal in memory."""
+
+import pytest
+
+from pyjms_provider.stores.testing import JournalHome
+from pyjms_provider.stores.testing.suite import *  # noqa: F403 - the suite is taken over as a whole
+from pyjms_provider.stores.volatile import Medium, VolatileJournal
+
+
+@pytest.fixture
+def journal_home() -> JournalHome:
+    medium = Medium()
+    return JournalHome(lambda holder: VolatileJournal(medium, holder=holder))
