@@ -49,6 +49,8 @@ class Profile:
     300 for any other."""
     limit_s: float = 30.0
     """How long one test may take, in seconds; then it has failed."""
+    chaos_ms: int = 2_000
+    """How long each of the two runs of the chaos chapter takes, in milliseconds. With more, give `limit_s` more, too."""
     parallel: int = 2
     """How many processes may run tests at the same time; 1: one after the other."""
 
