@@ -147,8 +147,8 @@ def test_3_4_3_e_without_message_ids_there_is_none_or_a_normal_one(
         message = session.create_message()
         producer.send(message)
         ids += [message.jms_message_id, receive().jms_message_id]
-    record(f"with message ids disabled, a message has {'an id all the same' if ids[0] else 'none'}")
-    if any(ids):
+    record(f"with message ids disabled, a message has {'none' if ids[0] is None else 'an id all the same'}")
+    if ids != [None] * 4:
         assert all(str(id).startswith("ID:") for id in ids), f"expected ids or none, saw {ids}"
         assert ids[0] == ids[1] != ids[2] == ids[3], f"two messages: expected two ids, the sender's, saw {ids}"
 
