@@ -248,9 +248,10 @@ class AsynchronousChannel(Channel):
         with self._lock:
             if not self._state.delays.discard(entry):
                 self._ordering.discard(entry)
-            self._state.deliver(entry, holder)
+            entry.delivery_count -= 1  # it was counted when the branch was prepared
+            count = self._state.deliver(entry, holder)
             self._state.record_acknowledgement(entry, unit)
-        unit.add_settled(entry, entry.delivery_count)
+        unit.add_settled(entry, count)
 
     # Ending
 

@@ -231,6 +231,12 @@ class UnitOfWork:
         self.begin_commit(now_ms)
         changes = self._changes() or Changes()
         changes.prepared = PreparedBranch(xid, now_ms)
+        # Exactly, as no delivery mark tells of it when the branch has been in doubt over several starts.
+        changes.counts = [
+            (entry.queue.kept.number, entry.reference, delivery_count)
+            for entry, delivery_count in self._settled
+            if entry.queue.kept is not None and entry.reference.journaled
+        ]
         try:
             self._write(journal, changes, force=True)
         except InDoubtError:

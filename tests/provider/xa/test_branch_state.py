@@ -1,0 +1,48 @@
+"""The table of a branch's states, whole: what may be, and with which code of XA all else is refused."""
+
+from __future__ import annotations
+
+from itertools import product
+
+import pytest
+
+from pyjms.spi.errors import BranchError
+from pyjms.spi.xid import BranchFailure
+from pyjms_provider.core.branch_state import BRANCH_TRANSITIONS, BranchEvent, BranchState, next_branch_state
+
+S, E = BranchState, BranchEvent
+OVER = {S.COMMITTED, S.ROLLED_BACK, S.FORGOTTEN, S.LOST}
+DECISIONS = {E.SETTLE, E.ROLLBACK, E.COMMIT_AT_ONCE}
+HEURISTIC = {
+    S.HEURISTICALLY_COMMITTED: BranchFailure.HEURISTICALLY_COMMITTED,
+    S.HEURISTICALLY_ROLLED_BACK: BranchFailure.HEURISTICALLY_ROLLED_BACK,
+}
+
+
+@pytest.mark.realises("MOM-10")
+@pytest.mark.parametrize(("state", "event"), list(product(S, E)), ids=lambda value: value.name)
+def test_each_pair_is_in_the_table_or_refused_with_its_code(state: BranchState, event: BranchEvent) -> None:
+    if (state, event) in BRANCH_TRANSITIONS:
+        assert next_branch_state(state, event) is BRANCH_TRANSITIONS[state, event]
+        return
+    with pytest.raises(BranchError) as caught:
+        next_branch_state(state, event)
+    expected = HEURISTIC.get(state, BranchFailure.PROTOCOL) if event in DECISIONS else BranchFailure.PROTOCOL
+    assert caught.value.failure is expected
+
+
+@pytest.mark.parametrize("state", [S.COMMITTED, S.ROLLED_BACK, S.FORGOTTEN, S.LOST])
+def test_what_is_over_stays_over(state: BranchState) -> None:
+    assert not [pair for pair in BRANCH_TRANSITIONS if pair[0] is state]
+
+
+def test_every_other_state_has_a_way_out() -> None:
+    assert {state for state, _ in BRANCH_TRANSITIONS} == set(S) - OVER
+
+
+def test_every_state_can_be_reached() -> None:
+    assert {*BRANCH_TRANSITIONS.values(), S.ACTIVE} == set(S)
+
+
+def test_only_a_decision_ends_what_is_prepared() -> None:
+    assert [event for state, event in BRANCH_TRANSITIONS if state is S.PREPARED] == [E.SETTLE]
