@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -25,6 +25,8 @@ class Database(ABC):
 
     name: ClassVar[str]
     """As it stands in URLs."""
+    reading_options: ClassVar[Mapping[str, str]] = {}
+    """Execution options of a connection for `reading`."""
 
     def __init__(self, engine: Engine) -> None:
         self.engine = engine
@@ -54,10 +56,10 @@ class Database(ABC):
             raise self.understand(error) from error
 
     @contextmanager
-    def transaction(self) -> Iterator[Connection]:
-        """Lend a connection of SQLAlchemy within a transaction, for what is not done often. Raises `StoreError`."""
+    def reading(self) -> Iterator[Connection]:
+        """Lend a connection of SQLAlchemy that sees one state of the database. Raises `StoreError`."""
         try:
-            with self.engine.begin() as connection:
+            with self.engine.connect().execution_options(**self.reading_options) as connection, connection.begin():
                 yield connection
         except self.errors as error:
             raise self.understand(error) from error

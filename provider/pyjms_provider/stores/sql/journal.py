@@ -66,7 +66,7 @@ class SqlJournal(Journal):
 
     def recover(self, progress: Callable[[int], None]) -> Recovery:
         database = self._database
-        with database.transaction() as connection:
+        with database.reading() as connection:
             found = read_records(connection)
         self._branch_numbers = count(found.last_branch + 1)
         self._queues = {(record.address, record.subscription): record.number for record in found.queues}
@@ -206,6 +206,8 @@ class SqlJournal(Journal):
     # Paging
 
     def page_out(self, messages: Sequence[tuple[MessageReference, Envelope]]) -> None:
+        if self._is_closed:
+            raise _closed()
         self._paging.add([(reference.id, encode(envelope)) for reference, envelope in messages])
 
     def drop_paged(self, ids: Sequence[ReferenceId]) -> None:

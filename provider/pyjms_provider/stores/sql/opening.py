@@ -19,6 +19,9 @@ if TYPE_CHECKING:
     from pyjms.spi.clock import Clock, Signal
     from pyjms.spi.errors import ProviderError
     from pyjms_provider.settings import StoreSettings
+    from pyjms_provider.stores.sql.database import Database
+    from pyjms_provider.stores.sql.paging import Paging
+    from pyjms_provider.stores.sql.schema import Meta
 
 __all__ = ["open_journal"]
 
@@ -42,13 +45,7 @@ def open_journal(
     `ForeignStoreError`, `NewerStoreError`, `DamagedStoreError`; each tells what to do.
     """
     url, is_shared = _read_url(settings.url)
-    if url.drivername in {"sqlite", "sqlite+pysqlite"}:
-        from pyjms_provider.stores.sql.sqlite_opening import open_sqlite as open_database
-    else:
-        raise UnsupportedStoreError(
-            f"{url.drivername} was not tested as a store; write sqlite:///FILE, or postgresql+psycopg://USER@HOST/DATABASE"
-        )
-    database, paging, meta = open_database(
+    database, paging, meta = _opener(url)(
         url,
         holder,
         clock,
@@ -59,6 +56,20 @@ def open_journal(
     )
     force_all = settings.acknowledge is Acknowledge.FORCED
     return SqlJournal(database, paging, clock, meta, force_all=force_all, on_lost=on_lost)
+
+
+def _opener(url: URL) -> Callable[..., tuple[Database, Paging, Meta]]:
+    if url.drivername in {"sqlite", "sqlite+pysqlite"}:
+        from pyjms_provider.stores.sql.sqlite_opening import open_sqlite
+
+        return open_sqlite
+    if url.drivername == "postgresql+psycopg":
+        from pyjms_provider.stores.sql.postgresql_opening import open_postgresql
+
+        return open_postgresql
+    raise UnsupportedStoreError(
+        f"{url.drivername} was not tested as a store; write sqlite:///FILE, or postgresql+psycopg://USER@HOST/DATABASE"
+    )
 
 
 def _read_url(text: str) -> tuple[URL, bool]:

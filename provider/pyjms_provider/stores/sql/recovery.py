@@ -143,7 +143,7 @@ def _messages(condition: Any) -> Any:
 def read_entries(database: Database, progress: Callable[[int], None]) -> Iterator[RecoveredEntry]:
     """Yield all entries in the order in which messages were added. Raises `StoreError`."""
     count = 0
-    with database.transaction() as connection:
+    with database.reading() as connection:
         rows = connection.execution_options(yield_per=_FETCH).execute(_messages(t.MESSAGE.c.branch.is_(None)))
         for entry in _entries(rows):
             count += 1

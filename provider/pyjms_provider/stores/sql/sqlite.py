@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import sqlite3
+from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Final
@@ -53,7 +54,8 @@ def make_engine(url: URL, *, synchronous: str = "NORMAL") -> Engine:
 
     @event.listens_for(engine, "begin")
     def begin(connection: Any) -> None:
-        connection.exec_driver_sql("BEGIN IMMEDIATE")
+        begins = connection.get_execution_options().get("sqlite_begin", "BEGIN IMMEDIATE")
+        connection.exec_driver_sql(begins)
 
     return engine
 
@@ -62,6 +64,7 @@ class SqliteDatabase(Database):
     """One file. It stays the same file: one that was moved or deleted in the meantime is not written any more."""
 
     name: ClassVar[str] = "sqlite"
+    reading_options: ClassVar[Mapping[str, str]] = {"sqlite_begin": "BEGIN"}  # so that others may write meanwhile
     errors = (sqlite3.Error, DBAPIError, OverflowError, ValueError, TypeError)
 
     def __init__(self, engine: Engine, path: str, lock: FileLock | None, synchronous: Synchronous) -> None:

@@ -1,0 +1,319 @@
+"""PostgreSQL: one connection that holds an advisory lock and writes, others that read.
+
+Who holds the lock is the broker; what it commits on that very connection it commits as the holder, or not at all. When the
+connection is lost, so is the lock. It is taken again if nobody else had it in the meantime, which `epoch` in the table of
+meta data tells; and as the server gives the lock only when the old connection is gone, it is then settled what became of a
+commit that was under way.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any, ClassVar, Final
+
+import psycopg
+from psycopg import errors as sqlstates
+from sqlalchemy import ARRAY, BigInteger, Engine, any_, bindparam, select
+from sqlalchemy.exc import DBAPIError
+
+from pyjms.spi.clock import Clock, Signal
+from pyjms.spi.errors import InDoubtError
+from pyjms_provider.stores.errors import (
+    DamagedStoreError,
+    LostStoreError,
+    StoreError,
+    UnavailableStoreError,
+    UnusableStoreError,
+)
+from pyjms_provider.stores.sql import tables as t
+from pyjms_provider.stores.sql.database import Database
+
+if TYPE_CHECKING:
+    from sqlalchemy import PoolProxiedConnection, Table
+    from sqlalchemy.engine.interfaces import DBAPICursor
+
+    from pyjms_provider.core.reference import ReferenceId
+    from pyjms_provider.stores.sql.batch import Batch, Row
+
+__all__ = ["HolderConnection", "PostgresqlDatabase", "UnloggedDatabase", "understand"]
+
+SETTLE_MS: Final = 10_000
+"""How long a commit whose outcome is unknown waits for the server to come back, before it is in doubt."""
+RETRY_MS: Final = 100
+_LOCK_CLASS: Final = 0x706A6D73
+"""The first half of the key of the advisory lock: the letters of pjms. The second is the schema's."""
+_LOCK: Final = "SELECT pg_try_advisory_lock(%s, hashtext(current_schema()))"
+_ME: Final = "SELECT pid, backend_start FROM pg_stat_activity WHERE pid = pg_backend_pid()"
+_END: Final = "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE pid = %s AND backend_start = %s"
+_EPOCH: Final = str(select(t.META.c.epoch))
+_UNFORCED: Final = "SET LOCAL synchronous_commit TO OFF"
+
+
+class HolderConnection:
+    """The connection that holds the advisory lock, while it lives; opened again when it was lost."""
+
+    def __init__(self, engine: Engine) -> None:
+        self._engine = engine
+        self._lent: PoolProxiedConnection | None = None
+        self._backend: Row | None = None
+        self.epoch: int | None = None
+        """Of the opening whose lock this is; None: not yet known."""
+
+    @property
+    def connection(self) -> psycopg.Connection[Row] | None:
+        """The connection, if it is open."""
+        if self._lent is None:
+            return None
+        connection: Any = self._lent.driver_connection
+        return None if connection.closed else connection
+
+    def acquire(self) -> bool:
+        """Connect, and take the lock; return whether it was free. Raises errors of the driver."""
+        self.release()
+        lent = self._engine.raw_connection()
+        connection: Any = lent.driver_connection
+        try:
+            connection.autocommit = True
+            if not connection.execute(_LOCK, (_LOCK_CLASS,)).fetchone()[0]:
+                if self._backend is not None:  # perhaps our own lost connection, which the server still takes for alive
+                    connection.execute(_END, self._backend)
+                lent.invalidate()
+                return False
+            self._backend = connection.execute(_ME).fetchone()
+        except BaseException:
+            lent.invalidate()
+            raise
+        self._lent = lent
+        return True
+
+    def acquire_again(self) -> psycopg.Connection[Row]:
+        """Connect after the connection was lost. Raises `LostStoreError`, `UnavailableStoreError`, errors of the driver."""
+        is_free = self.acquire()
+        connection = self.connection
+        if not is_free or connection is None:
+            raise UnavailableStoreError("the store's lock in PostgreSQL is not free yet; try again")
+        row = connection.execute(_EPOCH).fetchone()
+        if row is None or row[0] != self.epoch:
+            self.release()
+            raise LostStoreError(
+                "the connection to PostgreSQL was lost, and another broker has held the store since then"
+            )
+        return connection
+
+    def release(self) -> None:
+        """Close the connection, and so free the lock. May be repeated."""
+        lent, self._lent = self._lent, None
+        if lent is not None:
+            lent.invalidate()
+
+
+class PostgresqlDatabase(Database):
+    """One schema of one database."""
+
+    name: ClassVar[str] = "postgresql"
+    reading_options: ClassVar[Mapping[str, str]] = {"isolation_level": "REPEATABLE READ"}
+    errors = (psycopg.Error, DBAPIError, OverflowError, ValueError, TypeError)
+
+    def __init__(self, engine: Engine, holder: HolderConnection, clock: Clock, *, where: str, forces: bool) -> None:
+        """`engine` commits each statement by itself; `where` names the database; `forces`: whether writes are ever forced."""
+        super().__init__(engine)
+        self._holder = holder
+        self._clock = clock
+        self._where = where
+        self._forces = forces
+        self._is_closed = False
+        self._closing = Signal()
+        self._read_many = _by_ids(engine, t.MESSAGE)
+
+    def commit(self, batch: Batch, *, force: bool) -> None:
+        steps = batch.steps(self.statements)
+        if not steps:
+            return
+        connection = self._holder.connection
+        try:
+            if connection is None:
+                connection = self._holder.acquire_again()
+            write(connection, steps, force=force and self._forces)
+        except self.errors as error:
+            if connection is None:
+                raise self.understand(error) from error
+            if not connection.closed:
+                self._take_back(connection)
+                raise self.understand(error) from error
+            self._settle(batch, steps, error, force=force)
+
+    def _take_back(self, connection: psycopg.Connection[Row]) -> None:
+        try:
+            connection.execute("ROLLBACK")
+        except psycopg.Error:
+            self._holder.release()  # which does the same
+
+    def _settle(
+        self, batch: Batch, steps: Sequence[tuple[str, Sequence[Row]]], cause: Exception, *, force: bool
+    ) -> None:
+        """Find out whether the connection was lost before the commit or after it; if before, write again.
+
+        Changes without a witness may be written again in any case.
+        """
+        until_ms = self._clock.monotonic_ms() + SETTLE_MS
+        while True:
+            try:
+                connection = self._holder.acquire_again()
+                if not self._was_written(connection, batch):
+                    write(connection, steps, force=force and self._forces)
+            except LostStoreError as error:
+                raise InDoubtError(f"{error.reason}; it is not known whether the last changes were written") from error
+            except (*self.errors, UnavailableStoreError) as error:
+                connection_or_none = self._holder.connection
+                if connection_or_none is not None:  # it is not the connection that failed
+                    self._take_back(connection_or_none)
+                    raise self.understand(error) from error
+            else:
+                return
+            if self._clock.wait(self._closing, min(until_ms, self._clock.monotonic_ms() + RETRY_MS)):
+                self._closing.set()
+                break
+            if self._clock.monotonic_ms() >= until_ms:
+                break
+        raise InDoubtError(
+            f"the connection to {self._where} was lost during a commit and did not come back, so it is not known whether "
+            f"the changes were written: {cause}"
+        ) from cause
+
+    def _was_written(self, connection: psycopg.Connection[Row], batch: Batch) -> bool:
+        witness = batch.witness
+        if batch.add_message:
+            witness = (self.statements.has_message, (batch.add_message[0][0],))
+        return witness is not None and connection.execute(_sql(witness[0]), witness[1]).fetchone() is not None
+
+    def understand(self, error: Exception) -> StoreError:
+        return understand(error, self._where)
+
+    @contextmanager
+    def cursor(self) -> Iterator[DBAPICursor]:
+        with lend_cursor(self.engine, self._where) as cursor:
+            yield cursor
+
+    def fetch(self, ids: Sequence[ReferenceId]) -> dict[ReferenceId, bytes]:
+        return fetch_many(self, self._read_many, ids)
+
+    def close(self) -> None:
+        self._is_closed = True
+        self._closing.set()
+        self._holder.release()
+        self.engine.dispose()
+
+
+class UnloggedDatabase(Database):
+    """The table of paged-out messages, which the server neither logs nor forces."""
+
+    name: ClassVar[str] = "postgresql"
+    errors = PostgresqlDatabase.errors
+
+    def __init__(self, engine: Engine, where: str) -> None:
+        super().__init__(engine)
+        self._where = where
+        self._read_many = _by_ids(engine, t.PAGED)
+
+    def commit(self, batch: Batch, *, force: bool) -> None:
+        try:
+            lent = self.engine.raw_connection()
+            try:
+                connection: Any = lent.driver_connection
+                write(connection, batch.steps(self.statements), force=False)
+            except BaseException:
+                lent.invalidate()
+                raise
+            lent.close()
+        except self.errors as error:
+            raise self.understand(error) from error
+
+    def understand(self, error: Exception) -> StoreError:
+        return understand(error, self._where)
+
+    @contextmanager
+    def cursor(self) -> Iterator[DBAPICursor]:
+        with lend_cursor(self.engine, self._where) as cursor:
+            yield cursor
+
+    def fetch_from(self, statement: str, ids: Sequence[ReferenceId]) -> dict[ReferenceId, bytes]:
+        return fetch_many(self, self._read_many, ids)
+
+    def close(self) -> None:
+        self.engine.dispose()
+
+
+def _sql(statement: str) -> Any:
+    """Return a statement as psycopg's types want it: it was compiled, and holds nothing that somebody else wrote."""
+    return statement
+
+
+def _by_ids(engine: Engine, table: Table) -> str:
+    """Return the query of payloads by a list of ids."""
+    ids = bindparam("ids", type_=ARRAY(BigInteger))
+    return str(select(table.c.id, table.c.payload).where(table.c.id == any_(ids)).compile(dialect=engine.dialect))
+
+
+def fetch_many(database: Database, statement: str, ids: Sequence[ReferenceId]) -> dict[ReferenceId, bytes]:
+    """Return payloads in one query. Raises `StoreError`."""
+    if not ids:
+        return {}
+    return dict(database.query(statement, (list(ids),)))
+
+
+def write(connection: psycopg.Connection[Row], steps: Sequence[tuple[str, Sequence[Row]]], *, force: bool) -> None:
+    """Do `steps` in one transaction, and in one round trip."""
+    with connection.pipeline():
+        cursor = connection.cursor()
+        cursor.execute("BEGIN")
+        if not force:
+            cursor.execute(_UNFORCED)
+        for statement, rows in steps:
+            cursor.executemany(_sql(statement), rows)
+        cursor.execute("COMMIT")
+
+
+@contextmanager
+def lend_cursor(engine: Engine, where: str) -> Iterator[DBAPICursor]:
+    """Lend a reader's cursor. Raises `StoreError`."""
+    try:
+        lent = engine.raw_connection()
+        try:
+            yield lent.cursor()
+        except BaseException:
+            lent.invalidate()
+            raise
+        lent.close()
+    except PostgresqlDatabase.errors as error:
+        raise understand(error, where) from error
+
+
+_UNUSABLE: Final = (
+    sqlstates.ReadOnlySqlTransaction,
+    sqlstates.InsufficientPrivilege,
+    sqlstates.InvalidCatalogName,
+    sqlstates.InvalidAuthorizationSpecification,
+    sqlstates.InvalidPassword,
+    sqlstates.UndefinedTable,
+)
+_DAMAGED: Final = (sqlstates.DataCorrupted, sqlstates.IndexCorrupted)
+
+
+def understand(error: Exception, where: str) -> StoreError:
+    """Return what an error of PostgreSQL, of its driver or of SQLAlchemy means."""
+    if isinstance(error, StoreError):
+        return error
+    cause = error.orig if isinstance(error, DBAPIError) else error
+    text = " ".join(str(cause).split())
+    if isinstance(cause, _DAMAGED):
+        return DamagedStoreError(f"{where} is damaged: {text}. Restore it from a backup")
+    if isinstance(cause, _UNUSABLE) or "authentication failed" in text or "does not exist" in text:
+        return UnusableStoreError(
+            f"{where} cannot be used: {text}. The database must exist, and the user must be allowed to create and write tables"
+        )
+    if isinstance(cause, sqlstates.DiskFull):
+        return StoreError(f"the disk of {where} is full; nothing was written. Make room, and try again")
+    if isinstance(cause, psycopg.OperationalError):
+        return UnavailableStoreError(f"{where} cannot be reached or is busy; nothing was written: {text}")
+    return StoreError(f"{where}: {text}; nothing was written")

@@ -1,0 +1,111 @@
+"""Opening a schema of PostgreSQL."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Final
+
+from sqlalchemy import URL, create_engine, select, text
+from sqlalchemy.exc import ArgumentError, SQLAlchemyError
+
+from pyjms.spi.clock import Clock, Signal
+from pyjms_provider.settings import Synchronous
+from pyjms_provider.stores.errors import HeldStoreError, StoreError, UnsupportedStoreError
+from pyjms_provider.stores.sql import tables as t
+from pyjms_provider.stores.sql.file_lock import describe_holder
+from pyjms_provider.stores.sql.paging import Paging
+from pyjms_provider.stores.sql.schema import Meta, prepare_schema, take
+from pyjms_provider.stores.sql.stand_by import acquire
+
+try:
+    from pyjms_provider.stores.sql.postgresql import HolderConnection, PostgresqlDatabase, UnloggedDatabase, understand
+except ModuleNotFoundError as error:
+    raise UnsupportedStoreError(
+        f"PostgreSQL needs {error.name}; install it with: pip install 'pyjms[postgresql]'"
+    ) from error
+
+if TYPE_CHECKING:
+    from sqlalchemy import Engine
+
+__all__ = ["open_postgresql"]
+
+# The server must notice that a holder's machine is gone, and no writer waits for ever for an application's lock.
+_SESSION: Final = (
+    "-c tcp_keepalives_idle=10 -c tcp_keepalives_interval=5 -c tcp_keepalives_count=3 -c lock_timeout=5000 "
+    "-c application_name=pyjms"
+)
+_CONNECTING: Final = {
+    "connect_timeout": "5",
+    "keepalives_idle": "10",
+    "keepalives_interval": "5",
+    "keepalives_count": "3",
+    "tcp_user_timeout": "30000",
+}
+
+
+def open_postgresql(
+    url: URL,
+    holder: str,
+    clock: Clock,
+    *,
+    synchronous: Synchronous,
+    waits: bool,
+    cancelled: Signal | None,
+    is_shared: bool,
+) -> tuple[PostgresqlDatabase, Paging, Meta]:
+    """Return the database, held, and how it was left. Raises as `open_journal`."""
+    where = url.set(password=None, query={}).render_as_string()
+    engine = _make_engine(url)
+    holding = HolderConnection(engine)
+    try:
+        acquire(lambda: _hold(holding, engine, where), clock, waits=waits, cancelled=cancelled)
+        with engine.connect().execution_options(isolation_level="READ COMMITTED") as connection, connection.begin():
+            prepare_schema(connection, where, is_shared=is_shared)
+            meta = take(connection, describe_holder(holder))
+            _empty_paged(connection)
+        holding.epoch = meta.epoch
+        database = PostgresqlDatabase(engine, holding, clock, where=where, forces=synchronous is Synchronous.FULL)
+        return database, Paging(UnloggedDatabase(_make_engine(url), where), lambda: None), meta
+    except BaseException as error:
+        holding.release()
+        engine.dispose()
+        if isinstance(error, PostgresqlDatabase.errors) and not isinstance(error, StoreError):
+            raise understand(error, where) from error
+        raise
+
+
+def _make_engine(url: URL) -> Engine:
+    # SQLAlchemy hands everything in `connect_args` to the driver, after what the URL says itself.
+    wanted = {name: value for name, value in _CONNECTING.items() if name not in url.query}
+    options = url.query.get("options", "")
+    wanted["options"] = f"{_SESSION} {options if isinstance(options, str) else ' '.join(options)}".strip()
+    try:
+        return create_engine(
+            url.difference_update_query(["options"]),
+            paramstyle="format",
+            isolation_level="AUTOCOMMIT",
+            connect_args=wanted,
+        )
+    except (ArgumentError, SQLAlchemyError) as error:
+        raise UnsupportedStoreError(f"PostgreSQL cannot be used as a store: {error}") from error
+
+
+def _hold(holding: HolderConnection, engine: Engine, where: str) -> None:
+    if not holding.acquire():
+        raise HeldStoreError(
+            f"{where} is held by {_holder_of(engine)}; stop it, or start this broker with stand_by=wait, so that it takes over"
+        )
+
+
+def _holder_of(engine: Engine) -> str:
+    try:
+        with engine.connect() as connection:
+            holder: Any = connection.execute(select(t.META.c.holder)).scalar()
+    except SQLAlchemyError:
+        holder = None
+    return str(holder or "another broker")
+
+
+def _empty_paged(connection: Any) -> None:
+    t.PAGED.create(connection, checkfirst=True)
+    connection.execute(text(f"ALTER TABLE {t.PAGED.name} SET UNLOGGED"))
+    connection.execute(text(f"TRUNCATE {t.PAGED.name}"))
