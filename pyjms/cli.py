@@ -21,6 +21,7 @@ def main() -> None:
     except ModuleNotFoundError as error:
         sys.exit(MISSING_EXTRA.format(missing=error.name))
     from pyjms.demo.command import demo
+    from pyjms.history.command import commands as history_commands
 
     app = typer.Typer(
         name="pyjms", no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False, rich_markup_mode=None
@@ -40,4 +41,5 @@ def main() -> None:
         """The Java Message Service (JMS 1.1) for Python."""
 
     app.command("demo")(demo)
+    app.add_typer(history_commands(), name="history")
     app()

@@ -5,25 +5,47 @@
   asks for these too.
 - ``jms_connection``: a started connection. ``jms_session``: a session of it, AUTO_ACKNOWLEDGE.
 - ``virtual_clock``: a `VirtualClock`. ``jms_faults``: `Faults` before the broker.
+- ``jms_recording``: records the connections of ``jms_connection_factory``, and fails the test when the recorded history
+  breaks a guarantee of JMS. The option ``--jms-record DIR`` records those of all tests, a folder of DIR for each.
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from itertools import count
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from pyjms.api.connection import Connection
     from pyjms.api.session import Session
+    from pyjms.history import Recording
     from pyjms.runtime.factory import ConnectionFactory
     from pyjms.testing import Faults, VirtualClock
 
-__all__ = ["jms_broker_url", "jms_connection", "jms_connection_factory", "jms_faults", "jms_session", "virtual_clock"]
+__all__ = [
+    "jms_broker_url",
+    "jms_connection",
+    "jms_connection_factory",
+    "jms_faults",
+    "jms_recording",
+    "jms_session",
+    "pytest_addoption",
+    "virtual_clock",
+]
 
 _numbers = count(1)
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """Add ``--jms-record``."""
+    parser.getgroup("pyjms").addoption(
+        "--jms-record", metavar="DIR", help="record what the connections of jms_connection_factory do, below DIR"
+    )
 
 
 @pytest.fixture
@@ -55,15 +77,31 @@ def jms_faults(jms_broker_url: str) -> Iterator[Faults]:
 
 
 @pytest.fixture
+def jms_recording(tmp_path: Path) -> Iterator[Recording]:
+    """A recording of what the connections of ``jms_connection_factory`` do; the test fails if a guarantee was broken."""
+    from pyjms.history import record
+
+    with record(tmp_path / "jms-history") as recording:
+        yield recording
+        violations = recording.check().violations
+    assert not violations, "\n".join(each.text for each in violations)
+
+
+@pytest.fixture
 def jms_connection_factory(request: pytest.FixtureRequest, jms_broker_url: str) -> ConnectionFactory:
     """A factory of connections to the test's broker."""
     from pyjms.runtime.factory import ConnectionFactory
 
-    url, options = jms_broker_url, {}
+    url = jms_broker_url
+    options: dict[str, Any] = {}
     if "jms_faults" in request.fixturenames:
         url = request.getfixturevalue("jms_faults").url
     if "virtual_clock" in request.fixturenames:
         options["clock"] = request.getfixturevalue("virtual_clock")
+    if "jms_recording" in request.fixturenames:
+        options["record"] = request.getfixturevalue("jms_recording")
+    elif directory := request.config.getoption("--jms-record"):
+        options["record"] = f"{directory}/{re.sub(r'[^A-Za-z0-9._-]+', '-', request.node.nodeid)}"
     return ConnectionFactory(url, **options)
 
 

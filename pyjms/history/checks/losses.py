@@ -176,10 +176,16 @@ class _Judge:
         if walk is not None and any(not facts.precedes(event, walk) for event in deliveries):
             return  # it came later
         is_back = all(facts.surely_back(event, walk) for event in deliveries)
+        is_back = is_back and (walk is None or not self._may_wait(sent, deliveries))
         if is_back and (walk is not None or facts.options.complete):
             yield from self._lost(sent, [event for event in (walk, begun) if event is not None], why)
         elif not self._may_be_dropped(sent):
             self._unaccounted.setdefault(channel, []).append(sent)
+
+    def _may_wait(self, sent: Event, deliveries: Sequence[Event]) -> bool:
+        """Say whether a message may be in its queue unseen: it was scheduled, or waits before it is tried again."""
+        tried = (note_of(each) for event in deliveries for each in self._facts.settlements(event))
+        return bool(note_of(sent).get("scheduled")) or any("failed" in note for note in tried)
 
     def _lost(self, sent: Event, evidence: Sequence[Event], why: str) -> Iterator[Finding]:
         if self._may_be_dropped(sent):

@@ -1,0 +1,148 @@
+"""``pyjms history check`` and ``pyjms history show``.
+
+The exit code is the verdict: 0 nothing worse than information, 1 a violation, 3 a warning; 2 when there is no history
+that can be read, or no such message in it.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.console import Console
+from rich.markup import escape
+from rich.table import Table
+
+from pyjms.history.check import check
+from pyjms.history.events import Event, History
+from pyjms.history.findings import Finding, Report
+from pyjms.history.reading import read
+from pyjms.history.rules import RULES, Verdict
+from pyjms.history.story import describe, story
+from pyjms.spi.errors import ProviderError
+
+__all__ = ["commands"]
+
+CANNOT_BE_USED = 2
+EXIT_CODES = {Verdict.INFORMATION: 0, Verdict.VIOLATION: 1, Verdict.WARNING: 3}
+
+_COLOURS = {Verdict.INFORMATION: "cyan", Verdict.VIOLATION: "red", Verdict.WARNING: "yellow"}
+_NS_PER_S = 10**9
+
+_Directories = Annotated[list[Path], typer.Argument(help="Directories of recordings, taken as one.", metavar="DIR...")]
+_AsJson = Annotated[bool, typer.Option("--json", help="Print JSON, and nothing else.")]
+
+
+def commands() -> typer.Typer:
+    """Return the commands below ``pyjms history``."""
+    app = typer.Typer(no_args_is_help=True, help="Judge recorded histories, and look into them.")
+    app.command("check")(check_command)
+    app.command("show")(show_command)
+    return app
+
+
+def check_command(
+    directories: _Directories,
+    complete: Annotated[
+        bool, typer.Option(help="All was consumed at the end of the run: what was not is lost.", show_default=False)
+    ] = False,
+    without: Annotated[
+        list[str] | None, typer.Option(help="Leave out a rule; may be given several times.", metavar="RULE")
+    ] = None,
+    expiry_allowance: Annotated[
+        int, typer.Option(help="So many milliseconds may a message come after it expired.", min=0)
+    ] = 1000,
+    as_json: _AsJson = False,
+) -> None:
+    """Judge recorded histories by what JMS 1.1 guarantees. The exit code is the verdict: 0 good, 1 violation, 3 warning."""
+    for rule in without or []:
+        if rule not in RULES:
+            raise _failure(f"there is no rule {rule!r}; the rules are {', '.join(RULES)}")
+    history = _history(directories)
+    report = check(history, complete=complete, expiry_allowance_ms=expiry_allowance, without=without or ())
+    if as_json:
+        typer.echo(json.dumps(_as_data(report), indent=2))
+    else:
+        _print(Console(), report)
+    raise typer.Exit(EXIT_CODES[report.verdict])
+
+
+def show_command(
+    directories: _Directories,
+    message: Annotated[str, typer.Option(help="The id of the message: ID:...", metavar="ID")],
+    as_json: _AsJson = False,
+) -> None:
+    """Tell the life story of one message: who did what with it, and when."""
+    events = story(_history(directories).events, message)
+    if not events:
+        raise _failure(f"no message {message!r} in {', '.join(map(str, directories))}")
+    if as_json:
+        typer.echo(json.dumps([asdict(event) for event in events], indent=2))
+        return
+    table = Table("time", "ms", "node", "process", "what", box=None, pad_edge=False)
+    for event in events:
+        table.add_row(_time(event), _duration(event), event.node, event.pid, escape(describe(event)))
+    Console().print(table)
+
+
+def _history(directories: list[Path]) -> History:
+    try:
+        return read(*directories)
+    except ProviderError as error:
+        raise _failure(error.reason) from error
+
+
+def _as_data(report: Report) -> dict[str, object]:
+    return {
+        "verdict": report.verdict.value,
+        "events": report.events,
+        "counts": report.counts(),
+        "findings": [
+            {
+                "rule": each.rule,
+                "verdict": each.verdict.value,
+                "text": each.text,
+                "section": RULES[each.rule].section,
+                "message": each.mid,
+                "destination": each.dest,
+                "events": [asdict(event) for event in each.events],
+            }
+            for each in report.findings
+        ],
+    }
+
+
+def _print(console: Console, report: Report) -> None:
+    for each in report.findings:
+        colour = _COLOURS[each.verdict]
+        section = f" (JMS 1.1 §{RULES[each.rule].section})" if RULES[each.rule].section else ""
+        console.print(f"[{colour}]{each.verdict.value}[/] {each.rule}: {escape(each.text)}{section}", highlight=False)
+        console.print(_witness(each))
+    worst = report.verdict if report.findings else None
+    summary = ", ".join(f"{number} {rule}" for rule, number in report.counts().items()) or "nothing found"
+    console.print(f"{report.events} events: {summary}", style=_COLOURS[worst] if worst else "green", highlight=False)
+
+
+def _witness(finding: Finding) -> Table:
+    table = Table(box=None, show_header=False, pad_edge=True)
+    for event in finding.events:
+        table.add_row("", _time(event), event.node, event.pid, escape(describe(event)))
+    return table
+
+
+def _time(event: Event) -> str:
+    moment = datetime.fromtimestamp(event.t0 // _NS_PER_S, UTC)
+    return f"{moment:%Y-%m-%d %H:%M:%S}.{event.t0 % _NS_PER_S // 1000:06d}"
+
+
+def _duration(event: Event) -> str:
+    return "" if event.t1 is None else f"{(event.t1 - event.t0) / 1e6:.3f}"
+
+
+def _failure(text: str) -> typer.Exit:
+    Console(stderr=True).print(f"[red]pyjms history:[/] {escape(text)}", highlight=False, soft_wrap=True)
+    return typer.Exit(CANNOT_BE_USED)
