@@ -32,8 +32,8 @@ _PROVIDER_JMSX = frozenset(
 
 PROVIDER_PREFIX = "JMS_pyjms"
 """The names of this project's own provider properties."""
-CLIENT_SETTABLE: frozenset[str] = frozenset()
-"""Those of them that clients may set."""
+CLIENT_SETTABLE = frozenset({"JMS_pyjms_deliverAt", "JMS_pyjms_duplicateId"})
+"""Those of them that clients may set: when a message is for, and what tells its duplicates."""
 
 KNOWN_NAMES: set[str] = set()
 """Names found to be good, whatever the type of their value; setters look here first."""

@@ -1,8 +1,9 @@
 """The session's thread at work: one delivery at a time to a listener, and what follows when it raises.
 
-JMS 1.1 §4.5.2: a listener that raises is a client's error. AUTO and DUPS_OK redeliver at once, up to
-`MAXIMUM_ATTEMPTS`, then reject the message (it becomes a dead letter where the provider keeps these). CLIENT and
-transacted sessions go on with the next message; the client recovers or rolls back.
+JMS 1.1 §4.5.2: a listener that raises is a client's error. AUTO and DUPS_OK redeliver: a provider that limits
+redelivery decides when and how often; else at once, up to `MAXIMUM_ATTEMPTS`, then the message is rejected (it becomes a
+dead letter where the provider keeps these). CLIENT and transacted sessions go on with the next message; the client
+recovers or rolls back.
 """
 
 from __future__ import annotations
@@ -207,10 +208,13 @@ class Dispatcher:
         session = self._session
         if not session.ledger.take_one(delivery):
             return  # recovered by the listener itself
-        if delivery.count >= MAXIMUM_ATTEMPTS and Capability.DEAD_LETTERS in session.connection.capabilities:
-            session.provider_session.reject(delivery, f"the listener raised {type(failure).__name__}: {failure}")
+        capabilities = session.connection.capabilities
+        is_limited = Capability.DEAD_LETTERS in capabilities and Capability.REDELIVERY_LIMITS not in capabilities
+        reason = f"the listener raised {type(failure).__name__}: {failure}"
+        if is_limited and delivery.count >= MAXIMUM_ATTEMPTS:
+            session.provider_session.reject(delivery, reason)
         else:
-            session.provider_session.recover((delivery,))
+            session.provider_session.retry(delivery, reason)
 
 
 def _call(callback: Callable[[Message], Any], message: Message) -> BaseException | None:

@@ -481,6 +481,7 @@ class JmsSession(Session):
         with self.gate.lock:
             self._state = next_state(self._state, Event.CLOSE, "session")
             self.gate.set_open(False)
+        self.provider_session.end_waits()
         self.wake_all()
 
     def _settle_lazy(self) -> None:

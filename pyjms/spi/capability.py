@@ -41,5 +41,7 @@ class Capability(Flag):
     """Deliveries carry an exact `JMSXDeliveryCount` (§3.5.9)."""
     DEAD_LETTERS = auto()
     """`ProviderSession.reject` keeps the message aside and says why."""
+    REDELIVERY_LIMITS = auto()
+    """The provider itself sees to it that no message is delivered without end (`ProviderSession.retry`)."""
     EMBEDDED_BROKER = auto()
     """The broker lives in this process and `Provider.stop_broker` ends it."""

@@ -208,6 +208,13 @@ class ProviderSession(ABC):
     def close(self) -> None:
         """Close the session as `ProviderConnection.close` does. May be repeated."""
 
+    def end_waits(self) -> None:  # noqa: B027 - a provider that never waits long has nothing to do
+        """Hear that the session is about to be closed: calls of it that wait, such as a `send` for room, end now.
+
+        They raise `ClosedError`, as do those to come. Any thread; never waits. `close` follows, once listeners that run
+        have returned.
+        """
+
     def commit(self) -> None:
         """Make the sends and acknowledgements since the last commit or rollback one atomic fact.
 
@@ -222,6 +229,14 @@ class ProviderSession(ABC):
         Deliveries stay with the client until `recover` gives them back.
         """
         raise _lacks(Capability.TRANSACTIONS, "transactions")
+
+    def retry(self, delivery: Delivery, reason: str) -> None:
+        """Give back a delivery that the client failed to process, saying why.
+
+        As given here it is `recover`. A provider that limits redelivery itself (`Capability.REDELIVERY_LIMITS`) may
+        deliver the message later, or keep it aside with `reason`, instead.
+        """
+        self.recover((delivery,))
 
     def reject(self, delivery: Delivery, reason: str) -> None:
         """Settle a delivery that the client cannot process: kept aside, with `reason` (`Capability.DEAD_LETTERS`)."""

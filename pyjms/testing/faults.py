@@ -242,6 +242,13 @@ class _Session(ProviderSession):
         self._connection.alive()
         self._inner.recover(deliveries)
 
+    def retry(self, delivery: Delivery, reason: str) -> None:
+        self._connection.alive()
+        self._inner.retry(delivery, reason)
+
+    def end_waits(self) -> None:
+        self._inner.end_waits()
+
     def reject(self, delivery: Delivery, reason: str) -> None:
         self._connection.alive()
         self._inner.reject(delivery, reason)

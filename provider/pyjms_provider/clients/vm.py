@@ -32,6 +32,7 @@ from pyjms_provider.broker import EmbeddedBroker, find_broker, stop_broker
 from pyjms_provider.core.branch import Branch
 from pyjms_provider.core.branches import NEEDS_STORE, Branches
 from pyjms_provider.core.consumer import Consumer, ConsumerSession, ConsumerTarget
+from pyjms_provider.core.doorkeeper import Patience
 from pyjms_provider.core.entry import QueueEntry, ReceiverId
 from pyjms_provider.core.ordering import Cursor
 from pyjms_provider.core.queue import Queue
@@ -198,6 +199,7 @@ class VmSession(ProviderSession):
         self._expired_rolls_back = self._host.policy.expired_in_transaction is ExpiredInTransaction.ROLLBACK
         self._receiving = ConsumerSession(ReceiverId(name), is_delivering=is_delivering)
         self._unit_numbers = count(1)
+        self._patience = Patience()
         self._lock = Lock()
         self._closed = False
         self._unit: UnitOfWork | None = None
@@ -211,7 +213,7 @@ class VmSession(ProviderSession):
     def send(self, envelope: Envelope) -> None:
         if self._closed:
             raise self._closed_error()
-        self._route(envelope, self._connection_id, self._open_unit() if self._transacted else None)
+        self._route(envelope, self._connection_id, self._open_unit() if self._transacted else None, self._patience)
 
     def commit(self) -> None:
         with self._lock:
@@ -345,6 +347,12 @@ class VmSession(ProviderSession):
         entry = _entry_of(delivery)
         entry.queue.give_back([(entry, delivery.count)], self._receiving, reason)
 
+    def retry(self, delivery: Delivery, reason: str) -> None:
+        if self._closed:
+            raise self._closed_error()
+        entry = _entry_of(delivery)
+        entry.queue.give_back([(entry, delivery.count)], self._receiving, reason)
+
     def reject(self, delivery: Delivery, reason: str) -> None:
         if self._closed:
             raise self._closed_error()
@@ -449,7 +457,11 @@ class VmSession(ProviderSession):
 
     # Ending
 
+    def end_waits(self) -> None:
+        self._patience.end()
+
     def close(self) -> None:
+        self._patience.end()
         with self._lock:
             if self._closed:
                 return

@@ -12,13 +12,14 @@ from pyjms.spi.selector import selector_or_none
 from pyjms_provider.core.doubts import Doubts
 from pyjms_provider.core.journal import Changes, NewMessage, QueueNumber, QueueRecord, Removal, SubscriptionKey
 from pyjms_provider.core.kept_queue import KeptQueue
+from pyjms_provider.core.policy import PolicyError, QueuePolicy
 from pyjms_provider.core.reference import MessageReference, ReferenceId
 from pyjms_provider.core.topic import Topic
 
 if TYPE_CHECKING:
     from pyjms.spi.envelope import Address, Envelope
     from pyjms_provider.core.entry import QueueEntry
-    from pyjms_provider.core.journal import Journal, Recovery
+    from pyjms_provider.core.journal import DuplicateMark, Journal, Recovery
     from pyjms_provider.core.paging import PagingMessageStore
     from pyjms_provider.core.queue import Queue
     from pyjms_provider.core.subscription import SubscriptionTerms
@@ -54,9 +55,14 @@ class Keeper:
 
     # Destinations
 
-    def define_queue(self, address: Address) -> KeptQueue:
-        """Keep a queue. Raises `ResourceError`."""
-        return self._keep(QueueRecord(number=QueueNumber(0), address=address))
+    def define_queue(self, address: Address, policy: QueuePolicy | None) -> KeptQueue:
+        """Keep a queue, and its own policy if it has one. Raises `ResourceError`."""
+        text = None if policy is None else policy.to_json()
+        return self._keep(QueueRecord(number=QueueNumber(0), address=address, policy=text))
+
+    def alter_queue(self, kept: KeptQueue, address: Address, policy: QueuePolicy) -> None:
+        """Keep another policy of a queue. Raises `ResourceError`."""
+        self.journal.define_queue(QueueRecord(number=kept.number, address=address, policy=policy.to_json()))
 
     def define_subscription(self, key: SubscriptionKey, terms: SubscriptionTerms) -> KeptQueue:
         """Keep a durable subscription. Raises `ResourceError`."""
@@ -78,11 +84,16 @@ class Keeper:
 
     # Messages
 
-    def send_to_queue(self, queue: Queue, reference: MessageReference, envelope: Envelope) -> None:
-        """Write a message and hand it to its queue. Raises `ResourceError`, `ChannelClosedError`."""
+    def send_to_queue(
+        self, queue: Queue, reference: MessageReference, envelope: Envelope, mark: DuplicateMark | None = None
+    ) -> None:
+        """Write a message, with its producer's id if it has one, and hand it to its queue.
+
+        Raises `ResourceError`, `ChannelClosedError`.
+        """
         kept = queue.kept
         if kept is not None:
-            self._write_message(reference, envelope, (kept.number,))
+            self._write_message(reference, envelope, (kept.number,), mark)
         try:
             queue.take_over(reference)
         except ProviderError:
@@ -90,17 +101,28 @@ class Keeper:
                 kept.note_removed(reference)
             raise
 
-    def publish(self, topic: Topic, reference: MessageReference, envelope: Envelope) -> None:
+    def publish(
+        self, topic: Topic, reference: MessageReference, envelope: Envelope, mark: DuplicateMark | None = None
+    ) -> None:
         """Write a message for the durable subscriptions that want it, and pass it on to all that do."""
         wanting = topic.wanting(reference)
         numbers = tuple(subscription.kept.number for subscription in wanting if subscription.kept is not None)
         if numbers:
-            self._write_message(reference, envelope, numbers)
+            self._write_message(reference, envelope, numbers, mark)
         topic.pass_on(reference, wanting)
 
-    def _write_message(self, reference: MessageReference, envelope: Envelope, numbers: tuple[QueueNumber, ...]) -> None:
+    def _write_message(
+        self,
+        reference: MessageReference,
+        envelope: Envelope,
+        numbers: tuple[QueueNumber, ...],
+        mark: DuplicateMark | None,
+    ) -> None:
         reference.shared = len(numbers) > 1
-        self.journal.write(Changes(messages=[NewMessage(reference, envelope, numbers)]), force=True)
+        changes = Changes(messages=[NewMessage(reference, envelope, numbers)])
+        if mark is not None:
+            changes.duplicates.append(mark)
+        self.journal.write(changes, force=True)
         reference.journaled = True
 
     def finish_commit(self, unit: UnitOfWork) -> None:
@@ -175,15 +197,36 @@ def restore_host(host: VirtualHost, journal: Journal, store: PagingMessageStore,
         if was_seen:
             seen.counts.append((entry.queue, reference, entry.delivery_count + 1))
     journal.note(seen)
+    host.doorkeeper.restore(recovery.duplicates)
+    host.doorkeeper.restore(recovery.duplicates)
     doubts.restore(host.branches, queues, store)
+    for queue in queues.values():
+        queue.bury_spent()
+    for queue in queues.values():
+        queue.bury_spent()
     subscriptions = sum(record.subscription is not None for record in recovery.queues)
     return Restored(len(recovery.queues) - subscriptions, subscriptions, messages, len(seen.counts), len(doubts))
+
+
+def _restore_policy(record: QueueRecord) -> QueuePolicy | None:
+    if record.policy is None:
+        return None
+    try:
+        return QueuePolicy.from_json(record.policy)
+    except PolicyError as error:
+        _log.error(
+            "PYJMS-BROKER-22 %s has a policy that this version does not understand, so it has the default one until it "
+            "is altered: %s",
+            record.address,
+            error.reason,
+        )
+        return None
 
 
 def _restore_queue(host: VirtualHost, record: QueueRecord, kept: KeptQueue) -> Queue | None:
     key = record.subscription
     if key is None:
-        return host.restore_queue(record.address, kept)
+        return host.restore_queue(record.address, kept, _restore_policy(record))
     try:
         selector = selector_or_none(record.selector_text)
     except InvalidSelectorError as error:

@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 
 __all__ = ["WITHOUT_LIMITS", "PolicedQueue", "QueueFullError"]
 
-WITHOUT_LIMITS: Final = QueuePolicy(max_deliveries=0)
+WITHOUT_LIMITS: Final = QueuePolicy(max_failures=0)
 """The policy of a queue that stands by itself, without a host that keeps dead letters."""
 
 _FIXED: Final = ("type", "key", "priorities", "exclusive", "groups", "non_destructive")
@@ -72,6 +72,8 @@ class PolicedQueue(AsynchronousChannel):
         self._manager = ConsumerManager()
         self._on_dead = on_dead
         self._dead: list[DeadEntry] = []
+        self.asks_doorkeeper = False
+        """Whether the policy says something of each message that comes."""
         self.policy = policy
         """Replaced by `alter`; may be read at any time."""
         self._obey(policy, QueueType.STANDARD)
@@ -82,7 +84,13 @@ class PolicedQueue(AsynchronousChannel):
         self._rules = QueueRules(policy) if needs_rules(policy) else None
         if policy.type is not made_for:
             self._ordering = self._state.ordering = make_order(policy, self._rules)
+        self._note_policy()
+
+    def _note_policy(self) -> None:
+        """Work out what is asked on the way of each message."""
         self._manager.set_always_weighs(self._rules is not None and self._rules.weighs)
+        may_refuse = self.policy.is_limited and self.policy.overflow in {Overflow.REJECT, Overflow.BLOCK}
+        self.asks_doorkeeper = self.policy.changes_messages or may_refuse
 
     def alter(self, policy: QueuePolicy) -> None:
         """Obey another policy from now on.
@@ -119,7 +127,7 @@ class PolicedQueue(AsynchronousChannel):
             self._rules.change(policy, held)
             if not needs_rules(policy):
                 self._rules = None
-        self._manager.set_always_weighs(self._rules is not None and self._rules.weighs)
+        self._note_policy()
         if was_paused and not policy.paused:
             for consumer in self._manager.members(ConsumerList.NOTIFIED):
                 self._manager.pulled_nothing(consumer)  # what it was woken for was held back from it
@@ -234,13 +242,16 @@ class PolicedQueue(AsynchronousChannel):
     def _own_name(self) -> str:
         return self._name.partition("://")[2]
 
-    def is_spent(self, delivery_count: int) -> bool:
-        """Return whether a message that was delivered so often is not to be delivered again.
+    def is_spent(self, delivery_count: int, *, failed: bool) -> bool:
+        """Return whether a message that was delivered so often, and `failed` the last time, is not to come again.
 
-        A dead letter is never: its queue is the last one that it comes to.
+        A dead letter always is: its queue is the last one that it comes to.
         """
-        most = self.policy.max_deliveries
-        return bool(most) and delivery_count >= most and self._on_dead is not None and not self._is_last
+        policy = self.policy
+        too_often = 0 < policy.max_deliveries <= delivery_count or (
+            failed and 0 < policy.max_failures <= delivery_count
+        )
+        return too_often and self._on_dead is not None and not self._is_last
 
     @property
     def _is_last(self) -> bool:
@@ -255,11 +266,13 @@ class PolicedQueue(AsynchronousChannel):
         """Take a message out that `_bury` sets aside, once the lock, which is held, is released."""
         holder = entry.holder
         times = "once" if entry.delivery_count == 1 else f"{entry.delivery_count} times"
-        said = f"it was delivered {times}" if kind is DeadKind.DELIVERIES else "its time to live was over"
+        said = (
+            f"it was delivered {times}, and given back" if kind is DeadKind.DELIVERIES else "its time to live was over"
+        )
         dead = DeadEntry(
             entry=entry,
             kind=kind,
-            reason=said if reason is None else f"{said}, last: {reason}",
+            reason=said if reason is None else reason,
             delivery_count=entry.delivery_count,
             consumer=None if holder is None else holder.receiver_id,
             subscription=self.subscription_name,
@@ -291,8 +304,8 @@ class PolicedQueue(AsynchronousChannel):
         """Set aside what was delivered too often before the broker started, as it may be what ended the last one."""
         with self._lock:
             for entry in self._state.entries(MessageState.NEW):
-                if entry.delivery_count and self.is_spent(entry.delivery_count):
-                    self._die(entry, DeadKind.DELIVERIES, MessageEvent.REMOVE, "the broker ended while it was out")
+                if entry.delivery_count and self.is_spent(entry.delivery_count, failed=False):
+                    self._die(entry, DeadKind.DELIVERIES, MessageEvent.REMOVE, None)
                     if entry.reference.expiration_ms:
                         self._expiry.forget_one()
         self._bury()

@@ -14,9 +14,9 @@ from typing import Any
 
 from pyjms.spi.errors import ProviderError
 
-__all__ = ["DEFAULT_MAX_DELIVERIES", "Overflow", "PolicyError", "QueuePolicies", "QueuePolicy", "QueueType"]
+__all__ = ["MAXIMUM_FAILURES", "Overflow", "PolicyError", "QueuePolicies", "QueuePolicy", "QueueType"]
 
-DEFAULT_MAX_DELIVERIES = 7
+MAXIMUM_FAILURES = 7
 """One and six more, which is what ported programs know."""
 
 _LONG_MAX = 2**63 - 1
@@ -89,8 +89,10 @@ class QueuePolicy:
     paused: bool = False
     """Messages come in, and none goes out."""
 
-    max_deliveries: int = DEFAULT_MAX_DELIVERIES
-    """So often a message is delivered before it becomes a dead letter."""
+    max_deliveries: int = 0
+    """So often a message is delivered, whatever gave it back, before it becomes a dead letter."""
+    max_failures: int = MAXIMUM_FAILURES
+    """The same for a message that its listener fails on, by raising (JMS 1.1 §4.5.2); the lower of both counts."""
     redelivery_delay_ms: int = 0
     """How long a message that was given back stays away; 0: not at all."""
     redelivery_multiplier: float = 1.0
@@ -175,6 +177,7 @@ _RANGES: Mapping[str, tuple[float, float]] = {
     "max_bytes": (0, _LONG_MAX),
     "block_timeout_ms": (0, _LONG_MAX),
     "max_deliveries": (0, 2**31 - 1),
+    "max_failures": (0, 2**31 - 1),
     "redelivery_delay_ms": (0, _LONG_MAX),
     "redelivery_multiplier": (1.0, 1000.0),
     "max_redelivery_delay_ms": (0, _LONG_MAX),

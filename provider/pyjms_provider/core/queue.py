@@ -361,8 +361,8 @@ class Queue(PolicedQueue):
     ) -> None:
         """Make messages available again, in their old places, if the deliveries are still the session's.
 
-        At once, or after the redelivery delay; one that was delivered too often is set aside instead. `reason`: what
-        the client says went wrong.
+        At once, or after the redelivery delay; one that was delivered too often is set aside instead. `reason`: why the
+        client failed to process it, if it says so.
         """
         with self._lock:
             woken = self._cancel([entry for entry, count in deliveries if _is_held(entry, count, session)], reason)
@@ -371,7 +371,7 @@ class Queue(PolicedQueue):
     def give_back_all(self, session: ConsumerSession) -> None:
         """Make all messages available again that `session` pulled and has not settled."""
         with self._lock:
-            woken = self._cancel(self._state.held_by(session), "its session was closed")
+            woken = self._cancel(self._state.held_by(session), None)
         self._after_giving_back(woken)
 
     def _after_giving_back(self, woken: Sequence[Consumer]) -> None:
@@ -537,7 +537,7 @@ class Queue(PolicedQueue):
                 self._expire_early(entry)
             elif self._rules is not None and self._rules.is_superseded(entry):
                 self._remove(entry, MessageEvent.REMOVE)
-            elif self.is_spent(entry.delivery_count):
+            elif self.is_spent(entry.delivery_count, failed=reason is not None):
                 self._die(entry, DeadKind.DELIVERIES, MessageEvent.REMOVE, reason)
                 if entry.reference.expiration_ms:
                     self._expiry.forget_one()

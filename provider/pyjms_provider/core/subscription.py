@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from pyjms_provider.core.policed_queue import WITHOUT_LIMITS
 from pyjms_provider.core.queue import Queue
 
 if TYPE_CHECKING:
@@ -14,7 +15,9 @@ if TYPE_CHECKING:
     from pyjms.spi.selector import Selector
     from pyjms_provider.core.asynchronous_channel import AsynchronousChannel
     from pyjms_provider.core.channel_state import ChannelState
+    from pyjms_provider.core.dead_letters import DeadEntry
     from pyjms_provider.core.kept_queue import KeptQueue
+    from pyjms_provider.core.policy import QueuePolicy
     from pyjms_provider.core.reference import MessageReference
     from pyjms_provider.core.store import MessageStore
 
@@ -46,8 +49,10 @@ class Subscription(Queue):
         is_durable: bool,
         on_due: Callable[[AsynchronousChannel, int], None] | None = None,
         kept: KeptQueue | None = None,
+        policy: QueuePolicy = WITHOUT_LIMITS,
+        on_dead: Callable[[Sequence[DeadEntry]], None] | None = None,
     ) -> None:
-        super().__init__(name, store, state, clock, on_due=on_due, kept=kept)
+        super().__init__(name, store, state, clock, on_due=on_due, kept=kept, policy=policy, on_dead=on_dead)
         self.terms = terms
         self.selector = selector
         self.subscriber = subscriber
@@ -63,6 +68,10 @@ class Subscription(Queue):
             and not self.leaves_out(reference)
             and (self.selector is None or self.selector.matches(self._store.retrieve(reference)))
         )
+
+    @property
+    def subscription_name(self) -> str | None:
+        return self.name if self.is_durable else None
 
     def leaves_out(self, reference: MessageReference) -> bool:
         """Return whether the message was published through the subscriber's own connection, and that matters."""

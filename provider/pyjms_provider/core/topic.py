@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from threading import Lock
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from pyjms.spi.envelope import Envelope
 from pyjms_provider.core.channel import (
@@ -16,6 +16,7 @@ from pyjms_provider.core.channel import (
     UnknownDeliveryError,
 )
 from pyjms_provider.core.message_state import MessageState
+from pyjms_provider.core.policy import QueuePolicy
 from pyjms_provider.core.store import MessageStore
 from pyjms_provider.core.subscription import Subscription
 
@@ -27,6 +28,8 @@ if TYPE_CHECKING:
 
 __all__ = ["Topic"]
 
+_NO_POLICY: Final = QueuePolicy()
+
 
 class Topic(Channel):
     """Routes to one subscription channel each; a message without receivers is acknowledged and discarded (§5.2.4).
@@ -35,8 +38,12 @@ class Topic(Channel):
     selector text, so that a selector is evaluated once for a message, however many subscriptions share it.
     """
 
-    def __init__(self, name: str, store: MessageStore) -> None:
+    def __init__(self, name: str, store: MessageStore, policy: QueuePolicy = _NO_POLICY) -> None:
+        """`policy`: of the topic's subscriptions; its overrides and its duplicate window are the topic's."""
         super().__init__(name, store)
+        self.policy = policy
+        self.asks_doorkeeper = policy.changes_messages
+        """Whether the policy says something of each message that comes."""
         self._lock = Lock()
         self._closed = False
         self._groups: tuple[tuple[Selector | None, tuple[Subscription, ...]], ...] = ()

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import Enum
 from itertools import count
 from threading import Lock
@@ -23,13 +23,17 @@ from pyjms.spi.errors import (
     UnknownSubscriptionError,
 )
 from pyjms.spi.provider import SubscribeRequest
+from pyjms_provider.core.admission import DELIVER_AT
 from pyjms_provider.core.branches import DEFAULT_TIMEOUT_MS, Branches
 from pyjms_provider.core.channel import Channel
 from pyjms_provider.core.channel_state import ChannelState, Reliability
+from pyjms_provider.core.dead_letter_office import DeadLetterOffice
+from pyjms_provider.core.doorkeeper import Doorkeeper, Patience
+from pyjms_provider.core.duplicates import DUPLICATE_ID
 from pyjms_provider.core.journal import SubscriptionKey
 from pyjms_provider.core.message_state import MessageState
+from pyjms_provider.core.policy import QueuePolicies, QueuePolicy
 from pyjms_provider.core.queue import Queue
-from pyjms_provider.core.redelivery import DEAD_LETTERS, dead_letter
 from pyjms_provider.core.subscription import Subscription, SubscriptionTerms
 from pyjms_provider.core.topic import Topic
 
@@ -68,6 +72,8 @@ class HostPolicy:
     """MEMORY: PERSISTENT messages are accepted and kept as long as the process lives; STRICT: they are refused."""
     branch_timeout_ms: int = DEFAULT_TIMEOUT_MS
     """After which a branch of a distributed transaction that is not prepared is rolled back; 0: never."""
+    queues: QueuePolicies = field(default_factory=QueuePolicies)
+    """The policies of queues and subscriptions that have none of their own."""
 
 
 @dataclass(slots=True)
@@ -98,6 +104,8 @@ class VirtualHost:
         self.clock = clock
         self.policy = policy or HostPolicy()
         self.keeper = keeper
+        self.office = DeadLetterOffice(self)
+        self.doorkeeper = Doorkeeper(clock)
         self._on_due = on_due
         self.branches = Branches(
             store,
@@ -120,8 +128,18 @@ class VirtualHost:
 
     # Messages
 
-    def route(self, envelope: Envelope, origin: ConnectionId | None, transaction: UnitOfWork | None) -> None:
-        """Store a message and pass it to its destination. Raises `DestinationError`, `ResourceError`."""
+    def route(
+        self,
+        envelope: Envelope,
+        origin: ConnectionId | None,
+        transaction: UnitOfWork | None,
+        patience: Patience | None = None,
+    ) -> None:
+        """Store a message and pass it to its destination; drop it if it is a duplicate.
+
+        `patience`: how long the sender waits for room in a full queue whose policy is to block; None: not at all. Raises
+        `DestinationError`, `ResourceError`, and `ClosedError` if the patience ended.
+        """
         address = envelope.destination
         if address.temporary:
             channel: Queue | Topic = self._temporary(address).channel
@@ -132,17 +150,30 @@ class VirtualHost:
         store = self.store
         if self.keeper is not None:
             store.relieve()  # first: who finds no room has sent nothing
+        admission, properties = None, envelope.properties
+        if channel.asks_doorkeeper or DELIVER_AT in properties or DUPLICATE_ID in properties:
+            admission = self.doorkeeper.admit(channel, envelope, patience)
+            if admission is None:
+                return
+            envelope = admission.envelope
         reference = store.store(envelope, origin)
+        if admission is not None:
+            reference.deliver_at_ms = admission.deliver_at_ms
+        mark = None if admission is None else admission.mark
         try:
             if self.keeper is None or not reference.reliable or transaction is not None:
                 channel.take_over(reference, transaction)
             elif isinstance(channel, Topic):
-                self.keeper.publish(channel, reference, envelope)
+                self.keeper.publish(channel, reference, envelope, mark)
             else:
-                self.keeper.send_to_queue(channel, reference, envelope)
+                self.keeper.send_to_queue(channel, reference, envelope, mark)
         except ProviderError:
+            if admission is not None:
+                admission.end(arrived=False)
             store.release(reference)
             raise
+        if admission is not None:
+            admission.pass_in(transaction)
 
     def finish_commit(self, unit: UnitOfWork) -> None:
         """Make a unit true whose commit was begun. Raises `RolledBackError`, `InDoubtError`."""
@@ -159,23 +190,8 @@ class VirtualHost:
         self.keeper.write_settled(settled)
 
     def reject(self, delivery: Delivery, entry: QueueEntry, session: ConsumerSession, reason: str) -> None:
-        """Settle a delivery and keep its message in the queue of dead letters.
-
-        At once, whatever transaction the session is in: a message that cannot be processed must not come back with
-        the rollback that it causes. A delivery that is no longer the session's is left alone.
-        """
-        letter = dead_letter(delivery.envelope, reason, delivery.count)
-        target = self.queue(DEAD_LETTERS.name)
-        if not entry.queue.settle(entry, delivery.count, session):
-            return
-        reference = self.store.store(letter, entry.reference.origin)
-        try:
-            if self.keeper is not None:
-                self.keeper.replace(entry, reference, letter, target)
-            target.take_over(reference)
-        except ProviderError:
-            self.store.release(reference)
-            raise
+        """Settle a delivery and keep its message aside, with `reason`; see `DeadLetterOffice`. Raises `ResourceError`."""
+        self.office.reject(delivery, entry, session, reason)
 
     # Destinations
 
@@ -184,23 +200,72 @@ class VirtualHost:
         queue = self._queues.get(name)
         if queue is not None:
             return queue
+        return self._define_queue(name, None)[0]
+
+    def create_queue(self, name: str, policy: QueuePolicy | None) -> bool:
+        """Make a queue; return False if there is one. `policy` None: what the host says. Raises `ResourceError`."""
+        return name not in self._queues and self._define_queue(name, policy)[1]
+
+    def _define_queue(self, name: str, policy: QueuePolicy | None) -> tuple[Queue, bool]:
         address = Address(AddressKind.QUEUE, name)
-        kept = None if self.keeper is None else self.keeper.define_queue(address)
+        kept = None if self.keeper is None else self.keeper.define_queue(address, policy)
         with self._lock:
             queue = self._queues.get(name)
-            if queue is None:  # else another thread was faster
-                queue = self._add_queue(address, kept)
-        return queue
+            if queue is not None:  # another thread was faster
+                return queue, False
+            return self._add_queue(address, kept, policy), True
 
-    def _add_queue(self, address: Address, kept: KeptQueue | None) -> Queue:
+    def _add_queue(self, address: Address, kept: KeptQueue | None, policy: QueuePolicy | None) -> Queue:
         """Make a queue that is no temporary one. The lock is held."""
-        queue = self._queues[address.name] = self._make_queue(str(address), kept)
+        chosen = self.policy.queues.for_queue(address.name) if policy is None else policy
+        queue = self._queues[address.name] = self._make_queue(str(address), chosen, kept)
         return queue
 
-    def restore_queue(self, address: Address, kept: KeptQueue) -> Queue:
+    def restore_queue(self, address: Address, kept: KeptQueue, policy: QueuePolicy | None = None) -> Queue:
         """Make a queue again that the journal has kept."""
         with self._lock:
-            return self._add_queue(address, kept)
+            return self._add_queue(address, kept, policy)
+
+    def find_queue(self, name: str) -> Queue | None:
+        """Return the queue `name` if there is one; none is made."""
+        return self._queues.get(name)
+
+    def queue_names(self) -> list[str]:
+        """Return the names of all queues that are not temporary, sorted."""
+        with self._lock:
+            return sorted(self._queues)
+
+    def alter_queue(self, name: str, policy: QueuePolicy) -> None:
+        """Give an existing queue a policy of its own. Raises `DestinationInUseError`, `ResourceError`."""
+        queue = self._queues[name]
+        before = queue.policy
+        queue.alter(policy)
+        try:
+            if self.keeper is not None and queue.kept is not None:
+                self.keeper.alter_queue(queue.kept, Address(AddressKind.QUEUE, name), policy)
+        except ProviderError:
+            queue.alter(before)
+            raise
+
+    def destroy_queue(self, name: str) -> None:
+        """Delete an existing queue with its messages; who names it again makes another. Raises `ResourceError`."""
+        queue = self._queues[name]
+        kept, queue.kept = queue.kept, None  # what leaves it from now on need not be noted one by one
+        try:
+            if self.keeper is not None and kept is not None:
+                self.keeper.drop(kept)
+        except ProviderError:
+            queue.kept = kept
+            raise
+        with self._lock:
+            self._queues.pop(name, None)
+        self.doorkeeper.forget(Address(AddressKind.QUEUE, name))
+        queue.close()
+
+    def find_subscription(self, name: str) -> Subscription | None:
+        """Return the durable subscription whose channel has that name, as dead letters show it."""
+        with self._lock:
+            return next((each for each in self._durable.values() if each.name == name), None)
 
     def topic(self, name: str) -> Topic:
         """Return the topic `name`, made now if there is none."""
@@ -209,14 +274,18 @@ class VirtualHost:
             with self._lock:
                 topic = self._topics.get(name)
                 if topic is None:
-                    topic = self._topics[name] = Topic(f"topic://{name}", self.store)
+                    policy = self.policy.queues.for_subscription(name)
+                    topic = self._topics[name] = Topic(f"topic://{name}", self.store, policy)
         return topic
 
     def create_temporary(self, kind: AddressKind, owner: ConnectionId) -> Address:
         """Make a destination that only connection `owner` may consume from."""
         with self._lock:
             address = Address(kind, f"{owner}-{next(self._numbers)}", temporary=True)
-            channel = self._make_queue(str(address)) if kind is AddressKind.QUEUE else Topic(str(address), self.store)
+            if kind is AddressKind.QUEUE:
+                channel: Queue | Topic = self._make_queue(str(address), self.policy.queues.default)
+            else:
+                channel = Topic(str(address), self.store, self.policy.queues.subscriptions)
             self._temporaries[address.name] = _Temporary(channel, address, owner)
         return address
 
@@ -229,6 +298,7 @@ class VirtualHost:
             raise DestinationInUseError(f"{address} has {users} consumers; close them, then delete it")
         with self._lock:
             self._temporaries.pop(address.name, None)
+        self.doorkeeper.forget(address)
         channel.close()
 
     def end_connection(self, owner: ConnectionId, client_id: str | None) -> None:
@@ -240,6 +310,7 @@ class VirtualHost:
             if client_id is not None and self._client_ids.get(client_id) == owner:
                 del self._client_ids[client_id]
         for temporary in ended:
+            self.doorkeeper.forget(temporary.address)
             temporary.channel.close()
 
     def readable_queue(self, address: Address, reader: ConnectionId) -> Queue:
@@ -265,8 +336,17 @@ class VirtualHost:
             raise DestinationError(f"{address} belongs to another connection, which alone may consume from it")
         return temporary
 
-    def _make_queue(self, name: str, kept: KeptQueue | None = None) -> Queue:
-        return Queue(name, self.store, self._make_state(), self.clock, on_due=self._on_due, kept=kept)
+    def _make_queue(self, name: str, policy: QueuePolicy, kept: KeptQueue | None = None) -> Queue:
+        return Queue(
+            name,
+            self.store,
+            self._make_state(),
+            self.clock,
+            on_due=self._on_due,
+            kept=kept,
+            policy=policy,
+            on_dead=self.office.set_aside,
+        )
 
     def _make_state(self) -> ChannelState:
         persistence = None if self.keeper is None else self.keeper.journal
@@ -425,6 +505,8 @@ class VirtualHost:
             is_durable=request.durable_name is not None,
             on_due=self._on_due,
             kept=kept,
+            policy=self.policy.queues.for_subscription(terms.topic.name),
+            on_dead=self.office.set_aside,
         )
 
     # Client ids

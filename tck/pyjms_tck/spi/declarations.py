@@ -148,6 +148,19 @@ def dead_letters(environment: Environment, connection: ProviderConnection) -> bo
     return environment.receiver(connection.open_session(transacted=False), queue).take_texts(1) == ["food"]
 
 
+def redelivery_limits(environment: Environment, connection: ProviderConnection) -> bool:
+    queue = environment.queue()
+    session = connection.open_session(transacted=False)
+    environment.send(session, queue, "poison")
+    receiver = environment.receiver(session, queue)
+    for _ in range(100):  # so often nobody tries in earnest
+        delivery = receiver.consumer.poll()
+        if delivery is None:
+            return True
+        session.retry(delivery, "the listener failed")
+    return False
+
+
 def embedded_broker(environment: Environment, connection: ProviderConnection) -> bool:
     environment.provider.stop_broker(environment.url)
     return True
@@ -167,6 +180,7 @@ PROBES: dict[Capability, Probe] = {
     Capability.EXPIRATION: expiration,
     Capability.REDELIVERY_COUNT: redelivery_count,
     Capability.DEAD_LETTERS: dead_letters,
+    Capability.REDELIVERY_LIMITS: redelivery_limits,
     Capability.EMBEDDED_BROKER: embedded_broker,  # last, as it ends the others' broker
 }
 

@@ -117,11 +117,15 @@ def test_a_rejected_message_is_kept_with_the_reason(world: World) -> None:
     letter = poll(letters)
     assert letter.envelope.message_id == sent.message_id
     assert (letter.envelope.body, letter.envelope.priority) == ("poison", 7)
-    assert dict(letter.envelope.properties) == {
+    properties = dict(letter.envelope.properties)
+    assert str(properties.pop("JMS_pyjms_deadConsumer")).startswith(world.name)
+    assert properties == {
         "n": 1,
+        "JMS_pyjms_deadKind": "rejected",
         "JMS_pyjms_deadReason": "cannot be parsed",
         "JMS_pyjms_deadDestination": "queue://orders",
         "JMS_pyjms_deadCount": 2,
+        "JMS_pyjms_deadTime": 1_000,
     }
     session.reject(letter, "still not")
     again = poll(letters)

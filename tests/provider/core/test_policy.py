@@ -13,10 +13,11 @@ from hypothesis import strategies as st
 from pyjms_provider.core.policy import Overflow, PolicyError, QueuePolicies, QueuePolicy, QueueType
 
 
-def test_the_default_is_a_standard_queue_without_limits_that_gives_up_after_seven_deliveries() -> None:
+def test_the_default_is_a_standard_queue_without_limits_where_a_listener_may_fail_seven_times() -> None:
     policy = QueuePolicy()
     assert (policy.type, policy.is_limited, policy.changes_messages) == (QueueType.STANDARD, False, False)
-    assert (policy.max_deliveries, policy.dead_letter, policy.expiry_queue) == (7, "DLQ", None)
+    assert (policy.max_deliveries, policy.max_failures) == (0, 7)
+    assert (policy.dead_letter, policy.expiry_queue) == ("DLQ", None)
 
 
 @pytest.mark.parametrize(

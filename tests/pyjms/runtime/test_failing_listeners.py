@@ -11,6 +11,7 @@ from pyjms import Message, Session
 from pyjms.runtime.connection import JmsConnection
 from pyjms.runtime.dispatch import MAXIMUM_ATTEMPTS
 from pyjms.runtime.factory import ConnectionFactory
+from pyjms.spi import Capability
 from pyjms.spi.errors import ProviderError
 from pyjms.testing import Fault, Faults
 from tests.pyjms.runtime.conftest import Connect
@@ -133,8 +134,6 @@ class TestByThemselves:
 
     def test_a_provider_without_dead_letters_still_gets_on(self, jms_broker_url: str) -> None:
         """A message must not come for ever only because there is nowhere to keep it aside."""
-        from pyjms.spi import Capability
-
         with Wrapped(jms_broker_url, remove=Capability.DEAD_LETTERS) as wrapped:
             connection = ConnectionFactory(wrapped.url).create_connection()
             session, recorder = connection.create_session(), Recorder(failing(20, RuntimeError("no")))
@@ -281,7 +280,8 @@ class TestAcknowledgementThatFails:
         assert drain(other.create_consumer(other.create_queue("orders"))) == []
 
     def test_a_rejection_that_fails_loses_nothing(self, jms_broker_url: str) -> None:
-        with Wrapped(jms_broker_url) as wrapped:
+        """The runtime rejects where the provider does not limit redelivery itself."""
+        with Wrapped(jms_broker_url, remove=Capability.REDELIVERY_LIMITS) as wrapped:
             wrapped.before["reject"] = raising(ProviderError("no"))
             connection = ConnectionFactory(wrapped.url).create_connection()
             session, recorder = connection.create_session(), Recorder(failing(1000, RuntimeError("no")))

@@ -162,6 +162,13 @@ class _Session(ProviderSession):
         self._inner.acknowledge(deliveries)
         self._acknowledged.extend(deliveries)
 
+    def end_waits(self) -> None:
+        self._inner.end_waits()
+
+    def retry(self, delivery: Delivery, reason: str) -> None:
+        self._wrapped.passing("recover")
+        self._inner.retry(delivery, reason)
+
     def recover(self, deliveries: Sequence[Delivery]) -> None:
         self._wrapped.passing("recover")
         self._inner.recover(deliveries)
@@ -177,6 +184,10 @@ class _Session(ProviderSession):
     def commit(self) -> None:
         self._wrapped.passing("commit")
         self._inner.commit()
+
+    def commit_with(self, transaction: object) -> None:
+        self._wrapped.passing("commit_with")
+        self._inner.commit_with(transaction)
 
     def rollback(self) -> None:
         self._wrapped.passing("rollback")

@@ -1,0 +1,98 @@
+"""Puts messages elsewhere that leave their queue: dead letters, expired ones, and what an administrator moves.
+
+The old message goes and the new one comes in one write of the journal, so that a message is never lost and never there
+twice. All methods may wait for I/O, so no lock is held by who calls them.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from pyjms.spi.errors import ProviderError
+from pyjms_provider.core.channel import ChannelClosedError
+from pyjms_provider.core.dead_letters import DeadEntry, DeadKind, dead_letter
+
+if TYPE_CHECKING:
+    from pyjms.spi.delivery import Delivery
+    from pyjms.spi.envelope import Envelope
+    from pyjms_provider.core.consumer import ConsumerSession
+    from pyjms_provider.core.entry import QueueEntry
+    from pyjms_provider.core.queue import Queue
+    from pyjms_provider.core.virtual_host import VirtualHost
+
+__all__ = ["DeadLetterOffice"]
+
+_log = logging.getLogger(__name__)
+
+
+class DeadLetterOffice:
+    """Of one virtual host."""
+
+    def __init__(self, host: VirtualHost) -> None:
+        self._host = host
+
+    def reject(self, delivery: Delivery, entry: QueueEntry, session: ConsumerSession, reason: str) -> None:
+        """Settle a delivery and keep its message in its queue's queue of dead letters. Raises `ResourceError`.
+
+        At once, whatever transaction the session is in: a message that cannot be processed must not come back with
+        the rollback that it causes. A delivery that is no longer the session's is left alone.
+        """
+        queue = entry.queue
+        envelope = delivery.envelope
+        if not queue.settle(entry, delivery.count, session):
+            return
+        dead = DeadEntry(
+            entry=entry,
+            kind=DeadKind.REJECTED,
+            reason=reason,
+            delivery_count=delivery.count,
+            consumer=session.receiver_id,
+            subscription=queue.subscription_name,
+        )
+        self._bury(dead, envelope, queue.policy.dead_letter)
+
+    def set_aside(self, dead: Sequence[DeadEntry]) -> None:
+        """Keep messages that have left their queue where its policy says; what fails is logged, and comes back."""
+        for each in dead:
+            queue = each.entry.queue
+            expired = each.kind is DeadKind.EXPIRED
+            target = queue.policy.expiry_queue if expired else queue.policy.dead_letter
+            try:
+                envelope = queue.message_of(each.entry.reference)
+                self._host.store.release(each.entry.reference)
+                if envelope is not None and target is not None:
+                    self._bury(each, envelope, target)
+            except ProviderError as error:
+                _log.error("PYJMS-BROKER-20 a message of %s could not be set aside: %s", queue.name, error.reason)
+
+    def _bury(self, dead: DeadEntry, envelope: Envelope, target: str) -> None:
+        letter = dead_letter(envelope, dead, target, self._host.clock.time_ms())
+        self.relocate(dead.entry, letter, target)
+        _log.warning(
+            "PYJMS-BROKER-21 message %s of %s is in queue %s: %s",
+            envelope.message_id,
+            dead.entry.queue.name,
+            target,
+            dead.reason,
+        )
+
+    def relocate(self, entry: QueueEntry, envelope: Envelope, target: str | Queue) -> None:
+        """Put `envelope` into a queue in place of a message that was taken out of another one, and released.
+
+        Raises `ResourceError`; the old message is then where it was, flagged as redelivered.
+        """
+        host = self._host
+        queue = host.queue(target) if isinstance(target, str) else target
+        reference = host.store.store(envelope, entry.reference.origin)
+        try:
+            if host.keeper is not None:
+                host.keeper.replace(entry, reference, envelope, queue)
+            try:
+                queue.take_over(reference)
+            except ChannelClosedError:
+                host.queue(envelope.destination.name).take_over(reference)  # it was destroyed at this moment
+        except ProviderError:
+            host.store.release(reference)
+            raise

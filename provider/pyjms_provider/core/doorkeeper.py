@@ -1,0 +1,208 @@
+"""What a message must pass on its way in: overrides, duplicates, room. Most messages pass none of it, and never come here.
+
+The doorkeeper's lock guards what it remembers of duplicates; it is taken alone. Waiting for room is done without any lock,
+and ends when there is room, in time, or when the session or its connection or broker closes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from threading import Lock
+from typing import TYPE_CHECKING
+
+from pyjms.spi.clock import Clock, Signal
+from pyjms.spi.envelope import Address, Envelope
+from pyjms.spi.errors import ClosedError, ResourceError
+from pyjms_provider.core.admission import deliver_at_ms, with_overrides
+from pyjms_provider.core.duplicates import DUPLICATE_ID, DuplicateWindow, Sighting, duplicate_id
+from pyjms_provider.core.limits import Waiting
+from pyjms_provider.core.paging import approximate_size
+from pyjms_provider.core.policed_queue import QueueFullError
+from pyjms_provider.core.policy import Overflow, QueuePolicy
+from pyjms_provider.core.queue import Queue
+
+if TYPE_CHECKING:
+    from pyjms_provider.core.journal import DuplicateMark
+    from pyjms_provider.core.topic import Topic
+    from pyjms_provider.core.unit_of_work import UnitOfWork
+
+__all__ = ["Admission", "Doorkeeper", "DuplicateClaim", "Patience"]
+
+
+class Patience:
+    """How long a sender waits for room: until somebody says that it is over."""
+
+    __slots__ = ("is_over", "signal")
+
+    def __init__(self) -> None:
+        self.signal = Signal()
+        self.is_over = False
+
+    def end(self) -> None:
+        """End every wait, now and later. Any thread."""
+        self.is_over = True
+        self.signal.set()
+
+
+class DuplicateClaim:
+    """The id of one message that is on its way; its end must be told, once."""
+
+    __slots__ = ("_doorkeeper", "_window", "is_kept", "mark")
+
+    def __init__(self, doorkeeper: Doorkeeper, window: DuplicateWindow, mark: DuplicateMark, *, is_kept: bool) -> None:
+        self._doorkeeper = doorkeeper
+        self._window = window
+        self.mark = mark
+        """What a journal writes together with the message."""
+        self.is_kept = is_kept
+        """Whether it does so: the message is PERSISTENT."""
+
+    def end(self, *, arrived: bool) -> None:
+        """Hear whether the message has arrived."""
+        self._doorkeeper.end_claim(self._window, self.mark, arrived)
+
+
+@dataclass(slots=True)
+class Admission:
+    """A message that may come in."""
+
+    envelope: Envelope
+    deliver_at_ms: int
+    duplicate: DuplicateClaim | None
+    room: tuple[Queue, int] | None
+    """The queue that holds room for it, and how many bytes."""
+
+    @property
+    def mark(self) -> DuplicateMark | None:
+        """What a journal must keep together with the message."""
+        return None if self.duplicate is None else self.duplicate.mark
+
+    def end(self, *, arrived: bool) -> None:
+        """Give back what was held for the message, as it has come in and is counted, or does not come."""
+        if self.room is not None:
+            queue, size = self.room
+            queue.unclaim_room(size)
+        if self.duplicate is not None:
+            self.duplicate.end(arrived=arrived)
+
+    def pass_in(self, transaction: UnitOfWork | None) -> None:
+        """Do so for a message that is in; whether it has arrived is the transaction's affair, if there is one."""
+        if transaction is not None and self.duplicate is not None:
+            duplicate, self.duplicate = self.duplicate, None
+            transaction.add_duplicate(duplicate)
+        self.end(arrived=True)
+
+
+class Doorkeeper:
+    """Lets messages into the destinations of one virtual host."""
+
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+        self._lock = Lock()
+        self._windows: dict[Address, DuplicateWindow] = {}
+        self._restored: dict[Address, list[DuplicateMark]] = {}
+
+    def admit(self, channel: Queue | Topic, envelope: Envelope, patience: Patience | None) -> Admission | None:
+        """Return what may come in; None for a duplicate of a message that has arrived. May wait for room.
+
+        Raises `QueueFullError`, `ClosedError`, `ChannelClosedError`; `ProviderError` for properties that make no sense.
+        """
+        policy = channel.policy
+        if policy.changes_messages:
+            envelope = with_overrides(envelope, policy, self._clock.time_ms())
+        at_ms = deliver_at_ms(envelope)
+        duplicate = None
+        if policy.duplicate_count and DUPLICATE_ID in envelope.properties:
+            duplicate = self._claim(envelope, policy)
+            if duplicate is None:
+                return None
+        try:
+            room = self._claim_room(channel, envelope, patience) if isinstance(channel, Queue) else None
+        except BaseException:
+            if duplicate is not None:
+                duplicate.end(arrived=False)
+            raise
+        return Admission(envelope, at_ms, duplicate, room)
+
+    # Duplicates
+
+    def _claim(self, envelope: Envelope, policy: QueuePolicy) -> DuplicateClaim | None:
+        identity = duplicate_id(envelope)
+        now_ms = self._clock.time_ms()
+        with self._lock:
+            window = self._window(envelope.destination, policy)
+            sighting = window.claim(identity, now_ms)
+        if sighting is Sighting.SEEN:
+            return None
+        if sighting is Sighting.CLAIMED:
+            raise ResourceError(
+                f"a message with {DUPLICATE_ID} {identity!r} was sent to {envelope.destination} in a transaction that has "
+                f"not ended, so nobody knows yet whether this one is a duplicate; send it again when that one has ended"
+            )
+        return DuplicateClaim(self, window, window.mark(identity, now_ms), is_kept=envelope.delivery_mode == 2)
+
+    def _window(self, address: Address, policy: QueuePolicy) -> DuplicateWindow:
+        window = self._windows.get(address)
+        if window is None:
+            window = DuplicateWindow(address, policy.duplicate_window_ms, policy.duplicate_count)
+            self._windows[address] = window
+            window.restore(self._restored.pop(address, ()))
+        window.window_ms, window.most = policy.duplicate_window_ms, policy.duplicate_count
+        return window
+
+    def end_claim(self, window: DuplicateWindow, mark: DuplicateMark, arrived: bool) -> None:
+        """Hear how a claim has ended."""
+        with self._lock:
+            if arrived:
+                window.confirm(mark)
+            else:
+                window.drop(mark.duplicate_id)
+
+    def restore(self, marks: Iterable[DuplicateMark]) -> None:
+        """Remember what a journal has kept; before the host is used."""
+        for mark in marks:
+            self._restored.setdefault(mark.address, []).append(mark)
+
+    def forget(self, address: Address) -> None:
+        """Forget a destination that was destroyed."""
+        with self._lock:
+            self._windows.pop(address, None)
+            self._restored.pop(address, None)
+
+    # Room
+
+    def _claim_room(self, queue: Queue, envelope: Envelope, patience: Patience | None) -> tuple[Queue, int] | None:
+        if not queue.policy.is_limited or queue.policy.overflow in {Overflow.RING, Overflow.FLOW_TO_DISK}:
+            return None
+        size = approximate_size(envelope) if queue.policy.max_bytes else 0
+        if not queue.claim_room(size):
+            if queue.policy.overflow is not Overflow.BLOCK or patience is None:
+                raise _full(queue, "receive messages from it, raise its limits, or choose another overflow")
+            self._await_room(queue, size, patience)
+        return queue, size
+
+    def _await_room(self, queue: Queue, size: int, patience: Patience) -> None:
+        waiting = Waiting(patience.signal, size)
+        timeout_ms = queue.policy.block_timeout_ms
+        until_ms = self._clock.monotonic_ms() + timeout_ms if timeout_ms else None
+        queue.wait_for_room(waiting)
+        try:
+            while not queue.claim_room(size, waiting):
+                if patience.is_over:
+                    raise ClosedError(f"the session was closed while it waited for room in {queue.name}")
+                if queue.policy.is_limited and queue.policy.overflow is not Overflow.BLOCK:
+                    raise _full(queue, "its overflow was altered while the sender waited")
+                if not self._clock.wait(patience.signal, until_ms):
+                    if queue.claim_room(size, waiting):
+                        return
+                    raise _full(queue, f"there was no room within {timeout_ms} ms, so receive faster or wait longer")
+        finally:
+            queue.stop_waiting(waiting)
+
+
+def _full(queue: Queue, remedy: str) -> QueueFullError:
+    policy = queue.policy
+    limits = [f"{policy.max_messages} messages"] if policy.max_messages else []
+    limits += [f"{policy.max_bytes} bytes"] if policy.max_bytes else []
+    return QueueFullError(f"{queue.name} is full: its limit is {' and '.join(limits)}; {remedy}")
