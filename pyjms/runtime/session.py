@@ -373,10 +373,19 @@ class JmsSession(Session):
 
     def commit(self) -> None:
         self._check_transaction("commit")
+        self._commit(self.provider_session.commit)
+
+    def commit_with(self, transaction: object) -> None:
+        """Commit together with a transaction of the application's; see `pyjms.joining.joined`."""
+        self._check_transaction("commit")
+        self.connection.require(Capability.SHARED_TRANSACTIONS, "transactions that are shared with an application")
+        self._commit(lambda: self.provider_session.commit_with(transaction))
+
+    def _commit(self, commit: Callable[[], None]) -> None:
         deliveries = self.ledger.take()
         try:
             self.provider_session.acknowledge(deliveries)
-            self.provider_session.commit()
+            commit()
         except (InDoubtError, ConnectionLostError, ClosedError) as error:
             raise to_jms(error) from error
         except RolledBackError as error:

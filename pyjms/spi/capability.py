@@ -45,3 +45,5 @@ class Capability(Flag):
     """The provider itself sees to it that no message is delivered without end (`ProviderSession.retry`)."""
     EMBEDDED_BROKER = auto()
     """The broker lives in this process and `Provider.stop_broker` ends it."""
+    SHARED_TRANSACTIONS = auto()
+    """`ProviderSession.commit_with`: messages and the application's tables are in one database, and commit together."""

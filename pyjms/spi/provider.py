@@ -223,6 +223,15 @@ class ProviderSession(ABC):
         """
         raise _lacks(Capability.TRANSACTIONS, "transactions")
 
+    def commit_with(self, transaction: object) -> None:
+        """Commit together with `transaction`, the application's own, in the database where the messages are.
+
+        What `transaction` is, the provider's documentation says (the bundled broker: an SQLAlchemy connection with an
+        open transaction). It is ended in any case. Raises as `commit`; `ResourceError` when it is no such transaction.
+        (`Capability.SHARED_TRANSACTIONS`)
+        """
+        raise _lacks(Capability.SHARED_TRANSACTIONS, "transactions that it shares with an application")
+
     def rollback(self) -> None:
         """Drop the sends and acknowledgements since the last commit or rollback (`Capability.TRANSACTIONS`).
 

@@ -269,6 +269,10 @@ class _Session(ProviderSession):
         if self._faults.due(Fault.COMMIT_IN_DOUBT):
             raise InDoubtError("injected: no answer to the commit; its outcome is not known")
 
+    def commit_with(self, transaction: object) -> None:
+        self._connection.alive()
+        self._inner.commit_with(transaction)
+
     def rollback(self) -> None:
         self._connection.alive()
         self._inner.rollback()

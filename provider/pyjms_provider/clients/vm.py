@@ -43,7 +43,7 @@ from pyjms_provider.settings import read_url
 
 __all__ = ["VmConnection", "VmConsumer", "VmProvider", "VmSession"]
 
-_WITHOUT_STORE = ~Capability.XA
+_WITHOUT_STORE = ~(Capability.XA | Capability.SHARED_TRANSACTIONS)
 
 
 def _version() -> str:
@@ -103,7 +103,10 @@ class VmConnection(ProviderConnection):
 
     @property
     def capabilities(self) -> Capability:
-        return ~Capability.NONE if self._host.branches.are_kept else _WITHOUT_STORE
+        if not self._host.branches.are_kept:
+            return _WITHOUT_STORE
+        keeper = self._host.keeper
+        return ~Capability.NONE if keeper is not None and keeper.journal.can_join else ~Capability.SHARED_TRANSACTIONS
 
     @property
     def info(self) -> ProviderInfo:
@@ -224,6 +227,19 @@ class VmSession(ProviderSession):
         if unit is not None:
             self._host.finish_commit(unit)
 
+    def commit_with(self, transaction: object) -> None:
+        """Commit together with `transaction`, an SQLAlchemy connection with an open transaction in the store's database."""
+        joined = self._host.join(transaction)
+        with self._lock:
+            self._check_local()
+            unit, self._unit = self._unit_to_end(), None
+            if unit is not None:
+                unit.begin_commit(self._host.clock.time_ms())
+        if unit is None:
+            joined.commit()
+        else:
+            unit.finish_commit(joined)
+
     def rollback(self) -> None:
         with self._lock:
             self._check_local()
@@ -340,12 +356,6 @@ class VmSession(ProviderSession):
             by_queue.setdefault(entry.queue, []).append((entry, delivery.count))
         for queue, returned in by_queue.items():
             queue.give_back(returned, self._receiving)
-
-    def retry(self, delivery: Delivery, reason: str) -> None:
-        if self._closed:
-            raise self._closed_error()
-        entry = _entry_of(delivery)
-        entry.queue.give_back([(entry, delivery.count)], self._receiving, reason)
 
     def retry(self, delivery: Delivery, reason: str) -> None:
         if self._closed:

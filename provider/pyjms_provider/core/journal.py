@@ -15,6 +15,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, NewType
 
 from pyjms.spi.envelope import Address, Envelope, fact
+from pyjms.spi.errors import CapabilityError
 from pyjms_provider.core.reference import MessageReference, ReferenceId
 
 if TYPE_CHECKING:
@@ -24,6 +25,7 @@ __all__ = [
     "BranchOutcome",
     "Changes",
     "DuplicateMark",
+    "JoinedTransaction",
     "Journal",
     "NewMessage",
     "PreparedBranch",
@@ -159,6 +161,21 @@ class Recovery:
     """The highest reference id that is in use; new ones must be higher."""
 
 
+class JoinedTransaction(ABC):
+    """A transaction of the application's in the database where a journal keeps what it keeps; both end together."""
+
+    is_committed: bool
+    """Whether `commit` or `write` has succeeded."""
+
+    @abstractmethod
+    def write(self, changes: Changes, *, force: bool) -> None:
+        """Write `changes` in the application's transaction, and commit it. Raises as `Journal.write`."""
+
+    @abstractmethod
+    def commit(self) -> None:
+        """Commit it without changes of the broker's. Raises as `Journal.write`."""
+
+
 class Journal(ABC):
     """Keeps changes. One broker holds it at a time; opening a held one raises `ResourceError` that names the holder."""
 
@@ -181,6 +198,15 @@ class Journal(ABC):
         Calls that wait at the same time share one commit. Raises `ResourceError` when nothing was written (disk full,
         database locked or gone), `InDoubtError` when it is not known whether it was.
         """
+
+    @property
+    def can_join(self) -> bool:
+        """Whether `join` is there."""
+        return False
+
+    def join(self, transaction: object) -> JoinedTransaction:
+        """Return what writes in a transaction of the application's. Raises `CapabilityError`, `ResourceError`."""
+        raise CapabilityError("this store is no database that an application could have a transaction in")
 
     @abstractmethod
     def note(self, changes: Changes) -> None:

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, NewType, TypeVar
 from pyjms.spi.errors import InDoubtError, ProviderError, RolledBackError
 from pyjms_provider.core.entry import QueueEntry, ReceiverId
 from pyjms_provider.core.expiry import is_expired
-from pyjms_provider.core.journal import Changes, NewMessage, PreparedBranch, Removal
+from pyjms_provider.core.journal import Changes, JoinedTransaction, NewMessage, PreparedBranch, Removal
 
 if TYPE_CHECKING:
     from pyjms.spi.xid import Xid
@@ -212,13 +212,17 @@ class UnitOfWork:
                     f"or its session was closed; give messages a longer time to live, or commit sooner"
                 )
 
-    def finish_commit(self, journal: Journal | None, *, force_acknowledgements: bool = False) -> None:
+    def finish_commit(
+        self, journal: Journal | JoinedTransaction | None, *, force_acknowledgements: bool = False
+    ) -> None:
         """Do the second half: write, settle, and make the messages available. Waits for the journal.
 
         Raises `RolledBackError` when the journal refused, `InDoubtError` when nobody knows.
         """
         if journal is not None:
             changes = self._changes()
+            if changes is None and isinstance(journal, JoinedTransaction):
+                changes = Changes()  # the application's part must be committed first in any case
             if changes is not None:
                 self._write(journal, changes, force=bool(changes.messages) or force_acknowledgements)
         self._make_true(UnitEvent.WRITTEN)
@@ -272,7 +276,7 @@ class UnitOfWork:
         for queue, entries in _by_queue((entry, entry) for entry in sent).items():
             queue.commit([entry for entry, _ in entries])  # in the order sent (§9.2); consumers are woken
 
-    def _write(self, journal: Journal, changes: Changes, *, force: bool) -> None:
+    def _write(self, journal: Journal | JoinedTransaction, changes: Changes, *, force: bool) -> None:
         try:
             journal.write(changes, force=force)
         except InDoubtError:

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 
 from pyjms.spi.envelope import Address, AddressKind, ConnectionId, Envelope
 from pyjms.spi.errors import (
+    CapabilityError,
     DestinationError,
     DestinationInUseError,
     DuplicateClientIdError,
@@ -43,7 +44,7 @@ if TYPE_CHECKING:
     from pyjms.spi.selector import Selector
     from pyjms_provider.core.consumer import ConsumerSession
     from pyjms_provider.core.entry import QueueEntry
-    from pyjms_provider.core.journal import QueueRecord
+    from pyjms_provider.core.journal import JoinedTransaction, QueueRecord
     from pyjms_provider.core.keeping import Keeper
     from pyjms_provider.core.kept_queue import KeptQueue
     from pyjms_provider.core.store import MessageStore
@@ -183,6 +184,12 @@ class VirtualHost:
             self.keeper.finish_commit(unit)
             with suppress(ProviderError):  # the unit is true; who sends next is told that there is no room
                 self.store.relieve()
+
+    def join(self, transaction: object) -> JoinedTransaction:
+        """Return what commits a unit together with the application's transaction. Raises `CapabilityError`."""
+        if self.keeper is None:
+            raise CapabilityError(f"{self.name} keeps nothing; connect with store= and the application's database")
+        return self.keeper.journal.join(transaction)
 
     def write_settled(self, settled: Sequence[QueueEntry]) -> None:
         """Have it survive that messages, which the journal keeps, were acknowledged. Raises `ResourceError`."""

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from pyjms.spi.capability import Capability
 from pyjms.spi.envelope import AddressKind
-from pyjms.spi.errors import CapabilityError, DestinationError
+from pyjms.spi.errors import CapabilityError, DestinationError, ResourceError
 from pyjms.spi.xid import Xid
 
 if TYPE_CHECKING:
@@ -161,6 +161,14 @@ def redelivery_limits(environment: Environment, connection: ProviderConnection) 
     return False
 
 
+def shared_transactions(environment: Environment, connection: ProviderConnection) -> bool:
+    try:
+        connection.open_session(transacted=True).commit_with(object())
+    except ResourceError:
+        return True  # it looked at the transaction, and found that this is none
+    return False
+
+
 def embedded_broker(environment: Environment, connection: ProviderConnection) -> bool:
     environment.provider.stop_broker(environment.url)
     return True
@@ -181,6 +189,7 @@ PROBES: dict[Capability, Probe] = {
     Capability.REDELIVERY_COUNT: redelivery_count,
     Capability.DEAD_LETTERS: dead_letters,
     Capability.REDELIVERY_LIMITS: redelivery_limits,
+    Capability.SHARED_TRANSACTIONS: shared_transactions,
     Capability.EMBEDDED_BROKER: embedded_broker,  # last, as it ends the others' broker
 }
 

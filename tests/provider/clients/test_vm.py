@@ -88,10 +88,11 @@ def test_a_broker_keeps_the_options_of_its_first_connection(world: World) -> Non
         world.connect("?expired_in_transaction=rollback")
 
 
-def test_capabilities_are_all_but_xa(world: World) -> None:
+def test_capabilities_are_all_but_those_that_need_a_store(world: World) -> None:
     connection = world.connect()
-    assert Capability.XA not in connection.capabilities
-    assert connection.capabilities | Capability.XA == ~Capability.NONE
+    needing_a_store = Capability.XA | Capability.SHARED_TRANSACTIONS
+    assert not connection.capabilities & needing_a_store
+    assert connection.capabilities | needing_a_store == ~Capability.NONE
     assert connection.info.name
     assert connection.info.version[0].isdigit()
     assert "JMSXDeliveryCount" in connection.info.jmsx_property_names

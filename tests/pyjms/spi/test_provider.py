@@ -40,6 +40,7 @@ REFUSED: list[tuple[type, Capability, Callable[..., object]]] = [
     (ProviderConnection, Capability.TEMPORARY_DESTINATIONS, lambda it: it.delete_temporary(QUEUE)),
     (ProviderSession, Capability.TRANSACTIONS, lambda it: it.commit()),
     (ProviderSession, Capability.TRANSACTIONS, lambda it: it.rollback()),
+    (ProviderSession, Capability.SHARED_TRANSACTIONS, lambda it: it.commit_with(None)),
     (ProviderSession, Capability.DEAD_LETTERS, lambda it: it.reject(envelope(QUEUE), "poison")),
     (ProviderSession, Capability.BROWSING, lambda it: it.browse(QUEUE, None)),
     (ProviderSession, Capability.DURABLE_SUBSCRIPTIONS, lambda it: it.unsubscribe("mine")),

@@ -16,6 +16,7 @@ from pyjms_provider.stores.errors import CodecError, LostStoreError, StoreError
 from pyjms_provider.stores.group_commit import GroupCommit, Member
 from pyjms_provider.stores.sql.batch import Batch, make_batch, merge, text_to_column
 from pyjms_provider.stores.sql.branches import add_branches
+from pyjms_provider.stores.sql.joining import JoinedWriter
 from pyjms_provider.stores.sql.recovery import read_entries, read_records
 
 if TYPE_CHECKING:
@@ -86,6 +87,13 @@ class SqlJournal(Journal):
     def write(self, changes: Changes, *, force: bool) -> None:
         batch = self._batch(changes)
         self._submit(batch, force=force)
+
+    @property
+    def can_join(self) -> bool:
+        return True
+
+    def join(self, transaction: object) -> JoinedWriter:
+        return JoinedWriter(transaction, self._meta.epoch, self._database.statements)
 
     def note(self, changes: Changes) -> None:
         if self._is_closed:

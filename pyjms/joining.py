@@ -1,0 +1,65 @@
+"""Messages and an application's own tables in one atomic step, without a coordinator.
+
+When the broker's store and the application's tables are in one database, a session's transaction can be a part of the
+application's: what was received, what was changed in the tables and what was sent becomes true together, or not at all.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any, Protocol
+
+from pyjms.api.session import Session
+from pyjms.errors import IllegalStateException, JMSException
+from pyjms.runtime.session import JmsSession
+
+__all__ = ["SqlConnection", "joined"]
+
+
+class SqlConnection(Protocol):
+    """What is used of a `sqlalchemy.Connection`."""
+
+    def begin(self) -> Any:
+        """Begin a transaction."""
+        ...
+
+    def in_transaction(self) -> bool:
+        """Say whether one is open."""
+        ...
+
+    def rollback(self) -> None:
+        """Roll it back."""
+        ...
+
+
+@contextmanager
+def joined(session: Session, connection: SqlConnection) -> Iterator[None]:
+    """Make all that `session` receives and sends, and `connection` changes, within the block one atomic step.
+
+    session: transacted, of a connection to an embedded broker whose store is the database of `connection`
+    (``vm://shop?store=…``). connection: a `sqlalchemy.Connection`, of an ORM session its ``connection()``; a transaction is
+    begun if it has none, and ended in any case.
+
+    An error in the block rolls both back and goes on. Raises `IllegalStateException` if the session is not transacted;
+    `TransactionRolledBackException` when neither has taken effect; `JMSException` when the provider cannot do this, and
+    for an outcome that is not known.
+    """
+    if not isinstance(session, JmsSession):
+        raise JMSException(f"{type(session).__name__} is no session of pyjms, so it can join no other transaction")
+    if not session.transacted:
+        raise IllegalStateException("the session is not transacted: joined() needs create_session(True, …)")
+    if not connection.in_transaction():
+        connection.begin()
+    try:
+        yield
+    except BaseException:
+        connection.rollback()
+        session.rollback()
+        raise
+    try:
+        session.commit_with(connection)
+    except BaseException:
+        if connection.in_transaction():
+            connection.rollback()
+        raise
