@@ -103,8 +103,17 @@ def _equal(table: Table, names: Sequence[str]) -> list[ColumnElement[bool]]:
 
 
 def compile_statements(dialect: Dialect) -> Statements:
-    """Return the statements for a dialect with positional parameters."""
-    c = _Compiler(dialect)
+    """Return the statements for a dialect with positional parameters, compiled once."""
+    known = _compiled.get((dialect.name, dialect.paramstyle))
+    if known is None:
+        known = _compiled[dialect.name, dialect.paramstyle] = _compile(_Compiler(dialect))
+    return known
+
+
+_compiled: dict[tuple[str, str], Statements] = {}
+
+
+def _compile(c: _Compiler) -> Statements:
     return Statements(
         **_for_messages(c), **_for_branches(c), **_for_paging(c), **_for_queues(c), **_for_rows_set_aside(c)
     )

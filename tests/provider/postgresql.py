@@ -1,0 +1,103 @@
+"""A PostgreSQL server of the tests' own: in a temporary directory, on a free port of the loopback interface."""
+
+from __future__ import annotations
+
+import os
+import pwd
+import shutil
+import socket
+import subprocess
+import tempfile
+from itertools import count
+from pathlib import Path
+
+import psycopg
+
+MISSING = (
+    "The tests need PostgreSQL's server, which was not found. Install it with `make postgresql` (Debian, Ubuntu), or put "
+    "its programs initdb and pg_ctl on the PATH; docs/how-to/work-on-pyjms.md says more."
+)
+
+
+def find_programs() -> Path:
+    """Return the directory of the server's programs."""
+    on_path = shutil.which("initdb")
+    if on_path is not None:
+        return Path(on_path).resolve().parent
+    found = sorted(Path("/usr/lib/postgresql").glob("*/bin/initdb"))
+    if not found:
+        raise FileNotFoundError(MISSING)
+    return found[-1].parent
+
+
+def free_port() -> int:
+    with socket.socket() as listener:
+        listener.bind(("127.0.0.1", 0))
+        port: int = listener.getsockname()[1]
+        return port
+
+
+class PostgresqlServer:
+    """The server does not run as root, so root's tests run it as the user that its package made."""
+
+    def __init__(self) -> None:
+        self._programs = find_programs()
+        self._user = pwd.getpwnam("postgres") if os.geteuid() == 0 else None
+        self._directory = Path(tempfile.mkdtemp(prefix="pyjms-postgresql-"))
+        if self._user is not None:
+            os.chown(self._directory, self._user.pw_uid, self._user.pw_gid)
+        self._port = free_port()
+        self._schemas = count(1)
+        try:
+            self._run("initdb", "--auth=trust", "--username=postgres", "--encoding=UTF8", "--no-sync", "--pgdata")
+            self.start()
+        except BaseException:
+            shutil.rmtree(self._directory)
+            raise
+
+    @property
+    def _data(self) -> str:
+        return str(self._directory / "data")
+
+    def _run(self, program: str, *arguments: str) -> None:
+        ids = {} if self._user is None else {"user": self._user.pw_uid, "group": self._user.pw_gid}
+        done = subprocess.run(
+            [str(self._programs / program), *arguments, self._data],
+            **ids,  # type: ignore[call-overload]  # mypy takes them for any keyword
+            extra_groups=[] if self._user is not None else None,
+            cwd="/",
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.DEVNULL,  # the server inherits it: a pipe would never end
+            stderr=subprocess.DEVNULL,
+            check=False,
+        )
+        if done.returncode:
+            log = self._directory / "log"
+            raise RuntimeError(f"{program} failed: {log.read_text() if log.exists() else 'no log'}")
+
+    def start(self) -> None:
+        """Start, and return when connections are accepted. The machine does not lose power, so nothing is forced."""
+        options = f"-p {self._port} -c listen_addresses=127.0.0.1 -c unix_socket_directories= -c max_connections=60 -c fsync=off"
+        self._run("pg_ctl", "start", "--wait", "-o", options, "--log", str(self._directory / "log"), "--pgdata")
+
+    def stop(self, mode: str = "fast") -> None:
+        """Stop; with `immediate` as if its process had died."""
+        self._run("pg_ctl", "stop", "--wait", "--mode", mode, "--pgdata")
+
+    def remove(self) -> None:
+        """Stop, and leave nothing behind."""
+        try:
+            self.stop("immediate")
+        finally:
+            shutil.rmtree(self._directory)
+
+    def connect(self) -> psycopg.Connection[tuple[object, ...]]:
+        """Connect as an administrator; each statement is committed by itself."""
+        return psycopg.connect(host="127.0.0.1", port=self._port, user="postgres", dbname="postgres", autocommit=True)
+
+    def make_store(self) -> str:
+        """Make an empty schema, and return the URL of a store in it."""
+        schema = f"store_{next(self._schemas)}"
+        with self.connect() as connection:
+            connection.execute(f"CREATE SCHEMA {schema}".encode())
+        return f"postgresql+psycopg://postgres@127.0.0.1:{self._port}/postgres?options=-csearch_path%3D{schema}"
