@@ -23,6 +23,9 @@ from pyjms.history.rows import OK_AT, ROW, T1_AT, Row
 __all__ = ["JournalFile", "read_journals"]
 
 
+_encode = json.JSONEncoder(check_circular=False, separators=(",", ":")).encode
+
+
 class JournalFile:
     """One journal being written; the caller sees to it that one thread writes at a time."""
 
@@ -46,7 +49,7 @@ class JournalFile:
         os.close(self._descriptor)
 
     def _write(self, line: object) -> None:
-        rest = memoryview((json.dumps(line, separators=(",", ":")) + "\n").encode("ascii"))
+        rest = memoryview((_encode(line) + "\n").encode("ascii"))
         while rest:
             rest = rest[os.write(self._descriptor, rest) :]
 

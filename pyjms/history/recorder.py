@@ -275,7 +275,7 @@ class _Session(ProviderSession):
             self._inner.acknowledge(deliveries)
             return
         tx = self.transaction() if self._transacted else None
-        begun = self._begin(Call(ACK, self.scope, self._now(), tx, deliveries))
+        begun = self._begin(Call(ACK, self.scope, self._now(), tx, tuple(deliveries)))
         try:
             self._inner.acknowledge([_inner_of(delivery) for delivery in deliveries])
         except BaseException as error:
@@ -306,7 +306,7 @@ class _Session(ProviderSession):
         self, op: str, deliveries: Sequence[Delivery], note: dict[str, object] | None, act: Callable[[], None]
     ) -> None:
         if deliveries:
-            self._connection.noted(Call(op, self.scope, self._now(), self._tx, deliveries, note), act)
+            self._connection.noted(Call(op, self.scope, self._now(), self._tx, tuple(deliveries), note), act)
         else:
             act()
 

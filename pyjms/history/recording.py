@@ -35,7 +35,7 @@ from pyjms.history.findings import Report
 from pyjms.history.journal import JournalFile
 from pyjms.history.missing import parquet
 from pyjms.history.reading import read
-from pyjms.history.rows import OK_AT, T1_AT, Call, Row, Scope, rows_of
+from pyjms.history.rows import OK_AT, T1_AT, Call, Digests, Row, Scope, rows_of
 from pyjms.history.stamps import Ticker
 from pyjms.spi.clock import Clock, SystemClock
 from pyjms.spi.envelope import Address
@@ -127,6 +127,7 @@ class BufferedLog(_Log):
     def __init__(self, files: _Files, wake: Flag) -> None:
         self._files = files
         self._wake = wake
+        self._digests = Digests()
         self._buffer: deque[tuple[Call, str, int]] = deque()
         self._turn = Lock()
         """Held by the one thread that writes; another that finds the buffer full waits for it, and so is slowed down."""
@@ -157,7 +158,7 @@ class BufferedLog(_Log):
     def _write(self) -> None:
         rows: list[Row] = []
         for _ in range(min(len(self._buffer), BUFFER_EVENTS)):
-            rows += rows_of(*self._buffer.popleft())
+            rows += rows_of(self._digests, *self._buffer.popleft())
         if not rows:
             return
         try:
@@ -176,6 +177,7 @@ class SynchronousLog(_Log):
     def __init__(self, files: _Files, wake: Flag) -> None:
         self._files = files
         self._wake = wake
+        self._digests = Digests()
         self._lock = Lock()
         self._sealing = Lock()
         self._serials = count(1)
@@ -186,7 +188,7 @@ class SynchronousLog(_Log):
 
     def begin(self, call: Call) -> int:
         with self._lock:
-            serial, rows = next(self._serials), rows_of(call)
+            serial, rows = next(self._serials), rows_of(self._digests, call)
             self._pending[serial] = rows
             if self._journal is not None:
                 self._try(lambda journal: journal.begin(serial, rows))
@@ -206,7 +208,7 @@ class SynchronousLog(_Log):
 
     def put(self, call: Call, ok: str, t1: int) -> None:
         with self._lock:
-            serial, rows = next(self._serials), rows_of(call, ok, t1)
+            serial, rows = next(self._serials), rows_of(self._digests, call, ok, t1)
             self._rows += rows
             self._try(lambda journal: journal.begin(serial, rows))
             is_full = len(self._rows) >= BUFFER_EVENTS

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from itertools import count
 from typing import NamedTuple, TypeAlias
 
@@ -18,7 +18,7 @@ from pyjms.spi.envelope import Address, BodyKind, Envelope, ObjectBody
 from pyjms.spi.selector import Selector
 from pyjms.types import Stored
 
-__all__ = ["OK_AT", "ROW", "T1_AT", "Call", "Held", "Row", "Scope", "digest", "rows_of"]
+__all__ = ["OK_AT", "ROW", "T1_AT", "Call", "Digests", "Held", "Row", "Scope", "digest", "rows_of"]
 
 CONSTANT = ("run", "node")
 ROW: tuple[str, ...] = tuple(name for name in COLUMNS if name not in CONSTANT)
@@ -29,7 +29,7 @@ T1_AT = ROW.index("t1")
 Row: TypeAlias = list[object]
 
 _SCHEDULED = "JMS_pyjms_deliverAt"
-_PROVIDERS_OWN = ("JMSX", "JMS_")
+_RESERVED = "JMS"
 _DIGEST_LENGTH = 32
 
 
@@ -58,7 +58,7 @@ class Scope:
         self.sub = sub
         self.selector = selector
         self.numbers: count[int] = count(1) if session is None else session.numbers
-        self.sends: dict[Address, int] = {} if session is None else session.sends
+        self.sends: dict[Address, tuple[str, int]] = {} if session is None else session.sends
 
 
 class Held(NamedTuple):
@@ -77,26 +77,46 @@ class Call(NamedTuple):
     t0: int
     tx: str | None
     payload: object
-    """An `Envelope` of a send; a `Held` of a delivery; deliveries with `Held` tags of an ack or recover; a delivery of
-    a browse; the id of a message that expired; else None."""
+    """An `Envelope` of a send; a `Held` of a delivery; a tuple of deliveries with `Held` tags of an ack or
+    recover; a delivery of a browse; the id of a message that expired; else None."""
     note: Mapping[str, object] | None = None
 
 
-def rows_of(call: Call, ok: str = UNKNOWN, t1: int | None = None) -> list[Row]:
+class Digests:
+    """The digests of the latest envelopes: where a broker passes on the envelope that was sent, one is enough."""
+
+    __slots__ = ("_known",)
+
+    _LIMIT = 512
+
+    def __init__(self) -> None:
+        self._known: dict[int, tuple[Envelope, str]] = {}
+
+    def of(self, envelope: Envelope) -> str:
+        """Return `digest(envelope)`."""
+        known = self._known.get(id(envelope))
+        if known is None:
+            if len(self._known) >= self._LIMIT:
+                self._known.clear()
+            known = self._known[id(envelope)] = envelope, digest(envelope)
+        return known[1]
+
+
+def rows_of(digests: Digests, call: Call, ok: str = UNKNOWN, t1: int | None = None) -> list[Row]:
     """Return the rows of `call`. To be called once for each call, in the order of calls of a session."""
     payload = call.payload
     if call.op == SEND:
         assert isinstance(payload, Envelope)
-        return [_send(call, payload, ok, t1)]
+        return [_send(digests, call, payload, ok, t1)]
     if call.op == DELIVER:
         assert isinstance(payload, Held)
-        return [_deliver(call, payload, ok, t1)]
+        return [_deliver(digests, call, payload, ok, t1)]
     if call.op in {ACK, RECOVER}:
-        assert isinstance(payload, Sequence)
+        assert isinstance(payload, tuple)
         return [_settle(call, delivery, ok, t1) for delivery in payload]
     if call.op == BROWSE and payload is not None:
         assert isinstance(payload, Delivery)
-        return [_see(call, payload, ok, t1)]
+        return [_see(digests, call, payload, ok, t1)]
     scope = call.scope
     mid = payload if isinstance(payload, str) else None
     return [_row(call, scope, ok, t1, mid, scope.dest, scope.sub)]
@@ -115,29 +135,32 @@ _MODE, _PRIO, _SN, _DN = (ROW.index(name) for name in ("mode", "prio", "sn", "dn
 _REDELIVERED, _COUNT, _EXP, _SHA, _NOTE = (ROW.index(name) for name in ("redelivered", "count", "exp", "sha", "note"))
 
 
-def _send(call: Call, envelope: Envelope, ok: str, t1: int | None) -> Row:
+def _send(digests: Digests, call: Call, envelope: Envelope, ok: str, t1: int | None) -> Row:
     scope, address = call.scope, envelope.destination
-    row = _row(call, scope, ok, t1, envelope.message_id, str(address), None)
-    _describe(row, envelope)
-    row[_SN] = scope.sends[address] = scope.sends.get(address, 0) + 1
+    known = scope.sends.get(address)
+    dest, number = (str(address), 1) if known is None else (known[0], known[1] + 1)
+    scope.sends[address] = dest, number
+    row = _row(call, scope, ok, t1, envelope.message_id, dest, None)
+    _describe(digests, row, envelope)
+    row[_SN] = number
     if _SCHEDULED in envelope.properties:
         row[_NOTE] = _json({"scheduled": True})
     return row
 
 
-def _deliver(call: Call, held: Held, ok: str, t1: int | None) -> Row:
+def _deliver(digests: Digests, call: Call, held: Held, ok: str, t1: int | None) -> Row:
     scope, delivery = call.scope, held.inner
     row = _row(call, scope, ok, t1, delivery.envelope.message_id, scope.dest, scope.sub)
-    _describe(row, delivery.envelope)
+    _describe(digests, row, delivery.envelope)
     row[_DN], row[_REDELIVERED], row[_COUNT] = held.number, delivery.redelivered, delivery.count
     if scope.selector is not None:
         row[_NOTE] = _json(_selected(scope.selector, delivery.envelope))
     return row
 
 
-def _see(call: Call, delivery: Delivery, ok: str, t1: int | None) -> Row:
+def _see(digests: Digests, call: Call, delivery: Delivery, ok: str, t1: int | None) -> Row:
     row = _row(call, call.scope, ok, t1, delivery.envelope.message_id, call.scope.dest, None)
-    _describe(row, delivery.envelope)
+    _describe(digests, row, delivery.envelope)
     row[_REDELIVERED], row[_COUNT] = delivery.redelivered, delivery.count
     return row
 
@@ -150,15 +173,15 @@ def _settle(call: Call, delivery: Delivery, ok: str, t1: int | None) -> Row:
     return row
 
 
-def _describe(row: Row, envelope: Envelope) -> None:
+def _describe(digests: Digests, row: Row, envelope: Envelope) -> None:
     row[_MODE], row[_PRIO], row[_EXP] = envelope.delivery_mode, envelope.priority, envelope.expiration_ms
-    row[_SHA] = digest(envelope)
+    row[_SHA] = digests.of(envelope)
 
 
 def digest(envelope: Envelope) -> str:
     """Return 32 hexadecimal digits that stand for what the application put into a message.
 
-    Body, type, a textual correlation id and the properties; not what providers add (names with JMSX or JMS_ in front),
+    Body, type, a textual correlation id and the properties; not what providers add (names that begin with JMS),
     nor what they may translate (destinations, a correlation id of bytes).
     """
     body: object = envelope.body
@@ -166,11 +189,15 @@ def digest(envelope: Envelope) -> str:
         body = tuple(sorted(body.items()))  # a map has no order
     elif isinstance(body, ObjectBody):
         body = body.data
-    own = [item for item in envelope.properties.items() if not item[0].startswith(_PROVIDERS_OWN)]
+    own = [item for item in envelope.properties.items() if item[0][:3] != _RESERVED]
     own.sort()
     correlation = envelope.correlation_id if isinstance(envelope.correlation_id, str) else None
-    text = repr((int(envelope.body_kind), body, own, envelope.jms_type, correlation))
-    return hashlib.sha256(text.encode("utf-8", "backslashreplace")).hexdigest()[:_DIGEST_LENGTH]
+    head = repr((int(envelope.body_kind), type(body).__name__, own, envelope.jms_type, correlation))
+    summed = hashlib.sha256(head.encode("utf-8", "backslashreplace"))
+    # plain text and bytes as they are: `repr` of a long text takes most of the time
+    text = body if isinstance(body, (str, bytes)) else repr(body)
+    summed.update(text.encode("utf-8", "surrogatepass") if isinstance(text, str) else text)
+    return summed.hexdigest()[:_DIGEST_LENGTH]
 
 
 def _selected(selector: Selector, envelope: Envelope) -> dict[str, object]:

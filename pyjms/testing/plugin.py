@@ -34,7 +34,6 @@ __all__ = [
     "jms_faults",
     "jms_recording",
     "jms_session",
-    "pytest_addoption",
     "virtual_clock",
 ]
 
