@@ -16,7 +16,7 @@ from pyjms_provider.core.dead_letters import DeadEntry, DeadKind, dead_letter
 
 if TYPE_CHECKING:
     from pyjms.spi.delivery import Delivery
-    from pyjms.spi.envelope import Envelope
+    from pyjms.spi.envelope import ConnectionId, Envelope
     from pyjms_provider.core.consumer import ConsumerSession
     from pyjms_provider.core.entry import QueueEntry
     from pyjms_provider.core.queue import Queue
@@ -77,6 +77,20 @@ class DeadLetterOffice:
             target,
             dead.reason,
         )
+
+    def put(self, envelope: Envelope, origin: ConnectionId | None) -> None:
+        """Put another message into the queue that is its destination. Raises `ResourceError`."""
+        host = self._host
+        queue = host.queue(envelope.destination.name)
+        reference = host.store.store(envelope, origin)
+        try:
+            if host.keeper is not None and reference.reliable:
+                host.keeper.send_to_queue(queue, reference, envelope)
+            else:
+                queue.take_over(reference)
+        except ProviderError:
+            host.store.release(reference)
+            raise
 
     def relocate(self, entry: QueueEntry, envelope: Envelope, target: str | Queue) -> None:
         """Put `envelope` into a queue in place of a message that was taken out of another one, and released.

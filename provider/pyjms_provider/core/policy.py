@@ -137,10 +137,16 @@ class QueuePolicy:
         return chosen != (None, None, None) or bool(self.min_time_to_live_ms or self.max_time_to_live_ms)
 
     def altered(self, **changes: Any) -> QueuePolicy:
-        """Return a policy with other values for some fields. Raises `PolicyError`."""
+        """Return a policy with other values for some fields; enumerations may be given by their text.
+
+        Raises `PolicyError`.
+        """
         unknown = changes.keys() - _NAMES
         if unknown:
             raise PolicyError(f"a queue's policy has no {min(unknown)}; it has: {', '.join(sorted(_NAMES))}")
+        for name, kind in (("type", QueueType), ("overflow", Overflow)):
+            if isinstance(changes.get(name), str):
+                changes[name] = _member(name, kind, changes[name])
         return replace(self, **changes)
 
     def to_json(self) -> str:
@@ -160,12 +166,8 @@ class QueuePolicy:
 
     @classmethod
     def from_mapping(cls, values: Mapping[str, Any]) -> QueuePolicy:
-        """Make a policy of plain values: enumerations by their text. Raises `PolicyError`."""
-        given = dict(values)
-        for name, kind in (("type", QueueType), ("overflow", Overflow)):
-            if isinstance(given.get(name), str):
-                given[name] = _member(name, kind, given[name])
-        return cls().altered(**given)
+        """Make a policy of plain values; fields that are left out have their defaults. Raises `PolicyError`."""
+        return cls().altered(**values)
 
 
 _NAMES = frozenset(field.name for field in fields(QueuePolicy))

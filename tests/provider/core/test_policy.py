@@ -7,7 +7,7 @@ from dataclasses import fields
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from pyjms_provider.core.policy import Overflow, PolicyError, QueuePolicies, QueuePolicy, QueueType
@@ -82,6 +82,7 @@ def test_what_is_no_json_object_is_refused(text: str) -> None:
         QueuePolicy.from_json(text)
 
 
+@settings(suppress_health_check=[HealthCheck.too_slow], deadline=None)
 @given(
     st.dictionaries(
         st.sampled_from(sorted(json.loads(QueuePolicy().to_json()))),

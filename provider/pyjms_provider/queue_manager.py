@@ -1,0 +1,242 @@
+"""The queue manager of an embedded broker: what its owner does with queues, beside sending and receiving.
+
+Queues are made, altered and destroyed by name, listed, looked into, emptied, and their messages moved. All calls are safe
+from any thread, and may wait for the store. A message that somebody holds, or that is not committed, is never touched.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+from fnmatch import fnmatchcase
+from typing import TYPE_CHECKING, Any
+
+from pyjms.spi.envelope import Address, AddressKind, Envelope
+from pyjms.spi.errors import DestinationError, DestinationInUseError, ResourceError
+from pyjms.spi.selector import selector_or_none
+from pyjms_provider.broker import running_broker
+from pyjms_provider.core.dead_letters import origin_of, revived
+from pyjms_provider.core.expiry import is_expired
+from pyjms_provider.core.message_state import MessageState
+from pyjms_provider.core.policy import QueuePolicy
+
+if TYPE_CHECKING:
+    from pyjms_provider.core.entry import QueueEntry
+    from pyjms_provider.core.queue import Queue
+    from pyjms_provider.core.virtual_host import VirtualHost
+
+__all__ = ["QueueExistsError", "QueueManager", "QueueReport", "Replay", "UnknownQueueError"]
+
+
+class QueueExistsError(DestinationError):
+    """There is a queue of that name."""
+
+    code = "PYJMS-QUEUE-EXISTS"
+
+
+class UnknownQueueError(DestinationError):
+    """There is no queue of that name."""
+
+    code = "PYJMS-QUEUE-UNKNOWN"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class QueueReport:
+    """A queue as it was at one moment. The four counts together are all its messages."""
+
+    name: str
+    policy: QueuePolicy
+    waiting: int
+    """Messages that a consumer could get now."""
+    delayed: int
+    """Messages whose time has not come."""
+    held: int
+    """Messages that consumers have, and have neither acknowledged nor given back."""
+    uncommitted: int
+    """Messages in transactions that have not ended."""
+    size: int
+    """About how many bytes they take, as far as the broker had to know: where bytes are limited, or there is a store."""
+    consumers: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Replay:
+    """What became of the dead letters."""
+
+    returned: int
+    left: int
+    """Letters whose origin is gone, and messages that are no dead letters."""
+
+
+class QueueManager:
+    """The queues of one broker."""
+
+    def __init__(self, host: VirtualHost) -> None:
+        self._host = host
+
+    @classmethod
+    def of(cls, broker: str) -> QueueManager:
+        """Return the manager of ``vm://BROKER``, which runs in this process. Raises `ResourceError` if it does not."""
+        found = running_broker(broker)
+        if found is None:
+            raise ResourceError(f"there is no broker {broker!r} in this process; connect to vm://{broker} first")
+        return cls(found.virtual_host)
+
+    # Definition
+
+    def create(self, name: str, policy: QueuePolicy | None = None, **choices: Any) -> None:
+        """Make a queue with a policy of its own, given whole or by its fields; with neither, with that of the broker.
+
+        It is kept in the broker's store. Raises `QueueExistsError`, `PolicyError`, `ResourceError`.
+        """
+        if not name:
+            raise DestinationError("a queue needs a name that is not empty")
+        if choices:
+            policy = (policy or QueuePolicy()).altered(**choices)
+        if not self._host.create_queue(name, policy):
+            raise QueueExistsError(f"there is a queue {name!r} already; alter it, or destroy it first")
+
+    def alter(self, name: str, **changes: Any) -> None:
+        """Change fields of a queue's policy; from now on it has one of its own.
+
+        Raises `UnknownQueueError`, `PolicyError`, `ResourceError`; `DestinationInUseError` for another type, or another
+        way to serve consumers, while there are messages or consumers.
+        """
+        self._host.alter_queue(name, self._queue(name).policy.altered(**changes))
+
+    def destroy(self, name: str, *, if_empty: bool = False) -> None:
+        """Delete a queue with its messages. Who names it again makes another.
+
+        Raises `UnknownQueueError`, `ResourceError`; `DestinationInUseError` while it has consumers or messages that are
+        held or not committed, and, with `if_empty`, while it has any.
+        """
+        queue = self._queue(name)
+        states = [MessageState.DELIVERED, MessageState.NOT_COMMITTED, *([MessageState.NEW] if if_empty else [])]
+        users, messages = queue.consumer_count, sum(map(queue.count, states))
+        if users or messages:
+            raise DestinationInUseError(
+                f"queue {name!r} has {users} consumers and {messages} messages that keep it from being destroyed; "
+                f"close the consumers, end their sessions, or empty the queue first"
+            )
+        self._host.destroy_queue(name)
+
+    def pause(self, name: str) -> None:
+        """Let no message out; senders and browsers go on. May be repeated. Raises `UnknownQueueError`."""
+        self.alter(name, paused=True)
+
+    def resume(self, name: str) -> None:
+        """End a pause. May be repeated. Raises `UnknownQueueError`."""
+        self.alter(name, paused=False)
+
+    # Looking
+
+    def names(self, pattern: str = "*") -> list[str]:
+        """Return the names of the queues that match a glob, sorted; temporary ones are left out."""
+        return [name for name in self._host.queue_names() if fnmatchcase(name, pattern)]
+
+    def report(self, name: str) -> QueueReport:
+        """Return what there is to know of a queue. Raises `UnknownQueueError`."""
+        queue = self._queue(name)
+        delayed = queue.delayed_count
+        return QueueReport(
+            name=name,
+            policy=queue.policy,
+            waiting=max(0, queue.count(MessageState.NEW) - delayed),
+            delayed=delayed,
+            held=queue.count(MessageState.DELIVERED),
+            uncommitted=queue.count(MessageState.NOT_COMMITTED),
+            size=queue.size,
+            consumers=queue.consumer_count,
+        )
+
+    def browse(self, name: str, selector: str | None = None) -> Iterator[Envelope]:
+        """Yield the messages that nobody holds, in their order, then those that are delayed.
+
+        Raises `UnknownQueueError`, `InvalidSelectorError`, `ResourceError`.
+        """
+        return (envelope for _, envelope in self._matching(self._queue(name), selector))
+
+    # Messages
+
+    def purge(self, name: str, selector: str | None = None) -> int:
+        """Delete the messages that nobody holds and the selector matches; return how many. Raises as `browse`."""
+        queue = self._queue(name)
+        return sum(queue.drop(entry) for entry, _ in self._matching(queue, selector))
+
+    def move(self, name: str, target: str, selector: str | None = None, most: int | None = None) -> int:
+        """Move messages that nobody holds to another queue, at most so many; return how many.
+
+        Each is moved in one step: it is in one of the two queues at any moment. Raises as `browse`.
+        """
+        queue = self._queue(name)
+        if name == target:
+            raise DestinationError(f"messages of {name!r} cannot be moved to {target!r}: it is the same queue")
+        destination = self._host.queue(target)
+        moved = 0
+        for entry, envelope in self._matching(queue, selector):
+            if moved == most:
+                break
+            moved += self._relocate(entry, replace(envelope, destination=_address_of(target)), destination)
+        return moved
+
+    def copy(self, name: str, target: str, selector: str | None = None, most: int | None = None) -> int:
+        """Copy messages that nobody holds to another queue, at most so many; return how many. Raises as `browse`."""
+        queue = self._queue(name)
+        copied = 0
+        for entry, envelope in self._matching(queue, selector):
+            if copied == most:
+                break
+            self._host.office.put(replace(envelope, destination=_address_of(target)), entry.reference.origin)
+            copied += 1
+        return copied
+
+    def replay(self, name: str = "DLQ", selector: str | None = None) -> Replay:
+        """Return dead letters to the queues and subscriptions where they came from, as they were sent.
+
+        They have no time to live any more, and their deliveries count from 1 again. Raises as `browse`.
+        """
+        returned = left = 0
+        for entry, letter in self._matching(self._queue(name), selector):
+            origin = origin_of(letter.properties)
+            target = None if origin is None else self._origin(*origin)
+            if origin is None or target is None:
+                left += 1
+            else:
+                returned += self._relocate(entry, revived(letter, origin[0]), target)
+        return Replay(returned=returned, left=left)
+
+    def _origin(self, address: Address, subscription: str | None) -> Queue | None:
+        if subscription is not None:
+            return self._host.find_subscription(subscription)
+        if address.kind is AddressKind.TOPIC or address.temporary:
+            return None  # whom it was for has gone; the topic's other subscribers have had it
+        return self._host.queue(address.name)
+
+    def _relocate(self, entry: QueueEntry, envelope: Envelope, target: Queue) -> bool:
+        if not entry.queue.take_out(entry):
+            return False  # somebody got it meanwhile
+        self._host.store.release(entry.reference)
+        self._host.office.relocate(entry, envelope, target)
+        return True
+
+    def _queue(self, name: str) -> Queue:
+        queue = self._host.find_queue(name)
+        if queue is None:
+            raise UnknownQueueError(f"there is no queue {name!r}; names() lists those that there are")
+        return queue
+
+    def _matching(self, queue: Queue, selector: str | None) -> Iterator[tuple[QueueEntry, Envelope]]:
+        compiled = selector_or_none(selector)
+        return self._found(queue, None if compiled is None else compiled.matches)
+
+    def _found(self, queue: Queue, matches: Callable[[Envelope], bool] | None) -> Iterator[tuple[QueueEntry, Envelope]]:
+        for entry in queue.waiting_entries():
+            if is_expired(entry.reference, self._host.clock.time_ms()):
+                continue
+            envelope = queue.message_of(entry.reference)
+            if envelope is not None and (matches is None or matches(envelope)):
+                yield entry, envelope
+
+
+def _address_of(name: str) -> Address:
+    return Address(AddressKind.QUEUE, name)

@@ -1,0 +1,300 @@
+"""Limits in messages and bytes, and what happens to those that do not fit."""
+
+from __future__ import annotations
+
+from threading import Event, Thread
+
+import pytest
+
+from pyjms.spi.errors import ClosedError, ProviderError
+from pyjms.testing import VirtualClock
+from pyjms_provider.core.channel import ChannelClosedError
+from pyjms_provider.core.doorkeeper import Patience
+from pyjms_provider.core.message_state import MessageState
+from pyjms_provider.core.paging import approximate_size
+from pyjms_provider.core.policed_queue import QueueFullError
+from pyjms_provider.core.policy import QueuePolicies, QueuePolicy
+from tests.provider.helpers import make_envelope
+from tests.provider.policy_world import PolicyWorld, pulled
+
+
+class Sender:
+    """Sends on a thread of its own, and says how it ended."""
+
+    def __init__(self, world: PolicyWorld, text: str) -> None:
+        self.patience = Patience()
+        self.error: ProviderError | None = None
+        self._world = world
+        self._text = text
+        self._thread = Thread(target=self._send)
+        self._thread.start()
+
+    def _send(self) -> None:
+        try:
+            self._world.send(self._text, patience=self.patience)
+        except ProviderError as error:
+            self.error = error
+
+    def wait(self) -> ProviderError | None:
+        self._thread.join(10)
+        assert not self._thread.is_alive(), f"{self._text} is still being sent"
+        return self.error
+
+
+def blocking(timeout_ms: int = 0) -> tuple[PolicyWorld, VirtualClock]:
+    world = PolicyWorld()
+    world.host.clock = clock = VirtualClock()
+    world.host.doorkeeper._clock = clock
+    world.manager.alter("orders", max_messages=1, overflow="block", block_timeout_ms=timeout_ms)
+    return world, clock
+
+
+def wait_until_blocked(world: PolicyWorld, senders: int = 1) -> None:
+    room = world.queue._rules.room  # type: ignore[union-attr]  # the queue has limits
+    assert room is not None
+    never = Event()
+    for _ in range(10_000):
+        if room.waiting_count == senders:
+            return
+        never.wait(0.001)
+    raise AssertionError(f"{room.waiting_count} senders wait, not {senders}")
+
+
+# Reject
+
+
+def test_a_full_queue_refuses_messages() -> None:
+    world = PolicyWorld(max_messages=2)
+    for text in "ab":
+        world.send(text)
+    with pytest.raises(QueueFullError, match="orders is full: its limit is 2 messages; receive messages from it"):
+        world.send("c")
+    assert QueueFullError.jms_name == "ResourceAllocationException"
+    assert len(world.store) == 2, "nothing is left of what was refused"
+    reader = world.reader()
+    held = pulled(reader)
+    with pytest.raises(QueueFullError):
+        world.send("c")
+    reader.settle(held)
+    world.send("c")
+    assert world.texts() == ["b", "c"]
+
+
+def test_bytes_are_limited_too() -> None:
+    size = approximate_size(make_envelope("x" * 100))
+    world = PolicyWorld(max_bytes=2 * size)
+    world.send("x" * 100)
+    world.send("y" * 100)
+    assert world.manager.report("orders").size == 2 * size
+    with pytest.raises(QueueFullError, match=f"its limit is {2 * size} bytes"):
+        world.send("")
+    world.manager.purge("orders")
+    world.send("z" * 10_000)
+    assert len(world.texts()) == 1, "an empty queue takes any message"
+
+
+def test_a_transaction_takes_room_when_it_sends_and_gives_it_back_when_it_rolls_back() -> None:
+    world = PolicyWorld(max_messages=2)
+    unit = world.unit()
+    world.send("a", unit=unit)
+    world.send("b", unit=unit)
+    with pytest.raises(QueueFullError):
+        world.send("c", unit=unit)
+    with pytest.raises(QueueFullError):
+        world.send("c")
+    unit.rollback()
+    other = world.unit()
+    for text in "de":
+        world.send(text, unit=other)
+    other.commit(0)
+    assert world.texts() == ["d", "e"]
+    reader, unit = world.reader(), world.unit()
+    delivery = pulled(reader)
+    unit = type(unit)(unit.unit_id, reader.session)
+    entry = delivery.tag
+    assert world.queue.settle_in(unit, entry, delivery.count, reader.session)  # type: ignore[arg-type]
+    with pytest.raises(QueueFullError):
+        world.send("f")
+    unit.commit(0)
+    world.send("f")
+
+
+def test_expired_and_purged_messages_make_room() -> None:
+    world = PolicyWorld(max_messages=1)
+    world.send("a", ttl_ms=10)
+    world.pass_time(10)
+    world.send("b")
+    assert world.manager.purge("orders") == 1
+    world.send("c")
+    assert world.texts() == ["c"]
+
+
+def test_limits_may_be_altered_while_messages_are_there() -> None:
+    world = PolicyWorld()
+    for text in "abc":
+        world.send(text)
+    world.manager.alter("orders", max_messages=3)
+    with pytest.raises(QueueFullError):
+        world.send("d")
+    world.manager.alter("orders", max_messages=4)
+    world.send("d")
+    world.manager.alter("orders", max_messages=0)
+    world.send("e")
+    assert len(world.texts()) == 5
+
+
+# Ring
+
+
+def test_a_ring_drops_the_oldest_that_nobody_holds() -> None:
+    world = PolicyWorld(max_messages=3, overflow="ring")
+    reader = world.reader()
+    world.send("held")
+    held = pulled(reader)
+    for text in "abcd":
+        world.send(text)
+    assert world.texts() == ["c", "d"]
+    reader.give_back(held)
+    assert world.texts() == ["held", "c", "d"]
+    world.send("e")
+    assert world.texts() == ["c", "d", "e"]
+    assert len(world.store) == 3
+
+
+def test_a_ring_drops_what_is_needed_least() -> None:
+    world = PolicyWorld(max_messages=2, overflow="ring")
+    for text, priority in (("low1", 1), ("high", 9), ("low2", 1), ("middle", 4)):
+        world.send(text, priority=priority)
+    assert world.texts() == ["high", "middle"]
+    world.send("low3", priority=0)
+    assert world.texts() == ["high", "middle"], "even if it is what has just come"
+
+
+def test_a_ring_that_is_full_of_held_messages_grows() -> None:
+    world = PolicyWorld(max_messages=1, overflow="ring")
+    reader = world.reader()
+    world.send("a")
+    pulled(reader)
+    world.send("b")
+    world.send("c")
+    assert (world.texts(), world.queue.count(MessageState.DELIVERED)) == ([], 1)
+
+
+def test_a_ring_is_closed_by_the_commit() -> None:
+    world = PolicyWorld(max_messages=2, overflow="ring")
+    world.send("a")
+    unit = world.unit()
+    for text in "bcd":
+        world.send(text, unit=unit)
+    assert world.texts() == ["a"]
+    unit.commit(0)
+    assert world.texts() == ["c", "d"]
+
+
+def test_a_sorted_ring_keeps_the_first() -> None:
+    world = PolicyWorld(max_messages=2, overflow="ring", type="sorted", key="n")
+    for number in (3, 1, 2):
+        world.send(str(number), properties={"n": number})
+    assert world.texts() == ["1", "2"]
+
+
+def test_subscribers_lose_the_oldest_and_publishers_go_on() -> None:
+    ring = QueuePolicy.from_mapping({"max_messages": 2, "overflow": "ring"})
+    world = PolicyWorld(QueuePolicies(patterns=(("topic://news.*", ring),)))
+    topic = world.host.topic("news.eu")
+    assert topic.policy is ring
+    subscription = world.subscribe("topic://news.eu")
+    for text in "abc":
+        world.send(text, "topic://news.eu")
+    assert [envelope.body for envelope in subscription.browse()] == ["b", "c"]
+
+
+# Flow to disk
+
+
+def test_a_queue_that_flows_to_disk_takes_everything() -> None:
+    world = PolicyWorld(max_messages=1, overflow="flow_to_disk")
+    for text in "abc":
+        world.send(text)
+    assert world.texts() == ["a", "b", "c"]
+
+
+# Block
+
+
+def test_senders_wait_for_room_and_get_it_in_their_order() -> None:
+    world, _ = blocking()
+    world.send("a")
+    first = Sender(world, "b")
+    wait_until_blocked(world, 1)
+    second = Sender(world, "c")
+    wait_until_blocked(world, 2)
+    reader = world.reader()
+    reader.settle(pulled(reader))
+    assert first.wait() is None
+    assert world.texts() == ["b"]
+    reader.settle(pulled(reader))
+    assert second.wait() is None
+    assert world.texts() == ["c"]
+
+
+def test_a_wait_for_room_ends_in_time() -> None:
+    world, clock = blocking(timeout_ms=500)
+    world.send("a")
+    sender = Sender(world, "b")
+    clock.await_wait(500)
+    clock.advance(500)
+    error = sender.wait()
+    assert isinstance(error, QueueFullError)
+    assert "there was no room within 500 ms" in str(error)
+    assert world.texts() == ["a"]
+    assert len(world.store) == 1
+
+
+def test_a_wait_for_room_ends_when_the_session_closes() -> None:
+    world, _ = blocking()
+    world.send("a")
+    sender = Sender(world, "b")
+    wait_until_blocked(world)
+    sender.patience.end()
+    assert isinstance(sender.wait(), ClosedError)
+
+
+def test_a_wait_for_room_ends_when_the_queue_is_altered_or_destroyed() -> None:
+    world, _ = blocking()
+    world.send("a")
+    sender = Sender(world, "b")
+    wait_until_blocked(world)
+    world.manager.alter("orders", overflow="reject")
+    assert isinstance(sender.wait(), QueueFullError)
+    world.manager.alter("orders", overflow="block")
+    sender = Sender(world, "c")
+    wait_until_blocked(world)
+    world.manager.alter("orders", max_messages=2)
+    assert sender.wait() is None
+    sender = Sender(world, "d")
+    wait_until_blocked(world)
+    world.manager.destroy("orders")
+    assert isinstance(sender.wait(), ChannelClosedError)
+
+
+def test_a_sender_without_patience_does_not_wait() -> None:
+    world, _ = blocking()
+    world.send("a")
+    with pytest.raises(QueueFullError):
+        world.send("b")
+
+
+def test_a_wait_that_is_given_up_lets_the_next_one_in() -> None:
+    world, _ = blocking()
+    world.send("a")
+    first = Sender(world, "b")
+    wait_until_blocked(world, 1)
+    second = Sender(world, "c")
+    wait_until_blocked(world, 2)
+    first.patience.end()
+    assert isinstance(first.wait(), ClosedError)
+    reader = world.reader()
+    reader.settle(pulled(reader))
+    assert second.wait() is None
+    assert world.texts() == ["c"]

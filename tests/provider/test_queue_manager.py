@@ -1,0 +1,214 @@
+"""The queue manager: definition of queues, looking into them, moving messages, and what is refused."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from pyjms.spi.errors import DestinationError, DestinationInUseError, InvalidSelectorError, ResourceError
+from pyjms_provider.core.consumer import Consumer
+from pyjms_provider.core.policy import PolicyError, QueuePolicies, QueuePolicy
+from pyjms_provider.queue_manager import QueueExistsError, QueueManager, Replay, UnknownQueueError
+from tests.provider.clients.world import World
+from tests.provider.helpers import text_of
+from tests.provider.policy_world import PolicyWorld, pulled
+
+
+@pytest.fixture
+def world() -> PolicyWorld:
+    return PolicyWorld()
+
+
+# Definition
+
+
+@pytest.mark.realises("MOM-29", "MOM-33")
+def test_queues_are_created_altered_listed_and_destroyed(world: PolicyWorld) -> None:
+    manager = world.manager
+    manager.create("audit", type="priority", priorities=2)
+    manager.create("bulk", QueuePolicy(max_messages=5), overflow="ring")
+    assert manager.names() == ["audit", "bulk", "orders"]
+    assert manager.names("[ab]*") == ["audit", "bulk"]
+    assert manager.report("bulk").policy == QueuePolicy.from_mapping({"max_messages": 5, "overflow": "ring"})
+    manager.alter("bulk", max_messages=6)
+    assert manager.report("bulk").policy.max_messages == 6
+    manager.destroy("bulk")
+    assert manager.names() == ["audit", "orders"]
+
+
+def test_a_queue_that_nobody_created_has_the_policy_of_the_broker() -> None:
+    ring = QueuePolicy.from_mapping({"max_messages": 1, "overflow": "ring"})
+    world = PolicyWorld(QueuePolicies(default=QueuePolicy(priority=1), patterns=(("bulk.*", ring),)))
+    world.send("a", "bulk.1")
+    world.manager.create("bulk.2")
+    assert [world.manager.report(name).policy for name in ("bulk.1", "bulk.2")] == [ring, ring]
+    assert world.manager.report("orders").policy == QueuePolicy(priority=1)
+
+
+def test_what_cannot_be_is_refused(world: PolicyWorld) -> None:
+    manager = world.manager
+    with pytest.raises(QueueExistsError, match="there is a queue 'orders' already; alter it, or destroy it first"):
+        manager.create("orders")
+    with pytest.raises(DestinationError, match="not empty"):
+        manager.create("")
+    with pytest.raises(PolicyError, match="has no colour"):
+        manager.create("x", colour="red")
+    with pytest.raises(PolicyError, match="give true or false"):
+        manager.alter("orders", paused="yes")
+    for call in (manager.report, manager.destroy, manager.pause, manager.browse, manager.purge, manager.replay):
+        with pytest.raises(UnknownQueueError, match="there is no queue 'nobody'; names"):
+            call("nobody")
+    with pytest.raises(InvalidSelectorError):
+        manager.purge("orders", "n =")
+    with pytest.raises(DestinationError, match="it is the same queue"):
+        manager.move("orders", "orders")
+    assert manager.names() == ["orders"]
+
+
+def test_a_queue_that_is_in_use_is_not_destroyed(world: PolicyWorld) -> None:
+    world.send("a")
+    reader = world.reader()
+    delivery = pulled(reader)
+    with pytest.raises(DestinationInUseError, match="has 1 consumers and 1 messages"):
+        world.manager.destroy("orders")
+    reader.consumer.close()
+    with pytest.raises(DestinationInUseError, match="has 0 consumers and 1 messages"):
+        world.manager.destroy("orders")
+    reader.give_back(delivery)
+    with pytest.raises(DestinationInUseError):
+        world.manager.destroy("orders", if_empty=True)
+    unit = world.unit()
+    world.send("b", unit=unit)
+    with pytest.raises(DestinationInUseError):
+        world.manager.destroy("orders")
+    unit.rollback()
+    world.manager.destroy("orders")
+    assert len(world.store) == 0
+    world.send("c")
+    assert world.texts() == ["c"], "who names it again makes another"
+
+
+# Looking
+
+
+def test_a_report_counts_each_message_once(world: PolicyWorld) -> None:
+    reader = world.reader()
+    for text in "abc":
+        world.send(text)
+    pulled(reader)
+    world.send("d", unit=world.unit())
+    world.send("e", properties={"JMS_pyjms_deliverAt": world.clock.now_ms + 5})
+    report = world.manager.report("orders")
+    assert (report.waiting, report.held, report.uncommitted, report.delayed) == (2, 1, 1, 1)
+    assert (report.name, report.consumers) == ("orders", 1)
+
+
+def test_browsing_shows_what_nobody_holds_and_what_is_delayed(world: PolicyWorld) -> None:
+    world.send("later", properties={"JMS_pyjms_deliverAt": world.clock.now_ms + 5, "n": 1})
+    for number, text in enumerate("abc"):
+        world.send(text, properties={"n": number})
+    world.send("stale", ttl_ms=1)
+    pulled(world.reader())
+    world.clock.now_ms += 1
+    assert [envelope.body for envelope in world.manager.browse("orders")] == ["b", "c", "later"]
+    assert [envelope.body for envelope in world.manager.browse("orders", "n = 1")] == ["b", "later"]
+
+
+# Messages
+
+
+def test_messages_are_purged_by_selector(world: PolicyWorld) -> None:
+    for number in range(5):
+        world.send(str(number), properties={"n": number})
+    held = pulled(world.reader())
+    assert text_of(held) == "0"
+    assert world.manager.purge("orders", "n >= 3") == 2
+    assert world.texts() == ["1", "2"]
+    assert world.manager.purge("orders") == 2
+    assert len(world.store) == 1
+
+
+def test_messages_are_moved_and_copied(world: PolicyWorld) -> None:
+    for number in range(5):
+        world.send(str(number), properties={"n": number})
+    assert world.manager.move("orders", "bulk", "n > 0", most=2) == 2
+    assert world.manager.copy("orders", "copies", most=2) == 2
+    assert (world.texts(), world.texts("bulk"), world.texts("copies")) == (["0", "3", "4"], ["1", "2"], ["0", "3"])
+    assert {str(envelope.destination) for envelope in world.letters("bulk")} == {"queue://bulk"}
+    assert len(world.store) == 7
+
+
+def test_a_message_that_is_taken_while_others_are_moved_is_left_alone(world: PolicyWorld) -> None:
+    for text in "ab":
+        world.send(text)
+    reader = world.reader()
+    found = world.manager._matching(world.queue, None)
+    entry, envelope = next(found)
+    assert text_of(pulled(reader)) == "a"
+    assert not world.manager._relocate(entry, envelope, world.host.queue("bulk"))
+    assert world.texts("bulk") == []
+
+
+def test_dead_letters_go_back_where_they_came_from(world: PolicyWorld) -> None:
+    world.manager.alter("orders", max_deliveries=1)
+    for number in range(3):
+        world.send(str(number), properties={"n": number}, ttl_ms=100)
+    world.send("stranger", "DLQ")
+    reader = world.reader()
+    for _ in range(3):
+        reader.give_back(pulled(reader))
+    world.pass_time(1_000)
+    assert world.manager.replay("DLQ", "n = 1") == Replay(returned=1, left=0)
+    assert world.manager.replay() == Replay(returned=2, left=1)
+    assert world.texts("DLQ") == ["stranger"]
+    deliveries = [pulled(reader) for _ in range(3)]
+    assert [text_of(delivery) for delivery in deliveries] == ["1", "0", "2"]
+    assert [delivery.count for delivery in deliveries] == [1, 1, 1]
+    envelope = deliveries[0].envelope
+    assert (envelope.properties, envelope.expiration_ms) == ({"n": 1}, 0)
+    assert str(envelope.destination) == "queue://orders"
+
+
+def test_a_subscribers_dead_letters_go_back_to_its_subscription_and_nobody_elses() -> None:
+    world = PolicyWorld(QueuePolicies(subscriptions=QueuePolicy(max_deliveries=1)))
+    durable, other = world.subscribe("topic://news", "daily"), world.subscribe("topic://news")
+    world.send("a", "topic://news")
+    for subscription in (durable, other):
+        session = world.reader().session
+        target = session.add_target(lambda: None)
+        consumer = Consumer(subscription, target)
+        session.add_consumer(consumer)
+        assert consumer.pull() is not None
+        session.close()
+    assert len(world.letters()) == 2
+    assert world.manager.replay() == Replay(returned=1, left=1)
+    assert [envelope.body for envelope in durable.browse()] == ["a"]
+    assert other.browse() == []
+
+
+# Finding the manager
+
+
+def test_a_running_broker_has_a_manager() -> None:
+    broker = World()
+    with pytest.raises(ResourceError, match=f"there is no broker '{broker.name}' in this process; connect to vm://"):
+        QueueManager.of(broker.name)
+    connection = broker.connect()
+    manager = QueueManager.of(broker.name)
+    manager.create("orders", paused=True)
+    assert manager.report("orders").policy.paused
+    connection.close()
+    broker.stop()
+
+
+@pytest.mark.parametrize("changes", [{"max_messages": 1}, {"max_messages": 1, "overflow": "ring"}, {"paused": True}])
+def test_a_policy_may_be_altered_back(world: PolicyWorld, changes: dict[str, Any]) -> None:
+    before = world.manager.report("orders").policy
+    world.manager.alter("orders", **changes)
+    back = {name: getattr(before, name) for name in changes}
+    world.manager.alter("orders", **back)
+    assert world.manager.report("orders").policy == before
+    for text in "ab":
+        world.send(text)
+    assert world.reader().texts() == ["a", "b"]
