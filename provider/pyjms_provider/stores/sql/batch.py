@@ -69,9 +69,6 @@ class Batch:
         self.witness: tuple[str, Row] | None = None
         """A query that finds a row exactly when the batch was written, for one whose additions do not tell."""
 
-    def __bool__(self) -> bool:
-        return any(getattr(self, name) for name in self.__slots__)
-
     def steps(self, statements: Statements) -> list[tuple[str, Sequence[Row]]]:
         """Return what is to be executed, in this order."""
         steps: list[tuple[str, Sequence[Row]]] = []

@@ -3,21 +3,23 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any, ClassVar
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 
 from pyjms_provider.stores.sql.batch import Batch, Row
 from pyjms_provider.stores.sql.statements import compile_statements
 
 if TYPE_CHECKING:
-    from sqlalchemy import Connection, Engine
+    from sqlalchemy import Connection, Engine, PoolProxiedConnection
     from sqlalchemy.engine.interfaces import DBAPICursor
 
     from pyjms_provider.core.reference import ReferenceId
     from pyjms_provider.stores.errors import StoreError
 
 __all__ = ["Database"]
+
+_T = TypeVar("_T")
 
 
 class Database(ABC):
@@ -31,6 +33,7 @@ class Database(ABC):
     def __init__(self, engine: Engine) -> None:
         self.engine = engine
         self.statements = compile_statements(engine.dialect)
+        self._idle: list[tuple[PoolProxiedConnection, DBAPICursor]] = []
 
     @abstractmethod
     def commit(self, batch: Batch, *, force: bool) -> None:
@@ -42,18 +45,6 @@ class Database(ABC):
     @abstractmethod
     def understand(self, error: Exception) -> StoreError:
         """Return what an error of the driver, or of SQLAlchemy, means, and what to do about it."""
-
-    @contextmanager
-    def cursor(self) -> Iterator[DBAPICursor]:
-        """Lend a reader's cursor. Raises `StoreError` for every error of the driver."""
-        try:
-            connection = self.engine.raw_connection()
-            try:
-                yield connection.cursor()
-            finally:
-                connection.close()
-        except self.errors as error:
-            raise self.understand(error) from error
 
     @contextmanager
     def reading(self) -> Iterator[Connection]:
@@ -75,20 +66,55 @@ class Database(ABC):
 
     def fetch_from(self, statement: str, ids: Sequence[ReferenceId]) -> dict[ReferenceId, bytes]:
         """Run a query by id for each of `ids`. Raises `StoreError`."""
-        found: dict[ReferenceId, bytes] = {}
-        with self.cursor() as cursor:
+
+        def work(cursor: DBAPICursor) -> dict[ReferenceId, bytes]:
+            found: dict[ReferenceId, bytes] = {}
             for reference_id in ids:
                 cursor.execute(statement, (reference_id,))
-                row: Row | None = cursor.fetchone()
-                if row is not None:
+                for row in cursor.fetchall():
                     found[reference_id] = row[0]
-        return found
+            return found
+
+        return self._read(work)
 
     def query(self, statement: str, parameters: Row = ()) -> list[Any]:
         """Return all rows of a query. Raises `StoreError`."""
-        with self.cursor() as cursor:
+
+        def work(cursor: DBAPICursor) -> list[Any]:
             cursor.execute(statement, parameters)
             return list(cursor.fetchall())
+
+        return self._read(work)
+
+    def _read(self, work: Callable[[DBAPICursor], _T]) -> _T:
+        """Return what `work` reads through a connection that nobody else uses. Raises `StoreError`."""
+        while True:
+            is_fresh = False
+            lent: PoolProxiedConnection | None = None
+            try:
+                try:
+                    lent, cursor = self._idle.pop()
+                except IndexError:
+                    is_fresh = True
+                    lent = self.engine.raw_connection()
+                    cursor = lent.cursor()
+                result = work(cursor)
+            except self.errors as error:
+                if lent is not None:
+                    lent.invalidate()
+                if not is_fresh:  # it may have been lost while nobody used it
+                    continue
+                raise self.understand(error) from error
+            # A pool's check-out and check-in cost three times as much as reading a message.
+            self._idle.append((lent, cursor))
+            return result
+
+    def close_readers(self) -> None:
+        """Close the connections of readers."""
+        while self._idle:
+            with suppress(IndexError):
+                self._idle.pop()[0].invalidate()
+        self.engine.dispose()
 
     @abstractmethod
     def close(self) -> None:

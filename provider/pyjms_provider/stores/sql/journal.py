@@ -56,7 +56,7 @@ class SqlJournal(Journal):
         self._on_lost = on_lost
         self._group: GroupCommit[Batch] = GroupCommit(self._commit_group)
         self._lock = Lock()
-        self._noted = Batch()
+        self._noted: Batch | None = None
         self._last_batch = Batch()
         self._queue_numbers = count(meta.next_queue)
         self._branch_numbers = count(1)
@@ -98,9 +98,7 @@ class SqlJournal(Journal):
     def note(self, changes: Changes) -> None:
         if self._is_closed:
             return
-        batch = self._batch(changes)
-        with self._lock:
-            self._noted.absorb(batch)
+        self._note(self._batch(changes))
 
     def _batch(self, changes: Changes) -> Batch:
         batch = make_batch(changes)
@@ -124,15 +122,24 @@ class SqlJournal(Journal):
         """Write what was noted and a group in one commit. If that fails, each by itself, so that no other one suffers."""
         members = self._admitted(members)
         with self._lock:
-            noted, self._noted = self._noted, Batch()
+            noted, self._noted = self._noted, None
         was_written = False
         try:
             was_written = self._write_all(noted, members)
         finally:
-            if not was_written:
-                with self._lock:
-                    noted.absorb(self._noted)
-                    self._noted = noted
+            if noted is not None and not was_written:
+                self._note(noted, first=True)
+
+    def _note(self, batch: Batch, *, first: bool = False) -> None:
+        """Have a batch, which nobody else uses, written after what was noted before, or before it."""
+        with self._lock:
+            if self._noted is None:
+                self._noted = batch
+            elif first:
+                batch.absorb(self._noted)
+                self._noted = batch
+            else:
+                self._noted.absorb(batch)
 
     def _admitted(self, members: Sequence[Member[Batch]]) -> Sequence[Member[Batch]]:
         """Refuse those who came after the journal was closed, or lost; return the others."""
@@ -143,14 +150,14 @@ class SqlJournal(Journal):
             member.error = error
         return [member for member in members if member.work is self._last_batch and self._lost is None]
 
-    def _write_all(self, noted: Batch, members: Sequence[Member[Batch]]) -> bool:
+    def _write_all(self, noted: Batch | None, members: Sequence[Member[Batch]]) -> bool:
         """Write, and tell each member how it ended; return whether what was noted is written."""
         batches = [member.work for member in members]
-        if noted:
+        if noted is not None:
             batches.insert(0, noted)
         error = self._commit(merge(batches), force=any(member.force for member in members))
         if type(error) is StoreError and len(batches) > 1:
-            error = self._commit(noted, force=False)
+            error = None if noted is None else self._commit(noted, force=False)
             for member in members:
                 member.error = self._commit(member.work, force=member.force)
         else:  # written, or there is nobody else, or it is the database's fault and nobody's own

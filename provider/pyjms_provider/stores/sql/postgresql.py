@@ -8,8 +8,7 @@ commit that was under way.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar, Final
 
 import psycopg
@@ -31,7 +30,6 @@ from pyjms_provider.stores.sql.database import Database
 
 if TYPE_CHECKING:
     from sqlalchemy import PoolProxiedConnection, Table
-    from sqlalchemy.engine.interfaces import DBAPICursor
 
     from pyjms_provider.core.reference import ReferenceId
     from pyjms_provider.stores.sql.batch import Batch, Row
@@ -190,11 +188,6 @@ class PostgresqlDatabase(Database):
     def understand(self, error: Exception) -> StoreError:
         return understand(error, self._where)
 
-    @contextmanager
-    def cursor(self) -> Iterator[DBAPICursor]:
-        with lend_cursor(self.engine, self._where) as cursor:
-            yield cursor
-
     def fetch(self, ids: Sequence[ReferenceId]) -> dict[ReferenceId, bytes]:
         return fetch_many(self, self._read_many, ids)
 
@@ -202,7 +195,7 @@ class PostgresqlDatabase(Database):
         self._is_closed = True
         self._closing.set()
         self._holder.release()
-        self.engine.dispose()
+        self.close_readers()
 
 
 class UnloggedDatabase(Database):
@@ -232,16 +225,11 @@ class UnloggedDatabase(Database):
     def understand(self, error: Exception) -> StoreError:
         return understand(error, self._where)
 
-    @contextmanager
-    def cursor(self) -> Iterator[DBAPICursor]:
-        with lend_cursor(self.engine, self._where) as cursor:
-            yield cursor
-
     def fetch_from(self, statement: str, ids: Sequence[ReferenceId]) -> dict[ReferenceId, bytes]:
         return fetch_many(self, self._read_many, ids)
 
     def close(self) -> None:
-        self.engine.dispose()
+        self.close_readers()
 
 
 def _sql(statement: str) -> Any:
@@ -272,21 +260,6 @@ def write(connection: psycopg.Connection[Row], steps: Sequence[tuple[str, Sequen
         for statement, rows in steps:
             cursor.executemany(_sql(statement), rows)
         cursor.execute("COMMIT")
-
-
-@contextmanager
-def lend_cursor(engine: Engine, where: str) -> Iterator[DBAPICursor]:
-    """Lend a reader's cursor. Raises `StoreError`."""
-    try:
-        lent = engine.raw_connection()
-        try:
-            yield lent.cursor()
-        except BaseException:
-            lent.invalidate()
-            raise
-        lent.close()
-    except PostgresqlDatabase.errors as error:
-        raise understand(error, where) from error
 
 
 _UNUSABLE: Final = (

@@ -137,7 +137,7 @@ class SqliteDatabase(Database):
 
     def close(self) -> None:
         self._close_writer()
-        self.engine.dispose()
+        self.close_readers()
         if self._lock is not None:
             self._lock.release()
 
