@@ -11,10 +11,10 @@ PYTEST := $(BIN)/python -m pytest
 PYTHON ?=
 PYTHONS := $(or $(PYTHON),python3 python3.14 python3.13 python3.12 python3.11 python)
 
-.PHONY: help demo test check lint types imports stubs docs bench traceability soak20 postgresql clean
+.PHONY: help demo test check lint types imports stubs docs bench conformance traceability soak20 postgresql clean
 
 help: ## this list
-	@grep -hE '^[a-z0-9]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z0-9]+):.*## /\1\t/' | expand -t 15
+	@grep -hE '^[a-z0-9-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z0-9-]+):.*## /\1\t/' | expand -t 15
 
 # ------------------------------------------------------------------------------------------------------------ set-up
 
@@ -75,6 +75,9 @@ docs: .venv/.dev ## the documentation site, in docs/_build/html
 bench: .venv/.dev ## the benchmarks; fails when one misses its floor
 	@failed=0; for script in tests/benchmarks/bench_*.py; do $(BIN)/python "$$script" || failed=1; done; exit $$failed
 
+conformance: .venv/.dev ## the published conformance reports, in docs/conformance
+	@$(BIN)/python tools/make_conformance.py
+
 traceability: .venv/.dev ## requirement -> tests -> result; fails when one is not realised
 	@$(PYTEST) -n 2 -q --traceability
 
@@ -84,6 +87,9 @@ soak20: .venv/.dev ## the test suite 20 times, each time in another order
 postgresql: ## PostgreSQL's server, for the tests that need one (Debian, Ubuntu)
 	@if [ "$$(id -u)" -eq 0 ]; then apt-get install -y --no-install-recommends postgresql; \
 	else sudo apt-get install -y --no-install-recommends postgresql; fi
+
+history-soak: .venv/.dev ## 10,000 random correct histories, which must raise no alarm
+	@$(BIN)/python -m tests.pyjms.history.soak 10000
 
 clean: ## removes what the other targets made
 	@rm -rf .venv build dist docs/_build .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis .benchmarks

@@ -344,7 +344,9 @@ class FolderProvider(spi.Provider):
 class _Connection(spi.ProviderConnection):
     """A folder, and the thread that looks for news in it and calls `on_ready`, which nobody else does."""
 
-    info = spi.ProviderInfo(name="folder", version="1.0", jmsx_property_names=("JMSXDeliveryCount",))
+    info = spi.ProviderInfo(
+        name="folder", version="1.0", jmsx_property_names=("JMSXDeliveryCount", "JMSXGroupID", "JMSXGroupSeq")
+    )
     capabilities = (
         Capability.SELECTORS | Capability.BROWSING | Capability.PRIORITIES | Capability.EXPIRATION
         | Capability.REDELIVERY_COUNT | Capability.DEAD_LETTERS

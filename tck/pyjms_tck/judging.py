@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping
 from pyjms.spi.capability import Capability
 from pyjms_tck.catalogue import Catalogue, Requirement
 from pyjms_tck.profile import Profile
-from pyjms_tck.results import Judgement, Outcome, TestResult
+from pyjms_tck.results import PROFILE_SAYS, Judgement, Outcome, TestResult
 
 __all__ = ["ADMINISTRATION", "FIXTURE_FEATURES", "NO_TEST", "judge", "lacking", "lacks_requirement"]
 
@@ -44,13 +44,13 @@ def lacks_requirement(requirement: Requirement, capabilities: Capability, profil
     """Return why a provider is not judged by `requirement`, or None."""
     for name, reason in profile.unsupported.items():
         if requirement.id == name or f"{requirement.section}.".startswith(f"{name}."):
-            return f"the profile says: {reason}"
+            return f"{PROFILE_SAYS}{reason}"
     return _lacks_feature(requirement.feature, capabilities, profile) if requirement.feature else None
 
 
 def _lacks_feature(feature: str, capabilities: Capability, profile: Profile) -> str | None:
     if feature in profile.unsupported:
-        return f"the profile says: {profile.unsupported[feature]}"
+        return f"{PROFILE_SAYS}{profile.unsupported[feature]}"
     if Capability[feature] not in capabilities:
         return f"the provider does not declare {feature}"
     return None

@@ -18,6 +18,7 @@ from pyjms_tck.catalogue import Chapter, Level, Requirement
 __all__ = [
     "FORMAT",
     "NOT_RUN",
+    "PROFILE_SAYS",
     "Failure",
     "Judgement",
     "Outcome",
@@ -28,6 +29,8 @@ __all__ = [
 ]
 
 FORMAT = 1
+PROFILE_SAYS = "the profile says: "
+"""How the reason begins why something is not supported, when the profile gives it."""
 NOT_RUN = "not run: "
 """How `Failure.seen` begins when a run was given up before the test."""
 
@@ -156,6 +159,18 @@ class Report:
         return not self.counts[Outcome.FAILED] and bool(self.counts[Outcome.PASSED])
 
     @property
+    def lacking_features(self) -> tuple[str, ...]:
+        """The optional features that were not judged, because provider or profile do not claim them."""
+        declared = set(self.provider.capabilities)
+        lacking = {
+            judgement.requirement.feature
+            for judgement in self.judgements
+            if judgement.outcome is Outcome.NOT_SUPPORTED
+            and (judgement.requirement.feature not in declared or (judgement.reason or "").startswith(PROFILE_SAYS))
+        }
+        return tuple(sorted(name for name in lacking if name))
+
+    @property
     def verdict(self) -> str:
         """One sentence for the top of a report."""
         failed = sum(judgement.outcome is Outcome.FAILED for judgement in self.judgements)
@@ -165,8 +180,7 @@ class Report:
             return f"Does not conform to {self.suite}: {failed} requirement{'s' if failed > 1 else ''} failed"
         if not self.counts[Outcome.PASSED]:
             return "Nothing was judged"
-        lacking = sorted({j.requirement.feature or "" for j in self.judgements if j.outcome is Outcome.NOT_SUPPORTED})
-        without = ", ".join(name for name in lacking if name)
+        without = ", ".join(self.lacking_features)
         what = f"the selected requirements of {self.suite}" if self.selection else self.suite
         return f"Conforms to {what}" + (f", without {without}" if without else "")
 

@@ -61,6 +61,13 @@ def test_the_verdict_names_what_is_not_supported(report: Report) -> None:
     assert replace(passing, selection=("3",)).verdict == "Conforms to the selected requirements of JMS 1.1, without XA"
 
 
+def test_a_feature_that_is_declared_is_lacking_only_if_the_profile_says_so(report: Report) -> None:
+    not_run = judgement(requirement("3.8-a", feature="SELECTORS"), Outcome.NOT_SUPPORTED, reason="its test needs XA")
+    excluded = judgement(requirement("6-a", feature="TOPICS"), Outcome.NOT_SUPPORTED, reason="the profile says: no")
+    changed = replace(report, judgements=(*report.judgements, not_run, excluded))
+    assert changed.lacking_features == ("TOPICS", "XA")
+
+
 def test_a_run_that_was_given_up_says_so(report: Report) -> None:
     assert replace(report, given_up="10 tests hung").verdict == "Given up: 10 tests hung"
 

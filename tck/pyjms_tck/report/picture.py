@@ -49,7 +49,7 @@ def _row(report: Report, number: int, counts: dict[Outcome, int], index: int) ->
         f'<text x="0" y="{baseline}">{escape(title)}</text>'
         + "".join(_parts(counts, top + (_ROW_HEIGHT - _BAR_HEIGHT) / 2))
         + f'<text class="count" x="{_BAR_LEFT + _BAR_WIDTH + 14}" y="{baseline}">'
-        f"{counts[Outcome.PASSED]} of {judged}</text></g>"
+        f"{f'{counts[Outcome.PASSED]} of {judged}' if judged else 'not judged'}</text></g>"
     )
 
 

@@ -1,0 +1,79 @@
+"""The published reports: a fresh run is no worse, and the published files belong together."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from pyjms_tck.judging import NO_TEST
+from pyjms_tck.report.diff import compare
+from pyjms_tck.report.html import to_html
+from pyjms_tck.results import Outcome, Report
+from tests.tidy.source import ROOT
+from tools.make_conformance import FAULTY, FOLDER, HEAD, PROVIDERS, Judged, index, judge
+
+if TYPE_CHECKING:
+    from pyjms_tck.results import Judgement
+
+by_provider = pytest.mark.parametrize("judged", PROVIDERS, ids=lambda judged: judged.name)
+
+
+def published(judged: Judged) -> Report:
+    return Report.from_json((FOLDER / f"{judged.name}.json").read_text("utf-8"))
+
+
+def explain(judgements: tuple[Judgement, ...], id: str) -> str:
+    failures = [
+        f"expected {test.failure.expected}, seen {test.failure.seen}"
+        for judgement in judgements
+        if judgement.requirement.id == id
+        for test in judgement.failures
+        if test.failure
+    ]
+    return f"{id}: {'; '.join(failures)}"
+
+
+@pytest.mark.timeout(420)
+@by_provider
+def test_a_published_report_does_not_get_worse(judged: Judged) -> None:
+    report = judge(judged)
+    worse = [change for change in compare(published(judged), report) if change.is_worse]
+    assert [explain(report.judgements, change.id) for change in worse] == []
+    assert [one.requirement.id for one in report.judgements if one.reason == NO_TEST] == []
+
+
+@by_provider
+def test_a_published_report_conforms_and_records_what_is_undefined(judged: Judged) -> None:
+    report = published(judged)
+    assert report.conforms
+    silent = [
+        judgement.requirement.id
+        for judgement in report.judgements
+        if judgement.requirement.level == "undefined" and judgement.outcome is Outcome.PASSED and not judgement.observed
+    ]
+    assert silent == []
+
+
+@by_provider
+def test_the_page_is_that_of_the_data(judged: Judged) -> None:
+    assert (FOLDER / f"{judged.name}.html").read_text("utf-8") == to_html(published(judged))
+
+
+def test_the_list_is_that_of_the_reports() -> None:
+    page = (FOLDER / "index.md").read_text("utf-8")
+    assert page == index({judged.name: published(judged) for judged in PROVIDERS})
+    assert page.startswith(HEAD)
+
+
+def test_reports_do_not_tell_where_they_were_made() -> None:
+    texts = [path.read_text("utf-8") for path in FOLDER.iterdir() if path.suffix in {".json", ".html"}]
+    assert texts
+    assert not [text for text in texts if str(ROOT) in text or "0x7f" in text]
+
+
+def test_the_fault_of_the_guide_is_found() -> None:
+    report = judge(FAULTY, ("3.4.7", "3.4.10"))
+    outcomes = {one.requirement.id: one.outcome for one in report.judgements}
+    assert outcomes["3.4.7-a"] is Outcome.FAILED
+    assert outcomes["3.4.10-a"] is Outcome.PASSED

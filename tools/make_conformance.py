@@ -1,0 +1,130 @@
+"""Write the published conformance reports: `make conformance`.
+
+For each provider of `PROVIDERS`, ``docs/conformance/NAME.json`` is what later runs are compared with, and NAME.html what
+people look at; ``index.md`` lists them. ``--pictures`` also photographs the report of a faulty provider for the guide.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import shutil
+import tempfile
+from dataclasses import dataclass
+from pathlib import Path
+
+from rich.console import Console
+from selenium import webdriver
+from selenium.webdriver.common.by import By
+
+from pyjms_tck.report.html import to_html
+from pyjms_tck.results import Outcome, Report
+from pyjms_tck.run import SUITE_TARGET, judge_provider
+from pyjms_tck.runner.pool import Task
+from pyjms_tck.runner.progress import LiveProgress
+
+ROOT = Path(__file__).resolve().parent.parent
+FOLDER = ROOT / "docs" / "conformance"
+AUTHORS = ROOT / "docs" / "provider-authors"
+PICTURES = ROOT / "docs" / "how-to" / "pictures"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Judged:
+    """A provider whose report is published."""
+
+    name: str
+    about: str
+    url: str
+    """``{folder}`` stands for an empty folder."""
+    profile: Path | None = None
+
+
+PROVIDERS = (
+    Judged(name="vm-memory", about="the embedded broker, messages in memory", url="vm://conformance"),
+    Judged(
+        name="folder",
+        about="the [example](../provider-authors/example.md) of the authors' guide",
+        url="folder://{folder}/messages?poll_ms=5",
+        profile=AUTHORS / "folder_profile.py",
+    ),
+)
+FAULTY = Judged(
+    name="faulty",
+    about="the example with a fault",
+    url="folder://{folder}/messages?poll_ms=5",
+    profile=AUTHORS / "faulty_profile.py",
+)
+
+
+def judge(judged: Judged, select: tuple[str, ...] = ()) -> Report:
+    """Run the suite, or the selected part of it, on a provider."""
+    with tempfile.TemporaryDirectory() as folder, LiveProgress(Console(stderr=True)) as progress:
+        task = Task(
+            url=judged.url.format(folder=folder),
+            profile=str(judged.profile) if judged.profile else None,
+            select=select,
+            target=SUITE_TARGET,
+        )
+        return asyncio.run(judge_provider(task, progress))
+
+
+HEAD = """# Conformance reports
+
+What the [conformance suite](../how-to/conformance.md) says of the providers of this repository, requirement by requirement. The
+reports are made by `make conformance`; the test suite fails when one of them gets worse.
+
+"""
+
+
+def index(reports: dict[str, Report]) -> str:
+    """Return the page that lists the reports, by the names of their providers."""
+    rows = [
+        "| provider | verdict | " + " | ".join(Outcome) + " | report |",
+        "|---|---|" + "---|" * len(Outcome) + "---|",
+    ]
+    for judged in PROVIDERS:
+        report = reports[judged.name]
+        counts = " | ".join(str(report.counts[outcome]) for outcome in Outcome)
+        links = f"[page]({judged.name}.html), [JSON]({judged.name}.json)"
+        rows.append(f"| {judged.about} | {report.verdict} | {counts} | {links} |")
+    return HEAD + "\n".join(rows) + "\n"
+
+
+def photograph(report: Report) -> None:
+    """Write the pictures of the guide: the top of the page, and the first requirement that failed."""
+    options = webdriver.ChromeOptions()
+    options.binary_location = shutil.which("chromium") or ""
+    for argument in ("--headless=new", "--no-sandbox", "--hide-scrollbars", "--window-size=1100,860"):
+        options.add_argument(argument)
+    browser = webdriver.Chrome(options=options, service=webdriver.ChromeService(shutil.which("chromedriver")))
+    PICTURES.mkdir(exist_ok=True)
+    try:
+        with tempfile.TemporaryDirectory() as folder:
+            page = Path(folder, "report.html")
+            page.write_text(to_html(report), encoding="utf-8")
+            browser.get(page.as_uri())
+            browser.save_screenshot(str(PICTURES / "conformance-report.png"))
+            browser.find_element(By.CSS_SELECTOR, ".r.failed").screenshot(str(PICTURES / "conformance-failure.png"))
+    finally:
+        browser.quit()
+
+
+def main() -> None:
+    """Write everything."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--pictures", action="store_true", help="the pictures of the guide instead, with Chromium")
+    if parser.parse_args().pictures:
+        photograph(judge(FAULTY))
+        return
+    FOLDER.mkdir(exist_ok=True)
+    reports = {judged.name: judge(judged) for judged in PROVIDERS}
+    for name, report in reports.items():
+        (FOLDER / f"{name}.json").write_text(report.to_json(), encoding="utf-8")
+        (FOLDER / f"{name}.html").write_text(to_html(report), encoding="utf-8")
+        print(f"{name}: {report.verdict}")
+    (FOLDER / "index.md").write_text(index(reports), encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()
