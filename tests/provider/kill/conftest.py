@@ -8,8 +8,13 @@ from urllib.parse import quote
 
 import pytest
 
+from tests.provider.postgresql import PostgresqlServer
 
-@pytest.fixture(params=["sqlite"])
+
+@pytest.fixture(params=["sqlite", "postgresql"])
 def kill_store(request: pytest.FixtureRequest, tmp_path: Path) -> Callable[[], str]:
     """Return what makes an empty store, and gives its URL as the value of an option."""
-    return lambda: quote(f"sqlite:///{tmp_path / 'killed.db'}", safe="")
+    if request.param == "sqlite":
+        return lambda: quote(f"sqlite:///{tmp_path / 'killed.db'}", safe="")
+    server: PostgresqlServer = request.getfixturevalue("postgresql")
+    return lambda: quote(server.make_store(), safe="")
