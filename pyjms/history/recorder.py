@@ -394,10 +394,11 @@ class _Consumer(ProviderConsumer):
         return None if delivery is None else self._delivered(delivery, called_ns)
 
     def _delivered(self, delivery: Delivery, called_ns: int) -> Delivery:
+        envelope = delivery.envelope  # fetched now: when it is written down, it may have been given back
         self._number += 1
         held = Held(delivery, self._scope, self._number)
         self._put(Call(DELIVER, self._scope, called_ns, self._session.transaction(), held), OK, self._now())
-        return Delivery(delivery.envelope, delivery.count, delivery.redelivered, held)
+        return Delivery(envelope, delivery.count, delivery.redelivered, held)
 
     def set_interested(self, interested: bool) -> None:
         self._inner.set_interested(interested)

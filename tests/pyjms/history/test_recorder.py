@@ -9,13 +9,22 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from pyjms import ConnectionFactory, DeliveryMode, IllegalArgumentException, JMSException, Session
+from pyjms import (
+    ConnectionFactory,
+    DeliveryMode,
+    IllegalArgumentException,
+    JMSException,
+    ResourceAllocationException,
+    Session,
+)
 from pyjms.history import Verdict, check, read, record, recorder
 from pyjms.history.facts import is_queue
+from pyjms.spi.errors import ResourceError
 from pyjms.spi.provider import Provider, ProviderConnection, ProviderConsumer, ProviderSession
 from pyjms.spi.registry import find_provider
 from pyjms.spi.url import ProviderUrl
 from pyjms.testing import Fault, Faults, VirtualClock
+from pyjms_provider.core.stored_delivery import StoredDelivery
 from tests.pyjms.runtime.server_pool import Pool
 
 if TYPE_CHECKING:
@@ -23,6 +32,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from pyjms.history import Event, Recording
+    from pyjms.spi.envelope import Envelope
 
 URL = "vm://recorder"
 PATIENCE_MS = 10_000
@@ -98,6 +108,24 @@ def test_transactions_have_names_and_ends(recording: Recording) -> None:
     assert [each.tx for each in of(found, "ack")] == [four]
     assert [each.dn for each in of(found, "recover")] == [1]
     assert not check(found).findings
+
+
+def test_a_message_that_cannot_be_had_is_no_delivery(recording: Recording) -> None:
+    def unreadable() -> Envelope:
+        raise ResourceError("the message was set aside")
+
+    with ConnectionFactory(URL, record=recording).create_connection() as connection:
+        connection.start()
+        session = connection.create_session(False, Session.AUTO_ACKNOWLEDGE)
+        queue = session.create_queue("orders")
+        session.create_producer(queue).send(session.create_text_message("one"))
+        consumer = session.create_consumer(queue)
+        inner = consumer.provider._inner  # type: ignore[attr-defined]  # the provider's consumer beneath the recorder
+        poll = inner.poll
+        inner.poll = lambda: StoredDelivery(unreadable, (given := poll()).count, given.redelivered, given.tag)
+        with pytest.raises(ResourceAllocationException):
+            consumer.receive_no_wait()
+    assert of(events(recording), "deliver") == []
 
 
 def test_subscriptions_selectors_and_browsers_are_noted(recording: Recording) -> None:
