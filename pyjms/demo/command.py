@@ -12,18 +12,20 @@ from importlib.resources import as_file, files
 from pathlib import Path
 from time import perf_counter
 from typing import Annotated
+from urllib.parse import quote
 
 import typer
 from rich.console import Console
 from rich.markup import escape
 
 from pyjms import JMSException
+from pyjms.demo.books import OtherRunError
 from pyjms.demo.chance import Chance
 from pyjms.demo.plan import Plan, make_plan
 from pyjms.demo.process import Process, Settings
 from pyjms.demo.records import InputError, read_table
 from pyjms.demo.report import as_data
-from pyjms.demo.screen import progress, show_outcome, show_plan
+from pyjms.demo.screen import progress, show_outcome, show_plan, show_resumed
 
 __all__ = ["demo"]
 
@@ -60,34 +62,71 @@ def demo(
     seed: Annotated[int, typer.Option(help="The same seed gives the same failures.")] = 1,
     limit: Annotated[int | None, typer.Option(help="Take so many records at most.", min=1, show_default=False)] = None,
     url: Annotated[str, typer.Option(help="The broker.", envvar="PYJMS_URL")] = "vm://demo",
+    store: Annotated[
+        str | None,
+        typer.Option(
+            help="Where the broker keeps its messages, such as sqlite:///demo.db: a run that was killed goes on there "
+            "when it is started again.",
+            metavar="URL",
+            show_default=False,
+        ),
+    ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print the outcome as JSON, and nothing else.")] = False,
 ) -> None:
     """Work off the records of a file through a supply chain of queues, and prove that none is lost or doubled."""
     console = Console(stderr=as_json, quiet=as_json)
     try:
         plan = _plan(file, route or [], amount, lanes, limit)
-        settings = Settings(url=url, workers=workers, chance=Chance(seed=seed, rate=failure_rate))
+        settings = Settings(
+            url=with_store(url, store),
+            workers=workers,
+            chance=Chance(seed=seed, rate=failure_rate),
+            is_kept=store is not None,
+        )
         process = Process(plan, settings)
         process.reach()
-    except (InputError, JMSException) as error:
+    except (InputError, OtherRunError, JMSException) as error:
         raise _failure(error, CANNOT_BE_USED) from error
-    show_plan(console, plan, url)
+    show_plan(console, plan, url if store is None else f"{url} on {store}")
+    if process.is_resumed:
+        show_resumed(console, process.tallies)
     started = perf_counter()
     try:
         with progress(console, process.tallies) as watch:
             outcome = process.run(watch)
     except KeyboardInterrupt:
-        _complain("Stopped: units of work that were not committed are rolled back.")
+        goes_on = "" if store is None else " Start it again with the same options, and it goes on."
+        _complain(f"Stopped: units of work that were not committed are rolled back.{goes_on}")
         raise typer.Exit(INTERRUPTED) from None
     except (JMSException, TimeoutError) as error:
         raise _failure(error, BROKE_OFF) from error
     seconds = perf_counter() - started
     if as_json:
-        typer.echo(json.dumps(as_data(plan, settings, process.tallies, outcome, seconds), indent=2))
+        typer.echo(json.dumps(as_data(plan, settings, process, outcome, seconds), indent=2))
     else:
-        show_outcome(console, plan, process.tallies, outcome, seconds)
+        show_outcome(console, plan, process.tallies, outcome, seconds, is_kept=settings.is_kept)
     if not outcome.adds_up:
         raise typer.Exit(DOES_NOT_ADD_UP)
+    try:
+        process.finish()
+    except JMSException as error:
+        raise _failure(error, BROKE_OFF) from error
+
+
+def with_store(url: str, store: str | None) -> str:
+    """Return the URL of the broker that keeps its messages in `store`.
+
+    Raises:
+        InputError: The broker is not the embedded one, or its URL names a store, too.
+    """
+    if store is None:
+        return url
+    base, _, options = url.partition("?")
+    if not base.startswith("vm:"):
+        raise InputError(f"--store is for the embedded broker, vm://NAME; {base} keeps its messages where it chooses.")
+    if "store=" in options:
+        raise InputError("The URL of the broker names a store already; leave --store out, or store= in the URL.")
+    return f"{base}?{options + '&' if options else ''}store={quote(store, safe='')}"
 
 
 def _plan(file: Path | None, route: list[str], amount: str | None, lanes: int, limit: int | None) -> Plan:

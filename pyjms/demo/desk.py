@@ -5,13 +5,15 @@ from __future__ import annotations
 from pyjms import (
     Connection,
     ConnectionFactory,
+    DeliveryMode,
     InvalidDestinationException,
     Message,
     MessageListener,
     Session,
 )
+from pyjms.demo.names import Names
 from pyjms.demo.plan import Plan
-from pyjms.demo.stages import Names, as_map
+from pyjms.demo.stages import as_map
 
 __all__ = ["open_desk"]
 
@@ -23,6 +25,7 @@ class Clerk(MessageListener):
         self._session = session
         self._plan = plan
         self._producer = session.create_producer(None)
+        self._producer.delivery_mode = DeliveryMode.NON_PERSISTENT
 
     def on_message(self, message: Message) -> None:
         """Answer one request, to wherever it wants the reply."""

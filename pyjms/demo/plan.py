@@ -12,6 +12,7 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
+from hashlib import sha256
 from typing import TypeAlias, TypeGuard
 
 from pyjms.demo.records import InputError, Record, Table, Value
@@ -97,6 +98,21 @@ class Plan:
     def amount_name(self) -> str:
         """The name of the column that is added up."""
         return "records" if self.amount is None else self.table.columns[self.amount]
+
+    @property
+    def title(self) -> str:
+        """What is to happen, in a line."""
+        records = f"{self.table.name}: {len(self.table.records):,} records"
+        return f"{records}, routed by {self.route_names}, adding up {self.amount_name}"
+
+    @property
+    def fingerprint(self) -> str:
+        """The same for plans with the same answers for the same records, and for no others."""
+        table, lanes = self.table, [lane.selector for lane in self.lanes]
+        records = [record.values for record in table.records]
+        labels = sorted((key_name(key), kind.label) for key, kind in self.kinds.items())
+        text = repr((table.columns, records, self.route, self.amount, self.properties, lanes, labels))
+        return sha256(text.encode("utf-8", "backslashreplace")).hexdigest()
 
 
 def make_plan(

@@ -7,23 +7,26 @@ doubled goes on to the end, so that the judgement sees it.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterable
 from concurrent.futures import FIRST_EXCEPTION, Future, ThreadPoolExecutor, wait
-from contextlib import ExitStack
+from contextlib import ExitStack, closing
 from dataclasses import dataclass
 from threading import Event
 from typing import TypeAlias
 from uuid import uuid4
 
 from pyjms import ConnectionFactory, Session
+from pyjms.demo.books import Books, Stamps, begin_or_resume, close_books, read_books
 from pyjms.demo.chance import Chance
 from pyjms.demo.collectors import Account, Ledger, Subscriber
 from pyjms.demo.desk import open_desk
+from pyjms.demo.names import DEAD_LETTERS, Names
 from pyjms.demo.outcome import Found, Outcome, judge_all
 from pyjms.demo.plan import Plan
-from pyjms.demo.stages import Names, StepMaker, StepMakers, record_message
+from pyjms.demo.stages import StepMaker, StepMakers, record_message
 from pyjms.demo.tally import Happening, Tally
-from pyjms.demo.workers import Signals, Worker
+from pyjms.demo.workers import Signals, Source, Worker
 
 __all__ = ["Process", "Settings"]
 
@@ -44,6 +47,8 @@ class Settings:
     url: str
     workers: int
     chance: Chance
+    is_kept: bool = False
+    """Whether the broker keeps its messages, so that a run that was killed can be taken up again."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -55,19 +60,20 @@ class Crew:
 
 
 class Process:
-    """One run. `run` may be called once."""
+    """One run. `reach`, `run` and `finish` may be called once each, in this order."""
 
     def __init__(self, plan: Plan, settings: Settings, makers: type[StepMakers] = StepMakers) -> None:
         self.plan = plan
         self.settings = settings
-        self.names = Names(prefix=f"demo-{uuid4().hex[:8]}")
+        self.names = Names(prefix=f"demo-{uuid4().hex[:8]}", lanes=len(plan.lanes))
+        self.is_resumed = False
         records = plan.table.records
         count, incomplete = len(records), sum(not plan.is_complete(record) for record in records)
         self.load, self.check = Tally("load", count), Tally("check", count)
         self.look_up, self.dispatch = Tally("look up", count), Tally("dispatch", count)
         self.ledger, self.board = Tally("ledger", count), Tally("board", count)
         self.attention, self.audit = Tally("attention", incomplete), Tally("audit", count)
-        self._makers = makers(plan, self.names)
+        self._maker_class = makers
         self._factory = ConnectionFactory(settings.url)
         self._stop = Event()
         self._futures: list[Future[None]] = []
@@ -79,54 +85,80 @@ class Process:
         return (*chain, self.ledger, self.board, self.attention, self.audit)
 
     def reach(self) -> None:
-        """Connect once, to see whether the broker is there.
+        """Connect once, to see whether the broker is there, and whether it keeps a run that is to be finished.
 
         Raises:
-            JMSException: It is not; the text says why.
+            JMSException: It is not there; the text says why.
+            OtherRunError: It keeps a run over other records.
         """
-        self._factory.create_connection().close()
+        with self._factory.create_connection() as connection:
+            if not self.settings.is_kept:
+                return
+            run, self.is_resumed = begin_or_resume(connection, self.plan)
+            self.names = Names(prefix=run, lanes=len(self.plan.lanes))
+            counts = read_books(connection, self.names).counts
+        lanes = sum(
+            (counts.get(self._lane_account(number), Counter()) for number in range(self.names.lanes)), Counter()
+        )
+        for tally in self.tallies:
+            tally.resume(lanes if tally is self.audit else counts.get(tally.name, {}))
 
     def run(self, watch: Watch = lambda: None) -> Outcome:
-        """Work off all records; call `watch` several times a second.
+        """Work off all records that are not worked off; call `watch` several times a second.
 
         Raises:
             JMSException: The broker cannot be reached, or has refused something.
         """
         with ExitStack() as stack:
-            ledger, board, attention = self._subscribe(stack)
+            receivers = self._subscribe(stack)
             pool = stack.enter_context(ThreadPoolExecutor(self._thread_count(), thread_name_prefix="demo"))
             stack.callback(self._stop.set)  # on leaving comes first: the pool waits for its threads
             rest = self._signals()
-            receiving = [self._start(pool, receiver.run, rest) for receiver in (ledger, board, attention)]
+            receiving = [self._start(pool, receiver.run, rest) for receiver in receivers]
             self._work_off(pool, watch)
             rest.drain.set()
             self._wait(receiving, watch)
-            lanes = [Account(self.audit) for _ in self.plan.lanes]
-            left_over: dict[str, int] = {}
-            self._wait([self._start(pool, self._audit, lanes, left_over)], watch)
-        found = Found(
-            lanes=[lane.entries for lane in lanes],
-            ledger=ledger.account.entries,
-            board=board.account.entries,
-            attention=attention.account.entries,
-            left_over=left_over,
-        )
-        return judge_all(self.plan, found)
+            self._wait([self._start(pool, self._audit)], watch)
+        with self._factory.create_connection() as connection:
+            books = read_books(connection, self.names)
+        return judge_all(self.plan, self._found(books))
 
-    def _subscribe(self, stack: ExitStack) -> tuple[Ledger, Subscriber, Subscriber]:
+    def finish(self) -> None:
+        """Have the broker forget a run whose outcome was told; the next one begins anew."""
+        if self.settings.is_kept:
+            with self._factory.create_connection() as connection:
+                connection.start()
+                close_books(connection, self.names)
+
+    def _found(self, books: Books) -> Found:
+        entries = books.entries
+        return Found(
+            lanes=[entries.get(self._lane_account(number), ()) for number in range(self.names.lanes)],
+            ledger=entries.get(self.ledger.name, ()),
+            board=entries.get(self.board.name, ()),
+            attention=entries.get(self.attention.name, ()),
+            left_over=self._left_over(),
+        )
+
+    def _subscribe(self, stack: ExitStack) -> tuple[Subscriber, ...]:
         """Open the desk and the subscriptions: they must be there before the first message is sent."""
         stack.enter_context(open_desk(self._factory, self.plan, self.names, self.settings.workers))
-        topic = self.names.dispatched
-        ledger = Ledger(self._factory, topic, f"{self.names.prefix}-ledger", self.ledger)
-        stack.callback(ledger.connection.close)
-        board = Subscriber(self._factory, topic, None, self.board)
-        stack.callback(board.connection.close)
-        attention = Subscriber(self._factory, topic, "complete = FALSE", self.attention)
-        stack.callback(attention.connection.close)
-        return ledger, board, attention
+        is_kept = self.settings.is_kept
+        ledger = stack.enter_context(closing(Ledger(self._factory, self._account(self.ledger))))
+        board = stack.enter_context(closing(Subscriber(self._factory, self._account(self.board), is_durable=is_kept)))
+        incomplete = Subscriber(self._factory, self._account(self.attention), "complete = FALSE", is_durable=is_kept)
+        return ledger, board, stack.enter_context(closing(incomplete))
+
+    def _account(self, tally: Tally) -> Account:
+        return Account(tally.name, self.names, tally, tally.before)
+
+    @staticmethod
+    def _lane_account(number: int) -> str:
+        return f"lane-{number}"
 
     def _work_off(self, pool: ThreadPoolExecutor, watch: Watch) -> None:
-        names, makers, workers = self.names, self._makers, self.settings.workers
+        names, workers = self.names, self.settings.workers
+        makers = self._maker_class(self.plan, names)
         by_lane = [(lane.selector, makers.dispatch(lane)) for lane in self.plan.lanes]
         crews = [
             self._crew(pool, self.check, names.intake, [(None, makers.check)] * workers),
@@ -145,6 +177,7 @@ class Process:
         workers = [
             Worker(
                 factory=self._factory,
+                names=self.names,
                 source=source,
                 selector=selector,
                 maker=maker,
@@ -157,36 +190,44 @@ class Process:
         return Crew(futures=[self._start(pool, worker.run) for worker in workers], signals=signals)
 
     def _load(self) -> None:
-        """Send the records to the intake, many in one transaction."""
+        """Send the records to the intake, many in one transaction, which also counts them: so none is sent twice."""
         with self._factory.create_connection() as connection:
             session = connection.create_session(True, Session.SESSION_TRANSACTED)
             producer = session.create_producer(session.create_queue(self.names.intake))
+            stamps = Stamps(session, self.names, self.load.name)
             records = self.plan.table.records
-            for first in range(0, len(records), LOAD_BATCH):
+            for first in range(self.load.before, len(records), LOAD_BATCH):
                 batch = records[first : first + LOAD_BATCH]
                 for record in batch:
                     producer.send(record_message(session, self.plan, record))
                 if self._stop.is_set():
                     return
+                stamps.put({Happening.DONE: len(batch)})
                 session.commit()
                 self.load.add(Happening.DONE, len(batch))
 
-    def _audit(self, lanes: Iterable[Account], left_over: dict[str, int]) -> None:
-        """Empty the queues of the lanes, and see whether anything stayed in the others."""
+    def _audit(self) -> None:
+        """Empty the queues of the lanes."""
         rest = self._signals()
         rest.drain.set()
         with self._factory.create_connection() as connection:
-            session = connection.create_session(False, Session.CLIENT_ACKNOWLEDGE)
+            session = connection.create_session(True, Session.SESSION_TRANSACTED)
             connection.start()
-            for number, lane in enumerate(lanes):
-                with session.create_consumer(session.create_queue(self.names.lane(number))) as consumer:
-                    lane.collect(consumer, rest)
-            for queue in (self.names.intake, self.names.checked, self.names.looked_up, self.names.desk):
-                with session.create_consumer(session.create_queue(queue)) as consumer:
-                    left_over[queue] = 0
-                    while message := consumer.receive(rest.idle_ms):
-                        message.acknowledge()
-                        left_over[queue] += 1
+            for number in range(self.names.lanes):
+                queue = self.names.lane(number)
+                consumer = session.create_consumer(session.create_queue(queue))
+                with closing(Source(session, consumer, self.names.dead_letters_of(queue))) as source:
+                    Account(self._lane_account(number), self.names, self.audit).collect(session, source, rest)
+
+    def _left_over(self) -> dict[str, int]:
+        """Return how many messages stayed in the queues of the work, and how many of theirs were set aside for good."""
+        with self._factory.create_connection() as connection:
+            connection.start()
+            session = connection.create_session(False, Session.AUTO_ACKNOWLEDGE)
+            browsers = {queue: session.create_browser(session.create_queue(queue)) for queue in self.names.work}
+            dead_letters = session.create_queue(DEAD_LETTERS)
+            browsers[DEAD_LETTERS] = session.create_browser(dead_letters, self.names.dead_letters)
+            return {queue: sum(1 for _ in browser) for queue, browser in browsers.items()}
 
     def _start(self, pool: ThreadPoolExecutor, work: Callable[..., None], *arguments: object) -> Future[None]:
         future = pool.submit(work, *arguments)

@@ -9,15 +9,13 @@ from typing import Any
 from pyjms.demo.accounting import Verdict
 from pyjms.demo.outcome import Outcome
 from pyjms.demo.plan import Plan
-from pyjms.demo.process import Settings
+from pyjms.demo.process import Process, Settings
 from pyjms.demo.tally import Happening, Tally
 
 __all__ = ["as_data", "number", "without_password"]
 
 
-def as_data(
-    plan: Plan, settings: Settings, tallies: tuple[Tally, ...], outcome: Outcome, seconds: float
-) -> dict[str, Any]:
+def as_data(plan: Plan, settings: Settings, process: Process, outcome: Outcome, seconds: float) -> dict[str, Any]:
     """Return everything that the tables show, and the ids behind it, in types that JSON has."""
     return {
         "input": {
@@ -34,7 +32,8 @@ def as_data(
             "seed": settings.chance.seed,
             "failure_rate": settings.chance.rate,
         },
-        "stages": [_stage(tally) for tally in tallies],
+        "resumed": process.is_resumed,
+        "stages": [_stage(tally) for tally in process.tallies],
         "lanes": [{**_verdict(verdict), "selector": lane.selector} for lane, verdict in outcome.lanes],
         "all_lanes": _verdict(outcome.all_lanes),
         "subscribers": [_verdict(verdict) for verdict in (outcome.ledger, outcome.board, outcome.attention)],
@@ -53,12 +52,12 @@ def number(value: Fraction) -> int | float:
 
 def without_password(url: str) -> str:
     """Return the URL as it may be shown."""
-    return re.sub(r"//([^/@:]*):[^/@]*@", r"//\1:***@", url)
+    return re.sub(r"(//|%2F%2F)([^/@:%]*)(:|%3A)[^/@]*?(@|%40)", r"\1\2\3***\4", url)
 
 
 def _stage(tally: Tally) -> dict[str, Any]:
     counts = {happening.name.lower(): tally[happening] for happening in Happening}
-    return {"name": tally.name, "expected": tally.total, **counts}
+    return {"name": tally.name, "expected": tally.total, "before": tally.before, **counts}
 
 
 def _verdict(verdict: Verdict) -> dict[str, Any]:

@@ -17,7 +17,7 @@ from pyjms.demo.plan import Plan
 from pyjms.demo.report import number, without_password
 from pyjms.demo.tally import Happening, Tally
 
-__all__ = ["progress", "show_outcome", "show_plan"]
+__all__ = ["progress", "show_outcome", "show_plan", "show_resumed"]
 
 IDS_SHOWN = 10
 
@@ -30,6 +30,12 @@ def show_plan(console: Console, plan: Plan, url: str) -> None:
         f"through {escape(without_password(url))}",
         soft_wrap=True,
     )
+
+
+def show_resumed(console: Console, tallies: tuple[Tally, ...]) -> None:
+    """Say that a run goes on that was broken off, and how far it was."""
+    done = ", ".join(f"{tally.name} {tally.before:,}" for tally in tallies if tally.before) or "nothing yet"
+    console.print(f"[yellow]Going on with the run that was broken off.[/] Done before: {done}", soft_wrap=True)
 
 
 @contextmanager
@@ -53,10 +59,12 @@ def progress(console: Console, tallies: tuple[Tally, ...]) -> Iterator[Callable[
         watch()
 
 
-def show_outcome(console: Console, plan: Plan, tallies: tuple[Tally, ...], outcome: Outcome, seconds: float) -> None:
-    """Show who did what, what went where, and whether it adds up."""
+def show_outcome(
+    console: Console, plan: Plan, tallies: tuple[Tally, ...], outcome: Outcome, seconds: float, *, is_kept: bool = False
+) -> None:
+    """Show who did what, what went where, and whether it adds up. `is_kept`: all subscribers were durable."""
     console.print(_stages(tallies))
-    console.print(_destinations(plan, outcome))
+    console.print(_destinations(plan, outcome, is_kept=is_kept))
     for verdict in outcome.verdicts:
         for fault in _faults(verdict):
             console.print(f"[red]{escape(fault)}[/]")
@@ -74,15 +82,22 @@ def show_outcome(console: Console, plan: Plan, tallies: tuple[Tally, ...], outco
 def _stages(tallies: tuple[Tally, ...]) -> Table:
     table = Table(title="Who did what", title_justify="left")
     table.add_column("stage")
-    for heading in ("records", *(happening.value for happening in Happening if happening is not Happening.DONE)):
+    is_resumed = any(tally.before for tally in tallies)
+    happenings = [
+        happening
+        for happening in Happening
+        if happening is not Happening.SET_ASIDE or any(tally[happening] for tally in tallies)
+    ]
+    for heading in ("records", *(["before"] if is_resumed else []), *(each.value for each in happenings[1:])):
         table.add_column(heading, justify="right")
     for tally in tallies:
-        counts = [tally[happening] for happening in Happening]
-        table.add_row(tally.name, *(f"{count:,}" if count else "-" for count in counts))
+        done, *counts = [tally[happening] for happening in happenings]
+        row = [done, tally.before, *counts] if is_resumed else [done, *counts]
+        table.add_row(tally.name, *(f"{count:,}" if count else "-" for count in row))
     return table
 
 
-def _destinations(plan: Plan, outcome: Outcome) -> Table:
+def _destinations(plan: Plan, outcome: Outcome, *, is_kept: bool) -> Table:
     table = Table(title="What went where", title_justify="left")
     table.add_column("destination")
     table.add_column("chosen by", overflow="fold", max_width=44)
@@ -95,7 +110,7 @@ def _destinations(plan: Plan, outcome: Outcome) -> Table:
     table.add_row(*_row("all lanes", "", outcome.all_lanes), style="bold")
     table.add_section()
     table.add_row(*_row("ledger", "durable; went away, came back", outcome.ledger))
-    table.add_row(*_row("board", "ordinary subscriber", outcome.board))
+    table.add_row(*_row("board", "durable" if is_kept else "ordinary subscriber", outcome.board))
     table.add_row(*_row("attention", "complete = FALSE", outcome.attention))
     return table
 
@@ -133,5 +148,5 @@ def _figure(value: Fraction) -> str:
 
 
 def _mishaps(tally: Tally) -> str:
-    names = (Happening.ROLLED_BACK, Happening.CRASHED, Happening.REDELIVERED)
+    names = (Happening.ROLLED_BACK, Happening.CRASHED, Happening.REDELIVERED, Happening.SET_ASIDE)
     return ", ".join(f"{tally[name]:,} {name.value}" for name in names if tally[name])

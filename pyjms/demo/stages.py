@@ -7,55 +7,19 @@ with each message. Sending through the transacted session is all that a step doe
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import TypeAlias
 
-from pyjms import Connection, MapMessage, Message, MessageProducer, Session
+from pyjms import Connection, DeliveryMode, MapMessage, Message, MessageProducer, Session
+from pyjms.demo.names import Names
 from pyjms.demo.plan import Lane, Plan
 from pyjms.demo.records import Record, Value
 
-__all__ = ["Names", "Step", "StepMaker", "StepMakers", "as_map", "record_message"]
+__all__ = ["Step", "StepMaker", "StepMakers", "as_map", "record_message"]
 
 Step: TypeAlias = Callable[[MapMessage], None]
 StepMaker: TypeAlias = Callable[[Connection, Session], Step]
 
 ANSWER_WITHIN_MS = 30_000
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Names:
-    """The destinations of one run. The prefix keeps runs apart that share a broker."""
-
-    prefix: str
-
-    @property
-    def intake(self) -> str:
-        """The queue into which the file is loaded."""
-        return f"{self.prefix}.intake"
-
-    @property
-    def checked(self) -> str:
-        """The queue between `check` and `look up`."""
-        return f"{self.prefix}.checked"
-
-    @property
-    def looked_up(self) -> str:
-        """The queue between `look up` and `dispatch`."""
-        return f"{self.prefix}.looked-up"
-
-    @property
-    def desk(self) -> str:
-        """The queue of requests to the desk."""
-        return f"{self.prefix}.desk"
-
-    @property
-    def dispatched(self) -> str:
-        """The topic that tells of each record dispatched."""
-        return f"{self.prefix}.dispatched"
-
-    def lane(self, number: int) -> str:
-        """The queue at the end of lane `number`."""
-        return f"{self.prefix}.lane-{number}"
 
 
 class StepMakers:
@@ -120,7 +84,8 @@ class Enquiry:
     """The asking side of requests and replies, over a temporary queue.
 
     It has a session of its own that is not transacted: a request sent through the worker's transacted session would
-    stay invisible until the commit, which waits for the answer. Asking twice does no harm.
+    stay invisible until the commit, which waits for the answer. Asking twice does no harm, so requests and replies are
+    not PERSISTENT: who dies while it waits asks again.
     """
 
     def __init__(self, connection: Connection, names: Names) -> None:
@@ -128,6 +93,7 @@ class Enquiry:
         self._reply_to = self._session.create_temporary_queue()
         self._replies = self._session.create_consumer(self._reply_to)
         self._requests = self._session.create_producer(self._session.create_queue(names.desk))
+        self._requests.delivery_mode = DeliveryMode.NON_PERSISTENT
 
     def ask(self, key: list[str | None]) -> MapMessage:
         """Return the desk's answer about `key`.

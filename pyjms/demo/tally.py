@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Mapping
 from enum import Enum
 from threading import Lock
 
@@ -16,6 +17,7 @@ class Happening(Enum):
     ROLLED_BACK = "rolled back"
     CRASHED = "crashed"
     REDELIVERED = "redelivered"
+    SET_ASIDE = "set aside"
 
 
 class Tally:
@@ -24,9 +26,17 @@ class Tally:
     def __init__(self, name: str, total: int) -> None:
         self.name = name
         self.total = total
+        self.before = 0
+        """How many records were done before this process took part."""
         self._lock = Lock()
         self._counts: Counter[Happening] = Counter()
         self._attempts: Counter[int] = Counter()
+
+    def resume(self, counts: Mapping[Happening, int]) -> None:
+        """Go on from what was counted before."""
+        with self._lock:
+            self._counts.update(counts)
+            self.before = self._counts[Happening.DONE]
 
     def add(self, happening: Happening, count: int = 1) -> None:
         """Count it."""

@@ -1,0 +1,73 @@
+"""A demo that kills itself: ``python -m tests.pyjms.demo.mortal POINT:N ARGUMENTS`` runs ``pyjms demo ARGUMENTS``.
+
+It says ``working`` when it begins to work, and dies, as if by SIGKILL, when it comes by a point for the Nth time. The points
+are in `POINTS`; each has a side, as in ``before commit:3``. Without a point (``-``) it is killed from the outside.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+from collections.abc import Callable
+from functools import wraps
+from itertools import count
+from typing import Any, Final
+
+from pyjms import cli
+from pyjms.demo import books, command, process
+from pyjms.demo.process import Process
+from pyjms_provider.clients.vm import VmSession
+from pyjms_provider.stores.sql import SqlJournal
+
+POINTS: Final[dict[str, tuple[Any, str]]] = {
+    "write": (SqlJournal, "write"),
+    "commit": (VmSession, "commit"),
+    "unsubscribe": (VmSession, "unsubscribe"),
+    "begin": (process, "begin_or_resume"),
+    "audit": (Process, "_audit"),
+    "judge": (process, "judge_all"),
+    "finish": (process, "close_books"),
+    "purge": (books, "_take"),
+    "outcome": (command, "as_data"),
+}
+"""What is done at each point."""
+
+
+def _die() -> None:
+    os.kill(os.getpid(), signal.SIGKILL)
+
+
+def prepare(point: str) -> None:
+    """Have this process die at ``SIDE NAME:N``."""
+    place, _, passing = point.partition(":")
+    side, name = place.split()
+    owner, attribute = POINTS[name]
+    act: Callable[..., Any] = getattr(owner, attribute)
+    numbers = count(1)
+
+    @wraps(act)
+    def mortal(*arguments: Any, **options: Any) -> Any:
+        is_last = next(numbers) == int(passing)
+        if is_last and side == "before":
+            _die()
+        result = act(*arguments, **options)
+        if is_last and side == "after":
+            _die()
+        return result
+
+    setattr(owner, attribute, mortal)
+
+
+def main(point: str, arguments: list[str]) -> None:
+    """Run the demo."""
+    if point != "-":
+        prepare(point)
+    sys.argv = ["pyjms", "demo", *arguments]
+    sys.stderr.write("working\n")
+    sys.stderr.flush()
+    cli.main()
+
+
+if __name__ == "__main__":
+    main(sys.argv[1], sys.argv[2:])
