@@ -79,7 +79,7 @@ class Site:
             recording.broker_died()
 
 
-@pytest.mark.timeout(1200)
+@pytest.mark.timeout(120 + 30 * KILLS)
 def test_nothing_is_lost_or_seen_twice_however_often_the_broker_dies(
     kill_store: Callable[[], str], tmp_path: Path
 ) -> None:
