@@ -321,7 +321,10 @@ class _Session(ProviderSession):
         try:
             for delivery in found:
                 now_ns = self._now()
-                self._put(Call(BROWSE, scope, began_ns, None, delivery), OK, now_ns)
+                shown = Delivery(
+                    delivery.envelope, delivery.count, delivery.redelivered, None
+                )  # fetched now: later it may be gone
+                self._put(Call(BROWSE, scope, began_ns, None, shown), OK, now_ns)
                 seen += 1
                 yield delivery
             outcome = OK
