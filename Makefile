@@ -11,7 +11,7 @@ PYTEST := $(BIN)/python -m pytest
 PYTHON ?=
 PYTHONS := $(or $(PYTHON),python3 python3.14 python3.13 python3.12 python3.11 python)
 
-.PHONY: help demo test check lint types imports stubs docs bench conformance traceability soak20 postgresql clean
+.PHONY: help demo test check lint types imports stubs docs bench conformance traceability soak20 postgresql history-soak clean
 
 help: ## this list
 	@grep -hE '^[a-z0-9-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z0-9-]+):.*## /\1\t/' | expand -t 15
