@@ -1,0 +1,103 @@
+"""A message that is sent twice with one id of its producer's arrives once."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from pyjms.spi.errors import ProviderError, ResourceError
+from pyjms_provider.core.policed_queue import QueueFullError
+from pyjms_provider.core.unit_of_work import UnitOfWork
+from tests.provider.policy_world import PolicyWorld
+
+
+def send(
+    world: PolicyWorld, identity: Any, text: str = "", *, to: str = "orders", unit: UnitOfWork | None = None
+) -> None:
+    world.send(text, to, unit=unit, properties={"JMS_pyjms_duplicateId": identity})
+
+
+def test_the_second_message_with_an_id_is_accepted_and_dropped() -> None:
+    world = PolicyWorld()
+    for text in ("first", "again"):
+        send(world, "a", text)
+    send(world, "b", "other")
+    assert world.texts() == ["first", "other"]
+    assert len(world.store) == 2
+
+
+def test_ids_are_forgotten_after_the_window_and_beyond_its_number() -> None:
+    world = PolicyWorld(duplicate_window_ms=100, duplicate_count=2)
+    for identity in "abc":
+        send(world, identity, identity)
+    send(world, "a", "a2")
+    send(world, "c", "c2")
+    assert world.texts() == ["a", "b", "c", "a2"]
+    world.pass_time(100)
+    send(world, "c", "c3")
+    assert world.texts()[-1] == "c3"
+
+
+def test_each_destination_has_a_window_of_its_own() -> None:
+    world = PolicyWorld()
+    subscription = world.subscribe("topic://orders")
+    for to in ("orders", "bulk", "topic://orders", "topic://orders"):
+        send(world, "a", to, to=to)
+    assert (world.texts(), world.texts("bulk"), len(subscription.browse())) == (["orders"], ["bulk"], 1)
+
+
+def test_an_id_counts_from_the_commit_on_and_not_after_a_rollback() -> None:
+    world = PolicyWorld()
+    unit = world.unit()
+    send(world, "a", "first", unit=unit)
+    with pytest.raises(ResourceError, match="in a transaction that has not ended"):
+        send(world, "a", "other")
+    unit.rollback()
+    unit = world.unit()
+    send(world, "a", "second", unit=unit)
+    unit.commit(0)
+    send(world, "a", "third")
+    send(world, "a", "fourth", unit=world.unit())
+    assert world.texts() == ["second"]
+
+
+def test_a_unit_that_has_ended_takes_no_ids() -> None:
+    world = PolicyWorld()
+    unit = world.unit()
+    unit.rollback()
+    send(world, "a", unit=unit)
+    send(world, "a", "arrives")
+    assert world.texts() == ["arrives"]
+
+
+def test_a_message_that_was_refused_may_be_sent_again() -> None:
+    world = PolicyWorld(max_messages=1)
+    world.send("x")
+    with pytest.raises(QueueFullError):
+        send(world, "a")
+    world.manager.purge("orders")
+    send(world, "a", "arrives")
+    assert world.texts() == ["arrives"]
+
+
+def test_a_queue_that_looks_for_no_duplicates_takes_all() -> None:
+    world = PolicyWorld(duplicate_count=0)
+    for _ in range(2):
+        send(world, "a", "x")
+    assert world.texts() == ["x", "x"]
+
+
+def test_an_id_is_a_text() -> None:
+    world = PolicyWorld()
+    with pytest.raises(ProviderError, match="string property"):
+        send(world, 5)
+    assert len(world.store) == 0
+
+
+def test_a_queue_that_was_destroyed_remembers_nothing() -> None:
+    world = PolicyWorld()
+    send(world, "a", "first")
+    world.manager.destroy("orders")
+    send(world, "a", "second")
+    assert world.texts() == ["second"]

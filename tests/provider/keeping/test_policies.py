@@ -1,0 +1,208 @@
+"""What of a queue's policy survives a restart: the policy itself, times, ids of producers, dead letters."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from pyjms.spi.envelope import Address, AddressKind
+from pyjms.spi.errors import ResourceError
+from pyjms.testing import VirtualClock
+from pyjms.types import Long
+from pyjms_provider.core.journal import Changes
+from pyjms_provider.core.policy import QueuePolicy
+from pyjms_provider.queue_manager import QueueManager, Replay
+from tests.provider.keeping.site import ORDERS, Site, consume, take_all
+
+DLQ = Address(AddressKind.QUEUE, "DLQ")
+
+
+def manager(site: Site) -> QueueManager:
+    return QueueManager(site.broker.virtual_host)
+
+
+def now_ms(site: Site) -> int:
+    return site.clock.time_ms()
+
+
+def advance(site: Site, milliseconds: int) -> None:
+    assert isinstance(site.clock, VirtualClock)
+    site.clock.advance(milliseconds)
+    for name in manager(site).names():
+        site.broker.virtual_host.queue(name).purge_expired(now_ms(site))
+
+
+def give_back(site: Site) -> None:
+    session = site.session()
+    session.recover(take_all(consume(session)))
+    session.close()
+
+
+def test_a_policy_of_its_own_survives_and_the_brokers_is_not_written_down(site: Site) -> None:
+    manager(site).create("bulk", max_messages=5, overflow="ring")
+    manager(site).alter("bulk", max_messages=2)
+    site.send("a")
+    site.crash()
+    assert manager(site).report("bulk").policy == QueuePolicy.from_mapping({"max_messages": 2, "overflow": "ring"})
+    assert [record.policy for record in site.medium.queues.values() if record.address == ORDERS] == [None]
+    bulk = Address(AddressKind.QUEUE, "bulk")
+    for text in "abc":
+        site.send(text, to=bulk)
+    site.crash()
+    assert site.texts(bulk) == ["b", "c"], "what was displaced does not come back"
+
+
+def test_a_policy_that_cannot_be_written_is_not_obeyed(site: Site) -> None:
+    manager(site).create("bulk")
+    journal = site.journal
+
+    def refuse(_: object) -> Any:
+        raise ResourceError("no")
+
+    journal.define_queue = refuse  # type: ignore[assignment, method-assign]
+    with pytest.raises(ResourceError):
+        manager(site).alter("bulk", paused=True)
+    assert not manager(site).report("bulk").policy.paused
+    with pytest.raises(ResourceError):
+        manager(site).create("other")
+    assert manager(site).names() == ["bulk"]
+
+
+def test_a_policy_that_is_not_understood_does_not_keep_the_broker_from_starting(site: Site) -> None:
+    manager(site).create("bulk", paused=True)
+    site.broker.stop()
+    for number, record in site.medium.queues.items():
+        object.__setattr__(record, "policy", '{"paused": "perhaps"}')
+        site.medium.queues[number] = record
+    site.start()
+    assert not manager(site).report("bulk").policy.paused
+
+
+def test_a_destroyed_queue_does_not_come_back(site: Site) -> None:
+    site.send("a")
+    manager(site).destroy("orders")
+    site.crash()
+    assert manager(site).names() == []
+    assert site.texts() == []
+
+
+@pytest.mark.parametrize(
+    "choices", [{"type": "sorted", "key": "n"}, {"type": "last_value", "key": "n"}, {"groups": True}]
+)
+def test_queues_of_all_types_are_restored(site: Site, choices: dict[str, Any]) -> None:
+    manager(site).create("orders", **choices)
+    for number in (3, 1, 2, 1):
+        site.send(f"{number}", properties={"n": number, "JMSXGroupID": "g"})
+    before = site.texts()
+    site.crash()
+    assert site.texts() == before
+    site.send("new", properties={"n": 2, "JMSXGroupID": "g"})
+    expected = {"sorted": ["1", "1", "2", "new", "3"], "last_value": ["3", "1", "new"]}
+    assert site.texts() == expected.get(str(choices.get("type")), ["3", "1", "2", "1", "new"])
+
+
+def test_limits_count_what_was_restored(site: Site) -> None:
+    manager(site).create("orders", max_messages=2)
+    for text in "ab":
+        site.send(text)
+    site.crash()
+    with pytest.raises(ResourceError):
+        site.send("c")
+    assert site.drain() == [("a", 1), ("b", 1)]
+    site.send("c")
+
+
+def test_a_scheduled_message_waits_for_its_time_over_a_restart(site: Site) -> None:
+    site.send("later", properties={"JMS_pyjms_deliverAt": Long(now_ms(site) + 500)})
+    site.send("now")
+    site.crash()
+    assert site.texts() == ["now"]
+    advance(site, 500)
+    assert site.texts() == ["now", "later"]
+
+
+def test_ids_of_producers_survive(site: Site) -> None:
+    def send(text: str, identity: str, *, transacted: bool = False, mode: int = 2) -> None:
+        session = site.session(transacted=transacted)
+        site.send(text, session, properties={"JMS_pyjms_duplicateId": identity}, delivery_mode=mode)
+        if transacted:
+            session.commit()
+
+    send("a", "1")
+    send("b", "2", transacted=True)
+    send("c", "3", mode=1)
+    site.crash()
+    send("a again", "1")
+    send("b again", "2")
+    send("c again", "3")
+    assert site.texts() == ["a", "b", "c again"], "what was lost may be sent again"
+    advance(site, 300_000)
+    send("a late", "1")
+    assert site.texts()[-1] == "a late"
+
+
+def test_an_id_whose_message_was_not_written_is_not_remembered(site: Site) -> None:
+    def fail(point: str, changes: Changes) -> None:
+        if point == "before write" and changes.duplicates:
+            raise ResourceError("no")
+
+    site.trap = fail
+    with pytest.raises(ResourceError):
+        site.send("a", properties={"JMS_pyjms_duplicateId": "1"})
+    site.trap = None
+    site.send("b", properties={"JMS_pyjms_duplicateId": "1"})
+    assert site.texts() == ["b"]
+
+
+def test_a_dead_letter_is_in_one_queue_at_any_moment(site: Site) -> None:
+    manager(site).create("orders", max_deliveries=1)
+    site.send("a")
+    site.points.clear()
+    give_back(site)
+    assert site.points.count("before write") == site.points.count("after write")
+    site.crash()
+    assert (site.texts(), site.texts(DLQ)) == ([], ["a"])
+    assert manager(site).replay() == Replay(returned=1, left=0)
+    site.crash()
+    assert (site.texts(), site.texts(DLQ)) == (["a"], [])
+
+
+def test_a_dead_letter_that_cannot_be_written_comes_again(site: Site) -> None:
+    manager(site).create("orders", max_deliveries=1)
+    site.send("a")
+    site.session().browse(DLQ, None)
+
+    def fail(point: str, changes: Changes) -> None:
+        if point == "before write" and changes.messages:
+            raise ResourceError("the disk is full")
+
+    site.trap = fail
+    give_back(site)
+    assert site.texts() == ["a"]
+    site.trap = None
+    give_back(site)
+    assert (site.texts(), site.texts(DLQ)) == ([], ["a"])
+
+
+def test_a_message_that_ends_the_broker_each_time_is_set_aside_in_the_end(site: Site) -> None:
+    manager(site).create("orders", max_deliveries=3)
+    site.send("deadly")
+    for _ in range(3):
+        (delivery,) = take_all(consume(site.session()))
+        assert delivery.envelope.body == "deadly"
+        site.crash()
+    assert take_all(consume(site.session())) == []
+    (letter,) = list(manager(site).browse("DLQ"))
+    assert letter.properties["JMS_pyjms_deadReason"] == "it was delivered 3 times, and given back"
+
+
+def test_moved_and_purged_messages_stay_so(site: Site) -> None:
+    for number in range(4):
+        site.send(f"{number}", properties={"n": number})
+    assert manager(site).move("orders", "bulk", "n = 1") == 1
+    assert manager(site).copy("orders", "copies", "n = 2") == 1
+    assert manager(site).purge("orders", "n = 3") == 1
+    site.restart()
+    names = ("orders", "bulk", "copies")
+    assert [site.texts(Address(AddressKind.QUEUE, name)) for name in names] == [["0", "2"], ["1"], ["2"]]
