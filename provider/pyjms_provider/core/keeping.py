@@ -198,10 +198,7 @@ def restore_host(host: VirtualHost, journal: Journal, store: PagingMessageStore,
             seen.counts.append((entry.queue, reference, entry.delivery_count + 1))
     journal.note(seen)
     host.doorkeeper.restore(recovery.duplicates)
-    host.doorkeeper.restore(recovery.duplicates)
     doubts.restore(host.branches, queues, store)
-    for queue in queues.values():
-        queue.bury_spent()
     for queue in queues.values():
         queue.bury_spent()
     subscriptions = sum(record.subscription is not None for record in recovery.queues)
