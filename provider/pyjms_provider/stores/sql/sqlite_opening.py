@@ -91,7 +91,7 @@ def _prepare(engine: Engine, path: str, holder: str, *, is_shared: bool) -> Meta
             found = connection.exec_driver_sql("PRAGMA quick_check(1)").scalar()
         if found != "ok":
             raise DamagedStoreError(
-                f"{path} is damaged: {found}. Put a backup in its place, or save what can be read with: "
+                f"{path} is damaged: {' '.join(str(found).split())}. Put a backup in its place, or save what can be read with: "
                 f"sqlite3 {path} .recover | sqlite3 NEW-FILE"
             )
     with engine.begin() as connection:

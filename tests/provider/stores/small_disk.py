@@ -1,0 +1,76 @@
+"""A child process with a file system of its own, in which the disk is full or read-only; run by `test_sqlite_disk.py`.
+
+It mounts a file system that nobody else sees (`unshare`), and which goes with the process; root is not needed. Prints
+``done`` when all was as it should be.
+"""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from pyjms.spi.clock import SystemClock
+from pyjms.spi.errors import ResourceError
+from pyjms_provider.settings import StoreSettings
+from pyjms_provider.stores.errors import UnusableStoreError
+from pyjms_provider.stores.sql import SqlJournal, open_journal
+from pyjms_provider.stores.testing import JournalHome
+from pyjms_provider.stores.testing.world import World
+
+SIZE_MB = 4
+
+
+def mount(directory: Path, *options: str) -> None:
+    subprocess.run(["mount", "-t", "tmpfs", *options, "tmpfs", str(directory)], check=True)
+
+
+def opened(directory: Path, holder: str = "small disk") -> SqlJournal:
+    return open_journal(StoreSettings(url=f"sqlite:///{directory / 'store.db'}"), holder, SystemClock())
+
+
+def send_until_full(world: World) -> list[int]:
+    """Return the ids of what was written before the disk was full."""
+    written: list[int] = []
+    with pytest.raises(ResourceError, match="full"):
+        for _ in range(10_000):
+            written.append(world.add(world.message(text="x" * 5000)).reference.id)
+    return written
+
+
+def full(directory: Path) -> None:
+    mount(directory, "-o", f"size={SIZE_MB}m")
+    ballast = directory / "ballast"
+    ballast.write_bytes(b"x" * (SIZE_MB * 2**20 // 4))
+    world = World(JournalHome(lambda holder: opened(directory, holder)))
+    written = send_until_full(world)
+    assert len(written) > 10, written
+    assert sorted(world.bodies(*written)) == written
+    written += send_until_full(world)
+    ballast.unlink()
+    written.append(world.add(world.message()).reference.id)
+    assert sorted(world.bodies(*written)) == written
+    assert [message for message, _ in world.reopen().ids] == written
+    written += send_until_full(world)  # full again: now it is closed, and opened, without room
+    world.journal.close(clean=False)
+
+
+def read_only(directory: Path) -> None:
+    mount(directory)
+    world = World(JournalHome(lambda holder: opened(directory, holder)))
+    sent = world.add(world.message()).reference
+    world.journal.close(clean=True)
+    remount = ("mount", "-o", "remount,{}", str(directory))
+    subprocess.run([part.format("ro") for part in remount], check=True)
+    with pytest.raises(UnusableStoreError, match="writable by this user"):
+        opened(directory)
+    subprocess.run([part.format("rw") for part in remount], check=True)
+    assert world.reopen().ids == [(sent.id, world.queue)]
+    world.journal.close(clean=True)
+
+
+if __name__ == "__main__":
+    {"full": full, "read_only": read_only}[sys.argv[1]](Path(sys.argv[2]))
+    print("done")  # noqa: T201 - the parent reads it

@@ -1,0 +1,132 @@
+"""SQLite on a real disk that is full, read-only, cut short or damaged."""
+
+from __future__ import annotations
+
+import logging
+import os
+import sqlite3
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from pyjms.spi.clock import SystemClock
+from pyjms_provider.settings import StoreSettings
+from pyjms_provider.stores.errors import DamagedStoreError, StoreError, UnusableStoreError
+from pyjms_provider.stores.sql import open_journal
+from pyjms_provider.stores.testing import JournalHome
+from pyjms_provider.stores.testing.world import World
+
+ROOT = Path(__file__).parents[3]
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    return tmp_path / "store.db"
+
+
+@pytest.fixture
+def home(path: Path) -> JournalHome:
+    return JournalHome(lambda holder: open_journal(StoreSettings(url=f"sqlite:///{path}"), holder, SystemClock()))
+
+
+@pytest.mark.parametrize("kind", ["full", "read_only"])
+def test_a_disk_without_room_or_leave_refuses_by_name_and_the_journal_goes_on_afterwards(
+    tmp_path: Path, kind: str
+) -> None:
+    namespace = ["unshare", "--mount"] if os.geteuid() == 0 else ["unshare", "--mount", "--map-root-user"]
+    script = [sys.executable, "-m", "tests.provider.stores.small_disk", kind, str(tmp_path)]
+    done = subprocess.run([*namespace, *script], cwd=ROOT, capture_output=True, text=True, check=False)
+    assert (done.stdout, done.stderr) == ("done\n", "")
+
+
+def test_a_file_that_is_no_database_is_refused(path: Path, home: JournalHome) -> None:
+    path.write_text("Dear diary, " * 1000)
+    with pytest.raises(DamagedStoreError, match=r"not a database.*backup.*recover"):
+        home.open()
+    assert path.read_text().startswith("Dear diary")
+
+
+def test_a_directory_that_is_not_there_is_named(tmp_path: Path) -> None:
+    settings = StoreSettings(url=f"sqlite:///{tmp_path / 'nowhere' / 'store.db'}")
+    with pytest.raises(UnusableStoreError, match=r"nowhere.*directory must exist"):
+        open_journal(settings, "test", SystemClock())
+
+
+@pytest.mark.parametrize("clean", [True, False])
+def test_a_file_that_was_cut_short_is_refused(path: Path, home: JournalHome, clean: bool) -> None:
+    world = World(home)
+    world.add(*[world.message() for _ in range(200)])
+    world.journal.close(clean=clean)
+    os.truncate(path, path.stat().st_size // 2)
+    with pytest.raises(DamagedStoreError, match=r"backup.*recover"):
+        home.open()
+
+
+def test_pages_that_were_overwritten_are_found_after_an_unclean_end(path: Path, home: JournalHome) -> None:
+    world = World(home)
+    world.add(*[world.message() for _ in range(200)])
+    world.journal.close(clean=False)
+    with path.open("r+b") as file:
+        file.seek(4096 * 12)
+        file.write(b"\xff" * 4096 * 4)
+    with pytest.raises(DamagedStoreError, match=r"damaged.*backup.*recover"):
+        home.open()
+
+
+def test_a_message_with_flipped_bytes_is_set_aside_and_the_others_are_read(
+    path: Path, home: JournalHome, caplog: pytest.LogCaptureFixture
+) -> None:
+    world = World(home)
+    messages = [world.message(text=f"MARKER{number}") for number in range(5)]
+    world.add(*messages)
+    world.journal.close(clean=False)
+    whole = path.read_bytes()
+    assert b"MARKER3" in whole
+    path.write_bytes(whole.replace(b"MARKER3", b"MARKED3"))
+    ids = [message.reference.id for message in messages]
+    assert [message for message, _ in world.reopen().ids] == ids
+    with caplog.at_level(logging.ERROR):
+        found = world.bodies(*ids)
+    assert list(found.values()) == ["MARKER0", "MARKER1", "MARKER2", "MARKER4"]
+    assert "PYJMS-STORE-1" in caplog.text
+    assert "checksum" in caplog.text
+    assert [message for message, _ in world.reopen().ids] == [each for each in ids if each != ids[3]]
+    world.journal.close(clean=True)
+    with sqlite3.connect(path) as connection:
+        rows = connection.execute("SELECT id, reason, payload FROM pyjms_set_aside").fetchall()
+    connection.close()
+    assert [(number, b"MARKED3" in payload) for number, _, payload in rows] == [(ids[3], True)]
+    assert "checksum" in rows[0][1]
+
+
+def test_a_store_that_is_locked_by_another_program_refuses_and_goes_on_when_it_is_free(
+    path: Path, home: JournalHome, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("pyjms_provider.stores.sql.sqlite.BUSY_MS", 20)
+    world = World(home)
+    other = sqlite3.connect(path, isolation_level=None)
+    other.execute("BEGIN IMMEDIATE")
+    message = world.message()
+    with pytest.raises(StoreError, match=r"locked by another program"):
+        world.add(message)
+    assert world.bodies(message.reference.id) == {}
+    other.execute("ROLLBACK")
+    other.close()
+    world.add(message)
+    assert world.reopen().ids == [(message.reference.id, world.queue)]
+    home.close()
+
+
+def test_a_file_that_is_gone_is_not_written_until_it_is_back(path: Path, home: JournalHome) -> None:
+    world = World(home)
+    message = world.message()
+    away = path.with_suffix(".away")
+    path.rename(away)
+    with pytest.raises(StoreError, match=r"put the same file back"):
+        world.add(message)
+    away.rename(path)
+    world.add(message)
+    assert world.reopen().ids == [(message.reference.id, world.queue)]
+    home.close()
