@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 ROOT = Path(__file__).resolve().parent.parent
-sys.path[:0] = [str(ROOT), str(ROOT / "provider")]
+sys.path[:0] = [str(ROOT), str(ROOT / "provider"), str(ROOT / "tck")]
 
 project = "pyjms"
 copyright = "the pyjms project, Apache License 2.0"

@@ -44,6 +44,10 @@ class LiveProgress:
     ) -> None:
         self._progress.stop()
 
+    def refresh(self) -> None:
+        """Draw at once what is drawn some times a second otherwise."""
+        self._progress.refresh()
+
     def on_collected(self, collected: Collected) -> None:
         """See `Listener`."""
         about = collected.provider
