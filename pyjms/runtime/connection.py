@@ -47,12 +47,18 @@ class JmsConnection(Connection):
     session_type: type[JmsSession] = JmsSession
 
     def __init__(
-        self, provider: Provider, request: ConnectRequest, trusted: frozenset[str], max_unacknowledged: int = 0
+        self,
+        provider: Provider,
+        request: ConnectRequest,
+        trusted: frozenset[str],
+        max_unacknowledged: int = 0,
+        consumer_priority: int = 0,
     ) -> None:
         """Connect. Raises what `Provider.connect` raises, mapped."""
         self.clock: Clock = request.clock
         self.trusted = trusted
         self.max_unacknowledged = max_unacknowledged
+        self.consumer_priority = consumer_priority
         self._lock = RLock()
         self._state = State.STOPPED
         self._used = False

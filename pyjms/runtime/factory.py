@@ -37,6 +37,7 @@ RUNTIME_OPTIONS = (
     "password",
     "trusted",
     "max_unacknowledged",
+    "consumer_priority",
     "clock",
     "record",
     "record_synchronously",
@@ -60,6 +61,8 @@ class ConnectionFactory(QueueConnectionFactoryInterface, TopicConnectionFactoryI
       ``package.module.*``; a comma-separated string or a collection of strings.
     - max_unacknowledged: how many messages a CLIENT_ACKNOWLEDGE or transacted session may hold unacknowledged (§4.4.11);
       a receive beyond it raises ResourceAllocationException, a listener waits. 0, the default: no limit.
+    - consumer_priority: consumers of connections with a higher one are served first while they want messages, if the
+      provider can do so; a whole number, 0 by default.
     - clock: a `pyjms.spi.Clock` (keyword only); the default follows the system's clock, and freezegun.
     - record: a directory, or as a keyword a `pyjms.history.Recording`: what its connections do is recorded there.
     - record_synchronously: true to lose no event when the process is killed, for a `record` that is a directory.
@@ -80,6 +83,7 @@ class ConnectionFactory(QueueConnectionFactoryInterface, TopicConnectionFactoryI
         self._password: str | None = own["password"] or parsed.password
         self._trusted = _trusted(own["trusted"])
         self._max_unacknowledged = _whole_number(own["max_unacknowledged"] or 0, "max_unacknowledged")
+        self._consumer_priority = _whole_number(own["consumer_priority"] or 0, "consumer_priority")
         self._clock = _clock(own["clock"])
         self._record = own["record"] or None
         self._record_synchronously = _truth(own["record_synchronously"], "record_synchronously")
@@ -112,7 +116,7 @@ class ConnectionFactory(QueueConnectionFactoryInterface, TopicConnectionFactoryI
             client_id=self._client_id,
             clock=self._clock,
         )
-        return kind(provider, request, self._trusted, self._max_unacknowledged)
+        return kind(provider, request, self._trusted, self._max_unacknowledged, self._consumer_priority)
 
     def _recorded(self, provider: Provider) -> Provider:
         """Return `provider`, with a recorder before it if the factory records."""

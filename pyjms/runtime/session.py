@@ -203,6 +203,7 @@ class JmsSession(Session):
                 selector=selector_or_none(selector),
                 no_local=bool(no_local) and address.kind is AddressKind.TOPIC,
                 durable_name=durable_name,
+                priority=self.connection.consumer_priority,
             )
             consumer = kind(self, destination, request)
         with self.gate.lock:
