@@ -12,7 +12,6 @@ from importlib.resources import as_file, files
 from pathlib import Path
 from time import perf_counter
 from typing import Annotated
-from urllib.parse import quote
 
 import typer
 from rich.console import Console
@@ -22,10 +21,11 @@ from pyjms import JMSException
 from pyjms.demo.books import OtherRunError
 from pyjms.demo.chance import Chance
 from pyjms.demo.plan import Plan, make_plan
-from pyjms.demo.process import Process, Settings
+from pyjms.demo.process import Process
 from pyjms.demo.records import InputError, read_table
 from pyjms.demo.report import as_data
 from pyjms.demo.screen import progress, show_outcome, show_plan, show_resumed
+from pyjms.demo.settings import Settings
 
 __all__ = ["demo"]
 
@@ -77,12 +77,7 @@ def demo(
     console = Console(stderr=as_json, quiet=as_json)
     try:
         plan = _plan(file, route or [], amount, lanes, limit)
-        settings = Settings(
-            url=with_store(url, store),
-            workers=workers,
-            chance=Chance(seed=seed, rate=failure_rate),
-            is_kept=store is not None,
-        )
+        settings = Settings(url=url, workers=workers, chance=Chance(seed=seed, rate=failure_rate), store=store)
         process = Process(plan, settings)
         process.reach()
     except (InputError, OtherRunError, JMSException) as error:
@@ -111,22 +106,6 @@ def demo(
         process.finish()
     except JMSException as error:
         raise _failure(error, BROKE_OFF) from error
-
-
-def with_store(url: str, store: str | None) -> str:
-    """Return the URL of the broker that keeps its messages in `store`.
-
-    Raises:
-        InputError: The broker is not the embedded one, or its URL names a store, too.
-    """
-    if store is None:
-        return url
-    base, _, options = url.partition("?")
-    if not base.startswith("vm:"):
-        raise InputError(f"--store is for the embedded broker, vm://NAME; {base} keeps its messages where it chooses.")
-    if "store=" in options:
-        raise InputError("The URL of the broker names a store already; leave --store out, or store= in the URL.")
-    return f"{base}?{options + '&' if options else ''}store={quote(store, safe='')}"
 
 
 def _plan(file: Path | None, route: list[str], amount: str | None, lanes: int, limit: int | None) -> Plan:

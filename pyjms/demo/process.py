@@ -18,17 +18,17 @@ from uuid import uuid4
 
 from pyjms import ConnectionFactory, Session
 from pyjms.demo.books import Books, Stamps, begin_or_resume, close_books, read_books
-from pyjms.demo.chance import Chance
 from pyjms.demo.collectors import Account, Ledger, Subscriber
 from pyjms.demo.desk import open_desk
 from pyjms.demo.names import DEAD_LETTERS, Names
 from pyjms.demo.outcome import Found, Outcome, judge_all
 from pyjms.demo.plan import Plan
+from pyjms.demo.settings import Settings
 from pyjms.demo.stages import StepMaker, StepMakers, record_message
 from pyjms.demo.tally import Happening, Tally
 from pyjms.demo.workers import Signals, Source, Worker
 
-__all__ = ["Process", "Settings"]
+__all__ = ["Process"]
 
 Watch: TypeAlias = Callable[[], None]
 
@@ -38,17 +38,6 @@ IDLE_REMOTE_MS = 2_000
 """A remote broker needs longer until a queue that gives nothing is known to be empty."""
 LOOK_S = 0.1
 """How often the screen is told to look."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Settings:
-    """What the user may choose about a run. `workers` counts those of one stage."""
-
-    url: str
-    workers: int
-    chance: Chance
-    is_kept: bool = False
-    """Whether the broker keeps its messages, so that a run that was killed can be taken up again."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -74,7 +63,7 @@ class Process:
         self.ledger, self.board = Tally("ledger", count), Tally("board", count)
         self.attention, self.audit = Tally("attention", incomplete), Tally("audit", count)
         self._maker_class = makers
-        self._factory = ConnectionFactory(settings.url)
+        self._factory = ConnectionFactory(settings.broker)
         self._stop = Event()
         self._futures: list[Future[None]] = []
 

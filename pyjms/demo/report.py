@@ -9,7 +9,8 @@ from typing import Any
 from pyjms.demo.accounting import Verdict
 from pyjms.demo.outcome import Outcome
 from pyjms.demo.plan import Plan
-from pyjms.demo.process import Process, Settings
+from pyjms.demo.process import Process
+from pyjms.demo.settings import Settings
 from pyjms.demo.tally import Happening, Tally
 
 __all__ = ["as_data", "number", "without_password"]
@@ -28,6 +29,7 @@ def as_data(plan: Plan, settings: Settings, process: Process, outcome: Outcome, 
         },
         "settings": {
             "url": without_password(settings.url),
+            "store": None if settings.store is None else without_password(settings.store),
             "workers": settings.workers,
             "seed": settings.chance.seed,
             "failure_rate": settings.chance.rate,
@@ -52,7 +54,7 @@ def number(value: Fraction) -> int | float:
 
 def without_password(url: str) -> str:
     """Return the URL as it may be shown."""
-    return re.sub(r"(//|%2F%2F)([^/@:%]*)(:|%3A)[^/@]*?(@|%40)", r"\1\2\3***\4", url)
+    return re.sub(r"//([^/@:]*):[^/@]*@", r"//\1:***@", url)
 
 
 def _stage(tally: Tally) -> dict[str, Any]:

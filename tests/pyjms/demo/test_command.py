@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +12,8 @@ import pytest
 from pyjms.demo import command
 from pyjms.demo.process import Process
 from pyjms.demo.stages import StepMakers
+from pyjms.spi.registry import find_provider
+from pyjms.spi.url import ProviderUrl
 from tests.pyjms.demo.command_line import Run
 
 
@@ -50,7 +53,7 @@ def test_a_file_of_the_user_adds_up(run_pyjms: Run, file: Path, jms_broker_url: 
         "amount": "price",
         "total": 480,
     }
-    assert data["settings"] == {"url": jms_broker_url, "workers": 3, "seed": 7, "failure_rate": 0.5}
+    assert data["settings"] == {"url": jms_broker_url, "store": None, "workers": 3, "seed": 7, "failure_rate": 0.5}
     stages = {stage["name"]: stage for stage in data["stages"]}
     assert stages["check"]["done"] == 30
     check = stages["check"]
@@ -117,6 +120,66 @@ def test_what_cannot_be_used_is_refused_with_the_reason(
     assert code == 2
     assert reason in err
     assert "Traceback" not in out + err
+
+
+@pytest.fixture
+def store(tmp_path: Path, jms_broker_url: str) -> Iterator[tuple[str, ...]]:
+    """The options for a broker that keeps its messages in a file."""
+    name = f"{jms_broker_url}-kept"
+    yield ("--url", f"{name}?synchronous=off", "--store", f"sqlite:///{tmp_path / 'demo.db'}")
+    find_provider("vm").stop_broker(ProviderUrl.parse(name))
+
+
+def test_a_run_on_a_store_adds_up_and_the_next_one_begins_anew(
+    run_pyjms: Run, file: Path, store: tuple[str, ...]
+) -> None:
+    for _ in range(2):
+        data = data_of(run_pyjms, str(file), *store)
+        assert (data["adds_up"], data["resumed"]) == (True, False)
+        assert {stage["before"] for stage in data["stages"]} == {0}
+
+
+def test_a_person_sees_how_far_a_run_was_that_goes_on(
+    run_pyjms: Run, file: Path, store: tuple[str, ...], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def interrupted(_self: Process) -> None:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patched:
+        patched.setattr(Process, "_audit", interrupted)
+        code, _, err = run_pyjms("demo", str(file), *store)
+    assert code == 130
+    assert "Start it again with the same options, and it goes on" in err
+    code, out, _ = run_pyjms("demo", str(file), *store)
+    assert code == 0
+    assert "orders.csv: 30 records, routed by city, adding up price, through" in out
+    assert (
+        "Going on with the run that was broken off. Done before: load 30, check 30, look up 30, dispatch 30, ledger 30, "
+        "board 30\n"
+    ) in out
+    assert "before" in out
+    assert "It adds up: 30 records" in out
+
+
+def test_a_run_over_other_records_must_be_finished_first(
+    run_pyjms: Run, file: Path, store: tuple[str, ...], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with monkeypatch.context() as patched:
+        patched.setattr(Process, "_audit", lambda _self: None)
+        assert run_pyjms("demo", str(file), *store)[0] == 1
+    code, _, err = run_pyjms("demo", str(file), *store, "--lanes", "1")
+    assert code == 2
+    assert "a run that is not finished: orders.csv: 30 records, routed by city, adding up price" in err
+
+
+@pytest.mark.parametrize(
+    ("url", "reason"),
+    [("stomp://host", "is for the embedded broker"), ("vm://demo?store=sqlite:///a.db", "names a store already")],
+)
+def test_a_store_is_the_embedded_brokers_and_named_once(run_pyjms: Run, file: Path, url: str, reason: str) -> None:
+    code, _, err = run_pyjms("demo", str(file), "--url", url, "--store", "sqlite:///b.db")
+    assert code == 2
+    assert reason in err
 
 
 def test_an_interrupt_ends_cleanly(

@@ -132,3 +132,15 @@ def test_the_desk_knows_each_kind() -> None:
 def test_completeness_is_seen() -> None:
     plan = make_plan(ORDERS)
     assert [plan.is_complete(record) for record in ORDERS.records] == [True, True, False, False, True, True, True]
+
+
+def test_the_same_plan_has_the_same_fingerprint_and_another_has_another() -> None:
+    assert make_plan(ORDERS).fingerprint == make_plan(ORDERS).fingerprint
+    others = [
+        make_plan(ORDERS, lanes=1),
+        make_plan(ORDERS, amount="order"),
+        make_plan(ORDERS, route=["order"]),
+        make_plan(ORDERS, labels={"Rome": "Roma"}),
+        make_plan(table("order city price", (1001, "Rome", 10), (1002, "Rome", 2))),
+    ]
+    assert len({make_plan(ORDERS).fingerprint, *(plan.fingerprint for plan in others)}) == 6

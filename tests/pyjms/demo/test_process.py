@@ -10,8 +10,9 @@ from pyjms import Connection, JMSException, MapMessage, MessageProducer, Session
 from pyjms.demo.chance import Chance
 from pyjms.demo.outcome import Outcome
 from pyjms.demo.plan import Plan, make_plan
-from pyjms.demo.process import Process, Settings
+from pyjms.demo.process import Process
 from pyjms.demo.records import Value, read_table
+from pyjms.demo.settings import Settings
 from pyjms.demo.stages import Step, StepMakers
 from pyjms.demo.tally import Happening, Tally
 

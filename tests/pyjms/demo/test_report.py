@@ -15,6 +15,7 @@ from pyjms.demo.report import number, without_password
         ("vm://demo", "vm://demo"),
         ("stomp://ada:secret@host:61613", "stomp://ada:***@host:61613"),
         ("stomp://ada@host:61613", "stomp://ada@host:61613"),
+        ("vm://demo on postgresql://ada:secret@host/db", "vm://demo on postgresql://ada:***@host/db"),
     ],
 )
 def test_passwords_are_not_shown(url: str, shown: str) -> None:
