@@ -25,6 +25,11 @@ def vm_url() -> Iterator[str]:
 
 
 @pytest.fixture
+def kept_url(vm_url: str, tmp_path: Path) -> str:
+    return f"{vm_url}?store=sqlite:///{tmp_path}/kept.db"
+
+
+@pytest.fixture
 def folder_url(tmp_path: Path) -> Iterator[str]:
     from pyjms.spi.registry import register_provider
     from tests.pyjms.spi.folder import FolderProvider
@@ -42,7 +47,7 @@ def faulty_url(vm_url: str) -> Iterator[str]:
         yield faults.url
 
 
-@pytest.fixture(params=["vm", "folder", "faulty"])
+@pytest.fixture(params=["vm", "kept", "folder", "faulty"])
 def provider_url(request: pytest.FixtureRequest) -> str:
     url: str = request.getfixturevalue(f"{request.param}_url")
     return url

@@ -1,0 +1,121 @@
+"""The contract tests of branches are tests of something: each mistake here, built into the broker, makes one of them fail."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from pyjms.spi.errors import BranchError
+from pyjms_provider.core.branch import Branch
+from pyjms_provider.core.branches import Branches
+from pyjms_provider.core.unit_of_work import UnitOfWork
+from pyjms_tck.spi import branch_suite
+from pyjms_tck.spi.environment import Environment
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from pyjms.spi.xid import Xid
+    from pyjms_tck.spi.branch_suite import Work
+
+Replace = dict[tuple[type, str], object]
+
+_prepare, _end = Branches.prepare, Branches.end
+
+
+def prepare_and_publish(branches: Branches, xid: Xid) -> bool:
+    """What is prepared is seen at once."""
+    done = _prepare(branches, xid)
+    branches._branches[xid].unit.decide(commit=True)
+    return done
+
+
+def prepare_nothing_as_something(branches: Branches, xid: Xid) -> bool:
+    """Nobody is told that a branch is read only."""
+    return _prepare(branches, xid) or True
+
+
+def fail_silently(branches: Branches, xid: Xid, worker: object, *, fail: bool = False) -> None:
+    """That the work failed is not heeded."""
+    _end(branches, xid, worker)  # type: ignore[arg-type]
+
+
+def abandon_all(branches: Branches, worker: object) -> None:
+    """Whatever is there goes with the first session that closes."""
+    for branch in list(branches._branches.values()):
+        branch.undo()
+        del branches._branches[branch.xid]
+
+
+MISTAKES: dict[str, tuple[Replace, Callable[[Work], None]]] = {
+    "what is prepared is seen": (
+        {(Branches, "prepare"): prepare_and_publish},
+        lambda work: branch_suite.test_a_branch_is_seen_once_it_is_committed(work, False),
+    ),
+    "nothing is given back": (
+        {(Branch, "undo"): lambda branch: branch.unit.rollback()},
+        lambda work: branch_suite.test_what_a_branch_received_comes_back_marked_when_it_is_rolled_back(work, False),
+    ),
+    "what is sent is kept after a rollback": (
+        {(Branch, "undo"): lambda branch: branch.unit.commit(0)},
+        lambda work: branch_suite.test_what_a_branch_received_comes_back_marked_when_it_is_rolled_back(work, False),
+    ),
+    "nobody is told of read-only branches": (
+        {(Branches, "prepare"): prepare_nothing_as_something},
+        branch_suite.test_a_branch_that_did_nothing_is_read_only_and_over,
+    ),
+    "failure is not heeded": (
+        {(Branches, "end"): fail_silently},
+        branch_suite.test_a_branch_whose_work_failed_can_only_be_rolled_back,
+    ),
+    "what is prepared ends with its session": (
+        {(Branches, "abandon"): abandon_all},
+        branch_suite.test_what_is_prepared_is_in_doubt_whatever_becomes_of_its_session,
+    ),
+    "active work outlives its session": (
+        {(Branches, "abandon"): lambda branches, worker: None},
+        branch_suite.test_work_that_has_ended_outlives_its_session_and_other_work_does_not,
+    ),
+    "recovery finds nothing": (
+        {(Branches, "recover"): lambda branches: []},
+        branch_suite.test_what_is_prepared_is_in_doubt_whatever_becomes_of_its_session,
+    ),
+    "time-outs are said to be heeded": (
+        {(Branches, "_set_deadline"): lambda branches, branch, timeout_ms: False},
+        branch_suite.test_a_branch_that_takes_too_long_is_rolled_back_if_timeouts_are_heeded,
+    ),
+    "what is not there is rolled back without a word": (
+        {(Branches, "rollback"): lambda branches, xid: None},
+        branch_suite.test_each_wrong_call_has_its_code,
+    ),
+    "the work outside becomes part of a branch": (
+        {(UnitOfWork, "is_empty"): property(lambda unit: True)},
+        branch_suite.test_work_outside_of_branches_must_end_first,
+    ),
+}
+
+
+@pytest.fixture
+def impatient(kept_url: str) -> Iterator[Environment]:
+    with Environment(kept_url, patience_s=0.3) as opened:
+        yield opened
+
+
+@pytest.mark.parametrize("mistake", MISTAKES)
+def test_a_mistake_is_found(impatient: Environment, monkeypatch: pytest.MonkeyPatch, mistake: str) -> None:
+    work = branch_suite.open_work(impatient)
+    assert work is not None
+    replaced, contract_test = MISTAKES[mistake]
+    for (owner, name), instead in replaced.items():
+        monkeypatch.setattr(owner, name, instead)
+    with pytest.raises((AssertionError, pytest.fail.Exception, BranchError)):
+        contract_test(work)
+
+
+@pytest.mark.parametrize("name", [name for name in vars(branch_suite) if name.startswith("test_")])
+def test_who_does_not_declare_branches_is_not_asked_for_them(name: str) -> None:
+    """Every test of the suite passes by a provider without the capability."""
+    test = getattr(branch_suite, name)
+    marks = getattr(test, "pytestmark", [])
+    test(None, *(mark.args[1][0] for mark in marks if mark.name == "parametrize"))
