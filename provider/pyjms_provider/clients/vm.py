@@ -29,6 +29,7 @@ from pyjms.spi.selector import Selector
 from pyjms.spi.url import ProviderUrl
 from pyjms.spi.xid import BranchFailure, Xid
 from pyjms_provider.broker import EmbeddedBroker, find_broker, stop_broker
+from pyjms_provider.clients.ending import Ending
 from pyjms_provider.core.branch import Branch
 from pyjms_provider.core.branches import NEEDS_STORE, Branches
 from pyjms_provider.core.consumer import Consumer, ConsumerSession, ConsumerTarget
@@ -86,6 +87,7 @@ class VmConnection(ProviderConnection):
         self._events = events
         self._lock = Lock()
         self._closed = False
+        self._ending = Ending()
         self._started = False
         self._client_id: str | None = None
         self._sessions: dict[VmSession, None] = {}
@@ -161,15 +163,18 @@ class VmConnection(ProviderConnection):
         self._host.delete_temporary(address, self._connection_id)
 
     def close(self) -> None:
-        with self._lock:
-            if self._closed:
-                return
-            self._closed = True
-            sessions = list(self._sessions)
-        for session in sessions:
-            session.close()
-        self._host.end_connection(self._connection_id, self._client_id)
-        self.broker.detach(self._connection_id)
+        if not self._ending.begin():
+            return
+        try:
+            with self._lock:
+                self._closed = True
+                sessions = list(self._sessions)
+            for session in sessions:
+                session.close()
+            self._host.end_connection(self._connection_id, self._client_id)
+            self.broker.detach(self._connection_id)
+        finally:
+            self._ending.finish()
 
     def forget(self, session: VmSession) -> None:
         """Let go of a session that has closed."""
@@ -205,6 +210,7 @@ class VmSession(ProviderSession):
         self._patience = Patience()
         self._lock = Lock()
         self._closed = False
+        self._ending = Ending()
         self._unit: UnitOfWork | None = None
         self._branch: Branch | None = None
         self._branch_timeout_s = 0
@@ -472,9 +478,15 @@ class VmSession(ProviderSession):
 
     def close(self) -> None:
         self._patience.end()
+        if not self._ending.begin():
+            return
+        try:
+            self._shut_down()
+        finally:
+            self._ending.finish()
+
+    def _shut_down(self) -> None:
         with self._lock:
-            if self._closed:
-                return
             self._closed = True
             unit, self._unit = self._unit, None
             consumers = list(self._consumers)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from threading import Thread
+from threading import Event, Thread
 
 import pytest
 
@@ -153,3 +153,53 @@ def _poll_until_closed(session: VmSession, consumer: VmConsumer, settled: list[s
             settled.append(text_of(delivery))
     except ClosedError:
         return
+
+
+@pytest.mark.parametrize("how", ["session", "connection", "broker"])
+def test_a_second_close_waits_for_what_the_first_one_gives_back(
+    world: World, how: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    connection = world.connect()
+    session = connection.open_session(transacted=False)
+    begun, go_on = Event(), Event()
+    order: list[str] = []
+    shut_down = VmSession._shut_down
+
+    def slowly(ending: VmSession) -> None:
+        begun.set()
+        assert go_on.wait(10)
+        shut_down(ending)
+        order.append("given back")
+
+    def close() -> None:
+        {"session": session.close, "connection": connection.close, "broker": world.stop}[how]()
+        order.append("closed")
+
+    monkeypatch.setattr(VmSession, "_shut_down", slowly)
+    first = Thread(target=session.close if how == "session" else connection.close)
+    first.start()
+    assert begun.wait(10)
+    second = Thread(target=close)
+    second.start()
+    second.join(0.05)
+    go_on.set()
+    first.join(10)
+    second.join(10)
+    assert order == ["given back", "closed"]
+
+
+def test_an_end_that_fails_lets_others_go_on(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(ending: VmSession) -> None:
+        raise ClosedError("on purpose")
+
+    session = world.connect().open_session(transacted=False)
+    monkeypatch.setattr(VmSession, "_shut_down", fail)
+    with pytest.raises(ClosedError):
+        session.close()
+    session.close()
+    others = [Thread(target=session.close) for _ in range(2)]
+    for other in others:
+        other.start()
+    for other in others:
+        other.join(10)
+        assert not other.is_alive()
