@@ -36,7 +36,8 @@ def send_until_full(world: World) -> list[int]:
     written: list[int] = []
     with pytest.raises(ResourceError, match="full"):
         for _ in range(10_000):
-            written.append(world.add(world.message(text="x" * 5000)).reference.id)
+            sent = world.add(world.message(text="x" * 5000)).reference.id
+            written.append(sent)
     return written
 
 

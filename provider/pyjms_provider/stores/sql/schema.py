@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
@@ -11,7 +10,7 @@ from sqlalchemy import insert, inspect, select, update
 
 from pyjms_provider.stores.errors import DamagedStoreError, ForeignStoreError, NewerStoreError
 from pyjms_provider.stores.sql import tables as t
-from pyjms_provider.stores.sql.migrations import MIGRATIONS, Migration
+from pyjms_provider.stores.sql.migrations import MIGRATIONS
 
 if TYPE_CHECKING:
     from sqlalchemy import Connection
@@ -38,19 +37,16 @@ def prepare_schema(
     where: str,
     *,
     is_shared: bool,
-    version: int = t.VERSION,
-    migrations: Mapping[int, Migration] = MIGRATIONS,
 ) -> bool:
     """Make the schema, or bring it to the present version; return whether it was there and left clean, or is new.
 
-    `where` names the database in errors; `is_shared`: tables of others may stand beside ours. `version` and
-    `migrations` are for tests. Raises `ForeignStoreError`, `NewerStoreError`, `DamagedStoreError`.
+    `where` names the database in errors; `is_shared`: tables of others may stand beside ours. Raises `ForeignStoreError`, `NewerStoreError`, `DamagedStoreError`.
     """
     names = set(inspect(connection).get_table_names())
     if t.META.name not in names:
         _refuse_foreign(names, where, is_shared=is_shared)
         t.SCHEMA.create_all(connection)
-        first = {"one": 1, "product": PRODUCT, "version": version, "next_queue": 1, "epoch": 0, "clean": True}
+        first = {"one": 1, "product": PRODUCT, "version": t.VERSION, "next_queue": 1, "epoch": 0, "clean": True}
         connection.execute(insert(t.META).values(**first, holder=""))
         return True
     row: Any = connection.execute(select(t.META.c.product, t.META.c.version, t.META.c.clean)).first()
@@ -58,12 +54,12 @@ def prepare_schema(
         raise DamagedStoreError(f"{where} has lost its row in {t.META.name}; put a backup in its place")
     if row.product != PRODUCT:
         raise ForeignStoreError(f"{where} is a store of {row.product!r}; name another database")
-    if row.version > version:
+    if row.version > t.VERSION:
         raise NewerStoreError(
-            f"{where} has schema {row.version}, and this pyjms knows schema {version}: install the pyjms that wrote it, "
+            f"{where} has schema {row.version}, and this pyjms knows schema {t.VERSION}: install the pyjms that wrote it, "
             "or a newer one"
         )
-    _migrate(connection, where, row.version, version, migrations)
+    _migrate(connection, where, row.version)
     return bool(row.clean)
 
 
@@ -81,9 +77,9 @@ def _refuse_foreign(names: set[str], where: str, *, is_shared: bool) -> None:
         )
 
 
-def _migrate(connection: Connection, where: str, found: int, wanted: int, migrations: Mapping[int, Migration]) -> None:
-    for step in range(found, wanted):
-        migration = migrations.get(step)
+def _migrate(connection: Connection, where: str, found: int) -> None:
+    for step in range(found, t.VERSION):
+        migration = MIGRATIONS.get(step)
         if migration is None:
             raise NewerStoreError(
                 f"{where} has schema {step}, which this pyjms cannot read any more: open it once with an older pyjms"

@@ -1,0 +1,232 @@
+"""Opening a store: which URLs, whose databases, which versions; on SQLite and on PostgreSQL."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+
+import pytest
+from sqlalchemy import Connection, create_engine, make_url, text
+
+from pyjms.spi.clock import SystemClock
+from pyjms.spi.errors import UrlError
+from pyjms_provider.settings import Acknowledge, StoreSettings, Synchronous
+from pyjms_provider.stores.errors import (
+    DamagedStoreError,
+    ForeignStoreError,
+    NewerStoreError,
+    StoreError,
+    UnsupportedStoreError,
+)
+from pyjms_provider.stores.sql import SqlJournal, open_journal
+from pyjms_provider.stores.sql import schema as schema_module
+from pyjms_provider.stores.testing import JournalHome
+from pyjms_provider.stores.testing.world import World
+
+
+def opened(url: str) -> SqlJournal:
+    return open_journal(StoreSettings(url=url), "test", SystemClock())
+
+
+@pytest.fixture(params=["sqlite", "postgresql"])
+def url(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> str:
+    if request.param == "sqlite":
+        return f"sqlite:///{tmp_path_factory.mktemp('store') / 'store.db'}"
+    made: str = request.getfixturevalue("postgresql").make_store()
+    return made
+
+
+Change = Callable[..., None]
+
+
+@pytest.fixture
+def change(url: str) -> Iterator[Change]:
+    """Run statements on the database, as somebody else."""
+    engine = create_engine(make_url(url))
+
+    def run(*statements: str) -> None:
+        with engine.begin() as connection:
+            for statement in statements:
+                connection.execute(text(statement))
+
+    yield run
+    engine.dispose()
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    ["mysql://localhost/shop", "oracle+oracledb://x", "postgresql+psycopg2://localhost/x", "postgresql://localhost/x"],
+)
+def test_databases_that_were_not_tested_are_refused_by_name(wrong: str) -> None:
+    with pytest.raises(UnsupportedStoreError, match=make_url(wrong).drivername.replace("+", r"\+") + " was not tested"):
+        opened(wrong)
+
+
+@pytest.mark.parametrize("wrong", ["sqlite://", "sqlite:///:memory:", "sqlite:///file:x?uri=true"])
+def test_a_store_in_memory_is_refused(wrong: str) -> None:
+    with pytest.raises(UnsupportedStoreError, match="needs a file"):
+        opened(wrong)
+
+
+def test_an_option_that_sqlite_does_not_have_here_is_refused(tmp_path_factory: pytest.TempPathFactory) -> None:
+    with pytest.raises(UnsupportedStoreError, match="timeout"):
+        opened(f"sqlite:///{tmp_path_factory.mktemp('x')}/x.db?timeout=3")
+
+
+@pytest.mark.parametrize("wrong", ["shop.db", "", "://", "sqlite:///x.db?pyjms_shared=maybe"])
+def test_what_is_no_url_is_refused(wrong: str) -> None:
+    with pytest.raises(UrlError):
+        opened(wrong)
+
+
+@pytest.mark.parametrize("driver", ["psycopg", "msgspec", "sqlalchemy"])
+def test_a_missing_library_is_named_with_what_to_install(driver: str) -> None:
+    program = f"""
+import sys
+sys.modules[{driver!r}] = None
+from pyjms.spi.clock import SystemClock
+from pyjms.spi.errors import ProviderError
+from pyjms_provider.settings import StoreSettings
+from pyjms_provider.stores.opening import open_store
+try:
+    open_store(StoreSettings(url="postgresql+psycopg://localhost/x"), "test", SystemClock(), on_lost=print)
+except ProviderError as error:
+    print(error.reason)
+"""
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)
+    assert "pip install 'pyjms[" in done.stdout, done
+
+
+def test_a_database_of_others_is_refused_unless_it_may_be_shared(url: str, change: Change) -> None:
+    change("CREATE TABLE customers (name TEXT)", "INSERT INTO customers VALUES ('Ada')")
+    with pytest.raises(ForeignStoreError, match=r"customers.*pyjms_shared=true"):
+        opened(url)
+    shared = f"{url}{'&' if '?' in url else '?'}pyjms_shared=true"
+    home = JournalHome(lambda _: opened(shared))
+    world = World(home)
+    sent = world.add(world.message()).reference
+    assert world.reopen().ids == [(sent.id, world.queue)]
+    world.journal.close(clean=True)
+    opened(url).close(clean=True)  # it is ours now, whoever else is there
+    change("DELETE FROM customers WHERE name = 'Ada'")
+
+
+def test_a_store_of_another_product_is_refused(url: str, change: Change) -> None:
+    opened(url).close(clean=True)
+    change("UPDATE pyjms_meta SET product = 'other'")
+    with pytest.raises(ForeignStoreError, match="other"):
+        opened(url)
+
+
+def test_a_newer_schema_is_refused(url: str, change: Change) -> None:
+    opened(url).close(clean=True)
+    change("UPDATE pyjms_meta SET version = 99")
+    with pytest.raises(NewerStoreError, match=r"schema 99.*newer"):
+        opened(url)
+
+
+def test_a_store_that_lost_its_meta_data_is_refused(url: str, change: Change) -> None:
+    opened(url).close(clean=True)
+    change("DELETE FROM pyjms_meta")
+    with pytest.raises(DamagedStoreError, match=r"pyjms_meta.*backup"):
+        opened(url)
+    change("DROP TABLE pyjms_meta")
+    with pytest.raises(ForeignStoreError, match=r"not pyjms_meta.*backup"):
+        opened(url)
+
+
+def test_a_refused_store_is_not_held(url: str, change: Change) -> None:
+    opened(url).close(clean=True)
+    change("UPDATE pyjms_meta SET version = 99")
+    with pytest.raises(NewerStoreError):
+        opened(url)
+    change("UPDATE pyjms_meta SET version = 1")
+    opened(url).close(clean=True)
+
+
+def test_an_older_schema_is_brought_to_the_present_version_step_by_step(
+    url: str, change: Change, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    opened(url).close(clean=True)
+    change(
+        "ALTER TABLE pyjms_message DROP COLUMN deliver_at",
+        "UPDATE pyjms_meta SET version = -1",
+    )
+    seen: list[int] = []
+
+    def first(connection: Connection) -> None:
+        seen.append(-1)
+        connection.execute(text("ALTER TABLE pyjms_message ADD COLUMN later BIGINT"))
+
+    def second(connection: Connection) -> None:
+        seen.append(0)
+        connection.execute(text("ALTER TABLE pyjms_message RENAME COLUMN later TO deliver_at"))
+
+    monkeypatch.setattr(schema_module, "MIGRATIONS", {-1: first, 0: second})
+    world = World(JournalHome(lambda _: opened(url)))
+    assert seen == [-1, 0]
+    sent = world.add(world.message(deliver_at_ms=5)).reference
+    assert world.reopen().reference(sent.id).deliver_at_ms == 5
+    world.journal.close(clean=True)
+
+
+def test_a_migration_that_fails_changes_nothing(url: str, change: Change, monkeypatch: pytest.MonkeyPatch) -> None:
+    opened(url).close(clean=True)
+    change("UPDATE pyjms_meta SET version = 0")
+
+    def broken(connection: Connection) -> None:
+        connection.execute(text("ALTER TABLE pyjms_queue ADD COLUMN half BIGINT"))
+        connection.execute(text("ALTER TABLE no_such_table ADD COLUMN half BIGINT"))
+
+    monkeypatch.setattr(schema_module, "MIGRATIONS", {0: broken})
+    with pytest.raises(StoreError, match="no_such_table"):
+        opened(url)
+    change("ALTER TABLE pyjms_queue ADD COLUMN half BIGINT", "UPDATE pyjms_meta SET version = 1")
+    opened(url).close(clean=True)
+
+
+def test_a_schema_that_is_too_old_is_refused(url: str, change: Change) -> None:
+    opened(url).close(clean=True)
+    change("UPDATE pyjms_meta SET version = 0")
+    with pytest.raises(NewerStoreError, match=r"schema 0.*older pyjms"):
+        opened(url)
+
+
+def test_the_password_is_in_no_error() -> None:
+    with pytest.raises(StoreError) as caught:
+        opened("postgresql+psycopg://shop:secret@127.0.0.1:1/shop?connect_timeout=1")
+    assert "secret" not in str(caught.value)
+    assert "127.0.0.1" in caught.value.reason
+
+
+LEVELS = {
+    (Synchronous.FULL, Acknowledge.WRITTEN): (2, 1),
+    (Synchronous.FULL, Acknowledge.FORCED): (2, 2),
+    (Synchronous.NORMAL, Acknowledge.FORCED): (1, 1),
+    (Synchronous.OFF, Acknowledge.WRITTEN): (0, 0),
+}
+
+
+@pytest.mark.parametrize("chosen", LEVELS)
+def test_writes_are_forced_as_far_as_was_chosen(
+    tmp_path_factory: pytest.TempPathFactory, chosen: tuple[Synchronous, Acknowledge]
+) -> None:
+    synchronous, acknowledge = chosen
+    url = f"sqlite:///{tmp_path_factory.mktemp('store') / 'store.db'}"
+    settings = StoreSettings(url=url, synchronous=synchronous, acknowledge=acknowledge)
+    world = World(JournalHome(lambda holder: open_journal(settings, holder, SystemClock())))
+    levels = []
+    for _ in range(2):
+        sent = world.add(world.message()).reference
+        levels.append(_level(world))
+        world.remove((world.queue, sent))
+        levels.append(_level(world))
+    assert tuple(levels) == LEVELS[chosen] * 2
+    world.journal.close(clean=True)
+
+
+def _level(world: World) -> int:
+    writer = world.journal._database._writer  # type: ignore[attr-defined]
+    level: int = writer.execute("PRAGMA synchronous").fetchone()[0]
+    return level
