@@ -291,11 +291,14 @@ class Facts:
 
     def releases(self, delivery: Event) -> Iterator[Event]:
         """Yield what may have ended the holding of a delivery, each at its earliest when it began."""
+        transactions = set() if delivery.tx is None else {delivery.tx}
         for event in self.settlements(delivery):
             if event.op == ACK and event.tx is not None:
-                yield from (end for end in self._ends.get(event.tx, ()) if end.op == COMMIT)
+                transactions.add(event.tx)
             else:
                 yield event
+        for tx in transactions:
+            yield from self._ends.get(tx, ())  # a provider may take back at the rollback what the client then recovers
         for place in (delivery.sess, delivery.conn):
             yield from self._closes.get(place or "", ())
 
@@ -340,6 +343,8 @@ class Facts:
         ends = [
             event for event in self.settlements(delivery) if event.op == RECOVER and "adopted" not in note_of(event)
         ]
+        branches = {event.tx for event in self.settlements(delivery) if event.tx and event.tx.startswith(BRANCH)}
+        ends += (end for tx in branches for end in self._ends.get(tx, ()) if end.op == ROLLBACK)
         return self._surely_ended(delivery, [*ends, *self.closes(delivery.sess), *self.closes(delivery.conn)], before)
 
     def surely_gone(self, begun: Event, before: Event) -> bool:

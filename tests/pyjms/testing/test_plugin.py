@@ -226,6 +226,38 @@ def test_a_failing_test_leaves_no_thread_behind(run_tests: RunTests) -> None:
     result.stdout.fnmatch_lines(["*as it should*"])
 
 
+def test_a_recorded_test_fails_when_a_guarantee_was_broken(run_tests: RunTests) -> None:
+    result = run_tests(
+        """
+        from pyjms import ConnectionFactory
+
+        def test_good(jms_session, jms_recording):
+            place(jms_session, "espresso")
+            assert work_off(jms_session) == ["espresso"]
+
+        def test_bad(jms_broker_url, jms_session, jms_recording):
+            with ConnectionFactory(jms_broker_url).create_connection() as other:  # which is not recorded
+                place(other.create_session(), "tea")
+            assert work_off(jms_session) == ["tea"]
+        """,
+        passed=2,
+        errors=1,  # the fixture's, after the test
+    )
+    result.stdout.fnmatch_lines(["*was delivered from queue://orders, but nobody sent it*"])
+
+
+def test_an_option_records_each_test_in_a_folder_of_its_own(pytester: pytest.Pytester) -> None:
+    pytester.makepyfile(
+        """
+        def test_one(jms_session): ...
+        def test_two(jms_session): ...
+        """
+    )
+    pytester.runpytest_subprocess("--jms-record", "recorded", "-p", "no:randomly", "-q").assert_outcomes(passed=2)
+    folders = [path for path in (pytester.path / "recorded").iterdir() if list(path.glob("*.parquet"))]
+    assert {path.name.rpartition("-")[2] for path in folders} == {"test_one", "test_two"}
+
+
 def test_fixtures_are_listed_with_what_they_are_for(pytester: pytest.Pytester) -> None:
     listing = pytester.runpytest_subprocess("--fixtures", "-p", "no:randomly").stdout.str()
     for name in plugin.__all__:
