@@ -24,6 +24,7 @@ COMPOSITES = frozenset(
     f"{CORE}{name}.py"
     for name in (
         "asynchronous_channel",
+        "branches",
         "consumer",
         "paging",
         "queue",
