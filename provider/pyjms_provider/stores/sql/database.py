@@ -109,6 +109,9 @@ class Database(ABC):
             self._idle.append((lent, cursor))
             return result
 
+    def interrupt(self) -> None:  # noqa: B027 - not every database is waited for
+        """End the wait of a commit for a server that went away; from now on none waits. Any thread."""
+
     def close_readers(self) -> None:
         """Close the connections of readers."""
         while self._idle:

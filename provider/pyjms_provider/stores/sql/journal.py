@@ -169,8 +169,9 @@ class SqlJournal(Journal):
         try:
             self._database.commit(batch, force=force)
         except (StoreError, InDoubtError) as error:
-            if isinstance(error, LostStoreError):
-                self._give_up(error)
+            lost = error.__cause__ if isinstance(error, InDoubtError) else error
+            if isinstance(lost, LostStoreError):
+                self._give_up(lost)
             return error
         return None
 
@@ -279,6 +280,7 @@ class SqlJournal(Journal):
             if self._is_closed:
                 return
             self._is_closed = True
+        self._database.interrupt()
         statements = self._database.statements
         if clean:
             self._last_batch.others = [(statements.drop_marks, [()]), (statements.set_clean, [(True,)])]

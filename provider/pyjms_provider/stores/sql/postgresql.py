@@ -67,23 +67,36 @@ class HolderConnection:
         return None if connection.closed else connection
 
     def acquire(self) -> bool:
-        """Connect, and take the lock; return whether it was free. Raises errors of the driver."""
+        """Connect, and take the lock; return whether it was free. Raises `LostStoreError`, errors of the driver."""
         self.release()
         lent = self._engine.raw_connection()
         connection: Any = lent.driver_connection
         try:
             connection.autocommit = True
-            if not connection.execute(_LOCK, (_LOCK_CLASS,)).fetchone()[0]:
-                if self._backend is not None:  # perhaps our own lost connection, which the server still takes for alive
-                    connection.execute(_END, self._backend)
-                lent.invalidate()
-                return False
-            self._backend = connection.execute(_ME).fetchone()
+            is_free = bool(connection.execute(_LOCK, (_LOCK_CLASS,)).fetchone()[0])
+            self._check_epoch(connection)
+            if not is_free and self._backend is not None:
+                connection.execute(
+                    _END, self._backend
+                )  # our own lost connection, which the server still takes for alive
+            backend = connection.execute(_ME).fetchone()
         except BaseException:
             lent.invalidate()
             raise
-        self._lent = lent
+        if not is_free:
+            lent.invalidate()
+            return False
+        self._lent, self._backend = lent, backend
         return True
+
+    def _check_epoch(self, connection: psycopg.Connection[Row]) -> None:
+        if self.epoch is None:
+            return
+        row = connection.execute(_sql(_EPOCH)).fetchone()
+        if row is None or row[0] != self.epoch:
+            raise LostStoreError(
+                "the connection to PostgreSQL was lost, and another broker has held the store since then"
+            )
 
     def acquire_again(self) -> psycopg.Connection[Row]:
         """Connect after the connection was lost. Raises `LostStoreError`, `UnavailableStoreError`, errors of the driver."""
@@ -91,12 +104,6 @@ class HolderConnection:
         connection = self.connection
         if not is_free or connection is None:
             raise UnavailableStoreError("the store's lock in PostgreSQL is not free yet; try again")
-        row = connection.execute(_EPOCH).fetchone()
-        if row is None or row[0] != self.epoch:
-            self.release()
-            raise LostStoreError(
-                "the connection to PostgreSQL was lost, and another broker has held the store since then"
-            )
         return connection
 
     def release(self) -> None:
@@ -120,7 +127,6 @@ class PostgresqlDatabase(Database):
         self._clock = clock
         self._where = where
         self._forces = forces
-        self._is_closed = False
         self._closing = Signal()
         self._read_many = _by_ids(engine, t.MESSAGE)
 
@@ -191,9 +197,10 @@ class PostgresqlDatabase(Database):
     def fetch(self, ids: Sequence[ReferenceId]) -> dict[ReferenceId, bytes]:
         return fetch_many(self, self._read_many, ids)
 
-    def close(self) -> None:
-        self._is_closed = True
+    def interrupt(self) -> None:
         self._closing.set()
+
+    def close(self) -> None:
         self._holder.release()
         self.close_readers()
 

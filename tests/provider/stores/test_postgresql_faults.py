@@ -1,0 +1,279 @@
+"""PostgreSQL that dies, comes back, loses connections or is lost to another broker."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from threading import Event, Thread
+from typing import Any
+
+import psycopg
+import pytest
+
+from pyjms.spi.clock import Signal, SystemClock
+from pyjms.spi.errors import InDoubtError, ProviderError, ResourceError
+from pyjms_provider.settings import StoreSettings, Synchronous
+from pyjms_provider.stores.errors import LostStoreError, UnavailableStoreError, UnusableStoreError
+from pyjms_provider.stores.sql import SqlJournal, open_journal
+from pyjms_provider.stores.sql import postgresql as postgresql_module
+from pyjms_provider.stores.testing import JournalHome
+from pyjms_provider.stores.testing.world import World
+from tests.provider.postgresql import PostgresqlServer
+
+LONG_S = 30
+THREADS = 6
+
+
+@pytest.fixture
+def url(postgresql: PostgresqlServer) -> str:
+    return postgresql.make_store()
+
+
+@pytest.fixture
+def lost() -> list[ProviderError]:
+    return []
+
+
+@pytest.fixture
+def world(url: str, lost: list[ProviderError]) -> Iterator[World]:
+    home = JournalHome(lambda holder: open_journal(StoreSettings(url=url), holder, SystemClock(), on_lost=lost.append))
+    yield World(home)
+    home.close()
+
+
+def backend_of(world: World) -> int:
+    connection = _journal(world)._database._holder.connection  # type: ignore[attr-defined]
+    pid: int = connection.info.backend_pid
+    return pid
+
+
+def _journal(world: World) -> SqlJournal:
+    assert isinstance(world.journal, SqlJournal)
+    return world.journal
+
+
+def cut_connection(postgresql: PostgresqlServer, world: World) -> None:
+    """End the holder's connection from the server's side."""
+    with postgresql.connect() as connection:
+        connection.execute("SELECT pg_terminate_backend(%s, 10000)", (backend_of(world),))
+
+
+def test_a_connection_that_was_lost_between_two_writes_is_made_again(
+    postgresql: PostgresqlServer, world: World, lost: list[ProviderError]
+) -> None:
+    world.add(world.message())
+    cut_connection(postgresql, world)
+    world.add(world.message())
+    cut_connection(postgresql, world)
+    world.remove((world.queue, world.message().reference))
+    assert [message for message, _ in world.reopen().ids] == [1, 2]
+    assert lost == []
+
+
+def test_readers_connections_are_made_again(postgresql: PostgresqlServer, world: World) -> None:
+    sent = world.add(world.message())
+    assert world.bodies(sent.reference.id)
+    with postgresql.connect() as connection:
+        connection.execute(
+            "SELECT pg_terminate_backend(pid, 10000) FROM pg_stat_activity "
+            "WHERE application_name = 'pyjms' AND pid <> pg_backend_pid()"
+        )
+    assert world.bodies(sent.reference.id) == {sent.reference.id: sent.envelope.body}
+
+
+@pytest.mark.parametrize("is_written", [True, False])
+@pytest.mark.parametrize("what", ["message", "branch", "removal"])
+def test_a_commit_that_was_cut_off_is_settled_by_looking(
+    world: World, monkeypatch: pytest.MonkeyPatch, is_written: bool, what: str
+) -> None:
+    old = world.add(world.message())
+    real = postgresql_module.write
+    cuts: list[int] = []
+
+    def cut(connection: psycopg.Connection[Any], steps: Sequence[Any], *, force: bool) -> None:
+        if cuts:
+            real(connection, steps, force=force)
+            return
+        cuts.append(1)
+        if is_written:
+            real(connection, steps, force=force)
+        connection.close()
+        raise psycopg.OperationalError("the connection is gone")
+
+    monkeypatch.setattr(postgresql_module, "write", cut)
+    if what == "message":
+        world.add(world.message())
+        assert len(world.reopen().ids) == 2
+    elif what == "branch":
+        world.prepare(1)
+        assert len(world.reopen().recovery.branches) == 1
+    else:
+        world.remove((world.queue, old.reference))
+        assert world.reopen().ids == []
+    assert cuts
+
+
+def test_another_brokers_take_over_is_noticed_before_the_next_commit(
+    postgresql: PostgresqlServer, url: str, world: World, lost: list[ProviderError]
+) -> None:
+    cut_connection(postgresql, world)
+    second = open_journal(StoreSettings(url=url), "second", SystemClock())
+    message = world.message()
+    with pytest.raises(InDoubtError, match="another broker has held the store"):
+        world.add(message)
+    with pytest.raises(LostStoreError, match="another broker has held the store"):
+        world.add(world.message())
+    second.close(clean=True)
+    assert [type(error) for error in lost] == [LostStoreError]
+    assert open_and_list(url) == []
+
+
+def open_and_list(url: str) -> list[int]:
+    journal = open_journal(StoreSettings(url=url), "looking", SystemClock())
+    ids = [int(entry.reference.id) for entry in journal.recover(lambda _: None).entries]
+    journal.close(clean=False)
+    return ids
+
+
+def test_a_server_that_dies_in_the_midst_of_commits_loses_nothing_that_was_promised(
+    postgresql: PostgresqlServer, world: World
+) -> None:
+    written: list[int] = []
+    refused: list[int] = []
+    stop, are_going = Event(), Event()
+    batches = [[world.message() for _ in range(5000)] for _ in range(THREADS)]
+
+    def send(number: int) -> None:
+        for message in batches[number]:
+            if stop.is_set():
+                return
+            try:
+                world.add(message)
+            except InDoubtError:
+                continue
+            except ResourceError:
+                refused.append(message.reference.id)
+            else:
+                written.append(message.reference.id)
+                if len(written) > 50:
+                    are_going.set()
+
+    threads = [Thread(target=send, args=(number,)) for number in range(THREADS)]
+    for thread in threads:
+        thread.start()
+    for _ in range(2):
+        are_going.clear()
+        assert are_going.wait(LONG_S)
+        postgresql.stop("immediate")
+        postgresql.start()
+    are_going.clear()
+    assert are_going.wait(LONG_S), "the journal did not go on after the server came back"
+    stop.set()
+    for thread in threads:
+        thread.join(LONG_S)
+    found = {message for message, _ in world.reopen().ids}
+    assert set(written) <= found
+    assert not set(refused) & found
+
+
+def test_while_the_server_is_away_writes_are_refused_and_afterwards_they_go_on(
+    postgresql: PostgresqlServer, world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(postgresql_module, "SETTLE_MS", 50)
+    first, second, third = (world.message() for _ in range(3))
+    world.add(first)
+    postgresql.stop()
+    try:
+        with pytest.raises(InDoubtError, match="not known whether"):
+            world.add(second)
+        with pytest.raises(UnavailableStoreError, match="nothing was written"):
+            world.add(second)
+        with pytest.raises(UnavailableStoreError):
+            world.bodies(first.reference.id)
+        world.journal.note(_removal(world, first))
+    finally:
+        postgresql.start()
+    world.add(third)
+    assert [message for message, _ in world.reopen().ids] == [third.reference.id]
+
+
+def _removal(world: World, message: Any) -> Any:
+    from pyjms_provider.core.journal import Changes, Removal
+
+    return Changes(removals=[Removal(world.queue, message.reference)])
+
+
+def test_closing_ends_the_wait_for_the_server(postgresql: PostgresqlServer, world: World) -> None:
+    database = _journal(world)._database
+    waits = Event()
+
+    class Watched(SystemClock):
+        def wait(self, signal: Signal, until_ms: float | None) -> bool:
+            waits.set()
+            return super().wait(signal, until_ms)
+
+    database._clock = Watched()  # type: ignore[attr-defined]
+    errors: list[ProviderError] = []
+
+    def send() -> None:
+        try:
+            world.add(world.message())
+        except ProviderError as error:
+            errors.append(error)
+
+    postgresql.stop()
+    try:
+        thread = Thread(target=send)
+        thread.start()
+        assert waits.wait(LONG_S)
+        world.journal.close(clean=False)
+        thread.join(LONG_S)
+    finally:
+        postgresql.start()
+    assert [type(error) for error in errors] == [InDoubtError]
+
+
+def test_a_write_of_one_member_that_cannot_be_harms_no_other(world: World) -> None:
+    good, again = world.message(), world.message()
+    world.add(again)
+    with pytest.raises(ResourceError, match="duplicate key"):
+        world.add(good, again)
+    world.add(good)
+    assert [message for message, _ in world.reopen().ids] == [good.reference.id, again.reference.id]
+
+
+def test_a_database_that_is_not_there_is_named(url: str) -> None:
+    with pytest.raises(UnusableStoreError, match=r"nowhere.*must exist"):
+        open_journal(StoreSettings(url=url.replace("/postgres?", "/nowhere?")), "test", SystemClock())
+
+
+def test_a_server_that_is_not_there_is_named() -> None:
+    with pytest.raises(UnavailableStoreError, match=r"127\.0\.0\.1:1/shop cannot be reached"):
+        open_journal(StoreSettings(url="postgresql+psycopg://me@127.0.0.1:1/shop"), "test", SystemClock())
+
+
+@pytest.mark.parametrize("synchronous", Synchronous)
+def test_only_forced_writes_wait_for_the_servers_disk(
+    url: str, synchronous: Synchronous, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    forced: list[bool] = []
+    real = postgresql_module.write
+
+    def watch(connection: psycopg.Connection[Any], steps: Sequence[Any], *, force: bool) -> None:
+        forced.append(force)
+        real(
+            connection,
+            [*steps, ("SELECT set_config('pyjms.seen', current_setting('synchronous_commit'), false)", [()])],
+            force=force,
+        )
+        seen.append(connection.execute("SELECT current_setting('pyjms.seen')").fetchone()[0])  # type: ignore[index]
+
+    seen: list[str] = []
+    settings = StoreSettings(url=url, synchronous=synchronous)
+    world = World(JournalHome(lambda holder: open_journal(settings, holder, SystemClock())))
+    monkeypatch.setattr(postgresql_module, "write", watch)
+    sent = world.add(world.message()).reference
+    world.remove((world.queue, sent))
+    expected = ["on", "off"] if synchronous is Synchronous.FULL else ["off", "off"]
+    assert seen == expected
+    world.journal.close(clean=True)
