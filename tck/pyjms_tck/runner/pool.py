@@ -23,7 +23,6 @@ from pyjms_tck.runner.messages import Collected, Job, Order, Refused, Test, answ
 __all__ = ["GIVE_UP_AFTER", "Listener", "PoolOutcome", "RunRefusedError", "Task", "collect", "run_pool"]
 
 GIVE_UP_AFTER = 10
-_START_LIMIT_S = 60.0
 _GRACE_S = 1.0
 """How long after its limit a test may still end: the worker writes down where it stands before it is killed."""
 _FAREWELL_S = 5.0
@@ -51,6 +50,8 @@ class Task:
     """How many processes; None: as many as the profile and the processors allow."""
     limit_s: float | None = None
     """How long one test may take; None: what the profile says."""
+    start_limit_s: float = 60.0
+    """How long a process may take to connect and to collect the tests."""
     give_up_after: int = GIVE_UP_AFTER
     """After how many tests that hung, or whose process died, the rest is not run."""
 
@@ -87,6 +88,7 @@ class _Worker:
         self._task = task
         self._dump = folder / f"threads-{number}.txt"
         self._log = folder / f"output-{number}.txt"
+        self._process: asyncio.subprocess.Process | None = None
 
     async def start(self) -> Collected:
         """Start the process. Raises `RunRefusedError`."""
@@ -103,7 +105,7 @@ class _Worker:
         task = self._task
         job = Job(url=task.url, profile=task.profile, select=task.select, target=task.target, dump=str(self._dump))
         try:
-            answer = await self._ask(to_line(job), _START_LIMIT_S)
+            answer = await self._ask(to_line(job), task.start_limit_s, f"was not ready within {task.start_limit_s:g} s")
         except _StuckError as error:
             text = f"the provider could not be looked at: {error}\n{self._last_output()}"
             raise RunRefusedError(text.rstrip(), is_unreachable=True) from error
@@ -114,24 +116,27 @@ class _Worker:
 
     async def run(self, test: Test, limit_s: float) -> TestResult:
         """Return the result of a test. Raises `_StuckError`."""
-        answer = await self._ask(to_line(Order(test=test.test, limit_s=limit_s)), limit_s + _GRACE_S)
+        answer = await self._ask(
+            to_line(Order(test=test.test, limit_s=limit_s)), limit_s + _GRACE_S, f"did not end within {limit_s:g} s"
+        )
         assert isinstance(answer, TestResult)
         return answer
 
-    async def _ask(self, line: str, limit_s: float) -> Collected | Refused | TestResult:
-        stdin, stdout = self._process.stdin, self._process.stdout
-        assert stdin is not None
-        assert stdout is not None
+    async def _ask(self, line: str, limit_s: float, late: str) -> Collected | Refused | TestResult:
+        process = self._process
+        assert process is not None
+        assert process.stdin is not None
+        assert process.stdout is not None
         try:
-            stdin.write(line.encode())
-            await stdin.drain()
-            answer = await asyncio.wait_for(stdout.readline(), limit_s)
+            process.stdin.write(line.encode())
+            await process.stdin.drain()
+            answer = await asyncio.wait_for(process.stdout.readline(), limit_s)
         except TimeoutError as error:
-            raise _StuckError(f"it did not end within {limit_s - _GRACE_S:g} s") from error
+            raise _StuckError(f"it {late}") from error
         except OSError as error:
             raise _StuckError(f"its process ended: {error}") from error
         if not answer:
-            raise _StuckError(f"its process ended with code {await self._process.wait()}")
+            raise _StuckError(f"its process ended with code {await process.wait()}")
         return answer_from_line(answer)
 
     def traces(self) -> str:
@@ -143,7 +148,7 @@ class _Worker:
 
     async def end(self) -> None:
         """End the process: by the end of its input, or by force."""
-        if not hasattr(self, "_process"):
+        if self._process is None:
             return
         assert self._process.stdin is not None
         self._process.stdin.close()
@@ -154,9 +159,10 @@ class _Worker:
 
     async def kill(self) -> None:
         """End the process now."""
-        with suppress(ProcessLookupError):
-            self._process.kill()
-        await self._process.wait()
+        if self._process is not None:
+            with suppress(ProcessLookupError):
+                self._process.kill()
+            await self._process.wait()
 
 
 async def collect(task: Task) -> Collected:
@@ -193,7 +199,7 @@ class _Pool:
         try:
             collected = await first.start()
         except BaseException:
-            await first.end()
+            await first.kill()
             raise
         self._listener.on_collected(collected)
         for test in collected.tests:
@@ -223,7 +229,10 @@ class _Pool:
             while self._waiting:
                 if worker is None:
                     worker = self._new_worker()
-                    await worker.start()
+                    try:
+                        await worker.start()
+                    except RunRefusedError as error:
+                        self._give_up(f"the provider cannot be reached any more: {error}")
                     continue  # another lane may have taken the last test meanwhile
                 test = self._waiting.popleft()
                 try:
@@ -233,15 +242,23 @@ class _Pool:
                     self._add(_stuck(test, str(error), worker.traces()))
                     worker = None
                     self._count_stuck()
-        finally:
+        except BaseException:
             if worker is not None:
-                await worker.end()
+                await worker.kill()
+            raise
+        if worker is not None:
+            await worker.end()
 
     def _count_stuck(self) -> None:
         self._stuck += 1
-        if self._stuck < self._task.give_up_after or not self._waiting:
+        if self._stuck >= self._task.give_up_after:
+            self._give_up(f"{self._stuck} tests hung or ended their process")
+
+    def _give_up(self, why: str) -> None:
+        """Let the tests that wait fail without being run."""
+        if not self._waiting:
             return
-        self._given_up = f"{self._stuck} tests hung or ended their process; {len(self._waiting)} were not run"
+        self._given_up = f"{why}; {len(self._waiting)} tests were not run"
         while self._waiting:
             test = self._waiting.popleft()
             self._add(

@@ -174,10 +174,30 @@ def test_a_provider_that_hangs_everywhere_is_given_up_on(tmp_path: Path) -> None
         limit_s=0.2,
         give_up_after=2,
     )
-    assert outcome.given_up == "2 tests hung or ended their process; 6 were not run"
+    assert outcome.given_up == "2 tests hung or ended their process; 6 tests were not run"
     assert len(heard.results) == 8
     seen = [result.failure.seen for result in outcome.results if result.failure]
     assert [text.startswith(NOT_RUN) for text in seen] == [False, False, *[True] * 6]
+
+
+def test_a_provider_that_is_gone_in_the_middle_is_given_up_on(tmp_path: Path) -> None:
+    """The first test takes the broker along; whoever connects afterwards finds nothing."""
+    gone = tmp_path / "gone"
+    outcome, _ = run(
+        tmp_path,
+        f"""
+        @requirement("{TESTABLE[1]}")
+        @pytest.mark.parametrize("number", range(4))
+        def test_dies(number):
+            open({str(gone)!r}, "w").close()
+            os._exit(1)
+        """,
+        profile=profile(tmp_path, f"assert not __import__('os').path.exists({str(gone)!r}), 'the broker is gone'"),
+    )
+    assert outcome.given_up is not None
+    assert outcome.given_up.startswith("the provider cannot be reached any more: ")
+    assert outcome.given_up.endswith("AssertionError: the broker is gone; 3 tests were not run")
+    assert {result.outcome for result in outcome.results} == {Outcome.FAILED}
 
 
 def test_several_processes_share_the_tests(tmp_path: Path) -> None:
@@ -278,6 +298,16 @@ REFUSED: dict[str, tuple[Callable[[Path], Task], str, bool]] = {
     ),
     "a suite that cannot be read": (lambda path: task(path, "import no_such_module"), "no_such_module", False),
     "a provider that never answers": (
+        lambda path: task(
+            path,
+            PASSING,
+            start_limit_s=3.0,
+            profile=profile(path, "options = property(lambda self: __import__('threading').Event().wait())"),
+        ),
+        "it was not ready within 3 s",
+        True,
+    ),
+    "a provider that ends the process": (
         lambda path: task(
             path, PASSING, profile=profile(path, "options = property(lambda self: __import__('os')._exit(3))")
         ),
