@@ -78,7 +78,8 @@ class TestResult:
 
     def to_data(self) -> dict[str, Any]:
         """Return it as JSON has it, without what is empty."""
-        return {key: value for key, value in asdict(self).items() if value not in (None, ())}
+        data = {key: value for key, value in asdict(self).items() if value not in (None, ())}
+        return {**data, "outcome": self.outcome.value}  # a plain text: pytest-xdist passes no other classes on
 
     @classmethod
     def from_data(cls, data: Mapping[str, Any]) -> TestResult:

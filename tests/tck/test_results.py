@@ -94,3 +94,8 @@ def test_observations_are_told_once() -> None:
 def test_a_result_without_requirements_survives() -> None:
     plain = TestResult(test="spi::test_x", requirements=(), outcome=Outcome.PASSED)
     assert TestResult.from_data(plain.to_data()) == plain
+
+
+def test_a_result_is_made_of_what_processes_can_pass_on() -> None:
+    data = TestResult(test="t", requirements=("3.4-a",), outcome=Outcome.PASSED).to_data()
+    assert {type(value) for value in data.values()} <= {str, tuple, dict}, "pytest-xdist refuses enums"
