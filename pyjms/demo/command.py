@@ -85,12 +85,18 @@ def demo(
     show_plan(console, plan, url if store is None else f"{url} on {store}")
     if process.is_resumed:
         show_resumed(console, process.tallies)
+    _work_off(process, console, as_json=as_json)
+
+
+def _work_off(process: Process, console: Console, *, as_json: bool) -> None:
+    """Do what is left, tell the outcome, and only then have the broker forget the run."""
+    plan, settings = process.plan, process.settings
     started = perf_counter()
     try:
         with progress(console, process.tallies) as watch:
             outcome = process.run(watch)
     except KeyboardInterrupt:
-        goes_on = "" if store is None else " Start it again with the same options, and it goes on."
+        goes_on = " Start it again with the same options, and it goes on." if settings.is_kept else ""
         _complain(f"Stopped: units of work that were not committed are rolled back.{goes_on}")
         raise typer.Exit(INTERRUPTED) from None
     except (JMSException, TimeoutError) as error:

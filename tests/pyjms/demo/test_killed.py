@@ -127,13 +127,6 @@ def test_a_run_that_is_killed_when_all_was_told_leaves_nothing_for_the_next(site
     assert not data["resumed"]
 
 
-@pytest.mark.timeout(180)
-def test_what_is_delivered_too_often_by_all_the_dying_is_set_aside_and_done_all_the_same(site: Site) -> None:
-    for number in range(8):
-        assert site.kill_at(f"before commit:{2 + number % 2}")
-    check(site.finish())
-
-
 def test_one_who_goes_on_sees_how_far_it_was(site: Site) -> None:
     assert site.kill_at("before audit:1")
     data = site.finish()

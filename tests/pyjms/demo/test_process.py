@@ -15,6 +15,11 @@ from pyjms.demo.records import Value, read_table
 from pyjms.demo.settings import Settings
 from pyjms.demo.stages import Step, StepMakers
 from pyjms.demo.tally import Happening, Tally
+from pyjms.spi.clock import SystemClock
+from pyjms_provider.broker import find_broker
+from pyjms_provider.core.policy import QueuePolicies, QueuePolicy
+from pyjms_provider.core.virtual_host import HostPolicy
+from pyjms_provider.settings import BrokerSettings
 
 CITIES = ("Rome", "Oslo", "", "Lima", "Rome")
 COUNT = 40
@@ -64,6 +69,18 @@ def test_what_fails_is_undone_and_done_again(plan: Plan, jms_broker_url: str, se
         assert tally[Happening.DONE] == COUNT
         assert tally[Happening.ROLLED_BACK] > 0
         assert tally[Happening.CRASHED] > 0
+        assert tally[Happening.REDELIVERED] + tally[Happening.SET_ASIDE] == undone(tally)
+
+
+def test_what_the_broker_sets_aside_is_done_all_the_same(plan: Plan, jms_broker_url: str) -> None:
+    policies = QueuePolicies(default=QueuePolicy(max_deliveries=2))
+    settings = BrokerSettings(policy=HostPolicy(queues=policies))
+    find_broker(jms_broker_url.removeprefix("vm://"), SystemClock(), settings)
+    process = process_of(plan, jms_broker_url, rate=0.6)
+    outcome = process.run()
+    assert outcome.adds_up, outcome
+    for tally in (process.check, process.look_up, process.dispatch):
+        assert tally[Happening.SET_ASIDE] > 0
         assert tally[Happening.REDELIVERED] + tally[Happening.SET_ASIDE] == undone(tally)
 
 
