@@ -51,6 +51,9 @@ class _Judge:
     def __init__(self, facts: Facts) -> None:
         self._facts = facts
         self._unaccounted: dict[Channel, list[Event]] = {}
+        self._by_channel: Mapping[Channel, list[tuple[str, list[Event]]]] = defaultdict(list)
+        for (channel, mid), deliveries in facts.groups.items():
+            self._by_channel[channel].append((mid, deliveries))
         self._elsewhere = {mid for (channel, mid) in facts.groups if self._is_away(channel.dest, mid)}
         self._elsewhere |= {event.mid for event in facts.seen if event.mid and self._is_away(event.dest, event.mid)}
 
@@ -145,9 +148,9 @@ class _Judge:
     def _latest(self, life: _Life) -> dict[object, tuple[Event, Event]]:
         """Return send and delivery of the last message of each stream that came during a life."""
         latest: dict[object, tuple[Event, Event]] = {}
-        for (channel, mid), deliveries in self._facts.groups.items():
+        for mid, deliveries in self._by_channel[life.channel]:
             sent = self._facts.sent(mid)
-            if channel != life.channel or sent is None or (sent.tx or "").startswith(BRANCH):
+            if sent is None or (sent.tx or "").startswith(BRANCH):
                 continue
             stream = stream_of(sent, deliveries[0])
             if life.end is not None and not self._facts.precedes(deliveries[0], life.end):
