@@ -188,15 +188,16 @@ class Doorkeeper:
         until_ms = self._clock.monotonic_ms() + timeout_ms if timeout_ms else None
         queue.wait_for_room(waiting)
         try:
-            while not queue.claim_room(size, waiting):
-                if patience.is_over:
-                    raise ClosedError(f"the session was closed while it waited for room in {queue.name}")
+            while not patience.is_over:
+                if queue.claim_room(size, waiting):
+                    return
                 if queue.policy.is_limited and queue.policy.overflow is not Overflow.BLOCK:
                     raise _full(queue, "its overflow was altered while the sender waited")
                 if not self._clock.wait(patience.signal, until_ms):
                     if queue.claim_room(size, waiting):
                         return
                     raise _full(queue, f"there was no room within {timeout_ms} ms, so receive faster or wait longer")
+            raise ClosedError(f"the session was closed while it waited for room in {queue.name}")
         finally:
             queue.stop_waiting(waiting)
 

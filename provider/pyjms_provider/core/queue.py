@@ -82,7 +82,7 @@ class Queue(PolicedQueue):
                 f"{self._name} would lose the PERSISTENT message when the process ends; "
                 f"send it NON_PERSISTENT, or use a store that is reliable"
             )
-        due = later = False
+        due_ms: int | None = None
         woken: Sequence[Consumer] = ()
         with self._lock:
             if self._closed:
@@ -101,15 +101,13 @@ class Queue(PolicedQueue):
                     if self._rules is not None:
                         self._rules.accept(entry, self._store.retrieve)
                     woken = self._place(entry)
-                    later = reference.deliver_at_ms > 0
+                    due_ms = self._state.delays.next_ms
                 if not self._all_in_memory:
                     self._store.publish(reference)
-            if reference.expiration_ms:
-                due = self._expiry.add(entry)
-        if due and self._on_due is not None:
-            self._on_due(self, reference.expiration_ms)
-        if later:
-            self._ask_for_delayed()
+            if reference.expiration_ms and self._expiry.add(entry):
+                due_ms = reference.expiration_ms if due_ms is None else min(due_ms, reference.expiration_ms)
+        if due_ms is not None and self._on_due is not None:
+            self._on_due(self, due_ms)
         if transaction is not None:
             if not transaction.add_sent(entry):
                 self.rollback(entry)  # the unit has been rolled back meanwhile

@@ -44,9 +44,10 @@ if TYPE_CHECKING:
     from pyjms.spi.selector import Selector
     from pyjms_provider.core.consumer import ConsumerSession
     from pyjms_provider.core.entry import QueueEntry
-    from pyjms_provider.core.journal import JoinedTransaction, QueueRecord
+    from pyjms_provider.core.journal import DuplicateMark, JoinedTransaction, QueueRecord
     from pyjms_provider.core.keeping import Keeper
     from pyjms_provider.core.kept_queue import KeptQueue
+    from pyjms_provider.core.reference import MessageReference
     from pyjms_provider.core.store import MessageStore
     from pyjms_provider.core.tended import Tended
     from pyjms_provider.core.unit_of_work import UnitOfWork
@@ -148,33 +149,55 @@ class VirtualHost:
             channel = self._queues.get(address.name) or self.queue(address.name)
         else:
             channel = self._topics.get(address.name) or self.topic(address.name)
-        store = self.store
+        store, properties = self.store, envelope.properties
         if self.keeper is not None:
             store.relieve()  # first: who finds no room has sent nothing
-        admission, properties = None, envelope.properties
         if channel.asks_doorkeeper or DELIVER_AT in properties or DUPLICATE_ID in properties:
-            admission = self.doorkeeper.admit(channel, envelope, patience)
-            if admission is None:
-                return
-            envelope = admission.envelope
+            self._route_with_care(channel, envelope, origin, transaction, patience)
+            return
         reference = store.store(envelope, origin)
-        if admission is not None:
-            reference.deliver_at_ms = admission.deliver_at_ms
-        mark = None if admission is None else admission.mark
         try:
             if self.keeper is None or not reference.reliable or transaction is not None:
                 channel.take_over(reference, transaction)
-            elif isinstance(channel, Topic):
-                self.keeper.publish(channel, reference, envelope, mark)
             else:
-                self.keeper.send_to_queue(channel, reference, envelope, mark)
+                self._keep(channel, reference, envelope, None)
         except ProviderError:
-            if admission is not None:
-                admission.end(arrived=False)
             store.release(reference)
             raise
-        if admission is not None:
-            admission.pass_in(transaction)
+
+    def _route_with_care(
+        self,
+        channel: Queue | Topic,
+        envelope: Envelope,
+        origin: ConnectionId | None,
+        transaction: UnitOfWork | None,
+        patience: Patience | None,
+    ) -> None:
+        """Do the same for a message of which there is more to know: few messages come here, so the others are not held up."""
+        admission = self.doorkeeper.admit(channel, envelope, patience)
+        if admission is None:
+            return
+        reference = self.store.store(admission.envelope, origin)
+        reference.deliver_at_ms = admission.deliver_at_ms
+        try:
+            if self.keeper is None or not reference.reliable or transaction is not None:
+                channel.take_over(reference, transaction)
+            else:
+                self._keep(channel, reference, admission.envelope, admission.mark)
+        except ProviderError:
+            admission.end(arrived=False)
+            self.store.release(reference)
+            raise
+        admission.pass_in(transaction)
+
+    def _keep(
+        self, channel: Queue | Topic, reference: MessageReference, envelope: Envelope, mark: DuplicateMark | None
+    ) -> None:
+        assert self.keeper is not None
+        if isinstance(channel, Topic):
+            self.keeper.publish(channel, reference, envelope, mark)
+        else:
+            self.keeper.send_to_queue(channel, reference, envelope, mark)
 
     def finish_commit(self, unit: UnitOfWork) -> None:
         """Make a unit true whose commit was begun. Raises `RolledBackError`, `InDoubtError`."""

@@ -1,0 +1,172 @@
+"""Runs, for each mutant, the tests of the requirements that it is meant to break, and says which of them failed.
+
+One session of pytest collects the suite once; its tests are then run again and again, each mutant with a broker of its
+own. First, every test that will be used runs without a mutant, and must pass: a test that fails anyway kills nothing.
+"""
+
+from __future__ import annotations
+
+import signal
+import tempfile
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from types import FrameType
+
+import pytest
+from _pytest.runner import runtestprotocol
+
+from pyjms_tck.environment import Environment
+from pyjms_tck.fixtures import ENVIRONMENT, OBSERVED
+from pyjms_tck.judge_plugin import _RESULT, requirements_of, test_name
+from tests.tck.broken.mutation import Mutant
+from tests.tck.broken.profile import MutantProfile
+
+__all__ = ["Trial", "Verdicts", "judge"]
+
+SUITE = Path(__file__).parents[3] / "tck" / "pyjms_tck" / "suite"
+_PROFILE = Path(__file__).parent / "profile.py"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Trial:
+    """What became of one mutant."""
+
+    mutant: Mutant
+    killed_by: dict[str, tuple[str, ...]]
+    """For each requirement that the mutant breaks, the tests that failed."""
+
+    @property
+    def missed(self) -> tuple[str, ...]:
+        """The requirements whose tests noticed nothing."""
+        return tuple(id for id, tests in self.killed_by.items() if not tests)
+
+
+@dataclass(slots=True, kw_only=True)
+class Verdicts:
+    """What came out of a run."""
+
+    trials: list[Trial]
+    unsound: list[str]
+    """Tests that fail without any mutant."""
+
+
+class _OutOfTimeError(BaseException):
+    """A test takes too long."""
+
+
+def judge(mutants: Sequence[Mutant], *, verbose: bool = False) -> Verdicts:
+    """Try all mutants."""
+    plugin = _Trials(mutants, verbose=verbose)
+    with tempfile.TemporaryDirectory() as folder:
+        plugin.folder = folder
+        url = plugin.url("collect", durable=True)
+        code = pytest.main(
+            [
+                *(str(SUITE), "--jms-url", url, "--jms-profile", str(_PROFILE)),
+                *("--import-mode=importlib", "-o", "addopts=", "-o", "filterwarnings=", "--rootdir", str(SUITE.parents[2])),
+                *("-p", "no:randomly", "-p", "no:timeout", "-p", "no:cacheprovider", "-p", "no:xdist"),
+                *("-p", "no:terminal", "-p", "no:logging"),
+            ],
+            [plugin],
+        )
+    if code not in {pytest.ExitCode.OK, pytest.ExitCode.NO_TESTS_COLLECTED}:
+        raise RuntimeError(f"the suite could not be run: {code!r}")
+    return plugin.verdicts
+
+
+class _Trials:
+    """The plugin whose loop takes the place of pytest's."""
+
+    def __init__(self, mutants: Sequence[Mutant], *, verbose: bool) -> None:
+        self.folder = ""
+        self.verdicts = Verdicts(trials=[], unsound=[])
+        self._mutants = mutants
+        self._verbose = verbose
+        self._failed = False
+
+    def url(self, name: str, *, durable: bool) -> str:
+        """Return the URL of a broker that nobody has used."""
+        return f"vm://mutant-{name}" + (f"?store=sqlite:///{self.folder}/{name}.db" if durable else "")
+
+    @pytest.hookimpl(tryfirst=True)
+    def pytest_runtestloop(self, session: pytest.Session) -> bool:
+        """Run without a mutant, then with each."""
+        tests: dict[str, list[pytest.Item]] = {}
+        for item in session.items:
+            for id in requirements_of(item):
+                tests.setdefault(id, []).append(item)
+        for durable in (False, True):
+            ids = {id for each in self._mutants if each.durable is durable for id in each.breaks}
+            used = {item: None for id in sorted(ids) for item in tests.get(id, ())}
+            self._use(session.config, f"none-{durable}", durable=durable)
+            unsound = [test_name(item) for item in used if self._fails(item) and self._fails(item)]
+            self.verdicts.unsound += unsound
+        for number, each in enumerate(self._mutants):
+            self._use(session.config, str(number), durable=each.durable)
+            self.verdicts.trials.append(trial := self._try(each, tests))
+            if self._verbose:
+                print(f"{number + 1}/{len(self._mutants)} {each.name}: missed {trial.missed or 'nothing'}", flush=True)  # noqa: T201
+        return True
+
+    def _use(self, config: pytest.Config, name: str, *, durable: bool) -> None:
+        profile = MutantProfile()
+        profile.url = self.url(name, durable=durable)
+        config.stash[ENVIRONMENT] = Environment(profile.url, profile)
+
+    def _try(self, mutant: Mutant, tests: dict[str, list[pytest.Item]]) -> Trial:
+        killed: dict[str, list[str]] = {id: [] for id in mutant.breaks}
+        unsound = set(self.verdicts.unsound)
+        items = {item: None for id in mutant.breaks for item in tests.get(id, ()) if test_name(item) not in unsound}
+        with mutant.broken():
+            for item in items:
+                concerned = [id for id in requirements_of(item) if id in killed]
+                if all(killed[id] for id in concerned) or not self._fails(item):
+                    continue
+                for id in concerned:
+                    killed[id].append(test_name(item))
+        return Trial(mutant=mutant, killed_by={id: tuple(names) for id, names in killed.items()})
+
+    def _fails(self, item: pytest.Item) -> bool:
+        """Run one test, and say whether it failed: in whatever phase, or by not ending."""
+        for key in (_RESULT, OBSERVED):
+            if key in item.stash:
+                del item.stash[key]
+        try:
+            with _limit(MutantProfile.limit_s):
+                reports = runtestprotocol(item, log=False, nextitem=None)
+        except _OutOfTimeError:
+            _abandon(item)
+            return True
+        return any(report.failed for report in reports)
+
+
+def _abandon(item: pytest.Item) -> None:
+    """Take down what a test that was interrupted left of its fixtures."""
+    try:
+        with _limit(MutantProfile.limit_s):
+            item.session._setupstate.teardown_exact(None)
+    except BaseException as error:  # whatever a broken provider does when it is closed
+        if isinstance(error, KeyboardInterrupt):
+            raise
+        item.session._setupstate.stack.clear()
+
+
+@contextmanager
+def _limit(seconds: float) -> Iterator[None]:
+    def interrupt(number: int, frame: FrameType | None) -> None:
+        raise _OutOfTimeError
+
+    before = signal.signal(signal.SIGALRM, interrupt)
+    signal.setitimer(signal.ITIMER_REAL, seconds, 1.0)
+    try:
+        yield
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, before)
+
+
+def missing(trials: Iterable[Trial]) -> list[str]:
+    """Return ``mutant: requirement`` for each that should have been noticed and was not."""
+    return [f"{trial.mutant.name}: {id}" for trial in trials for id in trial.missed]
