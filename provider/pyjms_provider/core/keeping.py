@@ -189,13 +189,13 @@ def restore_host(host: VirtualHost, journal: Journal, store: PagingMessageStore,
         if queue is None:  # it was deleted while the message was on its way
             journal.note(Changes(removals=[Removal(entry.queue, reference)]))
             continue
-        was_seen = reference.id <= marks.get((entry.queue, reference.priority), 0)
+        was_seen = not entry.delivery_count and reference.id <= marks.get((entry.queue, reference.priority), 0)
         was_seen = was_seen and not doubts.holds(entry.queue, reference)  # that delivery is counted by its branch
         store.adopt(reference)
         doubts.found(entry.queue, queue.restore(reference, entry.delivery_count + was_seen))
         messages += 1
         if was_seen:
-            seen.counts.append((entry.queue, reference, entry.delivery_count + 1))
+            seen.counts.append((entry.queue, reference, 1))
     journal.note(seen)
     host.doorkeeper.restore(recovery.duplicates)
     doubts.restore(host.branches, queues, store)

@@ -23,7 +23,8 @@ class KeptQueue:
 
     After a crash, messages that a client may have seen must come back flagged (JMS 1.1 §3.4.7). Writing down each
     delivery would cost a write for each; so a *delivery mark* is written ahead, for a queue and a priority: no message
-    above it has been delivered. Those below it that are still there come back flagged, a few of them without need.
+    above it has been delivered. Those below it that are still there come back flagged, a few of them without need. A
+    redelivery is rare, and its count decides when a message has come back too often: it is written down exactly.
     """
 
     __slots__ = ("_journal", "_marks", "number")
@@ -33,12 +34,15 @@ class KeptQueue:
         self.number = number
         self._marks = [0] * _PRIORITIES
 
-    def is_marked(self, reference: MessageReference) -> bool:
-        """Return whether the message may be delivered without a new mark."""
-        return not reference.journaled or reference.id <= self._marks[reference.priority]
+    def knows(self, reference: MessageReference, count: int) -> bool:
+        """Return whether the message may be delivered for the `count`-th time without a write."""
+        return not reference.journaled or (count == 1 and reference.id <= self._marks[reference.priority])
 
-    def mark(self, reference: MessageReference) -> None:
-        """Write a mark that covers the message. Waits for the journal. Raises `ResourceError`."""
+    def mark(self, reference: MessageReference, count: int) -> None:
+        """Write down a delivery, or a mark that covers it. Waits for the journal. Raises `ResourceError`."""
+        if count > 1:
+            self._journal.write(Changes(counts=[(self.number, reference, count)]), force=False)
+            return
         up_to = ReferenceId(reference.id + _STRIDE)
         self._journal.write(Changes(marks=[(self.number, reference.priority, up_to)]), force=False)
         self._marks[reference.priority] = max(self._marks[reference.priority], up_to)

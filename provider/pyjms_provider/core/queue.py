@@ -13,7 +13,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from pyjms.spi.delivery import Delivery
-from pyjms.spi.errors import ClosedError, ResourceError
+from pyjms.spi.errors import ClosedError, ProviderError, ResourceError
 from pyjms_provider.core.channel import ChannelClosedError, UnreliableChannelError
 from pyjms_provider.core.consumer_manager import ConsumerList
 from pyjms_provider.core.dead_letters import DeadKind
@@ -278,15 +278,36 @@ class Queue(PolicedQueue):
     def _make_delivery(self, reference: MessageReference, count: int, tag: QueueEntry | None) -> Delivery:
         """Return a delivery whose message may have to be fetched without the lock, which is held."""
         kept = self.kept if tag is not None else None
-        if kept is None or kept.is_marked(reference):
+        if kept is None or kept.knows(reference, count):
             with suppress(NotInMemoryError):
                 return Delivery(self._store.retrieve(reference), count, count > 1, tag)
-        return StoredDelivery(partial(self._fetch, reference, kept), count, count > 1, tag)
+        return StoredDelivery(partial(self._fetch, reference, kept, count, tag), count, count > 1, tag)
 
-    def _fetch(self, reference: MessageReference, kept: KeptQueue | None) -> Envelope:
+    def _fetch(
+        self, reference: MessageReference, kept: KeptQueue | None, count: int, tag: QueueEntry | None
+    ) -> Envelope:
         """Return the message of a delivery, noted in the journal if `kept` must know of it. Raises `ProviderError`."""
-        if kept is not None and not kept.is_marked(reference):
-            kept.mark(reference)
+        try:
+            if kept is not None and not kept.knows(reference, count):
+                kept.mark(reference, count)
+            return self._message(reference)
+        except ProviderError:
+            if tag is not None:
+                self._undeliver(tag, count)
+            raise
+
+    def _undeliver(self, entry: QueueEntry, count: int) -> None:
+        """Make a message available again that could not be handed over: that was no delivery, so it does not count."""
+        with self._lock:
+            if entry.state is not _DELIVERED or entry.delivery_count != count or self._closed:
+                return
+            entry.delivery_count -= 1
+            self._state.cancel([entry])
+            woken = self._choose(entry)
+        for consumer in woken:
+            consumer.notify_work()
+
+    def _message(self, reference: MessageReference) -> Envelope:
         while True:
             try:
                 return self._store.retrieve(reference)

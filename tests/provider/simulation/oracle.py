@@ -18,6 +18,7 @@ class Fate(Enum):
     NEVER = "its send failed, or was rolled back"
     CONSUMED = "its acknowledgement, or the commit of it, returned"
     PERHAPS_CONSUMED = "its acknowledgement was never answered"
+    BURIED = "a dead letter"
     LOST_LAWFULLY = "NON_PERSISTENT, and the broker died"
 
 
@@ -76,6 +77,19 @@ class Oracle:
         record.fate = Fate.THERE  # what was in doubt is seen to be there
         return record
 
+    def buried(self, channel: str, text: str) -> None:
+        """Judge a dead letter. Raises `ViolationError`."""
+        record = self.records.get((channel, text))
+        if record is None or record.fate in (Fate.PENDING, Fate.NEVER):
+            raise ViolationError(f"phantom: {text} of {channel} is a dead letter and was never sent")
+        if record.fate is Fate.CONSUMED:
+            raise ViolationError(f"duplicated: {text} of {channel} was consumed, and is a dead letter")
+        if record.fate is Fate.BURIED:
+            raise ViolationError(f"duplicated: {text} of {channel} is a dead letter twice")
+        if not record.seen:
+            raise ViolationError(f"unseen: {text} of {channel} is a dead letter and was never delivered")
+        record.fate = Fate.BURIED
+
     def broker_died(self) -> None:
         """Note that nobody holds anything now, and that transient messages are gone."""
         for record in self.records.values():
@@ -96,6 +110,8 @@ class Oracle:
         for channel, text in drained:
             record = self.records[channel, text]
             key = (channel, record.sender, record.priority)
+            if record.fate is Fate.BURIED:
+                continue  # dead letters are in the order of their deaths
             if record.number < last.get(key, 0):
                 raise ViolationError(f"reordered: {text} on {channel} came after number {last[key]} of its sender")
             last[key] = record.number

@@ -58,7 +58,7 @@ def _seeds_until_found(most: int = 300) -> str:
 
 
 def test_a_delivery_that_is_not_noted_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(KeptQueue, "is_marked", lambda *_: True)
+    monkeypatch.setattr(KeptQueue, "knows", lambda *_: True)
     assert "redelivered without flag" in _seeds_until_found()
 
 
