@@ -55,25 +55,35 @@ def _found(report: Report, rule: Rule) -> list[str]:
     return [finding.text for finding in report.violations if finding.rule in rule.names][:_SHOWN]
 
 
-def _run(pytestconfig: pytest.Config, directories: pytest.TempPathFactory, *, restarts: bool) -> Report:
-    environment: Environment = pytestconfig.stash[ENVIRONMENT]
-    try:
-        run = Run(environment, directories.mktemp("chaos"), environment.profile.restart_broker if restarts else None)
-    except MissingProviderError as error:
-        pytest.skip(f"not supported: {error}")
-    return run.judge()
+_REPORTS = pytest.StashKey[dict[bool, Report]]()
+"""What the runs of this process showed, with and without restarts: a run is judged by many tests."""
 
 
-@pytest.fixture(scope="module")
+def _report(pytestconfig: pytest.Config, directories: pytest.TempPathFactory, *, restarts: bool) -> Report:
+    """Return what a run shows: a new one, or the one that an earlier test of this process made."""
+    nothing: dict[bool, Report] = {}
+    reports = pytestconfig.stash.setdefault(_REPORTS, nothing)
+    if restarts not in reports:
+        environment: Environment = pytestconfig.stash[ENVIRONMENT]
+        restart = environment.profile.restart_broker if restarts else None
+        try:
+            run = Run(environment, directories.mktemp("chaos"), restart)
+        except MissingProviderError as error:
+            pytest.skip(f"not supported: {error}")
+        reports[restarts] = run.judge()
+    return reports[restarts]
+
+
+@pytest.fixture
 def calm(pytestconfig: pytest.Config, tmp_path_factory: pytest.TempPathFactory) -> Report:
     """What a run shows whose broker is not restarted."""
-    return _run(pytestconfig, tmp_path_factory, restarts=False)
+    return _report(pytestconfig, tmp_path_factory, restarts=False)
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture
 def stormy(pytestconfig: pytest.Config, tmp_path_factory: pytest.TempPathFactory) -> Report:
     """What a run shows whose broker is restarted twice."""
-    return _run(pytestconfig, tmp_path_factory, restarts=True)
+    return _report(pytestconfig, tmp_path_factory, restarts=True)
 
 
 @pytest.mark.parametrize("rule", CALM)
