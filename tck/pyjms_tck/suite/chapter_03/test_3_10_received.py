@@ -52,8 +52,9 @@ def _map(session: Session) -> MapMessage:
 
 @requirement("3.10-a")
 def test_3_10_a_header_fields_of_a_received_message_can_be_set(
-    session: Session, roundtrip: RoundTrip, queue: Queue
+    session: Session, roundtrip: RoundTrip, make_queue: Callable[[], Queue]
 ) -> None:
+    queue = make_queue()  # another than the one that the message comes from
     values: Mapping[str, Any] = {
         "jms_message_id": "ID:of-the-client",
         "jms_timestamp": 1,

@@ -29,17 +29,17 @@ def _refuses(session: Session, roundtrip: RoundTrip, type: str) -> None:
 @requirement("3.11.3-a")
 def test_3_11_3_a_streams_and_maps_hold_the_same_types(session: Session, roundtrip: RoundTrip) -> None:
     map, stream = session.create_map_message(), session.create_stream_message()
-    for type in BODY_TYPES:
+    for number, type in enumerate(BODY_TYPES):
         value: Any = type.values[-1]
-        MAP.put(map, 0, type.name, value)
+        MAP.put(map, number, type.name, value)
         map.set_object(type.word, type.kind(value))
         STREAM.put(stream, 0, type.name, value)
         stream.write_object(type.kind(value))
     received_map, received_stream = roundtrip(map), roundtrip(stream)
     with Checks() as check:
-        for type in BODY_TYPES:
-            from_map = received_map.get_object(type.word)
-            for how in ("typed", "object"):
+        for number, type in enumerate(BODY_TYPES):
+            for how, name in (("typed", f"p{number}"), ("object", type.word)):
+                from_map = received_map.get_object(name)
                 from_stream = received_stream.read_object()
                 check.same(f"{type.name} in a StreamMessage ({how}) and in a MapMessage", from_stream, from_map)
                 seen = f"{from_stream.__class__.__name__} and {from_map.__class__.__name__}"

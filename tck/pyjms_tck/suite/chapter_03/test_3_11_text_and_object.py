@@ -38,6 +38,10 @@ def test_3_11_c_an_object_is_stored_and_arrives(session: Session, roundtrip: Rou
             received = roundtrip(message)
             check.same("getObject, as received", received.getObject(), value)
             check.same("its class", type(received.object).__name__, type(value).__name__)
+        changing = ["as it was"]
+        message.setObject(changing)
+        changing.append("changed afterwards")
+        check.same("getObject of what was changed after setObject", message.getObject(), ["as it was"])
 
 
 @requirement("3.11-d")

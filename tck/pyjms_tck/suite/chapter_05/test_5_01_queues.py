@@ -20,7 +20,7 @@ from pyjms import (
     TextMessage,
 )
 from pyjms_tck.environment import Waits
-from pyjms_tck.fixtures import Connect
+from pyjms_tck.fixtures import Connect, MakeDestination
 from pyjms_tck.profile import Profile
 from pyjms_tck.requirements import needs, requirement
 from pyjms_tck.suite.exchange import leftovers, send_texts, take, take_texts
@@ -77,9 +77,11 @@ def test_5_1_b_a_queue_holds_messages_of_all_types(session: Session, queue: Queu
 
 
 @requirement("5.3-a")
-def test_5_3_a_a_queue_tells_its_name(queue: Queue, session: Session) -> None:
+def test_5_3_a_a_queue_tells_its_name(make_queue: MakeDestination, session: Session) -> None:
+    queue: Queue = make_queue()
     assert isinstance(queue.getQueueName(), str)
     assert queue.getQueueName(), "the name of a queue is not empty"
+    assert make_queue().getQueueName() != queue.getQueueName(), "another queue has another name"
     assert session.createQueue(queue.getQueueName()).getQueueName() == queue.getQueueName()
 
 

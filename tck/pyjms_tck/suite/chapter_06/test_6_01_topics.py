@@ -14,7 +14,7 @@ from pyjms import (
     TopicSession,
 )
 from pyjms_tck.environment import Waits
-from pyjms_tck.fixtures import Connect
+from pyjms_tck.fixtures import Connect, MakeDestination
 from pyjms_tck.profile import Profile
 from pyjms_tck.requirements import needs, requirement
 from pyjms_tck.suite.exchange import leftovers, send_texts, take, take_texts
@@ -63,9 +63,11 @@ def test_6_3_b_a_nondurable_subscriber_gets_what_is_published_while_it_is_active
 
 
 @requirement("6.5-a")
-def test_6_5_a_a_topic_tells_its_name(topic: Topic, session: Session) -> None:
+def test_6_5_a_a_topic_tells_its_name(make_topic: MakeDestination, session: Session) -> None:
+    topic: Topic = make_topic()
     assert isinstance(topic.getTopicName(), str)
     assert topic.getTopicName(), "the name of a topic is not empty"
+    assert make_topic().getTopicName() != topic.getTopicName(), "another topic has another name"
     assert session.createTopic(topic.getTopicName()).getTopicName() == topic.getTopicName()
 
 
