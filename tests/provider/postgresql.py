@@ -78,6 +78,7 @@ class PostgresqlServer:
     def start(self) -> None:
         """Start, and return when connections are accepted. The machine does not lose power, so nothing is forced."""
         options = f"-p {self._port} -c listen_addresses=127.0.0.1 -c unix_socket_directories= -c max_connections=60 -c fsync=off"
+        options += " -c max_prepared_transactions=20"  # none by default, and tests of XA use some
         self._run("pg_ctl", "start", "--wait", "-o", options, "--log", str(self._directory / "log"), "--pgdata")
 
     def stop(self, mode: str = "fast") -> None:

@@ -9,8 +9,8 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from itertools import count
 from pathlib import Path
+from uuid import uuid4
 
 from pyjms import XAException, XAResource, Xid
 
@@ -47,13 +47,12 @@ class Coordinator:
     def __init__(self, log: Path, passing: Callable[[str], None] = lambda step: None) -> None:
         self._log = log
         self._passing = passing
-        self._numbers = count(1)
         self.heuristics: list[str] = []
         """The transactions that an operator settled otherwise."""
 
     def run(self, resources: dict[str, XAResource], work: Callable[[], bool]) -> bool:
         """Do `work` as one transaction; return whether it was committed. `work` returns False to roll back."""
-        transaction = f"{os.getpid()}-{next(self._numbers)}"
+        transaction = uuid4().hex  # as the log outlives the process, and knows no numbers twice
         branches = {name: BranchId(transaction, name) for name in resources}
         for name, resource in resources.items():
             resource.start(branches[name], XAResource.TMNOFLAGS)

@@ -12,8 +12,11 @@ from pathlib import Path
 from random import Random
 from shutil import copytree
 from typing import Any
+from urllib.parse import quote
 
 import pytest
+
+from tests.provider.postgresql import PostgresqlServer
 
 ROOT = Path(__file__).parents[3]
 KILLS = int(os.environ.get("PYJMS_KILLS", "20"))
@@ -51,12 +54,19 @@ def worker() -> Iterator[Worker]:
 class Shop:
     """A broker's store, a bank, a coordinator's log, and the deaths of those who work there."""
 
-    def __init__(self, worker: Worker, directory: Path, orders: list[str], options: str = "&synchronous=off") -> None:
-        """`options`: a process that is killed loses nothing that it has written, so nothing need be forced to the disk."""
+    def __init__(
+        self, worker: Worker, directory: Path, orders: list[str], options: str = "&synchronous=off", server: str = ""
+    ) -> None:
+        """`options`: a process that is killed loses nothing that it has written, so nothing need be forced to the disk.
+
+        `server`: the URL of an empty schema, in place of the files that all else is kept in.
+        """
         self._worker = worker
         self._orders = orders
         self._directory = directory
         self._options = options
+        self._store = quote(server, safe="") or f"sqlite:///{directory / 'broker.db'}"
+        self._bank = server or f"sqlite:///{directory / 'bank.db'}"
         self._notes = directory / "notes"
 
     def open(self) -> Shop:
@@ -74,8 +84,8 @@ class Shop:
         """Have a child do something; return how it ended, and what it answered."""
         self._notes.unlink(missing_ok=True)
         task = {
-            "url": f"vm://shop?store=sqlite:///{self._directory / 'broker.db'}{self._options}",
-            "bank": f"sqlite:///{self._directory / 'bank.db'}",
+            "url": f"vm://shop?store={self._store}{self._options}",
+            "bank": self._bank,
             "log": str(self._directory / "coordinator.log"),
             "notes": str(self._notes),
         }
@@ -151,6 +161,20 @@ def test_whoever_dies_again_and_again_gets_there(worker: Worker, tmp_path: Path)
         status, answer = shop.try_to("trade", last=random.randint(1, 60))
         assert status in {0, KILLED}, answer
     shop.finish()
+
+
+def test_both_agree_where_both_are_on_postgresql(
+    worker: Worker, steps: list[str], tmp_path: Path, postgresql: PostgresqlServer
+) -> None:
+    """The bank has PREPARE TRANSACTION there. One death at each step that differs from all others."""
+    for step in dict.fromkeys(steps):
+        if step.endswith("(other)") or step == "bank commits":  # which is one statement there
+            continue
+        number = steps.index(step) + 1 - steps[: steps.index(step)].count("bank commits")
+        shop = Shop(worker, tmp_path / f"{number}", ["espresso"], options="", server=postgresql.make_store()).open()
+        shop.do("trade", expected=KILLED, last=number)
+        assert shop.steps()[-1] == step
+        shop.finish()
 
 
 def test_a_shop_whose_books_do_not_agree_is_found(shop: Shop, steps: list[str], tmp_path: Path) -> None:
