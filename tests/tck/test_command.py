@@ -99,7 +99,7 @@ def test_diff_tells_what_got_worse(tmp_path: Path) -> None:
     assert "No requirement came out differently" in call("diff", old, old).output
 
 
-@pytest.mark.timeout(120)
+@pytest.mark.timeout(300)
 def test_spi_checks_the_contract(tmp_path: Path) -> None:
     path = tmp_path / "spi.json"
     result = call("spi", "vm://command", "--json", path)
@@ -109,9 +109,8 @@ def test_spi_checks_the_contract(tmp_path: Path) -> None:
     assert {"poll-does-not-wait", "capabilities-are-those-that-work"} <= ids
     failed = [judgement.requirement.id for judgement in report.judgements if judgement.outcome is Outcome.FAILED]
     assert (result.exit_code, failed) == (Exit.CONFORMS, [])
-    assert {chapter.title for chapter in report.chapters.values()} == {
-        "Closing", "Connecting", "Delivery", "Notifying", "Refusing",
-    }  # fmt: skip
+    titles = {chapter.title for chapter in report.chapters.values()}
+    assert titles >= {"Closing", "Connecting", "Delivery", "Notifying", "Refusing"}
 
 
 @pytest.mark.parametrize("missing", ["pytest", "rich", "typer"])

@@ -35,12 +35,12 @@ def typed(command: str, folder: Path) -> subprocess.CompletedProcess[str]:
         env={**os.environ, "COLUMNS": "100"},
         capture_output=True,
         text=True,
-        timeout=100,
+        timeout=400,
         check=False,
     )
 
 
-@pytest.mark.timeout(400)
+@pytest.mark.timeout(1200)  # minutes where others use the machine, too
 def test_the_commands_of_the_page_do_what_it_says(tmp_path: Path) -> None:
     for link in re.findall(r"{download}`[^`]*<([^>]+)>`", TEXT):
         shutil.copy(PAGE.parent / link, tmp_path)
