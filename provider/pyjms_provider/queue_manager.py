@@ -11,14 +11,17 @@ from dataclasses import dataclass, replace
 from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING, Any
 
+from pyjms.spi.clock import Clock, SystemClock
 from pyjms.spi.envelope import Address, AddressKind, Envelope
 from pyjms.spi.errors import DestinationError, DestinationInUseError, ResourceError
 from pyjms.spi.selector import selector_or_none
-from pyjms_provider.broker import running_broker
+from pyjms.spi.url import ProviderUrl
+from pyjms_provider.broker import find_broker, running_broker
 from pyjms_provider.core.dead_letters import origin_of, revived
 from pyjms_provider.core.expiry import is_expired
 from pyjms_provider.core.message_state import MessageState
-from pyjms_provider.core.policy import QueuePolicy
+from pyjms_provider.core.policy import QueuePolicies, QueuePolicy
+from pyjms_provider.settings import BrokerSettings, read_url
 
 if TYPE_CHECKING:
     from pyjms_provider.core.entry import QueueEntry
@@ -81,6 +84,18 @@ class QueueManager:
         if found is None:
             raise ResourceError(f"there is no broker {broker!r} in this process; connect to vm://{broker} first")
         return cls(found.virtual_host)
+
+    @classmethod
+    def start(cls, url: str, policies: QueuePolicies, clock: Clock | None = None) -> QueueManager:
+        """Start the broker of a ``vm://`` URL with policies for its queues, and return its manager.
+
+        Connect to it by its name alone: it has its options. `clock` None: the system's. Raises `UrlError`, and
+        `ResourceError` when it runs already with others, or its store cannot be opened.
+        """
+        name, settings = read_url(ProviderUrl.parse(url))
+        settings = settings or BrokerSettings()
+        chosen = replace(settings, policy=replace(settings.policy, queues=policies))
+        return cls(find_broker(name, clock or SystemClock(), chosen).virtual_host)
 
     # Definition
 

@@ -11,7 +11,7 @@ from pyjms_provider.core.consumer import Consumer
 from pyjms_provider.core.policy import PolicyError, QueuePolicies, QueuePolicy
 from pyjms_provider.queue_manager import QueueExistsError, QueueManager, Replay, UnknownQueueError
 from tests.provider.clients.world import World
-from tests.provider.helpers import text_of
+from tests.provider.helpers import make_envelope, text_of
 from tests.provider.policy_world import PolicyWorld, pulled
 
 
@@ -199,6 +199,18 @@ def test_a_running_broker_has_a_manager() -> None:
     manager.create("orders", paused=True)
     assert manager.report("orders").policy.paused
     connection.close()
+    broker.stop()
+
+
+def test_a_broker_is_started_with_policies_for_its_queues() -> None:
+    broker = World()
+    policies = QueuePolicies(default=QueuePolicy(paused=True))
+    manager = QueueManager.start(f"vm://{broker.name}", policies, broker.clock)
+    connection = broker.connect()
+    connection.open_session(transacted=False).send(make_envelope("a"))
+    assert manager.report("orders").policy.paused
+    with pytest.raises(ResourceError, match="runs with other options"):
+        QueueManager.start(f"vm://{broker.name}", QueuePolicies(), broker.clock)
     broker.stop()
 
 
