@@ -196,6 +196,18 @@ def test_3_8_1_1_w_strings_and_booleans_know_equality_only(judge: Judge) -> None
     judge("JMS:SPEC:61")
 
 
+@requirement("3.8.1.1-w")
+def test_3_8_1_1_w_strings_are_equal_when_all_characters_are(session: Session, queue: Queue, waits: Waits) -> None:
+    producer = session.create_producer(queue)
+    words = ("word", "Word", "words", "word ")
+    for word in words:
+        message = session.create_text_message(word)
+        message.set_string_property("said", word)
+        producer.send(message)
+    expect("what said <> 'word' chose", _texts(session, queue, "said <> 'word'", 3, waits), list(words[1:]))
+    expect("what said = 'word' chose", _texts(session, queue, "said = 'word'", 1, waits), ["word"])
+
+
 @requirement("3.8.1.1-x")
 def test_3_8_1_1_x_precedence_of_arithmetic_operators(judge: Judge) -> None:
     judge("JMS:SPEC:62")
