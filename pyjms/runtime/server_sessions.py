@@ -118,6 +118,8 @@ class JmsConnectionConsumer(ConnectionConsumer):
             loaded_into = session
             server_session.start()
         except Exception as error:  # application code: the messages must not be lost by its errors
+            if self._closed and loaded_into is None:
+                return  # closed while the pool was asked: the messages are back on their destination
             _log.exception("a server session could not be started; its messages go back to their destination")
             if loaded_into is None:
                 self._session.recover(deliveries)

@@ -381,8 +381,9 @@ class VmSession(ProviderSession):
             entry = _entry_of(delivery)
             self._receiving.take_queue(entry.queue)
             holder = entry.holder
-            if holder is not None:
-                entry.queue.hand_over(entry, delivery.count, holder, self._receiving)
+            if holder is None or not entry.queue.hand_over(entry, delivery.count, holder, self._receiving):
+                self.recover(deliveries)  # those that were taken over before; the others are nobody's here
+                raise ClosedError("a message was given back, as the consumer that had received it was closed")
 
     def browse(self, address: Address, selector: Selector | None) -> Iterator[Delivery]:
         if self._closed:

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from pyjms.spi.xid import Xid
     from pyjms_provider.core.consumer import ConsumerSession
     from pyjms_provider.core.doorkeeper import DuplicateClaim
-    from pyjms_provider.core.journal import Journal
+    from pyjms_provider.core.journal import DuplicateMark, Journal
     from pyjms_provider.core.queue import Queue
     from pyjms_provider.core.reference import MessageReference
 
@@ -235,6 +235,7 @@ class UnitOfWork:
         self.begin_commit(now_ms)
         changes = self._changes() or Changes()
         changes.prepared = PreparedBranch(xid, now_ms)
+        changes.duplicates = []  # they have not arrived; who decides writes them with the decision
         # Exactly, as no delivery mark tells of it when the branch has been in doubt over several starts.
         changes.counts = [
             (entry.queue.kept.number, entry.reference, delivery_count)
@@ -263,6 +264,11 @@ class UnitOfWork:
             return
         with self._lock:
             self._end(UnitEvent.DECIDE_ROLLBACK)
+
+    def duplicate_marks(self) -> list[DuplicateMark]:
+        """Return what must be written together with its commit."""
+        with self._lock:
+            return [claim.mark for claim in self._duplicates if claim.is_kept]
 
     def sent(self) -> list[QueueEntry]:
         """Return the messages in it."""
@@ -312,8 +318,7 @@ class UnitOfWork:
         ]
         if not messages and not removals:
             return None
-        marks = [claim.mark for claim in self._duplicates if claim.is_kept]
-        return Changes(messages=list(messages.values()), removals=removals, duplicates=marks)
+        return Changes(messages=list(messages.values()), removals=removals, duplicates=self.duplicate_marks())
 
     def rollback(self) -> None:
         """Drop all of it. May be repeated."""
@@ -332,14 +337,19 @@ class UnitOfWork:
         all of what it acknowledged.
         """
         before = self._state
-        self._state = after = next_unit_state(before, event)
+        after = next_unit_state(before, event)
+        if after is not UnitState.COMMITTED:
+            self._state = after
         if before is after or after in (UnitState.COMMITTING, UnitState.PREPARED) or before is UnitState.DOOMED:
             return
         if after is UnitState.COMMITTED:
+            # The state follows the effects: who closes the session meanwhile leaves alone what is COMMITTING, and would
+            # give back what is COMMITTED and not yet settled.
             for queue, settled in _by_queue(self._settled).items():
                 queue.settle_committed(settled, self._session)
             for queue, acknowledged in _by_queue(self._acknowledged).items():
                 queue.apply_acknowledgements(acknowledged)
+            self._state = after
         else:
             for entry in self._sent:
                 entry.queue.rollback(entry)
