@@ -26,6 +26,7 @@ COMPOSITES = frozenset(
         "asynchronous_channel",
         "branches",
         "consumer",
+        "doorkeeper",
         "paging",
         "queue",
         "subscription",
