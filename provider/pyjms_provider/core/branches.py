@@ -274,10 +274,11 @@ class Branches:
     def _settle(self, branch: Branch, *, commit: bool, heuristic: bool) -> None:
         journal = self._need_journal()
         try:
+            changes = Changes(outcomes=[BranchOutcome(branch.xid, commit, heuristic)])
             if commit:
                 self._load(branch)
-            outcome = BranchOutcome(branch.xid, commit, heuristic)
-            journal.write(Changes(outcomes=[outcome]), force=True)
+                changes.duplicates = branch.unit.duplicate_marks()
+            journal.write(changes, force=True)
         except ProviderError as error:
             with self._lock:
                 branch.step(BranchEvent.REFUSED)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 import pytest
 
@@ -277,6 +278,27 @@ class TestWrites:
         calls[commits]()
         site.crash()
         assert (site.texts(), site.texts(BILLS)) == (([], ["bill"]) if commits else (["order"], []))
+
+
+class TestDuplicates:
+    """A producer's id is remembered when its message arrives: with the decision, not with the promise."""
+
+    @pytest.mark.parametrize("commits", [False, True])
+    def test_the_id_of_a_message_in_a_branch(self, site: XaSite, commits: bool) -> None:
+        party = site.party()
+        party.session.xa_start(ONE)
+        named: dict[str, Any] = {"properties": {"JMS_pyjms_duplicateId": "42"}}
+        party.send("bill", **named)
+        party.session.xa_end(ONE)
+        assert party.session.xa_prepare(ONE)
+        assert not site.medium.duplicates
+        with pytest.raises(ResourceError):
+            site.send("bill", to=BILLS, **named)  # nobody knows whether the first one will arrive
+        party.session.xa_commit(ONE) if commits else party.session.xa_rollback(ONE)
+        assert bool(site.medium.duplicates) is commits
+        site.crash()
+        site.send("bill", to=BILLS, **named)
+        assert site.texts(BILLS) == ["bill"]
 
 
 class TestExpiry:
