@@ -10,6 +10,7 @@ from typing import Final, TypeVar
 
 from pyjms.spi.errors import UrlError
 from pyjms.spi.url import ProviderUrl
+from pyjms_provider.core.branches import DEFAULT_TIMEOUT_MS
 from pyjms_provider.core.virtual_host import ExpiredInTransaction, HostPolicy
 
 __all__ = ["Acknowledge", "BrokerSettings", "StandBy", "StoreSettings", "Synchronous", "read_url"]
@@ -70,8 +71,9 @@ _VALUES: Final[Mapping[str, str]] = {
     "acknowledge": "written or forced",
     "stand_by": "refuse or wait",
     "memory": "bytes, as 200MB or 1GiB",
+    "branch_timeout": "seconds, 0: never",
 }
-_NEEDS_STORE: Final = ("synchronous", "acknowledge", "stand_by", "memory")
+_NEEDS_STORE: Final = ("synchronous", "acknowledge", "stand_by", "memory", "branch_timeout")
 
 
 def read_url(url: ProviderUrl) -> tuple[str, BrokerSettings | None]:
@@ -91,7 +93,10 @@ def read_url(url: ProviderUrl) -> tuple[str, BrokerSettings | None]:
     if not options:
         return url.host, None
     policy = HostPolicy(
-        expired_in_transaction=_choice(options, "expired_in_transaction", ExpiredInTransaction.ROLLBACK)
+        expired_in_transaction=_choice(options, "expired_in_transaction", ExpiredInTransaction.ROLLBACK),
+        branch_timeout_ms=_milliseconds(options["branch_timeout"])
+        if "branch_timeout" in options
+        else DEFAULT_TIMEOUT_MS,
     )
     return url.host, BrokerSettings(policy=policy, store=_store(options))
 
@@ -119,6 +124,12 @@ def _choice(options: Mapping[str, str], name: str, default: _Choice) -> _Choice:
         return type(default)(chosen)
     except ValueError:
         raise UrlError(f"{chosen!r} is no value of {name}; write {name}={_VALUES[name]}") from None
+
+
+def _milliseconds(seconds: str) -> int:
+    if not re.fullmatch(r"[0-9]{1,9}", seconds):
+        raise UrlError(f"{seconds!r} is no number of seconds; write branch_timeout={_VALUES['branch_timeout']}")
+    return int(seconds) * 1000
 
 
 def _bytes(text: str) -> int:

@@ -303,6 +303,32 @@ def test_a_broker_in_memory_says_what_to_do() -> None:
         find_provider("vm").stop_broker(ProviderUrl.parse(url))
 
 
+def test_the_owner_chooses_how_long_a_branch_may_take(tmp_path: Path) -> None:
+    url = f"vm://xa-timeout?store=sqlite:///{tmp_path / 'broker.db'}&branch_timeout=45"
+    try:
+        with XAConnectionFactory(url).create_xa_connection() as connection:
+            resource = connection.create_xa_session().xa_resource
+            assert resource.get_transaction_timeout() == 45
+            resource.set_transaction_timeout(5)
+            assert resource.get_transaction_timeout() == 5
+            resource.set_transaction_timeout(0)
+            assert resource.get_transaction_timeout() == 45
+    finally:
+        find_provider("vm").stop_broker(ProviderUrl.parse(url))
+
+
+@pytest.mark.parametrize(
+    ("options", "problem"),
+    [
+        ("store=sqlite:///x.db&branch_timeout=soon", "'soon' is no number of seconds"),
+        ("branch_timeout=5", "needs store="),
+    ],
+)
+def test_what_is_no_timeout_is_refused(options: str, problem: str) -> None:
+    with pytest.raises(JMSException, match=problem):
+        XAConnectionFactory(f"vm://xa-wrong?{options}").create_xa_connection()
+
+
 def test_ordinary_sessions_of_an_xa_connection_are_their_own_masters(site: Site) -> None:
     session = site.connect().create_session(True, Session.AUTO_ACKNOWLEDGE)
     session.create_producer(session.create_queue("bills")).send(session.create_text_message("bill"))
