@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 
 from pyjms_provider.stores.sql.batch import Batch, Row
@@ -54,6 +54,26 @@ class Database(ABC):
                 yield connection
         except self.errors as error:
             raise self.understand(error) from error
+
+    @contextmanager
+    def streaming(self) -> Iterator[Callable[[str], Iterator[Row]]]:
+        """Lend what runs queries that see one state of the database, and yields their rows as they come.
+
+        Raises `StoreError`, also while rows are read. On the driver's cursor, as there may be a million rows.
+        """
+        try:
+            lent = self.engine.raw_connection()
+            try:
+                with ExitStack() as cursors:
+                    yield self.stream(lent, cursors)
+            finally:
+                lent.invalidate()
+        except self.errors as error:
+            raise self.understand(error) from error
+
+    @abstractmethod
+    def stream(self, lent: PoolProxiedConnection, cursors: ExitStack) -> Callable[[str], Iterator[Row]]:
+        """Begin a transaction on a connection, and return what runs queries in it; `cursors` closes what they open."""
 
     @property
     @abstractmethod

@@ -8,7 +8,9 @@ commit that was under way.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, suppress
+from itertools import count
 from typing import TYPE_CHECKING, Any, ClassVar, Final
 
 import psycopg
@@ -45,6 +47,7 @@ _LOCK: Final = "SELECT pg_try_advisory_lock(%s, hashtext(current_schema()))"
 _ME: Final = "SELECT pid, backend_start FROM pg_stat_activity WHERE pid = pg_backend_pid()"
 _END: Final = "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE pid = %s AND backend_start = %s"
 _EPOCH: Final = str(select(t.META.c.epoch))
+_FETCH: Final = 2000
 _UNFORCED: Final = "SET LOCAL synchronous_commit TO OFF"
 
 
@@ -106,6 +109,14 @@ class HolderConnection:
             raise UnavailableStoreError("the store's lock in PostgreSQL is not free yet; try again")
         return connection
 
+    def unlock(self) -> None:
+        """Free the lock, and close the connection. Closing alone frees it a moment later, when the server notices."""
+        connection = self.connection
+        if connection is not None:
+            with suppress(psycopg.Error):
+                connection.execute("SELECT pg_advisory_unlock_all()")
+        self.release()
+
     def release(self) -> None:
         """Close the connection, and so free the lock. May be repeated."""
         lent, self._lent = self._lent, None
@@ -113,19 +124,42 @@ class HolderConnection:
             lent.invalidate()
 
 
-class PostgresqlDatabase(Database):
-    """One schema of one database."""
+class _Postgresql(Database):
+    """What holders and others have in common."""
 
     name: ClassVar[str] = "postgresql"
     reading_options: ClassVar[Mapping[str, str]] = {"isolation_level": "REPEATABLE READ"}
     errors = (psycopg.Error, DBAPIError, OverflowError, ValueError, TypeError)
 
-    def __init__(self, engine: Engine, holder: HolderConnection, clock: Clock, *, where: str, forces: bool) -> None:
-        """`engine` commits each statement by itself; `where` names the database; `forces`: whether writes are ever forced."""
+    def __init__(self, engine: Engine, where: str) -> None:
+        """`engine` commits each statement by itself; `where` names the database."""
         super().__init__(engine)
+        self._where = where
+
+    def understand(self, error: Exception) -> StoreError:
+        return understand(error, self._where)
+
+    def stream(self, lent: PoolProxiedConnection, cursors: ExitStack) -> Callable[[str], Iterator[Row]]:
+        connection: Any = lent.driver_connection
+        connection.execute("BEGIN ISOLATION LEVEL REPEATABLE READ")
+        names = count()
+
+        def run(query: str) -> Iterator[Row]:
+            cursor = cursors.enter_context(connection.cursor(name=f"stream_{next(names)}"))
+            cursor.itersize = _FETCH
+            return iter(cursor.execute(query))
+
+        return run
+
+
+class PostgresqlDatabase(_Postgresql):
+    """One schema of one database."""
+
+    def __init__(self, engine: Engine, holder: HolderConnection, clock: Clock, *, where: str, forces: bool) -> None:
+        """`forces`: whether writes are ever forced."""
+        super().__init__(engine, where)
         self._holder = holder
         self._clock = clock
-        self._where = where
         self._forces = forces
         self._closing = Signal()
         self._read_many = _by_ids(engine, t.MESSAGE)
@@ -191,9 +225,6 @@ class PostgresqlDatabase(Database):
             witness = (self.statements.has_message, (batch.add_message[0][0],))
         return witness is not None and connection.execute(_sql(witness[0]), witness[1]).fetchone() is not None
 
-    def understand(self, error: Exception) -> StoreError:
-        return understand(error, self._where)
-
     def fetch(self, ids: Sequence[ReferenceId]) -> dict[ReferenceId, bytes]:
         return fetch_many(self, self._read_many, ids)
 
@@ -201,19 +232,15 @@ class PostgresqlDatabase(Database):
         self._closing.set()
 
     def close(self) -> None:
-        self._holder.release()
+        self._holder.unlock()
         self.close_readers()
 
 
-class UnloggedDatabase(Database):
+class UnloggedDatabase(_Postgresql):
     """The table of paged-out messages, which the server neither logs nor forces."""
 
-    name: ClassVar[str] = "postgresql"
-    errors = PostgresqlDatabase.errors
-
     def __init__(self, engine: Engine, where: str) -> None:
-        super().__init__(engine)
-        self._where = where
+        super().__init__(engine, where)
         self._read_many = _by_ids(engine, t.PAGED)
 
     def commit(self, batch: Batch, *, force: bool) -> None:
@@ -228,9 +255,6 @@ class UnloggedDatabase(Database):
             lent.close()
         except self.errors as error:
             raise self.understand(error) from error
-
-    def understand(self, error: Exception) -> StoreError:
-        return understand(error, self._where)
 
     def fetch_from(self, statement: str, ids: Sequence[ReferenceId]) -> dict[ReferenceId, bytes]:
         return fetch_many(self, self._read_many, ids)

@@ -66,7 +66,7 @@ def open_postgresql(
         database = PostgresqlDatabase(engine, holding, clock, where=where, forces=synchronous is Synchronous.FULL)
         return database, Paging(UnloggedDatabase(_make_engine(url), where), lambda: None), meta
     except BaseException as error:
-        holding.release()
+        holding.unlock()
         engine.dispose()
         if isinstance(error, PostgresqlDatabase.errors) and not isinstance(error, StoreError):
             raise understand(error, where) from error

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
-from sqlalchemy import and_, func, select
+from sqlalchemy import Select, func, select
 
 from pyjms.spi.envelope import Address, AddressKind
 from pyjms.spi.xid import Xid
@@ -30,7 +30,6 @@ if TYPE_CHECKING:
 
 __all__ = ["Found", "read_entries", "read_records"]
 
-_FETCH: Final = 2000
 _PROGRESS: Final = 10_000
 _OVERHEAD: Final = 600
 """What a message takes in memory beside its encoded bytes, as `core.paging` counts it."""
@@ -105,47 +104,39 @@ def _duplicate(row: Row[Any]) -> DuplicateMark:
 
 
 def _branch(connection: Connection, row: Row[Any]) -> RecoveredBranch:
-    messages = [
-        (entry.queue, entry.reference)
-        for entry in _entries(connection.execute(_messages(t.MESSAGE.c.branch == row.number)))
-    ]
+    of_branch = t.MESSAGE.c.branch == row.number
+    places = select(t.ENTRY).where(t.ENTRY.c.message.in_(select(t.MESSAGE.c.id).where(of_branch)))
+    entries = _entries(
+        connection.execute(_messages().where(of_branch)),
+        iter(connection.execute(places.order_by(t.ENTRY.c.message, t.ENTRY.c.queue)).all()),
+    )
     removals = connection.execute(
         select(t.REMOVAL.c.queue, t.REMOVAL.c.message).where(t.REMOVAL.c.branch == row.number)
     )
     return RecoveredBranch(
         xid=_xid(row),
         prepared_ms=row.prepared_ms,
-        messages=messages,
+        messages=[(entry.queue, entry.reference) for entry in entries],
         removals=[(QueueNumber(queue), ReferenceId(message)) for queue, message in removals],
     )
 
 
-def _messages(condition: Any) -> Any:
-    message, entry = t.MESSAGE.c, t.ENTRY.c
-    in_several = and_(message.queue.is_(None), entry.message == message.id)
-    return (
-        select(
-            *(message.id, message.queue, message.priority, message.expiration, message.deliver_at),
-            *(
-                message.reliable,
-                message.deliveries,
-                func.length(message.payload),
-                entry.queue,
-                entry.deliveries,
-            ),
-        )
-        .select_from(t.MESSAGE.outerjoin(t.ENTRY, in_several))
-        .where(condition)
-        .order_by(message.id)
-    )
+def _messages() -> Select[Any]:
+    message = t.MESSAGE.c
+    return select(
+        *(message.id, message.queue, message.priority, message.expiration, message.deliver_at, message.reliable),
+        *(message.deliveries, func.length(message.payload)),
+    ).order_by(message.id)
 
 
 def read_entries(database: Database, progress: Callable[[int], None]) -> Iterator[RecoveredEntry]:
     """Yield all entries in the order in which messages were added. Raises `StoreError`."""
+    dialect = database.engine.dialect
+    messages = str(_messages().where(t.MESSAGE.c.branch.is_(None)).compile(dialect=dialect))
+    places = str(select(t.ENTRY).order_by(t.ENTRY.c.message, t.ENTRY.c.queue).compile(dialect=dialect))
     count = 0
-    with database.reading() as connection:
-        rows = connection.execution_options(yield_per=_FETCH).execute(_messages(t.MESSAGE.c.branch.is_(None)))
-        for entry in _entries(rows):
+    with database.streaming() as stream:
+        for entry in _entries(stream(messages), stream(places)):
             count += 1
             if not count % _PROGRESS:
                 progress(count)
@@ -153,19 +144,18 @@ def read_entries(database: Database, progress: Callable[[int], None]) -> Iterato
     progress(count)
 
 
-def _entries(rows: Any) -> Iterator[RecoveredEntry]:
-    last: MessageReference | None = None
-    for message_id, queue, priority, expiration_ms, deliver_at_ms, reliable, deliveries, size, *shared in rows:
-        shared_by, shared_deliveries = shared
-        if queue is None and last is not None and last.id == message_id:
-            yield RecoveredEntry(shared_by, last, shared_deliveries)
-            continue
+def _entries(messages: Iterable[Any], places: Iterator[Any]) -> Iterator[RecoveredEntry]:
+    """Yield the entries of `messages`; those that are in several queues have them in `places`. Both come by id."""
+    place = next(places, None)
+    for message_id, queue, priority, expiration_ms, deliver_at_ms, reliable, deliveries, size in messages:
         reference = MessageReference(message_id, None, expiration_ms, priority, bool(reliable))
         reference.deliver_at_ms = deliver_at_ms
         reference.size = size + _OVERHEAD
         if queue is not None:
             yield RecoveredEntry(queue, reference, deliveries)
-        elif shared_by is not None:
-            reference.shared = True
-            last = reference
-            yield RecoveredEntry(shared_by, reference, shared_deliveries)
+            continue
+        reference.shared = True
+        while place is not None and place[0] <= message_id:
+            if place[0] == message_id:
+                yield RecoveredEntry(place[1], reference, place[2])
+            place = next(places, None)

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import os
 import sqlite3
-from collections.abc import Mapping
-from contextlib import suppress
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import ExitStack, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Final
 
@@ -25,7 +25,7 @@ from pyjms_provider.stores.sql.database import Database
 if TYPE_CHECKING:
     from sqlalchemy import PoolProxiedConnection
 
-    from pyjms_provider.stores.sql.batch import Batch
+    from pyjms_provider.stores.sql.batch import Batch, Row
     from pyjms_provider.stores.sql.file_lock import FileLock
 
 __all__ = ["SqliteDatabase", "make_engine"]
@@ -131,6 +131,11 @@ class SqliteDatabase(Database):
             raise UnavailableStoreError(f"{self._path} is gone ({error.strerror}); put the same file back") from error
         if not same:
             raise LostStoreError(f"{self._path} is another file than the one that was opened; start the broker again")
+
+    def stream(self, lent: PoolProxiedConnection, cursors: ExitStack) -> Callable[[str], Iterator[Row]]:
+        connection: Any = lent.driver_connection
+        connection.execute("BEGIN")
+        return lambda query: iter(connection.execute(query))
 
     def understand(self, error: Exception) -> StoreError:
         return understand(error, self._path)

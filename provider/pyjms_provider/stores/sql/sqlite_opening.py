@@ -21,11 +21,13 @@ from pyjms_provider.stores.sql.sqlite import SqliteDatabase, make_engine, unders
 from pyjms_provider.stores.sql.stand_by import acquire
 
 if TYPE_CHECKING:
-    from sqlalchemy import Engine
+    from sqlalchemy import Connection, Engine
 
 __all__ = ["open_sqlite"]
 
 _HEADER: Final = 100
+_CHECKED_WHOLE: Final = 100_000_000
+"""Up to how many bytes a database is checked as a whole after an unclean end: a second or less."""
 _MAGIC: Final = b"SQLite format 3\0"
 
 
@@ -88,14 +90,26 @@ def _prepare(engine: Engine, path: str, holder: str, *, is_shared: bool) -> Meta
         was_clean = prepare_schema(connection, path, is_shared=is_shared)
     if not was_clean:
         with engine.connect() as connection:
-            found = connection.exec_driver_sql("PRAGMA quick_check(1)").scalar()
-        if found != "ok":
+            found = _check(connection, Path(path).stat().st_size)
+        if found is not None:
             raise DamagedStoreError(
-                f"{path} is damaged: {' '.join(str(found).split())}. Put a backup in its place, or save what can be read with: "
+                f"{path} is damaged: {' '.join(found.split())}. Put a backup in its place, or save what can be read with: "
                 f"sqlite3 {path} .recover | sqlite3 NEW-FILE"
             )
     with engine.begin() as connection:
         return take(connection, holder)
+
+
+def _check(connection: Connection, size: int) -> str | None:
+    """Return what is wrong with the database, or None. Recovery reads all rows of a large table of messages anyway."""
+    tables = (
+        ("1",) if size <= _CHECKED_WHOLE else tuple(f"'{name}'" for name in t.SCHEMA.tables if name != t.MESSAGE.name)
+    )
+    for table in tables:
+        found = connection.exec_driver_sql(f"PRAGMA quick_check({table})").scalar()
+        if found != "ok":
+            return str(found)
+    return None
 
 
 def _open_paging(url: URL, path: str) -> Paging:
