@@ -155,6 +155,8 @@ class EmbeddedBroker:
         for lose in connections:
             lose(error)
         self._housekeeper.stop()
+        if self.virtual_host.keeper is not None:
+            self.virtual_host.keeper.end()  # clients' threads may be writing still
         self.virtual_host.close()
         if self._journal is not None:
             self._journal.close(clean=not self._is_lost)

@@ -27,6 +27,7 @@ COMPOSITES = frozenset(
         "branches",
         "consumer",
         "doorkeeper",
+        "keeping",
         "paging",
         "queue",
         "subscription",

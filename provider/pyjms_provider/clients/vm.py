@@ -225,6 +225,14 @@ class VmSession(ProviderSession):
         self._route(envelope, self._connection_id, self._open_unit() if self._transacted else None, self._patience)
 
     def commit(self) -> None:
+        keeper = self._host.keeper
+        if keeper is None:
+            self._commit()
+        else:
+            with keeper.work():
+                self._commit()
+
+    def _commit(self) -> None:
         with self._lock:
             self._check_local()
             unit, self._unit = self._unit_to_end(), None
@@ -339,10 +347,19 @@ class VmSession(ProviderSession):
                 if not entry.queue.settle_in(unit, entry, delivery.count, session) and self._closed:
                     raise self._closed_error()  # closed meanwhile: the message is back on its queue
             return
+        keeper = self._host.keeper
+        if keeper is None:
+            self._settle(deliveries)
+        else:
+            with keeper.work():
+                self._settle(deliveries)
+
+    def _settle(self, deliveries: Sequence[Delivery]) -> None:
+        session = self._receiving
         settled: list[QueueEntry] = []
         in_vain = False
         for delivery in deliveries:
-            entry = delivery.tag  # type: ignore[assignment]  # as `_entry_of`, without the price of a call
+            entry: QueueEntry = delivery.tag  # type: ignore[assignment]  # as `_entry_of`, without the price of a call
             if entry.queue.settle(entry, delivery.count, session):
                 if entry.reference.journaled:
                     settled.append(entry)

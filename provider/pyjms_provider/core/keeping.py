@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
+from threading import Lock
 from typing import TYPE_CHECKING
 
-from pyjms.spi.errors import InvalidSelectorError, ProviderError
+from pyjms.spi.clock import Signal
+from pyjms.spi.errors import ClosedError, InvalidSelectorError, ProviderError
 from pyjms.spi.selector import selector_or_none
 from pyjms_provider.core.doubts import Doubts
 from pyjms_provider.core.journal import Changes, NewMessage, QueueNumber, QueueRecord, Removal, SubscriptionKey
@@ -52,6 +55,38 @@ class Keeper:
         self.journal = journal
         self.force_acknowledgements = force_acknowledgements
         self._store = store
+        self._lock = Lock()
+        self._busy = 0
+        self._is_ending = False
+        self._idle = Signal()
+
+    # The end
+
+    @contextmanager
+    def work(self) -> Iterator[None]:
+        """Hold off the end of the journal while something is half done. Raises `ClosedError` once the end has begun."""
+        with self._lock:
+            if self._is_ending:
+                raise ClosedError("the broker is being stopped")
+            self._busy += 1
+        try:
+            yield
+        finally:
+            self._leave()
+
+    def _leave(self) -> None:
+        with self._lock:
+            self._busy -= 1
+            if self._is_ending and not self._busy:
+                self._idle.set()
+
+    def end(self) -> None:
+        """Let nothing new begin, and return when what is under way has been written or refused."""
+        with self._lock:
+            self._is_ending = True
+            is_busy = self._busy > 0
+        if is_busy:
+            self._idle.wait(-1)  # who works waits for nothing but the disk
 
     # Destinations
 

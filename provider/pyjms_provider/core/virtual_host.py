@@ -194,10 +194,11 @@ class VirtualHost:
         self, channel: Queue | Topic, reference: MessageReference, envelope: Envelope, mark: DuplicateMark | None
     ) -> None:
         assert self.keeper is not None
-        if isinstance(channel, Topic):
-            self.keeper.publish(channel, reference, envelope, mark)
-        else:
-            self.keeper.send_to_queue(channel, reference, envelope, mark)
+        with self.keeper.work():
+            if isinstance(channel, Topic):
+                self.keeper.publish(channel, reference, envelope, mark)
+            else:
+                self.keeper.send_to_queue(channel, reference, envelope, mark)
 
     def finish_commit(self, unit: UnitOfWork) -> None:
         """Make a unit true whose commit was begun. Raises `RolledBackError`, `InDoubtError`."""

@@ -249,3 +249,34 @@ def _crash_at(chosen: str) -> Callable[[str, Changes], None]:
             raise Crash
 
     return trap
+
+
+def test_a_broker_that_is_stopped_waits_for_who_is_acknowledging(site: Site) -> None:
+    """Else the message would be on the disk without its delivery, and come again without a flag."""
+    site.send("being settled")
+    session = site.session()
+    delivery = consume(session).poll()
+    assert delivery is not None
+    assert text(delivery) == "being settled"
+    writing, go_on = Event(), Event()
+
+    def hold(point: str, changes: Changes) -> None:
+        if point == "before write" and changes.removals:
+            writing.set()
+            assert go_on.wait(PATIENCE_S)
+
+    site.trap = hold
+    settling = Thread(target=session.acknowledge, args=([delivery],))
+    settling.start()
+    assert writing.wait(PATIENCE_S)
+    stopping = Thread(target=site.broker.stop)
+    stopping.start()
+    assert not site.medium.is_clean
+    go_on.set()
+    for thread in (settling, stopping):
+        thread.join(PATIENCE_S)
+        assert not thread.is_alive()
+    site.trap = None
+    assert site.medium.is_clean
+    site.start()
+    assert site.drain() == []
