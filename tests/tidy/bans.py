@@ -87,6 +87,7 @@ BANS = (
             "pyjms/runtime/listener.py": "the thread of a session's listeners",
             "provider/pyjms_provider/broker.py": "who finds out that the store is lost cannot wait for the broker to stop",
             "provider/pyjms_provider/housekeeping.py": "the one timer thread of the broker",
+            "provider/pyjms_provider/stores/testing/suite.py": "the contract of stores is tested with several threads",
             "tck/pyjms_tck/background.py": "a conformance test makes calls that wait, beside its own",
             "tck/pyjms_tck/spi/environment.py": "the contract tests call a provider from several threads",
         },
