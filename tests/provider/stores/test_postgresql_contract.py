@@ -9,6 +9,8 @@ from pyjms_provider.stores.testing import JournalHome
 from pyjms_provider.stores.testing.suite import *  # noqa: F403 - the suite is taken over as a whole
 from tests.provider.postgresql import PostgresqlServer
 
+pytestmark = pytest.mark.realises("BJ-ST-1", "BJ-ST-5", "BJ-MSG-2", "BJ-MSG-3")
+
 
 @pytest.fixture
 def journal_home(postgresql: PostgresqlServer) -> JournalHome:
