@@ -130,3 +130,22 @@ def test_a_file_that_is_gone_is_not_written_until_it_is_back(path: Path, home: J
     world.add(message)
     assert world.reopen().ids == [(message.reference.id, world.queue)]
     home.close()
+
+
+def test_a_row_that_cannot_be_understood_is_set_aside_and_the_others_are_found(
+    path: Path, home: JournalHome, caplog: pytest.LogCaptureFixture
+) -> None:
+    world = World(home)
+    good, bad = world.message(), world.message(world.queue, world.other)
+    world.add(good, bad)
+    world.journal.close(clean=False)
+    connection = sqlite3.connect(path, isolation_level=None)
+    connection.execute("UPDATE pyjms_message SET priority = 'high' WHERE id = ?", (bad.reference.id,))
+    with caplog.at_level(logging.ERROR):
+        assert world.reopen().ids == [(good.reference.id, world.queue)]
+    assert "PYJMS-STORE-1" in caplog.text
+    assert world.reopen().ids == [(good.reference.id, world.queue)]
+    assert connection.execute("SELECT id FROM pyjms_set_aside").fetchall() == [(bad.reference.id,)]
+    assert connection.execute("SELECT * FROM pyjms_entry").fetchall() == []
+    connection.close()
+    home.close()

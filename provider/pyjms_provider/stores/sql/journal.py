@@ -73,7 +73,7 @@ class SqlJournal(Journal):
         self._queues = {(record.address, record.subscription): record.number for record in found.queues}
         return Recovery(
             queues=found.queues,
-            entries=read_entries(database, progress),
+            entries=read_entries(database, progress, self._set_rows_aside),
             branches=found.branches,
             heuristics=found.heuristics,
             duplicates=found.duplicates,
@@ -199,10 +199,14 @@ class SqlJournal(Journal):
                 self._set_aside(reference_id, payload, error)
         return envelopes
 
+    def _set_rows_aside(self, ids: Sequence[ReferenceId]) -> None:
+        for reference_id, payload in self._database.fetch(ids).items():
+            self._set_aside(reference_id, payload, CodecError("its row has values of wrong types"))
+
     def _set_aside(self, reference_id: ReferenceId, payload: bytes, error: CodecError) -> None:
         """Move a message that cannot be understood out of the way. If that fails it is found again another time."""
         _log.error(
-            "PYJMS-STORE-1 message %d cannot be understood: %s It is kept in the table pyjms_set_aside, and the others go on.",
+            "PYJMS-STORE-1 message %d cannot be understood: %s. It is kept in the table pyjms_set_aside, and the others go on.",
             reference_id,
             error.reason,
         )

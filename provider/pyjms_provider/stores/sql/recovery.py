@@ -109,6 +109,7 @@ def _branch(connection: Connection, row: Row[Any]) -> RecoveredBranch:
     entries = _entries(
         connection.execute(_messages().where(of_branch)),
         iter(connection.execute(places.order_by(t.ENTRY.c.message, t.ENTRY.c.queue)).all()),
+        [],
     )
     removals = connection.execute(
         select(t.REMOVAL.c.queue, t.REMOVAL.c.message).where(t.REMOVAL.c.branch == row.number)
@@ -129,25 +130,39 @@ def _messages() -> Select[Any]:
     ).order_by(message.id)
 
 
-def read_entries(database: Database, progress: Callable[[int], None]) -> Iterator[RecoveredEntry]:
-    """Yield all entries in the order in which messages were added. Raises `StoreError`."""
+def read_entries(
+    database: Database, progress: Callable[[int], None], set_aside: Callable[[Sequence[ReferenceId]], None]
+) -> Iterator[RecoveredEntry]:
+    """Yield all entries in the order in which messages were added. Raises `StoreError`.
+
+    `set_aside` is told at the end which messages have rows that cannot be understood.
+    """
     dialect = database.engine.dialect
     messages = str(_messages().where(t.MESSAGE.c.branch.is_(None)).compile(dialect=dialect))
     places = str(select(t.ENTRY).order_by(t.ENTRY.c.message, t.ENTRY.c.queue).compile(dialect=dialect))
     count = 0
+    bad: list[ReferenceId] = []
     with database.streaming() as stream:
-        for entry in _entries(stream(messages), stream(places)):
+        for entry in _entries(stream(messages), stream(places), bad):
             count += 1
             if not count % _PROGRESS:
                 progress(count)
             yield entry
     progress(count)
+    if bad:
+        set_aside(bad)
 
 
-def _entries(messages: Iterable[Any], places: Iterator[Any]) -> Iterator[RecoveredEntry]:
-    """Yield the entries of `messages`; those that are in several queues have them in `places`. Both come by id."""
+def _entries(messages: Iterable[Any], places: Iterator[Any], bad: list[ReferenceId]) -> Iterator[RecoveredEntry]:
+    """Yield the entries of `messages`; those that are in several queues have them in `places`. Both come by id.
+
+    A file of SQLite may hold anything in any column, so the types are looked at; what has wrong ones goes to `bad`.
+    """
     place = next(places, None)
     for message_id, queue, priority, expiration_ms, deliver_at_ms, reliable, deliveries, size in messages:
+        if not (type(priority) is type(expiration_ms) is type(deliver_at_ms) is type(deliveries) is type(size) is int):
+            bad.append(message_id)
+            continue
         reference = MessageReference(message_id, None, expiration_ms, priority, bool(reliable))
         reference.deliver_at_ms = deliver_at_ms
         reference.size = size + _OVERHEAD

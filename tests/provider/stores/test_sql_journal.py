@@ -1,0 +1,125 @@
+"""How the journal puts writes together and takes them apart again when they fail."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from pyjms.spi.clock import SystemClock
+from pyjms.spi.errors import ClosedError, InDoubtError, ProviderError
+from pyjms_provider.core.journal import Changes, Removal
+from pyjms_provider.settings import StoreSettings
+from pyjms_provider.stores.errors import StoreError, UnavailableStoreError
+from pyjms_provider.stores.group_commit import Member
+from pyjms_provider.stores.sql import SqlJournal, open_journal
+from pyjms_provider.stores.sql.batch import Batch, make_batch
+from pyjms_provider.stores.testing import JournalHome
+from pyjms_provider.stores.testing.world import World
+
+
+@pytest.fixture
+def world(tmp_path: Path) -> Iterator[World]:
+    settings = StoreSettings(url=f"sqlite:///{tmp_path / 'store.db'}")
+    home = JournalHome(lambda holder: open_journal(settings, holder, SystemClock()))
+    yield World(home)
+    home.close()
+
+
+def journal_of(world: World) -> SqlJournal:
+    assert isinstance(world.journal, SqlJournal)
+    return world.journal
+
+
+class Commits:
+    """Stands before the database: counts its commits, and refuses those that it is told to."""
+
+    def __init__(self, world: World) -> None:
+        self._database = journal_of(world)._database
+        self._commit = self._database.commit
+        self.sizes: list[int] = []
+        self.errors: list[BaseException | None] = []
+        self._database.commit = self.commit  # type: ignore[method-assign]  # all writes go through it
+
+    def commit(self, batch: Batch, *, force: bool) -> None:
+        self.sizes.append(len(batch.add_message))
+        error = self.errors.pop(0) if self.errors else None
+        if error is not None:
+            raise error
+        self._commit(batch, force=force)
+
+
+def members_for(world: World, *changes: Changes) -> list[Member[Batch]]:
+    return [Member(make_batch(each), force=True) for each in changes]
+
+
+def run(world: World, members: list[Member[Batch]]) -> list[ProviderError | None]:
+    journal_of(world)._commit_group(members)
+    return [member.error for member in members]
+
+
+def test_a_group_is_one_commit(world: World) -> None:
+    commits = Commits(world)
+    members = members_for(world, *(Changes(messages=[world.message()]) for _ in range(3)))
+    assert run(world, members) == [None, None, None]
+    assert commits.sizes == [3]
+    assert len(world.reopen().ids) == 3
+
+
+def test_a_member_that_cannot_be_written_harms_no_other(world: World) -> None:
+    there = world.add(world.message())
+    commits = Commits(world)
+    first, third = world.message(), world.message()
+    members = members_for(world, Changes(messages=[first]), Changes(messages=[there]), Changes(messages=[third]))
+    errors = run(world, members)
+    assert (errors[0], errors[2]) == (None, None)
+    assert isinstance(errors[1], StoreError)
+    assert "UNIQUE" in errors[1].reason
+    assert commits.sizes == [3, 1, 1, 1]
+    assert [message for message, _ in world.reopen().ids] == [1, 2, 3]
+
+
+@pytest.mark.parametrize("error", [UnavailableStoreError("locked"), InDoubtError("gone")])
+def test_what_is_nobodys_own_fault_is_told_to_all_at_once(world: World, error: ProviderError) -> None:
+    commits = Commits(world)
+    commits.errors = [error]
+    members = members_for(world, *(Changes(messages=[world.message()]) for _ in range(3)))
+    assert run(world, members) == [error] * 3
+    assert commits.sizes == [3]
+
+
+def test_what_was_noted_waits_until_it_can_be_written(world: World) -> None:
+    sent = world.add(world.message()).reference
+    commits = Commits(world)
+    commits.errors = [UnavailableStoreError("locked"), KeyboardInterrupt()]
+    world.journal.note(Changes(removals=[Removal(world.queue, sent)]))
+    with pytest.raises(UnavailableStoreError):
+        world.add(world.message())
+    world.journal.note(Changes(counts=[(world.queue, sent, 1)]))
+    with pytest.raises(KeyboardInterrupt):
+        world.add(world.message())
+    kept = world.add(world.message()).reference
+    assert world.reopen().ids == [(kept.id, world.queue)]
+
+
+def test_what_was_noted_and_cannot_be_written_harms_nobody(world: World) -> None:
+    there = world.add(world.message())
+    world.journal.note(Changes(messages=[there]))
+    sent = world.add(world.message()).reference
+    assert [message for message, _ in world.reopen().ids] == [there.reference.id, sent.id]
+
+
+def test_who_comes_after_the_close_is_refused_even_if_it_was_on_its_way(world: World) -> None:
+    members = members_for(world, Changes(messages=[world.message()]))
+    journal_of(world)._is_closed = True
+    (error,) = run(world, members)
+    assert isinstance(error, ClosedError)
+    journal_of(world)._is_closed = False
+    assert world.reopen().ids == []
+
+
+def test_old_duplicate_ids_are_forgotten_sooner_or_later(world: World) -> None:
+    for number in range(1200):
+        world.remember(f"id {number}", until_ms=1 + 2**62 * (number == 0))
+    assert len(world.reopen().recovery.duplicates) < 300
