@@ -192,6 +192,8 @@ class _Pool:
         self._results: list[TestResult] = []
         self._stuck = 0
         self._workers = 0
+        self._ready = 0
+        """Processes that are connected to the provider."""
         self._given_up: str | None = None
 
     async def run(self) -> PoolOutcome:
@@ -202,6 +204,7 @@ class _Pool:
             await first.kill()
             raise
         self._listener.on_collected(collected)
+        self._ready = 1
         for test in collected.tests:
             if test.unsupported:
                 self._add(_not_supported(test))
@@ -231,7 +234,11 @@ class _Pool:
                     worker = self._new_worker()
                     try:
                         await worker.start()
+                        self._ready += 1
                     except RunRefusedError as error:
+                        await worker.kill()
+                        if self._ready:
+                            return  # the provider serves one process at a time, or fewer than we would have liked
                         self._give_up(f"the provider cannot be reached any more: {error}")
                     continue  # another lane may have taken the last test meanwhile
                 test = self._waiting.popleft()
@@ -241,6 +248,7 @@ class _Pool:
                     await worker.kill()
                     self._add(_stuck(test, str(error), worker.traces()))
                     worker = None
+                    self._ready -= 1
                     self._count_stuck()
         except BaseException:
             if worker is not None:

@@ -346,3 +346,20 @@ def test_a_run_that_is_cancelled_leaves_no_process(tmp_path: Path) -> None:
 
     asyncio.run(cancel_when_it_runs())
     assert not Path(f"/proc/{path.read_text('utf-8')}").exists()
+
+
+def test_a_provider_that_serves_one_process_at_a_time_is_judged_by_one(tmp_path: Path) -> None:
+    """As a broker with a store of its own is; more processes were asked for than it lets in."""
+    outcome, _ = run(
+        tmp_path,
+        f"""
+        @requirement("{TESTABLE[0]}")
+        @pytest.mark.parametrize("number", range(6))
+        def test_passes(session, queue, number):
+            session.create_producer(queue).send(session.create_message())
+        """,
+        url=f"vm://alone?store=sqlite:///{tmp_path / 'alone.db'}",
+        workers=3,
+    )
+    assert outcome.given_up is None
+    assert [result.outcome for result in outcome.results] == [Outcome.PASSED] * 6
