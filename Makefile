@@ -11,7 +11,7 @@ PYTEST := $(BIN)/python -m pytest
 PYTHON ?=
 PYTHONS := $(or $(PYTHON),python3 python3.14 python3.13 python3.12 python3.11 python)
 
-.PHONY: help demo test check lint types imports stubs docs bench conformance traceability soak20 postgresql history-soak clean
+.PHONY: help demo test check lint types imports stubs docs bench conformance tck-mutants traceability soak20 postgresql history-soak clean
 
 help: ## this list
 	@grep -hE '^[a-z0-9-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z0-9-]+):.*## /\1\t/' | expand -t 15
@@ -77,6 +77,9 @@ bench: .venv/.dev ## the benchmarks; fails when one misses its floor
 
 conformance: .venv/.dev ## the published conformance reports, in docs/conformance
 	@$(BIN)/python tools/make_conformance.py
+
+tck-mutants: .venv/.dev ## the kill matrix: which faulty providers the conformance suite notices
+	@$(BIN)/python -m tests.tck.broken.matrix
 
 traceability: .venv/.dev ## requirement -> tests -> result; fails when one is not realised
 	@$(PYTEST) -n 2 -q --traceability

@@ -43,6 +43,11 @@ class Judged:
 PROVIDERS = (
     Judged(name="vm-memory", about="the embedded broker, messages in memory", url="vm://conformance"),
     Judged(
+        name="vm-sqlite",
+        about="the embedded broker with a store in a file of SQLite",
+        url="vm://conformance?store=sqlite:///{folder}/conformance.db",
+    ),
+    Judged(
         name="folder",
         about="the [example](../provider-authors/example.md) of the authors' guide",
         url="folder://{folder}/messages?poll_ms=5",
@@ -72,7 +77,8 @@ def judge(judged: Judged, select: tuple[str, ...] = ()) -> Report:
 HEAD = """# Conformance reports
 
 What the [conformance suite](../how-to/conformance.md) says of the providers of this repository, requirement by requirement. The
-reports are made by `make conformance`; the test suite fails when one of them gets worse.
+reports are made by `make conformance`; the test suite fails when one of them gets worse. That the tests of the
+suite can fail is shown by the [kill matrix](kill-matrix.md): which of its tests notice which fault.
 
 """
 

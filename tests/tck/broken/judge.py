@@ -6,21 +6,27 @@ own. First, every test that will be used runs without a mutant, and must pass: a
 
 from __future__ import annotations
 
+import logging
 import signal
 import tempfile
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from types import FrameType
+from typing import Any
 
 import pytest
 from _pytest.runner import runtestprotocol
 
+from pyjms.spi.errors import ProviderError
+from pyjms.spi.registry import find_provider, register_provider
+from pyjms.spi.url import ProviderUrl
 from pyjms_tck.environment import Environment
 from pyjms_tck.fixtures import ENVIRONMENT, OBSERVED
 from pyjms_tck.judge_plugin import _RESULT, requirements_of, test_name
-from tests.tck.broken.mutation import Mutant
+from tests.tck.broken.guarded import SCHEME, GuardedProvider
+from tests.tck.broken.mutation import Mutant, MutationError
 from tests.tck.broken.profile import MutantProfile
 
 __all__ = ["Trial", "Verdicts", "judge"]
@@ -50,6 +56,8 @@ class Verdicts:
     trials: list[Trial]
     unsound: list[str]
     """Tests that fail without any mutant."""
+    stale: list[str]
+    """Mutants that do not fit the source any more, and why."""
 
 
 class _OutOfTimeError(BaseException):
@@ -59,18 +67,48 @@ class _OutOfTimeError(BaseException):
 def judge(mutants: Sequence[Mutant], *, verbose: bool = False) -> Verdicts:
     """Try all mutants."""
     plugin = _Trials(mutants, verbose=verbose)
+    register_provider(SCHEME, GuardedProvider())
+    logging.disable(logging.CRITICAL)  # a broken provider has much to say
+    try:
+        return _run(plugin)
+    finally:
+        logging.disable(logging.NOTSET)
+        register_provider(SCHEME, None)
+
+
+def _run(plugin: _Trials) -> Verdicts:
     with tempfile.TemporaryDirectory() as folder:
         plugin.folder = folder
         url = plugin.url("collect", durable=True)
         code = pytest.main(
             [
                 *(str(SUITE), "--jms-url", url, "--jms-profile", str(_PROFILE)),
-                *("--import-mode=importlib", "-o", "addopts=", "-o", "filterwarnings=", "--rootdir", str(SUITE.parents[2])),
-                *("-p", "no:randomly", "-p", "no:timeout", "-p", "no:cacheprovider", "-p", "no:xdist"),
-                *("-p", "no:terminal", "-p", "no:logging"),
+                *(
+                    "--import-mode=importlib",
+                    "-o",
+                    "addopts=",
+                    "-o",
+                    "filterwarnings=",
+                    "--rootdir",
+                    str(SUITE.parents[2]),
+                ),
+                *(
+                    "-p",
+                    "no:randomly",
+                    "-p",
+                    "no:timeout",
+                    "-p",
+                    "no:cacheprovider",
+                    "-p",
+                    "no:xdist",
+                    "-p",
+                    "no:hypothesispytest",
+                ),
+                *("-p", "no:terminal", "-p", "no:logging", "--ignore", str(SUITE / "chaos")),
             ],
             [plugin],
         )
+        find_provider(SCHEME).stop_broker(ProviderUrl.parse(url))
     if code not in {pytest.ExitCode.OK, pytest.ExitCode.NO_TESTS_COLLECTED}:
         raise RuntimeError(f"the suite could not be run: {code!r}")
     return plugin.verdicts
@@ -81,14 +119,14 @@ class _Trials:
 
     def __init__(self, mutants: Sequence[Mutant], *, verbose: bool) -> None:
         self.folder = ""
-        self.verdicts = Verdicts(trials=[], unsound=[])
+        self.verdicts = Verdicts(trials=[], unsound=[], stale=[])
         self._mutants = mutants
         self._verbose = verbose
         self._failed = False
 
     def url(self, name: str, *, durable: bool) -> str:
         """Return the URL of a broker that nobody has used."""
-        return f"vm://mutant-{name}" + (f"?store=sqlite:///{self.folder}/{name}.db" if durable else "")
+        return f"{SCHEME}://mutant-{name}" + (f"?store=sqlite:///{self.folder}/{name}.db" if durable else "")
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_runtestloop(self, session: pytest.Session) -> bool:
@@ -100,39 +138,50 @@ class _Trials:
         for durable in (False, True):
             ids = {id for each in self._mutants if each.durable is durable for id in each.breaks}
             used = {item: None for id in sorted(ids) for item in tests.get(id, ())}
-            self._use(session.config, f"none-{durable}", durable=durable)
-            unsound = [test_name(item) for item in used if self._fails(item) and self._fails(item)]
-            self.verdicts.unsound += unsound
+            with self._broker(session.config, f"none-{durable}", durable=durable):
+                failing = [test_name(item) for item in used if self._fails(item) and self._fails(item)]
+            self.verdicts.unsound += failing
         for number, each in enumerate(self._mutants):
-            self._use(session.config, str(number), durable=each.durable)
-            self.verdicts.trials.append(trial := self._try(each, tests))
+            with self._broker(session.config, str(number), durable=each.durable):
+                self.verdicts.trials.append(trial := self._try(each, tests))
             if self._verbose:
                 print(f"{number + 1}/{len(self._mutants)} {each.name}: missed {trial.missed or 'nothing'}", flush=True)  # noqa: T201
         return True
 
-    def _use(self, config: pytest.Config, name: str, *, durable: bool) -> None:
+    @contextmanager
+    def _broker(self, config: pytest.Config, name: str, *, durable: bool) -> Iterator[None]:
+        """Let the tests use a new broker while the block runs."""
         profile = MutantProfile()
         profile.url = self.url(name, durable=durable)
         config.stash[ENVIRONMENT] = Environment(profile.url, profile)
+        try:
+            yield
+        finally:
+            with suppress(ProviderError):
+                profile.restart_broker()
 
     def _try(self, mutant: Mutant, tests: dict[str, list[pytest.Item]]) -> Trial:
         killed: dict[str, list[str]] = {id: [] for id in mutant.breaks}
         unsound = set(self.verdicts.unsound)
         items = {item: None for id in mutant.breaks for item in tests.get(id, ()) if test_name(item) not in unsound}
-        with mutant.broken():
-            for item in items:
-                concerned = [id for id in requirements_of(item) if id in killed]
-                if all(killed[id] for id in concerned) or not self._fails(item):
-                    continue
-                for id in concerned:
-                    killed[id].append(test_name(item))
+        try:
+            with mutant.broken():
+                for item in items:
+                    concerned = [id for id in requirements_of(item) if id in killed]
+                    if all(killed[id] for id in concerned) or not self._fails(item):
+                        continue
+                    for id in concerned:
+                        killed[id].append(test_name(item))
+        except MutationError as error:
+            self.verdicts.stale.append(f"{mutant.name}: {error}")
         return Trial(mutant=mutant, killed_by={id: tuple(names) for id, names in killed.items()})
 
     def _fails(self, item: pytest.Item) -> bool:
         """Run one test, and say whether it failed: in whatever phase, or by not ending."""
+        stash: Any = item.stash  # of what the test left there when it ran before
         for key in (_RESULT, OBSERVED):
-            if key in item.stash:
-                del item.stash[key]
+            if key in stash:
+                del stash[key]
         try:
             with _limit(MutantProfile.limit_s):
                 reports = runtestprotocol(item, log=False, nextitem=None)

@@ -6,9 +6,11 @@ mutant that survives.
 """
 
 from __future__ import annotations
-
 import __future__
+
 import ast
+import builtins
+import dis
 import inspect
 import re
 from collections.abc import Callable, Iterator, MutableMapping
@@ -16,7 +18,7 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from importlib import import_module
 from textwrap import dedent
-from types import CodeType, FunctionType
+from types import CodeType, FunctionType, ModuleType
 from typing import Any, TypeAlias
 
 from pyjms.spi.selector.selector import _cached
@@ -25,6 +27,8 @@ __all__ = ["Mutant", "MutationError", "body", "edit", "entry", "mutant", "value"
 
 _MISSING = object()
 _Undo: TypeAlias = Callable[[], None]
+_edited: dict[FunctionType, str] = {}
+"""The present source of functions that are edited, for further edits of the same function."""
 Change: TypeAlias = Callable[[], _Undo]
 """Makes a change, and returns what takes it back."""
 
@@ -51,7 +55,10 @@ class Mutant:
         """Break the rule while the block runs. Raises `MutationError`."""
         with ExitStack() as undoing:
             for change in self.changes:
-                undoing.callback(change())
+                try:
+                    undoing.callback(change())
+                except (AttributeError, KeyError, OSError, SyntaxError, TypeError, ValueError) as error:
+                    raise MutationError(f"cannot be made: {type(error).__name__}: {error}") from error
             _cached.cache_clear()  # of compiled selectors
             undoing.callback(_cached.cache_clear)
             yield
@@ -71,10 +78,18 @@ def edit(where: str, old: str, new: str) -> Change:
 
     def change() -> _Undo:
         function = _function(where)
-        source = dedent(inspect.getsource(function))
+        source = _edited.get(function) or dedent(inspect.getsource(function))
         if old not in source:
             raise MutationError(f"{where} has no {old!r}: change the mutant as the source was changed")
-        return _recode(function, ast.parse(source.replace(old, new)), where)
+        changed = source.replace(old, new)
+        undo = _recode(function, ast.parse(changed), where)
+        _edited[function] = changed
+
+        def restore() -> None:
+            undo()
+            _edited.pop(function, None)
+
+        return restore
 
     return change
 
@@ -96,7 +111,8 @@ def value(where: str, new: object) -> Change:
 
     def change() -> _Undo:
         owner, name = _owner(where)
-        old = vars(owner).get(name, _MISSING)
+        is_shared = isinstance(owner, (type, ModuleType))  # may have it of a base, or have no dictionary
+        old = vars(owner).get(name, _MISSING) if is_shared else getattr(owner, name)
         setattr(owner, name, new)
         return lambda: delattr(owner, name) if old is _MISSING else setattr(owner, name, old)
 
@@ -135,10 +151,11 @@ def _owner(where: str) -> tuple[Any, str]:
 def _function(where: str) -> FunctionType:
     owner, name = _owner(where)
     try:
-        found = inspect.getattr_static(owner, name)
+        found = getattr(owner, name) if isinstance(owner, property) else inspect.getattr_static(owner, name)
     except AttributeError:
         raise MutationError(f"there is no {where}") from None
     found = found.fget if isinstance(found, property) else found
+    found = getattr(found, "base_func", found)  # a method of a transformer of lark
     if not isinstance(found, FunctionType):
         raise MutationError(f"{where} is no function")
     return found
@@ -166,9 +183,19 @@ def _recode(function: FunctionType, tree: ast.Module, where: str) -> _Undo:
     )
     new = _find(code, function.__code__.co_name)
     assert new is not None
+    if unknown := sorted(
+        name for name in _globals(new) if name not in function.__globals__ and not hasattr(builtins, name)
+    ):
+        raise MutationError(f"{where} knows no {', '.join(unknown)}: a mutant is wrong, not merely broken")
     old = function.__code__
     function.__code__ = new
     return lambda: setattr(function, "__code__", old)
+
+
+def _globals(code: CodeType) -> set[str]:
+    """Return the global names that a function reads."""
+    found = {str(step.argval) for step in dis.get_instructions(code) if step.opname == "LOAD_GLOBAL"}
+    return found.union(*(_globals(constant) for constant in code.co_consts if isinstance(constant, CodeType)))
 
 
 def _find(code: CodeType, name: str) -> CodeType | None:

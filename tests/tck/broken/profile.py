@@ -5,6 +5,7 @@ from __future__ import annotations
 from pyjms.spi.registry import find_provider
 from pyjms.spi.url import ProviderUrl
 from pyjms_tck.profile import Profile
+from tests.tck.broken.guarded import WRONG
 
 __all__ = ["MutantProfile"]
 
@@ -16,6 +17,7 @@ class MutantProfile(Profile):
     nothing_ms = 40
     limit_s = 4.0
     chaos_ms = 400
+    wrong_credentials = WRONG
     url = ""
 
     def restart_broker(self) -> None:

@@ -1,0 +1,112 @@
+"""The kill matrix, requirement x mutant: `make tck-mutants` tries all mutants and writes it to docs/conformance."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from pyjms_tck.catalogue import load_catalogue, order_of
+from tests.tck.broken.collection import AREAS, MUTANTS
+from tests.tck.broken.judge import Trial, Verdicts, judge, missing
+
+__all__ = ["KNOWN", "MATRIX", "known_unkilled", "requirements_with_a_test"]
+
+ROOT = Path(__file__).parents[3]
+MATRIX = ROOT / "docs" / "conformance" / "kill-matrix.json"
+KNOWN = Path(__file__).parent / "unkilled.txt"
+
+
+def requirements_with_a_test() -> list[str]:
+    """Return the ids of all requirements that have a test."""
+    return [one.id for one in load_catalogue().requirements.values() if one.testable]
+
+
+def known_unkilled() -> set[str]:
+    """Return the requirements of which it is known that no mutant shows that their tests can fail."""
+    lines = KNOWN.read_text(encoding="utf-8").splitlines()
+    return {line for line in lines if line and not line.startswith("#")}
+
+
+def to_data(trials: Sequence[Trial]) -> dict[str, Any]:
+    """Return the matrix."""
+    killers: dict[str, list[str]] = {id: [] for id in requirements_with_a_test()}
+    for trial in trials:
+        for id, tests in trial.killed_by.items():
+            if tests:
+                killers[id].append(trial.mutant.name)
+    return {
+        "mutants": {
+            trial.mutant.name: {
+                "about": trial.mutant.about,
+                "breaks": list(trial.mutant.breaks),
+                "killed_by": sorted({test for tests in trial.killed_by.values() for test in tests}),
+            }
+            for trial in trials
+        },
+        "not_noticed": missing(trials),
+        "requirements": killers,
+        "unkilled": [id for id, names in killers.items() if not names],
+    }
+
+
+def to_page(data: dict[str, Any]) -> str:
+    """Return the page that people read."""
+    killed = {id: names for id, names in data["requirements"].items() if names}
+    lines = [
+        "---",
+        "orphan: true",
+        "---",
+        "",
+        "# Kill matrix",
+        "",
+        "A conformance test is worth something if it fails on a provider that breaks its rule. Each mutant is a right provider",
+        "with one such fault; it is judged by the tests of the requirements that it breaks. Written by `make tck-mutants`.",
+        "",
+        f"{len(data['mutants'])} mutants; {len(killed)} of {len(data['requirements'])} requirements with a test are killed by",
+        f"at least one of them. Not killed: {', '.join(data['unkilled']) or 'none'}.",
+        "",
+        "## By requirement",
+        "",
+        "| requirement | mutants that its tests notice |",
+        "|---|---|",
+    ]
+    about = {name: one["about"] for name, one in data["mutants"].items()}
+    lines += [
+        f"| {id} | {'; '.join(about[name] for name in data['requirements'][id]) or '**none**'} |"
+        for id in sorted(data["requirements"], key=order_of)
+    ]
+    lines += ["", "## By mutant", ""]
+    for area, mutants in AREAS.items():
+        lines += [f"### {area.capitalize()}", "", "| what is wrong | breaks | noticed by |", "|---|---|---|"]
+        for each in mutants:
+            one = data["mutants"][each.name]
+            tests = ", ".join(f"`{test.rpartition('::')[2]}`" for test in one["killed_by"])
+            lines.append(f"| {each.about} | {', '.join(each.breaks)} | {tests or '**nothing**'} |")
+        lines.append("")
+    return "\n".join(lines).rstrip("\n") + "\n"
+
+
+def main() -> int:
+    """Try all mutants and write the matrix; return 1 if it is not as it must be."""
+    verdicts: Verdicts = judge(MUTANTS, verbose=True)
+    data = to_data(verdicts.trials)
+    MATRIX.write_text(json.dumps(data, indent=1) + "\n", encoding="utf-8")
+    MATRIX.with_suffix(".md").write_text(to_page(data), encoding="utf-8")
+    new = sorted(set(data["unkilled"]) - known_unkilled(), key=order_of)
+    for text, found in (
+        ("These tests fail without any mutant", verdicts.unsound),
+        ("These mutants no longer fit the source", verdicts.stale),
+        ("Not noticed", data["not_noticed"]),
+        ("Requirements whose tests nothing kills", new),
+    ):
+        if found:
+            print(f"{text}:", *found, sep="\n  ")  # noqa: T201
+    print(f"{len(MUTANTS)} mutants, {len(data['unkilled'])} requirements without a killing one: {MATRIX}")  # noqa: T201
+    return int(bool(verdicts.unsound or verdicts.stale or data["not_noticed"] or new))
+
+
+if __name__ == "__main__":
+    sys.exit(main())
