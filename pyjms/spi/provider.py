@@ -302,7 +302,7 @@ class ProviderSession(ABC):
     def xa_commit(self, xid: Xid, *, one_phase: bool = False) -> None:
         """Commit the branch: a prepared one, or an ended one in one phase.
 
-        Raises `BranchError`: RETRY or UNREACHABLE when a prepared branch is still prepared, HEURISTICALLY_…; in one phase
+        Raises `BranchError`: RETRY or UNREACHABLE when a prepared branch is still prepared, the HEURISTICALLY codes; in one phase
         ROLLED_BACK, TIMED_OUT.
         """
         raise _lacks(Capability.XA, "distributed transactions")
@@ -310,7 +310,7 @@ class ProviderSession(ABC):
     def xa_rollback(self, xid: Xid) -> None:
         """Roll the branch back: what was received in it is in its old places again, marked redelivered.
 
-        Raises `BranchError`: UNREACHABLE when a prepared branch is still prepared, HEURISTICALLY_….
+        Raises `BranchError`: UNREACHABLE when a prepared branch is still prepared, the HEURISTICALLY codes.
         """
         raise _lacks(Capability.XA, "distributed transactions")
 
