@@ -7,7 +7,6 @@ import pytest
 from pyjms.spi.capability import Capability
 from pyjms.spi.clock import SystemClock
 from pyjms.spi.errors import (
-    CapabilityError,
     ClosedError,
     DuplicateClientIdError,
     ProviderError,
