@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Final
 from pyjms.spi.errors import DestinationInUseError, ResourceError
 from pyjms_provider.core.asynchronous_channel import AsynchronousChannel
 from pyjms_provider.core.channel import ChannelClosedError
-from pyjms_provider.core.consumer_manager import ConsumerList, ConsumerManager
+from pyjms_provider.core.consumer_manager import ConsumerManager
 from pyjms_provider.core.dead_letters import DeadEntry, DeadKind
 from pyjms_provider.core.entry import QueueEntry
 from pyjms_provider.core.limits import Waiting
@@ -120,7 +120,7 @@ class PolicedQueue(AsynchronousChannel):
 
     def _change_rules(self, policy: QueuePolicy, held: Sequence[MessageReference]) -> None:
         """Change what may be changed while messages and consumers are there. The lock is held."""
-        was_paused, self.policy = self.policy.paused, policy
+        self.policy = policy
         if self._rules is None and needs_rules(policy):
             self._rules = QueueRules(policy)
         if self._rules is not None:
@@ -128,9 +128,6 @@ class PolicedQueue(AsynchronousChannel):
             if not needs_rules(policy):
                 self._rules = None
         self._note_policy()
-        if was_paused and not policy.paused:
-            for consumer in self._manager.members(ConsumerList.NOTIFIED):
-                self._manager.pulled_nothing(consumer)  # what it was woken for was held back from it
 
     # Room
 

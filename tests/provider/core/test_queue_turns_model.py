@@ -1,0 +1,167 @@
+"""Queues with turns at random: nobody sleeps on a message that is his, and no group has two owners.
+
+The rule of wake-ups is checked after each step, as for plain queues: whenever a message is available that an interested
+consumer would take and may take, one of those has been woken and has not pulled in vain since. Steps are drawn by seed,
+not by hypothesis, whose runs are mostly too short for consumers to become owners.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from random import Random
+from typing import Any
+
+import pytest
+
+from pyjms.spi.delivery import Delivery
+from pyjms_provider.core.consumer_manager import ConsumerList
+from pyjms_provider.core.entry import QueueEntry
+from pyjms_provider.core.message_state import MessageState
+from tests.provider.helpers import Reader
+from tests.provider.policy_world import PolicyWorld
+
+STEPS = 150
+POLICIES: dict[str, dict[str, Any]] = {
+    "groups": {"groups": True},
+    "exclusive": {"exclusive": True},
+    "ring": {"max_messages": 8, "overflow": "ring"},
+}
+
+
+@dataclass(eq=False)
+class Client:
+    """One consumer, and what it holds."""
+
+    reader: Reader
+    colour: int | None
+    holds: list[Delivery] = field(default_factory=list)
+    wake_ups_used: int = 0
+
+    @property
+    def place(self) -> ConsumerList:
+        return self.reader.consumer.place
+
+    @property
+    def is_awake(self) -> bool:
+        return self.place is ConsumerList.NOTIFIED and self.reader.wake_ups > self.wake_ups_used
+
+
+class Turns:
+    """Messages with and without groups, consumers that come, pull, give back, and go, and pauses."""
+
+    def __init__(self, name: str, seed: int) -> None:
+        self.name = name
+        self.random = Random(seed)
+        self.world = PolicyWorld(**POLICIES[name])
+        self.clients: list[Client] = []
+        self.paused = False
+        self.numbers = 0
+        self.owners: dict[str, Reader] = {}
+        for _ in range(6):
+            self.come()
+
+    def run(self) -> None:
+        steps = [self.send, self.pull, self.pull, self.change_interest, self.end_deliveries, self.go, self.pause]
+        for _ in range(STEPS):
+            self.random.choices(steps, [5, 9, 9, 2, 4, 1, 1])[0]()
+            self.check()
+
+    # Steps
+
+    def send(self) -> None:
+        for _ in range(self.random.randint(1, 3)):
+            self.numbers += 1
+            properties: dict[str, Any] = {"colour": self.random.randint(0, 1)}
+            group = self.random.choice([None, "a", "a", "b"])
+            if group is not None:
+                properties |= {"JMSXGroupID": group, "JMSXGroupSeq": self.random.choice([1, 2, 3, -1])}
+            self.world.send(str(self.numbers), properties=properties)
+
+    def come(self) -> None:
+        colour = self.random.choice([None, None, 0])
+        selector = None if colour is None else f"colour = {colour}"
+        reader = self.world.reader(f"reader {self.numbers}", selector=selector, interested=self.random.random() < 0.7)
+        self.clients.append(Client(reader, colour))
+
+    def go(self) -> None:
+        client = self.random.choice(self.clients)
+        client.reader.session.close()
+        self.clients.remove(client)
+        self.owners = {group: reader for group, reader in self.owners.items() if reader is not client.reader}
+        self.check()
+        self.come()
+
+    def change_interest(self) -> None:
+        client, interested = self.random.choice(self.clients), self.random.random() < 0.7
+        if not interested:
+            client.wake_ups_used = client.reader.wake_ups
+        client.reader.consumer.set_interested(interested)
+
+    def pull(self) -> None:
+        client = self.random.choice(self.clients)
+        for _ in range(self.random.choice([1, 100])):
+            delivery = client.reader.pull()
+            if delivery is None:
+                client.wake_ups_used = client.reader.wake_ups
+                return
+            assert not self.paused
+            self.check_turn(client, delivery)
+            client.holds.append(delivery)
+
+    def end_deliveries(self) -> None:
+        client = self.random.choice(self.clients)
+        deliveries, client.holds = client.holds, []
+        if self.random.random() < 0.4:
+            client.reader.give_back(*deliveries)
+            return
+        for delivery in deliveries:
+            client.reader.settle(delivery)
+
+    def pause(self) -> None:
+        self.paused = not self.paused
+        self.world.manager.alter("orders", paused=self.paused)
+
+    # What must hold
+
+    def check_turn(self, client: Client, delivery: Delivery) -> None:
+        if self.name == "exclusive":
+            assert client is self.clients[0]
+        group = delivery.envelope.properties.get("JMSXGroupID")
+        if self.name == "groups" and isinstance(group, str):
+            assert self.owners.setdefault(group, client.reader) is client.reader, f"group {group} has two owners"
+            if delivery.envelope.properties["JMSXGroupSeq"] == -1:
+                del self.owners[group]
+
+    def check(self) -> None:
+        queue = self.world.queue
+        held = sum(len(client.holds) for client in self.clients)
+        assert queue.count(MessageState.DELIVERED) == held
+        assert len(self.world.store) == held + queue.count(MessageState.NEW)
+        if self.name == "ring":
+            assert held + queue.count(MessageState.NEW) <= max(8, held)
+        if self.paused:
+            return
+        for entry in queue.waiting_entries():
+            wanting = [client for client in self.clients if self.would_and_may(client, entry)]
+            assert not wanting or any(client.is_awake for client in wanting), f"somebody sleeps on {entry}"
+
+    def would_and_may(self, client: Client, entry: QueueEntry) -> bool:
+        if client.place not in {ConsumerList.INTERESTED, ConsumerList.NOTIFIED}:
+            return False
+        properties = self.world.store.retrieve(entry.reference).properties
+        if client.colour is not None and properties["colour"] != client.colour:
+            return False
+        if self.name == "exclusive":
+            return client is self.clients[0]
+        owner = self.owners.get(str(properties.get("JMSXGroupID"))) if self.name == "groups" else None
+        return owner is None or owner is client.reader
+
+
+@pytest.mark.parametrize("name", POLICIES)
+def test_nobody_sleeps_on_a_message_that_is_his(name: str) -> None:
+    for seed in range(100):
+        turns = Turns(name, seed)
+        try:
+            turns.run()
+        except AssertionError as error:
+            raise AssertionError(f"seed {seed}: {error}") from error
