@@ -155,6 +155,7 @@ def test_a_cursor_follows_priority(orders: Orders) -> None:
     assert [orders.take(cursor) for _ in range(3)] == ["y2", "y1", None]
 
 
+@pytest.mark.realises("BJ-Q-6")
 def test_polling_over_a_backlog_evaluates_each_message_once(orders: Orders) -> None:
     for number in range(1_000):
         orders.add(f"x{number}")

@@ -86,7 +86,7 @@ class Work:
             assert not thread.is_alive()
 
 
-@pytest.mark.realises("QCM-11")
+@pytest.mark.realises("QCM-11", "BJ-Q-4")
 @pytest.mark.parametrize(
     ("selectors", "priorities"),
     [
