@@ -9,172 +9,147 @@ import json
 import sys
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import AbstractContextManager, closing, contextmanager
-from functools import partial
+from contextlib import closing, contextmanager
 from pathlib import Path
 from time import perf_counter
-from typing import NamedTuple
+from typing import Final
 
 sys.path.insert(0, str(Path(__file__).parent))
-from durable import broker, directory, rate, raw, raw_receive, raw_send, receive, send
+from durable import Act, Side, broker, directory, in_turn, raw_receives, raw_sends, receives, sender, sends
 from huey.storage import SqliteStorage
 from litequeue import LiteQueue
-from measure import PROPERTIES, TEXT, Comparison, compare, report
+from measure import PROPERTIES, REPEATS, TEXT, compare, report
 from persistqueue import SQLiteAckQueue
 
-SINGLE = 300
-BATCH = 100
-IN_BATCHES = 3_000
-THREADS = 16
-EACH = 60
-FORCED = "&acknowledge=forced"
-RECORD = {"text": TEXT, "properties": PROPERTIES}
+ACTS: Final = 200
+BATCH: Final = 100
+BATCHES: Final = 20
+STOCK: Final = (REPEATS + 1) * ACTS
+STOCK_FOR_BATCHES: Final = (REPEATS * BATCHES + 10) * BATCH
+THREADS: Final = 16
+EACH: Final = 50
+FORCED: Final = "&acknowledge=forced"
+RECORD: Final = {"text": TEXT, "properties": PROPERTIES}
 
 
-def our_sends(messages: int, batch: int = 0, options: str = "") -> float:
-    """Return messages a second."""
-    with broker(options) as connection:
-        send(connection, BATCH, batch)  # the first ones make the tables and warm caches, on both sides
-        return rate(partial(send, connection, messages, batch), messages)
-
-
-def our_receives(messages: int, batch: int = 0, options: str = "") -> float:
-    """Return messages a second, received and acknowledged."""
-    with broker(options) as connection:
-        send(connection, messages + BATCH, BATCH)
-        receive(connection, BATCH, batch)
-        return rate(partial(receive, connection, messages, batch), messages)
-
-
-def raw_sends(messages: int, batch: int = 1) -> float:
-    """Return rows a second."""
-    with raw("FULL") as connection:
-        raw_send(connection, BATCH, batch)
-        return rate(partial(raw_send, connection, messages, batch), messages)
-
-
-def raw_receives(messages: int, batch: int = 1, synchronous: str = "FULL") -> float:
-    """Return rows a second."""
-    with raw(synchronous) as connection:
-        raw_send(connection, messages + BATCH, BATCH)
-        raw_receive(connection, BATCH, batch)
-        return rate(partial(raw_receive, connection, messages, batch), messages)
+def one_thread() -> float:
+    """Return messages a second, sent PERSISTENT."""
+    with broker() as connection:
+        return _rate(sender(connection), EACH * 4)
 
 
 def many_threads() -> float:
     """Return messages a second, sent by all threads together, each with a session of its own."""
     with broker() as connection, ThreadPoolExecutor(THREADS) as pool:
-        send(connection, BATCH)
+        sender(connection)()
+        acts = [sender(connection) for _ in range(THREADS)]
         begin = perf_counter()
-        for sent in [pool.submit(send, connection, EACH) for _ in range(THREADS)]:
+        for sent in [pool.submit(_rate, act, EACH) for act in acts]:
             sent.result()
         return THREADS * EACH / (perf_counter() - begin)
 
 
-class Peer(NamedTuple):
-    """A queue in a file: how to put the record in, and how to take one out for good."""
+def _rate(act: Act, times: int) -> float:
+    begin = perf_counter()
+    for _ in range(times):
+        act()
+    return times / (perf_counter() - begin)
 
-    put: Callable[[], object]
-    take: Callable[[], object]
+
+# Peers: what puts the record in, and, if `stock` is given, what takes one out for good.
 
 
 @contextmanager
-def persist_queue(synchronous: str) -> Iterator[Peer]:
+def persist_queue(synchronous: str, stock: int = 0) -> Iterator[Act]:
     """It has two connections, both with SQLite's default, and commits put, get and ack."""
     with directory() as path, closing(SQLiteAckQueue(str(path), auto_commit=True, multithreading=True)) as queue:
-        for connection in (queue._putter, queue._getter):
-            connection.execute(f"PRAGMA synchronous={synchronous}")
-        yield Peer(put=lambda: queue.put(RECORD), take=lambda: queue.ack(queue.get()))
+        put = _fill((queue._putter, queue._getter), lambda: queue.put(RECORD), stock, synchronous)
+        yield (lambda: queue.ack(queue.get())) if stock else put
 
 
 @contextmanager
-def lite_queue(synchronous: str) -> Iterator[Peer]:
+def lite_queue(synchronous: str, stock: int = 0) -> Iterator[Act]:
     """It commits put, pop and done."""
     with directory() as path:
         queue = LiteQueue(str(path / "lite.db"))
-        queue.conn.execute(f"PRAGMA synchronous={synchronous}")
 
         def take() -> None:
             message = queue.pop()
             json.loads(message.data)
             queue.done(message.message_id)
 
-        yield Peer(put=lambda: queue.put(json.dumps(RECORD)), take=take)
+        put = _fill((queue.conn,), lambda: queue.put(json.dumps(RECORD)), stock, synchronous)
+        yield take if stock else put
         queue.close()
 
 
 @contextmanager
-def huey_storage(synchronous: str) -> Iterator[Peer]:
+def huey_storage(synchronous: str, stock: int = 0) -> Iterator[Act]:
     """It commits put and take. Taking deletes, so that a record is lost whose taker dies: there is no acknowledgement."""
     with directory() as path, closing(SqliteStorage(filename=str(path / "huey.db"))) as storage:
-        storage.conn.execute(f"PRAGMA synchronous={synchronous}")
-        yield Peer(put=lambda: storage.enqueue(json.dumps(RECORD).encode()), take=lambda: json.loads(storage.dequeue()))
+        put = _fill((storage.conn,), lambda: storage.enqueue(json.dumps(RECORD).encode()), stock, synchronous)
+        yield (lambda: json.loads(storage.dequeue())) if stock else put
 
 
-def peer_rate(peer: Callable[[str], AbstractContextManager[Peer]], synchronous: str, *, sends: bool) -> float:
-    """Return messages a second that a peer takes in, or gives out."""
-    with peer(synchronous) as queue:
-        for _ in range(BATCH if sends else SINGLE + BATCH):
-            queue.put()
-        act = queue.put if sends else queue.take
-        for _ in range(0 if sends else BATCH):
-            act()
-
-        def work() -> None:
-            for _ in range(SINGLE):
-                act()
-
-        return rate(work, SINGLE)
+def _fill(connections: tuple[object, ...], put: Act, stock: int, synchronous: str) -> Act:
+    """Put in the stock without forcing it to the disk, and only then set how far a commit goes; return `put`."""
+    for level, times in (("OFF", stock), (synchronous, 0)):
+        for connection in connections:
+            connection.execute(f"PRAGMA synchronous={level}")  # type: ignore[attr-defined]
+        for _ in range(times):
+            put()
+    return put
 
 
-def detail(result: Comparison) -> str:
-    """Tell the rates."""
-    return f"{result.ours:,.0f}/s against {result.theirs:,.0f}/s"
+PEERS: Final[dict[str, Callable[..., Side]]] = {
+    "persist-queue": persist_queue,
+    "litequeue": lite_queue,
+    "huey": huey_storage,
+}
 
 
-def judge(what: str, least: float, ours: Callable[[], float], theirs: Callable[[], float]) -> bool:
-    """Compare two rates and report."""
-    result = compare(ours, theirs)
-    return report(what, result.ratio, least=least, detail=detail(result))
+def judge(what: str, least: float, ours: Side, theirs: Side, acts: int = ACTS, each: int = 1) -> bool:
+    """Have both sides take turns, and report."""
+    result = in_turn(ours, theirs, acts, each=each)
+    detail = f"{result.ours:,.0f}/s against {result.theirs:,.0f}/s"
+    return report(what, result.ratio, least=least, detail=detail)
+
+
+def against_sqlite() -> bool:
+    """Compare with raw SQLite, one by one and in transactions."""
+    good = judge("PERSISTENT sends one by one / sqlite3", 0.5, sends(), raw_sends())
+    many = f"in transactions of {BATCH}"
+    good &= judge(f"sends {many} / sqlite3", 0.4, sends(BATCH), raw_sends(BATCH), BATCHES, BATCH)
+    good &= judge(
+        f"receive and acknowledge {many}, forced / sqlite3",
+        0.4,
+        receives(STOCK_FOR_BATCHES, BATCH, FORCED),
+        raw_receives(STOCK_FOR_BATCHES, BATCH),
+        BATCHES,
+        BATCH,
+    )
+    for options, synchronous in ((FORCED, "FULL"), ("", "NORMAL")):
+        what = f"receive and acknowledge one by one / sqlite3, both {synchronous}"
+        good &= judge(what, 0.5, receives(STOCK, 0, options), raw_receives(STOCK, 1, synchronous))
+    return good
+
+
+def against_peers() -> bool:
+    """Compare with queues in files, both sides forcing every write."""
+    good = True
+    for name, peer in PEERS.items():
+        good &= judge(f"PERSISTENT sends / {name}", 1, sends(), peer("FULL"))
+        good &= judge(f"receive and acknowledge / {name}", 1, receives(STOCK, 0, FORCED), peer("FULL", STOCK))
+    return good
 
 
 def main() -> int:
     """Run and report."""
-    good = judge("PERSISTENT sends one by one / sqlite3", 0.5, partial(our_sends, SINGLE), partial(raw_sends, SINGLE))
-    good &= judge(
-        f"sends in transactions of {BATCH} / sqlite3",
-        0.4,
-        partial(our_sends, IN_BATCHES, BATCH),
-        partial(raw_sends, IN_BATCHES, BATCH),
-    )
-    good &= judge(
-        f"receive and acknowledge in transactions of {BATCH}, forced / sqlite3",
-        0.4,
-        partial(our_receives, IN_BATCHES, BATCH, FORCED),
-        partial(raw_receives, IN_BATCHES, BATCH),
-    )
-    for options, synchronous in ((FORCED, "FULL"), ("", "NORMAL")):
-        good &= judge(
-            f"receive and acknowledge one by one / sqlite3, {synchronous}",
-            0.5,
-            partial(our_receives, SINGLE, 0, options),
-            partial(raw_receives, SINGLE, 1, synchronous),
-        )
-    good &= judge(f"PERSISTENT sends of {THREADS} threads / of one", 4, many_threads, partial(our_sends, SINGLE))
-    for name, peer in (("persist-queue", persist_queue), ("litequeue", lite_queue), ("huey", huey_storage)):
-        for synchronous, options in (("FULL", FORCED), ("NORMAL", "&synchronous=normal")):
-            good &= judge(
-                f"PERSISTENT sends / {name}, both {synchronous}",
-                1,
-                partial(our_sends, SINGLE, 0, options),
-                partial(peer_rate, peer, synchronous, sends=True),
-            )
-            good &= judge(
-                f"receive and acknowledge / {name}, both {synchronous}",
-                1,
-                partial(our_receives, SINGLE, 0, options),
-                partial(peer_rate, peer, synchronous, sends=False),
-            )
+    good = against_sqlite()
+    threads = compare(many_threads, one_thread)
+    detail = f"{threads.ours:,.0f}/s against {threads.theirs:,.0f}/s"
+    good &= report(f"PERSISTENT sends of {THREADS} threads / of one", threads.ratio, least=4, detail=detail)
+    good &= against_peers()
     return 0 if good else 1
 
 
