@@ -18,6 +18,8 @@ from enum import Enum
 from types import MappingProxyType
 from typing import TYPE_CHECKING
 
+from pyjms_provider.core.store import NotInMemoryError
+
 if TYPE_CHECKING:
     from pyjms_provider.core.consumer import Consumer
     from pyjms_provider.core.entry import QueueEntry
@@ -255,7 +257,10 @@ class ConsumerManager:
             if cursor is None:
                 return True
             if cursor not in known:
-                known[cursor] = cursor.matches is None or cursor.matches(entry)
+                try:
+                    known[cursor] = cursor.matches is None or cursor.matches(entry)
+                except NotInMemoryError:
+                    known[cursor] = True  # perhaps in vain: whoever is woken loads the message and looks
                 if not known[cursor]:
                     mismatch(cursor, entry)
             return known[cursor]

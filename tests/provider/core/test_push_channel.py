@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from threading import Thread
 
 import pytest
@@ -9,6 +10,7 @@ import pytest
 from pyjms.spi.selector import compile_selector
 from pyjms_provider.core.channel import Channel, ChannelClosedError, Filter, Receiver, SelectorFilter
 from pyjms_provider.core.channel_state import ChannelState, Reliability
+from pyjms_provider.core.entry import QueueEntry
 from pyjms_provider.core.message_state import MessageState
 from pyjms_provider.core.ordering import Ordering
 from pyjms_provider.core.queue import Queue
@@ -312,7 +314,7 @@ def test_each_message_is_counted_in_its_state(world: QueueWorld) -> None:
 class UnreadableOrdering(Ordering):
     """An order of messages that nobody may go through."""
 
-    def __iter__(self) -> None:  # type: ignore[override]
+    def __iter__(self) -> Iterator[QueueEntry]:
         raise AssertionError("each message was looked at")
 
 
