@@ -15,6 +15,7 @@ from pyjms_provider.core.limits import Room
 from pyjms_provider.core.paging import approximate_size
 from pyjms_provider.core.policy import Overflow, QueuePolicy, QueueType
 from pyjms_provider.core.sorted_ordering import SortValue, sort_value
+from pyjms_provider.core.store import NotInMemoryError
 
 if TYPE_CHECKING:
     from pyjms.spi.clock import Signal
@@ -210,7 +211,7 @@ class QueueRules:
         elif owner is None:
             chosen = manager.choose(entry, mismatch) if manager.interested_count else None
             return looking if chosen is None else [chosen, *looking]
-        if owner is None or not (owner.cursor is None or owner.cursor.matches is None or owner.cursor.matches(entry)):
+        if owner is None or not _may_want(owner, entry):
             return looking
         return [*manager.notify_if_interested([owner]), *looking]
 
@@ -225,3 +226,11 @@ class QueueRules:
         else:
             return manager.choose_successors(order.may_have)
         return manager.notify_if_interested([consumer for consumer in wanting if order.may_have(consumer.cursor)])
+
+
+def _may_want(consumer: Consumer, entry: QueueEntry) -> bool:
+    cursor = consumer.cursor
+    try:
+        return cursor is None or cursor.matches is None or cursor.matches(entry)
+    except NotInMemoryError:
+        return True  # perhaps in vain: whoever is woken loads the message and looks
