@@ -65,17 +65,21 @@ class DeadLetterOffice:
                 if envelope is not None and target is not None:
                     self._bury(each, envelope, target)
             except ProviderError as error:
-                _log.error("PYJMS-BROKER-20 a message of %s could not be set aside: %s", queue.name, error.reason)
+                _log.error(
+                    "PYJMS-BROKER-20 a message of %s could not be set aside: %s",
+                    _printable(queue.name),
+                    _printable(error.reason),
+                )
 
     def _bury(self, dead: DeadEntry, envelope: Envelope, target: str) -> None:
         letter = dead_letter(envelope, dead, target, self._host.clock.time_ms())
         self.relocate(dead.entry, letter, target)
         _log.warning(
             "PYJMS-BROKER-21 message %s of %s is in queue %s: %s",
-            envelope.message_id,
-            dead.entry.queue.name,
-            target,
-            dead.reason,
+            _printable(str(envelope.message_id)),
+            _printable(dead.entry.queue.name),
+            _printable(target),
+            _printable(dead.reason),
         )
 
     def put(self, envelope: Envelope, origin: ConnectionId | None) -> None:
@@ -110,3 +114,8 @@ class DeadLetterOffice:
         except ProviderError:
             host.store.release(reference)
             raise
+
+
+def _printable(text: str) -> str:
+    """Return what clients wrote as a log can take it: half of a surrogate pair is no text anywhere else."""
+    return text.encode("utf-8", "backslashreplace").decode("utf-8")
