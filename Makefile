@@ -11,7 +11,7 @@ PYTEST := $(BIN)/python -m pytest
 PYTHON ?=
 PYTHONS := $(or $(PYTHON),python3 python3.14 python3.13 python3.12 python3.11 python)
 
-.PHONY: help demo test check lint types imports stubs docs bench conformance tck-mutants traceability soak20 postgresql history-soak clean
+.PHONY: help demo test check lint types imports stubs docs bench conformance tck-mutants traceability soak20 soak-kills postgresql history-soak clean
 
 help: ## this list
 	@grep -hE '^[a-z0-9-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z0-9-]+):.*## /\1\t/' | expand -t 15
@@ -86,6 +86,9 @@ traceability: .venv/.dev ## requirement -> tests -> result; fails when one is no
 
 soak20: .venv/.dev ## the test suite 20 times, each time in another order
 	@for run in $$(seq 20); do echo "run $$run of 20"; $(PYTEST) -n 2 -q; done
+
+soak-kills: .venv/.dev ## kills a working broker 200 times on each store, and judges what its clients were told
+	@PYJMS_KILLS=200 $(PYTEST) -n 0 -q tests/provider/kill
 
 postgresql: ## PostgreSQL's server, for the tests that need one (Debian, Ubuntu)
 	@if [ "$$(id -u)" -eq 0 ]; then apt-get install -y --no-install-recommends postgresql; \
