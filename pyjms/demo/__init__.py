@@ -7,7 +7,8 @@ It is an application: it uses the public names of `pyjms` and nothing beneath th
                              desk           topic → ledger (durable), board, attention (ordinary subscribers)
 
 What is decided without messages stands apart and is pure: `records` (the file), `plan` (which column routes, which is
-summed, which lanes there are), `chance` (when a worker fails), `accounting` (what arrived against what was sent). The
-messaging is in `stages` (the work of one unit), `workers` (transacted workers), `desk` (the server of requests and
-replies), `collectors` (whoever receives at the end) and `process` (the whole). `screen` shows it.
+summed, which lanes there are), `names` (the destinations), `settings` (what the user chose), `chance` (when a worker
+fails), `accounting` (what arrived against what was sent). The messaging is in `stages` (the work of one unit), `workers`
+(transacted workers), `desk` (the server of requests and replies), `collectors` (whoever receives at the end), `books`
+(what outlives the process) and `process` (the whole). `screen` shows it.
 """
