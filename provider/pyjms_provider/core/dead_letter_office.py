@@ -66,7 +66,7 @@ class DeadLetterOffice:
                     self._bury(each, envelope, target)
             except ProviderError as error:
                 _log.error(
-                    "PYJMS-BROKER-20 a message of %s could not be set aside: %s",
+                    "PYJMS-BROKER-20 a message of %r could not be set aside: %s",
                     _printable(queue.name),
                     _printable(error.reason),
                 )
@@ -75,7 +75,7 @@ class DeadLetterOffice:
         letter = dead_letter(envelope, dead, target, self._host.clock.time_ms())
         self.relocate(dead.entry, letter, target)
         _log.warning(
-            "PYJMS-BROKER-21 message %s of %s is in queue %s: %s",
+            "PYJMS-BROKER-21 message %r of %r is in queue %r: %r",  # clients' texts, which a log may not be able to write
             _printable(str(envelope.message_id)),
             _printable(dead.entry.queue.name),
             _printable(target),

@@ -277,3 +277,23 @@ def test_a_non_destructive_queue_works_with_every_way_to_acknowledge(shop: Shop)
             session.commit()
         session.close()
     assert shop.texts() == ["a", "b"]
+
+
+def test_what_a_client_says_is_logged_so_that_any_log_can_write_it(
+    shop: Shop, caplog: pytest.LogCaptureFixture
+) -> None:
+    shop.manager.create("orders", max_failures=1)
+    session = shop.connect().create_session()
+    done = Event()
+
+    def fail(message: Message) -> None:
+        done.set()
+        raise ValueError("half a character: \ud800")
+
+    session.create_consumer(session.create_queue("orders")).message_listener = fail
+    shop.send("bad")
+    assert done.wait(PATIENCE_S)
+    session.close()
+    (record,) = [each for each in caplog.records if "PYJMS-BROKER-21" in each.getMessage()]
+    assert record.getMessage().encode("ascii")
+    assert "half a character" in record.getMessage()
