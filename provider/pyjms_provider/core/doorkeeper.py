@@ -70,8 +70,8 @@ class Admission:
     envelope: Envelope
     deliver_at_ms: int
     duplicate: DuplicateClaim | None
-    room: tuple[Queue, int] | None
-    """The queue that holds room for it, and how many bytes."""
+    room: tuple[Queue, Waiting] | None
+    """The queue that holds room for it, and for whom."""
 
     @property
     def mark(self) -> DuplicateMark | None:
@@ -81,8 +81,8 @@ class Admission:
     def end(self, *, arrived: bool) -> None:
         """Give back what was held for the message, as it has come in and is counted, or does not come."""
         if self.room is not None:
-            queue, size = self.room
-            queue.unclaim_room(size)
+            queue, waiting = self.room
+            queue.unclaim_room(waiting)
         if self.duplicate is not None:
             self.duplicate.end(arrived=arrived)
 
@@ -172,29 +172,29 @@ class Doorkeeper:
 
     # Room
 
-    def _claim_room(self, queue: Queue, envelope: Envelope, patience: Patience | None) -> tuple[Queue, int] | None:
+    def _claim_room(self, queue: Queue, envelope: Envelope, patience: Patience | None) -> tuple[Queue, Waiting] | None:
         if not queue.policy.is_limited or queue.policy.overflow in {Overflow.RING, Overflow.FLOW_TO_DISK}:
             return None
         size = approximate_size(envelope) if queue.policy.max_bytes else 0
-        if not queue.claim_room(size):
+        waiting = Waiting(Signal() if patience is None else patience.signal, size)
+        if not queue.claim_room(waiting):
             if queue.policy.overflow is not Overflow.BLOCK or patience is None:
                 raise _full(queue, "receive messages from it, raise its limits, or choose another overflow")
-            self._await_room(queue, size, patience)
-        return queue, size
+            self._await_room(queue, waiting, patience)
+        return queue, waiting
 
-    def _await_room(self, queue: Queue, size: int, patience: Patience) -> None:
-        waiting = Waiting(patience.signal, size)
+    def _await_room(self, queue: Queue, waiting: Waiting, patience: Patience) -> None:
         timeout_ms = queue.policy.block_timeout_ms
         until_ms = self._clock.monotonic_ms() + timeout_ms if timeout_ms else None
         queue.wait_for_room(waiting)
         try:
             while not patience.is_over:
-                if queue.claim_room(size, waiting):
+                if queue.claim_room(waiting):
                     return
                 if queue.policy.is_limited and queue.policy.overflow is not Overflow.BLOCK:
                     raise _full(queue, "its overflow was altered while the sender waited")
                 if not self._clock.wait(patience.signal, until_ms):
-                    if queue.claim_room(size, waiting):
+                    if queue.claim_room(waiting):
                         return
                     raise _full(queue, f"there was no room within {timeout_ms} ms, so receive faster or wait longer")
             raise ClosedError(f"the session was closed while it waited for room in {queue.name}")

@@ -13,7 +13,7 @@ __all__ = ["Room", "Waiting"]
 
 
 class Waiting:
-    """One sender that waits for room for a message."""
+    """One sender that wants room for a message, and may have to wait for it."""
 
     __slots__ = ("signal", "size")
 
@@ -26,7 +26,7 @@ class Waiting:
 class Room:
     """The room of one queue. A claim holds room for a message that is on its way."""
 
-    __slots__ = ("_claimed", "_claimed_size", "_waiting", "max_messages", "max_size", "messages", "size")
+    __slots__ = ("_claimed_size", "_claims", "_waiting", "max_messages", "max_size", "messages", "size")
 
     def __init__(self, max_messages: int, max_size: int) -> None:
         """Limits in messages and bytes; 0: no limit."""
@@ -34,7 +34,7 @@ class Room:
         self.max_size = max_size
         self.messages = 0
         self.size = 0
-        self._claimed = 0
+        self._claims: set[Waiting] = set()
         self._claimed_size = 0
         self._waiting: dict[Waiting, None] = {}
 
@@ -53,26 +53,33 @@ class Room:
 
     def has_room(self, size: int) -> bool:
         """Return whether a message of `size` bytes fits."""
-        messages = self.messages + self._claimed
+        messages = self.messages + len(self._claims)
         return not messages or self._fits(messages + 1, self.size + self._claimed_size + size)
 
-    def claim(self, size: int, waiting: Waiting | None = None) -> bool:
+    def claim(self, waiting: Waiting) -> bool:
         """Hold room for a message; return False when there is none, or others have waited longer.
 
-        `waiting`: who asks has waited, and waits no longer if this succeeds.
+        Who has waited does so no longer if this succeeds.
         """
         first = next(iter(self._waiting), None)
-        if first not in {None, waiting} or not self.has_room(size):
+        if first not in {None, waiting} or not self.has_room(waiting.size):
             return False
-        self._waiting.pop(waiting, None)  # type: ignore[arg-type]  # None is no key, and so is not there
-        self._claimed += 1
-        self._claimed_size += size
+        self._waiting.pop(waiting, None)
+        self._claims.add(waiting)
+        self._claimed_size += waiting.size
         return True
 
-    def unclaim(self, size: int) -> None:
-        """End a claim: the message has come in and is counted, or does not come."""
-        self._claimed -= 1
-        self._claimed_size -= size
+    def unclaim(self, waiting: Waiting) -> None:
+        """End a claim: the message has come in and is counted, or does not come. Nothing happens if there is none."""
+        if waiting in self._claims:
+            self._claims.remove(waiting)
+            self._claimed_size -= waiting.size
+
+    def follow(self, other: Room) -> None:
+        """Take the place of `other`, with its claims and those that wait there; before anything is counted."""
+        self._claims = other._claims
+        self._claimed_size = other._claimed_size
+        self._waiting = other._waiting
 
     def add(self, size: int) -> None:
         """Count a message that has come in."""
@@ -96,10 +103,6 @@ class Room:
         """Return the signal of the sender that has waited longest, if there is room for its message."""
         first = next(iter(self._waiting), None)
         return None if first is None or not self.has_room(first.size) else first.signal
-
-    def all_waiting(self) -> list[Waiting]:
-        """Return all that wait, in order."""
-        return list(self._waiting)
 
     def all_signals(self) -> list[Signal]:
         """Return the signals of all that wait, because the queue closes or its limits change."""

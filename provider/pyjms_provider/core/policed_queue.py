@@ -131,10 +131,10 @@ class PolicedQueue(AsynchronousChannel):
 
     # Room
 
-    def claim_room(self, size: int, waiting: Waiting | None = None) -> bool:
-        """Hold room for a message of so many bytes, until `unclaim_room`; return False when there is none now.
+    def claim_room(self, waiting: Waiting) -> bool:
+        """Hold room for a sender's message, until `unclaim_room`; return False when there is none now.
 
-        `waiting`: the sender that asks has waited. Raises `ChannelClosedError`.
+        Raises `ChannelClosedError`.
         """
         with self._lock:
             if self._closed:
@@ -142,13 +142,13 @@ class PolicedQueue(AsynchronousChannel):
             room = None if self._rules is None else self._rules.room
             if room is None or self.policy.overflow in {Overflow.RING, Overflow.FLOW_TO_DISK}:
                 return True
-            return room.claim(size, waiting)
+            return room.claim(waiting)
 
-    def unclaim_room(self, size: int) -> None:
+    def unclaim_room(self, waiting: Waiting) -> None:
         """End a claim, as the message has come in, or does not come."""
         with self._lock:
             if self._rules is not None and self._rules.room is not None:
-                self._rules.room.unclaim(size)
+                self._rules.room.unclaim(waiting)
                 self._rules.wake_sender()
 
     def wait_for_room(self, waiting: Waiting) -> None:

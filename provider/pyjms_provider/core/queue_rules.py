@@ -73,15 +73,13 @@ class QueueRules:
         Returns the signals of senders that wait for room, who must look again.
         """
         signals = [] if self.room is None else self.room.all_signals()
-        waiting = [] if self.room is None else self.room.all_waiting()
-        self.policy = policy
-        self.room = None
-        if policy.is_limited:
-            self.room = Room(policy.max_messages, policy.max_bytes)
+        before, self.policy = self.room, policy
+        self.room = Room(policy.max_messages, policy.max_bytes) if policy.is_limited else None
+        if self.room is not None:
+            if before is not None:
+                self.room.follow(before)
             for reference in references:
                 self.room.add(reference.size)
-            for each in waiting:
-                self.room.wait(each)
         return signals
 
     # Messages

@@ -132,25 +132,31 @@ def test_the_active_consumer_stays_so_until_it_ends_and_the_highest_priority_fol
 # Room
 
 
+def wanting(size: int) -> Waiting:
+    return Waiting(Signal(), size)
+
+
 def test_room_is_counted_in_messages_and_bytes_and_claims() -> None:
     room = Room(3, 100)
-    for size in (10, 20):
-        assert room.claim(size)
-        room.add(size)
-        room.unclaim(size)
+    for sender in (wanting(10), wanting(20)):
+        assert room.claim(sender)
+        room.add(sender.size)
+        room.unclaim(sender)
+        room.unclaim(sender)
     assert not room.has_room(71)
-    assert room.claim(70)
-    assert not room.claim(0), "a claim is as good as a message"
-    room.unclaim(70)
-    assert room.claim(0)
+    large = wanting(70)
+    assert room.claim(large)
+    assert not room.claim(wanting(0)), "a claim is as good as a message"
+    room.unclaim(large)
+    assert room.claim(wanting(0))
 
 
 def test_an_empty_queue_takes_any_message() -> None:
-    room = Room(0, 10)
-    assert room.claim(500)
-    assert not room.claim(1)
+    room, large = Room(0, 10), wanting(500)
+    assert room.claim(large)
+    assert not room.claim(wanting(1))
     room.add(500)
-    room.unclaim(500)
+    room.unclaim(large)
     assert not room.is_exceeded
     room.add(1)
     assert room.is_exceeded
@@ -159,16 +165,16 @@ def test_an_empty_queue_takes_any_message() -> None:
 def test_who_waited_longest_comes_first_and_nobody_overtakes() -> None:
     room = Room(1, 0)
     room.add(5)
-    first, second = Waiting(Signal(), 5), Waiting(Signal(), 5)
+    first, second = wanting(5), wanting(5)
     for waiting in (first, second):
-        assert not room.claim(5, waiting)
+        assert not room.claim(waiting)
         room.wait(waiting)
     assert room.next_signal() is None
     room.remove(5)
     assert room.next_signal() is first.signal
-    assert not room.claim(5), "a newcomer"
-    assert not room.claim(5, second)
-    assert room.claim(5, first)
+    assert not room.claim(wanting(5)), "a newcomer"
+    assert not room.claim(second)
+    assert room.claim(first)
     assert room.waiting_count == 1
     assert room.next_signal() is None, "a claim is as good as a message"
     assert room.all_signals() == [second.signal]
@@ -177,24 +183,42 @@ def test_who_waited_longest_comes_first_and_nobody_overtakes() -> None:
     assert room.waiting_count == 0
 
 
+def test_other_limits_leave_claims_and_those_that_wait_as_they_are() -> None:
+    before, claiming, waiting = Room(1, 0), wanting(5), wanting(5)
+    assert before.claim(claiming)
+    assert not before.claim(waiting)
+    before.wait(waiting)
+    after = Room(2, 0)
+    after.follow(before)
+    assert after.next_signal() is waiting.signal
+    assert after.claim(waiting)
+    after.add(5)
+    after.unclaim(claiming)
+    assert not after.claim(wanting(5))
+    after.unclaim(waiting)
+    assert after.claim(wanting(5))
+
+
 @given(st.lists(st.tuples(st.integers(0, 3), st.integers(0, 20)), max_size=60), st.integers(0, 4), st.integers(0, 40))
 def test_room_never_lets_in_more_than_allowed(steps: list[tuple[int, int]], most: int, most_size: int) -> None:
     room = Room(most, most_size)
     held: list[int] = []
-    claims: list[int] = []
+    claims: list[Waiting] = []
     for action, size in steps:
         if action <= 1:
-            fits = not (held or claims) or (
-                (not most or len(held) + len(claims) + 1 <= most)
-                and (not most_size or sum(held) + sum(claims) + size <= most_size)
+            sizes = [*held, *(claim.size for claim in claims)]
+            fits = not sizes or (
+                (not most or len(sizes) + 1 <= most) and (not most_size or sum(sizes) + size <= most_size)
             )
-            assert room.claim(size) is fits
+            sender = wanting(size)
+            assert room.claim(sender) is fits
             if fits:
-                claims.append(size)
+                claims.append(sender)
         elif action == 2 and claims:
-            held.append(claims.pop())
-            room.add(held[-1])
-            room.unclaim(held[-1])
+            sender = claims.pop()
+            held.append(sender.size)
+            room.add(sender.size)
+            room.unclaim(sender)
         elif action == 3 and held:
             room.remove(held.pop(0))
     assert (room.messages, room.size) == (len(held), sum(held))
