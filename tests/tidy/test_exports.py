@@ -44,6 +44,19 @@ def test_each_public_name_is_there_once() -> None:
 
 
 def test_no_other_name_is_public() -> None:
-    modules = {"api", "cli", "demo", "errors", "history", "jndi", "messages", "runtime", "spi", "testing", "types"}
+    modules = {
+        "api",
+        "cli",
+        "demo",
+        "errors",
+        "history",
+        "jndi",
+        "joining",
+        "messages",
+        "runtime",
+        "spi",
+        "testing",
+        "types",
+    }
     public = {name for name in vars(pyjms) if name.isidentifier() and not name.startswith("_")}
     assert public - set(pyjms.__all__) <= modules

@@ -203,7 +203,7 @@ class VolatileJournal(Journal):
             return kept[1]
         for branch in self._medium.branches.values():
             for message in branch.changes.messages:
-                if message.reference.id == number:
+                if message.reference.id == number and message.queues:
                     return message.envelope
         return None
 

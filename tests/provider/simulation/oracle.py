@@ -86,8 +86,6 @@ class Oracle:
             raise ViolationError(f"duplicated: {text} of {channel} was consumed, and is a dead letter")
         if record.fate is Fate.BURIED:
             raise ViolationError(f"duplicated: {text} of {channel} is a dead letter twice")
-        if not record.seen:
-            raise ViolationError(f"unseen: {text} of {channel} is a dead letter and was never delivered")
         record.fate = Fate.BURIED
 
     def broker_died(self) -> None:

@@ -19,6 +19,7 @@ ERRORS = sorted(
 
 EXPECTED = {
     "AccessDeniedError": "JMSSecurityException",
+    "BranchError": "JMSException",
     "CapabilityError": "JMSException",
     "ClosedError": "IllegalStateException",
     "ConnectionLostError": "JMSException",
