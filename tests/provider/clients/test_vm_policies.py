@@ -23,6 +23,8 @@ from pyjms.api.connection import Connection
 from pyjms.testing import VirtualClock
 from pyjms_provider.broker import stop_broker
 from pyjms_provider.queue_manager import QueueManager
+from tests.provider.clients.world import World, consume, poll
+from tests.provider.helpers import make_envelope
 
 _numbers = count(1)
 PATIENCE_S = 10.0
@@ -279,21 +281,12 @@ def test_a_non_destructive_queue_works_with_every_way_to_acknowledge(shop: Shop)
     assert shop.texts() == ["a", "b"]
 
 
-def test_what_a_client_says_is_logged_so_that_any_log_can_write_it(
-    shop: Shop, caplog: pytest.LogCaptureFixture
-) -> None:
-    shop.manager.create("orders", max_failures=1)
-    session = shop.connect().create_session()
-    done = Event()
-
-    def fail(message: Message) -> None:
-        done.set()
-        raise ValueError("half a character: \ud800")
-
-    session.create_consumer(session.create_queue("orders")).message_listener = fail
-    shop.send("bad")
-    assert done.wait(PATIENCE_S)
-    session.close()
+def test_what_a_client_says_is_logged_so_that_any_log_can_write_it(caplog: pytest.LogCaptureFixture) -> None:
+    world = World()
+    session = world.connect().open_session(transacted=False)
+    session.send(make_envelope("bad"))
+    session.reject(poll(consume(session)), "half a character: \ud800")
+    world.stop()
     (record,) = [each for each in caplog.records if "PYJMS-BROKER-21" in each.getMessage()]
     assert record.getMessage().encode("ascii")
     assert "half a character" in record.getMessage()
