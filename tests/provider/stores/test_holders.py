@@ -184,8 +184,8 @@ from pyjms_provider.stores.sql import open_journal
 journal = open_journal(StoreSettings(url={url!r}), "parent", SystemClock())
 child = os.fork()
 if child:
-    print(child, flush=True)
     os._exit(0)
+print(os.getpid(), flush=True)
 os.close(1)
 sys.stdin.read()
 os._exit(0)
