@@ -80,6 +80,8 @@ class Medium:
 
     def _move(self, changes: Changes) -> None:
         for message in changes.messages:
+            if not message.queues:
+                continue  # all that it was for were dropped while its branch was in doubt
             self.messages[message.reference.id] = (message.reference, message.envelope)
             for number in message.queues:
                 self.entries[message.reference.id, number] = 0
