@@ -1,0 +1,95 @@
+"""What a transport and a protocol expect of each other (Broker-J, "AMQP Protocol Engines").
+
+A transport owns the socket. It feeds the engine with what it read, pulls what the engine has to say when the wire can
+take it, and looks after time; the engine never pushes and never blocks. Whatever may wait, such as a write to the
+disk, goes through `Conduit.work`.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+from typing import Protocol, TypeVar
+
+from pyjms.spi.envelope import fact
+
+__all__ = ["Conduit", "Peer", "ProtocolEngine"]
+
+_T = TypeVar("_T")
+
+
+@fact
+class Peer:
+    """Who is at the other end of a connection, as far as the transport knows."""
+
+    address: str
+    """For logs and for people: ``127.0.0.1:49152``."""
+    listener: str
+    """The URL that it came in by: ``stomps://127.0.0.1:61614``."""
+    is_secure: bool
+    """Whether the connection is encrypted."""
+    certificate: bytes | None
+    """The certificate that the client proved to own, in DER form; None: it showed none."""
+
+
+class Conduit(Protocol):
+    """What a transport does for the engine of one connection."""
+
+    @property
+    def peer(self) -> Peer:
+        """The other end."""
+        ...
+
+    def wake(self) -> None:
+        """Have the connection serviced soon (Broker-J `schedule`). Any thread; cheap; calls before it is are one."""
+        ...
+
+    def work(self, job: Callable[[], _T], done: Callable[[_T | None, BaseException | None], None]) -> None:
+        """Run `job`, which may wait, on another thread; then call `done` with its result or its error.
+
+        Called on the connection's thread, as `done` is. At most one job of a connection runs at a time; while one does,
+        the transport does not read. `done` is called even when the connection has ended meanwhile.
+        """
+        ...
+
+
+class ProtocolEngine(ABC):
+    """One connection's half of a protocol. Only its connection's thread calls it (Broker-J: never two at once)."""
+
+    @abstractmethod
+    def received(self, data: bytes | bytearray | memoryview) -> None:
+        """Take bytes from the wire; never more than the transport's buffer holds. Never raises for what they say."""
+
+    @abstractmethod
+    def pull(self, size: int) -> bytes | bytearray | memoryview:
+        """Return about `size` bytes for the wire, doing the pending work that makes them; nothing: there is none now.
+
+        One frame that is larger than `size` comes whole. What happens because of it (messages settled when they were
+        written, say) happens now.
+        """
+
+    @property
+    @abstractmethod
+    def is_reading(self) -> bool:
+        """Whether the engine can take more bytes; while it cannot, the transport leaves them in the socket."""
+
+    @property
+    @abstractmethod
+    def is_over(self) -> bool:
+        """Whether the connection is to be closed as soon as what there is to pull has been written."""
+
+    @abstractmethod
+    def next_tick_ms(self) -> int | None:
+        """Return when `tick` wants to be called, on the monotonic clock; None: not at all (Broker-J idle tickers)."""
+
+    @abstractmethod
+    def tick(self) -> None:
+        """Look after time: heart-beats, silence, time-outs."""
+
+    @abstractmethod
+    def stop(self, reason: str) -> None:
+        """Hear that the broker stops: tell the peer, finish what is acknowledged, then be over. May be repeated."""
+
+    @abstractmethod
+    def closed(self, error: BaseException | None) -> None:
+        """Hear that the connection has ended, by the peer or by a failure; called once, and last. Must not wait."""

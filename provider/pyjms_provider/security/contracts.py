@@ -1,0 +1,125 @@
+"""Authentication and access control as the protocols, the management and the model see them."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from dataclasses import dataclass, field
+from enum import Enum
+
+from pyjms.spi.envelope import Address, ConnectionId
+
+__all__ = [
+    "AccessPolicy",
+    "Authenticator",
+    "CertificateCredentials",
+    "Credentials",
+    "Operation",
+    "PasswordCredentials",
+    "Principal",
+    "Target",
+    "TargetKind",
+    "TokenCredentials",
+]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PasswordCredentials:
+    """A name and a password, as a client sent them."""
+
+    user_name: str
+    password: str = field(repr=False)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CertificateCredentials:
+    """The certificate, in DER form, that a client proved to own when it set up TLS."""
+
+    certificate: bytes = field(repr=False)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TokenCredentials:
+    """A bearer token of an OAuth 2 authorization server."""
+
+    token: str = field(repr=False)
+
+
+Credentials = PasswordCredentials | CertificateCredentials | TokenCredentials
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Principal:
+    """Who somebody is."""
+
+    name: str
+    groups: frozenset[str] = frozenset()
+    provider: str = ""
+    """The name of the authentication provider that vouches for it."""
+
+
+class Authenticator(ABC):
+    """Tells who somebody is. Safe to use from any thread; may take long (hashes, other servers)."""
+
+    @abstractmethod
+    def authenticate(self, credentials: Credentials | None) -> Principal:
+        """Return who has these credentials; None: none were offered.
+
+        Raises `AccessDeniedError`; its text never tells whether the user exists.
+        """
+
+
+class Operation(Enum):
+    """What somebody wants to do with a target."""
+
+    CONNECT = "connect"
+    """To a virtual host."""
+    WRITE = "write"
+    """Send to it."""
+    READ = "read"
+    """Consume from it."""
+    BROWSE = "browse"
+    """Look at its messages."""
+    CREATE = "create"
+    """Make it: by first use, as a temporary one, as a durable subscription, or through management."""
+    ADMINISTER = "administer"
+    """Alter, delete, purge, move, pause, settle."""
+    OBSERVE = "observe"
+    """See it and its attributes through management."""
+
+
+class TargetKind(Enum):
+    """What kind of thing a target is."""
+
+    VIRTUAL_HOST = "virtual_host"
+    QUEUE = "queue"
+    TOPIC = "topic"
+    TEMPORARY = "temporary"
+    """A temporary queue or topic; `Target.owner` is the connection that made it."""
+    SUBSCRIPTION = "subscription"
+    """A durable one; `Target.name` is ``CLIENT_ID:NAME``."""
+    MANAGED = "managed"
+    """Any other managed object; `Target.name` is its path: ``broker/port/stomp``."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Target:
+    """What somebody wants to do something with."""
+
+    kind: TargetKind
+    name: str
+    virtual_host: str = ""
+    owner: ConnectionId | str = ""
+
+    @classmethod
+    def of(cls, address: Address, virtual_host: str) -> Target:
+        """Return the target for a destination."""
+        kind = TargetKind.TEMPORARY if address.temporary else TargetKind[address.kind.name]
+        return cls(kind=kind, name=address.name, virtual_host=virtual_host)
+
+
+class AccessPolicy(ABC):
+    """Tells what somebody may do. Safe to use from any thread; fast, as it is asked for each message; never waits."""
+
+    @abstractmethod
+    def check(self, principal: Principal, operation: Operation, target: Target) -> None:
+        """Return if `principal` may do so. Raises `AccessDeniedError`, whose text names operation and target."""
