@@ -1,4 +1,5 @@
-"""The lecture's queues, through the JMS API: transactional dequeuing, skip locked, and the two-queue deadlock."""
+"""The lecture's queues, through the JMS API: calls as two messages, work lists, transactional dequeuing, skip locked, and
+the two-queue deadlock."""
 
 from __future__ import annotations
 
@@ -9,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from pyjms import ConnectionFactory, Message, Session, TextMessage
+from pyjms import ConnectionFactory, MapMessage, Message, Session, TextMessage
 from pyjms.api.connection import Connection
 from pyjms_provider.broker import stop_broker
 
@@ -68,6 +69,98 @@ def left(connect: Connect, queue: str) -> list[str]:
     session = connect().create_session()
     browser = session.create_browser(session.create_queue(queue))
     return [text_of(message) for message in browser.enumeration]
+
+
+@pytest.mark.realises("MOM-1")
+def test_a_call_is_two_messages_tied_by_a_reference_number(connect: Connect) -> None:
+    client = connect().create_session()
+    requests, quotes = client.create_queue("quoteRequest"), client.create_queue("quote")
+    producer = client.create_producer(requests)
+    for number, item in ((325, "ball-point pen"), (326, "pencil")):
+        request = client.create_map_message()
+        request.set_int("QuoteReferenceNumber", number)
+        request.set_string("Item", item)
+        request.jms_correlation_id = str(number)
+        request.jms_reply_to = quotes
+        producer.send(request)  # and nobody waits: the client may go on, or end
+
+    tool = connect().create_session()
+    consumer = tool.create_consumer(tool.create_queue("quoteRequest"))
+    received = [consumer.receive(PATIENCE_MS) for _ in range(2)]
+    for each in reversed(received):  # the second one is answered first
+        assert isinstance(each, MapMessage)
+        reply = tool.create_text_message(f"price of a {each.get_string('Item')}")
+        reply.jms_correlation_id = str(each.get_int("QuoteReferenceNumber"))
+        assert each.jms_reply_to is not None
+        tool.create_producer(each.jms_reply_to).send(reply)
+
+    mine = client.create_consumer(quotes, "JMSCorrelationID = '325'")
+    assert text_of(mine.receive(PATIENCE_MS)) == "price of a ball-point pen"
+    assert mine.receive_no_wait() is None
+    assert left(connect, "quote") == ["price of a pencil"]
+
+
+@pytest.mark.realises("MOM-2")
+def test_messages_find_the_input_queue_of_a_program_that_is_not_there(connect: Connect) -> None:
+    for queue, text in (("quotes", "1"), ("orders", "2"), ("quotes", "3")):
+        fill(connect, queue, text)
+    program, other = Server(connect), Server(connect)
+    assert [program.dequeue("quotes"), program.dequeue("quotes"), other.dequeue("orders")] == ["1", "3", "2"]
+    assert left(connect, "quotes") == left(connect, "orders") == []
+
+
+@pytest.mark.realises("MOM-3")
+def test_a_queue_is_the_work_list_of_several_servers(connect: Connect) -> None:
+    work = [str(number) for number in range(60)]
+    done: list[str] = []
+
+    def serve() -> None:
+        server = Server(connect)
+        while (text := server.dequeue("work")) != "end":
+            done.append(text)
+            server.session.commit()
+        server.session.commit()
+
+    servers = [Thread(target=serve) for _ in range(3)]
+    for each in servers:
+        each.start()
+    fill(connect, "work", *work, "end", "end", "end")
+    for each in servers:
+        each.join(20)
+    assert not any(each.is_alive() for each in servers)
+    assert sorted(done, key=int) == work, "all of it was done, and nothing twice"
+
+
+@pytest.mark.realises("MOM-4")
+def test_a_queue_is_the_output_of_several_clients(connect: Connect) -> None:
+    clients = [Thread(target=fill, args=(connect, "q", *(f"{name}{number}" for number in range(20)))) for name in "abc"]
+    for each in clients:
+        each.start()
+    server = Server(connect)
+    got = [server.dequeue("q") for _ in range(60)]
+    for each in clients:
+        each.join(20)
+    for name in "abc":
+        assert [text for text in got if text[0] == name] == [f"{name}{number}" for number in range(20)]
+
+
+@pytest.mark.realises("MOM-5")
+def test_load_is_balanced_on_both_sides(connect: Connect) -> None:
+    """No server is idle while there is work, whichever client sent it, and a slow one holds nobody up."""
+    slow, first, second = Server(connect), Server(connect), Server(connect)
+    fill(connect, "q", "long")
+    assert slow.dequeue("q") == "long"
+    waiting = [Thread(target=lambda server=server: got.append(server.dequeue("q"))) for server in (first, second)]
+    got: list[str] = []
+    for each in waiting:
+        each.start()
+    fill(connect, "q", "a")  # of one client
+    fill(connect, "q", "b")  # of another
+    for each in waiting:
+        each.join(20)
+    assert sorted(got) == ["a", "b"], "each of the two has one, as neither has committed"
+    fill(connect, "q", *"cdef")
+    assert [first.dequeue("q"), second.dequeue("q"), first.dequeue("q"), second.dequeue("q")] == list("cdef")
 
 
 @pytest.mark.realises("MOM-12")

@@ -1,7 +1,7 @@
 """The traceability table: requirement -> the tests that cite it -> the result.
 
 Pure functions over what `plugin` gathers. The requirements stand in ``items.toml``; an item that belongs to durability,
-the network or management cannot concern one process that keeps its messages in memory, and is excused with a reason.
+the network or management, and cannot concern the broker in this process, is excused with a reason.
 """
 
 from __future__ import annotations

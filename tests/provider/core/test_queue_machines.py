@@ -338,10 +338,12 @@ def test_a_duplicate_id_is_a_text(value: Any) -> None:
         (QueuePolicy(time_to_live_ms=500, max_time_to_live_ms=100), 0, 1100),
     ],
 )
+@pytest.mark.realises("BOIL-HDR-15")
 def test_the_owner_bounds_and_overrides_the_time_to_live(policy: QueuePolicy, sent_ms: int, expected_ms: int) -> None:
     assert with_overrides(make_envelope(expiration_ms=sent_ms), policy, 1000).expiration_ms == expected_ms
 
 
+@pytest.mark.realises("BOIL-HDR-15")
 def test_the_owner_overrides_delivery_mode_and_priority_and_nothing_else() -> None:
     envelope = make_envelope("text", priority=4, persistent=True, properties={"a": 1})
     changed = with_overrides(envelope, QueuePolicy(delivery_mode=1, priority=9), 1000)

@@ -235,6 +235,7 @@ def test_what_expires_in_a_transaction_was_never_there() -> None:
 # Overrides
 
 
+@pytest.mark.realises("BOIL-HDR-15")
 def test_the_owner_overrides_what_senders_say() -> None:
     world = PolicyWorld(delivery_mode=1, priority=7, max_time_to_live_ms=100)
     world.send("a", persistent=True, priority=2)

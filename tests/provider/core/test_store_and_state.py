@@ -15,7 +15,7 @@ from pyjms_provider.core.queue import Queue
 from pyjms_provider.core.reference import MessageReference
 from pyjms_provider.core.store import MessageStore
 from pyjms_provider.stores.memory import MemoryMessageStore
-from tests.provider.helpers import CONNECTION, HandClock, QueueWorld, ScriptedReceiver, holders, make_envelope
+from tests.provider.helpers import CONNECTION, NEWS, HandClock, QueueWorld, ScriptedReceiver, holders, make_envelope
 
 NEW = MessageState.NEW
 NOT_COMMITTED = MessageState.NOT_COMMITTED
@@ -131,6 +131,18 @@ def test_a_channel_leaves_messages_to_its_store() -> None:
     assert store.retrieved == 1
     queue.close()
     assert len(store) == 0
+
+
+@pytest.mark.realises("BJ-MSG-1")
+def test_an_entry_leads_to_headers_payload_and_where_the_message_was_sent() -> None:
+    store = MemoryMessageStore("s")
+    subscription = Queue("topic://news#1", store, ChannelState(store), HandClock())
+    sent = make_envelope("payload", destination=NEWS, priority=7, properties={"region": "EU"})
+    subscription.take_over(store.store(sent, CONNECTION))
+    (entry,) = subscription.waiting_entries()
+    found = store.retrieve(entry.reference)
+    assert (found.body, found.priority, dict(found.properties)) == ("payload", 7, {"region": "EU"})
+    assert (entry.queue, found.destination, entry.reference.origin) == (subscription, NEWS, CONNECTION)
 
 
 @pytest.mark.realises("JBM-3.f")

@@ -38,6 +38,7 @@ def fill(site: Site, number: int, *, delivery_mode: int) -> list[str]:
     return texts
 
 
+@pytest.mark.realises("JBM-3.d", "JBM-3.1.c", "BJ-MSG-4", "BJ-MSG-5")
 @pytest.mark.parametrize("delivery_mode", [1, 2], ids=["transient", "persistent"])
 def test_a_backlog_beyond_memory_comes_back_in_order(small: Site, delivery_mode: int) -> None:
     texts = fill(small, 300, delivery_mode=delivery_mode)
@@ -54,6 +55,7 @@ def test_a_backlog_beyond_memory_comes_back_in_order(small: Site, delivery_mode:
     assert (len(store_of(small)), store_of(small).bytes_in_memory) == (0, 0)
 
 
+@pytest.mark.realises("BJ-MSG-4")
 def test_the_oldest_stay_in_memory_as_they_are_wanted_first(small: Site) -> None:
     fill(small, 100, delivery_mode=1)
     small.journal.crash()  # from here on nothing can be read
@@ -73,6 +75,7 @@ def test_browsers_see_what_is_on_the_disk(small: Site) -> None:
     assert small.texts() == texts
 
 
+@pytest.mark.realises("BJ-MSG-4")
 def test_a_recovered_backlog_is_read_when_it_is_wanted(small: Site) -> None:
     texts = fill(small, 200, delivery_mode=2)
     small.crash()

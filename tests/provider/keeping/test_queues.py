@@ -15,6 +15,7 @@ from tests.provider.keeping.site import ORDERS, Site, consume, take_all, text
 PATIENCE_S = 10.0
 
 
+@pytest.mark.realises("JBM-2.f", "JBM-3.1.b", "JBM-5.2.c", "BOIL-PROD-2")
 def test_what_was_sent_persistent_survives_in_order(site: Site) -> None:
     for number in range(5):
         site.send(f"{number}", priority=number % 2)
@@ -22,6 +23,7 @@ def test_what_was_sent_persistent_survives_in_order(site: Site) -> None:
     assert site.drain() == [("1", 1), ("3", 1), ("0", 1), ("2", 1), ("4", 1)]
 
 
+@pytest.mark.realises("BOIL-ORD-3", "BOIL-PROD-6")
 def test_what_was_sent_non_persistent_does_not(site: Site) -> None:
     site.send("kept")
     site.send("lost", delivery_mode=1)
@@ -44,6 +46,7 @@ def test_what_was_acknowledged_does_not_come_back(site: Site) -> None:
     assert site.drain() == []
 
 
+@pytest.mark.realises("JBM-2.f", "JBM-5.3.b")
 def test_what_a_client_had_comes_back_flagged(site: Site) -> None:
     site.send("seen")
     delivery = consume(site.session()).poll()
@@ -95,6 +98,7 @@ def test_how_often_a_message_came_back_is_known_after_a_restart(site: Site) -> N
     assert site.drain() == [("again", 4)]
 
 
+@pytest.mark.realises("JBM-3.1.b")
 def test_a_message_is_not_seen_before_it_is_written(site: Site) -> None:
     seen: list[list[str]] = []
 

@@ -30,6 +30,7 @@ def failing(error: BaseException, point: str = "before write") -> Callable[[str,
 
 
 class TestRestart:
+    @pytest.mark.realises("JBM-5.1.b")
     def test_prepared_work_is_there_again_and_still_held(self, site: XaSite) -> None:
         for name in "ab":
             site.send(name)
@@ -40,6 +41,7 @@ class TestRestart:
         assert (site.report.state, site.report.sent, site.report.received) == (BranchState.PREPARED, 1, 1)
         assert site.report.prepared_ms == site.hand_clock.now_ms
 
+    @pytest.mark.realises("JBM-5.1.b")
     @pytest.mark.parametrize("orderly", [False, True])
     @pytest.mark.parametrize("commits", [False, True])
     def test_the_coordinator_settles_it_afterwards(self, site: XaSite, orderly: bool, commits: bool) -> None:
