@@ -47,8 +47,9 @@ class Conduit(Protocol):
     def work(self, job: Callable[[], _T], done: Callable[[_T | None, BaseException | None], None]) -> None:
         """Run `job`, which may wait, on another thread; then call `done` with its result or its error.
 
-        Called on the connection's thread, as `done` is. At most one job of a connection runs at a time; while one does,
-        the transport does not read. `done` is called even when the connection has ended meanwhile.
+        Called on the connection's thread, as `done` is. Several jobs of a connection may run at the same time: the engine
+        keeps what must be in order in order, and says by `is_reading` how much may wait for them. `done` is called even
+        when the connection has ended meanwhile.
         """
         ...
 
