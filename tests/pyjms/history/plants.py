@@ -15,6 +15,7 @@ from typing import Any
 
 from pyjms.history.events import ACK, BROWSE, CLOSE, DELIVER, OK, RECOVER, SEND, UNSUBSCRIBE, Event
 from pyjms.history.facts import Facts, Outcome
+from pyjms.history.notes import note_of
 from tests.pyjms.history.model import RandomHistory
 
 __all__ = ["PLANTS", "Plant", "Planted"]
@@ -95,6 +96,8 @@ def skip(history: RandomHistory, facts: Facts, rng: Random) -> Planted | None:
                 continue
             same = (one.sess, one.dest, one.prio, one.mode) == (two.sess, two.dest, two.prio, two.mode)
             first_life = facts.subscriptions[str(earlier.sub)][0]
+            if not note_of(first_life).get("durable") and facts.broke(first_life, later):
+                continue  # it may have subscribed anew in between
             if same and (one.sn or 0) < (two.sn or 0) and facts.precedes(first_life, one):
                 ends = facts.unsubscribes.get(str(earlier.sub), ())
                 if all(facts.precedes(later, end) for end in ends) and one.mode == 2:
