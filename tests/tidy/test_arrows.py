@@ -7,11 +7,16 @@ import sys
 from tests.tidy.names import Names
 from tests.tidy.source import LIBRARY, name_of, parse, python_files
 
+SECURITY = "provider/pyjms_provider/security/"
 TCK = ("tck/pyjms_tck/",)
 # Where a dependency may be imported: `pip install pyjms` brings lark alone, the others come with an extra.
 THIRD_PARTY = {
     "lark": ("pyjms/spi/selector/",),
     "pyarrow": ("pyjms/history/parquet.py",),
+    "argon2": (SECURITY,),
+    "cryptography": (SECURITY,),
+    "jwt": (SECURITY,),
+    "scramp": (SECURITY,),
     "msgspec": ("provider/pyjms_provider/stores/codec.py",),
     "psycopg": ("provider/pyjms_provider/stores/sql/",),
     "sqlalchemy": ("provider/pyjms_provider/stores/sql/",),
