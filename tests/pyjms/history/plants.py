@@ -96,8 +96,8 @@ def skip(history: RandomHistory, facts: Facts, rng: Random) -> Planted | None:
                 continue
             same = (one.sess, one.dest, one.prio, one.mode) == (two.sess, two.dest, two.prio, two.mode)
             first_life = facts.subscriptions[str(earlier.sub)][0]
-            if not note_of(first_life).get("durable") and facts.broke(first_life, later):
-                continue  # it may have subscribed anew in between
+            if first_life.ok != OK or (not note_of(first_life).get("durable") and facts.broke(first_life, later)):
+                continue  # nobody knows whether it was there already, or it may have subscribed anew in between
             if same and (one.sn or 0) < (two.sn or 0) and facts.precedes(first_life, one):
                 ends = facts.unsubscribes.get(str(earlier.sub), ())
                 if all(facts.precedes(later, end) for end in ends) and one.mode == 2:
