@@ -5,10 +5,12 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from dataclasses import dataclass, field
 from enum import Enum
+from typing import Final
 
 from pyjms.spi.envelope import Address, ConnectionId
 
 __all__ = [
+    "TOKEN_USER",
     "AccessPolicy",
     "Authenticator",
     "CertificateCredentials",
@@ -20,6 +22,9 @@ __all__ = [
     "TargetKind",
     "TokenCredentials",
 ]
+
+TOKEN_USER: Final = "oauth2"
+"""The user name by which a client of a protocol that knows only passwords says that its password is a bearer token."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -60,9 +65,16 @@ class Principal:
 class Authenticator(ABC):
     """Tells who somebody is. Safe to use from any thread; may take long (hashes, other servers)."""
 
+    def handles(self, credentials: Credentials | None) -> bool:
+        """Tell whether these are credentials of the kind that this one judges; cheap."""
+        return True
+
     @abstractmethod
-    def authenticate(self, credentials: Credentials | None) -> Principal:
+    def authenticate(self, credentials: Credentials | None, *, peer: str = "") -> Principal:
         """Return who has these credentials; None: none were offered.
+
+        `peer`: the address of who offers them, with or without a port (`Peer.address`): wrong guesses are counted by it, so
+        that somebody else's do not shut out the right user.
 
         Raises `AccessDeniedError`; its text never tells whether the user exists.
         """
@@ -96,7 +108,7 @@ class TargetKind(Enum):
     TEMPORARY = "temporary"
     """A temporary queue or topic; `Target.owner` is the connection that made it."""
     SUBSCRIPTION = "subscription"
-    """A durable one; `Target.name` is ``CLIENT_ID:NAME``."""
+    """A durable one; `Target.name` is ``CLIENT_ID:NAME``, `Target.owner` the name of the user who made it."""
     MANAGED = "managed"
     """Any other managed object; `Target.name` is its path: ``broker/port/stomp``."""
 
@@ -121,5 +133,11 @@ class AccessPolicy(ABC):
     """Tells what somebody may do. Safe to use from any thread; fast, as it is asked for each message; never waits."""
 
     @abstractmethod
-    def check(self, principal: Principal, operation: Operation, target: Target) -> None:
-        """Return if `principal` may do so. Raises `AccessDeniedError`, whose text names operation and target."""
+    def check(
+        self, principal: Principal, operation: Operation, target: Target, connection: ConnectionId | str = ""
+    ) -> None:
+        """Return if `principal` may do so. Raises `AccessDeniedError`, whose text names operation and target.
+
+        `connection`: the one by which it is asked, as one user may have several and a temporary destination is read by the
+        connection that made it; empty: by none, as through management.
+        """
