@@ -185,6 +185,13 @@ class ProviderSession(ABC):
         Raises `DestinationError`, `ResourceError`.
         """
 
+    def may_wait(self, envelope: Envelope) -> bool:
+        """Say whether `send` of this message may wait, for the disk, a network or room in a queue. Never waits itself.
+
+        For who must not wait, such as a server's event loop. As given here it is right for every provider.
+        """
+        return True
+
     @abstractmethod
     def subscribe(self, request: SubscribeRequest, on_ready: Callable[[], None]) -> ProviderConsumer:
         """Attach a consumer. It starts uninterested: `on_ready` is called only after `set_interested(True)`.

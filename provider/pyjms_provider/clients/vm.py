@@ -224,6 +224,9 @@ class VmSession(ProviderSession):
             raise self._closed_error()
         self._route(envelope, self._connection_id, self._open_unit() if self._transacted else None, self._patience)
 
+    def may_wait(self, envelope: Envelope) -> bool:
+        return self._host.may_wait(envelope, is_transacted=self._transacted)
+
     def commit(self) -> None:
         keeper = self._host.keeper
         if keeper is None:

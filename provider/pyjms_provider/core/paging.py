@@ -161,8 +161,12 @@ class PagingMessageStore(MessageStore):
                 wanted[reference.id] = reference
         return wanted
 
+    @property
+    def is_pressed(self) -> bool:
+        return self._bytes > self._memory_bytes
+
     def relieve(self) -> None:
-        if self._bytes <= self._memory_bytes:
+        if not self.is_pressed:
             return
         with self._lock:
             if self._is_relieving:

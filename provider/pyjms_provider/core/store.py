@@ -77,6 +77,11 @@ class MessageStore(ABC):
     def publish(self, reference: MessageReference) -> None:  # noqa: B027 - a store that keeps all has nothing to do
         """Hear that the message is where it goes to, so that it may leave memory."""
 
+    @property
+    def is_pressed(self) -> bool:
+        """Whether `relieve` has something to do, so that it may wait."""
+        return False
+
     def relieve(self) -> None:  # noqa: B027
         """Take messages out of memory if they are too many. May wait for a disk, as `load`. Raises `ResourceError`."""
 

@@ -33,7 +33,7 @@ from pyjms_provider.core.doorkeeper import Doorkeeper, Patience
 from pyjms_provider.core.duplicates import DUPLICATE_ID
 from pyjms_provider.core.journal import SubscriptionKey
 from pyjms_provider.core.message_state import MessageState
-from pyjms_provider.core.policy import QueuePolicies, QueuePolicy
+from pyjms_provider.core.policy import Overflow, QueuePolicies, QueuePolicy
 from pyjms_provider.core.queue import Queue
 from pyjms_provider.core.subscription import Subscription, SubscriptionTerms
 from pyjms_provider.core.topic import Topic
@@ -55,6 +55,7 @@ if TYPE_CHECKING:
 __all__ = ["ExpiredInTransaction", "HostPolicy", "VirtualHost"]
 
 
+_PERSISTENT = 2
 _QUEUE = AddressKind.QUEUE  # looking up a member of an enumeration costs more than a global name
 
 
@@ -189,6 +190,17 @@ class VirtualHost:
             self.store.release(reference)
             raise
         admission.pass_in(transaction)
+
+    def may_wait(self, envelope: Envelope, *, is_transacted: bool) -> bool:
+        """Say whether `route` may wait for the disk or for room."""
+        address = envelope.destination
+        channel = self._queues.get(address.name) if address.kind is _QUEUE and not address.temporary else None
+        if channel is not None and channel.asks_doorkeeper and channel.policy.overflow is Overflow.BLOCK:
+            return True
+        if self.keeper is None:
+            return False
+        is_unknown = channel is None and address.kind is _QUEUE and not address.temporary
+        return is_unknown or self.store.is_pressed or (envelope.delivery_mode == _PERSISTENT and not is_transacted)
 
     def _keep(
         self, channel: Queue | Topic, reference: MessageReference, envelope: Envelope, mark: DuplicateMark | None
