@@ -11,7 +11,7 @@ PYTEST := $(BIN)/python -m pytest
 PYTHON ?=
 PYTHONS := $(or $(PYTHON),python3 python3.14 python3.13 python3.12 python3.11 python)
 
-.PHONY: help demo test check lint types imports stubs docs bench conformance tck-mutants traceability soak20 soak-kills postgresql history-soak clean
+.PHONY: help demo test check lint types imports stubs docs bench conformance tck-mutants traceability soak20 soak-kills postgresql brokers history-soak clean
 
 help: ## this list
 	@grep -hE '^[a-z0-9-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z0-9-]+):.*## /\1\t/' | expand -t 15
@@ -93,6 +93,15 @@ soak-kills: .venv/.dev ## kills a working broker 200 times on each store, and ju
 postgresql: ## PostgreSQL's server, for the tests that need one (Debian, Ubuntu)
 	@if [ "$$(id -u)" -eq 0 ]; then apt-get install -y --no-install-recommends postgresql; \
 	else sudo apt-get install -y --no-install-recommends postgresql; fi
+
+brokers: ## ActiveMQ and RabbitMQ, for the tests that need them (Debian, Ubuntu); starts no service
+	@if [ "$$(id -u)" -eq 0 ]; then sudo=; else sudo=sudo; fi; \
+	guard=/usr/sbin/policy-rc.d; \
+	if [ ! -e $$guard ]; then \
+		printf '#!/bin/sh\nexit 101\n' | $$sudo tee $$guard >/dev/null; $$sudo chmod +x $$guard; \
+		trap "$$sudo rm -f $$guard" EXIT; \
+	fi; \
+	$$sudo apt-get install -y --no-install-recommends activemq default-jre-headless rabbitmq-server
 
 history-soak: .venv/.dev ## 10,000 random correct histories, which must raise no alarm
 	@$(BIN)/python -m tests.pyjms.history.soak 10000

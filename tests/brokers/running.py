@@ -1,0 +1,181 @@
+"""A real broker as a child process: started on free ports of the loopback interface, ended by its process id.
+
+Both are killed at the end, not asked to stop: what they keep is in a temporary directory, and goes with it.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import signal
+import subprocess
+from abc import ABC, abstractmethod
+from collections.abc import Mapping
+from pathlib import Path
+from threading import Thread
+from typing import IO
+
+from tests.brokers.programs import activemq_class_path, free_port, rabbitmq_script
+
+
+class RunningBroker(ABC):
+    """One broker process, and the ports that it listens on."""
+
+    ready: re.Pattern[str]
+    """Its last line of output before it takes connections."""
+
+    def __init__(self, directory: Path) -> None:
+        self.directory = directory
+        self.log = directory / "log"
+        self._process: subprocess.Popen[str] | None = None
+
+    @abstractmethod
+    def command(self) -> tuple[list[str], Mapping[str, str]]:
+        """Return what starts it, and what is added to the environment."""
+
+    @property
+    @abstractmethod
+    def ports(self) -> dict[str, int]:
+        """The ports by their protocols: ``stomp``, ``ws``."""
+
+    def start(self) -> None:
+        """Start, and return when it takes connections. Raises RuntimeError with its log when it ends instead."""
+        self.directory.mkdir(parents=True, exist_ok=True)
+        arguments, variables = self.command()
+        self._process = subprocess.Popen(
+            arguments,
+            env={**os.environ, **variables},
+            cwd=self.directory,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            errors="replace",
+            start_new_session=True,  # so that its helpers end with it
+        )
+        output = self._process.stdout
+        assert output is not None
+        with self.log.open("a") as log:
+            for line in output:
+                log.write(line)
+                if self.ready.search(line):
+                    break
+            else:
+                output.close()
+                self.kill()
+                log.flush()
+                raise RuntimeError(f"the broker did not start:\n{self.log.read_text()}")
+        Thread(target=self._drain, args=(output,), name="broker-output", daemon=True).start()
+
+    def _drain(self, output: IO[str]) -> None:
+        with output, self.log.open("a") as log:
+            for line in output:
+                log.write(line)
+                log.flush()
+
+    def kill(self) -> None:
+        """End it as a loss of power would; what it wrote to the disk stays."""
+        process, self._process = self._process, None
+        if process is not None:
+            os.killpg(process.pid, signal.SIGKILL)
+            process.wait()
+
+    def resident_kib(self) -> int:
+        """Return the memory that its process holds, in KiB."""
+        assert self._process is not None
+        status = Path(f"/proc/{self.main_pid(self._process.pid)}/status").read_text()
+        found = re.search(r"VmRSS:\s+(\d+) kB", status)
+        assert found is not None
+        return int(found[1])
+
+    def main_pid(self, pid: int) -> int:
+        """Return the process that does the work, of the process that was started."""
+        return pid
+
+
+class ActiveMq(RunningBroker):
+    """ActiveMQ Classic with its file store, as its console starts one from a URL."""
+
+    ready = re.compile(r"Apache ActiveMQ [\d.]+ \(.*\) started")
+
+    def __init__(self, directory: Path) -> None:
+        super().__init__(directory)
+        self._port = free_port()
+
+    @property
+    def ports(self) -> dict[str, int]:
+        return {"stomp": self._port}
+
+    def command(self) -> tuple[list[str], Mapping[str, str]]:
+        listener = f"stomp://127.0.0.1:{self._port}"
+        settings = f"useJmx=false&persistent=true&dataDirectory={self.directory}/data"
+        arguments = ["java", "-Xmx256m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-cp", activemq_class_path()]
+        arguments += ["org.apache.activemq.console.Main", "start", f"broker:({listener})?{settings}"]
+        return arguments, {}
+
+
+class RabbitMq(RunningBroker):
+    """RabbitMQ with its STOMP plug-ins: a node, a data directory and a port mapper of its own."""
+
+    ready = re.compile(r"completed with \d+ plugins")
+
+    def __init__(self, directory: Path) -> None:
+        super().__init__(directory)
+        self._ports = {"stomp": free_port(), "ws": free_port()}
+        self._epmd_port, self._distribution_port = free_port(), free_port()
+        self._epmd: subprocess.Popen[bytes] | None = None
+
+    @property
+    def ports(self) -> dict[str, int]:
+        return dict(self._ports)
+
+    def start(self) -> None:
+        # Started by us and in the foreground: a node that finds none starts one that outlives it.
+        self._epmd = subprocess.Popen(
+            ["epmd", "-address", "127.0.0.1", "-port", str(self._epmd_port)],
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+        )
+        super().start()
+
+    def kill(self) -> None:
+        super().kill()
+        epmd, self._epmd = self._epmd, None
+        if epmd is not None:
+            epmd.kill()
+            epmd.wait()
+
+    def main_pid(self, pid: int) -> int:
+        return int((self.directory / "pid").read_text())
+
+    def command(self) -> tuple[list[str], Mapping[str, str]]:
+        here = self.directory
+        (here / "enabled_plugins").write_text("[rabbitmq_stomp,rabbitmq_web_stomp].\n")
+        (here / "rabbitmq.conf").write_text(
+            "listeners.tcp = none\n"
+            f"stomp.listeners.tcp.1 = 127.0.0.1:{self._ports['stomp']}\n"
+            "web_stomp.tcp.ip = 127.0.0.1\n"
+            f"web_stomp.tcp.port = {self._ports['ws']}\n"
+            "log.file = false\nlog.console = true\nlog.console.level = info\n"
+        )
+        # One scheduler that does not spin: the machine has others to serve.
+        erlang = "-kernel inet_dist_use_interface {127,0,0,1} +S 1:1 +sbwt none"
+        variables = {
+            "HOME": str(here),
+            "ERL_EPMD_ADDRESS": "127.0.0.1",
+            "ERL_EPMD_PORT": str(self._epmd_port),
+            "RABBITMQ_NODENAME": f"pyjms-tests-{self._ports['stomp']}@localhost",
+            "RABBITMQ_MNESIA_BASE": str(here / "mnesia"),
+            "RABBITMQ_LOG_BASE": str(here / "logs"),
+            "RABBITMQ_CONFIG_FILE": str(here / "rabbitmq"),
+            "RABBITMQ_ENABLED_PLUGINS_FILE": str(here / "enabled_plugins"),
+            "RABBITMQ_CONF_ENV_FILE": str(here / "none"),
+            "RABBITMQ_PID_FILE": str(here / "pid"),
+            "RABBITMQ_DIST_PORT": str(self._distribution_port),
+            "RABBITMQ_SERVER_ADDITIONAL_ERL_ARGS": erlang,
+        }
+        return ["sh", str(rabbitmq_script())], variables
+
+
+KINDS: dict[str, type[RunningBroker]] = {"activemq": ActiveMq, "rabbitmq": RabbitMq}
