@@ -61,6 +61,7 @@ class Environment:
     def __init__(self, url: str, profile: Profile) -> None:
         self.url = url
         self.profile = profile
+        profile.url = url
         self._run = f"{os.getpid():x}{uuid4().hex[:6]}"
         self._numbers = count(1)
         self._facts: Facts | None = None

@@ -243,3 +243,10 @@ def topic(make_topic: Callable[[], Topic]) -> Topic:
 def restart_broker(profile: Profile) -> RestartBroker:
     """Restart the broker. A test that uses it is not supported where the profile cannot."""
     return profile.restart_broker
+
+
+@pytest.fixture
+def wrong_credentials(profile: Profile) -> tuple[str, str]:
+    """A user name and a password that must be refused. A test that uses it is not supported where the profile has none."""
+    assert profile.wrong_credentials is not None, "the test is not run without them"
+    return profile.wrong_credentials

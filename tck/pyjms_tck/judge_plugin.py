@@ -22,7 +22,8 @@ __all__ = ["PROPERTY", "JudgePlugin", "activate", "requirements_of", "test_name"
 PROPERTY = "pyjms_tck"
 """The user property of pytest's reports that has a `TestResult`, as data."""
 
-_SKIPPED = "not supported: "
+_LACKING = pytest.StashKey[str]()
+"""Why a test is not supported, as it was known before the run: no other test may be skipped."""
 _RESULT = pytest.StashKey[TestResult]()
 
 
@@ -83,7 +84,8 @@ class JudgePlugin:
         config.hook.pytest_deselected(items=dropped)
         for item in items:
             if reason := self.unsupported(item, catalogue, capabilities):
-                item.add_marker(pytest.mark.skip(reason=f"{_SKIPPED}{reason}"))
+                item.stash[_LACKING] = reason
+                item.add_marker(pytest.mark.skip(reason=f"not supported: {reason}"))
             elif config.pluginmanager.hasplugin("timeout"):
                 item.add_marker(pytest.mark.timeout(self._environment.profile.limit_s))
 
@@ -105,10 +107,10 @@ class JudgePlugin:
         report = yield
         compared = self._comparisons.take()
         if call.excinfo is not None and _RESULT not in item.stash:
-            if report.skipped and report.when == "setup":
-                skipped = str(getattr(call.excinfo.value, "msg", "")).removeprefix(_SKIPPED)
-                item.stash[_RESULT] = _result(item, Outcome.NOT_SUPPORTED, reason=skipped)
+            if _LACKING in item.stash:
+                item.stash[_RESULT] = _result(item, Outcome.NOT_SUPPORTED, reason=item.stash[_LACKING])
             else:
+                report.outcome = "failed"  # also where a test skips itself: what is not supported is declared before
                 item.stash[_RESULT] = _result(item, Outcome.FAILED, failure=describe(call.excinfo, report, compared))
         if report.when == "teardown":
             result = item.stash.get(_RESULT, None) or _result(item, Outcome.PASSED)

@@ -12,12 +12,14 @@ from pyjms_tck.catalogue import Catalogue, Requirement
 from pyjms_tck.profile import Profile
 from pyjms_tck.results import PROFILE_SAYS, Judgement, Outcome, TestResult
 
-__all__ = ["ADMINISTRATION", "FIXTURE_FEATURES", "NO_TEST", "judge", "lacking", "lacks_requirement"]
+__all__ = ["ADMINISTRATION", "CREDENTIALS", "FIXTURE_FEATURES", "NO_TEST", "judge", "lacking", "lacks_requirement"]
 
 FIXTURE_FEATURES: Mapping[str, str] = {"topic": "TOPICS", "make_topic": "TOPICS"}
 """Fixtures whose use means that a test needs a feature."""
 ADMINISTRATION = "restart_broker"
 """The fixture, and the method of a profile, that restarts the broker."""
+CREDENTIALS = "wrong_credentials"
+"""The fixture, and the attribute of a profile, that has what the provider refuses."""
 NO_TEST = "the suite has no test for it"
 
 
@@ -37,6 +39,8 @@ def lacking(
     ]
     if ADMINISTRATION in fixtures and not profile.can_restart:
         reasons.append("the profile cannot restart the broker")
+    if CREDENTIALS in fixtures and profile.wrong_credentials is None:
+        reasons.append("the profile names no credentials that the provider refuses (wrong_credentials)")
     return next((reason for reason in reasons if reason), None)
 
 

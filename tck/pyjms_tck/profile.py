@@ -31,6 +31,8 @@ class ProfileError(ValueError):
 class Profile:
     """Facts about one provider, and how to administer it. Made once in each process that runs tests."""
 
+    url: str = ""
+    """The URL under test. The suite sets it before it calls any method."""
     title: str | None = None
     """What reports call the provider; None: its URL, without credentials and options."""
     user_name: str | None = None

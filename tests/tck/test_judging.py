@@ -24,6 +24,10 @@ class Plain(Profile):
         self.unsupported = unsupported or {}
 
 
+class Guarded(Profile):
+    wrong_credentials = ("nobody", "wrong")
+
+
 class Restarting(Profile):
     def restart_broker(self) -> None:
         """Nothing to do here."""
@@ -60,6 +64,12 @@ def test_a_test_needs_what_its_requirements_marks_and_fixtures_need() -> None:
 def test_a_test_that_restarts_the_broker_needs_a_profile_that_can() -> None:
     assert lacking([A], [], ["restart_broker"], Capability.NONE, Profile()) == "the profile cannot restart the broker"
     assert lacking([A], [], ["restart_broker"], Capability.NONE, Restarting()) is None
+
+
+def test_a_test_of_refused_credentials_needs_a_profile_that_has_some() -> None:
+    told = "the profile names no credentials that the provider refuses (wrong_credentials)"
+    assert lacking([A], [], ["wrong_credentials"], Capability.NONE, Profile()) == told
+    assert lacking([A], [], ["wrong_credentials"], Capability.NONE, Guarded()) is None
 
 
 @pytest.mark.parametrize(

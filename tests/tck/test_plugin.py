@@ -122,15 +122,51 @@ def test_what_is_not_supported_is_skipped_with_the_reason(run: Run) -> None:
         def test_restart(restart_broker): 1 / 0
 
         @requirement("{TESTABLE[0]}")
+        def test_refusal(wrong_credentials): 1 / 0
+
+        @requirement("{TESTABLE[0]}")
         @pytest.mark.parametrize("what", ["plain", pytest.param("special", marks=needs("XA"))])
         def test_both(what): assert what == "plain"
         """,
         *("--jms-url", "vm://plugin"),
     )
-    result.assert_outcomes(passed=1, skipped=3)
+    result.assert_outcomes(passed=1, skipped=4)
     result.stdout.fnmatch_lines_random(
-        ["*not supported: the provider does not declare XA", "*not supported: the profile cannot restart the broker"]
+        [
+            "*not supported: the provider does not declare XA",
+            "*not supported: the profile cannot restart the broker",
+            "*not supported: the profile names no credentials that the provider refuses (wrong_credentials)",
+        ]
     )
+
+
+def test_a_test_that_skips_itself_has_failed(run: Run) -> None:
+    result = run(
+        f"""
+        @pytest.fixture
+        def doubtful(): pytest.skip("not supported: it said later")
+
+        @requirement("{TESTABLE[0]}")
+        def test_setup(doubtful): pass
+
+        @requirement("{TESTABLE[0]}")
+        def test_call(): pytest.skip("not supported: it said later")
+        """,
+        *("--jms-url", "vm://plugin"),
+    )
+    result.assert_outcomes(failed=1, errors=1)
+
+
+def test_the_url_is_there_for_the_profile(run: Run, pytester: pytest.Pytester) -> None:
+    pytester.makepyfile(profile="from pyjms_tck.profile import Profile\nclass Mine(Profile): pass\n")
+    result = run(
+        f"""
+        @requirement("{TESTABLE[0]}")
+        def test_it(profile): assert profile.url == "vm://plugin"
+        """,
+        *("--jms-url", "vm://plugin", "--jms-profile", "profile.py"),
+    )
+    result.assert_outcomes(passed=1)
 
 
 def test_a_selection_leaves_the_rest_out(run: Run) -> None:

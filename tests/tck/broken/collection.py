@@ -9,6 +9,7 @@ from tests.tck.broken.mutants import (
     conversions,
     domains,
     exceptions,
+    finer,
     further,
     headers,
     properties,
@@ -34,6 +35,7 @@ AREAS = {
     "exceptions": exceptions.MUTANTS,
     "servers": servers.MUTANTS,
     "further": further.MUTANTS,
+    "finer": finer.MUTANTS,
 }
 """The mutants by what they break."""
 MUTANTS = tuple(each for mutants in AREAS.values() for each in mutants)

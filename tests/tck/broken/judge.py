@@ -58,6 +58,8 @@ class Verdicts:
     """Tests that fail without any mutant."""
     stale: list[str]
     """Mutants that do not fit the source any more, and why."""
+    killers: dict[str, list[str]]
+    """For each function of the suite, the mutants that it was seen to notice; at least one that it notices is looked for."""
 
 
 class _OutOfTimeError(BaseException):
@@ -119,7 +121,7 @@ class _Trials:
 
     def __init__(self, mutants: Sequence[Mutant], *, verbose: bool) -> None:
         self.folder = ""
-        self.verdicts = Verdicts(trials=[], unsound=[], stale=[])
+        self.verdicts = Verdicts(trials=[], unsound=[], stale=[], killers={})
         self._mutants = mutants
         self._verbose = verbose
         self._failed = False
@@ -133,6 +135,7 @@ class _Trials:
         """Run without a mutant, then with each."""
         tests: dict[str, list[pytest.Item]] = {}
         for item in session.items:
+            self.verdicts.killers[_function_of(item)] = []
             for id in requirements_of(item):
                 tests.setdefault(id, []).append(item)
         for durable in (False, True):
@@ -152,8 +155,7 @@ class _Trials:
     def _broker(self, config: pytest.Config, name: str, *, durable: bool) -> Iterator[None]:
         """Let the tests use a new broker while the block runs."""
         profile = MutantProfile()
-        profile.url = self.url(name, durable=durable)
-        config.stash[ENVIRONMENT] = Environment(profile.url, profile)
+        config.stash[ENVIRONMENT] = Environment(self.url(name, durable=durable), profile)
         try:
             yield
         finally:
@@ -168,8 +170,11 @@ class _Trials:
             with mutant.broken():
                 for item in items:
                     concerned = [id for id in requirements_of(item) if id in killed]
-                    if all(killed[id] for id in concerned) or not self._fails(item):
+                    killers = self.verdicts.killers[_function_of(item)]
+                    if (killers and all(killed[id] for id in concerned)) or not self._fails(item):
                         continue
+                    if mutant.name not in killers:
+                        killers.append(mutant.name)
                     for id in concerned:
                         killed[id].append(test_name(item))
         except MutationError as error:
@@ -189,6 +194,10 @@ class _Trials:
             _abandon(item)
             return True
         return any(report.failed for report in reports)
+
+
+def _function_of(item: pytest.Item) -> str:
+    return test_name(item).partition("[")[0]
 
 
 def _abandon(item: pytest.Item) -> None:

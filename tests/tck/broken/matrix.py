@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -30,8 +30,8 @@ def known_unkilled() -> set[str]:
     return {line for line in lines if line and not line.startswith("#")}
 
 
-def to_data(trials: Sequence[Trial]) -> dict[str, Any]:
-    """Return the matrix."""
+def to_data(trials: Sequence[Trial], by_test: Mapping[str, Sequence[str]]) -> dict[str, Any]:
+    """Return the matrix; `by_test` has, for each function of the suite, mutants that it notices."""
     killers: dict[str, list[str]] = {id: [] for id in requirements_with_a_test()}
     for trial in trials:
         for id, tests in trial.killed_by.items():
@@ -49,6 +49,7 @@ def to_data(trials: Sequence[Trial]) -> dict[str, Any]:
         "not_noticed": missing(trials),
         "requirements": killers,
         "unkilled": [id for id, names in killers.items() if not names],
+        "tests": {test: list(names) for test, names in sorted(by_test.items())},
     }
 
 
@@ -92,7 +93,7 @@ def to_page(data: dict[str, Any]) -> str:
 def main() -> int:
     """Try all mutants and write the matrix; return 1 if it is not as it must be."""
     verdicts: Verdicts = judge(MUTANTS, verbose=True)
-    data = to_data(verdicts.trials)
+    data = to_data(verdicts.trials, verdicts.killers)
     MATRIX.write_text(json.dumps(data, indent=1) + "\n", encoding="utf-8")
     MATRIX.with_suffix(".md").write_text(to_page(data), encoding="utf-8")
     new = sorted(set(data["unkilled"]) - known_unkilled(), key=order_of)
@@ -101,6 +102,7 @@ def main() -> int:
         ("These mutants no longer fit the source", verdicts.stale),
         ("Not noticed", data["not_noticed"]),
         ("Requirements whose tests nothing kills", new),
+        ("Tests that notice no mutant", [test for test, names in data["tests"].items() if not names]),
     ):
         if found:
             print(f"{text}:", *found, sep="\n  ")  # noqa: T201

@@ -18,7 +18,6 @@ class MutantProfile(Profile):
     limit_s = 4.0
     chaos_ms = 400
     wrong_credentials = WRONG
-    url = ""
 
     def restart_broker(self) -> None:
         """Stop the broker; the next connection starts it."""

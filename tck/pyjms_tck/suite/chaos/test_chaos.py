@@ -7,7 +7,6 @@ from dataclasses import dataclass
 import pytest
 
 from pyjms.history import Report
-from pyjms.spi.errors import MissingProviderError
 from pyjms_tck.environment import Environment
 from pyjms_tck.fixtures import ENVIRONMENT
 from pyjms_tck.requirements import requirement
@@ -66,11 +65,7 @@ def _report(pytestconfig: pytest.Config, directories: pytest.TempPathFactory, *,
     if restarts not in reports:
         environment: Environment = pytestconfig.stash[ENVIRONMENT]
         restart = environment.profile.restart_broker if restarts else None
-        try:
-            run = Run(environment, directories.mktemp("chaos"), restart)
-        except MissingProviderError as error:
-            pytest.skip(f"not supported: {error}")
-        reports[restarts] = run.judge()
+        reports[restarts] = Run(environment, directories.mktemp("chaos"), restart).judge()
     return reports[restarts]
 
 

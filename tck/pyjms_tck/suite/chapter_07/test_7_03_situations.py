@@ -15,7 +15,6 @@ from pyjms import (
 )
 from pyjms_tck.checks import Checks
 from pyjms_tck.fixtures import Connect, MakeName
-from pyjms_tck.profile import Profile
 from pyjms_tck.requirements import needs, requirement
 from pyjms_tck.suite.exchange import NO_DESTINATION
 
@@ -33,14 +32,6 @@ def test_7_3_b_illegal_state_reports_a_call_at_the_wrong_time(
         check.fails("receive of a closed consumer", IllegalStateException, consumer.receive_no_wait)
         check.fails("start of a closed connection", IllegalStateException, ended.start)
         check.fails("a late client identifier", IllegalStateException, used.setClientID, make_name("client"))
-
-
-@pytest.fixture
-def wrong_credentials(profile: Profile) -> tuple[str, str]:
-    """A user name and a password that must be refused."""
-    if profile.wrong_credentials is None:
-        pytest.skip("not supported: the profile names no credentials that the provider refuses (wrong_credentials)")
-    return profile.wrong_credentials
 
 
 @requirement("7.3-c")
