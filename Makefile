@@ -76,7 +76,7 @@ bench: .venv/.dev ## the benchmarks; fails when one misses its floor
 	@failed=0; for script in tests/benchmarks/bench_*.py; do $(BIN)/python "$$script" || failed=1; done; exit $$failed
 
 conformance: .venv/.dev ## the published conformance reports, in docs/conformance
-	@$(BIN)/python tools/make_conformance.py
+	@$(BIN)/python -m tools.make_conformance
 
 tck-mutants: .venv/.dev ## the kill matrix: which faulty providers the conformance suite notices
 	@$(BIN)/python -m tests.tck.broken.matrix
