@@ -1,0 +1,55 @@
+"""What may be wrong with bytes or frames: one class for each fault that a caller can tell apart.
+
+The texts are for the other side, too: a server sends them in ERROR frames. They never quote more than a little of what
+came in, and no header value at all.
+"""
+
+from __future__ import annotations
+
+__all__ = [
+    "EncodingError",
+    "FrameError",
+    "FrameLimitError",
+    "ProfileError",
+    "SequenceError",
+    "StompError",
+    "VersionError",
+]
+
+
+class StompError(Exception):
+    """Root of the errors of this package; `reason` says what to do."""
+
+    def __init__(self, reason: str, *, receipt: str | None = None) -> None:
+        super().__init__(reason)
+        self.reason = reason
+        self.receipt = receipt
+        """The `receipt` header of the frame that is at fault, where it could be read: an ERROR answers it."""
+
+
+class FrameError(StompError):
+    """The bytes break the grammar of frames (STOMP 1.2, "Augmented BNF"); the connection cannot go on."""
+
+
+class FrameLimitError(FrameError):
+    """A frame is larger than this side takes; the connection cannot go on."""
+
+    def __init__(self, what: str, limit: int, unit: str, *, receipt: str | None = None) -> None:
+        super().__init__(f"{what} has more than the {limit} {unit} that are taken here", receipt=receipt)
+        self.limit = limit
+
+
+class EncodingError(StompError):
+    """A frame cannot be written in this version of STOMP: nothing of it was."""
+
+
+class SequenceError(StompError):
+    """A frame comes at a time when it must not."""
+
+
+class VersionError(StompError):
+    """The two sides have no version of STOMP in common."""
+
+
+class ProfileError(StompError):
+    """A frame does not follow the pyjms profile, or a verb of it lacks a header."""
