@@ -52,7 +52,9 @@ class GroupCommit(Generic[_Work]):
                 member.signal = Signal()
                 self._waiting.append(member)
             self._is_busy = True
-        if member.signal is None or self._wait(member, member.signal):
+        if member.signal is None:
+            self._commit_and_hand_over([member])  # nobody was busy, so nobody waits
+        elif self._wait(member, member.signal):
             self._lead(member)
         if member.error is not None:
             raise member.error
@@ -74,6 +76,9 @@ class GroupCommit(Generic[_Work]):
         with self._lock:
             group = [leader, *self._waiting]
             self._waiting.clear()
+        self._commit_and_hand_over(group)
+
+    def _commit_and_hand_over(self, group: Sequence[Member[_Work]]) -> None:
         try:
             self._commit(group)
         finally:

@@ -44,7 +44,7 @@ def send_until_full(world: World) -> list[int]:
 def full(directory: Path) -> None:
     mount(directory, "-o", f"size={SIZE_MB}m")
     ballast = directory / "ballast"
-    ballast.write_bytes(b"x" * (SIZE_MB * 2**20 // 4))
+    ballast.write_bytes(b"x" * (SIZE_MB * 2**20 // 2))  # so much room is made that the log can be carried over
     world = World(JournalHome(lambda holder: opened(directory, holder)))
     written = send_until_full(world)
     assert len(written) > 10, written

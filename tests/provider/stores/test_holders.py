@@ -14,9 +14,11 @@ import pytest
 
 from pyjms.spi.clock import Signal, SystemClock
 from pyjms.spi.errors import ClosedError, ProviderError
+from pyjms.testing import VirtualClock
 from pyjms_provider.settings import StandBy, StoreSettings
 from pyjms_provider.stores.errors import HeldStoreError, LostStoreError
 from pyjms_provider.stores.sql import SqlJournal, open_journal
+from pyjms_provider.stores.sql.sqlite import CHECK_MS
 from pyjms_provider.stores.testing import JournalHome
 from pyjms_provider.stores.testing.world import World
 
@@ -163,10 +165,11 @@ def test_a_stand_by_can_be_told_to_give_up(url: str) -> None:
 def test_a_store_that_was_replaced_is_lost_and_that_is_said_once(tmp_path: Path) -> None:
     path = tmp_path / "store.db"
     lost: list[ProviderError] = []
-    settings = StoreSettings(url=f"sqlite:///{path}")
-    world = World(JournalHome(lambda holder: open_journal(settings, holder, SystemClock(), on_lost=lost.append)))
+    settings, clock = StoreSettings(url=f"sqlite:///{path}"), VirtualClock()
+    world = World(JournalHome(lambda holder: open_journal(settings, holder, clock, on_lost=lost.append)))
     path.rename(tmp_path / "away.db")
     path.write_bytes((tmp_path / "away.db").read_bytes())
+    clock.advance(CHECK_MS)
     for _ in range(2):
         with pytest.raises(LostStoreError, match="another file"):
             world.add(world.message())

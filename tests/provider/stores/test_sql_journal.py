@@ -43,7 +43,7 @@ class Commits:
         self._database.commit = self.commit  # type: ignore[method-assign]  # all writes go through it
 
     def commit(self, batch: Batch, *, force: bool) -> None:
-        self.sizes.append(len(batch.add_message))
+        self.sizes.append(len(batch.rows.get("add_message", ())))
         error = self.errors.pop(0) if self.errors else None
         if error is not None:
             raise error

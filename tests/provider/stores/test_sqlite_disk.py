@@ -12,9 +12,11 @@ from pathlib import Path
 import pytest
 
 from pyjms.spi.clock import SystemClock
+from pyjms.testing import VirtualClock
 from pyjms_provider.settings import StoreSettings
 from pyjms_provider.stores.errors import DamagedStoreError, StoreError, UnusableStoreError
 from pyjms_provider.stores.sql import open_journal
+from pyjms_provider.stores.sql.sqlite import CHECK_MS
 from pyjms_provider.stores.testing import JournalHome
 from pyjms_provider.stores.testing.world import World
 
@@ -119,11 +121,14 @@ def test_a_store_that_is_locked_by_another_program_refuses_and_goes_on_when_it_i
     home.close()
 
 
-def test_a_file_that_is_gone_is_not_written_until_it_is_back(path: Path, home: JournalHome) -> None:
+def test_a_file_that_is_gone_is_not_written_until_it_is_back(path: Path) -> None:
+    clock = VirtualClock()
+    home = JournalHome(lambda holder: open_journal(StoreSettings(url=f"sqlite:///{path}"), holder, clock))
     world = World(home)
     message = world.message()
     away = path.with_suffix(".away")
     path.rename(away)
+    clock.advance(CHECK_MS)
     with pytest.raises(StoreError, match=r"put the same file back"):
         world.add(message)
     away.rename(path)

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from collections.abc import Collection, Hashable, Sequence
+from typing import TYPE_CHECKING, Any, Final
 
 from pyjms_provider.core.journal import Changes, QueueNumber, Removal
 from pyjms_provider.core.reference import MessageReference, ReferenceId
@@ -16,6 +16,19 @@ if TYPE_CHECKING:
 __all__ = ["Batch", "Row", "make_batch", "merge", "text_from_column", "text_to_column"]
 
 Row = tuple[Any, ...]
+
+_ORDER: Final = (
+    "add_message",
+    "add_entry",
+    "count_single",
+    "count_entry",
+    "remove_single",
+    "remove_entry",
+    "remove_unreferenced",
+    "put_mark",
+    "put_duplicate",
+)
+"""Additions, counts, removals; beyond that the order does not matter."""
 
 _AWKWARD = re.compile("[\\\\\0\ud800-\udfff]")
 _ESCAPED = re.compile(r"\\u([0-9a-f]{4})")
@@ -36,80 +49,56 @@ def text_from_column(text: str | None) -> str | None:
 
 
 class Batch:
-    """Rows by statement. Their order among each other does not matter but for this: additions, counts, removals, others.
+    """Rows by statement and key, to be executed in the order of `_ORDER`, and other statements after them.
 
     Ids are used once, a message is removed only after its addition was written, and setting a count, a mark or a
     duplicate id again changes nothing: so batches may be merged, and be executed again.
     """
 
-    __slots__ = (
-        "add_entry",
-        "add_message",
-        "counts",
-        "duplicates",
-        "entry_counts",
-        "marks",
-        "others",
-        "remove_entry",
-        "remove_single",
-        "witness",
-    )
+    __slots__ = ("others", "rows", "witness")
 
     def __init__(self) -> None:
-        self.add_message: list[Row] = []
-        self.add_entry: list[Row] = []
-        self.counts: dict[tuple[int, int], int] = {}
-        self.entry_counts: dict[tuple[int, int], int] = {}
-        self.remove_single: list[Row] = []
-        self.remove_entry: list[Row] = []
-        self.marks: dict[tuple[QueueNumber, int], ReferenceId] = {}
-        self.duplicates: list[Row] = []
+        self.rows: dict[str, dict[Hashable, Row]] = {}
+        """By the name of a statement in `Statements`: rows by what they are about, so that of two the later one stays."""
         self.others: list[tuple[str, Sequence[Row]]] = []
         """Statements that run last, in this order."""
         self.witness: tuple[str, Row] | None = None
         """A query that finds a row exactly when the batch was written, for one whose additions do not tell."""
 
-    def steps(self, statements: Statements) -> list[tuple[str, Sequence[Row]]]:
+    def steps(self, statements: Statements) -> Sequence[tuple[str, Collection[Row]]]:
         """Return what is to be executed, in this order."""
-        steps: list[tuple[str, Sequence[Row]]] = []
-        if self.add_message:
-            steps.append((statements.add_message, self.add_message))
-        if self.add_entry:
-            steps.append((statements.add_entry, self.add_entry))
-        if self.counts:
-            steps.append((statements.count_single, [(count, *key) for key, count in self.counts.items()]))
-        if self.entry_counts:
-            steps.append((statements.count_entry, [(count, *key) for key, count in self.entry_counts.items()]))
-        if self.remove_single:
-            steps.append((statements.remove_single, self.remove_single))
-        if self.remove_entry:
-            steps.append((statements.remove_entry, self.remove_entry))
-            unreferenced = [(message,) for message in dict.fromkeys(row[0] for row in self.remove_entry)]
-            steps.append((statements.remove_unreferenced, unreferenced))
-        if self.marks:
-            steps.append((statements.put_mark, [(*key, message) for key, message in self.marks.items()]))
-        if self.duplicates:
-            steps.append((statements.put_duplicate, self.duplicates))
+        rows = self.rows
+        if len(rows) == 1 and not self.others:  # what most batches are
+            name, found = next(iter(rows.items()))
+            return ((getattr(statements, name), found.values()),)
+        steps: list[tuple[str, Collection[Row]]] = [
+            (getattr(statements, name), rows[name].values()) for name in _ORDER if name in rows
+        ]
         steps += self.others
         return steps
 
+    def put(self, name: str, key: Hashable, row: Row) -> None:
+        """Have the statement called `name` run with `row`, and no longer with what was put under that key before."""
+        self.rows.setdefault(name, {})[key] = row
+
     def absorb(self, later: Batch) -> None:
         """Do what `later` does, too, and after the rest."""
-        self.add_message += later.add_message
-        self.add_entry += later.add_entry
-        self.counts |= later.counts
-        self.entry_counts |= later.entry_counts
-        self.remove_single += later.remove_single
-        self.remove_entry += later.remove_entry
-        self.marks |= later.marks
-        self.duplicates += later.duplicates
+        for name, rows in later.rows.items():
+            self.rows.setdefault(name, {}).update(rows)
         self.others += later.others
         self.witness = self.witness or later.witness
+
+    @property
+    def first_message(self) -> ReferenceId | None:
+        """The id of a message that is added; None: none is."""
+        return next((row[0] for row in self.rows.get("add_message", {}).values()), None)
 
     def add(self, reference: MessageReference, queues: Sequence[QueueNumber], branch: int | None, body: bytes) -> None:
         """Add a message, and its entries if it is in several queues."""
         shared = len(queues) != 1
-        self.add_message.append(
+        self.put(
+            "add_message",
+            reference.id,
             (
                 reference.id,
                 None if shared else queues[0],
@@ -120,16 +109,22 @@ class Batch:
                 reference.reliable,
                 0,
                 body,
-            )
+            ),
         )
         if shared:
-            self.add_entry += [(reference.id, queue, 0) for queue in queues]
+            for queue in queues:
+                self.put("add_entry", (reference.id, queue), (reference.id, queue, 0))
 
     def remove(self, removals: Sequence[Removal]) -> None:
         """Take messages out of queues."""
         for removal in removals:
-            row = (removal.reference.id, removal.queue)
-            (self.remove_entry if removal.reference.shared else self.remove_single).append(row)
+            reference = removal.reference
+            row = (reference.id, removal.queue)
+            if reference.shared:
+                self.put("remove_entry", row, row)
+                self.put("remove_unreferenced", reference.id, (reference.id,))
+            else:
+                self.put("remove_single", row, row)
 
 
 def make_batch(changes: Changes) -> Batch:
@@ -140,13 +135,14 @@ def make_batch(changes: Changes) -> Batch:
             batch.add(message.reference, message.queues, None, encode(message.envelope))
         batch.remove(changes.removals)
     for queue, reference, count in changes.counts:
-        (batch.entry_counts if reference.shared else batch.counts)[reference.id, queue] = count
+        name = "count_entry" if reference.shared else "count_single"
+        batch.put(name, (reference.id, queue), (count, reference.id, queue))
     for queue, priority, message_id in changes.marks:
-        batch.marks[queue, priority] = message_id
+        batch.put("put_mark", (queue, priority), (queue, priority, message_id))
     for mark in changes.duplicates:
         address, duplicate_id = mark.address, text_to_column(mark.duplicate_id)
-        name = text_to_column(address.name)
-        batch.duplicates.append((int(address.kind), name, address.temporary, duplicate_id, mark.until_ms))
+        key = (int(address.kind), text_to_column(address.name), address.temporary, duplicate_id)
+        batch.put("put_duplicate", key, (*key, mark.until_ms))
     return batch
 
 

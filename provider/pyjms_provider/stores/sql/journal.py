@@ -120,7 +120,12 @@ class SqlJournal(Journal):
 
     def _commit_group(self, members: Sequence[Member[Batch]]) -> None:
         """Write what was noted and a group in one commit. If that fails, each by itself, so that no other one suffers."""
-        members = self._admitted(members)
+        if self._is_closed or self._lost is not None:
+            members = self._admitted(members)
+        if self._noted is None and len(members) == 1:  # the common case
+            (member,) = members
+            member.error = self._commit(member.work, force=member.force)
+            return
         with self._lock:
             noted, self._noted = self._noted, None
         was_written = False

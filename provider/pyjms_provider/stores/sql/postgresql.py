@@ -8,7 +8,7 @@ commit that was under way.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import ExitStack, suppress
 from itertools import count
 from typing import TYPE_CHECKING, Any, ClassVar, Final
@@ -188,7 +188,7 @@ class PostgresqlDatabase(_Postgresql):
             self._holder.release()  # which does the same
 
     def _settle(
-        self, batch: Batch, steps: Sequence[tuple[str, Sequence[Row]]], cause: Exception, *, force: bool
+        self, batch: Batch, steps: Sequence[tuple[str, Collection[Row]]], cause: Exception, *, force: bool
     ) -> None:
         """Find out whether the connection was lost before the commit or after it; if before, write again.
 
@@ -221,8 +221,9 @@ class PostgresqlDatabase(_Postgresql):
 
     def _was_written(self, connection: psycopg.Connection[Row], batch: Batch) -> bool:
         witness = batch.witness
-        if batch.add_message:
-            witness = (self.statements.has_message, (batch.add_message[0][0],))
+        message = batch.first_message
+        if message is not None:
+            witness = (self.statements.has_message, (message,))
         return witness is not None and connection.execute(_sql(witness[0]), witness[1]).fetchone() is not None
 
     def fetch(self, ids: Sequence[ReferenceId]) -> dict[ReferenceId, bytes]:
@@ -281,7 +282,7 @@ def fetch_many(database: Database, statement: str, ids: Sequence[ReferenceId]) -
     return dict(database.query(statement, (list(ids),)))
 
 
-def write(connection: psycopg.Connection[Row], steps: Sequence[tuple[str, Sequence[Row]]], *, force: bool) -> None:
+def write(connection: psycopg.Connection[Row], steps: Sequence[tuple[str, Collection[Row]]], *, force: bool) -> None:
     """Do `steps` in one transaction, and in one round trip."""
     with connection.pipeline():
         cursor = connection.cursor()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 import sqlite3
 from collections.abc import Callable, Iterator, Mapping
@@ -25,6 +26,7 @@ from pyjms_provider.stores.sql.database import Database
 if TYPE_CHECKING:
     from sqlalchemy import PoolProxiedConnection
 
+    from pyjms.spi.clock import Clock
     from pyjms_provider.stores.sql.batch import Batch, Row
     from pyjms_provider.stores.sql.file_lock import FileLock
 
@@ -32,6 +34,8 @@ __all__ = ["SqliteDatabase", "make_engine"]
 
 BUSY_MS: Final = 5000
 """How long to wait for a lock that another program has on the database."""
+CHECK_MS: Final = 1
+"""For so long it is believed that the file is still where it was."""
 _LEVELS: Final = {
     Synchronous.FULL: ("FULL", "NORMAL"),
     Synchronous.NORMAL: ("NORMAL",) * 2,
@@ -67,13 +71,18 @@ class SqliteDatabase(Database):
     reading_options: ClassVar[Mapping[str, str]] = {"sqlite_begin": "BEGIN"}  # so that others may write meanwhile
     errors = (sqlite3.Error, DBAPIError, OverflowError, ValueError, TypeError)
 
-    def __init__(self, engine: Engine, path: str, lock: FileLock | None, synchronous: Synchronous) -> None:
+    def __init__(
+        self, engine: Engine, path: str, lock: FileLock | None, synchronous: Synchronous, clock: Clock
+    ) -> None:
         super().__init__(engine)
         self._path = path
         self._lock = lock
+        self._clock = clock
+        self._checked_ms = -math.inf
         self._forced, self._unforced = _LEVELS[synchronous]
         self._level = "NORMAL"
         self._writer: sqlite3.Connection | None = None
+        self._cursor: sqlite3.Cursor | None = None
         self._lent: PoolProxiedConnection | None = None
         self._inode = Path(path).stat().st_ino
 
@@ -83,15 +92,19 @@ class SqliteDatabase(Database):
             return
         self._check_file()
         try:
-            cursor = (self._writer or self._open_writer()).cursor()
+            cursor = self._cursor or self._open_writer()
             level = self._forced if force else self._unforced
             if level != self._level:
                 cursor.execute(f"PRAGMA synchronous={level}")
                 self._level = level
-            cursor.execute("BEGIN IMMEDIATE")
-            for statement, rows in steps:
-                cursor.executemany(statement, rows)
-            cursor.execute("COMMIT")
+            statement, rows = steps[0]
+            if len(steps) == 1 and len(rows) == 1:
+                cursor.execute(statement, *rows)  # alone it is a transaction, and costs one statement in place of three
+            else:
+                cursor.execute("BEGIN IMMEDIATE")
+                for statement, rows in steps:
+                    cursor.executemany(statement, rows)
+                cursor.execute("COMMIT")
         except self.errors as error:
             self._give_up()
             raise self.understand(error) from error
@@ -99,13 +112,14 @@ class SqliteDatabase(Database):
             self._give_up()
             raise
 
-    def _open_writer(self) -> sqlite3.Connection:
+    def _open_writer(self) -> sqlite3.Cursor:
         connection = self.engine.raw_connection()
         writer: sqlite3.Connection = connection.driver_connection  # type: ignore[assignment]
         connection.detach()
         self._lent = connection  # the pool would close what nobody refers to
         self._writer, self._level = writer, "NORMAL"
-        return writer
+        self._cursor = writer.cursor()
+        return self._cursor
 
     def _give_up(self) -> None:
         """Take back what was not committed. If even that fails the connection is thrown away, which does the same."""
@@ -118,19 +132,24 @@ class SqliteDatabase(Database):
             self._close_writer()
 
     def _close_writer(self) -> None:
-        writer, self._writer, self._lent = self._writer, None, None
+        writer, self._writer, self._cursor, self._lent = self._writer, None, None, None
         if writer is not None:
             with suppress(sqlite3.Error):
                 writer.close()
 
     def _check_file(self) -> None:
-        # SQLite would go on writing to a file that nobody finds any more. One call of stat costs 1.5 µs.
+        # SQLite would go on writing to a file that nobody finds any more. It may be moved at any moment between the look
+        # and the write, so a look a millisecond is as good as one for each write, which would cost as much as encoding it.
+        now_ms = self._clock.monotonic_ms()
+        if now_ms - self._checked_ms < CHECK_MS:
+            return
         try:
             same = os.stat(self._path).st_ino == self._inode  # noqa: PTH116 - a Path costs three times as much
         except OSError as error:
             raise UnavailableStoreError(f"{self._path} is gone ({error.strerror}); put the same file back") from error
         if not same:
             raise LostStoreError(f"{self._path} is another file than the one that was opened; start the broker again")
+        self._checked_ms = now_ms
 
     def stream(self, lent: PoolProxiedConnection, cursors: ExitStack) -> Callable[[str], Iterator[Row]]:
         connection: Any = lent.driver_connection

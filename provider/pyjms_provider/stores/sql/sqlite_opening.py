@@ -61,8 +61,8 @@ def open_sqlite(
         meta = _prepare(engine, path, describe_holder(holder), is_shared=is_shared)
         if synchronous is Synchronous.FULL:
             _lengthen_log(engine, path)
-        paging = _open_paging(url, path)
-        return SqliteDatabase(engine, path, lock, synchronous), paging, meta
+        paging = _open_paging(url, path, clock)
+        return SqliteDatabase(engine, path, lock, synchronous, clock), paging, meta
     except BaseException as error:
         engine.dispose()
         lock.release()
@@ -144,7 +144,7 @@ def _lengthen_log(engine: Engine, path: str) -> None:
         lent.close()
 
 
-def _open_paging(url: URL, path: str) -> Paging:
+def _open_paging(url: URL, path: str, clock: Clock) -> Paging:
     """Make the file for paged-out messages, beside the database, as temporary directories may be in memory."""
     paged = f"{path}-paged"
 
@@ -156,4 +156,4 @@ def _open_paging(url: URL, path: str) -> Paging:
     engine = make_engine(url.set(database=paged), synchronous="OFF")
     with engine.begin() as connection:
         t.PAGED.create(connection)
-    return Paging(SqliteDatabase(engine, paged, None, Synchronous.OFF), remove)
+    return Paging(SqliteDatabase(engine, paged, None, Synchronous.OFF, clock), remove)
