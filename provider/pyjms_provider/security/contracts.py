@@ -23,7 +23,7 @@ __all__ = [
     "TokenCredentials",
 ]
 
-TOKEN_USER: Final = "oauth2"
+TOKEN_USER: Final = "oauth2"  # noqa: S105 - the name of a user, not a password
 """The user name by which a client of a protocol that knows only passwords says that its password is a bearer token."""
 
 

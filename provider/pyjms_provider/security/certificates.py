@@ -1,0 +1,116 @@
+"""TLS client certificates: who the certificate says that its owner is (SASL's EXTERNAL).
+
+The transport has had the chain and the possession of the key verified against the port's trust store; that is not done again here.
+"""
+
+from __future__ import annotations
+
+import logging
+from dataclasses import dataclass
+from enum import Enum
+from typing import Final
+
+from cryptography import x509
+from cryptography.x509.oid import NameOID
+
+from pyjms.spi.clock import Clock
+from pyjms_provider.security.contracts import Authenticator, CertificateCredentials, Credentials, Principal
+from pyjms_provider.security.refusals import wrong_credentials
+
+__all__ = ["CertificateAuthenticator", "CertificateRules", "NameFrom"]
+
+_log = logging.getLogger(__name__)
+_LONGEST_NAME: Final = 1024
+
+
+class NameFrom(Enum):
+    """Which part of a certificate is the name of the user."""
+
+    COMMON_NAME = "common-name"
+    """The one CN of the subject."""
+    SUBJECT = "subject"
+    """The whole subject as RFC 4514 writes it: ``CN=alice,OU=shop,O=Example``."""
+    DNS_NAME = "dns-name"
+    """The one DNS name among the subject's alternative names."""
+    EMAIL = "email"
+    """The one e-mail address among the subject's alternative names."""
+    URI = "uri"
+    """The one URI among the subject's alternative names, as of SPIFFE."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CertificateRules:
+    """How a certificate becomes a principal."""
+
+    name_from: NameFrom = NameFrom.COMMON_NAME
+    are_units_groups: bool = False
+    """Whether the organizational units (OU) of the subject are the groups."""
+    issuer: str = ""
+    """Only certificates whose issuer has this name, as RFC 4514 writes it; empty: whatever the trust store allows."""
+
+
+class CertificateAuthenticator(Authenticator):
+    """Knows users by their TLS certificates."""
+
+    def __init__(self, rules: CertificateRules, clock: Clock, *, name: str = "certificate") -> None:
+        """`name`: of this provider, as its principals bear it."""
+        self._rules = rules
+        self._clock = clock
+        self._name = name
+
+    def handles(self, credentials: Credentials | None) -> bool:
+        return isinstance(credentials, CertificateCredentials)
+
+    def authenticate(self, credentials: Credentials | None, *, peer: str = "") -> Principal:
+        if not isinstance(credentials, CertificateCredentials):
+            raise wrong_credentials()
+        try:
+            certificate = x509.load_der_x509_certificate(credentials.certificate)
+            problem = self._problem(certificate)
+            names = _names(certificate, self._rules.name_from)
+            groups = _units(certificate) if self._rules.are_units_groups else frozenset()
+        except ValueError as error:  # what is damaged or not understood anywhere in the certificate
+            _log.warning("PYJMS-SECURITY-6 the certificate of %a cannot be understood: %s", peer, error)
+            raise wrong_credentials() from error
+        if problem is None and len(names) != 1:
+            problem = f"it has {len(names)} names of the kind {self._rules.name_from.value}, and one is expected"
+        if problem is None and not _is_name(names[0]):
+            problem = "its name is empty, too long or has control characters"
+        if problem is not None:
+            _log.warning("PYJMS-SECURITY-6 the certificate of %a is refused: %s", peer, problem)
+            raise wrong_credentials()
+        return Principal(name=names[0], groups=groups, provider=self._name)
+
+    def _problem(self, certificate: x509.Certificate) -> str | None:
+        """Return what is wrong with it by now: a connection may have waited long between its handshake and its log-in."""
+        now_s = self._clock.time_ms() / 1000
+        if not certificate.not_valid_before_utc.timestamp() <= now_s <= certificate.not_valid_after_utc.timestamp():
+            return "it is not valid now"
+        if self._rules.issuer and certificate.issuer.rfc4514_string() != self._rules.issuer:
+            return "it has another issuer than the one that is asked for"
+        return None
+
+
+def _names(certificate: x509.Certificate, name_from: NameFrom) -> list[str]:
+    if name_from is NameFrom.SUBJECT:
+        return [certificate.subject.rfc4514_string()]
+    if name_from is NameFrom.COMMON_NAME:
+        return [str(entry.value) for entry in certificate.subject.get_attributes_for_oid(NameOID.COMMON_NAME)]
+    try:
+        alternatives = certificate.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
+    except x509.ExtensionNotFound:
+        return []
+    if name_from is NameFrom.DNS_NAME:
+        return alternatives.get_values_for_type(x509.DNSName)
+    if name_from is NameFrom.EMAIL:
+        return alternatives.get_values_for_type(x509.RFC822Name)
+    return alternatives.get_values_for_type(x509.UniformResourceIdentifier)
+
+
+def _units(certificate: x509.Certificate) -> frozenset[str]:
+    units = certificate.subject.get_attributes_for_oid(NameOID.ORGANIZATIONAL_UNIT_NAME)
+    return frozenset(str(entry.value) for entry in units)
+
+
+def _is_name(name: str) -> bool:
+    return 0 < len(name) <= _LONGEST_NAME and name.isprintable()

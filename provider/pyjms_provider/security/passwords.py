@@ -1,0 +1,350 @@
+"""Passwords: their hashes (argon2id, RFC 9106), and who logs in with one.
+
+Time tells nothing: whoever the user is, known or not, the same hashes are computed. Each costs memory and a core on
+purpose, so few are computed at once, and wrong attempts are counted (`throttle`). A password that was right lately is
+recognised by a keyed digest in memory, so that a thousand connections of one application do not cost a thousand hashes
+(docs/decisions/0160). Where users are kept is elsewhere: `user_file`.
+"""
+
+from __future__ import annotations
+
+import hmac
+import logging
+import os
+from collections import OrderedDict
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from enum import Enum
+from threading import BoundedSemaphore, Lock
+from typing import Final, Protocol
+
+import argon2
+from argon2.exceptions import Argon2Error, InvalidHashError
+
+from pyjms.spi.clock import Clock
+from pyjms.spi.errors import AccessDeniedError, ProviderError
+from pyjms_provider.security.contracts import (
+    TOKEN_USER,
+    Authenticator,
+    Credentials,
+    PasswordCredentials,
+    Principal,
+)
+from pyjms_provider.security.refusals import NO_CREDENTIALS, BusyError, wrong_credentials
+from pyjms_provider.security.scram import SCRAM_PREFIX, ScramExchange, ScramVerifier
+from pyjms_provider.security.throttle import Throttle, ThrottleSettings
+
+__all__ = [
+    "LONGEST_NAME",
+    "LONGEST_PASSWORD",
+    "HashSettings",
+    "LoginSettings",
+    "PasswordAuthenticator",
+    "PasswordHasher",
+    "Scheme",
+    "User",
+    "UserDirectory",
+    "VerifierError",
+]
+
+_log = logging.getLogger(__name__)
+LONGEST_NAME: Final = 255
+LONGEST_PASSWORD: Final = 1024
+_ARGON2_PREFIX: Final = "$argon2id$"
+_ARGON2_MEMORY_KIB: Final = 1024 * 1024
+_ARGON2_PASSES: Final = 100
+
+
+class Scheme(Enum):
+    """How a password is kept."""
+
+    ARGON2ID = "argon2id"
+    """The safest against guessing from a stolen file."""
+    SCRAM_SHA_256 = "scram-sha-256"
+    """Lets clients of protocols with SASL log in without sending the password."""
+
+
+class VerifierError(ValueError):
+    """A text is not a hash of a password of a known kind, or one that would cost too much to check."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HashSettings:
+    """What a hash costs. The defaults are those that OWASP recommends; existing hashes are renewed at the next log-in."""
+
+    scheme: Scheme = Scheme.ARGON2ID
+    """For new passwords; those that are there are checked by their own."""
+    memory_kib: int = 19 * 1024
+    """argon2id: memory in KiB, for each password that is checked at a time."""
+    passes: int = 2
+    """argon2id: how often it goes through the memory."""
+    lanes: int = 1
+    """argon2id: how many threads it uses."""
+    iterations: int = 100_000
+    """scram-sha-256: rounds of PBKDF2; clients have to compute them, too."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LoginSettings:
+    """What is done against guessing, and for speed."""
+
+    throttle: ThrottleSettings = field(default_factory=ThrottleSettings)
+    concurrent: int = 2
+    """So many passwords are checked at a time; bounds memory and processor."""
+    patience_ms: int = 5_000
+    """So long a log-in waits for its turn, in milliseconds."""
+    remembered: int = 1_000
+    """So many right passwords are recognised without a hash; 0: none."""
+    remembered_ms: int = 300_000
+    """For so long, in milliseconds."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class User:
+    """Somebody who may log in with a password."""
+
+    name: str
+    verifier: str = field(repr=False)
+    groups: frozenset[str] = frozenset()
+
+
+class UserDirectory(Protocol):
+    """Where users are kept. Any thread."""
+
+    def find(self, name: str) -> User | None:
+        """Return the user of that name, as it is now; None: there is none."""
+        ...
+
+    def schemes(self) -> frozenset[Scheme]:
+        """Return how the passwords are kept: what an unknown user must cost, too."""
+        ...
+
+    def renew(self, user: User, verifier: str) -> None:
+        """Put `verifier`, of the same password, in place of the user's, unless it has another by now.
+
+        Raises `ProviderError`: it cannot be written.
+        """
+        ...
+
+
+class PasswordHasher:
+    """Makes and checks the texts that are kept in place of passwords. Safe to use from any thread."""
+
+    def __init__(self, settings: HashSettings | None = None) -> None:
+        self.settings = settings or HashSettings()
+        self._argon2 = argon2.PasswordHasher(
+            time_cost=self.settings.passes, memory_cost=self.settings.memory_kib, parallelism=self.settings.lanes
+        )
+
+    def make(self, password: str, scheme: Scheme | None = None) -> str:
+        """Return the verifier of `password`, with a new salt."""
+        if (scheme or self.settings.scheme) is Scheme.SCRAM_SHA_256:
+            return str(ScramVerifier.make(password, self.settings.iterations))
+        return self._argon2.hash(_encoded(password))
+
+    def accepts(self, verifier: str, password: str) -> bool:
+        """Tell whether `verifier` is that of `password`."""
+        if verifier.startswith(SCRAM_PREFIX):
+            return ScramVerifier.parse(verifier).accepts(password)
+        try:
+            return self._argon2.verify(verifier, _encoded(password))
+        except (Argon2Error, InvalidHashError):
+            return False
+
+    def is_current(self, verifier: str) -> bool:
+        """Tell whether a new verifier would be made in the same way."""
+        if scheme_of(verifier) is not self.settings.scheme:
+            return False
+        if self.settings.scheme is Scheme.SCRAM_SHA_256:
+            return ScramVerifier.parse(verifier).iterations == self.settings.iterations
+        return not self._argon2.check_needs_rehash(verifier)
+
+
+def scheme_of(verifier: str) -> Scheme:
+    """Return how this verifier was made. Raises `VerifierError`, whose text never holds the verifier."""
+    try:
+        if verifier.startswith(SCRAM_PREFIX):
+            ScramVerifier.parse(verifier)
+            return Scheme.SCRAM_SHA_256
+        if verifier.startswith(_ARGON2_PREFIX):
+            _check_cost(argon2.extract_parameters(verifier))
+            return Scheme.ARGON2ID
+    except VerifierError:
+        raise
+    except ValueError as error:  # InvalidHashError among them
+        raise VerifierError("is a damaged hash of a password") from error
+    raise VerifierError("is not a hash of a password")
+
+
+def _check_cost(found: argon2.Parameters) -> None:
+    if found.memory_cost > _ARGON2_MEMORY_KIB or found.time_cost > _ARGON2_PASSES:
+        raise VerifierError("would take more than 1 GiB or 100 passes to check")
+
+
+class PasswordAuthenticator(Authenticator):
+    """Knows users by name and password."""
+
+    def __init__(
+        self,
+        users: UserDirectory,
+        clock: Clock,
+        *,
+        name: str = "users",
+        hasher: PasswordHasher | None = None,
+        settings: LoginSettings | None = None,
+    ) -> None:
+        """`name`: of this provider, as its principals bear it."""
+        settings = settings or LoginSettings()
+        self._users = users
+        self._name = name
+        self._hasher = hasher or PasswordHasher()
+        self._throttle = Throttle(settings.throttle, clock)
+        self._known = _KnownPasswords(settings, clock)
+        self._turns = BoundedSemaphore(settings.concurrent)
+        self._patience_s = settings.patience_ms / 1000
+        self._secret = os.urandom(32)
+        # A verifier of each scheme that fits no password, made at the first need.
+        self._false_verifiers: dict[Scheme, str] = {}
+
+    def handles(self, credentials: Credentials | None) -> bool:
+        return isinstance(credentials, PasswordCredentials) and credentials.user_name != TOKEN_USER
+
+    def authenticate(self, credentials: Credentials | None, *, peer: str = "") -> Principal:
+        if not isinstance(credentials, PasswordCredentials):
+            raise AccessDeniedError(NO_CREDENTIALS)
+        name, password = credentials.user_name, credentials.password
+        if len(name) > LONGEST_NAME or len(password) > LONGEST_PASSWORD:
+            raise wrong_credentials()
+        user = self._users.find(name)
+        if user is not None and self._known.has(user, password):
+            return self._principal(user)
+        self._throttle.admit(peer, name)
+        with self._turn(peer, name):
+            is_right = self._judge(user, password)
+        if user is None or not is_right:
+            raise wrong_credentials()
+        self._throttle.forgive(peer, name)
+        self._known.add(self._renewed(user, password), password)
+        return self._principal(user)
+
+    def forgive(self, credentials: Credentials | None, peer: str) -> None:
+        """Take back that these were wrong: another authenticator knew them."""
+        if isinstance(credentials, PasswordCredentials):
+            self._throttle.forgive(peer, credentials.user_name)
+
+    def start_scram(self, peer: str = "") -> ScramExchange:
+        """Return the server's half of a SCRAM-SHA-256 log-in; `finish_scram` tells who it was."""
+
+        def find(name: str) -> ScramVerifier:
+            if len(name) > LONGEST_NAME:
+                raise wrong_credentials()
+            self._throttle.admit(peer, name)
+            user = self._users.find(name)
+            if user is not None and scheme_of(user.verifier) is Scheme.SCRAM_SHA_256:
+                return ScramVerifier.parse(user.verifier)
+            return self._false_scram_verifier(name)
+
+        return ScramExchange(find)
+
+    def finish_scram(self, exchange: ScramExchange, client_final: str, peer: str = "") -> tuple[str, Principal]:
+        """Take the client's last message; return the answer and who it is. Raises `AccessDeniedError`."""
+        answer = exchange.final(client_final)
+        user = self._users.find(exchange.user_name)
+        if user is None:  # removed since the exchange began
+            raise wrong_credentials()
+        self._throttle.forgive(peer, user.name)
+        return answer, self._principal(user)
+
+    def _judge(self, user: User | None, password: str) -> bool:
+        """Check the password at the same cost whoever the user is: one hash for each scheme in use."""
+        own = None if user is None else scheme_of(user.verifier)
+        is_right = False
+        for scheme in sorted(self._users.schemes() or {self._hasher.settings.scheme}, key=lambda scheme: scheme.value):
+            if user is not None and scheme is own:
+                is_right = self._hasher.accepts(user.verifier, password)
+            else:
+                self._hasher.accepts(self._false_verifier(scheme), password)
+        return is_right
+
+    def _false_verifier(self, scheme: Scheme) -> str:
+        verifier = self._false_verifiers.get(scheme)
+        if verifier is None:
+            verifier = self._false_verifiers[scheme] = self._hasher.make(os.urandom(32).hex(), scheme)
+        return verifier
+
+    def _false_scram_verifier(self, name: str) -> ScramVerifier:
+        """Return what an unknown user might have: the same each time, as a real one's salt is."""
+        material = hmac.digest(self._secret, name.encode("utf-8", "surrogatepass"), "sha512")
+        return ScramVerifier(
+            iterations=self._hasher.settings.iterations,
+            salt=material[:16],
+            stored_key=material[16:48],
+            server_key=material[32:64],
+        )
+
+    @contextmanager
+    def _turn(self, peer: str, name: str) -> Iterator[None]:
+        if not self._turns.acquire(timeout=self._patience_s):
+            self._throttle.forgive(peer, name)
+            raise BusyError
+        try:
+            yield
+        finally:
+            self._turns.release()
+
+    def _renewed(self, user: User, password: str) -> User:
+        """Make the user's verifier anew if others are made differently by now."""
+        if self._hasher.is_current(user.verifier):
+            return user
+        verifier = self._hasher.make(password)
+        try:
+            self._users.renew(user, verifier)
+        except ProviderError as error:
+            _log.warning(
+                "PYJMS-SECURITY-2 the hash of the password of %a could not be renewed: %s", user.name, error.reason
+            )
+            return user
+        return User(name=user.name, verifier=verifier, groups=user.groups)
+
+    def _principal(self, user: User) -> Principal:
+        return Principal(name=user.name, groups=user.groups, provider=self._name)
+
+
+class _KnownPasswords:
+    """Which passwords were right lately. Holds no password: digests with a key that no disk has seen.
+
+    The verifier is part of what is digested, so that a new password ends the old one's life here, too.
+    """
+
+    def __init__(self, settings: LoginSettings, clock: Clock) -> None:
+        self._settings = settings
+        self._clock = clock
+        self._key = os.urandom(32)
+        self._until_ms: OrderedDict[bytes, float] = OrderedDict()
+        self._lock = Lock()
+
+    def has(self, user: User, password: str) -> bool:
+        digest = self._digest(user, password)
+        with self._lock:
+            return self._until_ms.get(digest, 0.0) > self._clock.monotonic_ms()
+
+    def add(self, user: User, password: str) -> None:
+        if self._settings.remembered == 0:
+            return
+        digest = self._digest(user, password)
+        with self._lock:
+            self._until_ms[digest] = self._clock.monotonic_ms() + self._settings.remembered_ms
+            self._until_ms.move_to_end(digest)
+            if len(self._until_ms) > self._settings.remembered:
+                self._until_ms.popitem(last=False)
+
+    def _digest(self, user: User, password: str) -> bytes:
+        parts = (user.name, user.verifier, password)
+        return hmac.digest(
+            self._key, b"\0".join(hmac.digest(self._key, _encoded(p), "sha256") for p in parts), "sha256"
+        )
+
+
+def _encoded(password: str) -> bytes:
+    return password.encode("utf-8", "surrogatepass")
