@@ -87,6 +87,9 @@ BANS = (
             "pyjms/runtime/listener.py": "the thread of a session's listeners",
             "provider/pyjms_provider/broker.py": "who finds out that the store is lost cannot wait for the broker to stop",
             "provider/pyjms_provider/housekeeping.py": "the one timer thread of the broker",
+            "provider/pyjms_provider/transport/service.py": "the one thread of the network's event loop",
+            "provider/pyjms_provider/transport/timers.py": "the thread that waits by the injected clock for the network",
+            "provider/pyjms_provider/transport/workers.py": "the threads for what may wait, so that the network does not",
             "provider/pyjms_provider/stores/testing/suite.py": "the contract of stores is tested with several threads",
             "tck/pyjms_tck/background.py": "a conformance test makes calls that wait, beside its own",
             "tck/pyjms_tck/spi/environment.py": "the contract tests call a provider from several threads",
@@ -113,6 +116,8 @@ BROAD_HANDLERS = {
     "pyjms/runtime/listener.py::_run": "the top of the threads that run listeners and callbacks",
     "provider/pyjms_provider/core/asynchronous_channel.py::_offer": "a receiver that raises is broken (JBM §5.2)",
     "provider/pyjms_provider/housekeeping.py::_visit": "the top of a thread: one channel's fault stops no other",
+    "provider/pyjms_provider/transport/connection.py::_try": "one connection's fault ends that connection alone",
+    "provider/pyjms_provider/transport/workers.py::run": "the top of a thread: the engine is told what its job raised",
     "pyjms/runtime/server_sessions.py::_hand_over": "an application server: its messages go back when it fails",
 }
 

@@ -22,6 +22,8 @@ THIRD_PARTY = {
     "sqlalchemy": ("provider/pyjms_provider/stores/sql/",),
     "rich": ("pyjms/cli.py", "pyjms/demo/", "pyjms/history/command.py", *TCK),
     "typer": ("pyjms/cli.py", "pyjms/demo/", "pyjms/history/command.py", *TCK),
+    "websockets": ("provider/pyjms_provider/transport/websocket.py",),
+    "uvloop": ("provider/pyjms_provider/transport/service.py",),
     "freezegun": ("pyjms/testing/",),
     "pytest": ("pyjms/testing/", "provider/pyjms_provider/stores/testing/", *TCK),
 }

@@ -40,6 +40,15 @@ class Conduit(Protocol):
         """The other end."""
         ...
 
+    @property
+    def heard_ms(self) -> float:
+        """When the peer was last heard, on the monotonic clock; any byte counts. On the connection's thread.
+
+        It is now while the transport itself does not listen, because output waits or the engine does not read: a peer
+        that cannot be heard is not silent (BJ-IDLE-3).
+        """
+        ...
+
     def wake(self) -> None:
         """Have the connection serviced soon (Broker-J `schedule`). Any thread; cheap; calls before it is are one."""
         ...
@@ -49,7 +58,8 @@ class Conduit(Protocol):
 
         Called on the connection's thread, as `done` is. Several jobs of a connection may run at the same time: the engine
         keeps what must be in order in order, and says by `is_reading` how much may wait for them. `done` is called even
-        when the connection has ended meanwhile.
+        when the connection has ended meanwhile, then after `closed`, which should end what the job waits for. Its error
+        is a `ResourceError` if no thread came free for the job.
         """
         ...
 
@@ -59,7 +69,9 @@ class ProtocolEngine(ABC):
 
     @abstractmethod
     def received(self, data: bytes | bytearray | memoryview) -> None:
-        """Take bytes from the wire; never more than the transport's buffer holds. Never raises for what they say."""
+        """Take bytes from the wire; no more than the transport's buffer, or one WebSocket message, holds. `data` may be
+        kept. Never raises for what the bytes say.
+        """
 
     @abstractmethod
     def pull(self, size: int) -> bytes | bytearray | memoryview:
@@ -72,7 +84,9 @@ class ProtocolEngine(ABC):
     @property
     @abstractmethod
     def is_reading(self) -> bool:
-        """Whether the engine can take more bytes; while it cannot, the transport leaves them in the socket."""
+        """Whether the engine can take more bytes; while it cannot, the transport leaves them in the socket, save for one
+        buffer. Who can again, outside of the transport's calls, says so by `Conduit.wake`.
+        """
 
     @property
     @abstractmethod
@@ -93,4 +107,6 @@ class ProtocolEngine(ABC):
 
     @abstractmethod
     def closed(self, error: BaseException | None) -> None:
-        """Hear that the connection has ended, by the peer or by a failure; called once, and last. Must not wait."""
+        """Hear that the connection has ended, by the peer or by a failure; called once, and last, but for the results of
+        jobs that still run. Must not wait.
+        """

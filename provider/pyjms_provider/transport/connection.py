@@ -1,0 +1,478 @@
+"""One connection: what the loop tells of its socket, turned into the work cycle of its engine (BJ-TCP-3 … 6).
+
+All runs on the loop's thread, in turns that are short: one read of at most the buffer's size, or one write of about that
+size. Whoever has more to write waits for his next turn, after the others.
+
+What must stay true:
+
+- While bytes wait to be written, nothing is read and nothing more is pulled (BJ-TCP-4): so a peer that does not read
+  costs one buffer and one frame. While the engine does not read, nothing is fed to it either.
+- Reading is stopped when bytes come that cannot be fed, not before: those are held, which costs a read buffer, and saves
+  two system calls for each pause in which nothing comes.
+- The end is bounded: who does not accept the rest, or does not hang up, is cut off after `closing_timeout_ms`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import math
+from collections import deque
+from collections.abc import Callable
+from enum import Enum
+from types import MappingProxyType
+from typing import Final, Protocol, TypeVar, cast
+
+from pyjms.spi.clock import Clock
+from pyjms_provider.protocols.engine import Peer, ProtocolEngine
+from pyjms_provider.transport.layers import Bytes, Layer, LayerError
+from pyjms_provider.transport.reports import RareReports, Report
+from pyjms_provider.transport.scheduler import Scheduler
+from pyjms_provider.transport.settings import ListenerSettings
+from pyjms_provider.transport.timers import Timers
+from pyjms_provider.transport.workers import WorkerPool
+
+__all__ = ["Connection", "Direction", "Home", "Trace"]
+
+_T = TypeVar("_T")
+
+
+class Direction(Enum):
+    """Which way bytes go."""
+
+    IN = "in"
+    OUT = "out"
+
+
+Trace = Callable[[str, Direction, bytes], None]
+"""Told of what engines are fed and what they say, with the peer's address. The bytes hold passwords."""
+
+
+class Home(Protocol):
+    """What a connection needs of its listener."""
+
+    settings: ListenerSettings
+    clock: Clock
+    scheduler: Scheduler
+    timers: Timers
+    workers: WorkerPool
+    reports: RareReports
+    buffer: memoryview
+    """What is read into; shared, for its content is taken out at once."""
+    trace: Trace | None
+    bytes_in: int
+    bytes_out: int
+
+    def url_of(self, *, is_secure: bool) -> str:
+        """Return the URL that clients with, or without, TLS use."""
+        ...
+
+    def make_layer(self, first: bytes) -> tuple[Layer | None, bool]:
+        """Choose by the first bytes what stands below the engine, and whether that is TLS."""
+        ...
+
+    def make_engine(self, connection: Connection) -> ProtocolEngine:
+        """Make the engine."""
+        ...
+
+    def ended(self, connection: Connection) -> None:
+        """Forget the connection."""
+        ...
+
+
+class _State(Enum):
+    SHAKING = "the handshakes of TLS and WebSocket go on; there is no engine"
+    OPEN = "bytes go to and from the engine"
+    CLOSING = "all is said; waiting for the peer to hang up"
+    ENDED = "the socket is closed"
+
+
+class _Event(Enum):
+    OPENED = "the handshakes are done"
+    FINISHED = "there is nothing more to say"
+    LOST = "the socket was closed"
+
+
+_NEXT: Final = MappingProxyType(
+    {
+        (_State.SHAKING, _Event.OPENED): _State.OPEN,
+        (_State.SHAKING, _Event.FINISHED): _State.CLOSING,
+        (_State.OPEN, _Event.FINISHED): _State.CLOSING,
+        (_State.SHAKING, _Event.LOST): _State.ENDED,
+        (_State.OPEN, _Event.LOST): _State.ENDED,
+        (_State.CLOSING, _Event.LOST): _State.ENDED,
+    }
+)
+
+
+class Connection(asyncio.BufferedProtocol):
+    """The `Conduit` of one engine. What asyncio calls, and `turn`, run on the loop; `wake` may come from anywhere."""
+
+    def __init__(self, home: Home, address: str) -> None:
+        self._home = home
+        self._settings = home.settings
+        self._address = address
+        self._state = _State.SHAKING
+        self._transport: asyncio.Transport = cast("asyncio.Transport", None)
+        self._layer: Layer | None = None
+        self._is_unwanted = False
+        self._is_made = False
+        self._is_secure = False
+        self._is_chosen = False
+        self._engine: ProtocolEngine | None = None
+        self._peer: Peer | None = None
+        self._turn = self.turn
+        self._is_awake = False
+        self._is_blocked = False
+        self._is_paused = False
+        self._has_more = False
+        self._is_eof = False
+        self._jobs = 0
+        self._held: deque[bytes] = deque()
+        self._deadline_ms = math.inf
+        self._armed_ms = math.inf
+        self._heard_ms = home.clock.monotonic_ms()
+        self._error: BaseException | None = None
+
+    # ------------------------------------------------------------------------------------------- what engines call
+
+    @property
+    def peer(self) -> Peer:
+        assert self._peer is not None, "an engine is made when the peer is known"
+        return self._peer
+
+    @property
+    def heard_ms(self) -> float:
+        if self._is_blocked or self._is_paused or self._has_more:
+            return self._home.clock.monotonic_ms()
+        return self._heard_ms
+
+    def wake(self) -> None:
+        if not self._is_awake:
+            self._is_awake = True
+            self._home.scheduler.add(self._turn)
+
+    def work(self, job: Callable[[], _T], done: Callable[[_T | None, BaseException | None], None]) -> None:
+        self._jobs += 1
+
+        def finished(result: object, error: BaseException | None) -> None:
+            self._jobs -= 1
+            self._try(cast("Callable[[object, BaseException | None], None]", done), result, error)
+            self.wake()
+
+        self._home.workers.submit(job, finished)
+
+    # -------------------------------------------------------------------------------------------- what asyncio calls
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """Begin. With a limit of 0 asyncio says `pause_writing` as soon as the system does not take everything."""
+        self._transport = cast("asyncio.Transport", transport)
+        self._transport.set_write_buffer_limits(high=0)
+        self._is_made = True
+        if self._is_unwanted:
+            self.abort()
+            return
+        if self._settings.plain_and_tls:  # the peer's first byte will tell which
+            self._limit(self._settings.handshake_timeout_ms)
+        else:
+            self._try(self._choose, b"")
+
+    def get_buffer(self, sizehint: int) -> memoryview:
+        """Return where to read to."""
+        return self._home.buffer
+
+    def buffer_updated(self, nbytes: int) -> None:
+        """Take what was read: one read phase, between two write phases (BJ-TCP-3)."""
+        home = self._home
+        data = bytes(home.buffer[:nbytes])
+        home.bytes_in += nbytes
+        self._heard_ms = home.clock.monotonic_ms()
+        if self._state is _State.CLOSING:
+            return  # read so that the peer's system gets our last words, and does not see a reset instead
+        self._try(self._read, data)
+
+    def eof_received(self) -> bool:
+        """Hear that the peer sends nothing more; what it has asked for is still answered."""
+        self._is_eof = True
+        if self._state is not _State.OPEN:
+            return False
+        self.wake()
+        return True
+
+    def pause_writing(self) -> None:
+        """Hear that the system takes no more."""
+        self._is_blocked = True
+        if self._settings.stalled_timeout_ms is not None:
+            self._limit(self._settings.stalled_timeout_ms)
+
+    def resume_writing(self) -> None:
+        """Hear that all has gone out."""
+        self._is_blocked = False
+        if self._state is _State.OPEN and not self._is_ending():
+            self._deadline_ms = math.inf
+        self.wake()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """End. The engine hears of it last, but for the results of its jobs."""
+        if self._state is _State.ENDED:
+            return
+        self._move(_Event.LOST)
+        self._held.clear()
+        if self._engine is not None:
+            self._try(self._engine.closed, self._error or exc)
+        self._home.ended(self)
+        Report.DISCONNECTED.log("%s", self._address)
+
+    # --------------------------------------------------------------------------------------------- what the loop calls
+
+    def turn(self) -> None:
+        """Have one turn of work. On the loop."""
+        self._is_awake = False
+        self._try(self._cycle)
+
+    def alarm(self) -> None:
+        """Look after time. On the loop."""
+        self._armed_ms = math.inf
+        if self._state is _State.ENDED:
+            return
+        now_ms = self._home.clock.monotonic_ms()
+        if now_ms >= self._deadline_ms:
+            self._too_late()
+            return
+        self._try(self._tick, now_ms)
+        if self._deadline_ms < self._armed_ms:
+            self._armed_ms = self._home.timers.arm(self._deadline_ms, self)
+
+    def stop(self, reason: str) -> None:
+        """Let the engine say its last. On the loop."""
+        if self._state is _State.SHAKING:
+            self.abort()
+        if self._state is _State.OPEN:
+            self._try(self._the_engine().stop, reason)
+            self._try(self._cycle)
+
+    def abort(self) -> None:
+        """Close the socket, whatever there is still to say. On the loop."""
+        self._is_unwanted = True
+        if self._is_made:
+            self._transport.abort()
+
+    # ------------------------------------------------------------------------------------------------------- handshake
+
+    def _choose(self, first: bytes) -> None:
+        self._is_chosen = True
+        self._layer, self._is_secure = self._home.make_layer(first)
+        if self._layer is None:
+            self._open(None)
+        else:
+            self._limit(self._settings.handshake_timeout_ms)
+
+    def _open(self, certificate: bytes | None) -> None:
+        home = self._home
+        self._deadline_ms = math.inf
+        self._peer = Peer(
+            address=self._address,
+            listener=home.url_of(is_secure=self._is_secure),
+            is_secure=self._is_secure,
+            certificate=certificate,
+        )
+        self._engine = home.make_engine(self)
+        self._move(_Event.OPENED)
+        Report.CONNECTED.log("%s by %s", self._address, self._peer.listener)
+        self.wake()
+
+    def _unwrap(self, data: bytes) -> None:
+        if not self._is_chosen:
+            self._choose(data)
+        layer = self._layer
+        if layer is None:
+            self._held.append(data)
+            return
+        try:
+            chunks = layer.received(data)
+        except LayerError as error:
+            self._refuse(error)
+            return
+        if self._engine is None and layer.is_open:
+            self._open(layer.certificate)
+        self._held.extend(chunks)
+        self._is_eof = self._is_eof or layer.is_over
+
+    def _refuse(self, error: LayerError) -> None:
+        self._home.reports.log(Report.HANDSHAKE_FAILED, "%s: %s", self._address, error)
+        self._error = error
+        self._held.clear()
+        self._finish()
+
+    # ---------------------------------------------------------------------------------------------------- the work cycle
+
+    def _read(self, data: bytes) -> None:
+        if self._layer is None and self._engine is not None:
+            self._held.append(data)
+        else:
+            self._unwrap(data)
+        # An engine that was pulled dry, and not woken since, has nothing to write first.
+        self._cycle(write_first=self._is_awake or self._has_more)
+
+    def _tick(self, now_ms: float) -> None:
+        if self._state is _State.OPEN:
+            engine = self._the_engine()
+            due_ms = engine.next_tick_ms()
+            if due_ms is not None and due_ms <= now_ms:
+                engine.tick()
+        self._cycle()
+
+    def _cycle(self, *, write_first: bool = True) -> None:
+        """Write, read, write (BJ-TCP-3), then see what is to come."""
+        if self._state is not _State.OPEN:
+            if self._state is _State.SHAKING:
+                self._shake()
+            return
+        if write_first:
+            self._write()
+        if self._held and self._feed():
+            self._write()
+        if self._state is _State.OPEN:  # writing may have found the peer gone
+            self._balance()
+
+    def _shake(self) -> None:
+        layer = self._layer
+        if layer is not None:
+            self._send(layer.pending())
+        if self._is_eof:
+            self._finish()
+
+    def _feed(self) -> bool:
+        """Give the engine what was read, for as long as it takes it; return whether any was."""
+        engine = self._the_engine()
+        held = self._held
+        trace = self._home.trace
+        is_fed = False
+        while held and not (self._is_blocked or self._has_more) and engine.is_reading:
+            data = held.popleft()
+            if trace is not None:
+                trace(self._address, Direction.IN, data)
+            engine.received(data)
+            is_fed = True
+        return is_fed
+
+    def _write(self) -> None:
+        """Pull about a buffer's size, and send it at once; who has more has another turn (BJ-PE-6, 7)."""
+        if self._is_blocked:
+            return
+        pull = self._the_engine().pull
+        size = self._settings.write_buffer_bytes
+        chunks: list[Bytes] = []
+        room = size
+        while room > 0:
+            data = pull(room)
+            if not data:
+                break
+            chunks.append(data)
+            room -= len(data)
+        self._has_more = room <= 0
+        if self._has_more:
+            self.wake()
+        layer = self._layer
+        if chunks:
+            if (trace := self._home.trace) is not None:
+                for chunk in chunks:
+                    trace(self._address, Direction.OUT, bytes(chunk))
+            if layer is not None:
+                self._send(layer.wrap(chunks))
+            else:
+                self._send(chunks[0] if len(chunks) == 1 else b"".join(chunks))
+        if layer is not None:
+            self._send(layer.pending())
+
+    def _send(self, data: Bytes) -> None:
+        if data:
+            self._home.bytes_out += len(data)
+            self._transport.write(data)
+
+    def _balance(self) -> None:
+        """Stop or go on reading; end, if all is said; set the alarm."""
+        engine = self._the_engine()
+        if self._is_ending():
+            if self._is_silent():
+                self._finish()
+                return
+            if self._deadline_ms == math.inf:
+                self._limit(self._settings.closing_timeout_ms)
+        if self._held:
+            if not self._is_paused and not self._is_eof:
+                self._is_paused = True
+                self._transport.pause_reading()
+        elif self._is_paused and not (self._is_blocked or self._has_more) and engine.is_reading:
+            self._is_paused = False
+            self._heard_ms = self._home.clock.monotonic_ms()
+            self._transport.resume_reading()
+        due_ms = engine.next_tick_ms()
+        if due_ms is not None and due_ms < self._armed_ms:
+            # Not now: an engine that is never content would keep the loop busy.
+            self._armed_ms = self._home.timers.arm(max(due_ms, self._home.clock.monotonic_ms() + 1), self)
+
+    def _is_ending(self) -> bool:
+        """Whether the connection is to be closed as soon as all is said."""
+        if self._the_engine().is_over:
+            return True
+        return self._is_eof and not self._held and not self._jobs
+
+    def _is_silent(self) -> bool:
+        """Whether all is said, and has left."""
+        return not self._is_blocked and not self._has_more
+
+    # ----------------------------------------------------------------------------------------------------------- the end
+
+    def _finish(self) -> None:
+        """Say farewell, then wait until the peer hangs up: a socket that is closed with bytes unread sends a reset, which
+        may overtake our last words.
+        """
+        self._move(_Event.FINISHED)
+        if self._layer is not None:
+            self._layer.finish()
+            self._send(self._layer.pending())
+        if self._transport.is_closing():
+            return
+        self._deadline_ms = math.inf
+        self._limit(self._settings.closing_timeout_ms)
+        if self._is_eof:
+            self._transport.close()
+            return
+        self._transport.write_eof()
+        if self._is_paused:
+            self._is_paused = False
+            self._transport.resume_reading()
+
+    def _try(self, step: Callable[..., object], *arguments: object) -> None:
+        """Call what may reach an engine. If that, or this class, is at fault, one connection ends; the others go on."""
+        try:
+            step(*arguments)
+        except Exception as error:
+            Report.ENGINE_FAILED.log("%s", self._address, error=error)
+            self._error = self._error or error
+            self.abort()
+
+    def _too_late(self) -> None:
+        """A deadline is over. Who was told everything and does not hang up is hung up on without a word."""
+        if self._state is _State.SHAKING:
+            self._home.reports.log(Report.HANDSHAKE_SLOW, "%s", self._address)
+            self._error = TimeoutError("the handshake took too long")
+        elif self._is_blocked or self._state is _State.OPEN:
+            self._home.reports.log(Report.PEER_STALLED, "%s", self._address)
+            self._error = TimeoutError("the peer took no bytes")
+        self.abort()
+
+    # ------------------------------------------------------------------------------------------------------------ helpers
+
+    def _the_engine(self) -> ProtocolEngine:
+        assert self._engine is not None, "there is an engine while the connection is open"
+        return self._engine
+
+    def _limit(self, timeout_ms: int) -> None:
+        """Set a deadline, unless there is an earlier one."""
+        self._deadline_ms = min(self._deadline_ms, self._home.clock.monotonic_ms() + timeout_ms)
+        if self._deadline_ms < self._armed_ms:
+            self._armed_ms = self._home.timers.arm(self._deadline_ms, self)
+
+    def _move(self, event: _Event) -> None:
+        self._state = _NEXT[self._state, event]

@@ -1,0 +1,296 @@
+"""A port: it accepts connections, within limits, and ends them in an orderly way."""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+import ipaddress
+import socket
+from collections import Counter
+from collections.abc import Callable
+from concurrent.futures import Future
+from dataclasses import dataclass
+from typing import Final, Protocol
+
+from pyjms.spi.clock import Clock
+from pyjms.spi.errors import ResourceError
+from pyjms_provider.protocols.engine import Conduit, ProtocolEngine
+from pyjms_provider.transport.connection import Connection, Trace
+from pyjms_provider.transport.delegates import ChosenLayer, choose_layer
+from pyjms_provider.transport.reports import RareReports, Report
+from pyjms_provider.transport.scheduler import Scheduler
+from pyjms_provider.transport.settings import ListenerKind, ListenerSettings
+from pyjms_provider.transport.timers import Timers
+from pyjms_provider.transport.tls import make_context
+from pyjms_provider.transport.workers import WorkerPool
+
+__all__ = ["EngineFactory", "Listener", "ListenerStatistics", "Services", "bind"]
+
+_ACCEPTS: Final = 32  # in one turn
+_BACK_OFF_S: Final = 0.2
+_GONE: Final = (ConnectionAbortedError, ConnectionResetError)
+
+EngineFactory = Callable[[Conduit], ProtocolEngine]
+
+
+class Services(Protocol):
+    """What the network gives to its listeners."""
+
+    clock: Clock
+    scheduler: Scheduler
+    timers: Timers
+    workers: WorkerPool
+    trace: Trace | None
+
+    def begin_close(self, listener: Listener, graceful_s: float) -> Future[None]:
+        """Begin to close one of its listeners."""
+        ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ListenerStatistics:
+    """What went through a listener since it opened."""
+
+    accepted: int
+    refused: int
+    """Hung up on at once because there were too many."""
+    bytes_in: int
+    bytes_out: int
+
+
+def bind(settings: ListenerSettings) -> socket.socket:
+    """Return a socket that listens as `settings` say. Raises `ResourceError`."""
+    where = f"{settings.host}:{settings.port}"
+    try:
+        family, kind, protocol, _, address = socket.getaddrinfo(
+            settings.host, settings.port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
+        )[0]
+        listening = socket.socket(family, kind, protocol)
+        try:
+            listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            listening.bind(address)
+            listening.listen(settings.backlog)
+            listening.setblocking(False)
+        except BaseException:
+            listening.close()
+            raise
+    except OSError as error:
+        raise ResourceError(f"cannot listen at {where}: {error.strerror or error}; {_advice(error)}") from error
+    return listening
+
+
+def _advice(error: OSError) -> str:
+    if isinstance(error, socket.gaierror):
+        return "write an address of this machine in place of a name that cannot be resolved"
+    advice = {
+        errno.EADDRINUSE: "another program listens there: stop it, or choose another port, or 0 for any that is free",
+        errno.EADDRNOTAVAIL: "this machine has no such address: use one of its own, or 127.0.0.1",
+        errno.EACCES: "ports below 1024 need a privilege: choose a higher one",
+    }
+    return advice.get(error.errno or 0, "choose another address or port")
+
+
+class Listener:
+    """An open port. Made by `NetworkService.open`; its public methods may be called from any thread."""
+
+    def __init__(
+        self, settings: ListenerSettings, services: Services, make: EngineFactory, listening: socket.socket
+    ) -> None:
+        self.settings = settings
+        self.clock = services.clock
+        self.scheduler = services.scheduler
+        self.timers = services.timers
+        self.workers = services.workers
+        self.trace = services.trace
+        self.reports = RareReports(services.clock)
+        self.buffer = memoryview(bytearray(settings.read_buffer_bytes))
+        self.bytes_in = 0
+        self.bytes_out = 0
+        self._services = services
+        self._make = make
+        self._socket = listening
+        host, port = listening.getsockname()[:2]
+        self._port: int = port
+        self._host = f"[{host}]" if ":" in host else host
+        self._context = None if settings.tls is None else make_context(settings.tls, settings.kind)
+        self._connections: dict[Connection, str] = {}
+        self._arriving: set[asyncio.Task[None]] = set()
+        self._per_address: Counter[str] = Counter()
+        self._accepted = 0
+        self._refused = 0
+        self._is_closed = False
+        self._empty = asyncio.Event()
+        self._retry: asyncio.TimerHandle | None = None
+        self._loop: asyncio.AbstractEventLoop | None = None
+
+    # ----------------------------------------------------------------------------------------------------- for everybody
+
+    @property
+    def port(self) -> int:
+        """The port that it listens at; the one that the system picked if 0 was asked for."""
+        return self._port
+
+    @property
+    def url(self) -> str:
+        """Where clients connect; with TLS only, that of TLS."""
+        return self.urls[0]
+
+    @property
+    def urls(self) -> tuple[str, ...]:
+        """All URLs: two if one port serves plain and TLS."""
+        settings = self.settings
+        if settings.tls is None:
+            return (self.url_of(is_secure=False),)
+        secure = self.url_of(is_secure=True)
+        return (self.url_of(is_secure=False), secure) if settings.plain_and_tls else (secure,)
+
+    @property
+    def connection_count(self) -> int:
+        """How many connections there are, with those whose handshake goes on."""
+        return len(self._connections)
+
+    @property
+    def statistics(self) -> ListenerStatistics:
+        """What went through it."""
+        return ListenerStatistics(
+            accepted=self._accepted, refused=self._refused, bytes_in=self.bytes_in, bytes_out=self.bytes_out
+        )
+
+    def reload_tls(self) -> None:
+        """Read certificate, key and trusted authorities again, for the connections that are still to come.
+
+        Raises `ListenerSettingsError` if that fails; then what was read before stays.
+        """
+        if self.settings.tls is not None:
+            self._context = make_context(self.settings.tls, self.settings.kind)
+
+    def begin_close(self, graceful_s: float = 5.0) -> Future[None]:
+        """Accept nobody any more, tell the engines to stop, and close what is still open after so many seconds.
+
+        The future ends when all connections have. Any thread; never blocks; may be repeated.
+        """
+        return self._services.begin_close(self, graceful_s)
+
+    def close(self, graceful_s: float = 5.0) -> None:
+        """Do as `begin_close`, and wait for it: hardly longer than `graceful_s`. Not on the network's own thread."""
+        self.begin_close(graceful_s).result()
+
+    # ---------------------------------------------------------------------------------------------------- for connections
+
+    def url_of(self, *, is_secure: bool) -> str:
+        """Return the URL for clients with, or without, TLS."""
+        settings = self.settings
+        scheme = settings.secure_scheme if is_secure else settings.scheme
+        path = settings.websocket.path if settings.kind is ListenerKind.WEB_SOCKET else ""
+        return f"{scheme}://{self._host}:{self._port}{path}"
+
+    def make_layer(self, first: bytes) -> ChosenLayer:
+        """Choose by the first bytes what stands below the engine, and whether that is TLS."""
+        return choose_layer(self.settings, self._context, first)
+
+    def make_engine(self, connection: Connection) -> ProtocolEngine:
+        """Make the engine."""
+        return self._make(connection)
+
+    def ended(self, connection: Connection) -> None:
+        """Forget the connection."""
+        self._leave(self._connections.pop(connection))
+
+    # ----------------------------------------------------------------------------------------------------- on the loop
+
+    def start(self) -> None:
+        """Begin to accept."""
+        self._loop = asyncio.get_running_loop()
+        self._loop.add_reader(self._socket, self._accept)
+        Report.LISTENING.log("%s", " and ".join(self.urls))
+        if (self.settings.tls is None or self.settings.plain_and_tls) and not self._is_loopback():
+            Report.UNPROTECTED.log("%s", self.url)
+
+    async def stop(self, graceful_s: float) -> None:
+        """Do what `begin_close` says."""
+        self._close_door()
+        for connection in list(self._connections):
+            connection.stop("the broker closes this port")
+        try:
+            await asyncio.wait_for(self._until_empty(), graceful_s)
+        except TimeoutError:
+            for connection in list(self._connections):
+                connection.abort()
+            await self._until_empty()
+
+    async def _until_empty(self) -> None:
+        while self.connection_count:
+            self._empty.clear()
+            await self._empty.wait()
+
+    def _close_door(self) -> None:
+        if self._is_closed:
+            return
+        self._is_closed = True
+        assert self._loop is not None, "start has been called"
+        self._loop.remove_reader(self._socket)
+        self._socket.close()
+        if self._retry is not None:
+            self._retry.cancel()
+        Report.CLOSED.log("%s", self.url)
+
+    def _is_loopback(self) -> bool:
+        return ipaddress.ip_address(self._host.strip("[]").partition("%")[0]).is_loopback
+
+    def _accept(self) -> None:
+        for _ in range(_ACCEPTS):
+            try:
+                incoming, address = self._socket.accept()
+            except BlockingIOError:
+                return
+            except _GONE:
+                continue  # the client has given up meanwhile
+            except OSError as error:
+                self._back_off(error)
+                return
+            self._welcome(incoming, address[0], address[1])
+
+    def _back_off(self, error: OSError) -> None:
+        """Look away from the socket for a moment: it would report at once again what cannot be accepted now."""
+        self.reports.log(Report.ACCEPT_FAILED, "%s: %s", self.url, error)
+        loop = self._loop
+        assert loop is not None, "who accepts has been started"
+        loop.remove_reader(self._socket)
+        self._retry = loop.call_later(_BACK_OFF_S, loop.add_reader, self._socket, self._accept)
+
+    def _welcome(self, incoming: socket.socket, host: str, port: int) -> None:
+        settings = self.settings
+        full = settings.max_connections is not None and self.connection_count >= settings.max_connections
+        limit = settings.max_connections_per_address
+        if full or (limit is not None and self._per_address[host] >= limit):
+            incoming.close()
+            self._refused += 1
+            self.reports.log(Report.TOO_MANY if full else Report.TOO_MANY_OF_ONE, "%s at %s", host, self.url)
+            return
+        self._accepted += 1
+        self._per_address[host] += 1
+        connection = Connection(self, f"[{host}]:{port}" if ":" in host else f"{host}:{port}")
+        self._connections[connection] = host
+        assert self._loop is not None, "who accepts has been started"
+        task = self._loop.create_task(self._arrive(connection, incoming))
+        self._arriving.add(task)
+        task.add_done_callback(self._arriving.discard)
+
+    async def _arrive(self, connection: Connection, incoming: socket.socket) -> None:
+        try:
+            incoming.setblocking(False)
+            incoming.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            incoming.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+            assert self._loop is not None, "who accepts has been started"
+            await self._loop.connect_accepted_socket(lambda: connection, incoming)
+        except OSError as error:
+            Report.DISCONNECTED.log("a client of %s has gone already: %s", self.url, error)
+            incoming.close()
+            self.ended(connection)
+
+    def _leave(self, host: str) -> None:
+        self._per_address[host] -= 1
+        if not self._per_address[host]:
+            del self._per_address[host]
+        if not self._connections:
+            self._empty.set()

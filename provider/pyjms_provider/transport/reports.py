@@ -1,0 +1,67 @@
+"""What the network says in the log: one stable code for each kind of line, so that people and alarms can find it.
+
+The log never holds what was sent or received, nor passwords, keys or certificates.
+"""
+
+from __future__ import annotations
+
+import logging
+from enum import Enum
+
+from pyjms.spi.clock import Clock
+
+__all__ = ["RareReports", "Report"]
+
+_log = logging.getLogger("pyjms.network")
+_SILENCE_MS = 5_000
+
+
+class Report(Enum):
+    """A kind of log line: its number, its level, and what it is about."""
+
+    STARTED = (1, logging.INFO, "network started")
+    LISTENING = (2, logging.INFO, "listening")
+    CLOSED = (3, logging.INFO, "listener closed")
+    ACCEPT_FAILED = (4, logging.ERROR, "cannot accept connections; trying again")
+    TOO_MANY = (5, logging.WARNING, "too many connections; hung up")
+    TOO_MANY_OF_ONE = (6, logging.WARNING, "too many connections from one address; hung up")
+    HANDSHAKE_FAILED = (7, logging.WARNING, "handshake failed; hung up")
+    HANDSHAKE_SLOW = (8, logging.WARNING, "handshake took too long; hung up")
+    PEER_STALLED = (9, logging.WARNING, "peer takes no bytes; hung up")
+    ENGINE_FAILED = (10, logging.ERROR, "fault of the broker; hung up")
+    WORKERS_BUSY = (11, logging.ERROR, "no worker thread is free")
+    WORKERS_LEFT = (12, logging.WARNING, "jobs were left behind")
+    UNPROTECTED = (13, logging.WARNING, "passwords cross the network in the clear; use TLS")
+    CONNECTED = (14, logging.DEBUG, "connected")
+    DISCONNECTED = (15, logging.DEBUG, "disconnected")
+    LOOP_FAILED = (16, logging.ERROR, "fault of the event loop")
+
+    @property
+    def code(self) -> str:
+        """What the line begins with: ``PYJMS-NET-5``."""
+        return f"PYJMS-NET-{self.value[0]}"
+
+    def log(self, detail: str, *arguments: object, error: BaseException | None = None) -> None:
+        """Write a line; `detail` with `arguments` is as for `logging`. `error` adds its traceback."""
+        number, level, what = self.value
+        _log.log(level, f"PYJMS-NET-{number} {what}: {detail}", *arguments, exc_info=error)
+
+
+class RareReports:
+    """Writes lines that strangers can cause, at most one of a kind every five seconds, and says how many it left out."""
+
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+        self._quiet: dict[Report, tuple[float, int]] = {}
+
+    def log(self, report: Report, detail: str, *arguments: object) -> None:
+        """Write the line, or count it."""
+        now_ms = self._clock.monotonic_ms()
+        until_ms, missed = self._quiet.get(report, (now_ms, 0))
+        if now_ms < until_ms:
+            self._quiet[report] = (until_ms, missed + 1)
+            return
+        self._quiet[report] = (now_ms + _SILENCE_MS, 0)
+        if missed:
+            detail, arguments = f"{detail} (and %d more since the last such line)", (*arguments, missed)
+        report.log(detail, *arguments)

@@ -1,0 +1,252 @@
+"""The network of a broker: one thread with an event loop, on which all its listeners live.
+
+The loop is uvloop's where that is installed (`pip install pyjms[fast]`), and asyncio's otherwise. Why one loop, and not
+several, tells decision 0600.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Coroutine
+from concurrent.futures import Future
+from enum import Enum
+from importlib.metadata import version
+from importlib.util import find_spec
+from socket import socket
+from threading import Lock, Thread
+from typing import Any, Final, Self, TypeVar
+
+from pyjms.spi.clock import Clock, SystemClock
+from pyjms.spi.errors import ClosedError, ProviderError, ResourceError
+from pyjms_provider.transport.connection import Trace
+from pyjms_provider.transport.listener import EngineFactory, Listener, bind
+from pyjms_provider.transport.reports import Report
+from pyjms_provider.transport.scheduler import Scheduler
+from pyjms_provider.transport.settings import ListenerSettings
+from pyjms_provider.transport.timers import Timers
+from pyjms_provider.transport.workers import WorkerPool, WorkerSettings
+
+__all__ = ["EventLoop", "NetworkService"]
+
+_T = TypeVar("_T")
+
+_START_S: Final = 30.0
+_GRACE_S: Final = 5.0
+
+
+class EventLoop(Enum):
+    """Whose event loop to use."""
+
+    BEST = "best"
+    """uvloop's where it is installed, else asyncio's."""
+    UVLOOP = "uvloop"
+    ASYNCIO = "asyncio"
+
+
+class NetworkService:
+    """Owns the loop's thread. `start` it, `open` listeners, `stop` it; all from any thread. It is started once.
+
+    As a context manager it is started at the beginning and stopped at the end.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        *,
+        clock: Clock | None = None,
+        workers: WorkerSettings | None = None,
+        event_loop: EventLoop = EventLoop.BEST,
+        trace: Trace | None = None,
+    ) -> None:
+        """`name` is that of the broker; it is in the names of threads and in the log.
+
+        `clock` is what heart-beats and all time-outs of connections obey. `trace`, for support cases, is told of every
+        byte that engines take and give, on the loop's thread; it sees passwords, so it is never on by itself.
+        """
+        self.clock: Clock = clock or SystemClock()
+        self.trace = trace
+        self._name = name
+        self._worker_settings = workers or WorkerSettings()
+        self._event_loop = event_loop
+        self._lock = Lock()
+        self._thread: Thread | None = None
+        self._started: Future[None] = Future()
+        self._stopped: Future[None] | None = None
+        self._listeners: dict[Listener, Future[None] | None] = {}
+        # Set on the loop's thread before `_started` ends.
+        self.scheduler: Scheduler
+        self.timers: Timers
+        self.workers: WorkerPool
+        self._loop: asyncio.AbstractEventLoop
+
+    # --------------------------------------------------------------------------------------------------- for everybody
+
+    def start(self) -> None:
+        """Start the thread, and wait until its loop runs. May be repeated until `stop`.
+
+        Raises `ResourceError` if the loop that was asked for is not installed, and `ClosedError` after `stop`.
+        """
+        with self._lock:
+            if self._stopped is not None:
+                raise ClosedError(f"the network of {self._name} is stopped and not started again; make a new one")
+            if self._thread is None:
+                self._thread = Thread(target=self._run, name=f"pyjms network {self._name}", daemon=True)
+                self._thread.start()
+        self._started.result(_START_S)
+
+    def open(self, settings: ListenerSettings, make_engine: EngineFactory) -> Listener:
+        """Listen as `settings` say, and have `make_engine` called, on the loop's thread, for each connection.
+
+        Its engine may speak at once; the conduit's `peer` is known. Raises `ResourceError` if the address cannot be
+        had, `ListenerSettingsError` if a file cannot be used, `ClosedError` if the service does not run.
+        """
+        self._must_run()
+        listening = bind(settings)
+        try:
+            if self.scheduler.is_here():
+                return self._open(settings, make_engine, listening)
+            return self._wait_for(self._open_there(settings, make_engine, listening))
+        except BaseException:
+            listening.close()
+            raise
+
+    @property
+    def listeners(self) -> tuple[Listener, ...]:
+        """Those that are open."""
+        return tuple(listener for listener, closing in list(self._listeners.items()) if closing is None)
+
+    def run(self, coroutine: Coroutine[Any, Any, _T]) -> Future[_T]:
+        """Run a coroutine on the loop: so other servers of asyncio, such as that for REST, live on the same thread.
+
+        Any thread; never blocks. What still runs when the service stops is cancelled. A coroutine must not keep the loop
+        busy: all connections wait for it. Raises `ClosedError` if the service does not run.
+        """
+        try:
+            self._must_run()
+            return asyncio.run_coroutine_threadsafe(coroutine, self._loop)
+        except BaseException:
+            coroutine.close()
+            raise
+
+    def begin_close(self, listener: Listener, graceful_s: float = _GRACE_S) -> Future[None]:
+        """Do what `Listener.begin_close` says."""
+        with self._lock:
+            closing = self._listeners.get(listener)
+            if closing is not None:
+                return closing
+            if listener not in self._listeners or self._stopped is not None:
+                ended: Future[None] = Future()
+                ended.set_result(None)
+                return self._stopped or ended
+            closing = asyncio.run_coroutine_threadsafe(self._close(listener, graceful_s), self._loop)
+            self._listeners[listener] = closing
+            return closing
+
+    def stop(self, graceful_s: float = _GRACE_S) -> None:
+        """Close all listeners as `Listener.begin_close` does, cancel what else runs, and end the threads.
+
+        Takes hardly longer than `graceful_s`, whatever peers and jobs do. May be repeated; not on the loop's thread.
+        """
+        with self._lock:
+            thread = self._thread
+            is_first = self._stopped is None
+            if self._stopped is None:
+                self._stopped = Future()
+            stopped = self._stopped
+        if not is_first:
+            stopped.result()
+            return
+        try:
+            if thread is not None and self._started.exception(_START_S) is None:
+                self._wait_for(self._end(graceful_s))
+                self._loop.call_soon_threadsafe(self._loop.stop)
+                thread.join()
+                self.workers.join()
+        finally:
+            stopped.set_result(None)
+
+    def __enter__(self) -> Self:
+        """Start it."""
+        self.start()
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        """Stop it."""
+        self.stop()
+
+    # ------------------------------------------------------------------------------------------------------ on the loop
+
+    async def _open_there(self, settings: ListenerSettings, make_engine: EngineFactory, listening: socket) -> Listener:
+        return self._open(settings, make_engine, listening)
+
+    def _open(self, settings: ListenerSettings, make_engine: EngineFactory, listening: socket) -> Listener:
+        listener = Listener(settings, self, make_engine, listening)
+        listener.start()
+        self._listeners[listener] = None
+        return listener
+
+    async def _close(self, listener: Listener, graceful_s: float) -> None:
+        try:
+            await listener.stop(graceful_s)
+        finally:
+            self._listeners.pop(listener, None)
+
+    async def _end(self, graceful_s: float) -> None:
+        loop = asyncio.get_running_loop()
+        until_s = loop.time() + graceful_s
+        await asyncio.gather(*(listener.stop(graceful_s) for listener in list(self._listeners)))
+        self._listeners.clear()
+        await self.workers.stop(max(0.1, until_s - loop.time()))
+        others = asyncio.all_tasks() - {asyncio.current_task()}
+        for task in others:
+            task.cancel()
+        if others:
+            await asyncio.wait(others, timeout=max(0.1, until_s - loop.time()))
+        await loop.shutdown_asyncgens()
+
+    # -------------------------------------------------------------------------------------------------------- the thread
+
+    def _run(self) -> None:
+        try:
+            loop, description = self._make_loop()
+        except ProviderError as error:
+            self._started.set_exception(error)
+            return
+        self._loop = loop
+        loop.set_exception_handler(self._loop_failed)
+        asyncio.set_event_loop(loop)
+        self.scheduler = Scheduler(loop)
+        self.timers = Timers(self._name, self.clock, self.scheduler)
+        self.workers = WorkerPool(self._name, self._worker_settings, loop, self.scheduler)
+        Report.STARTED.log("%s, on %s", self._name, description)
+        loop.call_soon(self._started.set_result, None)
+        try:
+            loop.run_forever()
+        finally:
+            self.timers.stop()
+            asyncio.set_event_loop(None)
+            loop.close()
+
+    def _make_loop(self) -> tuple[asyncio.AbstractEventLoop, str]:
+        has_uvloop = find_spec("uvloop") is not None
+        if self._event_loop is EventLoop.UVLOOP and not has_uvloop:
+            raise ResourceError("uvloop is not installed; pip install pyjms[fast], or use the event loop of asyncio")
+        if has_uvloop and self._event_loop is not EventLoop.ASYNCIO:
+            import uvloop
+
+            return uvloop.new_event_loop(), f"uvloop {version('uvloop')}"
+        return asyncio.SelectorEventLoop(), "the event loop of asyncio (pip install pyjms[fast] has a faster one)"
+
+    def _loop_failed(self, loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
+        Report.LOOP_FAILED.log("%s", context.get("message", ""), error=context.get("exception"))
+
+    def _must_run(self) -> None:
+        if self._thread is None or self._stopped is not None:
+            raise ClosedError(f"the network of {self._name} does not run; call start() first, and not after stop()")
+
+    def _wait_for(self, coroutine: Coroutine[Any, Any, _T]) -> _T:
+        """Run `coroutine` on the loop and wait for it. On the loop's own thread that would wait for itself."""
+        if self.scheduler.is_here():
+            coroutine.close()
+            raise ClosedError("this would wait for itself on the network's thread; use another thread, or begin_close")
+        return asyncio.run_coroutine_threadsafe(coroutine, self._loop).result()

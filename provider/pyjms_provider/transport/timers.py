@@ -1,0 +1,83 @@
+"""Time for all connections of a loop: one heap, and one thread that waits by the injected clock (BJ-IDLE-4).
+
+The loop itself cannot wait by a clock that a test moves; a thread can, with `Clock.wait`. It does nothing but tell the
+loop that something is due. All else happens on the loop.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from heapq import heappop, heappush
+from itertools import count
+from threading import Thread
+from typing import Final, Protocol
+
+from pyjms.spi.clock import Clock, Signal
+from pyjms_provider.transport.scheduler import Scheduler
+
+__all__ = ["Alarmed", "Timers"]
+
+_GRAIN_MS: Final = 20
+"""Alarms go off together, at multiples of this: so a thousand connections wake the loop fifty times a second at most."""
+
+
+class Alarmed(Protocol):
+    """Who wants to be called at a time."""
+
+    def alarm(self) -> None:
+        """The time has come, or has long passed; what it was asked for may have changed. Must not raise."""
+        ...
+
+
+class Timers:
+    """The alarms of one loop."""
+
+    def __init__(self, name: str, clock: Clock, scheduler: Scheduler) -> None:
+        self._clock = clock
+        self._scheduler = scheduler
+        self._heap: list[tuple[float, int, Alarmed]] = []
+        self._numbers = count()
+        self._next_ms = math.inf
+        self._signal = Signal()
+        self._is_stopped = False
+        self._thread = Thread(target=self._run, name=f"pyjms network timer {name}", daemon=True)
+        self._thread.start()
+
+    def arm(self, at_ms: float, who: Alarmed) -> float:
+        """Call `who` at `at_ms` on the monotonic clock, or up to 20 ms later; return the time. On the loop.
+
+        There is no disarming: who is called too early looks at what it wants now, and arms again.
+        """
+        due_ms = math.ceil(at_ms / _GRAIN_MS) * _GRAIN_MS
+        heappush(self._heap, (due_ms, next(self._numbers), who))
+        if due_ms < self._next_ms:
+            self._next_ms = due_ms
+            self._signal.set()
+        return due_ms
+
+    def stop(self) -> None:
+        """End the thread and wait for it. May be repeated; nobody is called any more."""
+        self._is_stopped = True
+        self._signal.set()
+        self._thread.join()
+
+    def _run(self) -> None:
+        fire: Callable[[], None] = self._fire
+        is_told = False  # whether the loop knows that something is due, and has not yet answered with the next time
+        while not self._is_stopped:
+            until_ms = None if is_told or self._next_ms == math.inf else self._next_ms
+            is_told = not self._clock.wait(self._signal, until_ms)
+            if is_told:
+                self._scheduler.add(fire)
+
+    def _fire(self) -> None:
+        heap = self._heap
+        now_ms = self._clock.monotonic_ms()
+        due = []
+        while heap and heap[0][0] <= now_ms:
+            due.append(heappop(heap)[2])
+        for who in due:
+            who.alarm()
+        self._next_ms = heap[0][0] if heap else math.inf
+        self._signal.set()

@@ -1,0 +1,151 @@
+"""WebSocket as a layer (RFC 6455, BJ-WS-1): the sans-I/O core of the library `websockets`, and our rules around it.
+
+To the engine it is the same stream of bytes as over TCP: messages, and fragments of messages, are joined. Towards the
+peer each chunk that the engine returned is one message, since some clients expect whole frames in it; it is a text
+message if the peer's last one was and the chunk is text, else a binary one. Nothing is compressed: what a message grows
+to in memory stays known.
+"""
+
+from __future__ import annotations
+
+import codecs
+import logging
+from collections.abc import Sequence
+from http import HTTPStatus
+from typing import Final
+from urllib.parse import urlsplit
+
+from websockets.datastructures import MultipleValuesError
+from websockets.exceptions import NegotiationError
+from websockets.frames import CloseCode, Frame, Opcode
+from websockets.http11 import Request, Response
+from websockets.protocol import State
+from websockets.server import ServerProtocol
+from websockets.typing import Subprotocol
+
+from pyjms_provider.transport.layers import Bytes, Layer, LayerError
+from pyjms_provider.transport.settings import WebSocketSettings
+
+__all__ = ["WebSocketLayer"]
+
+# The library writes frames into its log when that is at DEBUG, and frames hold passwords.
+_log = logging.getLogger("pyjms.network.websocket")
+_log.setLevel(logging.ERROR)
+
+_DATA: Final = frozenset((Opcode.TEXT, Opcode.BINARY, Opcode.CONT))
+_Decoder: Final = codecs.getincrementaldecoder("utf-8")
+
+
+class WebSocketLayer(Layer):
+    """The server's side of one WebSocket."""
+
+    def __init__(self, settings: WebSocketSettings) -> None:
+        self._settings = settings
+        self._protocol = ServerProtocol(
+            subprotocols=[Subprotocol(name) for name in settings.subprotocols],
+            select_subprotocol=_select,
+            max_size=settings.max_message_bytes,
+            logger=_log,
+        )
+        self._is_over = False
+        self._decoder: codecs.IncrementalDecoder | None = None  # of the text message that is being received
+        self._is_text = False
+
+    @property
+    def is_open(self) -> bool:
+        return self._protocol.state is not State.CONNECTING and self._protocol.handshake_exc is None
+
+    @property
+    def is_over(self) -> bool:
+        return self._is_over
+
+    def received(self, data: bytes) -> Sequence[bytes]:
+        if self._is_over:
+            return ()
+        protocol = self._protocol
+        protocol.receive_data(data)
+        chunks: list[bytes] = []
+        for event in protocol.events_received():
+            if isinstance(event, Request):
+                protocol.send_response(self._answer(event))
+            elif isinstance(event, Frame):
+                self._take(event, chunks)
+        self._is_over = protocol.close_expected()
+        if error := protocol.handshake_exc or protocol.parser_exc:
+            raise LayerError(f"WebSocket: {error}")
+        return chunks
+
+    def wrap(self, chunks: Sequence[Bytes]) -> Bytes:
+        protocol = self._protocol
+        if protocol.state is State.OPEN:
+            for chunk in chunks:
+                if self._is_text and _is_text(chunk):
+                    protocol.send_text(chunk)
+                else:
+                    protocol.send_binary(chunk)
+        return self.pending()
+
+    def pending(self) -> bytes:
+        return b"".join(self._protocol.data_to_send())
+
+    def finish(self) -> None:
+        if self._protocol.state is State.OPEN:
+            self._protocol.send_close(CloseCode.NORMAL_CLOSURE)
+
+    def _answer(self, request: Request) -> Response:
+        """Accept the upgrade or refuse it."""
+        if urlsplit(request.path).path != self._settings.path:
+            return self._refuse(HTTPStatus.NOT_FOUND, f"there is nothing here; the broker is at {self._settings.path}")
+        if not self._is_welcome(request):
+            return self._refuse(
+                HTTPStatus.FORBIDDEN, "pages of this site may not connect; the broker's origins say which may"
+            )
+        return self._protocol.accept(request)
+
+    def _refuse(self, status: HTTPStatus, text: str) -> Response:
+        self._protocol.handshake_exc = LayerError(f"{status.value} {text}")
+        return self._protocol.reject(status, f"{text}\n")
+
+    def _is_welcome(self, request: Request) -> bool:
+        """Keep foreign web pages out, whose scripts act with their reader's network and name (RFC 6455 §10.2)."""
+        try:
+            origin, host = request.headers.get("Origin"), request.headers.get("Host", "")
+        except MultipleValuesError:
+            return False
+        if origin is None or "*" in self._settings.origins or origin in self._settings.origins:
+            return True
+        return urlsplit(origin).netloc.lower() == host.lower()
+
+    def _take(self, frame: Frame, chunks: list[bytes]) -> None:
+        if frame.opcode not in _DATA:
+            return
+        if frame.opcode is not Opcode.CONT:
+            self._is_text = frame.opcode is Opcode.TEXT
+            self._decoder = _Decoder() if self._is_text else None
+        data = bytes(frame.data)
+        if self._decoder is not None:
+            try:
+                self._decoder.decode(data, final=frame.fin)
+            except UnicodeDecodeError as error:
+                self._protocol.fail(CloseCode.INVALID_DATA, "text that is not UTF-8")
+                raise LayerError("WebSocket: a text message is not UTF-8") from error
+        if data:
+            chunks.append(data)
+
+
+def _select(protocol: ServerProtocol, offered: Sequence[Subprotocol]) -> Subprotocol | None:
+    served = protocol.available_subprotocols or ()
+    if not offered:
+        return None
+    for name in served:
+        if name in offered:
+            return name
+    raise NegotiationError(f"no common subprotocol; this port has {', '.join(served)}")
+
+
+def _is_text(chunk: Bytes) -> bool:
+    try:
+        str(chunk, "utf-8")
+    except UnicodeDecodeError:
+        return False
+    return True

@@ -1,0 +1,196 @@
+"""The threads for what may wait: writes to the disk, senders who wait for room.
+
+A few threads serve short jobs well, and many at once only quarrel about the interpreter; yet a job may wait for as long
+as a queue is full. So the pool grows quickly to a few threads, and beyond that only while nothing moves: every time it
+looks and finds the same job first in line, it adds threads, up to a limit. At the limit, a job that has waited too long
+is refused, which its client hears as an error instead of as silence.
+"""
+
+from __future__ import annotations
+
+from asyncio import AbstractEventLoop, Event, TimerHandle, wait_for
+from collections import deque
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+from queue import SimpleQueue
+from threading import Thread
+from typing import Final
+
+from pyjms.spi.errors import ResourceError
+from pyjms_provider.transport.reports import Report
+from pyjms_provider.transport.scheduler import Scheduler
+
+__all__ = ["Job", "WorkerPool", "WorkerSettings", "WorkersBusyError"]
+
+_LOOK_S: Final = 0.02
+_PRUNE_S: Final = 5.0
+_JOIN_S: Final = 2.0
+
+Finished = Callable[[object, BaseException | None], None]
+
+
+class WorkersBusyError(ResourceError):
+    """All worker threads were waiting, for as long as a job may wait for one."""
+
+    code = "PYJMS-NET-BUSY"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WorkerSettings:
+    """How many threads there are for work that may wait."""
+
+    quick: int = 8
+    """So many threads come as soon as there is a job for them."""
+    most: int = 256
+    """So many come when all others are stuck."""
+    patience_s: float = 30.0
+    """How long a job waits when all of them are; then it is refused."""
+
+
+class Job:
+    """A piece of work, and whom to tell. `finished` is called once, on the loop."""
+
+    __slots__ = ("_call", "_error", "_finished", "_result", "since_s")
+
+    def __init__(self, call: Callable[[], object], finished: Finished, since_s: float) -> None:
+        self._call = call
+        self._finished = finished
+        self._result: object = None
+        self._error: BaseException | None = None
+        self.since_s = since_s
+
+    def run(self) -> None:
+        """Do it. On a worker's thread."""
+        try:
+            self._result = self._call()
+        except BaseException as error:  # the engine is told, whatever it was: its client waits for an answer
+            self._error = error
+
+    def refuse(self, error: BaseException) -> None:
+        """It will not be done."""
+        self._error = error
+
+    def tell(self) -> None:
+        """Say how it went. On the loop."""
+        self._finished(self._result, self._error)
+
+
+class WorkerPool:
+    """Threads, as many as are needed. All calls on the loop, save `join`."""
+
+    def __init__(self, name: str, settings: WorkerSettings, loop: AbstractEventLoop, scheduler: Scheduler) -> None:
+        self._name = name
+        self._settings = settings
+        self._loop = loop
+        self._scheduler = scheduler
+        self._given: SimpleQueue[Job | None] = SimpleQueue()
+        self._waiting: deque[Job] = deque()
+        self._running = 0
+        self._alive = 0
+        self._started = 0
+        self._threads: list[Thread] = []
+        self._watch: TimerHandle | None = None
+        self._first: Job | None = None
+        self._idle = Event()
+        self._idle.set()
+
+    @property
+    def thread_count(self) -> int:
+        """How many threads there are."""
+        return self._alive
+
+    @property
+    def job_count(self) -> int:
+        """How many jobs run or wait."""
+        return self._running + len(self._waiting)
+
+    def submit(self, call: Callable[[], object], finished: Finished) -> None:
+        """Have `call` run, and `finished` called on the loop with its result or its error."""
+        self._idle.clear()
+        self._waiting.append(Job(call, finished, self._loop.time()))
+        if self._running == self._alive < self._settings.quick:
+            self._grow(1)
+        self._hand_out()
+
+    async def stop(self, graceful_s: float) -> None:
+        """Wait for the jobs, at most so many seconds, and let the threads go."""
+        try:
+            await wait_for(self._idle.wait(), graceful_s)
+        except TimeoutError:
+            Report.WORKERS_LEFT.log("%s: %d jobs still wait", self._name, self.job_count)
+        if self._watch is not None:
+            self._watch.cancel()
+        self._let_go(self._alive)
+
+    def join(self) -> None:
+        """Wait a moment for the threads that were let go. Not on the loop."""
+        for thread in self._threads:
+            if self._idle.is_set():  # a thread whose job never ends is a daemon, and goes with the process
+                thread.join(_JOIN_S)
+        self._threads.clear()
+
+    def _hand_out(self) -> None:
+        while self._waiting and self._running < self._alive:
+            self._running += 1
+            self._given.put(self._waiting.popleft())
+        if self._watch is None:
+            if self._waiting:
+                self._watch = self._loop.call_later(_LOOK_S, self._look)
+            elif self._alive > self._settings.quick:
+                self._watch = self._loop.call_later(_PRUNE_S, self._look)
+
+    def _look(self) -> None:
+        self._watch = None
+        if not self._waiting:
+            self._let_go(min(self._alive - self._running, self._alive - self._settings.quick))
+        elif self._waiting[0] is self._first:  # nothing has moved since the last look
+            if room := self._settings.most - self._alive:
+                self._grow(min(room, len(self._waiting), max(self._alive, self._settings.quick)))
+            else:
+                self._refuse()
+        self._hand_out()
+        self._first = self._waiting[0] if self._waiting else None
+
+    def _refuse(self) -> None:
+        limit_s = self._loop.time() - self._settings.patience_s
+        while self._waiting and self._waiting[0].since_s <= limit_s:
+            job = self._waiting.popleft()
+            Report.WORKERS_BUSY.log("%s: all %d threads wait; a request is refused", self._name, self._alive)
+            job.refuse(
+                WorkersBusyError(
+                    f"the broker has {self._alive} requests that wait, for room in a full queue or for the disk, and "
+                    f"serves no more at a time; try again later, or raise its number of worker threads"
+                )
+            )
+            self._tell(job)
+
+    def _grow(self, by: int) -> None:
+        for _ in range(by):
+            self._alive += 1
+            self._started += 1
+            thread = Thread(target=self._work, name=f"pyjms worker {self._name} {self._started}", daemon=True)
+            self._threads.append(thread)
+            thread.start()
+
+    def _let_go(self, count: int) -> None:
+        for _ in range(count):
+            self._alive -= 1
+            self._given.put(None)
+        if count > 0:
+            self._threads = [thread for thread in self._threads if thread.is_alive()]
+
+    def _work(self) -> None:
+        while (job := self._given.get()) is not None:
+            job.run()
+            self._scheduler.add(partial(self._ended, job))
+
+    def _ended(self, job: Job) -> None:
+        self._running -= 1
+        self._hand_out()
+        self._tell(job)
+
+    def _tell(self, job: Job) -> None:
+        job.tell()
+        if not self.job_count:
+            self._idle.set()
