@@ -11,72 +11,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from pyjms.spi.envelope import Address, AddressKind, Body, BodyKind, Envelope, MessageId, ObjectBody
-from pyjms.types import Byte, Char, Double, Float, Int, Long, Short, Stored
+from pyjms.spi.envelope import BodyKind, Envelope, ObjectBody
+from pyjms.types import Double, Int, Short, Stored
 from pyjms_provider.stores.codec import VERSION, decode, encode
 from pyjms_provider.stores.errors import CodecError
+from tests.provider.envelopes import envelopes, shapes
 from tests.provider.helpers import make_envelope
-
-ANY_TEXT = st.text(st.characters())  # with halves of surrogate pairs, as Java's strings may have them
-PROPERTY = st.one_of(
-    st.none(),
-    st.booleans(),
-    st.integers(-(2**31), 2**31 - 1),
-    st.floats(),
-    ANY_TEXT,
-    st.integers(-128, 127).map(Byte),
-    st.integers(-(2**15), 2**15 - 1).map(Short),
-    st.integers(-(2**63), 2**63 - 1).map(Long),
-    st.floats(width=32).map(Float),
-    st.integers(0, 0xFFFF).map(chr).map(Char),
-)
-VALUE = st.one_of(PROPERTY, st.binary())
-MILLIS = st.integers(0, 2**63 - 1)
-ADDRESS = st.builds(Address, st.sampled_from(AddressKind), ANY_TEXT, st.booleans())
-BODIES: list[st.SearchStrategy[tuple[BodyKind, Body]]] = [
-    st.just((BodyKind.NONE, None)),
-    st.tuples(st.just(BodyKind.TEXT), st.none() | ANY_TEXT),
-    st.tuples(st.just(BodyKind.BYTES), st.binary()),
-    st.tuples(st.just(BodyKind.MAP), st.dictionaries(ANY_TEXT, VALUE)),
-    st.tuples(st.just(BodyKind.STREAM), st.lists(VALUE).map(tuple)),
-    st.tuples(st.just(BodyKind.OBJECT), st.none() | st.builds(ObjectBody, st.binary(), st.booleans())),
-]
-
-
-@st.composite
-def envelopes(draw: st.DrawFn) -> Envelope:
-    kind, body = draw(st.one_of(BODIES))
-    return Envelope(
-        destination=draw(ADDRESS),
-        message_id=draw(st.none() | ANY_TEXT.map(MessageId)),
-        timestamp_ms=draw(MILLIS),
-        expiration_ms=draw(MILLIS),
-        delivery_mode=draw(st.sampled_from([1, 2])),
-        priority=draw(st.integers(0, 9)),
-        correlation_id=draw(st.none() | ANY_TEXT | st.binary()),
-        reply_to=draw(st.none() | ADDRESS),
-        jms_type=draw(st.none() | ANY_TEXT),
-        properties=draw(st.dictionaries(ANY_TEXT, PROPERTY)),
-        body_kind=kind,
-        body=body,
-    )
-
-
-def shape(value: object) -> object:
-    """Return `value` so that two of them are equal only if their classes and the bits of their floats are."""
-    if isinstance(value, float):
-        return type(value), struct.pack(">d", value) if value == value else "NaN"  # noqa: PLR0124 - it is how NaN is found
-    if isinstance(value, dict):
-        return [(shape(name), shape(each)) for name, each in value.items()]
-    if isinstance(value, tuple):
-        return tuple(shape(each) for each in value)
-    if isinstance(value, ObjectBody):
-        return value.data
-    return type(value), value
-
-
-def shapes(envelope: Envelope) -> list[object]:
-    return [shape(getattr(envelope, name)) for name in Envelope.__dataclass_fields__]
 
 
 @given(envelopes())

@@ -64,7 +64,7 @@ class FrameDecoder:
 
     @property
     def lazy(self) -> bool:
-        """Whether header lines after the profile header stay in `Frame.tail`; in STOMP 1.2 only."""
+        """Whether the profile header and what follows it stay in `Frame.tail`; in STOMP 1.2 only."""
         return self._parser.lazy
 
     @lazy.setter

@@ -9,7 +9,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import Enum
 
-
 __all__ = ["HEARTBEAT", "Frame", "Heartbeat", "Version"]
 
 
@@ -46,9 +45,9 @@ class Frame:
     repeated: tuple[tuple[str, str], ...] = ()
     """All headers in their order, if any stood twice; else empty."""
     tail: str = ""
-    """Header lines that nobody has taken apart: each is escaped as in STOMP 1.2 and ends with a line end.
+    """Header lines that nobody has taken apart, after all others: each is escaped as in STOMP 1.2 and ends with LF.
 
-    Only a decoder that is `lazy` leaves some: those after the profile header, which are the message's properties.
+    The profile header and the message's properties; only a decoder that is `lazy` leaves them here.
     """
 
     @property

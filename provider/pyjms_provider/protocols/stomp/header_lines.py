@@ -12,7 +12,7 @@ from pyjms_provider.protocols.stomp.limits import Limits
 __all__ = ["PROFILE_HEADER", "HeaderParser", "split_lines"]
 
 PROFILE_HEADER = "JMS_pyjms"
-"""The header that carries what plain STOMP cannot say of a message; in the profile, properties come after it."""
+"""The header that carries what plain STOMP cannot say of a message; its properties come after it."""
 
 _BEFORE_TAIL = f"\n{PROFILE_HEADER}:"
 _COMMAND_LENGTH_MAX = 40
@@ -72,13 +72,10 @@ class HeaderParser:
         at = lines.find(_BEFORE_TAIL)
         if at < 0 or self.version is not Version.V1_2:
             return self._parse_lines(command, lines)
-        tail_at = lines.find("\n", at + 1) + 1
-        if not tail_at:
-            return self._parse_lines(command, lines)
-        tail = lines[tail_at:] + "\n"
+        tail = lines[at + 1 :] + "\n"
         if not _plain_lines(tail):
             split_lines(tail, Version.V1_2)  # what is wrong with it is found here, not by who gets it later
-        frame = self._parse_lines(command, lines[: tail_at - 1])
+        frame = self._parse_lines(command, lines[:at])
         frame.tail = tail
         return frame
 

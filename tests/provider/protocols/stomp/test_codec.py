@@ -82,7 +82,7 @@ def test_the_version_may_change_between_two_frames_of_one_piece() -> None:
     events = decoder.feed(b"CONNECT\npasscode:a\\b\n\n\0SEND\nv:a\\rb\n\n\0")
     assert next(events) == Frame("CONNECT", {"passcode": "a\\b"})
     decoder.version = V1_1
-    with pytest.raises(FrameError, match="1.1 does not define"):
+    with pytest.raises(FrameError, match=r"1\.1 does not define"):
         next(events)
 
 
@@ -287,16 +287,14 @@ def test_an_announced_body_costs_nothing_until_it_comes() -> None:
 def test_a_lazy_decoder_leaves_the_properties_of_a_message() -> None:
     stream = b"SEND\na:b\nJMS_pyjms:1;k=msg\nn:1\nm:a\\cb\n\nx\0"
     (frame,) = decode(stream, lazy=True)
-    assert frame == Frame("SEND", {"a": "b", "JMS_pyjms": "1;k=msg"}, b"x", tail="n:1\nm:a\\cb\n")
+    assert frame == Frame("SEND", {"a": "b"}, b"x", tail="JMS_pyjms:1;k=msg\nn:1\nm:a\\cb\n")
     assert encode(frame, V1_2) == stream
     assert encode(frame, V1_1) == stream
     assert encode(frame, V1_0) == stream.replace(b"\\c", b":")
 
 
-@pytest.mark.parametrize(
-    "stream", [b"SEND\na:b\n\n\0", b"SEND\na:b\nJMS_pyjms:1\n\n\0", b"SEND\nJMS_pyjms:1\nc:d\n\n\0"]
-)
-def test_a_lazy_decoder_finds_nothing_to_leave_without_a_profile_or_properties(stream: bytes) -> None:
+@pytest.mark.parametrize("stream", [b"SEND\na:b\n\n\0", b"SEND\nJMS_pyjms:1\nc:d\n\n\0"])
+def test_a_lazy_decoder_finds_nothing_to_leave_without_a_profile_header_after_others(stream: bytes) -> None:
     (frame,) = decode(stream, lazy=True)
     assert isinstance(frame, Frame)
     assert frame.tail == ""

@@ -1,0 +1,264 @@
+"""What each broker makes of STOMP, as data: how destinations, consumers and messages are written for it.
+
+Four dialects: our own broker's, which is ActiveMQ Classic's where a plain client can see it, ActiveMQ Classic's, ActiveMQ
+Artemis's and RabbitMQ's. The facts were read from the brokers' sources. How destinations are named stands in
+`destinations`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import Enum
+from types import MappingProxyType
+
+from pyjms.spi.capability import Capability
+from pyjms_provider.protocols.stomp.destinations import (
+    BARE_NAMES,
+    ENCODED_PATHS,
+    EXACT_PATHS,
+    PATHS,
+    DestinationNaming,
+)
+from pyjms_provider.protocols.stomp.errors import StompError
+
+__all__ = [
+    "ARTEMIS",
+    "CLASSIC",
+    "DIALECTS",
+    "PYJMS",
+    "RABBITMQ",
+    "ClientCumulation",
+    "Dialect",
+    "ForeignBody",
+    "NackMeaning",
+    "PrefetchUnit",
+    "UnknownDialectError",
+    "dialect_named",
+    "dialect_of_server",
+]
+
+
+class NackMeaning(Enum):
+    """What becomes of a message after NACK."""
+
+    RETRIES = "it counts as a failed attempt: delivered again, and a dead letter when that happened too often"
+    REJECTS = "a dead letter at once"
+    SETTLES = "the same as ACK: it is gone"
+    REQUEUES = "back to its queue; with `requeue:false` discarded, or a dead letter where the queue has such"
+
+
+class ForeignBody(Enum):
+    """How the body of a message without the profile is told to be text or bytes."""
+
+    BY_LENGTH_OR_TYPE = "`amq-msg-type` decides, else bytes if there is a content-length"
+    BY_LENGTH = "bytes if there is a content-length"
+    BY_CONTENT_TYPE = "text if the content-type says so, else bytes"
+
+
+class PrefetchUnit(Enum):
+    """What the number in the prefetch header counts."""
+
+    MESSAGES = "messages"
+    BYTES = "bytes"
+
+
+class ClientCumulation(Enum):
+    """What an ACK of a subscription with `ack:client` covers."""
+
+    SUBSCRIPTION = "all earlier messages of its subscription"
+    CONNECTION = "all earlier messages of the connection"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Dialect:
+    """The facts of one broker."""
+
+    name: str
+    """As in ``?dialect=``."""
+    title: str
+    server_prefix: str
+    """How the `server` header of its CONNECTED begins."""
+    capabilities: Capability
+    """What a connection to it can do, natively or with the client's help."""
+    destinations: DestinationNaming
+    foreign_body: ForeignBody
+    nack: NackMeaning
+    prefetch_header: str
+    prefetch_unit: PrefetchUnit = PrefetchUnit.MESSAGES
+    selector_header: str | None = "selector"
+    """None: it has no selectors, and ignores the header."""
+    selector_prefix: str = ""
+    """What the client puts before a selector."""
+    selector_names: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
+    """Identifiers that a selector must be rewritten to, by the JMS one."""
+    no_local: tuple[str, str] | None = None
+    """The header of SUBSCRIBE; None: the client leaves its own messages out."""
+    durable_name_header: str | None = None
+    """The header of SUBSCRIBE and UNSUBSCRIBE that names a durable subscription of the client id; None: see
+    `durable_headers`."""
+    durable_headers: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
+    """Other headers that both need for a durable subscription; `id` names it then, client id and name in one."""
+    ends_inactive_durable: bool = True
+    """Whether UNSUBSCRIBE ends a durable subscription that nobody consumes from at the moment."""
+    browser: tuple[str, str] | None = None
+    """The header of SUBSCRIBE that only looks; None: it has no browsers."""
+    expiry_header: str = "expires"
+    expiry_is_relative: bool = False
+    """Whether it counts milliseconds from now, rather than from 1970."""
+    foreign_id_headers: tuple[str, ...] = ("message-id",)
+    """Where MESSAGE has the JMSMessageID of a message without the profile: the first that is there."""
+    client_cumulation: ClientCumulation = ClientCumulation.SUBSCRIPTION
+    unsubscribe_returns_unsettled: bool = True
+    """Whether UNSUBSCRIBE gives unsettled messages back; else they are to be given back by NACK first."""
+    transacts_sends: bool = True
+    """Whether sends of a transaction become visible together."""
+    transacts_acknowledgements: bool = True
+    translates_temporaries: bool = False
+    """Whether others see a temporary destination under a name that the broker made."""
+    preserves_headers: bool = False
+    """Whether priority, expiry, reply-to and the rest come out as they went in; then they are written once only."""
+    header_line_max: int | None = None
+    """Bytes of a header line that it takes; None: limited by the frame only."""
+    error_names_receipt: bool = True
+    """Whether ERROR tells the receipt that will not come; else it fails all that are awaited."""
+    minimum_heartbeat_ms: int = 0
+    """It promises nothing shorter."""
+    temporaries: bool = True
+    """Whether it knows `/temp-queue/` for SUBSCRIBE; else a client makes unique names."""
+
+
+_EVERYWHERE = (
+    Capability.TOPICS
+    | Capability.DURABLE_SUBSCRIPTIONS
+    | Capability.TEMPORARY_DESTINATIONS
+    | Capability.NO_LOCAL
+    | Capability.CONNECTION_CONSUMERS
+    | Capability.EXPIRATION
+)
+
+PYJMS = Dialect(
+    name="pyjms",
+    title="pyjms broker",
+    server_prefix="pyjms/",
+    capabilities=_EVERYWHERE
+    | Capability.TRANSACTIONS
+    | Capability.XA
+    | Capability.SELECTORS
+    | Capability.BROWSING
+    | Capability.PRIORITIES
+    | Capability.REDELIVERY_COUNT
+    | Capability.DEAD_LETTERS
+    | Capability.REDELIVERY_LIMITS,
+    destinations=EXACT_PATHS,
+    foreign_body=ForeignBody.BY_LENGTH_OR_TYPE,
+    nack=NackMeaning.RETRIES,
+    prefetch_header="prefetch-count",
+    no_local=("no-local", "true"),
+    durable_name_header="durable-subscription-name",
+    browser=("browser", "true"),
+    preserves_headers=True,
+)
+
+CLASSIC = Dialect(
+    name="activemq",
+    title="ActiveMQ Classic",
+    server_prefix="ActiveMQ/",
+    capabilities=_EVERYWHERE
+    | Capability.TRANSACTIONS
+    | Capability.SELECTORS
+    | Capability.BROWSING
+    | Capability.PRIORITIES
+    | Capability.DEAD_LETTERS,
+    destinations=PATHS,
+    foreign_body=ForeignBody.BY_LENGTH_OR_TYPE,
+    nack=NackMeaning.REJECTS,
+    prefetch_header="activemq.prefetchSize",
+    no_local=("activemq.noLocal", "true"),
+    durable_name_header="activemq.subscriptionName",
+    browser=("browser", "true"),
+    translates_temporaries=True,
+    header_line_max=10 * 1024,
+)
+
+ARTEMIS = Dialect(
+    name="artemis",
+    title="ActiveMQ Artemis",
+    server_prefix="ActiveMQ-Artemis/",
+    capabilities=_EVERYWHERE | Capability.SELECTORS | Capability.PRIORITIES | Capability.DEAD_LETTERS,
+    destinations=BARE_NAMES,
+    foreign_body=ForeignBody.BY_LENGTH,
+    nack=NackMeaning.SETTLES,
+    prefetch_header="consumer-window-size",
+    prefetch_unit=PrefetchUnit.BYTES,
+    selector_prefix="convert_string_expressions:",
+    selector_names=MappingProxyType(
+        {
+            "JMSPriority": "AMQPriority",
+            "JMSTimestamp": "AMQTimestamp",
+            "JMSDeliveryMode": "AMQDurable",
+            "JMSExpiration": "AMQExpiration",
+            "JMSMessageID": "AMQUserID",
+        }
+    ),
+    no_local=("no-local", "true"),
+    durable_name_header="durable-subscription-name",
+    foreign_id_headers=("amqMessageId", "message-id"),
+    transacts_acknowledgements=False,
+    minimum_heartbeat_ms=500,
+    temporaries=False,
+)
+
+RABBITMQ = Dialect(
+    name="rabbitmq",
+    title="RabbitMQ",
+    server_prefix="RabbitMQ/",
+    capabilities=_EVERYWHERE,
+    destinations=ENCODED_PATHS,
+    foreign_body=ForeignBody.BY_CONTENT_TYPE,
+    nack=NackMeaning.REQUEUES,
+    prefetch_header="prefetch-count",
+    selector_header=None,
+    durable_headers=MappingProxyType({"durable": "true", "auto-delete": "false"}),
+    ends_inactive_durable=False,
+    expiry_header="expiration",
+    expiry_is_relative=True,
+    foreign_id_headers=("amqp-message-id", "message-id"),
+    client_cumulation=ClientCumulation.CONNECTION,
+    unsubscribe_returns_unsettled=False,
+    transacts_sends=False,
+    transacts_acknowledgements=False,
+    error_names_receipt=False,
+    minimum_heartbeat_ms=1000,
+    temporaries=False,
+)
+
+DIALECTS: Mapping[str, Dialect] = MappingProxyType(
+    {dialect.name: dialect for dialect in (PYJMS, CLASSIC, ARTEMIS, RABBITMQ)}
+)
+
+
+class UnknownDialectError(StompError):
+    """There is no dialect of that name, or none is known for that server."""
+
+
+def dialect_named(name: str) -> Dialect:
+    """Return the dialect that ``?dialect=`` names. Raises `UnknownDialectError`."""
+    try:
+        return DIALECTS[name]
+    except KeyError:
+        raise UnknownDialectError(f"there is no dialect {name!r}; choose one of {', '.join(DIALECTS)}") from None
+
+
+def dialect_of_server(server: str | None) -> Dialect:
+    """Return the dialect of the broker whose CONNECTED has this `server` header; None: it has none.
+
+    Raises `UnknownDialectError`: a wrong guess would lose messages.
+    """
+    for dialect in DIALECTS.values():
+        if server is not None and server.startswith(dialect.server_prefix):
+            return dialect
+    shown = "hides its name" if server is None else f"calls itself {server[:60]!r}"
+    raise UnknownDialectError(
+        f"the server {shown}, so its dialect is not known: name it in the URL, as ?dialect={'|'.join(DIALECTS)}"
+    )

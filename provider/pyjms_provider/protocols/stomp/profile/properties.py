@@ -1,0 +1,191 @@
+"""Properties as header lines, and back.
+
+What comes from a wire stays lines until somebody asks for a property: a broker that only passes a message on never takes
+them apart (`WireProperties`).
+"""
+
+from __future__ import annotations
+
+import logging
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import Any
+
+from pyjms.types import Byte, Char, Double, Float, Int, Long, Short, Stored
+from pyjms_provider.protocols.stomp.errors import FrameError, ProfileError
+from pyjms_provider.protocols.stomp.frames import Version
+from pyjms_provider.protocols.stomp.header_lines import split_lines
+from pyjms_provider.protocols.stomp.profile.names import (
+    ALIAS_PREFIX,
+    alias_of,
+    is_reserved,
+    name_of_alias,
+    quoted,
+    unquoted,
+)
+from pyjms_provider.protocols.stomp.profile.values import (
+    LETTERS,
+    READERS,
+    base64_of_text,
+    double_text,
+    float_text,
+)
+
+__all__ = ["WireProperties", "read_properties", "write_properties"]
+
+_log = logging.getLogger(__name__)
+
+_TEXTS: Mapping[type, Callable[[Any], str]] = {
+    bool: lambda value: "true" if value else "false",
+    Byte: int.__repr__,
+    Short: int.__repr__,
+    int: int.__repr__,
+    Int: int.__repr__,
+    Long: int.__repr__,
+    Float: float_text,
+    float: double_text,
+    Double: double_text,
+}
+_unsafe = {
+    # 1.0 has no escapes and is trimmed; \r has no escape in 1.1. NUL and surrogates nothing can carry.
+    Version.V1_0: re.compile("[\0\n\r\ud800-\udfff]|^[ \t]|[ \t]$").search,
+    Version.V1_1: re.compile("[\0\r\ud800-\udfff]").search,
+    Version.V1_2: re.compile("[\0\ud800-\udfff]").search,
+}
+_headers: dict[str, tuple[str, str]] = {}
+_HEADERS_MAX = 4096
+
+
+def _header_of(name: str) -> tuple[str, str]:
+    """Return the header under which property `name` travels, and its name in the list of types."""
+    known = _headers.get(name)
+    if known is None:
+        known = alias_of(name) or name, quoted(name)
+        if len(_headers) >= _HEADERS_MAX:
+            _headers.clear()
+        _headers[name] = known
+    return known
+
+
+def write_properties(properties: Mapping[str, Stored], version: Version) -> tuple[list[tuple[str, str]], str]:
+    """Return names and values of the headers that carry `properties`, and the list of their types.
+
+    Raises `ProfileError` for a value that no message may have.
+    """
+    headers: list[tuple[str, str]] = []
+    types: list[str] = []
+    unsafe = _unsafe[version]
+    for name, value in properties.items():
+        header, listed = _headers.get(name) or _header_of(name)
+        kind = type(value)
+        if kind is str:
+            if unsafe(value):  # type: ignore[arg-type]
+                headers.append((header, base64_of_text(value)))  # type: ignore[arg-type]
+                types.append(listed + "/U")
+                continue
+            headers.append((header, value))  # type: ignore[arg-type]
+            if header is not name:
+                types.append(listed + "/T")
+            continue
+        letter = LETTERS.get(kind)
+        to_text = _TEXTS.get(kind)
+        if to_text is not None:
+            headers.append((header, to_text(value)))
+        elif kind is Char:
+            if unsafe(value):  # type: ignore[arg-type]
+                letter, value = "K", str(ord(value))  # type: ignore[arg-type]  # noqa: PLW2901
+            headers.append((header, str(value)))
+        elif value is not None:
+            raise ProfileError(f"property {name!r} is a {kind.__name__}, which no property can be")
+        types.append(f"{listed}/{letter}")
+    return headers, ",".join(types)
+
+
+def read_properties(headers: Iterable[tuple[str, str]], types: str) -> dict[str, Stored]:
+    """Return the properties that `headers` carry; those that belong to nobody's message are left out.
+
+    Raises `ProfileError` when a value does not have the type that `types` lists for it.
+    """
+    texts: dict[str, str] = {}
+    for header, text in headers:
+        if header.startswith(ALIAS_PREFIX):
+            texts.setdefault(_unquoted(header, name_of_alias), text)
+        elif not is_reserved(header):
+            texts.setdefault(header, text)
+    if not types:
+        return dict(texts)
+    values: dict[str, Stored] = dict(texts)
+    for entry in types.split(","):
+        listed, _, letter = entry.rpartition("/")
+        name = _unquoted(listed, unquoted)
+        if letter == "N":
+            values[name] = None
+            continue
+        try:
+            values[name] = READERS[letter](texts[name])
+        except (KeyError, ValueError) as error:
+            raise ProfileError(f"property {name[:60]!r} is not of its type {letter[:9]!r}") from error
+    return values
+
+
+def _unquoted(text: str, read: Callable[[str], str]) -> str:
+    try:
+        return read(text)
+    except ValueError as error:
+        raise ProfileError("the name of a property is not percent-encoded UTF-8") from error
+
+
+class WireProperties(Mapping[str, Stored]):
+    """Properties as they came: lines, escaped as in STOMP 1.2, and the list of their types.
+
+    They are taken apart when somebody asks. Where that fails, it is logged, and they are strings as foreign properties are.
+    Safe to use from any thread.
+    """
+
+    __slots__ = ("_values", "lines", "types")
+
+    def __init__(self, lines: str, types: str) -> None:
+        self.lines = lines
+        self.types = types
+        self._values: dict[str, Stored] | None = None
+
+    @property
+    def values_by_name(self) -> dict[str, Stored]:
+        """The properties; not to be changed."""
+        values = self._values
+        if values is None:
+            values = self._values = self._read()
+        return values
+
+    def _read(self) -> dict[str, Stored]:
+        try:
+            pairs = split_lines(self.lines, Version.V1_2)
+        except FrameError as error:
+            _log.warning("the properties of a message are lost: %s", error.reason)
+            return {}
+        try:
+            return read_properties(pairs, self.types)
+        except ProfileError as error:
+            _log.warning("the properties of a message are taken as strings: %s", error.reason)
+            return {name: value for name, value in reversed(pairs) if not is_reserved(name)}
+
+    def __getitem__(self, name: str) -> Stored:
+        return self.values_by_name[name]
+
+    def __contains__(self, name: object) -> bool:
+        return name in self.values_by_name
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self.values_by_name)
+
+    def __len__(self) -> int:
+        return len(self.values_by_name)
+
+    def get(self, name: str, default: Any = None) -> Any:
+        return self.values_by_name.get(name, default)
+
+    def __repr__(self) -> str:
+        return f"WireProperties({self.values_by_name!r})"
+
+    def __reduce__(self) -> tuple[object, ...]:
+        return WireProperties, (self.lines, self.types)
