@@ -85,12 +85,13 @@ class GroupCommit(Generic[_Work]):
             self._hand_over(group[1:])
 
     def _hand_over(self, finished: Sequence[Member[_Work]]) -> None:
+        successor: Member[_Work] | None = None
         with self._lock:
-            successor = self._waiting.pop(0) if self._waiting else None
-            if successor is None:
-                self._is_busy = False
-            else:
+            if self._waiting:
+                successor = self._waiting.pop(0)
                 successor.leads = True
+            else:
+                self._is_busy = False
         if successor is not None and successor.signal is not None:
             successor.signal.set()
         for member in finished:

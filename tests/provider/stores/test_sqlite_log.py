@@ -22,6 +22,7 @@ def lengths(path: Path, synchronous: Synchronous = Synchronous.FULL) -> tuple[in
     settings = StoreSettings(url=f"sqlite:///{path}", synchronous=synchronous)
     journal = open_journal(settings, "log", SystemClock())
     try:
+        list(journal.recover(lambda _: None).entries)
         return Path(f"{path}-wal").stat().st_size, path.stat().st_size
     finally:
         journal.close(clean=True)

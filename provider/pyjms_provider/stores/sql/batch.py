@@ -96,21 +96,21 @@ class Batch:
     def add(self, reference: MessageReference, queues: Sequence[QueueNumber], branch: int | None, body: bytes) -> None:
         """Add a message, and its entries if it is in several queues."""
         shared = len(queues) != 1
-        self.put(
-            "add_message",
+        row = (
             reference.id,
-            (
-                reference.id,
-                None if shared else queues[0],
-                branch,
-                reference.priority,
-                reference.expiration_ms,
-                reference.deliver_at_ms,
-                reference.reliable,
-                0,
-                body,
-            ),
+            None if shared else queues[0],
+            branch,
+            reference.priority,
+            reference.expiration_ms,
+            reference.deliver_at_ms,
+            reference.reliable,
+            0,
+            body,
         )
+        rows = self.rows.get("add_message")
+        if rows is None:
+            rows = self.rows["add_message"] = {}
+        rows[row[0]] = row
         if shared:
             for queue in queues:
                 self.put("add_entry", (reference.id, queue), (reference.id, queue, 0))
@@ -133,7 +133,8 @@ def make_batch(changes: Changes) -> Batch:
     if changes.prepared is None:
         for message in changes.messages:
             batch.add(message.reference, message.queues, None, encode(message.envelope))
-        batch.remove(changes.removals)
+        if changes.removals:
+            batch.remove(changes.removals)
     for queue, reference, count in changes.counts:
         name = "count_entry" if reference.shared else "count_single"
         batch.put(name, (reference.id, queue), (count, reference.id, queue))

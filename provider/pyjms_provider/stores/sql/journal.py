@@ -85,8 +85,7 @@ class SqlJournal(Journal):
     # Writing
 
     def write(self, changes: Changes, *, force: bool) -> None:
-        batch = self._batch(changes)
-        self._submit(batch, force=force)
+        self._submit(self._batch(changes), force=force)
 
     @property
     def can_join(self) -> bool:

@@ -92,7 +92,7 @@ class SqliteDatabase(Database):
             return
         self._check_file()
         try:
-            cursor = self._cursor or self._open_writer()
+            cursor = self._cursor or self.open_writer()
             level = self._forced if force else self._unforced
             if level != self._level:
                 cursor.execute(f"PRAGMA synchronous={level}")
@@ -112,7 +112,8 @@ class SqliteDatabase(Database):
             self._give_up()
             raise
 
-    def _open_writer(self) -> sqlite3.Cursor:
+    def open_writer(self) -> sqlite3.Cursor:
+        """Open the connection that writes, and return its cursor."""
         connection = self.engine.raw_connection()
         writer: sqlite3.Connection = connection.driver_connection  # type: ignore[assignment]
         connection.detach()

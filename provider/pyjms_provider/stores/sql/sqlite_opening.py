@@ -62,13 +62,15 @@ def open_sqlite(
         if synchronous is Synchronous.FULL:
             _lengthen_log(engine, path)
         paging = _open_paging(url, path, clock)
-        return SqliteDatabase(engine, path, lock, synchronous, clock), paging, meta
+        database = SqliteDatabase(engine, path, lock, synchronous, clock)
+        database.open_writer()  # now, as whoever closes the only connection takes the log away, and its length
     except BaseException as error:
         engine.dispose()
         lock.release()
         if isinstance(error, SqliteDatabase.errors) and not isinstance(error, StoreError):
             raise understand(error, path) from error
         raise
+    return database, paging, meta
 
 
 def _check_length(path: str) -> None:
