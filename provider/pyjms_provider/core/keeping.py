@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from threading import Lock
 from typing import TYPE_CHECKING
@@ -47,6 +47,22 @@ class Restored:
     """How many branches of distributed transactions wait for their coordinators."""
 
 
+class _Work:
+    """What `Keeper.work` lends: a class, as a generator costs three times as much, and every durable send comes by."""
+
+    __slots__ = ("_begin", "_end")
+
+    def __init__(self, begin: Callable[[], None], end: Callable[[], None]) -> None:
+        self._begin = begin
+        self._end = end
+
+    def __enter__(self) -> None:
+        self._begin()
+
+    def __exit__(self, *_: object) -> None:
+        self._end()
+
+
 class Keeper:
     """Writes a host's changes to its journal. All methods may wait for I/O, so no lock is held by who calls them."""
 
@@ -59,20 +75,19 @@ class Keeper:
         self._busy = 0
         self._is_ending = False
         self._idle = Signal()
+        self._work = _Work(self._enter, self._leave)
 
     # The end
 
-    @contextmanager
-    def work(self) -> Iterator[None]:
+    def work(self) -> AbstractContextManager[None]:
         """Hold off the end of the journal while something is half done. Raises `ClosedError` once the end has begun."""
+        return self._work
+
+    def _enter(self) -> None:
         with self._lock:
             if self._is_ending:
                 raise ClosedError("the broker is being stopped")
             self._busy += 1
-        try:
-            yield
-        finally:
-            self._leave()
 
     def _leave(self) -> None:
         with self._lock:
