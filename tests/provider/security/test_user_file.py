@@ -6,6 +6,8 @@ import fcntl
 import logging
 import subprocess
 import sys
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -103,11 +105,12 @@ def test_whatever_is_added_is_found_again_or_refused(
 def test_the_commands_refuse_what_makes_no_sense(file: UserFile) -> None:
     with pytest.raises(UserError, match="already"):
         file.add("alice", GOOD)
-    for call in (
-        lambda: file.remove("bob"),
-        lambda: file.set_password("bob", GOOD),
-        lambda: file.set_groups("bob", []),
-    ):
+    calls: list[Callable[[], None]] = [
+        partial(file.remove, "bob"),
+        partial(file.set_password, "bob", GOOD),
+        partial(file.set_groups, "bob", []),
+    ]
+    for call in calls:
         with pytest.raises(UserError, match=r"no user 'bob'.*user list"):
             call()
     for weak in ("", "1234567", "x" * 1025):
@@ -149,7 +152,8 @@ def test_one_name_twice_is_refused(file: UserFile) -> None:
 
 def test_a_missing_file_tells_the_command_that_makes_it(tmp_path: Path) -> None:
     file = UserFile(tmp_path / "users")
-    for call in (file.users, partial(WatchedUserFile, file), partial(file.remove, "bob")):
+    calls: list[Callable[[], object]] = [file.users, partial(WatchedUserFile, file), partial(file.remove, "bob")]
+    for call in calls:
         with pytest.raises(PrivateFileError, match="pyjms broker user add"):
             call()
 
