@@ -87,6 +87,7 @@ BANS = (
             "pyjms/runtime/listener.py": "the thread of a session's listeners",
             "provider/pyjms_provider/broker.py": "who finds out that the store is lost cannot wait for the broker to stop",
             "provider/pyjms_provider/housekeeping.py": "the one timer thread of the broker",
+            "provider/pyjms_provider/model/configuration_thread.py": "one thread that makes changes to managed objects",
             "provider/pyjms_provider/transport/service.py": "the one thread of the network's event loop",
             "provider/pyjms_provider/transport/timers.py": "the thread that waits by the injected clock for the network",
             "provider/pyjms_provider/transport/workers.py": "the threads for what may wait, so that the network does not",
@@ -118,6 +119,8 @@ BROAD_HANDLERS = {
     "provider/pyjms_provider/housekeeping.py::_visit": "the top of a thread: one channel's fault stops no other",
     "provider/pyjms_provider/transport/connection.py::_try": "one connection's fault ends that connection alone",
     "provider/pyjms_provider/transport/workers.py::run": "the top of a thread: the engine is told what its job raised",
+    "provider/pyjms_provider/model/configuration_thread.py::run": "a call's error is its caller's, on another thread",
+    "provider/pyjms_provider/model/configured.py::_tell": "a listener's error must not keep others from hearing",
     "pyjms/runtime/server_sessions.py::_hand_over": "an application server: its messages go back when it fails",
 }
 

@@ -1,0 +1,261 @@
+"""Attributes: declared once, on a class of each category, and read from there by everybody who shows or sets them.
+
+An object has its *actual* attributes, as they were given, which may hold variables, and its *effective* ones: an instance of
+the category's `Attributes`, with defaults, variables replaced, and values converted. What pydantic says is wrong with them
+is told as `InvalidAttributesError`.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from difflib import get_close_matches
+from enum import Enum
+from functools import cache
+from typing import Annotated, Any, ClassVar, Final, Literal, get_args, get_origin
+
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, SecretStr, TypeAdapter, ValidationError
+from pydantic.fields import FieldInfo
+from pydantic_core import PydanticUndefined
+
+from pyjms_provider.model.context import interpolate_all
+from pyjms_provider.model.errors import BadVariableError, InvalidAttributesError, Problem
+
+__all__ = [
+    "MASK",
+    "AttributeDeclaration",
+    "Attributes",
+    "ByteCount",
+    "Name",
+    "Secret",
+    "attribute",
+    "declarations",
+    "mask",
+    "plain",
+    "problems_of",
+    "resolve",
+]
+
+MASK: Final = "********"
+"""Shown in place of a secret; given as a value, it leaves the secret as it is."""
+
+Secret = SecretStr
+"""The type of attributes that hold passwords and private keys; its text is had by `get_secret_value` alone."""
+
+_UNITS: Final = {"": 1, "kb": 10**3, "mb": 10**6, "gb": 10**9, "kib": 2**10, "mib": 2**20, "gib": 2**30}
+_MUTABLE, _SECURE, _UNIT, _REFERS = "x-mutable", "x-secure", "x-unit", "x-refers-to"
+
+
+def _read_bytes(value: Any) -> Any:
+    match = re.fullmatch(r"(\d{1,15})\s*([a-zA-Z]+)", value) if isinstance(value, str) else None
+    factor = None if match is None else _UNITS.get(match[2].lower())
+    return value if match is None or factor is None else int(match[1]) * factor
+
+
+ByteCount = Annotated[int, BeforeValidator(_read_bytes)]
+"""A number of bytes, which may be written with a unit: ``200MB``, ``1GiB``."""
+Name = Annotated[str, Field(min_length=1, max_length=255, pattern=r"^[^\x00-\x1f\x7f]+$")]
+"""A name of an object: any text on one line."""
+
+
+def attribute(
+    description: str,
+    *,
+    default: Any = PydanticUndefined,
+    mutable: bool = True,
+    secure: bool = False,
+    unit: str | None = None,
+    refers_to: str | None = None,
+    **constraints: Any,
+) -> Any:
+    """Declare an attribute; its type is the annotation of the field.
+
+    `default`: may hold variables, whatever the type; without one the attribute is mandatory. `mutable` False: it is set
+    when the object is created, and stays. `secure`: nobody sees it, and it is stored encrypted; its type is `Secret`.
+    `refers_to`: the category whose objects it names, which stand beside this object or beside one above it.
+    `constraints`: as pydantic's `Field` has them (`ge`, `le`, `min_length`, `pattern`, …).
+    """
+    extra: dict[str, Any] = {_MUTABLE: mutable, _SECURE: secure}
+    if unit is not None:
+        extra[_UNIT] = unit
+    if refers_to is not None:
+        extra[_REFERS] = refers_to
+    return Field(default=default, description=description, json_schema_extra=extra, **constraints)
+
+
+class Attributes(BaseModel):
+    """The effective attributes of an object, and, as a class, their declaration. What every category has stands here."""
+
+    model_config: ClassVar[ConfigDict] = ConfigDict(frozen=True, extra="forbid", hide_input_in_errors=True)
+
+    name: Name = attribute("What the object is called; unique among its siblings.", mutable=False)
+    type: str = attribute("The specialisation of its category.", default="", mutable=False)
+    description: str | None = attribute("Free text for people.", default=None)
+    durable: bool = attribute("Whether it comes back when the broker starts again.", default=True, mutable=False)
+    context: dict[str, str] = attribute("Variables for this object and those below it.", default={})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AttributeDeclaration:
+    """What there is to know of an attribute, for those who show it or ask for it."""
+
+    name: str
+    description: str
+    is_mandatory: bool
+    default: Any
+    """As declared, variables and all; None for a mandatory one."""
+    is_mutable: bool
+    is_secure: bool
+    unit: str | None
+    refers_to: str | None
+    """The category of the objects that it names."""
+    allowed: tuple[Any, ...] | None
+    """All values that it may have, if they can be listed."""
+    schema: Mapping[str, Any]
+    """Its type and limits as a JSON schema."""
+
+
+@cache
+def declarations(kind: type[Attributes]) -> Mapping[str, AttributeDeclaration]:
+    """Return the declarations of a class of attributes by name, in the order of declaration."""
+    schema = kind.model_json_schema()
+    definitions = schema.get("$defs", {})
+    return {
+        name: _declaration(
+            name, field, {**schema["properties"][name], **({"$defs": definitions} if definitions else {})}
+        )
+        for name, field in kind.model_fields.items()
+    }
+
+
+def _declaration(name: str, field: FieldInfo, schema: Mapping[str, Any]) -> AttributeDeclaration:
+    extra = field.json_schema_extra
+    assert isinstance(extra, dict), f"{name} was not declared by attribute()"
+    unit, refers_to = extra.get(_UNIT), extra.get(_REFERS)
+    return AttributeDeclaration(
+        name=name,
+        description=field.description or "",
+        is_mandatory=field.is_required(),
+        default=None if field.is_required() else plain(field.default),
+        is_mutable=bool(extra[_MUTABLE]),
+        is_secure=bool(extra[_SECURE]),
+        unit=None if unit is None else str(unit),
+        refers_to=None if refers_to is None else str(refers_to),
+        allowed=_allowed(field.annotation),
+        schema=schema,
+    )
+
+
+def _allowed(annotation: Any) -> tuple[Any, ...] | None:
+    if annotation is bool:
+        return (True, False)
+    if isinstance(annotation, type) and issubclass(annotation, Enum):
+        return tuple(member.value for member in annotation)
+    if get_origin(annotation) is Literal:
+        return get_args(annotation)
+    return None
+
+
+def resolve(
+    kind: type[Attributes], actual: Mapping[str, Any], lookup: Callable[[str], str | None], where: str
+) -> Attributes:
+    """Return the effective attributes: defaults filled in, variables replaced, values converted.
+
+    `where` names the object in errors. Raises `InvalidAttributesError`, which tells of all that are wrong.
+    """
+    problems = [_unknown(name, kind) for name in actual if name not in kind.model_fields]
+    values: dict[str, Any] = {}
+    for name, field in kind.model_fields.items():
+        raw = actual.get(name, field.default)
+        if raw is PydanticUndefined:
+            problems.append(Problem(name=name, text="is mandatory; give it a value"))
+            continue
+        try:
+            values[name] = raw if name == "context" else _from_text(field, interpolate_all(raw, lookup))
+        except BadVariableError as error:
+            problems.append(Problem(name=name, text=error.reason))
+    unresolved = {problem.name for problem in problems}
+    try:
+        attributes = kind.model_validate(values)
+    except ValidationError as error:
+        problems += [each for each in problems_of(error) if each.name not in unresolved]
+    else:
+        if not problems:
+            return attributes
+    raise InvalidAttributesError(where, tuple(problems))
+
+
+def _unknown(name: str, kind: type[Attributes]) -> Problem:
+    close = get_close_matches(name, kind.model_fields, n=1)
+    hint = f"did you mean {close[0]}?" if close else f"there are: {', '.join(kind.model_fields)}"
+    return Problem(name=name, text=f"there is no such attribute; {hint}")
+
+
+def _from_text(field: FieldInfo, value: Any) -> Any:
+    """Read a list, a map or a structured value that came as text, as variables are text."""
+    if not isinstance(value, str) or value[:1] not in {"[", "{"} or _takes_text(field):
+        return value
+    try:
+        return json.loads(value)
+    except ValueError:
+        return value  # the validation says what it should be
+
+
+def _takes_text(field: FieldInfo) -> bool:
+    try:
+        adapter: TypeAdapter[Any] = TypeAdapter(field.rebuild_annotation())
+        adapter.validate_python("[]", strict=True)
+    except ValidationError:
+        return False
+    return True
+
+
+def problems_of(error: ValidationError) -> tuple[Problem, ...]:
+    """Return what pydantic found, in words that quote no value."""
+    return tuple(
+        Problem(
+            name=".".join(map(str, found["loc"])),
+            text=_sentence(found["type"], found["msg"]),
+        )
+        for found in error.errors(include_url=False, include_input=False, include_context=False)
+    )
+
+
+def _sentence(kind: str, message: str) -> str:
+    if kind == "missing":
+        return "is mandatory; give it a value"
+    if kind == "extra_forbidden":
+        return "there is no such name here; leave it out"
+    text = message.removeprefix("Value error, ").removeprefix("Input ")
+    return text[:1].lower() + text[1:]
+
+
+def plain(value: Any) -> Any:
+    """Return a value as JSON has it: enumerations by their values, secrets masked."""
+    if isinstance(value, SecretStr):
+        return MASK
+    if isinstance(value, BaseModel):
+        return {name: plain(getattr(value, name)) for name in type(value).model_fields}
+    if isinstance(value, Enum):
+        return plain(value.value)
+    if isinstance(value, Mapping):
+        return {str(plain(key)): plain(inner) for key, inner in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [plain(inner) for inner in value]
+    if isinstance(value, (set, frozenset)):
+        return sorted(map(plain, value), key=str)
+    if value is None or isinstance(value, (bool, int, float, str)):
+        return value
+    return str(value)
+
+
+def mask(kind: type[Attributes], actual: Mapping[str, Any], names: Sequence[str] | None = None) -> dict[str, Any]:
+    """Return actual attributes as anybody may see them: those of `names`, None: all; secrets masked."""
+    known = declarations(kind)
+    return {
+        name: MASK if name in known and known[name].is_secure and value is not None else plain(value)
+        for name, value in actual.items()
+        if names is None or name in names
+    }

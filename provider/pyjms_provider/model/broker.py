@@ -1,0 +1,65 @@
+"""The broker as a whole: what its ports, its virtual hosts and who may do what have in common."""
+
+from __future__ import annotations
+
+import os
+import platform
+from typing import TYPE_CHECKING, Any
+
+from pyjms_provider.model.attributes import Attributes, attribute
+from pyjms_provider.model.startable import Startable
+from pyjms_provider.model.statistics import StatisticKind, statistic
+
+if TYPE_CHECKING:
+    from pyjms_provider.model.configuration.contract import ObjectRecord
+    from pyjms_provider.model.managed import ManagedObject
+
+__all__ = ["Broker", "BrokerAttributes"]
+
+
+class BrokerAttributes(Attributes):
+    """What can be chosen for the broker."""
+
+    confidential: str | None = attribute("Shown to operators when they log in.", default=None, max_length=2000)
+
+
+class Broker(Startable):
+    """The one child of the system configuration."""
+
+    category = "broker"
+    attributes_class = BrokerAttributes
+
+    def __init__(self, parent: ManagedObject | None, record: ObjectRecord) -> None:
+        super().__init__(parent, record)
+        self._opened_ms = 0.0
+
+    def _on_open(self) -> None:
+        self._opened_ms = self.clock.monotonic_ms()
+
+    @statistic("How long it has been open.", unit="ms", kind=StatisticKind.COUNTER)
+    def uptime_ms(self) -> int:
+        """How long it has been open."""
+        return int(self.clock.monotonic_ms() - self._opened_ms)
+
+    @statistic("The version of pyjms.")
+    def version(self) -> str:
+        """The version of pyjms."""
+        from importlib.metadata import PackageNotFoundError, version
+
+        try:
+            return version("pyjms")
+        except PackageNotFoundError:  # run from a source tree that is not installed
+            return "0"
+
+    @statistic("The interpreter and the system that it runs on.")
+    def platform(self) -> str:
+        """The interpreter and the system."""
+        return f"{platform.python_implementation()} {platform.python_version()}, {platform.platform(terse=True)}"
+
+    @statistic("The number of its process.")
+    def process_id(self) -> int:
+        """The number of its process."""
+        return os.getpid()
+
+    def facts(self) -> dict[str, Any]:
+        return {**super().facts(), "model_version": 1}

@@ -1,0 +1,46 @@
+"""Where children come from that are not configured, but observed: made when somebody asks, and cheap to list."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any, ClassVar
+from uuid import UUID, uuid5
+
+from pyjms_provider.model.configuration.contract import ObjectId
+from pyjms_provider.model.errors import NotChangeableError
+
+if TYPE_CHECKING:
+    from pyjms_provider.model.managed import ManagedObject
+
+__all__ = ["ChildSource", "observed_id"]
+
+
+def observed_id(parent: ManagedObject, category: str, name: str) -> ObjectId:
+    """Return the id of an observed object: always the same for the same name in the same place."""
+    return ObjectId(uuid5(parent.id, f"{category}/{name}"))
+
+
+class ChildSource(ABC):
+    """The children of one category of one object. Any thread."""
+
+    category: ClassVar[str]
+
+    @abstractmethod
+    def names(self) -> Sequence[str]:
+        """Return the names of those that there are now, sorted."""
+
+    @abstractmethod
+    def find(self, name: str) -> ManagedObject | None:
+        """Return one of them; None: there is none."""
+
+    def find_id(self, parent: ManagedObject, wanted: UUID) -> ManagedObject | None:
+        """Return the one with that id; None: there is none."""
+        for name in self.names():
+            if observed_id(parent, self.category, name) == wanted:
+                return self.find(name)
+        return None
+
+    def create(self, attributes: Mapping[str, Any], by: str) -> ManagedObject:
+        """Create one; on the configuration thread. Raises as `ManagedObject.create_child`."""
+        raise NotChangeableError("objects of this category come by themselves; they cannot be created")

@@ -1,0 +1,1 @@
+"""Configuration stores: what keeps the durable part of the tree (Broker-J, "Configuration Persistence")."""

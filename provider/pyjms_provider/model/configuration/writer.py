@@ -1,0 +1,87 @@
+"""Writes each change of the tree through to a configuration store (Broker-J: change listeners update the store)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+from pyjms_provider.model import tree
+from pyjms_provider.model.attributes import declarations
+from pyjms_provider.model.context import refers_only
+from pyjms_provider.model.listeners import ConfigurationChangeListener
+from pyjms_provider.security.secrets import SecretBox
+
+if TYPE_CHECKING:
+    from pyjms_provider.model.configuration.contract import ConfigurationStore, ObjectRecord
+    from pyjms_provider.model.managed import ManagedObject
+
+__all__ = ["StoreWriter"]
+
+
+class StoreWriter(ConfigurationChangeListener):
+    """Keeps what is below one managing object in its store. What it raises undoes the change."""
+
+    def __init__(self, manager: ManagedObject, store: ConfigurationStore, secrets: SecretBox | None) -> None:
+        """`secrets`: encrypts secure attributes; None: the store is not kept, so they stay as they are."""
+        self._manager = manager
+        self._store = store
+        self._secrets = secrets
+
+    def attributes_changed(self, managed: ManagedObject, old: Mapping[str, Any], new: Mapping[str, Any]) -> None:
+        self._store.update([self._sealed(managed)])
+
+    def child_added(self, parent: ManagedObject, child: ManagedObject) -> None:
+        self._store.update([self._sealed(each) for each in _kept(child)])
+
+    def child_removed(self, parent: ManagedObject, child: ManagedObject) -> None:
+        waiting = [record.id for each in _kept(child) for record in each.pending]
+        self._store.update([], [*(each.id for each in _kept(child)), *waiting])
+
+    def revealed(self, record: ObjectRecord) -> ObjectRecord:
+        """Return a record as the model has it: secrets in clear. Raises `SecretError`.
+
+        A secret that a person wrote into the file in clear is taken as it is, and encrypted when the object next changes.
+        """
+        secrets = self._secrets
+        if secrets is None:
+            return record
+        attributes = {
+            name: secrets.decrypt(value, context=_context(record, name))
+            if isinstance(value, str) and SecretBox.is_encrypted(value)
+            else value
+            for name, value in record.attributes.items()
+        }
+        return replace(record, attributes=attributes)
+
+    def _sealed(self, managed: ManagedObject) -> ObjectRecord:
+        """Return the record of an object as it is kept: secrets encrypted, the top without a parent."""
+        record = managed.snapshot.record
+        parent = None if managed.parent is self._manager else record.parent
+        if self._secrets is None:
+            return replace(record, parent=parent)
+        known = declarations(managed.attributes_class)
+        attributes = {
+            name: self._secrets.encrypt(value, context=_context(record, name))
+            if name in known and known[name].is_secure and _is_open_secret(value)
+            else value
+            for name, value in record.attributes.items()
+        }
+        return replace(record, parent=parent, attributes=attributes)
+
+
+def _kept(managed: ManagedObject) -> Iterator[ManagedObject]:
+    """Yield what the same store keeps of an object and all below it."""
+    yield managed
+    if not tree.shape_of(managed.category).manages_children:
+        for each in managed.children():
+            if each.is_durable:
+                yield from _kept(each)
+
+
+def _context(record: ObjectRecord, name: str) -> str:
+    return f"{record.id}/{name}"
+
+
+def _is_open_secret(value: object) -> bool:
+    return isinstance(value, str) and not refers_only(value) and not SecretBox.is_encrypted(value)

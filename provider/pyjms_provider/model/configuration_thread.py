@@ -1,0 +1,205 @@
+"""The configuration thread of a broker, or of a virtual host: every change below it is made there, so none needs a lock.
+
+Calls from the thread itself run at once; others wait for their turn, with a way out: a time limit, and the end of the thread.
+A configuration thread that waits for another one meanwhile runs what configuration threads ask of it, so that two that call
+each other never wait for ever. Such a call sees the object as it is published, in the middle of the other change.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections import deque
+from collections.abc import Callable
+from threading import Lock, Thread, current_thread
+from typing import Any, Final, Generic, TypeVar
+
+from pyjms.spi.clock import Clock, Signal
+from pyjms.spi.errors import ClosedError
+from pyjms_provider.model.errors import ConfigurationTimeoutError
+
+__all__ = ["Call", "ConfigurationThread"]
+
+_T = TypeVar("_T")
+
+_log = logging.getLogger(__name__)
+_PATIENCE_MS: Final = 60_000
+
+
+class Call(Generic[_T]):
+    """A call that a configuration thread makes when its turn has come, and its result: a future."""
+
+    def __init__(self, job: Callable[[], _T], *, is_crossing: bool) -> None:
+        self._job = job
+        self.is_crossing = is_crossing
+        """Whether another configuration thread waits for it."""
+        self._lock = Lock()
+        self._is_begun = False
+        self._is_done = False
+        self._result: Any = None
+        self._error: BaseException | None = None
+        self._waiting: list[Signal] = []
+
+    @property
+    def is_done(self) -> bool:
+        """Whether there is a result, or an error."""
+        return self._is_done
+
+    def run(self) -> None:
+        """Make the call, unless it was withdrawn. What it raises is its caller's."""
+        with self._lock:
+            if self._is_begun:
+                return
+            self._is_begun = True
+        try:
+            result = self._job()
+        except BaseException as error:
+            self._finish(None, error)
+            if not isinstance(error, Exception):
+                raise
+        else:
+            self._finish(result, None)
+
+    def withdraw(self, error: BaseException) -> bool:
+        """Have the call fail with `error`; return False if it was begun already."""
+        with self._lock:
+            if self._is_begun:
+                return False
+            self._is_begun = True
+        self._finish(None, error)
+        return True
+
+    def _finish(self, result: Any, error: BaseException | None) -> None:
+        with self._lock:
+            self._result, self._error, self._is_done = result, error, True
+            waiting, self._waiting = self._waiting, []
+        for signal in waiting:
+            signal.set()
+
+    def when_done(self, signal: Signal) -> None:
+        """Have `signal` raised when the call is done, or now."""
+        with self._lock:
+            if not self._is_done:
+                self._waiting.append(signal)
+                return
+        signal.set()
+
+    def result(self) -> _T:
+        """Return the result of a call that is done, or raise what it raised."""
+        assert self._is_done, "wait with ConfigurationThread.wait_for"
+        if self._error is not None:
+            raise self._error
+        found: _T = self._result
+        return found
+
+
+class ConfigurationThread:
+    """One thread that makes changes, one after the other. It starts with the first call, and ends with `stop`."""
+
+    def __init__(self, name: str, clock: Clock, *, patience_ms: int = _PATIENCE_MS) -> None:
+        """`patience_ms`: how long a caller waits for a change."""
+        self._name = name
+        self._clock = clock
+        self._patience_ms = patience_ms
+        self._lock = Lock()
+        self._calls: deque[Call[Any]] = deque()
+        self._signal = Signal()
+        self._thread: Thread | None = None
+        self._is_stopped = False
+
+    @property
+    def is_current(self) -> bool:
+        """Whether the caller runs on this thread."""
+        return self._thread is current_thread()
+
+    def call(self, job: Callable[[], _T]) -> _T:
+        """Run `job` on this thread, wait for it, and return its result or raise what it raised.
+
+        Raises `ClosedError` when the thread has ended; `ConfigurationTimeoutError` when it did not come to the job in time.
+        """
+        return job() if self.is_current else self.wait_for(self.submit(job))
+
+    def submit(self, job: Callable[[], _T]) -> Call[_T]:
+        """Have `job` run on this thread after what was submitted before, without waiting. Raises `ClosedError`."""
+        call = Call(job, is_crossing=_running() is not None)
+        with self._lock:
+            if self._is_stopped:
+                raise ClosedError(f"{self._name} has ended, so nothing there can be changed any more")
+            self._calls.append(call)
+            if self._thread is None:
+                self._thread = Thread(target=self._run, name=f"pyjms configuration {self._name}", daemon=True)
+                _threads[self._thread] = self
+                self._thread.start()
+        self._signal.set()
+        return call
+
+    def wait_for(self, call: Call[_T]) -> _T:
+        """Wait for what was submitted, and return its result. Raises as `call`."""
+        own = _running()
+        signal = Signal() if own is None else own._signal  # noqa: SLF001 - of the same class
+        call.when_done(signal)
+        until_ms = self._clock.monotonic_ms() + self._patience_ms
+        while not call.is_done:
+            if own is not None and own._serve_crossing():  # noqa: SLF001
+                continue
+            if not self._clock.wait(signal, until_ms) and not call.is_done:
+                self._give_up(call)
+        if own is not None:
+            own._signal.set()  # noqa: SLF001 - what came meanwhile is its own again
+        return call.result()
+
+    def _give_up(self, call: Call[Any]) -> None:
+        late = ConfigurationTimeoutError(
+            f"{self._name} did not come to the change within {self._patience_ms} ms; it was left undone: try again"
+        )
+        if not call.withdraw(late):
+            raise ConfigurationTimeoutError(
+                f"{self._name} has been at the change for {self._patience_ms} ms, and goes on; look later what came of it"
+            )
+
+    def _serve_crossing(self) -> bool:
+        """Run one call that another configuration thread waits for; return whether there was one."""
+        with self._lock:
+            found = next((call for call in self._calls if call.is_crossing), None)
+            if found is not None:
+                self._calls.remove(found)
+        if found is None:
+            return False
+        found.run()
+        return True
+
+    def stop(self) -> None:
+        """End the thread and wait for it, unless this is it; calls that wait fail with `ClosedError`. May be repeated."""
+        with self._lock:
+            self._is_stopped = True
+            left = list(self._calls)
+            self._calls.clear()
+            thread = self._thread
+        for call in left:
+            call.withdraw(ClosedError(f"{self._name} has ended before the change was made"))
+        self._signal.set()
+        if thread is not None and not self.is_current:
+            thread.join()
+
+    def _run(self) -> None:
+        try:
+            while (call := self._next()) is not None:
+                call.run()
+        finally:
+            _threads.pop(current_thread(), None)
+
+    def _next(self) -> Call[Any] | None:
+        while True:
+            with self._lock:
+                if self._calls:
+                    return self._calls.popleft()
+                if self._is_stopped:
+                    return None
+            self._clock.wait(self._signal, None)
+
+
+_threads: Final[dict[Thread, ConfigurationThread]] = {}
+
+
+def _running() -> ConfigurationThread | None:
+    """Return the configuration thread that the caller runs on."""
+    return _threads.get(current_thread())

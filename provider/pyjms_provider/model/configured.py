@@ -1,0 +1,412 @@
+"""Objects that are configured: created, recovered, changed, stopped and deleted (Broker-J `AbstractConfiguredObject`).
+
+*Threads.* Every change is made by the configuration thread of the nearest ancestor that has one; the public methods see to
+that, and what they changed is published by one assignment.
+
+*Creation* and *recovery* run the phases of `life_cycle`. An object whose creation fails in any phase never was there; one
+whose recovery fails is ERRORED and tells why, and the rest goes on.
+
+*Subclasses* name their category and their attributes, and fill in the hooks, which run on the configuration thread:
+`_validate`, `_on_create`, `_on_open`, `_on_change`, `_on_stop`, `_on_delete`.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, Final, TypeVar
+from uuid import uuid4
+
+from pyjms.spi.errors import ClosedError, ProviderError
+from pyjms_provider.model import tree
+from pyjms_provider.model.attributes import MASK, Attributes, declarations, mask, resolve
+from pyjms_provider.model.configuration.contract import ObjectId, ObjectRecord
+from pyjms_provider.model.context import process_variable
+from pyjms_provider.model.errors import (
+    NotChangeableError,
+    ObjectExistsError,
+    ObjectInUseError,
+    UnknownCategoryError,
+    UnknownObjectError,
+    WrongStateError,
+)
+from pyjms_provider.model.life_cycle import CREATION, RECOVERY, Event, Phase, State, next_state
+from pyjms_provider.model.listeners import ConfigurationChangeListener
+from pyjms_provider.model.managed import ManagedObject
+from pyjms_provider.model.references import check_references, referrers
+
+if TYPE_CHECKING:
+    from pyjms_provider.model.configuration.writer import StoreWriter
+
+__all__ = ["ConfiguredObject"]
+
+_T = TypeVar("_T")
+_log = logging.getLogger(__name__)
+_GONE: Final = (State.DELETED, State.CLOSED)
+
+
+class ConfiguredObject(ManagedObject):
+    """An object that was created by its parent, and lives until it is deleted, or its broker ends."""
+
+    @property
+    def _above(self) -> ConfiguredObject:
+        above = super()._above
+        assert isinstance(above, ConfiguredObject), "what is configured stands below what is configured"
+        return above
+
+    def _below(self) -> list[ConfiguredObject]:
+        """Return the children that are configured."""
+        return [each for each in self.children() if isinstance(each, ConfiguredObject)]
+
+    # Changes; they run on the configuration thread
+
+    def create_child(self, category: str, attributes: Mapping[str, Any], *, by: str = "") -> ManagedObject:
+        self._check_below(category)
+        return self.configuration_thread.call(lambda: self._create_child(category, dict(attributes), by))
+
+    def set_attributes(self, changes: Mapping[str, Any], *, by: str = "") -> None:
+        self.configuration_thread.call(lambda: self._set_attributes(dict(changes), by))
+
+    def delete(self, *, by: str = "") -> None:
+        self._above.configuration_thread.call(lambda: self._delete(by))
+
+    def close(self) -> None:
+        for each in reversed(self._below()):
+            each.close()
+        if self.state not in _GONE:
+            self._in_thread(lambda: self._end(Event.CLOSE))
+
+    # Hooks of the categories
+
+    def _validate(self, new: Attributes, old: Attributes | None) -> None:
+        """Check the category's own rules; `old` None: it is being opened. Raises `InvalidAttributesError`."""
+
+    def _on_create(self) -> None:
+        """Do what happens once. What it raises is undone by `_on_delete`."""
+
+    def _on_open(self) -> None:
+        """Begin to work. Who raises leaves nothing behind."""
+
+    def _on_change(self, old: Attributes, new: Attributes) -> None:
+        """Obey changed attributes while ACTIVE; called with the two exchanged when the change cannot be kept."""
+
+    def _on_stop(self) -> None:
+        """End what `_on_open` began: it is stopped, closed or deleted."""
+
+    def _on_delete(self) -> None:
+        """Undo what `_on_create` did: it is deleted for good."""
+
+    def _check_deletable(self) -> None:
+        """Refuse to be deleted while in use. Raises `ObjectInUseError`."""
+
+    # Creation and recovery
+
+    def _create_child(self, category: str, attributes: dict[str, Any], by: str) -> ManagedObject:
+        if self.state is not State.ACTIVE:
+            raise WrongStateError(f"{self.path} is {self.state.value}; start it, and create the {category} then")
+        source = self.sources().get(category)
+        if source is not None:
+            return source.create(attributes, by)
+        type_name, kind = _configured_class(category, attributes.get("type"))
+        attributes["type"] = type_name
+        now_ms = self.clock.time_ms()
+        record = ObjectRecord(
+            id=ObjectId(uuid4()),
+            category=category,
+            parent=self.id,
+            attributes=attributes,
+            created_by=by,
+            created_ms=now_ms,
+            updated_by=by,
+            updated_ms=now_ms,
+        )
+        child = kind(self, record)
+        child._create()
+        return child
+
+    def _create(self) -> None:
+        done: list[Phase] = []
+        try:
+            for phase in CREATION:
+                self._run_phase(phase)
+                done.append(phase)
+            self._step(Event.OPEN)
+            self._open_pending()
+            self._write(lambda writer: writer.child_added(self._above, self))
+        except BaseException:
+            self._undo_creation(done)
+            raise
+        self._tell(self._above, lambda listener: listener.child_added(self._above, self))
+
+    def _undo_creation(self, done: Sequence[Phase]) -> None:
+        """Leave nothing behind of an object whose creation failed."""
+        try:
+            for each in reversed(self._below()):
+                each.close()
+            if Phase.ON_OPEN in done:
+                self._in_thread(self._on_stop)
+            if Phase.REGISTER in done:
+                self._in_thread(self._on_delete)
+        except ProviderError:
+            _log.exception("PYJMS-MODEL-1 what was left of %s could not be removed", self.path)
+        finally:
+            self._above._unregister(self)
+            self._step(Event.DELETE)
+
+    def open_child(self, record: ObjectRecord, below: Sequence[ObjectRecord]) -> ManagedObject:
+        """Recover an object that a configuration store has kept, with those below it; on the configuration thread.
+
+        Never raises for what is wrong with it: then it is ERRORED.
+        """
+        failure: ProviderError | None = None
+        try:
+            _, kind = _configured_class(record.category, record.attributes.get("type"))
+        except UnknownCategoryError as error:
+            kind, failure = _unknown_kind(record.category), error
+        child = kind(self, record)
+        child.pending = tuple(below)
+        self._register(child)
+        child._recover(failure)
+        return child
+
+    def _recover(self, failure: ProviderError | None) -> None:
+        try:
+            if failure is not None:
+                raise failure
+            for phase in RECOVERY[:-1]:
+                self._run_phase(phase)
+            if self.snapshot.record.is_stopped:
+                self._step(Event.STOP)
+                return
+            self._run_phase(RECOVERY[-1])
+        except (ProviderError, OSError) as error:
+            self._fail(error)
+            return
+        self._step(Event.OPEN)
+        self._open_pending()
+
+    def _fail(self, error: Exception) -> None:
+        reason = error.reason if isinstance(error, ProviderError) else str(error)
+        source = self.snapshot.record.source
+        self._publish(error=f"{source}: {reason}" if source else reason)
+        _log.error("PYJMS-MODEL-2 %s could not be opened: %s", self.path, self.snapshot.error)
+        self._step(Event.FAIL)
+
+    def _open_pending(self) -> None:
+        """Open those below it that wait for it."""
+        waiting, self.pending = self.pending, ()
+        for record in waiting:
+            if record.parent == self.id:
+                self.open_child(record, [each for each in waiting if each.parent != self.id])
+
+    def _run_phase(self, phase: Phase) -> None:
+        _PHASES[phase](self)
+
+    def _resolve(self) -> None:
+        record = self._revealed(self.snapshot.record)
+        resolved = resolve(self.attributes_class, record.attributes, self.variable, self.path)
+        self._publish(record=record, attributes=resolved)
+
+    def _revealed(self, record: ObjectRecord) -> ObjectRecord:
+        """Return a record with its secrets in clear. Raises `SecretError`."""
+        writer = self._writer()
+        return record if writer is None else writer.revealed(record)
+
+    def _validate_opening(self) -> None:
+        self._check(self.attributes, None)
+
+    def _check(self, new: Attributes, old: Attributes | None) -> None:
+        check_references(self, new)
+        self._validate(new, old)
+
+    def _register_with_parent(self) -> None:
+        above = self._above
+        siblings = above._children.get(self.category, {})
+        if tree.shape_of(self.category).is_only_child and siblings:
+            raise ObjectExistsError(f"{above.path} has its {self.category} already: {next(iter(siblings))}")
+        if self.name in siblings:
+            raise ObjectExistsError(f"there is a {self.category} {self.name!r} already; change it, or delete it first")
+        above._register(self)
+
+    def _register(self, child: ConfiguredObject) -> None:
+        siblings = {**self._children.get(child.category, {}), child.name: child}
+        self._children = {**self._children, child.category: siblings}
+
+    def _unregister(self, child: ConfiguredObject) -> None:
+        siblings = {name: each for name, each in self._children.get(child.category, {}).items() if each is not child}
+        self._children = {**self._children, child.category: siblings}
+
+    def _in_thread(self, job: Callable[[], _T]) -> _T:
+        return self.configuration_thread.call(job)
+
+    # Change and end
+
+    def _set_attributes(self, changes: dict[str, Any], by: str) -> None:
+        self._check_there()
+        before = self.snapshot
+        record = self._revealed(replace(before.record, attributes=self._changed(changes)))
+        actual = record.attributes
+        new = resolve(self.attributes_class, actual, self._variable_with(actual), self.path)
+        self._check(new, before.attributes)
+        updated = replace(record, updated_by=by, updated_ms=self.clock.time_ms())
+        is_obeyed = before.state is State.ACTIVE and before.attributes is not None
+        if is_obeyed:
+            assert before.attributes is not None
+            self._on_change(before.attributes, new)
+        self._publish(record=updated, attributes=new)
+        try:
+            self._write(lambda writer: writer.attributes_changed(self, before.record.attributes, actual))
+        except BaseException:
+            self._publish(record=before.record, attributes=before.attributes)
+            if is_obeyed:
+                assert before.attributes is not None
+                self._on_change(new, before.attributes)
+            raise
+        kind = self.attributes_class
+        old_masked, new_masked = mask(kind, before.record.attributes), mask(kind, actual)
+        self._tell(self, lambda listener: listener.attributes_changed(self, old_masked, new_masked))
+
+    def _changed(self, changes: Mapping[str, Any]) -> dict[str, Any]:
+        """Return the actual attributes with the changes made. Raises `NotChangeableError`."""
+        known = declarations(self.attributes_class)
+        actual = dict(self.snapshot.record.attributes)
+        for name, value in changes.items():
+            declared = known.get(name)
+            if declared is not None and declared.is_secure and value == MASK:
+                continue
+            if declared is not None and not declared.is_mutable:
+                if value != actual.get(name, declared.default):
+                    raise NotChangeableError(f"{self.path}: {name} cannot be changed; create another {self.category}")
+            elif value is None:
+                actual.pop(name, None)
+            else:
+                actual[name] = value
+        return actual
+
+    def _variable_with(self, actual: Mapping[str, Any]) -> Callable[[str], str | None]:
+        """Return what looks up variables as it will be when `actual` are the attributes."""
+        own = actual.get("context")
+
+        def lookup(name: str) -> str | None:
+            if isinstance(own, Mapping) and isinstance(own.get(name), str):
+                return str(own[name])
+            return process_variable(name) if self.parent is None else self.parent.variable(name)
+
+        return lookup
+
+    def _delete(self, by: str) -> None:
+        self._check_there()
+        doomed = list(self._subtree())
+        for each in doomed:
+            users = [user.path for user in referrers(each) if user not in doomed]
+            if users:
+                raise ObjectInUseError(f"{each.path} is used by {', '.join(users)}; change that first")
+            each._in_thread(each._check_deletable)
+        above = self._above
+        self._write(lambda writer: writer.child_removed(above, self))
+        try:
+            for each in reversed(doomed):
+                each._in_thread(each._end_for_good)
+        except BaseException:
+            self._write(lambda writer: writer.child_added(above, self))
+            raise
+        above._unregister(self)
+        _log.info("PYJMS-MODEL-3 %s was deleted by %s", self.path, by or "the broker")
+        self._tell(above, lambda listener: listener.child_removed(above, self))
+
+    def _subtree(self) -> Iterator[ConfiguredObject]:
+        """Yield it and all that is configured below it, parents first."""
+        yield self
+        for each in self._below():
+            yield from each._subtree()
+
+    def _end_for_good(self) -> None:
+        if self.state is State.ACTIVE:
+            self._on_stop()
+        self._on_delete()
+        self._step(Event.DELETE)
+
+    def _end(self, event: Event) -> None:
+        if self.state is State.ACTIVE:
+            self._on_stop()
+        self._step(event)
+
+    def _check_there(self) -> None:
+        if self.state is State.DELETED:
+            raise UnknownObjectError(f"{self.path} has been deleted")
+        if self.state is State.CLOSED:
+            raise ClosedError(f"{self.path} is closed: the broker has ended")
+
+    # Telling
+
+    def _publish(self, **changes: Any) -> None:
+        """Let every thread see the object so from now on."""
+        self._snapshot = replace(self._snapshot, **changes)
+
+    def _step(self, event: Event) -> None:
+        old = self._snapshot.state
+        new = next_state(old, event, self.path)
+        error = self._snapshot.error if new is State.ERRORED else None
+        self._publish(state=new, error=error)
+        if old is not new:
+            self._tell(self, lambda listener: listener.state_changed(self, old, new))
+
+    @property
+    def store_writer(self) -> StoreWriter | None:
+        """What writes the configuration of what is below this object; None: nobody does, or it is further up."""
+        return None
+
+    def _writer(self) -> StoreWriter | None:
+        for above in self._ancestry():
+            if above is not self and tree.shape_of(above.category).manages_children:
+                return above.store_writer
+        return None
+
+    def _write(self, tell: Callable[[StoreWriter], None]) -> None:
+        """Have the change kept, if the object is durable. Raises what the store raises."""
+        writer = self._writer()
+        if writer is not None and all(each.is_durable for each in self._ancestry()):
+            tell(writer)
+
+    def _ancestry(self) -> Iterator[ConfiguredObject]:
+        """Yield it and all above it, the root last."""
+        each: ConfiguredObject = self
+        yield each
+        while each.parent is not None:
+            each = each._above
+            yield each
+
+    def _tell(self, about: ConfiguredObject, tell: Callable[[ConfigurationChangeListener], None]) -> None:
+        """Tell the listeners of an object, and those further up that listen to all below them."""
+        for each in about._ancestry():
+            for listener, hears_below in each._listeners:
+                if each is not about and not hears_below:
+                    continue
+                try:
+                    tell(listener)
+                except Exception:
+                    # Somebody else's code: the change was made, and its other listeners must hear of it.
+                    _log.exception("PYJMS-MODEL-4 a listener of %s failed", each.path)
+
+
+_PHASES: Final[Mapping[Phase, Callable[[ConfiguredObject], Any]]] = {
+    Phase.RESOLVE: lambda managed: managed._resolve(),
+    Phase.VALIDATE: lambda managed: managed._validate_opening(),
+    Phase.REGISTER: lambda managed: managed._register_with_parent(),
+    Phase.ON_CREATE: lambda managed: managed._in_thread(managed._on_create),
+    Phase.ON_OPEN: lambda managed: managed._in_thread(managed._on_open),
+}
+
+
+def _unknown_kind(category: str) -> type[ConfiguredObject]:
+    """Return what stands for an object of a specialisation that is not installed: it keeps its place, ERRORED."""
+    return type("UnknownKind", (ConfiguredObject,), {"category": category})
+
+
+def _configured_class(category: str, type_name: Any) -> tuple[str, type[ConfiguredObject]]:
+    """Return what implements a category that is configured. Raises `UnknownCategoryError`, `NotChangeableError`."""
+    found, kind = tree.class_of(category, None if type_name is None else str(type_name))
+    if not issubclass(kind, ConfiguredObject):
+        raise NotChangeableError(f"a {category} cannot be created; it comes by itself")
+    return found, kind

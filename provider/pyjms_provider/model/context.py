@@ -1,0 +1,82 @@
+"""Context variables: ``${foo}`` in an attribute's text stands for a value from the object, its ancestors, or the process.
+
+A value may use other variables. ``$${`` stands for ``${`` itself. Who asks whom is `managed.ManagedObject.variable`; this
+module only reads texts.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Mapping
+from typing import Any, Final
+
+from pyjms_provider.model.errors import BadVariableError, CyclicVariableError, UnknownVariableError
+
+__all__ = ["interpolate", "interpolate_all", "process_variable", "refers_only"]
+
+Lookup = Callable[[str], str | None]
+
+_BEGIN: Final = "${"
+_END: Final = "}"
+
+
+def process_variable(name: str, environment: Mapping[str, str] = os.environ) -> str | None:
+    """Return a variable of the process's environment: `name` as it is, or ``pyjms.stomp.port`` as PYJMS_STOMP_PORT."""
+    value = environment.get(name)
+    return value if value is not None else environment.get(name.upper().replace(".", "_").replace("-", "_"))
+
+
+def interpolate(text: str, lookup: Lookup) -> str:
+    """Return `text` with its variables replaced.
+
+    Raises `UnknownVariableError`, `CyclicVariableError` (which names the cycle), `BadVariableError`.
+    """
+    return _expand(text, lookup, ())
+
+
+def interpolate_all(value: Any, lookup: Lookup) -> Any:
+    """Do the same with every text within lists and maps. Raises the same."""
+    if isinstance(value, str):
+        return interpolate(value, lookup)
+    if isinstance(value, Mapping):
+        return {key: interpolate_all(inner, lookup) for key, inner in value.items()}
+    if isinstance(value, (list, tuple, set, frozenset)):
+        return [interpolate_all(inner, lookup) for inner in value]
+    return value
+
+
+def refers_only(text: str) -> bool:
+    """Return whether `text` is one variable and nothing else, so that it tells no secret itself."""
+    return text.startswith(_BEGIN) and text.find(_END) == len(text) - 1 and text.count(_BEGIN) == 1
+
+
+def _expand(text: str, lookup: Lookup, path: tuple[str, ...]) -> str:
+    pieces: list[str] = []
+    at = 0
+    while (begin := text.find(_BEGIN, at)) >= 0:
+        if begin > at and text[begin - 1] == "$":
+            pieces.append(text[at : begin - 1] + _BEGIN)
+            at = begin + len(_BEGIN)
+            continue
+        end = text.find(_END, begin)
+        name = text[begin + len(_BEGIN) : end]
+        if end < 0 or not name or _BEGIN in name:
+            raise BadVariableError(
+                f"{text!r} has a {_BEGIN} that is no variable; write ${{name}}, or $${{ for the characters themselves"
+            )
+        pieces.append(text[at:begin] + _value(name, lookup, path))
+        at = end + len(_END)
+    return "".join(pieces) + text[at:]
+
+
+def _value(name: str, lookup: Lookup, path: tuple[str, ...]) -> str:
+    if name in path:
+        cycle = " → ".join((*path[path.index(name) :], name))
+        raise CyclicVariableError(f"variables lead back to themselves: {cycle}; give one of them a plain value")
+    value = lookup(name)
+    if value is None:
+        raise UnknownVariableError(
+            f"there is no variable {name!r}: give it a value in the context of the object or of one above it, in that of "
+            f"the system, or in the environment of the process"
+        )
+    return _expand(value, lookup, (*path, name))

@@ -1,0 +1,75 @@
+"""Finding objects by id or by address, and all of one category, as management asks for them. Any thread."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING
+from uuid import UUID
+
+from pyjms_provider.model import tree
+from pyjms_provider.model.errors import UnknownObjectError
+
+if TYPE_CHECKING:
+    from pyjms_provider.model.managed import ManagedObject
+
+__all__ = ["collect", "find_by_id", "find_by_names", "names_needed"]
+
+
+def names_needed(category: str) -> tuple[str, ...]:
+    """Return the categories whose names make an address, from below the broker: ``virtual_host_node, …``.
+
+    Raises `UnknownCategoryError`.
+    """
+    return tuple(each for each in (*tree.ancestors(category), category) if each not in {tree.ROOT, "broker"})
+
+
+def find_by_names(broker: ManagedObject, category: str, names: Sequence[str]) -> ManagedObject:
+    """Return the object at an address. Raises `UnknownObjectError`, `UnknownCategoryError`."""
+    needed = names_needed(category)
+    if len(names) != len(needed):
+        raise UnknownObjectError(f"a {category} is named by {' and '.join(needed)}; {'/'.join(names)!r} is not that")
+    found = broker
+    for below, name in zip(needed, names, strict=True):
+        found = found.child(below, name)
+    return found
+
+
+def collect(above: ManagedObject, category: str, names: Sequence[str] = ()) -> Iterator[ManagedObject]:
+    """Yield the objects of a category below `above`, in the order of their addresses; `names` begins the address.
+
+    Objects that are observed are made one by one, as the iterator comes to them. Raises `UnknownObjectError`,
+    `UnknownCategoryError`.
+    """
+    path = (*tree.ancestors(category), category)
+    if above.category not in path:
+        raise UnknownObjectError(f"there is no {category} below {above.path}")
+    steps = path[path.index(above.category) + 1 :]
+    if above.category == tree.ROOT:
+        steps, above = steps[1:], next(above.children())
+    yield from _collect(above, steps, tuple(names))
+
+
+def _collect(above: ManagedObject, steps: Sequence[str], names: Sequence[str]) -> Iterator[ManagedObject]:
+    if not steps:
+        yield above
+        return
+    if names:
+        yield from _collect(above.child(steps[0], names[0]), steps[1:], names[1:])
+        return
+    for each in above.children(steps[0]):
+        yield from _collect(each, steps[1:], ())
+
+
+def find_by_id(root: ManagedObject, wanted: UUID) -> ManagedObject | None:
+    """Return the object with that id, observed ones too; None: there is none."""
+    if root.id == wanted:
+        return root
+    for each in root.children():
+        found = find_by_id(each, wanted)
+        if found is not None:
+            return found
+    for source in root.sources().values():
+        found = source.find_id(root, wanted)
+        if found is not None:
+            return found
+    return None

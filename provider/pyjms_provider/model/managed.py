@@ -1,0 +1,284 @@
+"""What all objects of the tree have in common for those who look: names, state, attributes, statistics, children.
+
+Any thread may observe at any time: whatever is read comes from one immutable `Snapshot`, or an immutable table of children,
+that is replaced by one assignment. Objects that are configured, and can be changed, are `configured.ConfiguredObject`;
+those that are observed refuse to be changed here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, ClassVar, Final
+
+from pyjms_provider.model import tree
+from pyjms_provider.model.attributes import Attributes, mask, plain
+from pyjms_provider.model.context import process_variable
+from pyjms_provider.model.errors import (
+    NotChangeableError,
+    UnknownCategoryError,
+    UnknownObjectError,
+    UnknownOperationError,
+    WrongStateError,
+)
+from pyjms_provider.model.life_cycle import State
+from pyjms_provider.model.operations import NO_PROGRESS, Progress, operations_of
+from pyjms_provider.model.statistics import statistics_of
+from pyjms_provider.security.contracts import Target, TargetKind
+
+if TYPE_CHECKING:
+    from pyjms.spi.clock import Clock
+    from pyjms_provider.model.children import ChildSource
+    from pyjms_provider.model.configuration.contract import ObjectRecord
+    from pyjms_provider.model.configuration_thread import ConfigurationThread
+    from pyjms_provider.model.listeners import ConfigurationChangeListener
+
+__all__ = ["ManagedObject", "Snapshot"]
+
+_NO_CHILDREN: Final[Mapping[str, Any]] = {}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Snapshot:
+    """All that can be observed of an object, as it was at one moment."""
+
+    state: State
+    record: ObjectRecord
+    """With the actual attributes, secrets in clear: for the model itself."""
+    attributes: Attributes | None
+    """The effective attributes; None while they cannot be told."""
+    error: str | None = None
+    """Why the object is ERRORED."""
+
+
+class ManagedObject:
+    """One object of the tree."""
+
+    category: ClassVar[str]
+    attributes_class: ClassVar[type[Attributes]] = Attributes
+
+    def __init__(self, parent: ManagedObject | None, record: ObjectRecord) -> None:
+        """Make an object that nobody knows yet; whoever makes it has it live."""
+        self.parent = parent
+        self.id = record.id
+        self.name = record.name
+        self._snapshot = Snapshot(state=State.UNINITIALIZED, record=record, attributes=None)
+        self._children: Mapping[str, Mapping[str, ManagedObject]] = _NO_CHILDREN
+        self._listeners: tuple[tuple[ConfigurationChangeListener, bool], ...] = ()
+        self.pending: tuple[ObjectRecord, ...] = ()
+        """What is kept of those below it that wait until it is open."""
+
+    def __repr__(self) -> str:
+        return f"<{self.category} {self.path} {self.state.value}>"
+
+    # What it is; any thread
+
+    @property
+    def snapshot(self) -> Snapshot:
+        """All of it, as it is now: read it once for values that belong together."""
+        return self._snapshot
+
+    @property
+    def state(self) -> State:
+        """Where it is in its life."""
+        return self.snapshot.state
+
+    @property
+    def type(self) -> str:
+        """The specialisation of its category; empty if that has none."""
+        return str(self.snapshot.record.attributes.get("type", ""))
+
+    @property
+    def is_durable(self) -> bool:
+        """Whether it comes back when the broker starts again."""
+        return self.snapshot.record.attributes.get("durable", True) is not False
+
+    @property
+    def root(self) -> ManagedObject:
+        """The system configuration."""
+        return self if self.parent is None else self.parent.root
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The names on the way from the broker, without it, to this object: its address in its category."""
+        if self.parent is None or self.category == "broker":
+            return ()
+        return (*self.parent.names, self.name)
+
+    @property
+    def path(self) -> str:
+        """Category and names, as people read it: ``queue default/shop/orders``."""
+        return f"{self.category} {'/'.join(self.names) or self.name}"
+
+    @property
+    def clock(self) -> Clock:
+        """The time here."""
+        return self._above.clock
+
+    @property
+    def configuration_thread(self) -> ConfigurationThread:
+        """The thread that makes changes to this object."""
+        return self._above.configuration_thread
+
+    @property
+    def _above(self) -> ManagedObject:
+        if self.parent is None:
+            raise UnknownObjectError(f"{self.path} has nothing above it")
+        return self.parent
+
+    def target(self) -> Target:
+        """Return what an access policy is asked about."""
+        return Target(kind=TargetKind.MANAGED, name="/".join(("broker", self.category, *self.names)))
+
+    def facts(self) -> dict[str, Any]:
+        """Return what is neither attribute nor statistic, as JSON has it."""
+        seen = self.snapshot
+        record = seen.record
+        return {
+            "id": str(self.id),
+            "category": self.category,
+            "state": seen.state.value,
+            "desired_state": (State.STOPPED if record.is_stopped else State.ACTIVE).value,
+            "error": seen.error,
+            "life_time": self.life_time,
+            "created_by": record.created_by or None,
+            "created_at_ms": record.created_ms or None,
+            "updated_by": record.updated_by or None,
+            "updated_at_ms": record.updated_ms or None,
+        }
+
+    @property
+    def life_time(self) -> str:
+        """How long it lives: ``permanent``; ``process``, which ends with the broker; ``observed``, as its clients will."""
+        return "permanent" if self.is_durable else "process"
+
+    @property
+    def attributes(self) -> Attributes:
+        """The effective attributes. Raises `WrongStateError` while they cannot be told."""
+        found = self.snapshot.attributes
+        if found is None:
+            raise WrongStateError(f"{self.path} is {self.state.value}: {self.snapshot.error or 'it is not open yet'}")
+        return found
+
+    def attribute_values(self, names: Sequence[str] | None = None, *, actual: bool = False) -> dict[str, Any]:
+        """Return attributes as JSON has them, secrets masked; `names` None: all.
+
+        `actual`: only those that were given, with their variables; else the effective ones, as far as they can be told.
+        """
+        seen = self.snapshot
+        if actual or seen.attributes is None:
+            return mask(self.attributes_class, seen.record.attributes, names)
+        kind = type(seen.attributes)
+        return {
+            name: plain(getattr(seen.attributes, name)) for name in kind.model_fields if names is None or name in names
+        }
+
+    def statistic_values(self, names: Sequence[str] | None = None) -> dict[str, Any]:
+        """Return statistics as JSON has them; `names` None: all that cost little."""
+        return {
+            name: plain(getattr(self, name))
+            for name, each in statistics_of(type(self)).items()
+            if (not each.is_costly if names is None else name in names)
+        }
+
+    def variable(self, name: str) -> str | None:
+        """Return the value of a context variable here: its own, or from above, or from the process's environment."""
+        own = self.snapshot.record.attributes.get("context")
+        if isinstance(own, Mapping) and isinstance(own.get(name), str):
+            return str(own[name])
+        return process_variable(name) if self.parent is None else self.parent.variable(name)
+
+    # Operations
+
+    def invoke(self, name: str, arguments: Mapping[str, Any], *, by: str = "", progress: Progress = NO_PROGRESS) -> Any:
+        """Run an operation with plain arguments, and return its plain result. May wait; runs on the caller's thread.
+
+        Raises `UnknownOperationError`, `InvalidArgumentsError`, and what the operation raises.
+        """
+        known = operations_of(type(self))
+        if name not in known:
+            raise UnknownOperationError(f"{self.path} has no operation {name!r}; it has: {', '.join(known) or 'none'}")
+        declared = known[name]
+        read = declared.read_arguments(self.path, arguments)
+        injected = {"by": by, "progress": progress}
+        result = getattr(self, name)(**read, **{each: injected[each] for each in declared.injected})
+        return declared.plain_result(result)
+
+    # Children; any thread
+
+    def sources(self) -> Mapping[str, ChildSource]:
+        """Return, by category, where children come from that are made when somebody asks for them."""
+        return {}
+
+    def child_names(self, category: str) -> Sequence[str]:
+        """Return the names of the children of a category, sorted. Raises `UnknownCategoryError`."""
+        self._check_below(category)
+        source = self.sources().get(category)
+        return sorted(self._children.get(category, ())) if source is None else source.names()
+
+    def find_child(self, category: str, name: str) -> ManagedObject | None:
+        """Return a child, None if there is none. Raises `UnknownCategoryError`."""
+        self._check_below(category)
+        source = self.sources().get(category)
+        return self._children.get(category, {}).get(name) if source is None else source.find(name)
+
+    def child(self, category: str, name: str) -> ManagedObject:
+        """Return a child. Raises `UnknownObjectError`, `UnknownCategoryError`."""
+        found = self.find_child(category, name)
+        if found is None:
+            raise UnknownObjectError(f"{self.path} has no {category} {name!r}")
+        return found
+
+    def children(self, category: str | None = None) -> Iterator[ManagedObject]:
+        """Yield the children of a category, by name; None: all that are configured, not those that are observed."""
+        if category is None:
+            for registered in self._children.values():
+                yield from registered.values()
+            return
+        for name in self.child_names(category):
+            found = self.find_child(category, name)
+            if found is not None:
+                yield found
+
+    def _check_below(self, category: str) -> None:
+        if tree.shape_of(category).parent != self.category:
+            below = ", ".join(shape.category for shape in tree.children_of(self.category)) or "nothing"
+            raise UnknownCategoryError(f"there is no {category} below a {self.category}; there is: {below}")
+
+    # Changes; configured objects replace these
+
+    def create_child(self, category: str, attributes: Mapping[str, Any], *, by: str = "") -> ManagedObject:
+        """Create an object below this one: the only way into the tree. `attributes`: plain values; `by`: who asks.
+
+        Raises `InvalidAttributesError`, `ObjectExistsError`, `UnknownCategoryError`, `NotChangeableError`,
+        `WrongStateError`, and what opening the object raises: then there is none.
+        """
+        self._check_below(category)
+        raise NotChangeableError(f"{self.path}: a {category} cannot be created; it comes by itself")
+
+    def set_attributes(self, changes: Mapping[str, Any], *, by: str = "") -> None:
+        """Change attributes; None: the default again. All of them are changed, or none.
+
+        Raises `InvalidAttributesError`, `NotChangeableError`, `WrongStateError`, and what obeying the change raises.
+        """
+        raise NotChangeableError(f"{self.path} is observed, not configured: it has no attributes that can be set")
+
+    def delete(self, *, by: str = "") -> None:
+        """Delete it, with all below it, for good. Raises `ObjectInUseError`, `NotChangeableError`, `WrongStateError`."""
+        raise NotChangeableError(f"{self.path} is observed, not configured: it cannot be deleted")
+
+    def close(self) -> None:
+        """End it and all below it with the broker; what is durable comes back. May be repeated."""
+
+    def add_listener(self, listener: ConfigurationChangeListener, *, below: bool = False) -> None:
+        """Have a listener hear of this object, and of its children's coming and going; `below`: of all below it too."""
+        self.configuration_thread.call(lambda: self._set_listeners((*self._listeners, (listener, below))))
+
+    def remove_listener(self, listener: ConfigurationChangeListener) -> None:
+        """Let a listener hear nothing more. May be repeated."""
+        self.configuration_thread.call(
+            lambda: self._set_listeners(tuple(each for each in self._listeners if each[0] is not listener))
+        )
+
+    def _set_listeners(self, listeners: tuple[tuple[ConfigurationChangeListener, bool], ...]) -> None:
+        self._listeners = listeners

@@ -1,0 +1,53 @@
+"""Objects that keep the configuration of what is below them in a store of their own (Broker-J `managesChildren`)."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from pyjms.spi.errors import ProviderError
+from pyjms_provider.model.configuration.writer import StoreWriter
+from pyjms_provider.model.startable import Stoppable
+from pyjms_provider.model.statistics import statistic
+
+if TYPE_CHECKING:
+    from pyjms_provider.model.configuration.contract import ConfigurationStore
+    from pyjms_provider.security.secrets import SecretBox
+
+__all__ = ["ManagingObject"]
+
+
+class ManagingObject(Stoppable):
+    """Opens its store when it is opened, recovers what is in it, and has every change below it written through."""
+
+    _store: ConfigurationStore | None = None
+    _store_writer: StoreWriter | None = None
+
+    @abstractmethod
+    def _make_store(self) -> tuple[ConfigurationStore, SecretBox | None]:
+        """Return its store, which is not open yet, and what encrypts secrets there; None: the store is not kept."""
+
+    @property
+    def store_writer(self) -> StoreWriter | None:
+        return self._store_writer
+
+    @statistic("Where the configuration of what is below it is kept.")
+    def configuration_store(self) -> str:
+        """Where the configuration is kept."""
+        return "" if self._store is None else self._store.where
+
+    def _on_open(self) -> None:
+        store, secrets = self._make_store()
+        try:
+            records = store.open(self.path)
+        except ProviderError:
+            store.close()
+            raise
+        self._store, self._store_writer = store, StoreWriter(self, store, secrets)
+        self.pending = tuple(replace(each, parent=self.id) if each.parent is None else each for each in records)
+
+    def _on_stop(self) -> None:
+        store, self._store, self._store_writer = self._store, None, None
+        if store is not None:
+            store.close()

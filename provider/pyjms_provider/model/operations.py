@@ -1,0 +1,139 @@
+"""Operations: what can be done with an object beside reading and setting its attributes, declared where it is done.
+
+An operation is a method whose parameters have types; each is described by ``Annotated[int, Field(description=…)]``. One that
+may take long has a parameter `progress`, of which callers hear; one that notes who asked has a parameter `by`.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, Final, Protocol, TypeVar, get_type_hints
+
+from pydantic import BaseModel, ConfigDict, TypeAdapter, ValidationError, create_model
+
+from pyjms_provider.model.attributes import problems_of
+from pyjms_provider.model.errors import InvalidArgumentsError
+from pyjms_provider.security.contracts import Operation
+
+__all__ = ["NO_PROGRESS", "OperationDeclaration", "Progress", "operation", "operations_of"]
+
+_F = TypeVar("_F", bound=Callable[..., Any])
+_MARK: Final = "__pyjms_operation__"
+_PROGRESS: Final = "progress"
+_INJECTED: Final = ("by", _PROGRESS)
+
+
+class Progress(Protocol):
+    """Hears how far a long operation has got."""
+
+    def __call__(self, done: int, total: int | None) -> bool:
+        """Note that `done` of `total` (None: nobody knows) is done; return False to have the rest left undone."""
+        ...
+
+
+def _go_on(done: int, total: int | None) -> bool:  # noqa: ARG001 - it is called as any other
+    return True
+
+
+NO_PROGRESS: Final[Progress] = _go_on
+"""Hears nothing, and lets the operation end."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Mark:
+    description: str
+    needs: Operation
+    changes: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OperationDeclaration:
+    """What there is to know of an operation."""
+
+    name: str
+    description: str
+    needs: Operation
+    """What its caller must be allowed to do with the object."""
+    changes: bool
+    """Whether anything is changed by it; one that only looks may be repeated."""
+    is_long: bool
+    """Whether it reports progress, and can be ended half way."""
+    parameters: Mapping[str, Any]
+    """A JSON schema of the arguments, an object."""
+    result: Mapping[str, Any]
+    """A JSON schema of the result."""
+    arguments_type: type[BaseModel]
+    result_type: TypeAdapter[Any]
+    injected: tuple[str, ...]
+    """The parameters that are not the caller's: `by`, who asks, and `progress`."""
+
+    def read_arguments(self, where: str, arguments: Mapping[str, Any]) -> dict[str, Any]:
+        """Return plain values as the method wants them. Raises `InvalidArgumentsError`."""
+        try:
+            read = self.arguments_type.model_validate(dict(arguments))
+        except ValidationError as error:
+            raise InvalidArgumentsError(f"{self.name} of {where}", problems_of(error)) from error
+        return {name: getattr(read, name) for name in type(read).model_fields}
+
+    def plain_result(self, result: Any) -> Any:
+        """Return a result as JSON has it."""
+        return self.result_type.dump_python(result, mode="json")
+
+
+def operation(description: str, *, needs: Operation = Operation.ADMINISTER, changes: bool = True) -> Callable[[_F], _F]:
+    """Declare the method below as an operation."""
+
+    def declare(method: _F) -> _F:
+        setattr(method, _MARK, _Mark(description=description, needs=needs, changes=changes))
+        return method
+
+    return declare
+
+
+def operations_of(category: type) -> Mapping[str, OperationDeclaration]:
+    """Return the operations of a class of managed objects by name, in the order of declaration, inherited ones first."""
+    if category in _known:
+        return _known[category]
+    names = {name: None for base in reversed(category.__mro__) for name in vars(base)}
+    found: dict[str, OperationDeclaration] = {}
+    for name in names:
+        method = getattr(category, name)
+        mark = next((vars(base)[name].__dict__[_MARK] for base in category.__mro__ if _is_marked(base, name)), None)
+        if mark is not None and callable(method):
+            found[name] = _declaration(name, method, mark)
+    return _known.setdefault(category, found)
+
+
+_known: Final[dict[type, Mapping[str, OperationDeclaration]]] = {}
+
+
+def _is_marked(base: type, name: str) -> bool:
+    return _MARK in getattr(vars(base).get(name), "__dict__", {})
+
+
+def _declaration(name: str, method: Callable[..., Any], mark: _Mark) -> OperationDeclaration:
+    hints = get_type_hints(method, include_extras=True)
+    parameters = list(inspect.signature(method).parameters.values())[1:]
+    fields: dict[str, Any] = {
+        each.name: (hints[each.name], ... if each.default is inspect.Parameter.empty else each.default)
+        for each in parameters
+        if each.name not in _INJECTED
+    }
+    arguments = create_model(
+        f"{name}_arguments", __config__=ConfigDict(extra="forbid", hide_input_in_errors=True), **fields
+    )
+    result: TypeAdapter[Any] = TypeAdapter(hints["return"])
+    return OperationDeclaration(
+        name=name,
+        description=mark.description,
+        needs=mark.needs,
+        changes=mark.changes,
+        is_long=any(each.name == _PROGRESS for each in parameters),
+        parameters=arguments.model_json_schema(),
+        result=result.json_schema(mode="serialization"),
+        arguments_type=arguments,
+        result_type=result,
+        injected=tuple(each.name for each in parameters if each.name in _INJECTED),
+    )

@@ -1,0 +1,151 @@
+"""The one table of the whole tree's shape: which category stands where, its specialisations, who keeps whose configuration.
+
+Everything that walks, shows or documents the tree reads this table. Classes are named by module, so that the table can be
+read without them; plug-ins add specialisations with `add_specialisation`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from importlib import import_module
+from typing import TYPE_CHECKING, Final
+
+from pyjms_provider.model.errors import UnknownCategoryError
+
+if TYPE_CHECKING:
+    from pyjms_provider.model.managed import ManagedObject
+
+__all__ = [
+    "ROOT",
+    "TREE",
+    "CategoryShape",
+    "add_specialisation",
+    "ancestors",
+    "children_of",
+    "class_of",
+    "picture",
+    "shape_of",
+    "types_of",
+]
+
+ROOT: Final = "system_config"
+_MODEL: Final = "pyjms_provider.model"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CategoryShape:
+    """One category's place in the tree."""
+
+    category: str
+    parent: str | None
+    summary: str
+    types: Mapping[str, str] = field(default_factory=dict)
+    """By the name of the specialisation, the class that implements it: ``module:Class`` below the model."""
+    manages_children: bool = False
+    """Whether it keeps the configuration of all below it, down to the next one that does (Broker-J `managesChildren`)."""
+    is_only_child: bool = False
+    """Whether a parent has one of them at most."""
+    is_observed: bool = False
+    """Whether objects come by themselves, from what clients do, and are computed when somebody asks."""
+    default_type: str | None = None
+    """What an object is that does not say; None: it must say."""
+
+
+def _one(path: str) -> Mapping[str, str]:
+    return {"": path}
+
+
+TREE: Final[Mapping[str, CategoryShape]] = {
+    shape.category: shape
+    for shape in (
+        CategoryShape(
+            category=ROOT,
+            parent=None,
+            summary="the root: where the broker's configuration is",
+            types=_one("system_config:SystemConfig"),
+            manages_children=True,
+            default_type="",
+        ),
+        CategoryShape(
+            category="broker",
+            parent=ROOT,
+            summary="the broker as a whole",
+            types=_one("broker:Broker"),
+            is_only_child=True,
+            default_type="",
+        ),
+    )
+}
+"""By category."""
+
+_added: Final[dict[str, dict[str, type[ManagedObject]]]] = {}
+
+
+def shape_of(category: str) -> CategoryShape:
+    """Return the place of a category. Raises `UnknownCategoryError`."""
+    shape = TREE.get(category)
+    if shape is None:
+        raise UnknownCategoryError(f"there is no category {category!r}; there are: {', '.join(TREE)}")
+    return shape
+
+
+def children_of(category: str) -> tuple[CategoryShape, ...]:
+    """Return the categories below one, in the order of the table."""
+    return tuple(shape for shape in TREE.values() if shape.parent == category)
+
+
+def ancestors(category: str) -> tuple[str, ...]:
+    """Return the categories from the root down to, and without, one."""
+    path: list[str] = []
+    parent = shape_of(category).parent
+    while parent is not None:
+        path.append(parent)
+        parent = TREE[parent].parent
+    return tuple(reversed(path))
+
+
+def types_of(category: str) -> tuple[str, ...]:
+    """Return the specialisations of a category. Raises `UnknownCategoryError`."""
+    return (*shape_of(category).types, *_added.get(category, ()))
+
+
+def add_specialisation(category: str, name: str, implementation: type[ManagedObject]) -> None:
+    """Have a category be specialised once more, by a plug-in. Raises `UnknownCategoryError`, `ValueError`."""
+    if name in types_of(category):
+        raise ValueError(f"{category} has a specialisation {name!r} already")
+    _added.setdefault(category, {})[name] = implementation
+
+
+def class_of(category: str, name: str | None) -> tuple[str, type[ManagedObject]]:
+    """Return a specialisation, `name` None: the default one, and what implements it. Raises `UnknownCategoryError`."""
+    shape = shape_of(category)
+    chosen = shape.default_type if name is None or (not name and name not in types_of(category)) else name
+    known = ", ".join(repr(each) for each in types_of(category))
+    if chosen is None:
+        raise UnknownCategoryError(f"a {category} needs a type; there are: {known}")
+    added = _added.get(category, {}).get(chosen)
+    if added is not None:
+        return chosen, added
+    if chosen not in shape.types:
+        raise UnknownCategoryError(f"there is no {category} of the type {chosen!r}; there are: {known}")
+    module, _, name_of_class = shape.types[chosen].partition(":")
+    found: type[ManagedObject] = getattr(import_module(f"{_MODEL}.{module}"), name_of_class)
+    return chosen, found
+
+
+def picture() -> str:
+    """Return the tree as a text, for people."""
+    return "\n".join(_lines(TREE[ROOT], "", ""))
+
+
+def _lines(shape: CategoryShape, first: str, others: str) -> Iterator[str]:
+    types = ", ".join(name for name in shape.types if name)
+    notes = [f"({types})"] if types else []
+    notes += ["[keeps what is below it]"] if shape.manages_children else []
+    notes += ["[observed]"] if shape.is_observed else []
+    yield " ".join([f"{first}{shape.category}", *notes])
+    below = children_of(shape.category)
+    for child in below:
+        is_last = child is below[-1]
+        yield from _lines(child, f"{others}{'└─ ' if is_last else '├─ '}", f"{others}{'   ' if is_last else '│  '}")
