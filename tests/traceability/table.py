@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
     from pathlib import Path
 
-AREAS = frozenset({"durability", "network", "management"})
+AREAS = frozenset({"durability", "network", "management", "declined"})
 PASSED = "passed"
 FAILED = "failed"
 

@@ -142,9 +142,7 @@ class Connection(asyncio.BufferedProtocol):
 
     @property
     def heard_ms(self) -> float:
-        if self._is_blocked or self._is_paused or self._has_more:
-            return self._home.clock.monotonic_ms()
-        return self._heard_ms
+        return self._home.clock.monotonic_ms() if self._is_paused else self._heard_ms
 
     def wake(self) -> None:
         if not self._is_awake:

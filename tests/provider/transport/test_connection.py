@@ -1,0 +1,447 @@
+"""The work cycle, step by step: no sockets, no threads, no loop."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from itertools import product
+from typing import Any, cast
+
+import pytest
+
+from pyjms.testing import VirtualClock
+from pyjms_provider.protocols.engine import ProtocolEngine
+from pyjms_provider.transport.connection import _NEXT, Connection, Direction, _Event, _State
+from pyjms_provider.transport.layers import Layer
+from pyjms_provider.transport.reports import RareReports
+from pyjms_provider.transport.settings import ListenerSettings
+from tests.provider.transport.world import EchoEngine
+
+
+class Diary(EchoEngine):
+    """Writes down who calls it, and does as the test says."""
+
+    def __init__(self, conduit: Any) -> None:
+        super().__init__(conduit)
+        self.diary: list[str] = []
+        self.reads = True
+        self.over = False
+        self.replies: list[bytes] = []
+        self.fails_in = ""
+
+    def _note(self, what: str) -> None:
+        self.diary.append(what)
+        if what.partition(" ")[0] == self.fails_in:
+            raise RuntimeError("a fault of the engine")
+
+    def received(self, data: bytes | bytearray | memoryview) -> None:
+        self._note(f"received {bytes(data).decode()}")
+
+    def pull(self, size: int) -> bytes:
+        self._note("pull")
+        return self.replies.pop(0) if self.replies else b""
+
+    @property
+    def is_reading(self) -> bool:
+        return self.reads
+
+    @property
+    def is_over(self) -> bool:
+        return self.over
+
+    def tick(self) -> None:
+        self._note("tick")
+        self.tick_ms = None
+
+    def stop(self, reason: str) -> None:
+        self._note("stop")
+
+    def closed(self, error: BaseException | None) -> None:
+        self.diary.append(f"closed {type(error).__name__}")
+
+
+class Transport:
+    """A socket whose system takes what the test lets it."""
+
+    def __init__(self) -> None:
+        self.written: list[bytes] = []
+        self.takes_all = True
+        self.calls: list[str] = []
+        self.protocol: Connection
+
+    def set_write_buffer_limits(self, high: int | None = None, low: int | None = None) -> None:
+        assert high == 0
+
+    def write(self, data: bytes) -> None:
+        self.written.append(bytes(data))
+        if not self.takes_all:
+            self.protocol.pause_writing()
+
+    def is_closing(self) -> bool:
+        return "close" in self.calls or "abort" in self.calls
+
+    def __getattr__(self, name: str) -> Callable[[], None]:
+        return lambda: self.calls.append(name)
+
+
+class World:
+    """All that a connection needs, by hand."""
+
+    def __init__(self, settings: ListenerSettings | None = None) -> None:
+        self.settings = settings or ListenerSettings()
+        self.clock = VirtualClock()
+        self.scheduler = self
+        self.timers = self
+        self.workers = self
+        self.reports = RareReports(self.clock)
+        self.buffer = memoryview(bytearray(4096))
+        self.traced: list[tuple[Direction, bytes]] = []
+        self.trace: Any = None
+        self.bytes_in = self.bytes_out = 0
+        self.steps: list[Callable[[], None]] = []
+        self.alarms: list[float] = []
+        self.jobs: list[tuple[Callable[[], object], Callable[[object, BaseException | None], None]]] = []
+        self.has_ended = False
+        self.layer: Layer | None = None
+        self.transport = Transport()
+        self.connection = Connection(cast("Any", self), "127.0.0.1:1")
+        self.transport.protocol = self.connection
+        self.engine: Diary
+
+    def begin(self) -> World:
+        self.connection.connection_made(cast("asyncio.Transport", self.transport))
+        self.run()
+        self.engine.diary.clear()
+        return self
+
+    def url_of(self, *, is_secure: bool) -> str:
+        return "stomps://here" if is_secure else "stomp://here"
+
+    def make_layer(self, first: bytes) -> tuple[Layer | None, bool]:
+        return self.layer, False
+
+    def make_engine(self, connection: Connection) -> ProtocolEngine:
+        self.engine = Diary(connection)
+        return self.engine
+
+    def ended(self, connection: Connection) -> None:
+        self.has_ended = True
+
+    def add(self, step: Callable[[], None]) -> None:
+        self.steps.append(step)
+
+    def arm(self, at_ms: float, who: Connection) -> float:
+        self.alarms.append(at_ms)
+        return at_ms
+
+    def submit(self, job: Callable[[], object], finished: Callable[[object, BaseException | None], None]) -> None:
+        self.jobs.append((job, finished))
+
+    def run(self) -> None:
+        """Do what is scheduled now, one turn of it."""
+        steps, self.steps = self.steps, []
+        for step in steps:
+            step()
+
+    def read(self, data: bytes) -> None:
+        self.buffer[: len(data)] = data
+        self.connection.buffer_updated(len(data))
+
+
+@pytest.fixture
+def world() -> World:
+    return World().begin()
+
+
+@pytest.mark.realises("BJ-NET-1", "BJ-PE-1")
+def test_what_is_read_goes_to_the_engine(world: World) -> None:
+    world.read(b"hello")
+    assert "received hello" in world.engine.diary
+
+
+@pytest.mark.realises("BJ-NET-2", "BJ-PE-2")
+def test_what_the_engine_has_to_say_is_pulled_not_pushed(world: World) -> None:
+    world.engine.replies = [b"one", b"two"]
+    assert not world.transport.written
+    world.connection.wake()
+    assert not world.transport.written, "waking is not writing"
+    world.run()
+    assert world.transport.written == [b"onetwo"], "one send for all that was pulled"
+
+
+@pytest.mark.realises("BJ-TCP-3")
+def test_a_cycle_writes_reads_and_writes(world: World) -> None:
+    world.connection.wake()
+    world.read(b"x")
+    assert world.engine.diary == ["pull", "received x", "pull"]
+
+
+@pytest.mark.realises("BJ-TCP-5")
+def test_many_wakes_are_one_turn(world: World) -> None:
+    for _ in range(5):
+        world.connection.wake()
+    assert len(world.steps) == 1
+    world.run()
+    world.connection.wake()
+    assert len(world.steps) == 1
+
+
+@pytest.mark.realises("BJ-TCP-4")
+def test_nothing_is_read_while_output_waits(world: World) -> None:
+    world.transport.takes_all = False
+    world.engine.replies = [b"much"]
+    world.connection.wake()
+    world.run()
+    world.engine.diary.clear()
+    world.read(b"x")
+    assert world.engine.diary == []
+    assert world.transport.calls == ["pause_reading"]
+    world.transport.takes_all = True
+    world.connection.resume_writing()
+    world.run()
+    assert world.engine.diary == ["pull", "received x", "pull"]
+    assert world.transport.calls == ["pause_reading", "resume_reading"]
+
+
+@pytest.mark.realises("BJ-PE-6")
+def test_who_does_not_read_costs_one_buffer_and_one_frame(world: World) -> None:
+    size = world.settings.write_buffer_bytes
+    world.transport.takes_all = False
+    world.engine.replies = [b"a" * (size - 1), b"b" * (5 * size), b"c"]
+    world.connection.wake()
+    world.run()
+    world.connection.wake()
+    world.run()
+    assert [len(data) for data in world.transport.written] == [6 * size - 1]
+    assert world.engine.replies == [b"c"]
+
+
+@pytest.mark.realises("BJ-PE-7")
+def test_who_has_more_has_another_turn_after_the_others(world: World) -> None:
+    size = world.settings.write_buffer_bytes
+    world.engine.replies = [b"a" * size, b"b" * size, b"c"]
+    world.connection.wake()
+    for written in (1, 2, 3):
+        world.run()
+        assert len(world.transport.written) == written
+    world.run()
+    assert not world.steps
+
+
+def test_who_has_more_to_say_does_not_hear_meanwhile(world: World) -> None:
+    world.engine.replies = [b"a" * world.settings.write_buffer_bytes]
+    world.connection.wake()
+    world.run()
+    world.transport.takes_all = False
+    world.engine.replies = [b"a" * world.settings.write_buffer_bytes]
+    world.read(b"x")
+    assert "received x" not in world.engine.diary
+
+
+def test_an_engine_that_does_not_read_is_not_fed(world: World) -> None:
+    world.engine.reads = False
+    world.read(b"x")
+    assert "received x" not in world.engine.diary
+    assert world.transport.calls == ["pause_reading"]
+    world.engine.reads = True
+    world.connection.wake()
+    world.run()
+    assert "received x" in world.engine.diary
+    assert world.transport.calls == ["pause_reading", "resume_reading"]
+
+
+def test_reading_goes_on_while_a_job_runs(world: World) -> None:
+    world.connection.work(lambda: 1, lambda *_: None)
+    world.read(b"x")
+    assert "received x" in world.engine.diary
+
+
+def test_a_result_is_told_and_then_pulled_for(world: World) -> None:
+    told: list[object] = []
+    world.connection.work(lambda: 1, lambda result, error: told.append((result, error)))
+    world.jobs[0][1](7, None)
+    assert told == [(7, None)]
+    world.run()
+    assert world.engine.diary == ["pull"]
+
+
+def test_a_result_is_told_after_the_end_too(world: World) -> None:
+    told: list[object] = []
+    world.connection.work(lambda: 1, lambda result, error: told.append(result))
+    world.connection.connection_lost(None)
+    world.jobs[0][1](7, None)
+    world.run()
+    assert told == [7]
+    assert world.engine.diary == ["closed NoneType"]
+
+
+# -------------------------------------------------------------------------------------------------------------------- time
+
+
+@pytest.mark.realises("BJ-IDLE-4")
+def test_the_alarm_is_set_for_the_engines_next_tick(world: World) -> None:
+    world.engine.tick_ms = 500
+    world.read(b"x")
+    assert world.alarms == [500]
+    world.connection.wake()
+    world.run()
+    assert world.alarms == [500], "once is enough"
+    world.engine.tick_ms = 300
+    world.read(b"x")
+    assert world.alarms == [500, 300]
+
+
+def test_a_tick_comes_when_it_is_due_and_not_before(world: World) -> None:
+    world.engine.tick_ms = 500
+    world.read(b"x")
+    world.clock.advance(499)
+    world.connection.alarm()
+    assert "tick" not in world.engine.diary
+    world.clock.advance(1)
+    world.connection.alarm()
+    assert world.engine.diary[-2:] == ["tick", "pull"]
+
+
+def test_an_engine_that_is_never_content_does_not_keep_the_loop_busy(world: World) -> None:
+    world.clock.advance(1_000)
+    world.engine.tick_ms = 0
+    world.read(b"x")
+    assert world.alarms[-1] > 1_000
+
+
+@pytest.mark.realises("BJ-IDLE-3")
+def test_any_byte_is_a_sign_of_life(world: World) -> None:
+    world.clock.advance(100)
+    assert world.connection.heard_ms == 0
+    world.read(b"\n")
+    assert world.connection.heard_ms == 100
+
+
+@pytest.mark.realises("BJ-IDLE-3")
+def test_a_peer_that_is_not_listened_to_is_not_silent(world: World) -> None:
+    world.transport.takes_all = False
+    world.engine.replies = [b"much"]
+    world.connection.wake()
+    world.run()
+    world.read(b"a sign of life, and the last for which there is room")
+    world.clock.advance(60_000)
+    assert world.connection.heard_ms == 60_000
+    world.connection.resume_writing()
+    world.run()
+    assert world.connection.heard_ms == 60_000, "it had no chance to speak before"
+
+
+def test_a_peer_that_takes_no_byte_for_too_long_is_cut_off() -> None:
+    world = World(ListenerSettings(stalled_timeout_ms=1_000)).begin()
+    world.transport.takes_all = False
+    world.engine.replies = [b"much"]
+    world.connection.wake()
+    world.run()
+    world.clock.advance(1_000)
+    world.connection.alarm()
+    assert world.transport.calls == ["abort"]
+
+
+def test_a_peer_that_goes_on_in_time_is_not_cut_off() -> None:
+    world = World(ListenerSettings(stalled_timeout_ms=1_000)).begin()
+    world.transport.takes_all = False
+    world.engine.replies = [b"much"]
+    world.connection.wake()
+    world.run()
+    world.connection.resume_writing()
+    world.clock.advance(1_000)
+    world.connection.alarm()
+    assert world.transport.calls == []
+
+
+# ----------------------------------------------------------------------------------------------------------------- the end
+
+
+def test_an_engine_that_is_over_has_its_last_word_before_the_end(world: World) -> None:
+    world.engine.replies = [b"farewell"]
+    world.engine.over = True
+    world.connection.wake()
+    world.run()
+    assert world.transport.written == [b"farewell"]
+    assert world.transport.calls == ["write_eof"], "then the peer is to hang up"
+
+
+def test_last_words_wait_until_the_system_takes_them_but_not_for_ever(world: World) -> None:
+    world.transport.takes_all = False
+    world.engine.replies = [b"farewell"]
+    world.engine.over = True
+    world.connection.wake()
+    world.run()
+    assert world.transport.calls == []
+    world.clock.advance(world.settings.closing_timeout_ms)
+    world.connection.alarm()
+    assert world.transport.calls == ["abort"]
+
+
+def test_a_peer_that_does_not_hang_up_is_hung_up_on(world: World) -> None:
+    world.engine.over = True
+    world.connection.wake()
+    world.run()
+    world.read(b"more and more")
+    world.clock.advance(world.settings.closing_timeout_ms)
+    world.connection.alarm()
+    assert world.transport.calls == ["write_eof", "abort"]
+    assert "received more and more" not in world.engine.diary
+
+
+def test_who_sends_nothing_more_still_gets_the_answers(world: World) -> None:
+    told: list[object] = []
+    world.connection.work(lambda: 1, lambda result, error: told.append(result))
+    assert world.connection.eof_received() is True
+    world.run()
+    assert world.transport.calls == []
+    world.engine.replies = [b"receipt"]
+    world.jobs[0][1](1, None)
+    world.run()
+    assert world.transport.written == [b"receipt"]
+    assert world.transport.calls == ["close"]
+
+
+@pytest.mark.parametrize("place", ["received", "pull", "tick", "stop"])
+def test_a_fault_of_an_engine_ends_its_connection_alone(
+    world: World, place: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    world.engine.fails_in = place
+    world.engine.tick_ms = 0
+    world.read(b"secret")
+    world.connection.alarm()
+    world.connection.stop("test")
+    assert "abort" in world.transport.calls
+    world.connection.connection_lost(None)
+    assert world.engine.diary[-1] == "closed RuntimeError"
+    assert world.has_ended
+    assert "PYJMS-NET-10" in caplog.text
+
+
+def test_an_engine_hears_of_the_end_once(world: World) -> None:
+    world.connection.connection_lost(ConnectionResetError())
+    world.connection.connection_lost(None)
+    world.connection.alarm()
+    world.connection.wake()
+    world.run()
+    assert world.engine.diary == ["closed ConnectionResetError"]
+
+
+@pytest.mark.realises("BJ-TCP-6")
+def test_the_states_of_a_connection_are_a_table() -> None:
+    forbidden = {
+        (_State.OPEN, _Event.OPENED),
+        (_State.CLOSING, _Event.OPENED),
+        (_State.CLOSING, _Event.FINISHED),
+        *((_State.ENDED, event) for event in _Event),
+    }
+    assert {pair for pair in product(_State, _Event) if pair not in _NEXT} == forbidden
+
+
+def test_a_trace_sees_both_directions() -> None:
+    world = World()
+    world.trace = lambda _, direction, data: world.traced.append((direction, data))
+    world.begin()
+    world.engine.replies = [b"pong"]
+    world.read(b"ping")
+    assert world.traced == [(Direction.IN, b"ping"), (Direction.OUT, b"pong")]

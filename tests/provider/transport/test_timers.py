@@ -1,0 +1,64 @@
+from __future__ import annotations
+
+from queue import SimpleQueue
+
+import pytest
+
+from tests.provider.transport.world import PATIENCE_S, Net
+
+
+class Alarm:
+    def __init__(self, name: str, rung: SimpleQueue[str]) -> None:
+        self.name = name
+        self.rung = rung
+
+    def alarm(self) -> None:
+        self.rung.put(self.name)
+
+
+@pytest.fixture
+def rung() -> SimpleQueue[str]:
+    return SimpleQueue()
+
+
+def arm(net: Net, at_ms: int, alarm: Alarm) -> float:
+    return net.on_loop(lambda: net.service.timers.arm(at_ms, alarm))
+
+
+@pytest.mark.realises("BJ-IDLE-4")
+def test_alarms_go_off_by_the_clock_that_was_given(net: Net, rung: SimpleQueue[str]) -> None:
+    arm(net, 1_000, Alarm("late", rung))
+    arm(net, 500, Alarm("early", rung))
+    net.advance(500)
+    assert rung.get(timeout=PATIENCE_S) == "early"
+    net.advance(500)
+    assert rung.get(timeout=PATIENCE_S) == "late"
+
+
+def test_an_alarm_does_not_go_off_before_its_time(net: Net, rung: SimpleQueue[str]) -> None:
+    arm(net, 500, Alarm("later", rung))
+    arm(net, 400, Alarm("sooner", rung))
+    net.advance(400)
+    assert rung.get(timeout=PATIENCE_S) == "sooner"
+    net.clock.await_wait(100)
+    assert rung.empty()
+
+
+def test_alarms_of_about_the_same_time_go_off_together(net: Net, rung: SimpleQueue[str]) -> None:
+    assert [arm(net, at, Alarm(str(at), rung)) for at in (481, 490, 500)] == [500, 500, 500]
+    net.advance(500)
+    assert sorted(rung.get(timeout=PATIENCE_S) for _ in range(3)) == ["481", "490", "500"]
+
+
+def test_an_alarm_that_is_due_already_goes_off_at_once(net: Net, rung: SimpleQueue[str]) -> None:
+    net.clock.advance(1_000)
+    arm(net, 0, Alarm("overdue", rung))
+    assert rung.get(timeout=PATIENCE_S) == "overdue"
+
+
+def test_an_alarm_that_comes_while_another_is_waited_for_is_not_missed(net: Net, rung: SimpleQueue[str]) -> None:
+    arm(net, 10_000, Alarm("far", rung))
+    net.clock.await_wait(10_000)
+    arm(net, 100, Alarm("near", rung))
+    net.advance(100)
+    assert rung.get(timeout=PATIENCE_S) == "near"

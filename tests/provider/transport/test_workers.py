@@ -1,0 +1,131 @@
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from queue import SimpleQueue
+from threading import Event
+
+import pytest
+
+from pyjms.spi.errors import ResourceError
+from pyjms_provider.transport.service import NetworkService
+from pyjms_provider.transport.workers import WorkerSettings
+from tests.provider.transport.world import PATIENCE_S
+
+Outcome = tuple[object, BaseException | None]
+
+
+class Pool:
+    def __init__(self, service: NetworkService) -> None:
+        self.service = service
+        self.told: SimpleQueue[Outcome] = SimpleQueue()
+        self.told_on: SimpleQueue[str] = SimpleQueue()
+
+    def submit(self, call: Callable[[], object]) -> None:
+        async def there() -> None:
+            self.service.workers.submit(call, self._tell)
+
+        self.service.run(there()).result(PATIENCE_S)
+
+    def _tell(self, result: object, error: BaseException | None) -> None:
+        self.told_on.put(threading.current_thread().name)
+        self.told.put((result, error))
+
+    def next(self) -> Outcome:
+        return self.told.get(timeout=PATIENCE_S)
+
+    @property
+    def threads(self) -> int:
+        return self.service.workers.thread_count
+
+
+@contextmanager
+def pool_of(settings: WorkerSettings) -> Iterator[Pool]:
+    with NetworkService("test", workers=settings) as service:
+        yield Pool(service)
+
+
+@pytest.fixture
+def pool() -> Iterator[Pool]:
+    with pool_of(WorkerSettings()) as pool:
+        yield pool
+
+
+def test_a_job_runs_elsewhere_and_is_told_on_the_loop(pool: Pool) -> None:
+    pool.submit(lambda: threading.current_thread().name)
+    result, error = pool.next()
+    assert (result, error) == ("pyjms worker test 1", None)
+    assert pool.told_on.get(timeout=PATIENCE_S) == "pyjms network test"
+
+
+def test_what_a_job_raises_is_told(pool: Pool) -> None:
+    fault = ValueError("no")
+
+    def fail() -> None:
+        raise fault
+
+    pool.submit(fail)
+    assert pool.next() == (None, fault)
+
+
+def test_short_jobs_share_a_thread(pool: Pool) -> None:
+    for _ in range(20):
+        pool.submit(lambda: None)
+        pool.next()
+    assert pool.threads == 1
+
+
+def test_jobs_that_are_stuck_do_not_starve_others(pool: Pool) -> None:
+    gate = Event()
+    try:
+        for _ in range(40):
+            pool.submit(lambda: gate.wait(PATIENCE_S))
+        pool.submit(lambda: "served")
+        assert pool.next() == ("served", None)
+        assert pool.threads > 40
+    finally:
+        gate.set()
+    assert [pool.next() for _ in range(40)] == [(True, None)] * 40
+
+
+def test_when_all_are_stuck_a_job_is_refused_with_what_to_do(caplog: pytest.LogCaptureFixture) -> None:
+    gate = Event()
+    with pool_of(WorkerSettings(quick=2, most=4, patience_s=0.05)) as pool:
+        try:
+            for _ in range(4):
+                pool.submit(lambda: gate.wait(PATIENCE_S))
+            pool.submit(lambda: "served")
+            result, error = pool.next()
+            assert result is None
+            assert isinstance(error, ResourceError)
+            assert "4 requests that wait" in str(error)
+            assert pool.threads == 4
+        finally:
+            gate.set()
+        for _ in range(4):
+            pool.next()
+        pool.submit(lambda: "served")
+        assert pool.next() == ("served", None)
+    assert "PYJMS-NET-11" in caplog.text
+
+
+def test_the_threads_end_with_the_service() -> None:
+    with pool_of(WorkerSettings()) as pool:
+        pool.submit(lambda: None)
+        pool.next()
+    assert not [thread for thread in threading.enumerate() if thread.name.startswith("pyjms worker test")]
+
+
+def test_a_stop_does_not_wait_for_a_job_that_never_ends(caplog: pytest.LogCaptureFixture) -> None:
+    gate = Event()
+    service = NetworkService("test")
+    service.start()
+    Pool(service).submit(lambda: gate.wait(PATIENCE_S))
+    service.stop(graceful_s=0.05)
+    assert "PYJMS-NET-12" in caplog.text
+    for thread in threading.enumerate():
+        if thread.name.startswith("pyjms worker test"):
+            gate.set()
+            thread.join(PATIENCE_S)
+    assert gate.is_set()
