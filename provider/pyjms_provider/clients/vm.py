@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
+from functools import cache
 from importlib.metadata import PackageNotFoundError, version
 from itertools import count
 from threading import Lock
@@ -47,6 +48,7 @@ __all__ = ["VmConnection", "VmConsumer", "VmProvider", "VmSession"]
 _WITHOUT_STORE = ~(Capability.XA | Capability.SHARED_TRANSACTIONS)
 
 
+@cache  # it is looked up on the disk
 def _version() -> str:
     try:
         return version("pyjms")
@@ -360,16 +362,23 @@ class VmSession(ProviderSession):
     def _settle(self, deliveries: Sequence[Delivery]) -> None:
         session = self._receiving
         settled: list[QueueEntry] = []
+        transient: list[Delivery] = []
         in_vain = False
+        is_mixed = len(deliveries) > 1 and self._host.keeper is not None
         for delivery in deliveries:
             entry: QueueEntry = delivery.tag  # type: ignore[assignment]  # as `_entry_of`, without the price of a call
-            if entry.queue.settle(entry, delivery.count, session):
+            if is_mixed and not entry.reference.journaled:
+                transient.append(delivery)
+            elif entry.queue.settle(entry, delivery.count, session):
                 if entry.reference.journaled:
                     settled.append(entry)
             else:
                 in_vain = True
         if settled:
             self._host.write_settled(settled)
+        for delivery in transient:  # afterwards, so that an acknowledgement that cannot be written settles nothing
+            entry = _entry_of(delivery)
+            in_vain = not entry.queue.settle(entry, delivery.count, session) or in_vain
         if in_vain and self._closed:
             raise self._closed_error()
 

@@ -246,8 +246,6 @@ class AsynchronousChannel(Channel):
     def hold(self, entry: QueueEntry, unit: UnitOfWork, holder: ConsumerSession) -> None:
         """Let `holder` have received, in `unit`, a message that was restored; before the channel is used."""
         with self._lock:
-            if not self._state.delays.discard(entry):
-                self._ordering.discard(entry)
             entry.delivery_count -= 1  # it was counted when the branch was prepared
             count = self._state.deliver(entry, holder)
             self._state.record_acknowledgement(entry, unit)
@@ -258,21 +256,22 @@ class AsynchronousChannel(Channel):
     def purge_expired(self, now_ms: int) -> int | None:
         """Remove what has expired at `now_ms`; return when to come again, None: when asked.
 
-        What a prepared branch has sent or received stays until its coordinator has decided, however late it is.
+        What a prepared branch has sent or received stays until its coordinator has decided, however late it is; and what
+        is being committed, until that is written.
         """
         doomed: list[UnitOfWork] = []
-        in_doubt: list[QueueEntry] = []
+        staying: list[QueueEntry] = []
         with self._lock:
             for entry in self._expiry.take_expired(now_ms):
-                if entry.transaction is not None and entry.transaction.is_prepared:
-                    in_doubt.append(entry)
+                unit = entry.transaction
+                if self._stays_while_held(entry) or (unit is not None and (unit.is_prepared or unit.is_committing)):
+                    staying.append(entry)
                     continue
-                unit = entry.transaction if entry.state is MessageState.NOT_COMMITTED else None
-                if unit is not None and unit.expired_rolls_back:
+                if entry.state is MessageState.NOT_COMMITTED and unit is not None and unit.expired_rolls_back:
                     doomed.append(unit)
                 self._expire(entry)
             due_ms = self._expiry.due_ms
-            self._expiry.put_back(in_doubt)
+            self._expiry.put_back(staying)
         for unit in doomed:
             unit.expire()  # §5.1.3: the expiry of one message rolls its transaction back
         return due_ms
@@ -296,6 +295,10 @@ class AsynchronousChannel(Channel):
     @abstractmethod
     def _choose(self, entry: QueueEntry) -> Sequence[Consumer]:
         """Return the consumers to wake, after the lock is released, for a message that is available now."""
+
+    @abstractmethod
+    def _stays_while_held(self, entry: QueueEntry) -> bool:
+        """Return whether a message must not be taken from the client that has it, although it has expired."""
 
     def _expire(self, entry: QueueEntry) -> None:
         """Take out a message that has expired, and is no longer in the index of those that will."""

@@ -27,6 +27,7 @@ from pyjms_provider.core.journal import BranchOutcome, Changes
 if TYPE_CHECKING:
     from pyjms.spi.clock import Clock
     from pyjms_provider.core.consumer import ConsumerSession
+    from pyjms_provider.core.doorkeeper import DuplicateClaim
     from pyjms_provider.core.entry import QueueEntry
     from pyjms_provider.core.journal import Journal
     from pyjms_provider.core.queue import Queue
@@ -353,6 +354,17 @@ class Branches:
         if self._on_due is not None:
             self._on_due(self, self._clock.time_ms() + timeout_ms)
 
+    # The end
+
+    def close(self) -> None:
+        """Roll back what is not prepared, as the broker ends: what was received goes back, and is known as delivered."""
+        with self._lock:
+            ended = [branch for branch in self._branches.values() if branch.state in _TIMED]
+            for branch in ended:
+                self._doom(branch, BranchFailure.ROLLED_BACK)
+        for branch in ended:
+            branch.undo()
+
     # What a journal has kept
 
     def restore(
@@ -361,6 +373,7 @@ class Branches:
         prepared_ms: int,
         sent: Iterable[tuple[Queue, MessageReference]],
         received: Iterable[QueueEntry],
+        claims: Iterable[DuplicateClaim] = (),
     ) -> None:
         """Know a branch again that is in doubt; before the queues are used. `received` are in their queues."""
         branch = Branch(xid, expired_rolls_back=self._expired_rolls_back)
@@ -369,6 +382,8 @@ class Branches:
         for entry in received:
             branch.holder.take_queue(entry.queue)
             entry.queue.hold(entry, branch.unit, branch.holder)
+        for claim in claims:
+            branch.unit.add_duplicate(claim)
         branch.unit.restore_prepared()
         branch.state = BranchState.PREPARED
         branch.prepared_ms = prepared_ms

@@ -41,6 +41,7 @@ class DeadLetterOffice:
         """
         queue = entry.queue
         envelope = delivery.envelope
+        self._host.queue(queue.policy.dead_letter)  # before anything is changed, as making it may fail
         if not queue.settle(entry, delivery.count, session):
             return
         dead = DeadEntry(
@@ -60,16 +61,23 @@ class DeadLetterOffice:
             expired = each.kind is DeadKind.EXPIRED
             target = queue.policy.expiry_queue if expired else queue.policy.dead_letter
             try:
-                envelope = queue.message_of(each.entry.reference)
-                self._host.store.release(each.entry.reference)
+                envelope = self._prepare(each, target)
+            except ProviderError as error:
+                queue.reinstate(each.entry)
+                _tell_failure(queue, error)
+                continue
+            self._host.store.release(each.entry.reference)
+            try:
                 if envelope is not None and target is not None:
                     self._bury(each, envelope, target)
             except ProviderError as error:
-                _log.error(
-                    "PYJMS-BROKER-20 a message of %r could not be set aside: %s",
-                    _printable(queue.name),
-                    _printable(error.reason),
-                )
+                _tell_failure(queue, error)
+
+    def _prepare(self, dead: DeadEntry, target: str | None) -> Envelope | None:
+        """Return the message, and have the queue that it goes to. Raises `ResourceError`."""
+        if target is not None:
+            self._host.queue(target)
+        return dead.entry.queue.message_of(dead.entry.reference)
 
     def _bury(self, dead: DeadEntry, envelope: Envelope, target: str) -> None:
         letter = dead_letter(envelope, dead, target, self._host.clock.time_ms())
@@ -114,6 +122,12 @@ class DeadLetterOffice:
         except ProviderError:
             host.store.release(reference)
             raise
+
+
+def _tell_failure(queue: Queue, error: ProviderError) -> None:
+    _log.error(
+        "PYJMS-BROKER-20 a message of %r could not be set aside: %s", _printable(queue.name), _printable(error.reason)
+    )
 
 
 def _printable(text: str) -> str:

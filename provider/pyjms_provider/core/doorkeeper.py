@@ -127,6 +127,13 @@ class Doorkeeper:
 
     # Duplicates
 
+    def claim_again(self, channel: Queue | Topic, envelope: Envelope) -> DuplicateClaim | None:
+        """Hold the producer's id of a message that is in a branch in doubt, as its first send did; before the host is used."""
+        policy = channel.policy
+        if not policy.duplicate_count or DUPLICATE_ID not in envelope.properties:
+            return None
+        return self._claim(envelope, policy)
+
     def _claim(self, envelope: Envelope, policy: QueuePolicy) -> DuplicateClaim | None:
         identity = duplicate_id(envelope)
         now_ms = self._clock.time_ms()

@@ -9,11 +9,12 @@ from pyjms_provider.core.reference import MessageReference, ReferenceId
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
 
-    from pyjms_provider.core.branches import Branches
+    from pyjms_provider.core.doorkeeper import DuplicateClaim
     from pyjms_provider.core.entry import QueueEntry
-    from pyjms_provider.core.journal import QueueNumber, Recovery
+    from pyjms_provider.core.journal import Journal, QueueNumber, Recovery
     from pyjms_provider.core.paging import PagingMessageStore
     from pyjms_provider.core.queue import Queue
+    from pyjms_provider.core.virtual_host import VirtualHost
 
 __all__ = ["Doubts"]
 
@@ -40,14 +41,29 @@ class Doubts:
         if (number, entry.reference.id) in self._held:
             self._held[number, entry.reference.id] = entry
 
-    def restore(self, branches: Branches, queues: Mapping[QueueNumber, Queue], store: PagingMessageStore) -> None:
+    def restore(
+        self, host: VirtualHost, journal: Journal, queues: Mapping[QueueNumber, Queue], store: PagingMessageStore
+    ) -> None:
         """Make the branches again; before anybody uses the queues."""
+        branches = host.branches
         for branch in self._branches:
             received = [entry for place in branch.removals if (entry := self._held[place]) is not None]
             sent = list(_adopted(branch.messages, queues, store))
-            branches.restore(branch.xid, branch.prepared_ms, sent, received)
+            claims = _claims(host, dict.fromkeys(reference for _, reference in sent), journal)
+            branches.restore(branch.xid, branch.prepared_ms, sent, received, claims)
         for outcome in self._heuristics:
             branches.restore_heuristic(outcome.xid, committed=outcome.commit)
+
+
+def _claims(host: VirtualHost, references: Iterable[MessageReference], journal: Journal) -> list[DuplicateClaim]:
+    """Return the producers' ids of messages that a branch has sent: nobody knows yet whether these will arrive."""
+    claims: list[DuplicateClaim] = []
+    for reference in references:  # one by one, as they may be large
+        for envelope in journal.read([reference.id]).values():
+            claim = host.claim_again(envelope)
+            if claim is not None:
+                claims.append(claim)
+    return claims
 
 
 def _adopted(

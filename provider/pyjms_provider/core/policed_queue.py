@@ -15,7 +15,9 @@ from pyjms_provider.core.asynchronous_channel import AsynchronousChannel
 from pyjms_provider.core.channel import ChannelClosedError
 from pyjms_provider.core.consumer_manager import ConsumerManager
 from pyjms_provider.core.dead_letters import DeadEntry, DeadKind
+from pyjms_provider.core.delays import redelivery_delay_ms
 from pyjms_provider.core.entry import QueueEntry
+from pyjms_provider.core.expiry import is_expired
 from pyjms_provider.core.limits import Waiting
 from pyjms_provider.core.message_state import MessageEvent, MessageState
 from pyjms_provider.core.policy import Overflow, QueuePolicy, QueueType
@@ -32,6 +34,7 @@ if TYPE_CHECKING:
     from pyjms_provider.core.kept_queue import KeptQueue
     from pyjms_provider.core.reference import MessageReference
     from pyjms_provider.core.store import MessageStore
+    from pyjms_provider.core.unit_of_work import UnitOfWork
 
 __all__ = ["WITHOUT_LIMITS", "PolicedQueue", "QueueFullError"]
 
@@ -39,6 +42,8 @@ WITHOUT_LIMITS: Final = QueuePolicy(max_failures=0)
 """The policy of a queue that stands by itself, without a host that keeps dead letters."""
 
 _FIXED: Final = ("type", "key", "priorities", "exclusive", "groups", "non_destructive")
+_RETRY_MS: Final = 1000
+"""How long an expired message waits that could not be set aside."""
 _STATES: Final = (MessageState.NEW, MessageState.NOT_COMMITTED, MessageState.DELIVERED)
 
 
@@ -279,6 +284,10 @@ class PolicedQueue(AsynchronousChannel):
             self._rules.gone(entry)
         self._dead.append(dead)
 
+    def _stays_while_held(self, entry: QueueEntry) -> bool:
+        # It may be consumed yet; else it is set aside when it is given back.
+        return self._sets_expired_aside and entry.holder is not None
+
     def _expire(self, entry: QueueEntry) -> None:
         if self._sets_expired_aside and entry.state is not MessageState.NOT_COMMITTED:
             self._die(entry, DeadKind.EXPIRED, MessageEvent.EXPIRE, None)
@@ -306,6 +315,83 @@ class PolicedQueue(AsynchronousChannel):
                     if entry.reference.expiration_ms:
                         self._expiry.forget_one()
         self._bury()
+
+    # What a journal has kept
+
+    def reinstate(self, entry: QueueEntry) -> None:
+        """Take back a message that was settled, and whose removal could not be written; it comes again, flagged.
+
+        One that has expired is tried again later, by the housekeeper.
+        """
+        self._have_message(entry.reference)
+        with self._lock:
+            if self._closed:
+                return
+            if self._rules is not None:
+                self._rules.accept(entry, self._store.retrieve)
+            self._state.reinstate(entry)
+            if self.kept is not None:
+                self.kept.note_returned([entry])
+            now_ms = self._clock.time_ms()
+            is_late = self._sets_expired_aside and is_expired(entry.reference, now_ms)
+            if is_late:
+                self._ordering.discard(entry)
+                self._state.delays.add(entry, now_ms + _RETRY_MS)
+                self._expiry.put_back([entry])
+            elif entry.reference.expiration_ms:
+                self._expiry.add(entry)
+            woken = () if is_late else self._announce(entry)
+        if is_late:
+            self._ask_for_delayed()
+        for consumer in woken:
+            consumer.notify_work()
+
+    def restore(
+        self,
+        reference: MessageReference,
+        delivery_count: int,
+        unit: UnitOfWork | None = None,
+        *,
+        is_held: bool = False,
+    ) -> QueueEntry:
+        """Take in a message that the journal has kept, or that `unit`, in doubt, has sent; before the queue is used.
+
+        `is_held`: `hold` follows. A message that a client had before stays away for the delay that it had then, from now
+        on: when it was given back is not known.
+        """
+        self._have_message(reference)
+        with self._lock:
+            if unit is None:
+                entry = self._state.make(self, reference)  # type: ignore[arg-type]  # `Queue` alone completes this class
+            else:
+                entry = self._state.add_in_transaction(self, reference, unit)  # type: ignore[arg-type]  # as before
+            entry.delivery_count = delivery_count
+            if self._rules is not None:
+                self._rules.accept(entry, self._store.retrieve)
+            if unit is None:
+                self._place_again(entry, is_held=is_held)
+            due = bool(reference.expiration_ms) and self._expiry.add(entry)
+        if due and self._on_due is not None:
+            self._on_due(self, reference.expiration_ms)
+        if self._state.delays:
+            self._ask_for_delayed()
+        if unit is not None:
+            unit.add_sent(entry)
+        return entry
+
+    def _place_again(self, entry: QueueEntry, *, is_held: bool) -> None:
+        """Make a restored message available, now or later. The lock is held."""
+        count = entry.delivery_count
+        delay_ms = redelivery_delay_ms(self.policy, count) if count else 0
+        if is_held or delay_ms:
+            self._state.place(entry)  # for the place that it will come back to
+            self._ordering.discard(entry)
+        if is_held:
+            return
+        if delay_ms:
+            self._state.delays.add(entry, max(entry.reference.deliver_at_ms, self._clock.time_ms() + delay_ms))
+        else:
+            self._place(entry)
 
     # For administrators
 

@@ -121,10 +121,13 @@ class Queue(PolicedQueue):
         """Make NOT_COMMITTED messages available, in this order, and deliver them if that can be (§2.2.1)."""
         woken: list[Consumer] = []
         pushable: list[QueueEntry] = []
+        late: list[QueueEntry] = []
         with self._lock:
             for entry in entries:
                 if entry.state is MessageState.NOT_COMMITTED:
                     self._state.commit_without_place(entry)
+                    if entry.reference.expiration_ms and is_expired(entry.reference, self._clock.time_ms()):
+                        late.append(entry)
                     woken.extend(self._place(entry))
                     self._store.publish(entry.reference)
                     if self._receivers:
@@ -133,6 +136,8 @@ class Queue(PolicedQueue):
                     self.kept.note_removed(entry.reference)  # it expired while it was written, or the queue was closed
         if self._state.delays:
             self._ask_for_delayed()
+        if late and self._on_due is not None:  # the housekeeper was here while they were being written
+            self._on_due(self, late[0].reference.expiration_ms)
         for entry in pushable:
             self._push_or_choose(entry)
         for consumer in woken:
@@ -400,45 +405,6 @@ class Queue(PolicedQueue):
             self._bury()
         for consumer in woken:
             consumer.notify_work()
-
-    def reinstate(self, entry: QueueEntry) -> None:
-        """Take back a message that was settled, and whose removal could not be written; it comes again, flagged."""
-        self._have_message(entry.reference)
-        with self._lock:
-            if self._closed:
-                return
-            if self._rules is not None:
-                self._rules.accept(entry, self._store.retrieve)
-            self._state.reinstate(entry)
-            if entry.reference.expiration_ms:
-                self._expiry.add(entry)
-            if self.kept is not None:
-                self.kept.note_returned([entry])
-            woken = self._announce(entry)
-        for consumer in woken:
-            consumer.notify_work()
-
-    def restore(self, reference: MessageReference, delivery_count: int, unit: UnitOfWork | None = None) -> QueueEntry:
-        """Take in a message that the journal has kept, or that `unit`, in doubt, has sent; before the queue is used."""
-        self._have_message(reference)
-        with self._lock:
-            if unit is None:
-                entry = self._state.make(self, reference)
-            else:
-                entry = self._state.add_in_transaction(self, reference, unit)
-            entry.delivery_count = delivery_count
-            if self._rules is not None:
-                self._rules.accept(entry, self._store.retrieve)
-            if unit is None:
-                self._place(entry)
-            due = bool(reference.expiration_ms) and self._expiry.add(entry)
-        if due and self._on_due is not None:
-            self._on_due(self, reference.expiration_ms)
-        if reference.deliver_at_ms:
-            self._ask_for_delayed()
-        if unit is not None:
-            unit.add_sent(entry)
-        return entry
 
     def hand_over(
         self, entry: QueueEntry, delivery_count: int, session: ConsumerSession, heir: ConsumerSession

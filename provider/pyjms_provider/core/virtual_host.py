@@ -43,6 +43,7 @@ if TYPE_CHECKING:
     from pyjms.spi.delivery import Delivery
     from pyjms.spi.selector import Selector
     from pyjms_provider.core.consumer import ConsumerSession
+    from pyjms_provider.core.doorkeeper import DuplicateClaim
     from pyjms_provider.core.entry import QueueEntry
     from pyjms_provider.core.journal import DuplicateMark, JoinedTransaction, QueueRecord
     from pyjms_provider.core.keeping import Keeper
@@ -212,6 +213,14 @@ class VirtualHost:
             else:
                 self.keeper.send_to_queue(channel, reference, envelope, mark)
 
+    def claim_again(self, envelope: Envelope) -> DuplicateClaim | None:
+        """Hold the producer's id of a message that a branch in doubt has sent; None: it has none. Before the host is used."""
+        address = envelope.destination
+        if address.temporary:
+            return None
+        channel = self.queue(address.name) if address.kind is _QUEUE else self.topic(address.name)
+        return self.doorkeeper.claim_again(channel, envelope)
+
     def finish_commit(self, unit: UnitOfWork) -> None:
         """Make a unit true whose commit was begun. Raises `RolledBackError`, `InDoubtError`."""
         if self.keeper is None:
@@ -273,6 +282,10 @@ class VirtualHost:
         """Return the queue `name` if there is one; none is made."""
         return self._queues.get(name)
 
+    def has_topic(self, name: str) -> bool:
+        """Say whether there is a topic `name`; none is made."""
+        return name in self._topics
+
     def queue_names(self) -> list[str]:
         """Return the names of all queues that are not temporary, sorted."""
         with self._lock:
@@ -331,6 +344,11 @@ class VirtualHost:
                 channel = Topic(str(address), self.store, self.policy.queues.subscriptions)
             self._temporaries[address.name] = _Temporary(channel, address, owner)
         return address
+
+    def owner_of(self, address: Address) -> ConnectionId | None:
+        """Return the connection that made a temporary destination; None: there is no such destination."""
+        temporary = self._temporaries.get(address.name)
+        return None if temporary is None or temporary.address != address else temporary.owner
 
     def delete_temporary(self, address: Address, owner: ConnectionId) -> None:
         """Delete it with its messages. Raises `DestinationInUseError`, `DestinationError`."""
@@ -566,6 +584,7 @@ class VirtualHost:
 
     def close(self) -> None:
         """Close all destinations; their messages go from memory, and stay in the journal that keeps them."""
+        self.branches.close()
         with self._lock:
             for queue in (*self._queues.values(), *self._durable.values()):
                 queue.kept = None

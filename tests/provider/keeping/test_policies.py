@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -16,6 +17,7 @@ from pyjms_provider.queue_manager import QueueManager, Replay
 from tests.provider.keeping.site import ORDERS, Site, consume, take_all
 
 DLQ = Address(AddressKind.QUEUE, "DLQ")
+LATE = Address(AddressKind.QUEUE, "late")
 
 
 def manager(site: Site) -> QueueManager:
@@ -120,6 +122,117 @@ def test_a_scheduled_message_waits_for_its_time_over_a_restart(site: Site) -> No
     assert site.texts() == ["now"]
     advance(site, 500)
     assert site.texts() == ["now", "later"]
+
+
+def test_a_redelivery_delay_is_kept_over_a_restart(site: Site) -> None:
+    """When it was given back is not written down, so the whole delay counts from the start: never less."""
+    manager(site).create("orders", redelivery_delay_ms=500, redelivery_multiplier=2.0)
+    for text in "abc":
+        site.send(text)
+    session = site.session()
+    consumer = consume(session)
+    for _ in range(2):
+        (first, *others) = take_all(consumer)
+        session.acknowledge(others)
+        session.recover([first])
+        advance(site, 500)
+    assert (site.texts(), manager(site).report("orders").delayed) == ([], 1)
+    site.send("new")
+    for begin_anew in (site.restart, site.crash):
+        begin_anew()
+        assert site.texts() == ["new"]
+        advance(site, 999)
+        assert site.texts() == ["new"], "the second delay is twice the first one"
+    advance(site, 1)
+    assert site.texts() == ["a", "new"], "in its old place"
+
+
+def test_what_was_not_given_back_is_not_delayed_by_a_restart(site: Site) -> None:
+    manager(site).create("orders", redelivery_delay_ms=500)
+    site.send("a")
+    site.restart()
+    assert site.texts() == ["a"]
+
+
+def test_a_message_that_a_client_has_is_not_set_aside_as_expired(site: Site) -> None:
+    """It may be consumed yet: to be processed and set aside would be once too often."""
+    manager(site).create("orders", expiry_queue="late")
+    for text in "ab":
+        site.send(text, expiration_ms=now_ms(site) + 500)
+    session = site.session()
+    consumed, returned = take_all(consume(session))
+    advance(site, 500)
+    assert site.texts(LATE) == []
+    session.acknowledge([consumed])
+    session.recover([returned])
+    assert (site.texts(), site.texts(LATE)) == ([], ["b"])
+    site.crash()
+    assert (site.texts(), site.texts(LATE)) == ([], ["b"])
+
+
+def test_what_expires_while_its_transaction_is_written_is_set_aside_too(site: Site) -> None:
+    manager(site).create("orders", expiry_queue="late")
+    session = site.session(transacted=True)
+    site.send("a", session, expiration_ms=now_ms(site) + 500)
+
+    def let_time_pass(point: str, changes: Changes) -> None:
+        if point == "before write" and changes.messages:
+            site.trap = None
+            advance(site, 500)
+
+    site.trap = let_time_pass
+    session.commit()
+    advance(site, 0)
+    assert (site.texts(), site.texts(LATE)) == ([], ["a"])
+
+
+@pytest.mark.parametrize("point", ["before define", "before write"])
+def test_an_expired_message_that_cannot_be_set_aside_is_tried_again_later(site: Site, point: str) -> None:
+    manager(site).create("orders", expiry_queue="late")
+    site.send("a", expiration_ms=now_ms(site) + 500)
+    site.trap = _fail_at(point)
+    advance(site, 500)
+    site.trap = None
+    assert site.texts(LATE) == []
+    advance(site, 1000)
+    assert (site.texts(), site.texts(LATE)) == ([], ["a"])
+
+
+@pytest.mark.parametrize("point", ["before define", "before write"])
+def test_a_message_that_cannot_become_a_dead_letter_is_not_out_of_reach(site: Site, point: str) -> None:
+    manager(site).create("orders", max_deliveries=1)
+    for mode in (1, 2):
+        site.send(f"{mode}", delivery_mode=mode)
+    session = site.session()
+    taken = take_all(consume(session))
+    assert [each.envelope.body for each in taken] == ["1", "2"]
+    site.trap = _fail_at(point)
+    session.recover(taken)
+    site.trap = None
+    assert sorted(site.texts() + site.texts(DLQ)) == ["1", "2"]
+    give_back(site)
+    assert (site.texts(), sorted(site.texts(DLQ))) == ([], ["1", "2"])
+
+
+def test_a_rejection_whose_queue_cannot_be_made_changes_nothing(site: Site) -> None:
+    site.send("a")
+    session = site.session()
+    (delivery,) = take_all(consume(session))
+    assert delivery.envelope.body == "a"
+    site.trap = _fail_at("before define")
+    with pytest.raises(ResourceError):
+        session.reject(delivery, "no")
+    site.trap = None
+    session.acknowledge([delivery])
+    assert site.texts() == []
+
+
+def _fail_at(chosen: str) -> Callable[[str, Changes], None]:
+    def fail(point: str, changes: Changes) -> None:
+        if point == chosen and (changes.messages or chosen == "before define"):
+            raise ResourceError("the disk is full")
+
+    return fail
 
 
 def test_ids_of_producers_survive(site: Site) -> None:

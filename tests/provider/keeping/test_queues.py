@@ -140,6 +140,20 @@ def test_an_acknowledgement_that_cannot_be_written_leaves_the_message(site: Site
     assert site.drain() == [("a", 2), ("b", 1)]
 
 
+def test_an_acknowledgement_that_cannot_be_written_settles_no_transient_message_either(site: Site) -> None:
+    for number, mode in enumerate((1, 2, 1)):
+        site.send(f"{number}", delivery_mode=mode)
+    session = site.session()
+    taken = take_all(consume(session))
+    assert [text(each) for each in taken] == ["0", "1", "2"]
+    site.trap = _refuse
+    with pytest.raises(ResourceError, match="no space"):
+        session.acknowledge(taken)
+    site.trap = None
+    session.close()
+    assert site.drain() == [("0", 2), ("1", 2), ("2", 2)]
+
+
 def test_a_delivery_that_cannot_be_noted_is_not_made(site: Site) -> None:
     site.send("shy")
     session = site.session()

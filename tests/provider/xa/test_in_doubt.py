@@ -12,6 +12,7 @@ from pyjms.spi.errors import InDoubtError, ResourceError
 from pyjms.spi.xid import BranchFailure
 from pyjms_provider.core.branch_state import BranchState
 from pyjms_provider.core.journal import Changes
+from pyjms_provider.queue_manager import QueueManager
 from pyjms_provider.stores.volatile import Crash
 from tests.provider.keeping.site import NEWS, consume, take_all, text
 from tests.provider.xa.site import BILLS, ONE, TWO, XaSite, refused
@@ -60,6 +61,30 @@ class TestRestart:
         assert site.drain() == orders
         assert not site.medium.entries
         assert not site.medium.messages
+
+    def test_a_queue_with_a_limit_leaves_alone_what_a_branch_has_received(self, site: XaSite) -> None:
+        QueueManager(site.broker.virtual_host).create("orders", max_messages=2, overflow="ring")
+        site.send("a")
+        site.party().prepare()
+        for name in "bc":
+            site.send(name)
+        site.journal.note = lambda _: None  # type: ignore[method-assign, assignment]  # what goes now comes back
+        site.send("d")
+        site.crash()
+        assert site.branches.recover() == [ONE]
+        site.session(transacted=True).xa_rollback(ONE)
+        assert site.texts()[-1] == "d"
+        assert "a" in site.texts()
+
+    def test_what_was_received_and_not_prepared_is_flagged_after_an_orderly_stop(self, site: XaSite) -> None:
+        site.send("a")
+        party = site.party()
+        party.session.xa_start(ONE)
+        assert text(party.receive()) == "a"
+        party.session.xa_end(ONE)
+        party.session.close()
+        site.restart()
+        assert site.drain() == [("a", 2)]
 
     def test_what_was_not_prepared_is_gone(self, site: XaSite) -> None:
         site.send("order")
@@ -299,6 +324,39 @@ class TestDuplicates:
         party.session.xa_commit(ONE) if commits else party.session.xa_rollback(ONE)
         assert bool(site.medium.duplicates) is commits
         site.crash()
+        site.send("bill", to=BILLS, **named)
+        assert site.texts(BILLS) == ["bill"]
+
+    @pytest.mark.parametrize("commits", [False, True])
+    @pytest.mark.parametrize("orderly", [False, True])
+    def test_the_id_is_held_over_restarts_while_the_branch_is_in_doubt(
+        self, site: XaSite, orderly: bool, commits: bool
+    ) -> None:
+        party = site.party()
+        party.session.xa_start(ONE)
+        named: dict[str, Any] = {"properties": {"JMS_pyjms_duplicateId": "42"}}
+        party.send("bill", **named)
+        party.session.xa_end(ONE)
+        assert party.session.xa_prepare(ONE)
+        for _ in range(2):
+            site.restart() if orderly else site.crash()
+            with pytest.raises(ResourceError):
+                site.send("bill", to=BILLS, **named)
+        session = site.session(transacted=True)
+        session.xa_commit(ONE) if commits else session.xa_rollback(ONE)
+        site.send("bill", to=BILLS, **named)
+        site.crash()
+        site.send("bill", to=BILLS, **named)
+        assert site.texts(BILLS) == ["bill"]
+
+    def test_the_id_of_a_send_that_was_not_answered_is_known_after_the_restart(self, site: XaSite) -> None:
+        site.texts(BILLS)
+        site.trap = failing(Crash(), "after write")
+        named: dict[str, Any] = {"properties": {"JMS_pyjms_duplicateId": "42"}}
+        with pytest.raises(Crash):
+            site.send("bill", to=BILLS, **named)
+        site.trap = None
+        site.start()
         site.send("bill", to=BILLS, **named)
         assert site.texts(BILLS) == ["bill"]
 
