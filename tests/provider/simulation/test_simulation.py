@@ -9,9 +9,15 @@ import os
 
 import pytest
 
+from pyjms_provider.core import doorkeeper, policed_queue
+from pyjms_provider.core.branches import Branches
+from pyjms_provider.core.doorkeeper import Doorkeeper
+from pyjms_provider.core.doubts import Doubts
 from pyjms_provider.core.journal import Changes, Journal
 from pyjms_provider.core.keeping import Keeper
 from pyjms_provider.core.kept_queue import KeptQueue
+from pyjms_provider.core.limits import Room
+from pyjms_provider.core.policed_queue import PolicedQueue
 from pyjms_provider.core.unit_of_work import UnitOfWork
 from tests.provider.simulation.oracle import ViolationError
 from tests.provider.simulation.world import World
@@ -48,8 +54,13 @@ def test_a_seed_plays_the_same_again() -> None:
     assert play(4711).log == play(4711).log
 
 
-def _seeds_until_found(most: int = 300) -> str:
-    for seed in range(most):
+@pytest.mark.parametrize("seed", [2058, 2377, 2480, 2516, 2771])
+def test_what_other_seeds_have_found_stays_mended(seed: int) -> None:
+    play(seed)
+
+
+def _seeds_until_found(first: int = 0, most: int = 300) -> str:
+    for seed in range(first, first + most):
         try:
             play(seed)
         except ViolationError as violation:
@@ -82,3 +93,58 @@ def test_a_message_that_is_visible_too_early_is_found(monkeypatch: pytest.Monkey
 
     monkeypatch.setattr(UnitOfWork, "_write", publish_first)
     assert _seeds_until_found() != "nothing was found"
+
+
+def test_a_prepared_branch_that_is_forgotten_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Branches, "restore", lambda *_: None)
+    found = _seeds_until_found()
+    assert "was prepared, and is gone" in found or "lost" in found
+
+
+def test_a_prepared_branch_that_lets_go_of_what_it_received_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Doubts, "holds", lambda *_: False)
+    monkeypatch.setattr(Doubts, "found", lambda *_: None)
+    found = _seeds_until_found()
+    assert "two holders" in found or "duplicated" in found
+
+
+def test_an_id_that_is_not_remembered_over_a_restart_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Doorkeeper, "restore", lambda *_: None)
+    found = _seeds_until_found()
+    assert "two holders" in found or "duplicated" in found
+
+
+def test_an_id_that_is_not_held_for_a_branch_in_doubt_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Doorkeeper, "claim_again", lambda *_: None)
+    found = _seeds_until_found(first=1150)  # it is rare
+    assert "two holders" in found or "duplicated" in found
+
+
+def test_a_message_that_comes_again_too_early_after_a_restart_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(policed_queue, "redelivery_delay_ms", lambda *_: 0)
+    assert "too early" in _seeds_until_found()
+
+
+def test_a_scheduled_message_that_comes_too_early_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(doorkeeper, "deliver_at_ms", lambda *_: 0)
+    assert "too early" in _seeds_until_found()
+
+
+def test_a_queue_that_holds_more_than_it_may_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Room, "claim", lambda *_: True)
+    assert "overfull" in _seeds_until_found()
+
+
+def test_a_queue_that_refuses_too_much_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Room, "claim", lambda *_: False)
+    assert "refused" in _seeds_until_found()
+
+
+def test_an_expired_message_that_is_dropped_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(PolicedQueue, "_sets_expired_aside", False)
+    assert "lost" in _seeds_until_found()
+
+
+def test_a_ring_that_drops_what_it_has_room_for_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Room, "is_exceeded", True)
+    assert "lost" in _seeds_until_found()

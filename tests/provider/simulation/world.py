@@ -5,28 +5,44 @@ While a write is under way, other clients take their turns inside it: the interl
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from contextlib import suppress
-from dataclasses import replace
 from random import Random
-from threading import get_ident
-from typing import Final
+from typing import Any, Final
 
 from pyjms.spi.delivery import Delivery
 from pyjms.spi.envelope import Address, AddressKind
 from pyjms.spi.errors import ClosedError, ProviderError, ResourceError, RolledBackError
 from pyjms.spi.provider import ProviderConsumer
 from pyjms.testing import VirtualClock
+from pyjms.types import Long, Stored
 from pyjms_provider.clients.vm import VmSession
 from pyjms_provider.core.journal import Changes
+from pyjms_provider.core.policed_queue import QueueFullError
 from pyjms_provider.queue_manager import QueueManager
 from pyjms_provider.stores.volatile import Crash
 from tests.provider.helpers import make_envelope
-from tests.provider.keeping.site import NEWS, ORDERS, Site, consume
-from tests.provider.simulation.oracle import Fate, Oracle, Record
+from tests.provider.keeping.site import NEWS, ORDERS, consume
+from tests.provider.simulation.coordinator import Coordinator
+from tests.provider.simulation.oracle import Fate, Oracle, Record, Rules
+from tests.provider.simulation.site import SimulatedSite
 
 SUBSCRIBERS: Final = ("ann", "bob")
 _STEPS: Final = 60
 _DEPTH: Final = 2
+_LATE: Final = "late"
+_POLICIES: Final[tuple[tuple[dict[str, Any], Rules], ...]] = (
+    ({}, Rules()),
+    # Whatever comes back once too often is a dead letter, and is found as such at the end.
+    ({"max_deliveries": 2}, Rules()),
+    ({"max_deliveries": 3}, Rules()),
+    ({"max_messages": 4, "overflow": "ring"}, Rules(ring=4)),
+    ({"max_messages": 5}, Rules(room=5)),
+    ({"expiry_queue": _LATE, "max_deliveries": 3}, Rules(sets_expired_aside=True)),
+    ({"type": "last_value", "key": "key"}, Rules(last_value=True)),
+    ({"redelivery_delay_ms": 100, "redelivery_multiplier": 2.0}, Rules(delay_ms=100)),
+)
+"""What the queue may be, and what that means for its messages."""
 
 
 class Client:
@@ -50,22 +66,21 @@ class World:
 
     def __init__(self, seed: int) -> None:
         self.random = Random(seed)
-        self.oracle = Oracle()
-        memory = self.random.choice([20_000, 10**9])
-        self.site = Site(memory_bytes=memory)
+        choices, rules = self.random.choice(_POLICIES)
+        self.oracle = Oracle(rules)
+        self.site = SimulatedSite(memory_bytes=self.random.choice([20_000, 10**9]))
         clock = self.site.clock
         assert isinstance(clock, VirtualClock)
         self.clock = clock
-        self.thread = get_ident()
         self.is_starting = False
         self.clients: list[Client] = []
+        self.coordinator = Coordinator(self)
         self.depth = 0
         self.messages = 0
         self.numbers = 0
-        self.log: list[str] = []
-        if self.random.random() < 0.5:
-            # Whatever comes back once too often is a dead letter, and is found as such at the end.
-            QueueManager(self.site.broker.virtual_host).create(ORDERS.name, max_deliveries=self.random.choice([2, 3]))
+        self.log: list[str] = [f"policy {choices}"]
+        if choices:
+            QueueManager(self.site.broker.virtual_host).create(ORDERS.name, **choices)
         for name in SUBSCRIBERS:
             connection = self.site.connect(name)
             consume(connection.open_session(transacted=False), NEWS, durable_name="all")
@@ -80,22 +95,34 @@ class World:
             except Crash:
                 self._restart_after_crash()
         self.site.trap = None
-        if self.random.random() < 0.5:
-            for client in list(self.clients):
-                self._close(client)
-            self.site.restart()
-            self._forget_clients()
-            self._lose_transient()
-        else:
+        end = self.random.choice(["stop", "crash", "go on"])
+        self.log.append(end)
+        if end == "crash":
             self.site.journal.crash()
             self._restart_after_crash()
+        else:
+            for client in list(self.clients):
+                self._close(client)
+        if end == "stop":
+            self.site.restart()
+            self._forget_clients()
+            self.oracle.broker_died()
+            self.coordinator.recover()
+        self.coordinator.finish()
+        self._await_all()
         self.oracle.finally_drained(self.clock.time_ms(), self._drain())
+
+    def _await_all(self) -> None:
+        """Let so much time go by that nothing stays away any more."""
+        until_ms = max((record.not_before_ms for record in self.oracle.records.values()), default=0)
+        rules = self.oracle.rules
+        until_ms = max(until_ms, self.clock.time_ms() + (60_000 if rules.delay_ms or rules.sets_expired_aside else 0))
+        self.clock.advance(max(0, until_ms - self.clock.time_ms()))
+        self.site.tend()
 
     # Time, faults and crashes
 
     def _interfere(self, point: str, changes: Changes) -> None:
-        if get_ident() != self.thread:
-            return  # a housekeeper's write: faults there would not come at the same place again
         chance = self.random.random()
         if chance < 0.04:
             self.log.append(f"crash {point}")
@@ -122,14 +149,12 @@ class World:
                 self.log.append(f"cannot start: {type(error).__name__}")  # again: somebody makes room on the disk
             else:
                 self.is_starting = False
+        self.coordinator.recover()
 
     def _forget_clients(self) -> None:
         for client in self.clients:
             client.is_dead = True
         self.clients.clear()
-
-    def _lose_transient(self) -> None:
-        self.oracle.broker_died()
 
     # Steps
 
@@ -141,13 +166,17 @@ class World:
                 self._open()
         elif choice < 0.12:
             self.clock.advance(self.random.choice([1, 50, 500]))
-        elif choice < 0.16:
+            self.site.tend()
+        elif choice < 0.14:
+            self.site.tend()
+        elif choice < 0.18:
             self._close(self.random.choice(self.clients))  # a busy one too: close may come from any thread
+        elif choice < 0.28:
+            self.coordinator.settle()
         else:
             client = self.random.choice(idle)
-            action = self.random.choices(
-                [self._send, self._receive, self._settle, self._give_back], weights=[5, 5, 4, 1]
-            )[0]
+            actions = [self.send, self.receive, self._settle, self._give_back, self.coordinator.work, self._send_again]
+            action = self.random.choices(actions, weights=[5, 5, 4, 1, 2, 1])[0]
             client.is_busy = True
             try:
                 action(client)
@@ -173,15 +202,25 @@ class World:
         self.clients.append(Client(number, session, consumer, channel))
         self.log.append(f"open {number} {channel} transacted={transacted}")
 
-    def _send(self, client: Client) -> None:
+    def send(self, client: Client) -> None:
+        """Send a message, and note what is known of it then."""
         self.messages += 1
         text = f"m{self.messages}"
         to, channels = self.random.choice([(ORDERS, ["orders"]), (NEWS, [f"news#{name}" for name in SUBSCRIBERS])])
         persistent = self.random.random() < 0.8
-        expiration_ms = self.clock.time_ms() + 100 if self.random.random() < 0.1 else 0
+        now_ms = self.clock.time_ms()
+        expiration_ms = (
+            now_ms + 100 if self.random.random() < (0.3 if self.oracle.rules.sets_expired_aside else 0.1) else 0
+        )
+        not_before_ms = now_ms + 120 if not expiration_ms and self.random.random() < 0.1 else 0
         priority = self.random.choice([4, 4, 9])
+        key = self.random.choice("abc")
+        duplicate_id = text if to is ORDERS and persistent and self.random.random() < 0.3 else None
         records = [
-            Record(text, channel, client.number, self.messages, priority, persistent, expiration_ms, Fate.PENDING)
+            Record(
+                *(text, channel, client.number, self.messages, priority, persistent, expiration_ms, Fate.PENDING),
+                *(key, duplicate_id, not_before_ms, not_before_ms > 0),
+            )
             for channel in channels
         ]
         for record in records:
@@ -189,35 +228,70 @@ class World:
             if not client.transacted:
                 record.fate = Fate.UNKNOWN
         self.log.append(f"send {text} by {client.number} to {to.name} persistent={persistent}")
-        fate = self._try_to_send(client, text, to, persistent, expiration_ms, priority)
+        fate = self._try_to_send(client, records[0], to)
         if client.transacted and fate is Fate.THERE:
             client.sent.extend(records)
             return
         for record in records:
             if record.fate in (Fate.UNKNOWN, Fate.PENDING):  # else it was received, before its send has returned
                 record.fate = fate
+                if fate is Fate.THERE:
+                    self.oracle.accepted(record, self.clock.time_ms())
 
-    def _try_to_send(
-        self, client: Client, text: str, to: Address, persistent: bool, expiration_ms: int, priority: int
-    ) -> Fate:
-        body = f"{text} {'x' * self.random.choice([0, 2000])}"
-        envelope = make_envelope(body, destination=to, priority=priority, expiration_ms=expiration_ms)
+    def _try_to_send(self, client: Client, record: Record, to: Address) -> Fate:
+        body = f"{record.text} {'x' * self.random.choice([0, 2000])}"
+        properties: dict[str, Stored] = {"key": record.key}
+        if record.duplicate_id is not None:
+            properties["JMS_pyjms_duplicateId"] = record.duplicate_id
+        if record.not_before_ms:
+            properties["JMS_pyjms_deliverAt"] = Long(record.not_before_ms)
+        envelope = make_envelope(
+            body,
+            destination=to,
+            priority=record.priority,
+            expiration_ms=record.expiration_ms,
+            persistent=record.persistent,
+            properties=properties,
+        )
         try:
-            client.session.send(replace(envelope, delivery_mode=2 if persistent else 1))
+            client.session.send(envelope)
         except Crash:
             if client.transacted:
-                self._fate_of_pending(text, Fate.NEVER)
+                self._fate_of_pending(record.text, Fate.NEVER)
             raise
+        except QueueFullError:
+            self.oracle.refused(record)
+            return Fate.NEVER
         except (ResourceError, ClosedError):
             return Fate.NEVER
         return Fate.THERE
+
+    def _send_again(self, client: Client) -> None:
+        """Send a message a second time, as a producer does that has not heard of the first one."""
+        named = [record for record in self.oracle.records.values() if record.duplicate_id is not None]
+        named = [record for record in named if record.fate is not Fate.PENDING]
+        if client.transacted or not named:
+            return
+        record = self.random.choice(named)
+        before = record.fate
+        if before is Fate.NEVER:
+            record.fate = Fate.UNKNOWN
+        self.log.append(f"send {record.text} again by {client.number}, it is {before.name}")
+        if self._try_to_send(client, record, ORDERS) is Fate.NEVER:
+            if before is Fate.NEVER and record.fate is Fate.UNKNOWN:
+                record.fate = before
+            return
+        record.has_no_place = True
+        if record.fate is Fate.UNKNOWN:
+            record.fate = Fate.THERE
 
     def _fate_of_pending(self, text: str, fate: Fate) -> None:
         for record in self.oracle.records.values():
             if record.text == text:
                 record.fate = fate
 
-    def _receive(self, client: Client) -> None:
+    def receive(self, client: Client) -> None:
+        """Take a message, and have it judged."""
         now_ms = self.clock.time_ms()
         try:
             delivery = client.consumer.poll()
@@ -249,8 +323,7 @@ class World:
             try:
                 client.session.acknowledge([delivery for delivery, _ in held])
             except ClosedError:
-                for _, record in held:  # some may have counted, before the session was closed
-                    record.holder = None
+                self._release(held)  # some may have counted, before the session was closed
                 return
             except ResourceError:
                 for _, record in held:
@@ -286,7 +359,8 @@ class World:
             for record in sent:
                 record.fate = Fate.NEVER
             for _, record in held:
-                record.fate, record.holder = Fate.THERE, None
+                record.fate = Fate.THERE
+            self._release(held)
             with suppress(ClosedError):
                 client.session.recover([delivery for delivery, _ in held])
             return
@@ -296,9 +370,20 @@ class World:
         for _, record in held:
             record.fate, record.holder = Fate.CONSUMED, None
 
+    def undo(self, client: Client) -> None:
+        """Note that what a client did in a branch has had no effect."""
+        for record in client.sent:
+            record.fate = Fate.NEVER
+        client.sent = []
+        self._release(client.held)
+        client.held = []
+
+    def give_back(self, records: Iterable[Record]) -> None:
+        """Note that messages are nobody's."""
+        self.oracle.given_back(records, self.clock.time_ms())
+
     def _release(self, held: list[tuple[Delivery, Record]]) -> None:
-        for _, record in held:
-            record.holder = None
+        self.give_back(record for _, record in held)
 
     def _give_back(self, client: Client) -> None:
         held, client.held = client.held, []
@@ -337,18 +422,18 @@ class World:
                 self.oracle.delivered(channel, text, delivery.count, self.clock.time_ms(), "drain")
                 session.acknowledge([delivery])
                 drained.append((channel, text))
-        return drained + self._dead()
+        return drained + self._set_aside("DLQ") + self._set_aside(_LATE)
 
-    def _dead(self) -> list[tuple[str, str]]:
-        """Take the dead letters, as of the channels that they died on."""
+    def _set_aside(self, name: str) -> list[tuple[str, str]]:
+        """Take what was set aside, as of the channels that it was on."""
         session = self.site.session()
-        letters = consume(session, Address(AddressKind.QUEUE, "DLQ"))
+        letters = consume(session, Address(AddressKind.QUEUE, name))
         found: list[tuple[str, str]] = []
         while (delivery := letters.poll()) is not None:
             text = str(delivery.envelope.body).split(" ")[0]
-            name = delivery.envelope.properties.get("JMS_pyjms_deadSubscription")
-            channel = "orders" if name is None else f"news#{str(name).split('/')[0]}"
-            self.oracle.buried(channel, text)
+            subscription = delivery.envelope.properties.get("JMS_pyjms_deadSubscription")
+            channel = "orders" if subscription is None else f"news#{str(subscription).split('/')[0]}"
+            self.oracle.set_aside(channel, text, expired=name == _LATE, now_ms=self.clock.time_ms())
             session.acknowledge([delivery])
             found.append((channel, text))
         return found

@@ -1,0 +1,30 @@
+"""A site whose housekeeper comes when the world says so: in the one thread, so that a seed plays the same again."""
+
+from __future__ import annotations
+
+from threading import current_thread
+from unittest.mock import patch
+
+from pyjms.spi.clock import Clock
+from pyjms_provider.housekeeping import Housekeeper
+from tests.provider.keeping.site import Site
+
+
+class HandHousekeeper(Housekeeper):
+    """Takes note of who asks for a visit, and visits nobody by itself."""
+
+    def __init__(self, name: str, clock: Clock) -> None:
+        super().__init__(name, clock)
+        self._thread = current_thread()  # so none is started, and none is waited for
+
+
+class SimulatedSite(Site):
+    """A site without a second thread."""
+
+    def start(self) -> None:
+        with patch("pyjms_provider.broker.Housekeeper", HandHousekeeper):
+            super().start()
+
+    def tend(self) -> None:
+        """Let the housekeeper do what is due."""
+        self.broker._housekeeper._visit(self.clock.time_ms())
