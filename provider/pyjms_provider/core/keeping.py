@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from threading import Lock
@@ -50,17 +50,33 @@ class Restored:
 class _Work:
     """What `Keeper.work` lends: a class, as a generator costs three times as much, and every durable send comes by."""
 
-    __slots__ = ("_begin", "_end")
+    __slots__ = ("_busy", "_idle", "_is_ending", "_lock")
 
-    def __init__(self, begin: Callable[[], None], end: Callable[[], None]) -> None:
-        self._begin = begin
-        self._end = end
+    def __init__(self) -> None:
+        self._lock = Lock()
+        self._busy = 0
+        self._is_ending = False
+        self._idle = Signal()
 
     def __enter__(self) -> None:
-        self._begin()
+        with self._lock:
+            if self._is_ending:
+                raise ClosedError("the broker is being stopped")
+            self._busy += 1
 
     def __exit__(self, *_: object) -> None:
-        self._end()
+        with self._lock:
+            self._busy -= 1
+            if self._is_ending and not self._busy:
+                self._idle.set()
+
+    def end(self) -> None:
+        """Let nothing new begin, and return when what was begun has ended."""
+        with self._lock:
+            self._is_ending = True
+            is_busy = self._busy > 0
+        if is_busy:
+            self._idle.wait(-1)  # who works waits for nothing but the disk
 
 
 class Keeper:
@@ -71,11 +87,7 @@ class Keeper:
         self.journal = journal
         self.force_acknowledgements = force_acknowledgements
         self._store = store
-        self._lock = Lock()
-        self._busy = 0
-        self._is_ending = False
-        self._idle = Signal()
-        self._work = _Work(self._enter, self._leave)
+        self._work = _Work()
 
     # The end
 
@@ -83,25 +95,9 @@ class Keeper:
         """Hold off the end of the journal while something is half done. Raises `ClosedError` once the end has begun."""
         return self._work
 
-    def _enter(self) -> None:
-        with self._lock:
-            if self._is_ending:
-                raise ClosedError("the broker is being stopped")
-            self._busy += 1
-
-    def _leave(self) -> None:
-        with self._lock:
-            self._busy -= 1
-            if self._is_ending and not self._busy:
-                self._idle.set()
-
     def end(self) -> None:
         """Let nothing new begin, and return when what is under way has been written or refused."""
-        with self._lock:
-            self._is_ending = True
-            is_busy = self._busy > 0
-        if is_busy:
-            self._idle.wait(-1)  # who works waits for nothing but the disk
+        self._work.end()
 
     # Destinations
 
@@ -240,16 +236,15 @@ def restore_host(host: VirtualHost, journal: Journal, store: PagingMessageStore,
             journal.note(Changes(removals=[Removal(entry.queue, reference)]))
             continue
         was_seen = not entry.delivery_count and reference.id <= marks.get((entry.queue, reference.priority), 0)
-        is_held = doubts.holds(entry.queue, reference)
-        was_seen = was_seen and not is_held  # that delivery is counted by its branch
+        was_seen = was_seen and not doubts.holds(entry.queue, reference)  # that delivery is counted by its branch
         store.adopt(reference)
-        doubts.found(entry.queue, queue.restore(reference, entry.delivery_count + was_seen, is_held=is_held))
+        doubts.found(entry.queue, queue.restore(reference, entry.delivery_count + was_seen))
         messages += 1
         if was_seen:
             seen.counts.append((entry.queue, reference, 1))
     journal.note(seen)
     host.doorkeeper.restore(recovery.duplicates)
-    doubts.restore(host, journal, queues, store)
+    doubts.restore(host.branches, queues, store)
     for queue in queues.values():
         queue.bury_spent()
     subscriptions = sum(record.subscription is not None for record in recovery.queues)
