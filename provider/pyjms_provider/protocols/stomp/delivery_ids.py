@@ -1,0 +1,57 @@
+"""Many deliveries in one header: ``1-5,7,9-12``.
+
+The broker numbers the deliveries of a connection from 1, each one more than the last, so what is settled together is
+mostly a few ranges. They stay ranges: a short header may name a billion numbers.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from typing import TypeAlias
+
+from pyjms_provider.protocols.stomp.errors import ProfileError
+
+__all__ = ["DeliveryIds", "delivery_ids", "read_delivery_ids", "write_delivery_ids"]
+
+DeliveryIds: TypeAlias = tuple[range, ...]
+"""In the order of the header; each range goes upwards and is not empty."""
+
+_HIGHEST = 2**63 - 1
+_one = re.compile(r"([0-9]{1,19})(?:-([0-9]{1,19}))?").fullmatch
+
+
+def delivery_ids(numbers: Iterable[int]) -> DeliveryIds:
+    """Return `numbers`, in their order, as ranges."""
+    ranges: list[range] = []
+    first = last = None
+    for number in numbers:
+        if last is not None and number == last + 1:
+            last = number
+            continue
+        if first is not None and last is not None:
+            ranges.append(range(first, last + 1))
+        first = last = number
+    if first is not None and last is not None:
+        ranges.append(range(first, last + 1))
+    return tuple(ranges)
+
+
+def write_delivery_ids(ids: DeliveryIds) -> str:
+    """Return the header's value."""
+    return ",".join([str(ids[0]) if len(ids) == 1 else f"{ids[0]}-{ids[-1]}" for ids in ids])
+
+
+def read_delivery_ids(text: str) -> DeliveryIds:
+    """Return what the header's value names. Raises `ProfileError`."""
+    ranges = []
+    for part in text.split(","):
+        found = _one(part)
+        if found is None:
+            raise ProfileError("delivery ids are numbers and ranges, such as 1-5,7,9-12")
+        first = int(found[1])
+        last = int(found[2]) if found[2] else first
+        if not 0 < first <= last <= _HIGHEST:
+            raise ProfileError("delivery ids are numbers from 1, and ranges go upwards, such as 1-5,7,9-12")
+        ranges.append(range(first, last + 1))
+    return tuple(ranges)

@@ -1,0 +1,156 @@
+"""Each verb of the profile equals itself after a frame, and stands for a call of the SPI."""
+
+from __future__ import annotations
+
+import inspect
+from dataclasses import fields
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from pyjms.spi import provider as spi
+from pyjms.spi.envelope import Address, AddressKind
+from pyjms.spi.xid import Xid
+from pyjms_provider.protocols.stomp.codec import FrameDecoder, encode
+from pyjms_provider.protocols.stomp.delivery_ids import delivery_ids, read_delivery_ids, write_delivery_ids
+from pyjms_provider.protocols.stomp.errors import ProfileError
+from pyjms_provider.protocols.stomp.frames import Frame, Version
+from pyjms_provider.protocols.stomp.verbs import (
+    VERBS,
+    Acknowledge,
+    BeginMode,
+    Browse,
+    CommitBranch,
+    Credit,
+    DeleteSubscription,
+    EndMode,
+    Subscribe,
+    Unsubscribe,
+    Verb,
+    read_verb,
+)
+
+TEXT = st.text(st.characters(exclude_characters="\0", exclude_categories=["Cs"]), min_size=1)
+IDS = st.lists(st.integers(1, 10**6), min_size=1, unique=True).map(delivery_ids)
+BY_TYPE: dict[str, st.SearchStrategy[Any]] = {
+    "str": TEXT,
+    "str | None": st.none() | TEXT,
+    "bool": st.booleans(),
+    "int": st.integers(0, 10**9),
+    "Address": st.builds(Address, st.sampled_from(AddressKind), TEXT, st.booleans()),
+    "AddressKind": st.sampled_from(AddressKind),
+    "Xid": st.builds(Xid, st.integers(-(2**31), 2**31 - 1), st.binary(max_size=64), st.binary(max_size=64)),
+    "DeliveryIds": IDS,
+    "BeginMode": st.sampled_from(BeginMode),
+    "EndMode": st.sampled_from(EndMode),
+}
+
+
+def over_the_wire(frame: Frame) -> Frame:
+    (arrived,) = FrameDecoder(version=Version.V1_2).feed(encode(frame, Version.V1_2))
+    assert isinstance(arrived, Frame)
+    return arrived
+
+
+@pytest.mark.parametrize("kind", VERBS, ids=lambda kind: kind.__name__)
+@settings(max_examples=25)
+@given(st.data())
+def test_a_verb_equals_itself_after_the_wire(kind: type[Verb], data: st.DataObject) -> None:
+    values = {each.name: data.draw(BY_TYPE[str(each.type)]) for each in fields(kind)}
+    verb = kind(**values)
+    receipt = data.draw(st.none() | TEXT)
+    frame = over_the_wire(verb.write(receipt))
+    assert frame.headers.get("receipt") == receipt
+    assert read_verb(frame) == verb
+
+
+@pytest.mark.parametrize("kind", [spi.ProviderConnection, spi.ProviderSession, spi.ProviderConsumer])
+def test_every_call_of_the_spi_has_a_verb(kind: type) -> None:
+    not_on_the_wire = {
+        "ProviderConnection.close": "DISCONNECT",
+        "ProviderConnection.advice": "CONNECTED",
+        "ProviderSession.send": "SEND",
+        "ProviderSession.commit_with": "Capability.SHARED_TRANSACTIONS is for brokers in the application's own process",
+        "ProviderSession.may_wait": "each side knows that of its own calls",
+        "ProviderSession.xa_set_timeout": "BEGIN says it",
+        "ProviderSession.xa_get_timeout": "CONNECTED says it",
+        "ProviderConsumer.poll_or_wait": "poll",
+    }
+    docstrings = " ".join(verb.__doc__ or "" for verb in VERBS).replace(
+        "and `set_interested`", "`ProviderConsumer.set_interested`"
+    )
+    calls = [f"{kind.__name__}.{name}" for name, _ in inspect.getmembers(kind, inspect.isfunction) if name[0] != "_"]
+    assert len(calls) > 3
+    missing = [call for call in calls if f"`{call}`" not in docstrings and call not in not_on_the_wire]
+    assert not missing
+
+
+@pytest.mark.parametrize(
+    ("frame", "kind"),
+    [
+        (Frame("SUBSCRIBE", {"session": "s", "id": "1", "destination": "/queue/q"}), Subscribe),
+        (Frame("SUBSCRIBE", {"session": "s", "id": "1", "destination": "/queue/q", "browser": "true"}), Browse),
+        (Frame("SUBSCRIBE", {"session": "s", "id": "1", "destination": "/queue/q", "browser": "false"}), Subscribe),
+        (Frame("UNSUBSCRIBE", {"id": "1"}), Unsubscribe),
+        (Frame("UNSUBSCRIBE", {"id": "1", "durable-subscription-name": "n"}), Unsubscribe),
+        (Frame("UNSUBSCRIBE", {"session": "s", "durable-subscription-name": "n"}), DeleteSubscription),
+        (Frame("COMMIT", {"session": "s", "xid": "1:ab:cd", "one-phase": "true"}), CommitBranch),
+    ],
+)
+def test_verbs_of_one_command_are_told_apart(frame: Frame, kind: type[Verb]) -> None:
+    assert type(read_verb(frame)) is kind
+
+
+@pytest.mark.parametrize(
+    ("frame", "text"),
+    [
+        (Frame("NONSENSE", {}), "NONSENSE is no verb"),
+        (Frame("ACK", {"session": "s", "receipt": "7"}), "ACK needs the header ids"),
+        (Frame("ACK", {"session": "s", "ids": "5-1", "receipt": "7"}), "ids of ACK must be delivery ids"),
+        (Frame("CREDIT", {"subscription": "1", "credit": "-1"}), "must be a number from 0"),
+        (Frame("CREDIT", {"subscription": "1", "credit": "1" * 20}), "must be a number from 0"),
+        (Frame("SESSION", {"session": "s", "transacted": "yes"}), "must be true or false"),
+        (Frame("SESSION", {"session": ""}), "must be a text"),
+        (Frame("CREATE", {"kind": "pipe"}), "must be queue or topic"),
+        (Frame("DELETE", {"destination": "orders"}), "must be a destination"),
+        (Frame("BEGIN", {"session": "s", "xid": "1:x:y"}), "must be a branch"),
+        (Frame("BEGIN", {"session": "s", "xid": "1:ab:", "mode": "old"}), "must be one of new, join, resume"),
+        (
+            Frame("SUBSCRIBE", {"session": "s", "id": "1", "destination": "/queue/q", "consumer-priority": "x"}),
+            "a number",
+        ),
+    ],
+)
+def test_what_is_wrong_is_refused_by_name(frame: Frame, text: str) -> None:
+    with pytest.raises(ProfileError, match=text) as caught:
+        read_verb(frame)
+    assert caught.value.receipt == frame.headers.get("receipt") or frame.command == "NONSENSE"
+
+
+def test_defaults_are_not_written() -> None:
+    assert Credit(subscription="1", credit=5).write().headers == {"subscription": "1", "credit": "5"}
+    assert Acknowledge(session="s", ids=delivery_ids([1, 2, 3, 7])).write("r").headers == {
+        "session": "s",
+        "ids": "1-3,7",
+        "receipt": "r",
+    }
+
+
+@given(st.lists(st.integers(1, 60), max_size=40))
+def test_delivery_ids_keep_their_order(numbers: list[int]) -> None:
+    ids = delivery_ids(numbers)
+    assert [number for each in ids for number in each] == numbers
+    if numbers:
+        assert read_delivery_ids(write_delivery_ids(ids)) == ids
+
+
+def test_a_short_header_may_name_many() -> None:
+    assert read_delivery_ids("1-9223372036854775807") == (range(1, 2**63),)
+
+
+@pytest.mark.parametrize("text", ["", "0", "-1", "1-", "2-1", "1,,2", "a", "1 2", "9223372036854775808", "\u0661"])
+def test_what_are_no_delivery_ids_is_refused(text: str) -> None:
+    with pytest.raises(ProfileError):
+        read_delivery_ids(text)
