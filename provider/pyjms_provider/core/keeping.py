@@ -236,15 +236,16 @@ def restore_host(host: VirtualHost, journal: Journal, store: PagingMessageStore,
             journal.note(Changes(removals=[Removal(entry.queue, reference)]))
             continue
         was_seen = not entry.delivery_count and reference.id <= marks.get((entry.queue, reference.priority), 0)
-        was_seen = was_seen and not doubts.holds(entry.queue, reference)  # that delivery is counted by its branch
+        is_held = doubts.holds(entry.queue, reference)
+        was_seen = was_seen and not is_held  # that delivery is counted by its branch
         store.adopt(reference)
-        doubts.found(entry.queue, queue.restore(reference, entry.delivery_count + was_seen))
+        doubts.found(entry.queue, queue.restore(reference, entry.delivery_count + was_seen, is_held=is_held))
         messages += 1
         if was_seen:
             seen.counts.append((entry.queue, reference, 1))
     journal.note(seen)
     host.doorkeeper.restore(recovery.duplicates)
-    doubts.restore(host.branches, queues, store)
+    doubts.restore(host, journal, queues, store)
     for queue in queues.values():
         queue.bury_spent()
     subscriptions = sum(record.subscription is not None for record in recovery.queues)
