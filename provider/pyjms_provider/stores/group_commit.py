@@ -53,7 +53,10 @@ class GroupCommit(Generic[_Work]):
                 self._waiting.append(member)
             self._is_busy = True
         if member.signal is None:
-            self._commit_and_hand_over([member])  # nobody was busy, so nobody waits
+            try:
+                self._commit((member,))  # nobody was busy, so nobody waits
+            finally:
+                self._hand_over(())
         elif self._wait(member, member.signal):
             self._lead(member)
         if member.error is not None:
@@ -76,9 +79,6 @@ class GroupCommit(Generic[_Work]):
         with self._lock:
             group = [leader, *self._waiting]
             self._waiting.clear()
-        self._commit_and_hand_over(group)
-
-    def _commit_and_hand_over(self, group: Sequence[Member[_Work]]) -> None:
         try:
             self._commit(group)
         finally:

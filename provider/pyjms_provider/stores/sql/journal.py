@@ -101,6 +101,12 @@ class SqlJournal(Journal):
 
     def _batch(self, changes: Changes) -> Batch:
         batch = make_batch(changes)
+        if changes.duplicates or changes.outcomes or changes.prepared is not None:
+            self._complete(batch, changes)
+        return batch
+
+    def _complete(self, batch: Batch, changes: Changes) -> None:
+        """Add what few changes have."""
         if changes.prepared is not None or changes.outcomes:
             add_branches(batch, changes, self._database, lambda: next(self._branch_numbers))
         if changes.duplicates:
@@ -108,7 +114,6 @@ class SqlJournal(Journal):
             if self._duplicates >= _DUPLICATES_BETWEEN_PURGES:
                 self._duplicates = 0
                 batch.others.append((self._database.statements.drop_duplicates, [(self._clock.time_ms(),)]))
-        return batch
 
     def _submit(self, batch: Batch, *, force: bool) -> None:
         if self._is_closed:

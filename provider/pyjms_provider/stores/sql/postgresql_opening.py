@@ -26,7 +26,7 @@ except ModuleNotFoundError as error:
 if TYPE_CHECKING:
     from sqlalchemy import Engine
 
-__all__ = ["open_postgresql"]
+__all__ = ["make_engine", "open_postgresql"]
 
 # The server must notice that a holder's machine is gone, and no writer waits for ever for an application's lock.
 _SESSION: Final = (
@@ -54,7 +54,7 @@ def open_postgresql(
 ) -> tuple[PostgresqlDatabase, Paging, Meta]:
     """Return the database, held, and how it was left. Raises as `open_journal`."""
     where = url.set(password=None, query={}).render_as_string()
-    engine = _make_engine(url)
+    engine = make_engine(url)
     holding = HolderConnection(engine)
     try:
         acquire(lambda: _hold(holding, engine, where), clock, waits=waits, cancelled=cancelled)
@@ -64,7 +64,7 @@ def open_postgresql(
             _empty_paged(connection)
         holding.epoch = meta.epoch
         database = PostgresqlDatabase(engine, holding, clock, where=where, forces=synchronous is Synchronous.FULL)
-        return database, Paging(UnloggedDatabase(_make_engine(url), where), lambda: None), meta
+        return database, Paging(UnloggedDatabase(make_engine(url), where), lambda: None), meta
     except BaseException as error:
         holding.unlock()
         engine.dispose()
@@ -73,7 +73,8 @@ def open_postgresql(
         raise
 
 
-def _make_engine(url: URL) -> Engine:
+def make_engine(url: URL) -> Engine:
+    """Return an engine whose connections notice that the server is gone. Raises `UnsupportedStoreError`."""
     # SQLAlchemy hands everything in `connect_args` to the driver, after what the URL says itself.
     wanted = {name: value for name, value in _CONNECTING.items() if name not in url.query}
     options = url.query.get("options", "")

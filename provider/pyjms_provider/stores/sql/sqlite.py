@@ -90,7 +90,10 @@ class SqliteDatabase(Database):
         steps = batch.steps(self.statements)
         if not steps:
             return
-        self._check_file()
+        now_ms = self._clock.monotonic_ms()
+        if now_ms - self._checked_ms >= CHECK_MS:
+            self._check_file()
+            self._checked_ms = now_ms
         try:
             cursor = self._cursor or self.open_writer()
             level = self._forced if force else self._unforced
@@ -141,16 +144,12 @@ class SqliteDatabase(Database):
     def _check_file(self) -> None:
         # SQLite would go on writing to a file that nobody finds any more. It may be moved at any moment between the look
         # and the write, so a look a millisecond is as good as one for each write, which would cost as much as encoding it.
-        now_ms = self._clock.monotonic_ms()
-        if now_ms - self._checked_ms < CHECK_MS:
-            return
         try:
             same = os.stat(self._path).st_ino == self._inode  # noqa: PTH116 - a Path costs three times as much
         except OSError as error:
             raise UnavailableStoreError(f"{self._path} is gone ({error.strerror}); put the same file back") from error
         if not same:
             raise LostStoreError(f"{self._path} is another file than the one that was opened; start the broker again")
-        self._checked_ms = now_ms
 
     def stream(self, lent: PoolProxiedConnection, cursors: ExitStack) -> Callable[[str], Iterator[Row]]:
         connection: Any = lent.driver_connection
