@@ -36,6 +36,7 @@ from pyjms_provider.core.message_state import MessageState
 from pyjms_provider.core.policy import Overflow, QueuePolicies, QueuePolicy
 from pyjms_provider.core.queue import Queue
 from pyjms_provider.core.subscription import Subscription, SubscriptionTerms
+from pyjms_provider.core.time_limit import TimeLimit
 from pyjms_provider.core.topic import Topic
 
 if TYPE_CHECKING:
@@ -76,6 +77,8 @@ class HostPolicy:
     """MEMORY: PERSISTENT messages are accepted and kept as long as the process lives; STRICT: they are refused."""
     branch_timeout_ms: int = DEFAULT_TIMEOUT_MS
     """After which a branch of a distributed transaction that is not prepared is rolled back; 0: never."""
+    transaction_timeout_ms: int = 0
+    """After which a local transaction that is still open is rolled back; 0: never."""
     queues: QueuePolicies = field(default_factory=QueuePolicies)
     """The policies of queues and subscriptions that have none of their own."""
 
@@ -120,6 +123,8 @@ class VirtualHost:
             on_due=on_due,
         )
         """The branches of distributed transactions."""
+        self.time_limit = TimeLimit(clock, self.policy.transaction_timeout_ms, on_due)
+        """Of local transactions."""
         self._lock = Lock()
         # By name, because hashing an address costs more than the rest of the look-up.
         self._queues: dict[str, Queue] = {}

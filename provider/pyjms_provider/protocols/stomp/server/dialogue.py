@@ -1,0 +1,77 @@
+"""What frames mean after login: the contract of the two dialogues, that with plain clients and that with pyjms clients."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
+
+from pyjms.spi.errors import ProviderError
+from pyjms_provider.protocols.stomp.errors import StompError
+from pyjms_provider.protocols.stomp.frames import Frame
+from pyjms_provider.protocols.stomp.server.turns import Turns
+
+if TYPE_CHECKING:
+    from pyjms.spi.provider import ProviderConnection
+    from pyjms_provider.protocols.stomp.server.engine import StompServerEngine
+    from pyjms_provider.protocols.stomp.server.hosts import Guard
+    from pyjms_provider.protocols.stomp.server.lane import Act
+
+__all__ = ["Dialogue"]
+
+
+class Dialogue(ABC):
+    """What is said on one connection after login. `take`, `run` and `pull` are called by the connection's thread."""
+
+    def __init__(self, engine: StompServerEngine, connection: ProviderConnection, guard: Guard) -> None:
+        self.engine = engine
+        self.connection = connection
+        self.guard = guard
+        self.turns = Turns(engine.conduit.wake)
+        self.is_over = False
+
+    @abstractmethod
+    def greeting(self) -> Mapping[str, str]:
+        """Return what CONNECTED says beside what it always does."""
+
+    @abstractmethod
+    def take(self, frame: Frame) -> None:
+        """Take a frame: what it asks for is done now, or in its turn."""
+
+    @abstractmethod
+    def run(self) -> None:
+        """Go on with what waits for its turn."""
+
+    @property
+    @abstractmethod
+    def waiting_bytes(self) -> int:
+        """About how much memory the frames take that wait."""
+
+    def pull(self, size: int, parts: list[bytes]) -> None:
+        """Add messages of about `size` bytes."""
+        self.turns.pull(size, parts)
+
+    def end(self) -> None:
+        """Hear that the connection is over: nothing more is done for it. May be repeated."""
+        self.is_over = True
+
+    def perform(self, act: Act) -> None:
+        """Do what a frame asks for, and answer: RECEIPT if it wants one, or ERROR."""
+        if self.is_over:
+            return
+        try:
+            act.do()
+        except (ProviderError, StompError) as error:
+            self.refuse(act.frame, error)
+        else:
+            receipt = act.frame.headers.get("receipt")
+            if receipt is not None:
+                self.engine.emit(Frame("RECEIPT", {"receipt-id": receipt, **self.receipt_for(act.frame)}))
+
+    def receipt_for(self, frame: Frame) -> Mapping[str, str]:
+        """Return what a RECEIPT says beside its id."""
+        return {}
+
+    def refuse(self, frame: Frame, error: ProviderError | StompError) -> None:
+        """Answer a frame with ERROR. As given here, the connection is over with it."""
+        self.engine.refuse(frame, error)

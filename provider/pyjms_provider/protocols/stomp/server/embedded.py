@@ -1,0 +1,56 @@
+"""An embedded broker as a virtual host that STOMP clients can connect to."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from pyjms.spi.envelope import AddressKind
+from pyjms_provider.clients.vm import VmConnection
+
+if TYPE_CHECKING:
+    from pyjms.spi.envelope import Address, ConnectionId
+    from pyjms.spi.provider import ConnectionEvents, ProviderConnection
+    from pyjms_provider.broker import EmbeddedBroker
+    from pyjms_provider.security.contracts import AccessPolicy
+
+__all__ = ["EmbeddedHost"]
+
+
+class EmbeddedHost:
+    """Implements `ServedHost`."""
+
+    def __init__(self, broker: EmbeddedBroker, access: AccessPolicy) -> None:
+        self._broker = broker
+        self._access = access
+
+    @property
+    def name(self) -> str:
+        """The broker's name."""
+        return self._broker.name
+
+    @property
+    def access(self) -> AccessPolicy:
+        """Who may do what here."""
+        return self._access
+
+    @property
+    def writes(self) -> bool:
+        """Whether there is a store."""
+        return self._broker.virtual_host.keeper is not None
+
+    def connect(self, events: ConnectionEvents) -> ProviderConnection:
+        """Return a new connection. Raises `ClosedError` when the broker has stopped."""
+        return VmConnection(self._broker, events)
+
+    def has(self, address: Address) -> bool:
+        """Say whether there is such a destination."""
+        host = self._broker.virtual_host
+        if address.temporary:
+            return host.owner_of(address) is not None
+        if address.kind is AddressKind.QUEUE:
+            return host.find_queue(address.name) is not None
+        return host.has_topic(address.name)
+
+    def owner_of(self, address: Address) -> ConnectionId | str:
+        """Return who made a temporary destination; "": nobody that is still here."""
+        return self._broker.virtual_host.owner_of(address) or ""

@@ -1,0 +1,250 @@
+"""One STOMP connection at the broker: login, order, errors, heart-beats; what frames mean is its dialogue's affair.
+
+All of it runs on the connection's thread, but for the handlers of frames that may wait: those run on another one, while
+the connection's goes on delivering (`lane`). What both touch is a deque of bytes, which needs no lock.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections import deque
+from contextlib import suppress
+from functools import partial
+from typing import TYPE_CHECKING, Final
+
+from pyjms.spi.errors import AccessDeniedError, ConnectionLostError, ProviderError, ResourceError
+from pyjms_provider.protocols.engine import ProtocolEngine
+from pyjms_provider.protocols.stomp.codec import BEFORE_LOGIN, FrameDecoder, encode
+from pyjms_provider.protocols.stomp.errors import EncodingError, StompError, VersionError
+from pyjms_provider.protocols.stomp.frames import Frame, Version
+from pyjms_provider.protocols.stomp.negotiation import refusal
+from pyjms_provider.protocols.stomp.server.hosts import Guard
+from pyjms_provider.protocols.stomp.server.login import Login, credentials_of, negotiate
+from pyjms_provider.protocols.stomp.server.silence import Silence
+from pyjms_provider.protocols.stomp.wire_errors import error_frame
+
+if TYPE_CHECKING:
+    from pyjms.spi.clock import Clock
+    from pyjms.spi.provider import ProviderConnection
+    from pyjms_provider.protocols.engine import Conduit
+    from pyjms_provider.protocols.stomp.server.dialogue import Dialogue
+    from pyjms_provider.protocols.stomp.server.service import StompService
+
+__all__ = ["StompServerEngine"]
+
+_log = logging.getLogger(__name__)
+_HEART_BEAT: Final = b"\n"
+_LOGIN_COMMANDS: Final = frozenset({"CONNECT", "STOMP"})
+
+
+class StompServerEngine(ProtocolEngine):
+    """See the module."""
+
+    def __init__(self, service: StompService, conduit: Conduit) -> None:
+        self.service = service
+        self.conduit = conduit
+        self.version = Version.V1_2
+        self.dialogue: Dialogue | None = None
+        self._settings = service.settings
+        self._clock: Clock = service.clock
+        self._decoder = FrameDecoder(BEFORE_LOGIN)
+        self._out: deque[bytes] = deque()
+        self._silence = Silence(self._clock.monotonic_ms(), self._settings)
+        self._connection: ProviderConnection | None = None
+        self._trouble: ProviderError | None = None
+        self._is_logging_in = False
+        self._has_ended = False
+        self._is_over = False
+
+    # What the transport calls
+
+    def received(self, data: bytes | bytearray | memoryview) -> None:
+        if self._is_over:
+            return
+        self._read(self._decoder.feed(data))
+
+    def _go_on_reading(self) -> None:
+        if not self._is_over:
+            self._read(self._decoder.events())
+
+    def _read(self, events: object) -> None:
+        decoder = self._decoder
+        try:
+            while not self._is_over and not self._is_logging_in:
+                event = decoder.next_event()
+                if event is None:
+                    break
+                if isinstance(event, Frame):
+                    self._take(event)
+        except StompError as error:
+            self.refuse(None, error)
+        if self.dialogue is not None:
+            self.dialogue.run()
+
+    def _take(self, frame: Frame) -> None:
+        dialogue = self.dialogue
+        if dialogue is not None:
+            dialogue.take(frame)
+        elif frame.command in _LOGIN_COMMANDS:
+            self._log_in(frame)
+        else:
+            self.refuse(frame, StompError("log in first: the first frame is CONNECT, with accept-version and host"))
+
+    def pull(self, size: int) -> bytes | bytearray | memoryview:
+        if self._trouble is not None:
+            self.refuse(None, self._trouble)
+        parts: list[bytes] = []
+        taken, out = 0, self._out
+        while out and taken < size:
+            part = out.popleft()
+            parts.append(part)
+            taken += len(part)
+        dialogue = self.dialogue
+        if dialogue is not None and not self._is_over and taken < size:
+            dialogue.pull(size - taken, parts)
+        if not parts and self._silence.takes_beat():
+            parts.append(_HEART_BEAT)
+        if not parts:
+            return b""
+        self._silence.said(self._clock.monotonic_ms())
+        return parts[0] if len(parts) == 1 else b"".join(parts)
+
+    @property
+    def is_reading(self) -> bool:
+        if self._is_over or self._is_logging_in:
+            return False
+        return self.dialogue is None or self.dialogue.waiting_bytes <= self._settings.waiting_bytes_max
+
+    @property
+    def is_over(self) -> bool:
+        return self._is_over
+
+    def next_tick_ms(self) -> int | None:
+        return None if self._is_over else self._silence.next_ms(self.conduit.heard_ms)
+
+    def tick(self) -> None:
+        if self._is_over:
+            return
+        problem = self._silence.look(self._clock.monotonic_ms(), self.conduit.heard_ms)
+        if problem is not None:
+            _log.info("PYJMS-STOMP-2 connection from %s ends: %s", self.conduit.peer.address, problem)
+            self.refuse(None, StompError(problem))
+        self.conduit.wake()
+
+    def stop(self, reason: str) -> None:
+        if not self._is_over:
+            self.refuse(None, ConnectionLostError(reason))
+
+    def closed(self, error: BaseException | None) -> None:
+        self._is_over = True
+        self._has_ended = True
+        self._out.clear()
+        if self.dialogue is not None:
+            self.dialogue.end()
+        if not self._is_logging_in:  # else the login ends what it makes
+            self._let_go()
+
+    def _let_go(self) -> None:
+        connection, self._connection = self._connection, None
+        if connection is not None:
+            self.conduit.work(connection.close, self._log_failure)
+
+    def _log_failure(self, _: None, error: BaseException | None) -> None:
+        if error is not None:
+            _log.error("PYJMS-STOMP-3 a connection did not close as it should", exc_info=error)
+
+    # Login
+
+    def _log_in(self, frame: Frame) -> None:
+        try:
+            login = negotiate(frame, self._settings)
+        except VersionError as error:
+            self._say_last(refusal(error))
+            return
+        except StompError as error:
+            self.refuse(frame, error)
+            return
+        self.version = login.version
+        self._decoder.version = login.version
+        self._is_logging_in = True
+        self.conduit.work(partial(self._enter, frame, login), partial(self._entered, frame, login))
+
+    def _enter(self, frame: Frame, login: Login) -> Dialogue:
+        """Find out who it is, and connect to the virtual host. May wait. Raises `ProviderError`."""
+        service, peer = self.service, self.conduit.peer
+        host = service.hosts.find(login.host or self._settings.default_host)
+        if host is None:
+            raise ResourceError(f"there is no virtual host {login.host!r} here")
+        principal = service.authenticator.authenticate(credentials_of(frame, peer), peer=peer.address)
+        connection = host.connect(self)
+        try:
+            guard = Guard(principal, host, connection.connection_id)
+            guard.enter()
+            if login.client_id is not None:
+                connection.set_client_id(login.client_id)
+            connection.start()
+        except BaseException:
+            connection.close()
+            raise
+        self._connection = connection
+        return service.begin(self, connection, guard, login)
+
+    def _entered(self, frame: Frame, login: Login, dialogue: Dialogue | None, error: BaseException | None) -> None:
+        self._is_logging_in = False
+        if self._has_ended:
+            self._let_go()
+            return
+        if error is not None:
+            if isinstance(error, AccessDeniedError):
+                _log.warning("PYJMS-STOMP-1 login refused for %s: %s", self.conduit.peer.address, error.reason)
+            self.refuse(frame, error)
+            return
+        assert dialogue is not None
+        self._decoder.limits = self._settings.limits
+        self.dialogue = dialogue
+        self._silence.begin(login.out_ms, login.in_ms)
+        self.emit(login.answer(self._settings, dialogue.greeting()))
+        self._go_on_reading()
+        self.conduit.wake()
+
+    # What the broker tells, on any thread
+
+    def on_exception(self, error: ProviderError) -> None:
+        """Hear that the connection to the virtual host is in trouble, as when that stops."""
+        self._trouble = error
+        self.conduit.wake()
+
+    # What the dialogue calls; handlers may be on another thread
+
+    def emit(self, frame: Frame) -> None:
+        """Have a frame written when the wire can take it. Raises `EncodingError`."""
+        self._out.append(encode(frame, self.version))
+
+    def refuse(self, frame: Frame | None, error: BaseException) -> None:
+        """Answer a frame, or what was no frame, with ERROR; the connection is over (STOMP 1.2, "ERROR")."""
+        if self._is_over:
+            return
+        if not isinstance(error, (ProviderError, StompError)):
+            _log.error("PYJMS-STOMP-4 a frame of %s failed", self.conduit.peer.address, exc_info=error)
+            error = ProviderError("the broker failed to do this; its log says why, at PYJMS-STOMP-4")
+        receipt = None if frame is None else frame.headers.get("receipt")
+        self._say_last(error_frame(error, receipt, closing=True))
+
+    def _say_last(self, answer: Frame) -> None:
+        with suppress(EncodingError):
+            self.emit(answer)
+        self._is_over = True
+        if self.dialogue is not None:
+            self.dialogue.end()
+        self.conduit.wake()
+
+    def fail(self, error: BaseException) -> None:
+        """End because of a fault of ours."""
+        self.refuse(None, error)
+
+    def finish(self) -> None:
+        """End because the client wants it: what there is to say is still said."""
+        self._is_over = True
+        if self.dialogue is not None:
+            self.dialogue.end()
+        self.conduit.wake()

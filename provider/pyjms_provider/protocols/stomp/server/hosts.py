@@ -1,0 +1,105 @@
+"""What the server needs of the broker: its virtual hosts, as far as a connection sees them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Protocol
+
+from pyjms.spi.envelope import Address, ConnectionId
+from pyjms.spi.provider import ConnectionEvents, ProviderConnection
+from pyjms_provider.security.contracts import AccessPolicy, Operation, Principal, Target, TargetKind
+
+__all__ = ["Guard", "HostDirectory", "ServedHost"]
+
+
+class ServedHost(Protocol):
+    """One virtual host. All calls may come from any thread."""
+
+    @property
+    def name(self) -> str:
+        """Its name."""
+        ...
+
+    @property
+    def access(self) -> AccessPolicy:
+        """Who may do what here."""
+        ...
+
+    @property
+    def writes(self) -> bool:
+        """Whether settling and committing may wait for a disk."""
+        ...
+
+    def connect(self, events: ConnectionEvents) -> ProviderConnection:
+        """Return a new connection to it, delivery stopped. Raises `ResourceError`, `ClosedError`."""
+        ...
+
+    def has(self, address: Address) -> bool:
+        """Say whether there is such a destination already. Never waits."""
+        ...
+
+    def owner_of(self, address: Address) -> ConnectionId | str:
+        """Return the connection that made a temporary destination; "": unknown. Never waits."""
+        ...
+
+
+class HostDirectory(Protocol):
+    """Finds virtual hosts by name."""
+
+    def find(self, name: str) -> ServedHost | None:
+        """Return the virtual host `name`, "" being the default one; None: there is none that serves. Any thread."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Guard:
+    """What the user of one connection may do at its virtual host. Each check raises `AccessDeniedError`."""
+
+    principal: Principal
+    host: ServedHost
+    connection_id: ConnectionId
+
+    def enter(self) -> None:
+        """Ask whether the connection may be."""
+        self._check(Operation.CONNECT, Target(kind=TargetKind.VIRTUAL_HOST, name=self.host.name))
+
+    def send(self, address: Address) -> None:
+        """Ask for a message to be sent there, and for the destination to be made by it."""
+        self._use(Operation.WRITE, address)
+
+    def read(self, address: Address) -> None:
+        """Ask for a consumer there."""
+        self._use(Operation.READ, address)
+
+    def browse(self, address: Address) -> None:
+        """Ask for a look at it."""
+        self._use(Operation.BROWSE, address)
+
+    def create(self, address: Address) -> None:
+        """Ask for a destination to be made."""
+        self._check(Operation.CREATE, Target.of(address, self.host.name))
+
+    def subscribe(self, client_id: str, name: str) -> None:
+        """Ask for a durable subscription, or for its end."""
+        self._check(
+            Operation.CREATE,
+            Target(
+                kind=TargetKind.SUBSCRIPTION,
+                name=f"{client_id}:{name}",
+                virtual_host=self.host.name,
+                owner=self.principal.name,
+            ),
+        )
+
+    def _use(self, operation: Operation, address: Address) -> None:
+        target = Target.of(address, self.host.name)
+        if address.temporary:
+            target = Target(
+                kind=target.kind, name=target.name, virtual_host=target.virtual_host, owner=self.host.owner_of(address)
+            )
+        elif not self.host.has(address):
+            self._check(Operation.CREATE, target)
+        self._check(operation, target)
+
+    def _check(self, operation: Operation, target: Target) -> None:
+        self.host.access.check(self.principal, operation, target, self.connection_id)

@@ -1,0 +1,96 @@
+"""Acts that are done one after the other, on the connection's thread or, where they may wait, on another."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+from typing import TYPE_CHECKING, Final
+
+if TYPE_CHECKING:
+    from pyjms_provider.protocols.engine import Conduit
+    from pyjms_provider.protocols.stomp.frames import Frame
+
+__all__ = ["Act", "Lane"]
+
+_RUN_MAX: Final = 64  # acts of one job, so that others get their turn
+_ACT_SIZE: Final = 512  # bytes, without the body
+
+
+@dataclass(slots=True)
+class Act:
+    """What one frame asks for."""
+
+    frame: Frame
+    do: Callable[[], None]
+    may_wait: bool
+
+    @property
+    def size(self) -> int:
+        """About how many bytes it holds."""
+        return len(self.frame.body) + _ACT_SIZE
+
+
+class Lane:
+    """One order of acts."""
+
+    __slots__ = ("_acts", "_conduit", "_fail", "_is_busy", "_perform", "waiting_bytes")
+
+    def __init__(self, conduit: Conduit, perform: Callable[[Act], None], fail: Callable[[BaseException], None]) -> None:
+        """`perform` does an act and answers what it refuses itself: what it raises is a fault of ours, for `fail`."""
+        self._conduit = conduit
+        self._perform = perform
+        self._fail = fail
+        self._acts: deque[Act] = deque()
+        self._is_busy = False
+        self.waiting_bytes = 0
+        """About how much memory the acts take that have not been done."""
+
+    @property
+    def is_idle(self) -> bool:
+        """Whether nothing waits and nothing runs."""
+        return not self._is_busy and not self._acts
+
+    def add(self, act: Act) -> None:
+        """Do `act` now if it is its turn and it cannot wait; else with `run`."""
+        if not act.may_wait and self.is_idle:
+            self._do(act)
+        else:
+            self._acts.append(act)
+            self.waiting_bytes += act.size
+
+    def run(self) -> None:
+        """Go on with what waits, unless a job does so already. A job takes all acts that have come, up to a limit."""
+        acts = self._acts
+        while acts and not self._is_busy:
+            if acts[0].may_wait:
+                run = [acts.popleft() for _ in range(min(_RUN_MAX, len(acts)))]
+                self._is_busy = True
+                self._conduit.work(partial(self._do_all, run), partial(self._done, sum(act.size for act in run)))
+            else:
+                act = acts.popleft()
+                self.waiting_bytes -= act.size
+                self._do(act)
+
+    def clear(self) -> None:
+        """Forget what waits."""
+        self._acts.clear()
+
+    def _do(self, act: Act) -> None:
+        try:
+            self._perform(act)
+        except Exception as error:
+            self._fail(error)
+
+    def _do_all(self, run: list[Act]) -> None:
+        for act in run:
+            self._perform(act)
+
+    def _done(self, size: int, _: None, error: BaseException | None) -> None:
+        self._is_busy = False
+        self.waiting_bytes -= size
+        if error is not None:
+            self._fail(error)
+        self.run()
+        self._conduit.wake()

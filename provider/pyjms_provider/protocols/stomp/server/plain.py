@@ -1,0 +1,380 @@
+"""The dialogue with plain STOMP clients: ActiveMQ Classic's dialect, so that programs written for it run unchanged.
+
+docs/reference/stomp.md specifies it. All frames of a connection are done in their order.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import replace
+from functools import partial
+from itertools import count
+from typing import TYPE_CHECKING, Final
+
+from pyjms.spi.envelope import Envelope, MessageId
+from pyjms.spi.errors import DestinationError, ResourceError, RolledBackError
+from pyjms.spi.provider import SubscribeRequest
+from pyjms.spi.selector import selector_or_none
+from pyjms_provider.protocols.stomp.codec import encode_head
+from pyjms_provider.protocols.stomp.dialects import PYJMS
+from pyjms_provider.protocols.stomp.errors import SequenceError
+from pyjms_provider.protocols.stomp.frames import Frame, Version
+from pyjms_provider.protocols.stomp.profile import from_frame, to_frame
+from pyjms_provider.protocols.stomp.server.dialogue import Dialogue
+from pyjms_provider.protocols.stomp.server.lane import Act, Lane
+from pyjms_provider.protocols.stomp.server.plain_consumers import AckMode, PlainBrowser, PlainSubscription
+from pyjms_provider.protocols.stomp.server.temporaries import Temporaries
+from pyjms_provider.protocols.stomp.server.transactions import Transaction
+
+if TYPE_CHECKING:
+    from pyjms.spi.delivery import Delivery
+    from pyjms.spi.provider import ProviderConnection, ProviderSession
+    from pyjms_provider.protocols.stomp.server.engine import StompServerEngine
+    from pyjms_provider.protocols.stomp.server.hosts import Guard
+    from pyjms_provider.protocols.stomp.server.login import Login
+
+__all__ = ["PlainDialogue"]
+
+_END: Final = b"\0"
+_DURABLE_NAMES: Final = ("activemq.subscriptionName", "durable-subscription-name")
+_PREFETCH: Final = ("activemq.prefetchSize", "prefetch-count")
+_NO_LOCAL: Final = ("activemq.noLocal", "no-local")
+_NO_WINDOW: Final = 1_000_000_000
+
+
+class PlainDialogue(Dialogue):
+    """See the module."""
+
+    def __init__(self, engine: StompServerEngine, connection: ProviderConnection, guard: Guard, login: Login) -> None:
+        super().__init__(engine, connection, guard)
+        self._client_id = login.client_id
+        self._settings = engine.service.settings
+        self._clock = engine.service.clock
+        self._version = login.version
+        self._waits = guard.host.writes
+        self._session = connection.open_session(transacted=False)
+        self._lane = Lane(engine.conduit, self.perform, engine.fail)
+        self._temporaries = Temporaries(connection, guard)
+        self._subscriptions: dict[str, PlainSubscription | PlainBrowser] = {}
+        self._transactions: dict[str, Transaction] = {}
+        self._holders: dict[str, PlainSubscription] = {}
+        """Of every message that is not acknowledged: whose it is, by the id that ACK names."""
+        self._written: list[Delivery] = []
+        """Messages of subscriptions that acknowledge by themselves, once the wire has them."""
+        self._message_prefix = f"ID:{connection.connection_id}-"
+        self._numbers = count(1)
+        self._ack_numbers = count(1)
+        self._handlers: Mapping[str, Callable[[Frame], Act]] = {
+            "SEND": self._send,
+            "SUBSCRIBE": self._act(self._subscribe),
+            "UNSUBSCRIBE": self._act(self._unsubscribe),
+            "ACK": self._act(self._ack),
+            "NACK": self._act(self._nack),
+            "BEGIN": self._act(self._begin, waits=False),
+            "COMMIT": self._act(self._commit),
+            "ABORT": self._act(self._abort),
+            "DISCONNECT": self._act(self._disconnect, waits=False),
+        }
+
+    # Dialogue
+
+    def greeting(self) -> Mapping[str, str]:
+        return {"session": str(self.connection.connection_id)}
+
+    def take(self, frame: Frame) -> None:
+        handler = self._handlers.get(frame.command)
+        if handler is None:
+            self.refuse(frame, SequenceError(f"{frame.command[:20]!r} is no command that a client sends here"))
+            return
+        try:
+            act = handler(frame)
+        except Exception as error:
+            self.engine.refuse(frame, error)
+            return
+        self._lane.add(act)
+
+    def _act(self, do: Callable[[Frame], None], *, waits: bool = True) -> Callable[[Frame], Act]:
+        may_wait = waits and self._waits
+        return lambda frame: Act(frame, partial(do, frame), may_wait)
+
+    def run(self) -> None:
+        self._lane.run()
+
+    @property
+    def waiting_bytes(self) -> int:
+        return self._lane.waiting_bytes
+
+    def end(self) -> None:
+        super().end()
+        self._lane.clear()
+
+    def perform(self, act: Act) -> None:
+        super().perform(act)
+        if act.frame.command == "DISCONNECT" and not self.is_over:
+            self.engine.finish()
+
+    # Sending
+
+    def _send(self, frame: Frame) -> Act:
+        envelope = self._read(frame)
+        transaction = frame.headers.get("transaction")
+        may_wait = self._session.may_wait(envelope) if transaction is None else self._waits
+        return Act(frame, partial(self._send_to, envelope, transaction), may_wait)
+
+    def _read(self, frame: Frame) -> Envelope:
+        if "," in frame.headers.get("destination", ""):
+            raise DestinationError("composite destinations are not served here: send the message to each of them")
+        envelope = from_frame(frame, PYJMS)
+        if envelope.message_id is not None and envelope.timestamp_ms:
+            return envelope
+        # A client that does not know the profile leaves these to the broker.
+        return replace(
+            envelope,
+            message_id=envelope.message_id or MessageId(f"{self._message_prefix}{next(self._numbers)}"),
+            timestamp_ms=envelope.timestamp_ms or self._clock.time_ms(),
+        )
+
+    def _send_to(self, envelope: Envelope, transaction: str | None) -> None:
+        if envelope.destination.temporary:
+            envelope = replace(envelope, destination=self._temporaries.resolve(envelope.destination))
+        if envelope.reply_to is not None and envelope.reply_to.temporary:
+            envelope = replace(envelope, reply_to=self._temporaries.resolve(envelope.reply_to))
+        self.guard.send(envelope.destination)
+        session = self._session if transaction is None else self._transaction(transaction).session
+        session.send(envelope)
+
+    # Consumers
+
+    def _subscribe(self, frame: Frame) -> None:
+        headers = frame.headers
+        name = self._name_of(headers)
+        if name in self._subscriptions:
+            raise SequenceError(f"there is a subscription {name[:80]!r} already: unsubscribe it, or choose another id")
+        if len(self._subscriptions) >= self._settings.subscriptions_max:
+            raise ResourceError(f"a connection may have {self._settings.subscriptions_max} subscriptions here")
+        shown = headers.get("destination", "")
+        address = PYJMS.destinations.read(headers)
+        if address.temporary:
+            address = self._temporaries.resolve(address)
+        selector = selector_or_none(headers.get("selector"))
+        if headers.get("browser") == "true":
+            self.guard.browse(address)
+            self._begin_browser(name, shown, self._session.browse(address, selector))
+            return
+        self.guard.read(address)
+        durable_name = _first(headers, _DURABLE_NAMES)
+        if durable_name is not None:
+            if self._client_id is None:
+                raise SequenceError("a durable subscription needs a client-id in CONNECT")
+            self.guard.subscribe(self._client_id, durable_name)
+        subscription = PlainSubscription(
+            self,
+            name=name,
+            destination=address,
+            shown_destination=shown,
+            mode=_ack_mode(headers),
+            window=self._window(headers),
+            durable_name=durable_name,
+        )
+        request = SubscribeRequest(
+            address=address,
+            selector=selector,
+            no_local=_first(headers, _NO_LOCAL) == "true",
+            durable_name=durable_name,
+            priority=_number(headers, "activemq.priority", 0),
+        )
+        consumer = self._session.subscribe(request, subscription.on_ready)
+        self._subscriptions[name] = subscription
+        subscription.begin(consumer)
+
+    def _begin_browser(self, name: str, shown: str, messages: Iterable[Delivery]) -> None:
+        browser = PlainBrowser(iter(messages), partial(self._write_browsed, name, shown))
+        self._subscriptions[name] = browser
+        self.turns.want(browser)
+
+    def _window(self, headers: Mapping[str, str]) -> int:
+        if _ack_mode(headers) is AckMode.AUTO:
+            return _NO_WINDOW  # the wire's own pressure is what holds it back
+        for header in _PREFETCH:
+            if header in headers:
+                return _number(headers, header, self._settings.prefetch) or 1
+        return self._settings.prefetch
+
+    def _name_of(self, headers: Mapping[str, str]) -> str:
+        name = headers.get("id")
+        if name is not None:
+            return name
+        if self._version is not Version.V1_0:
+            raise SequenceError("SUBSCRIBE and UNSUBSCRIBE need an id since STOMP 1.1")
+        return "destination=" + headers.get("destination", "")
+
+    def _unsubscribe(self, frame: Frame) -> None:
+        headers = frame.headers
+        durable_name = _first(headers, _DURABLE_NAMES)
+        subscription = self._subscriptions.pop(self._name_of(headers), None)
+        if subscription is None and durable_name is None:
+            raise SequenceError("there is no such subscription: its id is that of SUBSCRIBE")
+        if isinstance(subscription, PlainBrowser):
+            subscription.close()
+        elif subscription is not None:
+            for ack_id in list(subscription.unsettled):
+                self._holders.pop(ack_id, None)
+            left = subscription.close()
+            if left:
+                self._session.recover(left)
+        if durable_name is not None:
+            self.guard.subscribe(self._client_id or "", durable_name)
+            self._session.unsubscribe(durable_name)
+
+    # Delivering: the connection's thread
+
+    def pull(self, size: int, parts: list[bytes]) -> None:
+        super().pull(size, parts)
+        written = self._written
+        if written:
+            self._written = []
+            act = Act(Frame("ACK", {}), partial(self._session.acknowledge, written), self._waits)
+            self._lane.add(act)
+            self._lane.run()
+
+    def write_message(self, subscription: PlainSubscription, delivery: Delivery) -> Iterable[bytes]:
+        """Return the MESSAGE frame of a delivery, and note what becomes of it."""
+        number = str(next(self._ack_numbers))
+        if subscription.mode is AckMode.AUTO:
+            self._written.append(delivery)
+        else:
+            self._holders[number] = subscription
+            subscription.unsettled[number] = delivery
+        return self._message(subscription.name, subscription.shown_destination, delivery, number)
+
+    def _message(self, name: str, shown: str, delivery: Delivery, number: str) -> Iterable[bytes]:
+        envelope = delivery.envelope
+        frame = to_frame(envelope, PYJMS, command="MESSAGE", version=self._version, profile=False)
+        headers = frame.headers
+        if shown:
+            headers["destination"] = shown
+        if envelope.reply_to is not None and envelope.reply_to.temporary:
+            headers["reply-to"] = self._temporaries.shown(envelope.reply_to)
+        headers["message-id"] = number if self._version is not Version.V1_2 else str(envelope.message_id or number)
+        headers["subscription"] = name.removeprefix("destination=") if self._version is Version.V1_0 else name
+        if self._version is Version.V1_2:
+            headers["ack"] = number
+        if delivery.redelivered:
+            headers["redelivered"] = "true"
+        return encode_head(frame, self._version), bytes(frame.body), _END
+
+    def _write_browsed(self, name: str, shown: str, delivery: Delivery | None) -> Iterable[bytes]:
+        if delivery is not None:
+            return self._message(name, shown, delivery, str(next(self._ack_numbers)))
+        self._subscriptions.pop(name, None)
+        end = Frame("MESSAGE", {"subscription": name, "destination": shown, "browser": "end", "message-id": "end"})
+        return (encode_head(end, self._version), _END)
+
+    # Settling
+
+    def _ack(self, frame: Frame) -> None:
+        taken = self._take(frame)
+        transaction = frame.headers.get("transaction")
+        if transaction is None:
+            self._session.acknowledge([delivery for _, _, delivery in taken])
+        else:
+            self._transaction(transaction).acknowledge(taken)
+        for subscription in {subscription for subscription, _, _ in taken}:
+            subscription.settled()
+
+    def _nack(self, frame: Frame) -> None:
+        taken = self._take(frame)
+        for _, _, delivery in taken:
+            self._session.retry(delivery, "the client sent NACK")
+        for subscription in {subscription for subscription, _, _ in taken}:
+            subscription.settled()
+
+    def _take(self, frame: Frame) -> list[tuple[PlainSubscription, str, Delivery]]:
+        ack_id = frame.headers.get("id") if self._version is Version.V1_2 else frame.headers.get("message-id")
+        if ack_id is None:
+            wanted = "id, the ack header of MESSAGE" if self._version is Version.V1_2 else "message-id"
+            raise SequenceError(f"{frame.command} needs the header {wanted}")
+        subscription = self._holders.get(ack_id)
+        if subscription is None:
+            raise SequenceError(f"{frame.command} names no message that waits for it: {ack_id[:80]!r}")
+        taken = subscription.take_up_to(ack_id)
+        for number, _ in taken:
+            self._holders.pop(number, None)
+        return [(subscription, number, delivery) for number, delivery in taken]
+
+    # Transactions
+
+    def _transaction(self, name: str) -> Transaction:
+        found = self._transactions.get(name)
+        if found is None:
+            raise SequenceError(f"there is no transaction {name[:80]!r}: BEGIN it first")
+        return found
+
+    def _named(self, frame: Frame) -> str:
+        name = frame.headers.get("transaction")
+        if not name:
+            raise SequenceError(f"{frame.command} needs the header transaction")
+        return name
+
+    def _begin(self, frame: Frame) -> None:
+        name = self._named(frame)
+        if name in self._transactions:
+            raise SequenceError(f"transaction {name[:80]!r} has begun already")
+        if len(self._transactions) >= self._settings.sessions_max:
+            raise ResourceError(f"a connection may have {self._settings.sessions_max} open transactions here")
+        session: ProviderSession = self.connection.open_session(transacted=True)
+        self._transactions[name] = Transaction(session, self._session)
+
+    def _commit(self, frame: Frame) -> None:
+        transaction = self._end_transaction(frame)
+        try:
+            transaction.session.commit()
+        except RolledBackError:
+            self._restore(transaction)
+            raise
+        finally:
+            transaction.session.close()
+
+    def _abort(self, frame: Frame) -> None:
+        transaction = self._end_transaction(frame)
+        try:
+            transaction.session.rollback()
+            self._restore(transaction)
+        finally:
+            transaction.session.close()
+
+    def _end_transaction(self, frame: Frame) -> Transaction:
+        transaction = self._transaction(self._named(frame))
+        del self._transactions[self._named(frame)]
+        return transaction
+
+    def _restore(self, transaction: Transaction) -> None:
+        """Make what was acknowledged in it unsettled again: the client still has it (as ActiveMQ Classic does)."""
+        for subscription, number, delivery in transaction.give_back():
+            subscription.unsettled[number] = delivery
+            self._holders[number] = subscription
+
+    def _disconnect(self, frame: Frame) -> None:
+        """Nothing is left to do: what came before is done, and RECEIPT says so."""
+
+
+def _first(headers: Mapping[str, str], names: Iterable[str]) -> str | None:
+    return next((headers[name] for name in names if name in headers), None)
+
+
+def _number(headers: Mapping[str, str], name: str, default: int) -> int:
+    text = headers.get(name)
+    if text is None:
+        return default
+    try:
+        return int(text)
+    except ValueError:
+        raise SequenceError(f"{name} is a number, not {text[:40]!r}") from None
+
+
+def _ack_mode(headers: Mapping[str, str]) -> AckMode:
+    text = headers.get("ack", "auto")
+    try:
+        return AckMode(text)
+    except ValueError:
+        raise SequenceError(f"ack is auto, client or client-individual, not {text[:40]!r}") from None

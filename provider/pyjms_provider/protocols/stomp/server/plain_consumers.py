@@ -1,0 +1,128 @@
+"""The consumers of a plain STOMP client: subscriptions with their window of messages not yet acknowledged, and browsers."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from enum import Enum
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from pyjms.spi.delivery import Delivery
+    from pyjms.spi.envelope import Address
+    from pyjms.spi.provider import ProviderConsumer
+    from pyjms_provider.protocols.stomp.server.plain import PlainDialogue
+
+__all__ = ["AckMode", "PlainBrowser", "PlainSubscription"]
+
+
+class AckMode(Enum):
+    """The header `ack` of SUBSCRIBE."""
+
+    AUTO = "auto"
+    """Acknowledged when written to the wire."""
+    CLIENT = "client"
+    """An ACK covers all messages up to its own (of this subscription)."""
+    CLIENT_INDIVIDUAL = "client-individual"
+
+
+class PlainSubscription:
+    """One SUBSCRIBE. The connection's thread pulls; ACK and NACK may be handled on another one."""
+
+    def __init__(
+        self,
+        dialogue: PlainDialogue,
+        *,
+        name: str,
+        destination: Address,
+        shown_destination: str,
+        mode: AckMode,
+        window: int,
+        durable_name: str | None,
+    ) -> None:
+        self.name = name
+        self.destination = destination
+        self.shown_destination = shown_destination
+        """What the client called it: MESSAGE says the same."""
+        self.mode = mode
+        self.durable_name = durable_name
+        self.unsettled: dict[str, Delivery] = {}
+        """By the id that ACK names, oldest first. Only the connection's thread adds."""
+        self.is_queued = False
+        self._dialogue = dialogue
+        self._window = window
+        self._consumer: ProviderConsumer | None = None
+        self._is_full = False
+
+    def begin(self, consumer: ProviderConsumer) -> None:
+        """Have the consumer; messages flow from now on."""
+        self._consumer = consumer
+        self.on_ready()
+
+    def on_ready(self) -> None:
+        """Hear that there may be work (any thread)."""
+        self._dialogue.turns.want(self)
+
+    def pull(self) -> Iterable[bytes] | None:
+        consumer = self._consumer
+        if consumer is None:
+            return None
+        if len(self.unsettled) >= self._window:
+            self._is_full = True
+            consumer.set_interested(False)  # somebody else may be woken for what comes now (QCM-25)
+            if len(self.unsettled) >= self._window:
+                return None
+            self._is_full = False
+        delivery = consumer.poll_or_wait()
+        if delivery is None:
+            return None
+        return self._dialogue.write_message(self, delivery)
+
+    def settled(self) -> None:
+        """Hear that room has come about."""
+        if self._is_full and len(self.unsettled) < self._window:
+            self._is_full = False
+            self.on_ready()
+
+    def take_up_to(self, ack_id: str) -> list[tuple[str, Delivery]]:
+        """Take what an ACK of `ack_id` covers out of what is unsettled; nothing: it is not there."""
+        unsettled = self.unsettled
+        if self.mode is not AckMode.CLIENT:
+            delivery = unsettled.pop(ack_id, None)
+            return [] if delivery is None else [(ack_id, delivery)]
+        taken: list[tuple[str, Delivery]] = []
+        if ack_id in unsettled:
+            for earlier in list(unsettled):
+                taken.append((earlier, unsettled.pop(earlier)))
+                if earlier == ack_id:
+                    break
+        return taken
+
+    def close(self) -> list[Delivery]:
+        """Detach; return what is unsettled. May be repeated."""
+        consumer, self._consumer = self._consumer, None
+        if consumer is not None:
+            consumer.close()
+        left = list(self.unsettled.values())
+        self.unsettled.clear()
+        return left
+
+
+class PlainBrowser:
+    """A SUBSCRIBE that only looks: all messages once, then an end that is marked."""
+
+    def __init__(self, messages: Iterator[Delivery], write: Callable[[Delivery | None], Iterable[bytes]]) -> None:
+        self.is_queued = False
+        self._messages: Iterator[Delivery] | None = messages
+        self._write = write
+
+    def pull(self) -> Iterable[bytes] | None:
+        if self._messages is None:
+            return None
+        delivery = next(self._messages, None)
+        if delivery is None:
+            self._messages = None
+        return self._write(delivery)
+
+    def close(self) -> None:
+        """Stop looking. May be repeated."""
+        self._messages = None

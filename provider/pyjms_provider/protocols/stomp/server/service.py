@@ -1,0 +1,39 @@
+"""STOMP as one port serves it: what its connections share."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from pyjms_provider.protocols.stomp.server.engine import StompServerEngine
+from pyjms_provider.protocols.stomp.server.plain import PlainDialogue
+from pyjms_provider.protocols.stomp.server.settings import StompSettings
+
+if TYPE_CHECKING:
+    from pyjms.spi.clock import Clock
+    from pyjms.spi.provider import ProviderConnection
+    from pyjms_provider.protocols.engine import Conduit
+    from pyjms_provider.protocols.stomp.server.dialogue import Dialogue
+    from pyjms_provider.protocols.stomp.server.hosts import Guard, HostDirectory
+    from pyjms_provider.protocols.stomp.server.login import Login
+    from pyjms_provider.security.contracts import Authenticator
+
+__all__ = ["StompService"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StompService:
+    """`service.engine` is what a transport's listener makes the engine of each connection with."""
+
+    clock: Clock
+    authenticator: Authenticator
+    hosts: HostDirectory
+    settings: StompSettings = field(default_factory=StompSettings)
+
+    def engine(self, conduit: Conduit) -> StompServerEngine:
+        """Return the engine of a new connection."""
+        return StompServerEngine(self, conduit)
+
+    def begin(self, engine: StompServerEngine, connection: ProviderConnection, guard: Guard, login: Login) -> Dialogue:
+        """Return what frames mean from now on. May wait."""
+        return PlainDialogue(engine, connection, guard, login)

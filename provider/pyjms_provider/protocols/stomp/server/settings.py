@@ -1,0 +1,35 @@
+"""What the owner of a STOMP port may choose."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from pyjms_provider.protocols.stomp.limits import DEFAULT_LIMITS, Limits
+
+__all__ = ["StompSettings"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StompSettings:
+    """Limits and times of the connections of one port. Times in milliseconds."""
+
+    server_name: str = "pyjms/0"
+    """What CONNECTED says in `server`."""
+    default_host: str = ""
+    """The virtual host of who names none; empty: the only one there is."""
+    limits: Limits = DEFAULT_LIMITS
+    """Of frames, after login."""
+    login_timeout_ms: int = 10_000
+    """How long a connection may take to log in."""
+    heart_beat_ms: int = 10_000
+    """How often the broker sends at least something, and wants to hear something, if the client agrees; 0: never."""
+    heart_beat_tolerance: float = 2.5
+    """After how many periods of silence the client is taken for dead."""
+    subscriptions_max: int = 10_000
+    """Of one connection."""
+    sessions_max: int = 1_000
+    """Of one connection; transactions of a plain STOMP client are sessions."""
+    prefetch: int = 1_000
+    """Messages that a plain client is sent before it acknowledges, unless it says itself."""
+    waiting_bytes_max: int = 1024 * 1024
+    """So much of what a client has sent may wait for earlier frames before the broker stops reading."""

@@ -1,0 +1,68 @@
+"""Whose message is written next: consumers with work take turns (Broker-J, fairness within a connection).
+
+A consumer is told of work by the broker, on any thread (QCM-13); from there on the way is: its session, the connection,
+the transport's schedule, and back: the connection goes over the sessions that want to work, each over its consumers,
+and each consumer tries to pull (QCM-14 to 22).
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Final, Protocol
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+__all__ = ["Pulled", "Turns"]
+
+_TURN: Final = 16  # messages that one consumer may send before another one's turn
+
+
+class Pulled(Protocol):
+    """Something that has bytes for the wire as long as it has work."""
+
+    is_queued: bool
+    """Whether it waits for its turn; `Turns` alone sets it."""
+
+    def pull(self) -> Iterable[bytes] | None:
+        """Return one message in parts, or None: there is no work, and `Turns.want` is called when there is again."""
+        ...
+
+
+class Turns:
+    """The consumers of one connection that may have work, in the order of their turns."""
+
+    def __init__(self, wake: Callable[[], None]) -> None:
+        self._wake = wake
+        self._wanting: deque[Pulled] = deque()
+
+    def __bool__(self) -> bool:
+        return bool(self._wanting)
+
+    def want(self, who: Pulled) -> None:
+        """Give `who` a turn. Any thread; never waits."""
+        if not who.is_queued:
+            who.is_queued = True
+            self._wanting.append(who)
+            self._wake()
+
+    def pull(self, size: int, parts: list[bytes]) -> int:
+        """Add about `size` bytes to `parts`; return how many. The connection's thread."""
+        wanting, taken = self._wanting, 0
+        while taken < size and wanting:
+            who = wanting.popleft()
+            who.is_queued = False  # before it looks: what comes from now on gives it another turn
+            for _ in range(_TURN):
+                pulled = who.pull()
+                if pulled is None:
+                    break
+                for part in pulled:
+                    parts.append(part)
+                    taken += len(part)
+                if taken >= size:
+                    self.want(who)
+                    break
+            else:
+                self.want(who)
+        return taken
