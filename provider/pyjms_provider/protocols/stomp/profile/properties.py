@@ -31,7 +31,7 @@ from pyjms_provider.protocols.stomp.profile.values import (
     float_text,
 )
 
-__all__ = ["WireProperties", "read_properties", "write_properties"]
+__all__ = ["WireProperties", "plain_properties", "read_properties", "travels", "write_properties"]
 
 _log = logging.getLogger(__name__)
 
@@ -84,7 +84,7 @@ def write_properties(properties: Mapping[str, Stored], version: Version) -> tupl
                 types.append(listed + "/U")
                 continue
             headers.append((header, value))  # type: ignore[arg-type]
-            if header is not name:
+            if header != name:
                 types.append(listed + "/T")
             continue
         letter = LETTERS.get(kind)
@@ -99,6 +99,23 @@ def write_properties(properties: Mapping[str, Stored], version: Version) -> tupl
             raise ProfileError(f"property {name!r} is a {kind.__name__}, which no property can be")
         types.append(f"{listed}/{letter}")
     return headers, ",".join(types)
+
+
+def travels(text: str, version: Version) -> bool:
+    """Say whether `version` carries `text` as the value of a header, so that it comes out as it went in."""
+    return _unsafe[version](text) is None
+
+
+def plain_properties(properties: Mapping[str, Stored], version: Version) -> dict[str, str]:
+    """Return the properties for those who do not know the profile: as text, without what plain headers cannot carry."""
+    headers = {}
+    for name, value in properties.items():
+        if value is None or _header_of(name)[0] != name:
+            continue
+        text = _TEXTS.get(type(value), str)(value)
+        if travels(text, version):
+            headers[name] = text
+    return headers
 
 
 def read_properties(headers: Iterable[tuple[str, str]], types: str) -> dict[str, Stored]:

@@ -10,8 +10,13 @@ from pyjms_provider.protocols.stomp.frames import Frame, Version
 from pyjms_provider.protocols.stomp.header_lines import split_lines
 from pyjms_provider.protocols.stomp.profile.bodies import WireBody, write_body
 from pyjms_provider.protocols.stomp.profile.header import VERSION, address_text, quoted_id, split_parts
-from pyjms_provider.protocols.stomp.profile.names import is_reserved, quoted
-from pyjms_provider.protocols.stomp.profile.properties import WireProperties, write_properties
+from pyjms_provider.protocols.stomp.profile.names import quoted
+from pyjms_provider.protocols.stomp.profile.properties import (
+    WireProperties,
+    plain_properties,
+    travels,
+    write_properties,
+)
 
 __all__ = ["expanded", "to_frame"]
 
@@ -40,18 +45,17 @@ def to_frame(
     """
     body = write_body(envelope.body_kind, envelope.body)
     headers = dialect.destinations.headers_for(envelope.destination)
-    _write_standard(headers, envelope, dialect, now_ms)
+    _write_standard(headers, envelope, dialect, version, now_ms)
     _write_body_headers(headers, body, envelope, with_length=profile and dialect.preserves_headers)
     properties = envelope.properties
     if profile and version is Version.V1_2 and type(properties) is WireProperties and dialect.header_line_max is None:
-        fields = _profile_fields(envelope, dialect, body, properties.types, connection_id)
+        fields = _profile_fields(envelope, dialect, version, body, properties.types, connection_id)
         lines = "".join([f"{name}:{value}\n" for name, value in split_parts(fields)])
         return Frame(command, headers, body.data, tail=lines + properties.lines)
-    pairs, types = write_properties(properties, version)
     if not profile:
-        headers.update({name: value for name, value in pairs if not is_reserved(name)})
-        return Frame(command, headers, body.data)
-    fields = _profile_fields(envelope, dialect, body, types, connection_id)
+        return Frame(command, headers | plain_properties(properties, version), body.data)
+    pairs, types = write_properties(properties, version)
+    fields = _profile_fields(envelope, dialect, version, body, types, connection_id)
     pairs = [*split_parts(fields), *pairs]
     if dialect.header_line_max is not None:
         _check_lines([*headers.items(), *pairs], dialect)
@@ -80,7 +84,9 @@ def _lines(pairs: list[tuple[str, str]]) -> str:
     return joined.replace("\x01", ":").replace("\0", "\n") + "\n"
 
 
-def _write_standard(headers: dict[str, str], envelope: Envelope, dialect: Dialect, now_ms: int) -> None:
+def _write_standard(
+    headers: dict[str, str], envelope: Envelope, dialect: Dialect, version: Version, now_ms: int
+) -> None:
     """Write the header fields as plain STOMP clients know them."""
     headers["persistent"] = "true" if envelope.delivery_mode == _PERSISTENT else "false"
     headers["priority"] = str(envelope.priority)
@@ -92,20 +98,13 @@ def _write_standard(headers: dict[str, str], envelope: Envelope, dialect: Dialec
     if envelope.timestamp_ms:
         headers["timestamp"] = str(envelope.timestamp_ms)
     correlation_id = envelope.correlation_id
-    if type(correlation_id) is str and _travels(correlation_id):
+    if type(correlation_id) is str and travels(correlation_id, version):
         headers["correlation-id"] = correlation_id
     if envelope.reply_to is not None:
         headers["reply-to"] = dialect.destinations.write_reply_to(envelope.reply_to)
     jms_type = envelope.jms_type
-    if jms_type is not None and _travels(jms_type):
+    if jms_type is not None and travels(jms_type, version):
         headers["type"] = jms_type
-
-
-def _travels(text: str) -> bool:
-    """Say whether any STOMP carries `text` as a header's value."""
-    if text.isascii() and text.isprintable():
-        return text == text.strip()
-    return all(character.isprintable() for character in text)
 
 
 def _write_body_headers(headers: dict[str, str], body: WireBody, envelope: Envelope, *, with_length: bool) -> None:
@@ -118,16 +117,18 @@ def _write_body_headers(headers: dict[str, str], body: WireBody, envelope: Envel
             headers["amq-msg-type"] = "text"
 
 
-def _profile_fields(envelope: Envelope, dialect: Dialect, body: WireBody, types: str, connection_id: str | None) -> str:
+def _profile_fields(
+    envelope: Envelope, dialect: Dialect, version: Version, body: WireBody, types: str, connection_id: str | None
+) -> str:
     fields = [f"{VERSION};k={body.kind}"]
     if envelope.message_id is not None:
         fields.append("i=" + quoted_id(envelope.message_id))
     correlation_id, jms_type = envelope.correlation_id, envelope.jms_type
     if type(correlation_id) is bytes:
         fields.append("cb=" + correlation_id.hex())
-    elif correlation_id is not None and not (dialect.preserves_headers and _travels(correlation_id)):  # type: ignore[arg-type]
+    elif correlation_id is not None and not (dialect.preserves_headers and travels(correlation_id, version)):  # type: ignore[arg-type]
         fields.append("c=" + quoted(correlation_id))  # type: ignore[arg-type]
-    if jms_type is not None and not (dialect.preserves_headers and _travels(jms_type)):
+    if jms_type is not None and not (dialect.preserves_headers and travels(jms_type, version)):
         fields.append("ty=" + quoted(jms_type))
     if not dialect.preserves_headers:
         fields += _fields_that_brokers_change(envelope)
