@@ -109,6 +109,8 @@ def test_spi_checks_the_contract(tmp_path: Path) -> None:
     assert {"poll-does-not-wait", "capabilities-are-those-that-work"} <= ids
     failed = [judgement.requirement.id for judgement in report.judgements if judgement.outcome is Outcome.FAILED]
     assert (result.exit_code, failed) == (Exit.CONFORMS, [])
+    lacking = [one.reason for one in report.judgements if one.outcome is Outcome.NOT_SUPPORTED]
+    assert set(lacking) == {"the provider does not declare XA"}, "a store would be needed"
     titles = {chapter.title for chapter in report.chapters.values()}
     assert titles >= {"Closing", "Connecting", "Delivery", "Notifying", "Refusing"}
 

@@ -56,9 +56,17 @@ def test_the_commands_of_the_page_do_what_it_says(tmp_path: Path) -> None:
     assert all((tmp_path / name).stat().st_size > 300 for name in ("report.html", "faulty.html", "conformance.xml"))
 
 
-def test_the_other_commands_of_the_page_only_install() -> None:
+def test_the_other_commands_of_the_page_only_install_and_copy() -> None:
     others = [command for command in COMMANDS if not command.startswith(("pyjms-tck", "pytest"))]
-    assert others == ["python -m venv .venv", ". .venv/bin/activate", "pip install 'pyjms[tck]'"]
+    assert others == [
+        "mkdir judge && cd judge",
+        "python3 -m venv .venv",
+        ". .venv/bin/activate",
+        "pip install '../pyjms[tck]'",
+        "cp ../pyjms/docs/provider-authors/*.py .",
+        "pip install '../pyjms[store]'",
+        "cp ../pyjms/docs/conformance/stored_profile.py .",
+    ]
 
 
 def test_the_page_names_each_exit_code() -> None:

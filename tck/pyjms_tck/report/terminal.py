@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable
 
 from rich.console import Console, Group, RenderableType
@@ -36,6 +37,7 @@ def print_report(console: Console, report: Report) -> None:
         console.print(_failure(judgement), highlight=False)
     if len(failed) > FAILURES_SHOWN_MAX:
         console.print(f"... and {len(failed) - FAILURES_SHOWN_MAX} more: the HTML report (--html FILE) has them all")
+    _print_unsupported(console, report.judgements)
     _print_observed(console, report.judgements)
     style = "bold green" if report.conforms and not report.given_up else "bold red"
     console.print(Text(f"\n{report.verdict}.", style=style))
@@ -70,6 +72,15 @@ def _failure(judgement: Judgement) -> RenderableType:
         parts.append(Padding(Text(f"          and {more} more of its tests failed"), (0, 0, 0, 2)))
     parts.append(Padding(Text(f"check     {requirement.hint}", style="italic"), (0, 0, 0, 2)))
     return Group(*parts)
+
+
+def _print_unsupported(console: Console, judgements: Iterable[Judgement]) -> None:
+    reasons = Counter(str(one.reason) for one in judgements if one.outcome is Outcome.NOT_SUPPORTED)
+    if not reasons:
+        return
+    console.print("\n[bold]Not supported, as was declared before the run[/bold]")
+    for reason, count in reasons.most_common():
+        console.print(Text(f"  {count:>3}  {reason}"), highlight=False)
 
 
 def _print_observed(console: Console, judgements: Iterable[Judgement]) -> None:

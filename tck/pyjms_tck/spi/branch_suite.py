@@ -10,6 +10,7 @@ import pytest
 from pyjms.spi.capability import Capability
 from pyjms.spi.errors import BranchError, ClosedError
 from pyjms.spi.xid import BranchFailure, Xid
+from pyjms_tck.requirements import needs
 from pyjms_tck.spi.environment import Environment
 
 if TYPE_CHECKING:
@@ -87,6 +88,7 @@ def failure_of(call: Callable[[], object]) -> BranchFailure | None:
     return None
 
 
+@needs("XA")
 @pytest.mark.parametrize("one_phase", [False, True], ids=["two phases", "one phase"])
 def test_a_branch_is_seen_once_it_is_committed(work: Work | None, one_phase: bool) -> None:
     if work is None:
@@ -102,6 +104,7 @@ def test_a_branch_is_seen_once_it_is_committed(work: Work | None, one_phase: boo
     assert work.seen(work.orders) == []
 
 
+@needs("XA")
 @pytest.mark.parametrize("prepared", [False, True], ids=["ended", "prepared"])
 def test_what_a_branch_received_comes_back_marked_when_it_is_rolled_back(work: Work | None, prepared: bool) -> None:
     if work is None:
@@ -114,6 +117,7 @@ def test_what_a_branch_received_comes_back_marked_when_it_is_rolled_back(work: W
     assert work.seen(work.orders) == [("order", True)]
 
 
+@needs("XA")
 def test_a_branch_that_did_nothing_is_read_only_and_over(work: Work | None) -> None:
     if work is None:
         return
@@ -123,6 +127,7 @@ def test_a_branch_that_did_nothing_is_read_only_and_over(work: Work | None) -> N
     assert failure_of(lambda: work.session.xa_commit(work.xid)) is BranchFailure.UNKNOWN
 
 
+@needs("XA")
 def test_work_is_suspended_and_resumed(work: Work | None) -> None:
     if work is None:
         return
@@ -139,6 +144,7 @@ def test_work_is_suspended_and_resumed(work: Work | None) -> None:
     assert work.seen(work.bills) == [("bill for first", False), ("bill for second", False)]
 
 
+@needs("XA")
 def test_sessions_of_one_resource_manager_work_in_one_branch(work: Work | None) -> None:
     if work is None:
         return
@@ -157,6 +163,7 @@ def test_sessions_of_one_resource_manager_work_in_one_branch(work: Work | None) 
     assert sorted(str(text) for text, _ in work.seen(work.bills)) == ["bill for first", "bill for second"]
 
 
+@needs("XA")
 def test_a_branch_whose_work_failed_can_only_be_rolled_back(work: Work | None) -> None:
     if work is None:
         return
@@ -169,6 +176,7 @@ def test_a_branch_whose_work_failed_can_only_be_rolled_back(work: Work | None) -
     assert work.seen(work.orders) == [("order", True)]
 
 
+@needs("XA")
 def test_what_is_prepared_is_in_doubt_whatever_becomes_of_its_session(work: Work | None) -> None:
     if work is None:
         return
@@ -184,6 +192,7 @@ def test_what_is_prepared_is_in_doubt_whatever_becomes_of_its_session(work: Work
     assert work.seen(work.bills) == [("bill for order", False)]
 
 
+@needs("XA")
 def test_work_that_has_ended_outlives_its_session_and_other_work_does_not(work: Work | None) -> None:
     if work is None:
         return
@@ -201,6 +210,7 @@ def test_work_that_has_ended_outlives_its_session_and_other_work_does_not(work: 
     assert active.seen(active.bills) == []
 
 
+@needs("XA")
 def test_a_branch_that_takes_too_long_is_rolled_back_if_timeouts_are_heeded(work: Work | None) -> None:
     if work is None or not work.session.xa_set_timeout(10):
         return
@@ -215,6 +225,7 @@ def test_a_branch_that_takes_too_long_is_rolled_back_if_timeouts_are_heeded(work
     assert work.seen(work.bills) == []
 
 
+@needs("XA")
 def test_each_wrong_call_has_its_code(work: Work | None) -> None:
     if work is None:
         return
@@ -249,6 +260,7 @@ def test_each_wrong_call_has_its_code(work: Work | None) -> None:
     session.xa_rollback(xid)
 
 
+@needs("XA")
 def test_work_outside_of_branches_must_end_first(work: Work | None) -> None:
     if work is None:
         return
@@ -260,6 +272,7 @@ def test_work_outside_of_branches_must_end_first(work: Work | None) -> None:
     assert work.seen(work.bills) == []
 
 
+@needs("XA")
 def test_only_the_coordinator_ends_what_is_worked_in(work: Work | None) -> None:
     if work is None:
         return
@@ -272,6 +285,7 @@ def test_only_the_coordinator_ends_what_is_worked_in(work: Work | None) -> None:
     assert work.seen(work.bills) == [("bill for order", False)]
 
 
+@needs("XA")
 def test_a_closed_session_refuses_branches(work: Work | None) -> None:
     if work is None:
         return

@@ -18,6 +18,7 @@ from pyjms.spi.errors import (
     UnknownSubscriptionError,
 )
 from pyjms.spi.xid import Xid
+from pyjms_tck.requirements import needs
 from pyjms_tck.spi.environment import Environment
 
 if TYPE_CHECKING:
@@ -79,6 +80,7 @@ def test_a_provider_without_topics_refuses_them(environment: Environment) -> Non
         environment.receiver(session, topic)
 
 
+@needs("DURABLE_SUBSCRIPTIONS")
 def test_a_subscription_that_nobody_has_is_unknown(environment: Environment) -> None:
     connection = environment.connect(client_id=environment.name("refused"))
     if Capability.DURABLE_SUBSCRIPTIONS in connection.capabilities:
@@ -86,6 +88,7 @@ def test_a_subscription_that_nobody_has_is_unknown(environment: Environment) -> 
             connection.open_session(transacted=False).unsubscribe("nobody has it")
 
 
+@needs("DURABLE_SUBSCRIPTIONS")
 def test_a_durable_subscription_has_one_subscriber_and_is_kept_while_it_has(environment: Environment) -> None:
     connection = environment.connect(client_id=environment.name("refused"))
     if Capability.DURABLE_SUBSCRIPTIONS not in connection.capabilities:
@@ -100,6 +103,7 @@ def test_a_durable_subscription_has_one_subscriber_and_is_kept_while_it_has(envi
     session.unsubscribe("mine")
 
 
+@needs("TEMPORARY_DESTINATIONS")
 def test_a_temporary_destination_is_its_connections_own(environment: Environment) -> None:
     connection = environment.connect()
     if Capability.TEMPORARY_DESTINATIONS not in connection.capabilities:
@@ -116,6 +120,7 @@ def test_a_temporary_destination_is_its_connections_own(environment: Environment
         connection.delete_temporary(address)
 
 
+@needs("TEMPORARY_DESTINATIONS")
 def test_a_temporary_destination_ends_with_its_connection(environment: Environment) -> None:
     connection = environment.connect()
     if Capability.TEMPORARY_DESTINATIONS not in connection.capabilities:

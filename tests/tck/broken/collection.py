@@ -17,6 +17,7 @@ from tests.tck.broken.mutants import (
     sending,
     servers,
     sessions,
+    single,
 )
 
 __all__ = ["AREAS", "MUTANTS"]
@@ -36,6 +37,7 @@ AREAS = {
     "servers": servers.MUTANTS,
     "further": further.MUTANTS,
     "finer": finer.MUTANTS,
+    "single": single.MUTANTS,
 }
 """The mutants by what they break."""
 MUTANTS = tuple(each for mutants in AREAS.values() for each in mutants)

@@ -106,7 +106,7 @@ def _run(plugin: _Trials) -> Verdicts:
                     "-p",
                     "no:hypothesispytest",
                 ),
-                *("-p", "no:terminal", "-p", "no:logging", "--ignore", str(SUITE / "chaos")),
+                *("-p", "no:terminal", "-p", "no:logging"),
             ],
             [plugin],
         )

@@ -69,6 +69,9 @@ def to_page(data: dict[str, Any]) -> str:
         f"{len(data['mutants'])} mutants; {len(killed)} of {len(data['requirements'])} requirements with a test are killed by",
         f"at least one of them. Not killed: {', '.join(data['unkilled']) or 'none'}.",
         "",
+        f"By function: {sum(map(bool, data['tests'].values()))} of the {len(data['tests'])} test functions of the suite were seen",
+        "to fail on a mutant; the JSON file beside this page names it.",
+        "",
         "## By requirement",
         "",
         "| requirement | mutants that its tests notice |",
@@ -97,17 +100,18 @@ def main() -> int:
     MATRIX.write_text(json.dumps(data, indent=1) + "\n", encoding="utf-8")
     MATRIX.with_suffix(".md").write_text(to_page(data), encoding="utf-8")
     new = sorted(set(data["unkilled"]) - known_unkilled(), key=order_of)
+    blind = [test for test, names in data["tests"].items() if not names]
     for text, found in (
         ("These tests fail without any mutant", verdicts.unsound),
         ("These mutants no longer fit the source", verdicts.stale),
         ("Not noticed", data["not_noticed"]),
         ("Requirements whose tests nothing kills", new),
-        ("Tests that notice no mutant", [test for test, names in data["tests"].items() if not names]),
+        ("Tests that notice no mutant", blind),
     ):
         if found:
             print(f"{text}:", *found, sep="\n  ")  # noqa: T201
     print(f"{len(MUTANTS)} mutants, {len(data['unkilled'])} requirements without a killing one: {MATRIX}")  # noqa: T201
-    return int(bool(verdicts.unsound or verdicts.stale or data["not_noticed"] or new))
+    return int(bool(verdicts.unsound or verdicts.stale or data["not_noticed"] or new or blind))
 
 
 if __name__ == "__main__":

@@ -182,7 +182,8 @@ def _recode(function: FunctionType, tree: ast.Module, where: str) -> _Undo:
         ast.fix_missing_locations(outer), f"<mutant of {where}>", "exec", __future__.annotations.compiler_flag
     )
     new = _find(code, function.__code__.co_name)
-    assert new is not None
+    if new is None:
+        raise MutationError(f"{where} is not where it was: its file has changed since it was imported")
     if unknown := sorted(
         name for name in _globals(new) if name not in function.__globals__ and not hasattr(builtins, name)
     ):

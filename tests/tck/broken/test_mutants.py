@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import subprocess
 import sys
@@ -10,6 +11,8 @@ from typing import Any
 
 import pytest
 
+from pyjms_tck.run import SUITE_TARGET
+from pyjms_tck.runner.pool import Task, collect
 from tests.tck.broken.collection import AREAS, MUTANTS
 from tests.tck.broken.matrix import MATRIX, ROOT, known_unkilled, requirements_with_a_test
 from tests.tck.broken.mutation import MutationError, edit, mutant, value
@@ -37,6 +40,14 @@ def test_each_requirement_with_a_test_is_killed_by_a_mutant(matrix: dict[str, An
 
 def test_each_mutant_is_noticed_by_the_tests_of_all_that_it_breaks(matrix: dict[str, Any]) -> None:
     assert matrix["not_noticed"] == []
+
+
+def test_each_function_of_the_suite_notices_a_mutant(matrix: dict[str, Any]) -> None:
+    task = Task(url="vm://matrix", profile=None, select=(), target=SUITE_TARGET)
+    functions = {test.test.partition("[")[0] for test in asyncio.run(collect(task)).tests}
+    assert set(matrix["tests"]) == functions, "run make tck-mutants"
+    assert [test for test, names in matrix["tests"].items() if not names] == [], "tests that cannot be seen to fail"
+    assert {name for names in matrix["tests"].values() for name in names} <= {each.name for each in MUTANTS}
 
 
 def test_names_of_mutants_are_unique() -> None:

@@ -43,6 +43,8 @@ def test_a_report_shows_the_table_the_failures_and_the_verdict(report: Report) -
     assert any(line.startswith("  seen     priority 4") for line in lines)
     assert "  check     Look at 3.4.2-a." in text
     assert "4.3-a  redelivers at once, 6 times" in text
+    told = lines.index("Not supported, as was declared before the run")
+    assert lines[told + 1].rstrip() == "    1  the provider does not declare XA"
     assert lines[-1] == "Does not conform to JMS 1.1: 1 requirement failed."
 
 

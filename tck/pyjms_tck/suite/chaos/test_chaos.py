@@ -54,19 +54,19 @@ def _found(report: Report, rule: Rule) -> list[str]:
     return [finding.text for finding in report.violations if finding.rule in rule.names][:_SHOWN]
 
 
-_REPORTS = pytest.StashKey[dict[bool, Report]]()
+_REPORTS = pytest.StashKey[dict[tuple[Environment, bool], Report]]()
 """What the runs of this process showed, with and without restarts: a run is judged by many tests."""
 
 
 def _report(pytestconfig: pytest.Config, directories: pytest.TempPathFactory, *, restarts: bool) -> Report:
     """Return what a run shows: a new one, or the one that an earlier test of this process made."""
-    nothing: dict[bool, Report] = {}
+    nothing: dict[tuple[Environment, bool], Report] = {}
     reports = pytestconfig.stash.setdefault(_REPORTS, nothing)
-    if restarts not in reports:
-        environment: Environment = pytestconfig.stash[ENVIRONMENT]
+    environment: Environment = pytestconfig.stash[ENVIRONMENT]
+    if (environment, restarts) not in reports:
         restart = environment.profile.restart_broker if restarts else None
-        reports[restarts] = Run(environment, directories.mktemp("chaos"), restart).judge()
-    return reports[restarts]
+        reports[environment, restarts] = Run(environment, directories.mktemp("chaos"), restart).judge()
+    return reports[environment, restarts]
 
 
 @pytest.fixture

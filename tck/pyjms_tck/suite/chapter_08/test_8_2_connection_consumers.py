@@ -84,7 +84,7 @@ def test_8_2_2_b_nothing_is_delivered_before_the_server_session_runs(
 
 
 @requirement("8.2.3-a")
-def test_8_2_3_a_several_sessions_work_at_the_same_time(
+def test_8_2_3_a_each_message_goes_to_one_of_several_sessions(
     connection: Connection, session: Session, queue: Queue, make_pool: MakePool, listener: Collector, waits: Waits
 ) -> None:
     pool = make_pool(connection, sessions=3)

@@ -75,8 +75,10 @@ def _check_getter(check: Checks, name: str, object: Any, member: Any) -> None:
 
 
 def _outcome(object: Any, name: str, *, called: bool) -> str:
-    """Return the class of what a getter returns or raises: some have nothing to give in this state."""
+    """Return what a getter gives, or the class of what cannot be compared or was raised: some have nothing to give."""
     value = attempt(getattr(object, name)) if called else attempt(getattr, object, name)
+    if isinstance(value, str | int):
+        return repr(value)
     return type(value.error if isinstance(value, Raised) else value).__name__
 
 
