@@ -1,0 +1,219 @@
+"""Signed tokens (JWT, RFC 7519, with the advice of RFC 8725): checked here, with the public keys of who signs them.
+
+What is accepted is chosen here and never by the token: the algorithms are an allow-list without `none` and without shared
+keys; a key serves the one family of algorithms that it is made for; addresses of keys within a token are ignored. Keys come from
+a file or a URL, are kept, and asked for again when they are old or when a token names an unknown one, but not more often than
+each half minute, so that forged tokens cannot make us hammer the server.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from threading import Lock
+from typing import Any, Final
+
+import jwt
+
+from pyjms.spi.clock import Clock
+from pyjms.spi.errors import AccessDeniedError
+from pyjms_provider.security.contracts import Authenticator, Credentials, Principal
+from pyjms_provider.security.http_json import Endpoint, EndpointError
+from pyjms_provider.security.oauth2 import (
+    ClaimError,
+    check_audience,
+    check_issuer,
+    check_scopes,
+    check_size,
+    check_times,
+    principal_of,
+    token_in,
+)
+from pyjms_provider.security.refusals import NO_CREDENTIALS, BusyError, wrong_credentials
+from pyjms_provider.security.settings import JwtSettings
+
+__all__ = ["JwtAuthenticator"]
+
+_log = logging.getLogger(__name__)
+_FAMILIES: Final[Mapping[str, str]] = {
+    **dict.fromkeys(("RS256", "RS384", "RS512", "PS256", "PS384", "PS512"), "RSA"),
+    **dict.fromkeys(("ES256", "ES384", "ES512"), "EC"),
+    "EdDSA": "OKP",
+}
+_CURVES: Final[Mapping[str, str]] = {"ES256": "P-256", "ES384": "P-384", "ES512": "P-521"}
+_LEAST_RSA_BITS: Final = 2048
+_MOST_KEYS: Final = 100
+_PAUSE_MS: Final = 30_000
+_FILE_LIMIT: Final = 1024 * 1024
+
+
+class JwtAuthenticator(Authenticator):
+    """Knows users by signed tokens."""
+
+    def __init__(self, settings: JwtSettings, clock: Clock, *, name: str = "jwt") -> None:
+        """Raise ValueError: a setting is wrong. The server is asked at the first log-in, as it may start later than we."""
+        wrong = [algorithm for algorithm in settings.algorithms if algorithm not in _FAMILIES]
+        if wrong or not settings.algorithms:
+            raise ValueError(f"algorithms: {', '.join(wrong) or 'none'} will not do; there are {', '.join(_FAMILIES)}")
+        if not settings.issuer or not settings.audience:
+            raise ValueError("issuer and audience are needed: else tokens that were made for others would count here")
+        self._settings = settings
+        self._clock = clock
+        self._name = name
+        self._keys = _KeySet(_source(settings, clock), settings.keys_ms, clock)
+
+    def handles(self, credentials: Credentials | None) -> bool:
+        return token_in(credentials) is not None
+
+    def authenticate(self, credentials: Credentials | None, *, peer: str = "") -> Principal:
+        token = token_in(credentials)
+        if token is None:
+            raise AccessDeniedError(NO_CREDENTIALS)
+        settings = self._settings
+        try:
+            claims = self._verified(token)
+            check_issuer(claims, settings.issuer)
+            check_audience(claims, settings.audience)
+            check_times(claims, self._clock.time_ms(), settings.leeway_s, must_expire=True)
+            check_scopes(claims, settings.required_scopes)
+            return principal_of(claims, settings.user_claim, settings.groups_claim, self._name)
+        except (ClaimError, jwt.PyJWTError) as error:
+            _log.info("PYJMS-SECURITY-7 a token from %a was refused: %a", peer, str(error)[:200])
+            raise wrong_credentials() from error
+
+    def _verified(self, token: str) -> dict[str, Any]:
+        """Return the claims of a token whose signature is right. Raises `ClaimError`, `jwt.PyJWTError`."""
+        check_size(token)
+        try:
+            header = jwt.get_unverified_header(token)
+        except (ValueError, RecursionError) as error:
+            raise ClaimError("it is no signed token") from error
+        algorithm = header.get("alg")
+        if not isinstance(algorithm, str) or algorithm not in self._settings.algorithms:
+            raise ClaimError("its algorithm is not allowed")
+        if "crit" in header:
+            raise ClaimError("it asks for extensions")
+        options: Any = {f"verify_{claim}": False for claim in ("exp", "nbf", "iat", "aud", "iss", "sub", "jti")}
+        failure: jwt.PyJWTError | None = None
+        for key in self._keys.find(header.get("kid"), algorithm):
+            try:
+                claims: dict[str, Any] = jwt.decode(token, key, algorithms=[algorithm], options=options)
+            except jwt.InvalidSignatureError as error:
+                failure = error  # several keys may have no name
+            except (ValueError, RecursionError) as error:
+                raise ClaimError("its claims cannot be read") from error
+            else:
+                return claims
+        raise failure or ClaimError("its key is unknown")
+
+
+@dataclass(frozen=True, slots=True)
+class _Key:
+    name: str | None
+    family: str
+    curve: str | None
+    algorithm: str | None
+    key: Any
+
+    def serves(self, name: object, algorithm: str) -> bool:
+        return (
+            self.family == _FAMILIES[algorithm]
+            and self.algorithm in {None, algorithm}
+            and (algorithm not in _CURVES or self.curve == _CURVES[algorithm])
+            and (name is None or self.name is None or self.name == name)
+        )
+
+
+class _KeySet:
+    """The keys of the issuer, fetched when they are needed."""
+
+    def __init__(self, fetch: Callable[[], object], keep_ms: int, clock: Clock) -> None:
+        self._fetch = fetch
+        self._keep_ms = keep_ms
+        self._clock = clock
+        self._keys: tuple[_Key, ...] = ()
+        self._fetched_ms: float | None = None
+        self._tried_ms: float | None = None
+        self._lock = Lock()
+
+    def find(self, name: object, algorithm: str) -> list[Any]:
+        """Return the keys that may have signed it, after a look whether there are newer ones if need be.
+
+        Raises `BusyError`: there never were any.
+        """
+        now = self._clock.monotonic_ms()
+        is_old = self._fetched_ms is None or now >= self._fetched_ms + self._keep_ms
+        if is_old or not self._serving(name, algorithm):
+            self._refresh(now)
+        if self._fetched_ms is None:
+            raise BusyError  # the first keys are on their way, or the server cannot be reached: no fault of the token's
+        return [key.key for key in self._serving(name, algorithm)]
+
+    def _serving(self, name: object, algorithm: str) -> list[_Key]:
+        return [key for key in self._keys if key.serves(name, algorithm)]
+
+    def _refresh(self, now: float) -> None:
+        """Fetch the keys, unless somebody did so, or tried to, a moment ago."""
+        with self._lock:
+            if self._tried_ms is not None and now < self._tried_ms + _PAUSE_MS:
+                return
+            self._tried_ms = now
+        try:
+            self._keys = _read_keys(self._fetch())
+        except EndpointError as error:
+            _log.warning("PYJMS-SECURITY-3 the keys for tokens are not renewed; those of before stay: %s", error.reason)
+        else:
+            self._fetched_ms = now
+
+
+def _source(settings: JwtSettings, clock: Clock) -> Callable[[], object]:
+    if bool(settings.keys_url) == bool(settings.keys_file):
+        raise ValueError("name either keys_url or keys_file")
+    if settings.keys_url:
+        return Endpoint(settings.keys_url, timeout_ms=settings.timeout_ms, clock=clock, ca_file=settings.ca_file).ask
+    path = Path(settings.keys_file)
+
+    def read() -> object:
+        try:
+            with path.open("rb") as file:
+                return json.loads(file.read(_FILE_LIMIT))
+        except (OSError, ValueError, RecursionError) as error:
+            raise EndpointError(f"{path}: no keys in JSON: {error}") from error
+
+    return read
+
+
+def _read_keys(data: object) -> tuple[_Key, ...]:
+    """Return the public keys of a JWKS (RFC 7517) that can sign; others are left out. Raises `EndpointError`."""
+    entries = data.get("keys") if isinstance(data, dict) else None
+    if not isinstance(entries, list):
+        raise EndpointError("no list of keys (JWKS)")
+    keys = [key for entry in entries[:_MOST_KEYS] if isinstance(entry, dict) and (key := _read_key(entry)) is not None]
+    if not keys:
+        raise EndpointError("the list of keys (JWKS) holds no public key that signs")
+    return tuple(keys)
+
+
+def _read_key(entry: dict[str, Any]) -> _Key | None:
+    family, curve = str(entry.get("kty")), entry.get("crv")
+    algorithm = entry.get("alg")
+    if family not in _FAMILIES.values() or entry.get("use", "sig") != "sig" or "d" in entry:
+        return None  # shared keys (kty oct), keys that encrypt, and private keys, which nobody should publish
+    hint = algorithm or next((a for a, c in _CURVES.items() if c == curve), {"RSA": "RS256"}.get(family, "EdDSA"))
+    try:
+        key = jwt.PyJWK(entry, hint).key
+    except (jwt.PyJWTError, ValueError, TypeError):
+        return None
+    if family == "RSA" and key.key_size < _LEAST_RSA_BITS:
+        return None
+    name = entry.get("kid")
+    return _Key(
+        name=name if isinstance(name, str) else None,
+        family=family,
+        curve=curve if isinstance(curve, str) else None,
+        algorithm=algorithm if isinstance(algorithm, str) else None,
+        key=key,
+    )

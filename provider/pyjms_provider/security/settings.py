@@ -1,0 +1,111 @@
+"""What an operator may choose for each kind of authentication, as plain facts; `kinds` lists the kinds.
+
+Nothing heavy is imported here. The types are those that a configuration can hold: text, number, truth, and lists of texts.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+__all__ = ["AnonymousSettings", "CertificateSettings", "IntrospectionSettings", "JwtSettings", "UserFileSettings"]
+
+
+def _meta(text: str, *, is_secure: bool = False, choices: tuple[str, ...] = ()) -> Mapping[str, Any]:
+    return {"text": text, "is_secure": is_secure, "choices": choices}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class UserFileSettings:
+    """Users with passwords, in a file."""
+
+    path: str = field(metadata=_meta("The user file; its users are managed by `pyjms broker user`."))
+    scheme: str = field(
+        default="argon2id",
+        metadata=_meta("How new passwords are kept.", choices=("argon2id", "scram-sha-256")),
+    )
+    argon2_memory_kib: int = field(default=19_456, metadata=_meta("Memory in KiB that checking one password takes."))
+    argon2_passes: int = field(default=2, metadata=_meta("How often a hash goes through that memory."))
+    argon2_lanes: int = field(default=1, metadata=_meta("How many threads compute one hash."))
+    scram_iterations: int = field(
+        default=100_000, metadata=_meta("Rounds of SCRAM-SHA-256; clients compute them, too.")
+    )
+    attempts: int = field(default=10, metadata=_meta("Wrong passwords in a row for one user from one network."))
+    attempt_interval_ms: int = field(default=5_000, metadata=_meta("After them one more each so many milliseconds."))
+    network_attempts: int = field(default=50, metadata=_meta("Wrong passwords in a row from one network."))
+    network_attempt_interval_ms: int = field(
+        default=1_000, metadata=_meta("After them one more each so many milliseconds.")
+    )
+    concurrent: int = field(default=2, metadata=_meta("So many passwords are checked at a time."))
+    remembered: int = field(
+        default=1_000, metadata=_meta("So many right passwords are recognised without a hash; 0: none.")
+    )
+    remembered_ms: int = field(default=300_000, metadata=_meta("For how long, in milliseconds."))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CertificateSettings:
+    """Users with TLS client certificates (SASL's EXTERNAL)."""
+
+    name_from: str = field(
+        default="common-name",
+        metadata=_meta(
+            "Which part of the certificate is the name of the user.",
+            choices=("common-name", "subject", "dns-name", "email", "uri"),
+        ),
+    )
+    are_units_groups: bool = field(default=False, metadata=_meta("Whether the subject's OUs are the user's groups."))
+    issuer: str = field(default="", metadata=_meta("Only certificates of this issuer (RFC 4514); empty: any trusted."))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JwtSettings:
+    """Users with signed tokens (JWT) of an OAuth 2 or OpenID Connect server."""
+
+    issuer: str = field(metadata=_meta("What a token's `iss` must be."))
+    audience: str = field(metadata=_meta("What a token's `aud` must be or hold: the name of this broker there."))
+    keys_url: str = field(default="", metadata=_meta("Where the server publishes its keys (JWKS); https."))
+    keys_file: str = field(default="", metadata=_meta("A file with the keys, in place of a URL."))
+    ca_file: str = field(default="", metadata=_meta("Certificates to trust for that URL; empty: the system's."))
+    algorithms: tuple[str, ...] = field(
+        default=("RS256", "ES256", "EdDSA"), metadata=_meta("How a token may be signed; only public-key algorithms.")
+    )
+    user_claim: str = field(default="sub", metadata=_meta("The claim that is the name of the user."))
+    groups_claim: str = field(
+        default="groups", metadata=_meta("The claim that lists the groups; `a.b` is b within a; empty: none.")
+    )
+    required_scopes: tuple[str, ...] = field(default=(), metadata=_meta("Scopes that a token must have."))
+    leeway_s: int = field(default=30, metadata=_meta("By how many seconds the clocks may differ."))
+    keys_ms: int = field(
+        default=3_600_000, metadata=_meta("For how long keys are kept before they are asked for again.")
+    )
+    timeout_ms: int = field(default=5_000, metadata=_meta("How long the server may take to answer."))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class IntrospectionSettings:
+    """Users with tokens that an OAuth 2 server is asked about (RFC 7662)."""
+
+    url: str = field(metadata=_meta("The introspection endpoint; https."))
+    client_id: str = field(metadata=_meta("By which this broker is known there."))
+    client_secret: str = field(repr=False, metadata=_meta("The password of that client.", is_secure=True))
+    ca_file: str = field(default="", metadata=_meta("Certificates to trust for that URL; empty: the system's."))
+    issuer: str = field(default="", metadata=_meta("What `iss` must be; empty: whatever the server says."))
+    audience: str = field(default="", metadata=_meta("What `aud` must be or hold; empty: whatever the server says."))
+    user_claim: str = field(default="username", metadata=_meta("The answer's member that is the name of the user."))
+    groups_claim: str = field(default="groups", metadata=_meta("The member that lists the groups; empty: none."))
+    required_scopes: tuple[str, ...] = field(default=(), metadata=_meta("Scopes that a token must have."))
+    remembered: int = field(default=1_000, metadata=_meta("So many answers are remembered; 0: none."))
+    remembered_ms: int = field(
+        default=60_000, metadata=_meta("For how long; a token that is revoked meanwhile still counts.")
+    )
+    timeout_ms: int = field(default=5_000, metadata=_meta("How long the server may take to answer."))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AnonymousSettings:
+    """Anybody, without credentials."""
+
+    user_name: str = field(default="anonymous", metadata=_meta("The name that all of them have."))
+    groups: tuple[str, ...] = field(default=("anonymous",), metadata=_meta("The groups that they are in."))
