@@ -246,6 +246,14 @@ class ProviderSession(ABC):
         """
         raise _lacks(Capability.TRANSACTIONS, "transactions")
 
+    def give_back_unseen(self, deliveries: Sequence[Delivery]) -> None:
+        """Give back deliveries that were fetched in advance and that no application has seen.
+
+        As given here it is `recover`. A provider that can takes them back as if they had never been delivered: neither
+        marked redelivered nor counted.
+        """
+        self.recover(deliveries)
+
     def retry(self, delivery: Delivery, reason: str) -> None:
         """Give back a delivery that the client failed to process, saying why.
 

@@ -383,6 +383,12 @@ class VmSession(ProviderSession):
             raise self._closed_error()
 
     def recover(self, deliveries: Sequence[Delivery]) -> None:
+        self._give_back(deliveries, unseen=False)
+
+    def give_back_unseen(self, deliveries: Sequence[Delivery]) -> None:
+        self._give_back(deliveries, unseen=True)
+
+    def _give_back(self, deliveries: Sequence[Delivery], *, unseen: bool) -> None:
         if self._closed:
             raise self._closed_error()
         by_queue: dict[Queue, list[tuple[QueueEntry, int]]] = {}
@@ -390,7 +396,7 @@ class VmSession(ProviderSession):
             entry = _entry_of(delivery)
             by_queue.setdefault(entry.queue, []).append((entry, delivery.count))
         for queue, returned in by_queue.items():
-            queue.give_back(returned, self._receiving)
+            queue.give_back(returned, self._receiving, unseen=unseen)
 
     def retry(self, delivery: Delivery, reason: str) -> None:
         if self._closed:

@@ -381,15 +381,21 @@ class Queue(PolicedQueue):
                     self._store.release(entry.reference)
 
     def give_back(
-        self, deliveries: Iterable[tuple[QueueEntry, int]], session: ConsumerSession, reason: str | None = None
+        self,
+        deliveries: Iterable[tuple[QueueEntry, int]],
+        session: ConsumerSession,
+        reason: str | None = None,
+        *,
+        unseen: bool = False,
     ) -> None:
         """Make messages available again, in their old places, if the deliveries are still the session's.
 
         At once, or after the redelivery delay; one that was delivered too often is set aside instead. `reason`: why the
-        client failed to process it, if it says so.
+        client failed to process it, if it says so. `unseen`: the client never saw them, so these deliveries never were.
         """
         with self._lock:
-            woken = self._cancel([entry for entry, count in deliveries if _is_held(entry, count, session)], reason)
+            held = [entry for entry, count in deliveries if _is_held(entry, count, session)]
+            woken = self._cancel(held, reason, unseen=unseen)
         self._after_giving_back(woken)
 
     def give_back_all(self, session: ConsumerSession) -> None:
@@ -510,27 +516,29 @@ class Queue(PolicedQueue):
             self._remove(entry, MessageEvent.EXPIRE)
         return True
 
-    def _cancel(self, entries: list[QueueEntry], reason: str | None) -> Sequence[Consumer]:
+    def _cancel(self, entries: list[QueueEntry], reason: str | None, *, unseen: bool = False) -> Sequence[Consumer]:
         now_ms = self._clock.time_ms()
         returned: list[QueueEntry] = []
         for entry in entries:
             if entry.transaction is not None and entry.transaction.is_committing:
                 continue  # what is being written now decides
+            if unseen:
+                entry.delivery_count -= 1
             if self._closed:
                 self._remove(entry, MessageEvent.REMOVE)
             elif is_expired(entry.reference, now_ms):
                 self._expire_early(entry)
             elif self._rules is not None and self._rules.is_superseded(entry):
                 self._remove(entry, MessageEvent.REMOVE)
-            elif self.is_spent(entry.delivery_count, failed=reason is not None):
+            elif not unseen and self.is_spent(entry.delivery_count, failed=reason is not None):
                 self._die(entry, DeadKind.DELIVERIES, MessageEvent.REMOVE, reason)
                 if entry.reference.expiration_ms:
                     self._expiry.forget_one()
             else:
                 returned.append(entry)
-        if self.kept is not None:
+        if self.kept is not None and not unseen:
             self.kept.note_returned(returned)
-        if self.policy.redelivery_delay_ms:
+        if self.policy.redelivery_delay_ms and not unseen:
             for entry in returned:
                 self._state.cancel_one(entry)
                 self._state.delays.add(entry, now_ms + redelivery_delay_ms(self.policy, entry.delivery_count))
