@@ -37,13 +37,6 @@ def check_references(managed: ManagedObject, attributes: Attributes) -> None:
 
 def referrers(managed: ManagedObject) -> Iterator[ManagedObject]:
     """Yield the configured objects that name this one."""
-    if not any(
-        each.refers_to == managed.category
-        for category in tree.TREE
-        for kind in tree.types_of(category)
-        for each in declarations(tree.class_of(category, kind)[1].attributes_class).values()
-    ):
-        return
     for each in _configured(managed.root):
         found = each.snapshot.attributes
         if found is not None and any(

@@ -1,0 +1,112 @@
+"""What configuration stores in files have in common: one holder, and changes that are whole or not there.
+
+A change is written to a new file, forced to the disk, and put in place of the old one by a rename; so whatever stops the
+process or the machine leaves the old text or the new one. What it left half written beside the file is removed at the next
+opening.
+"""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Callable, Collection, Mapping, Sequence
+from pathlib import Path
+
+from pyjms_provider.model.configuration.contract import ConfigurationStore, ObjectId, ObjectRecord
+from pyjms_provider.security.private_files import PrivateFileError, write_private
+from pyjms_provider.stores.errors import DamagedStoreError, HeldStoreError, StoreError, UnusableStoreError
+from pyjms_provider.stores.sql.file_lock import FileLock, describe_holder
+
+__all__ = ["FileConfigurationStore"]
+
+Writer = Callable[[Path, str], None]
+
+
+class FileConfigurationStore(ConfigurationStore):
+    """Keeps all records in one file; every change writes it anew."""
+
+    def __init__(self, path: str | Path, *, write: Writer = write_private) -> None:
+        """`write`: puts a text in place of a file's, at once and durably."""
+        self._path = Path(path).absolute()
+        self._write = write
+        self._lock: FileLock | None = None
+        self._records: Mapping[ObjectId, ObjectRecord] = {}
+
+    @property
+    def where(self) -> str:
+        return str(self._path)
+
+    def open(self, holder: str) -> Sequence[ObjectRecord]:
+        lock = FileLock(f"{self._path}.lock", describe_holder(holder))
+        try:
+            lock.acquire()
+        except HeldStoreError as error:
+            who = error.reason.partition(" is held by ")[2].partition(";")[0]
+            raise HeldStoreError(f"{self._path} is held by {who}; stop that first, or name another file") from None
+        try:
+            self._remove_leftovers()
+            records = self._read_file()
+        except BaseException:
+            lock.release()
+            raise
+        self._lock = lock
+        self._records = {record.id: record for record in records}
+        return records
+
+    def _remove_leftovers(self) -> None:
+        for left in self._path.parent.glob(f".{self._path.name}.*"):
+            left.unlink(missing_ok=True)
+
+    def _read_file(self) -> list[ObjectRecord]:
+        try:
+            text = self._path.read_text(encoding="utf-8")
+        except FileNotFoundError:
+            text = self._empty()
+            self._put(text)
+        except OSError as error:
+            raise UnusableStoreError(
+                f"{self._path} cannot be read: {error.strerror}; it must be a file of this user's"
+            ) from error
+        except UnicodeDecodeError as error:
+            raise DamagedStoreError(
+                f"{self._path} is no text in UTF-8 (byte {error.start}); put a backup in its place"
+            ) from error
+        return self._parse(text)
+
+    def update(self, records: Sequence[ObjectRecord], removed: Collection[ObjectId] = ()) -> None:
+        if self._lock is None:
+            raise StoreError(f"{self._path} is not open, so nothing can be changed there")
+        after = {**self._records, **{record.id: record for record in records}}
+        for each in removed:
+            after.pop(each, None)
+        self._put(self._render(after, records, removed))
+        self._records = after
+        self._note_written()
+
+    def _put(self, text: str) -> None:
+        try:
+            self._write(self._path, text)
+        except (PrivateFileError, OSError) as error:
+            reason = error.reason if isinstance(error, PrivateFileError) else str(error)
+            raise StoreError(f"the configuration was not changed: {reason}") from error
+
+    @abstractmethod
+    def _empty(self) -> str:
+        """Return the text of a file without records."""
+
+    @abstractmethod
+    def _parse(self, text: str) -> list[ObjectRecord]:
+        """Return what the text says, parents first. Raises `DamagedStoreError`, `NewerStoreError`, `ForeignStoreError`."""
+
+    @abstractmethod
+    def _render(
+        self, after: Mapping[ObjectId, ObjectRecord], records: Sequence[ObjectRecord], removed: Collection[ObjectId]
+    ) -> str:
+        """Return the text with all records as they are `after` the change."""
+
+    def _note_written(self) -> None:
+        """Hear that what `_render` returned is in the file now."""
+
+    def close(self) -> None:
+        lock, self._lock = self._lock, None
+        if lock is not None:
+            lock.release()

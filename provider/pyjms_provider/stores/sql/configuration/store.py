@@ -1,0 +1,264 @@
+"""A configuration store in a database: SQLite's file, or a schema of PostgreSQL; a row for each object.
+
+Its tables begin with ``pyjmsconf_``, so that they may stand beside a journal's. Who writes has opened the store last: each
+change also checks the number of the opening, as a lock may be lost with its connection.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Callable, Collection, Sequence
+from contextlib import suppress
+from typing import TYPE_CHECKING, Any, Final
+from uuid import UUID
+
+from sqlalchemy import (
+    BigInteger,
+    Boolean,
+    Column,
+    Integer,
+    MetaData,
+    SmallInteger,
+    String,
+    Table,
+    Text,
+    delete,
+    insert,
+    inspect,
+    make_url,
+    select,
+    text,
+    update,
+)
+from sqlalchemy.exc import ArgumentError, SQLAlchemyError
+
+from pyjms.spi.errors import UrlError
+from pyjms_provider.model.configuration.contract import ConfigurationStore, ObjectId, ObjectRecord
+from pyjms_provider.stores.errors import (
+    DamagedStoreError,
+    ForeignStoreError,
+    HeldStoreError,
+    LostStoreError,
+    NewerStoreError,
+    StoreError,
+    UnsupportedStoreError,
+)
+from pyjms_provider.stores.sql.file_lock import FileLock, describe_holder
+
+if TYPE_CHECKING:
+    from sqlalchemy import Connection, Engine
+
+__all__ = ["SqlConfigurationStore"]
+
+_VERSION: Final = 1
+_PRODUCT: Final = "pyjms configuration"
+_LOCK_CLASS: Final = 0x704A4D43  # "pJMC"; the journal's is another
+_SCHEMA: Final = MetaData()
+
+_META: Final = Table(
+    "pyjmsconf_meta",
+    _SCHEMA,
+    Column("one", SmallInteger, primary_key=True),
+    Column("product", Text, nullable=False),
+    Column("version", Integer, nullable=False),
+    Column("opening", BigInteger, nullable=False),
+    Column("holder", Text, nullable=False),
+)
+"""One row, number 1. `opening` grows with each opening."""
+
+_OBJECT: Final = Table(
+    "pyjmsconf_object",
+    _SCHEMA,
+    Column("number", BigInteger().with_variant(Integer(), "sqlite"), primary_key=True, autoincrement=True),
+    Column("id", String(36), nullable=False, unique=True),
+    Column("category", Text, nullable=False),
+    Column("parent", String(36)),
+    Column("attributes", Text, nullable=False),
+    Column("is_stopped", Boolean, nullable=False),
+    Column("created_by", Text, nullable=False),
+    Column("created_ms", BigInteger, nullable=False),
+    Column("updated_by", Text, nullable=False),
+    Column("updated_ms", BigInteger, nullable=False),
+)
+"""`number` keeps the order in which objects were made: parents come before their children."""
+
+
+class SqlConfigurationStore(ConfigurationStore):
+    """Keeps records in rows; a change is one transaction."""
+
+    def __init__(self, url: str) -> None:
+        """`url`: SQLAlchemy's, of the databases that stores of messages may be in. Raises `UrlError`."""
+        try:
+            self._url = make_url(url)
+        except (ArgumentError, ValueError) as error:
+            raise UrlError("the store is not an SQLAlchemy URL; write for instance sqlite:///broker.db") from error
+        self._engine: Engine | None = None
+        self._opening = 0
+        self._let_go: Callable[[], None] = _nothing
+
+    @property
+    def where(self) -> str:
+        return self._url.set(password=None, query={}).render_as_string()
+
+    def open(self, holder: str) -> Sequence[ObjectRecord]:
+        engine, let_go = self._hold(describe_holder(holder))
+        try:
+            with engine.begin() as connection:
+                opening = self._prepare(connection, describe_holder(holder))
+                rows: Sequence[Any] = connection.execute(select(_OBJECT).order_by(_OBJECT.c.number)).all()
+                records = [self._to_record(row) for row in rows]
+        except BaseException as error:
+            let_go()
+            engine.dispose()
+            if isinstance(error, SQLAlchemyError):
+                raise self._understand(error) from error
+            raise
+        self._engine, self._let_go, self._opening = engine, let_go, opening
+        return records
+
+    def _hold(self, holder: str) -> tuple[Engine, Callable[[], None]]:
+        """Return the database, held, and what frees it. Raises `HeldStoreError`, `UnsupportedStoreError`."""
+        if self._url.drivername in {"sqlite", "sqlite+pysqlite"}:
+            return self._hold_sqlite(holder)
+        if self._url.drivername == "postgresql+psycopg":
+            return self._hold_postgresql()
+        raise UnsupportedStoreError(
+            f"{self._url.drivername} was not tested as a store; write sqlite:///FILE, or "
+            f"postgresql+psycopg://USER@HOST/DATABASE"
+        )
+
+    def _hold_sqlite(self, holder: str) -> tuple[Engine, Callable[[], None]]:
+        from pyjms_provider.stores.sql.sqlite import make_engine
+
+        if not self._url.database or self._url.database == ":memory:":
+            raise UnsupportedStoreError(
+                "a store needs a file: write sqlite:///broker.db, or sqlite:////var/lib/broker.db"
+            )
+        path = os.path.realpath(self._url.database)
+        lock = FileLock(f"{path}.configuration.lock", holder)
+        try:
+            lock.acquire()
+        except HeldStoreError as error:
+            who = error.reason.partition(" is held by ")[2].partition(";")[0]
+            raise HeldStoreError(f"{path} is held by {who}; stop that first, or name another database") from None
+        return make_engine(self._url.set(database=path), synchronous="FULL"), lock.release
+
+    def _hold_postgresql(self) -> tuple[Engine, Callable[[], None]]:
+        from pyjms_provider.stores.sql.postgresql_opening import make_engine
+
+        engine = make_engine(self._url).execution_options(isolation_level="READ COMMITTED")
+        try:
+            held = engine.connect().execution_options(isolation_level="AUTOCOMMIT")
+            lock = text("SELECT pg_try_advisory_lock(:class, hashtext(current_schema()))")
+            is_free = held.execute(lock, {"class": _LOCK_CLASS}).scalar()
+        except SQLAlchemyError as error:
+            engine.dispose()
+            raise self._understand(error) from error
+        if not is_free:
+            who = held.execute(select(_META.c.holder)).scalar()
+            held.close()
+            engine.dispose()
+            raise HeldStoreError(f"{self.where} is held by {who}; stop that first, or name another database")
+        return engine, lambda: _unlock(held)
+
+    def _prepare(self, connection: Connection, holder: str) -> int:
+        """Make the tables, or check them; return the number of this opening."""
+        if _META.name not in inspect(connection).get_table_names():
+            _SCHEMA.create_all(connection)
+            first = {"one": 1, "product": _PRODUCT, "version": _VERSION, "opening": 1, "holder": holder}
+            connection.execute(insert(_META).values(**first))
+            return 1
+        row: Any = connection.execute(select(_META)).first()
+        if row is None:
+            raise DamagedStoreError(f"{self.where} has lost its row in {_META.name}; put a backup in its place")
+        if row.product != _PRODUCT:
+            raise ForeignStoreError(f"{self.where} is a store of {row.product!r}; name another database")
+        if row.version > _VERSION:
+            raise NewerStoreError(
+                f"{self.where} has version {row.version}, and this pyjms knows version {_VERSION}: install the pyjms that "
+                f"wrote it, or a newer one"
+            )
+        connection.execute(update(_META).values(opening=row.opening + 1, holder=holder))
+        return int(row.opening) + 1
+
+    def _to_record(self, row: Any) -> ObjectRecord:
+        try:
+            return ObjectRecord(
+                id=ObjectId(UUID(row.id)),
+                category=row.category,
+                parent=None if row.parent is None else ObjectId(UUID(row.parent)),
+                attributes=dict(json.loads(row.attributes)),
+                is_stopped=row.is_stopped,
+                created_by=row.created_by,
+                created_ms=row.created_ms,
+                updated_by=row.updated_by,
+                updated_ms=row.updated_ms,
+                source=f"{self.where}, row {row.number}",
+            )
+        except (TypeError, ValueError) as error:
+            raise DamagedStoreError(
+                f"{self.where}: row {row.number} of {_OBJECT.name} is not understood: {error}; correct it, or put a backup "
+                f"in its place"
+            ) from error
+
+    def update(self, records: Sequence[ObjectRecord], removed: Collection[ObjectId] = ()) -> None:
+        engine = self._engine
+        if engine is None:
+            raise StoreError(f"{self.where} is not open, so nothing can be changed there")
+        try:
+            with engine.begin() as connection:
+                self._check_holder(connection)
+                for record in records:
+                    _put(connection, record)
+                for gone in removed:
+                    connection.execute(delete(_OBJECT).where(_OBJECT.c.id == str(gone)))
+        except SQLAlchemyError as error:
+            raise self._understand(error) from error
+
+    def _check_holder(self, connection: Connection) -> None:
+        is_ours = update(_META).where(_META.c.opening == self._opening).values(opening=self._opening)
+        if connection.execute(is_ours).rowcount != 1:
+            raise LostStoreError(f"{self.where} has been opened by another broker meanwhile; nothing was changed there")
+
+    def _understand(self, error: SQLAlchemyError) -> StoreError:
+        if self._url.drivername.startswith("sqlite"):
+            from pyjms_provider.stores.sql.sqlite import understand as understand_sqlite
+
+            return understand_sqlite(error, self.where)
+        from pyjms_provider.stores.sql.postgresql import understand
+
+        return understand(error, self.where)
+
+    def close(self) -> None:
+        engine, self._engine = self._engine, None
+        let_go, self._let_go = self._let_go, _nothing
+        let_go()
+        if engine is not None:
+            engine.dispose()
+
+
+def _nothing() -> None:
+    """Hold nothing, so free nothing."""
+
+
+def _unlock(held: Connection) -> None:
+    with suppress(SQLAlchemyError):  # it was lost, and the lock with it
+        held.execute(text("SELECT pg_advisory_unlock_all()"))
+    held.close()
+
+
+def _put(connection: Connection, record: ObjectRecord) -> None:
+    values = {
+        "category": record.category,
+        "parent": None if record.parent is None else str(record.parent),
+        "attributes": json.dumps(dict(record.attributes), ensure_ascii=False),
+        "is_stopped": record.is_stopped,
+        "created_by": record.created_by,
+        "created_ms": record.created_ms,
+        "updated_by": record.updated_by,
+        "updated_ms": record.updated_ms,
+    }
+    known = connection.execute(update(_OBJECT).where(_OBJECT.c.id == str(record.id)).values(**values))
+    if not known.rowcount:
+        connection.execute(insert(_OBJECT).values(id=str(record.id), **values))

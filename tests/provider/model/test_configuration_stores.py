@@ -1,0 +1,416 @@
+"""What every configuration store does: keep, change whole or not at all, one holder, and refuse what it cannot know."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+from uuid import UUID, uuid5
+
+import pytest
+from sqlalchemy import create_engine, text
+
+from pyjms_provider.model.configuration.contract import ConfigurationStore, ObjectId, ObjectRecord
+from pyjms_provider.model.configuration.json_file import JsonConfigurationStore
+from pyjms_provider.model.configuration.memory import MemoryConfigurationStore
+from pyjms_provider.model.configuration.toml_file import TomlConfigurationStore
+from pyjms_provider.stores.errors import (
+    DamagedStoreError,
+    ForeignStoreError,
+    HeldStoreError,
+    LostStoreError,
+    NewerStoreError,
+    StoreError,
+    UnsupportedStoreError,
+    UnusableStoreError,
+)
+from pyjms_provider.stores.sql.configuration import SqlConfigurationStore
+from tests.provider.postgresql import PostgresqlServer
+
+_SPACE = UUID("6ba7b810-9dad-11d1-80b4-00c04fd430c8")
+
+
+def make(name: str, category: str, parent: ObjectRecord | None = None, **attributes: Any) -> ObjectRecord:
+    return ObjectRecord(
+        id=ObjectId(uuid5(_SPACE, f"{category}/{name}")),
+        category=category,
+        parent=None if parent is None else parent.id,
+        attributes={"name": name, **attributes},
+        created_by="me",
+        created_ms=1,
+        updated_by="you",
+        updated_ms=2,
+    )
+
+
+BROKER = make("shop", "broker", description="Größe ∞", context={"a": "b"})
+PORT = make("stomp", "port", BROKER, port="${p}", protocols=["stomp"], tls={"versions": ["1.3"], "deep": [{"x": 1}]})
+USERS = make("people", "authentication_provider", BROKER, type="file")
+ADMIN = make("admin", "user", USERS, password="pyjms-secret:1:abc")
+
+
+@dataclass
+class Kind:
+    """One kind of store, and where it is."""
+
+    name: str
+    make: Callable[[], ConfigurationStore]
+
+    def records(self) -> list[ObjectRecord]:
+        """What a store object that was made anew finds."""
+        store = self.make()
+        try:
+            return list(store.open("test"))
+        finally:
+            store.close()
+
+
+@pytest.fixture(params=["memory", "json", "toml", "sqlite", "postgresql"])
+def kind(request: pytest.FixtureRequest, tmp_path: Path) -> Kind:
+    match request.param:
+        case "memory":
+            memory = MemoryConfigurationStore()
+            return Kind("memory", lambda: memory)
+        case "json":
+            return Kind("json", lambda: JsonConfigurationStore(tmp_path / "host.json"))
+        case "toml":
+            return Kind("toml", lambda: TomlConfigurationStore(tmp_path / "broker.toml"))
+        case "sqlite":
+            return Kind("sqlite", lambda: SqlConfigurationStore(f"sqlite:///{tmp_path}/broker.db"))
+        case _:
+            server: PostgresqlServer = request.getfixturevalue("postgresql")
+            url = server.make_store()
+            return Kind("postgresql", lambda: SqlConfigurationStore(url))
+
+
+@pytest.fixture
+def store(kind: Kind) -> Iterator[ConfigurationStore]:
+    store = kind.make()
+    assert list(store.open("test")) == []
+    yield store
+    store.close()
+
+
+@pytest.mark.realises("BJ-CFG-2", "BJ-ST-2", "BJ-MOD-3")
+def test_what_was_kept_is_found_again(kind: Kind, store: ConfigurationStore) -> None:
+    store.update([BROKER])
+    store.update([PORT, USERS, ADMIN])
+    store.close()
+    assert sorted(kind.records(), key=lambda each: each.name) == sorted(
+        [BROKER, PORT, USERS, ADMIN], key=lambda x: x.name
+    )
+    order = [each.id for each in kind.records()]
+    assert order.index(BROKER.id) < order.index(USERS.id) < order.index(ADMIN.id)
+
+
+def test_changes_and_removals_are_one_step(kind: Kind, store: ConfigurationStore) -> None:
+    store.update([BROKER, PORT, USERS, ADMIN])
+    changed = replace(PORT, attributes={"name": "stomp", "port": 5, "new": True}, is_stopped=True, updated_by="them")
+    store.update([changed], [USERS.id, ADMIN.id])
+    store.close()
+    assert kind.records() == [BROKER, changed]
+
+
+def test_removing_what_is_not_there_changes_nothing(kind: Kind, store: ConfigurationStore) -> None:
+    store.update([BROKER])
+    store.update([], [PORT.id])
+    store.close()
+    assert kind.records() == [BROKER]
+
+
+def test_a_held_store_is_refused_with_the_holders_name(kind: Kind, store: ConfigurationStore) -> None:
+    other = kind.make()
+    with pytest.raises(HeldStoreError, match=r"is held by .*test.*; (stop|close) that first"):
+        other.open("other")
+    store.update([BROKER])
+    store.close()
+    other.open("other")
+    other.close()
+
+
+def test_a_store_that_is_not_open_is_not_changed(kind: Kind, store: ConfigurationStore) -> None:
+    store.close()
+    store.close()
+    with pytest.raises(StoreError, match="not open"):
+        store.update([BROKER])
+    assert kind.records() == []
+
+
+def test_its_name_tells_no_password() -> None:
+    assert (
+        SqlConfigurationStore("postgresql+psycopg://me:secret@db/x?sslkey=s").where
+        == "postgresql+psycopg://me:***@db/x"
+    )
+
+
+# Power loss: whatever a file's write has got to, the file says the old or the new.
+
+
+class PowerLossError(BaseException):
+    """The machine stops here."""
+
+
+@pytest.mark.parametrize("step", ["fsync", "replace", "fsync after"])
+@pytest.mark.parametrize("of", [JsonConfigurationStore, TomlConfigurationStore])
+def test_power_lost_in_mid_change_leaves_old_or_new(
+    step: str, of: type[JsonConfigurationStore], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "conf"
+    store = of(path)
+    store.open("test")
+    store.update([BROKER, PORT])
+    calls = {"os.fsync": 0}
+
+    def stop(*_: object) -> None:
+        calls["os.fsync"] += 1
+        if step != "fsync after" or calls["os.fsync"] == 2:
+            raise PowerLossError
+
+    with monkeypatch.context() as patched:
+        patched.setattr("os.replace" if step == "replace" else "os.fsync", stop)
+        patched.setattr(Path, "replace", stop if step == "replace" else Path.replace)
+        patched.setattr(Path, "unlink", lambda *_, **__: None)  # a dead process removes nothing
+        with pytest.raises(PowerLossError):
+            store.update([USERS], [PORT.id])
+    store.close()
+    again = of(path)
+    found = [each.name for each in again.open("test")]
+    assert found == (["shop", "people"] if step == "fsync after" else ["shop", "stomp"])
+    again.update([USERS, ADMIN])
+    again.close()
+    assert sorted(each.name for each in tmp_path.iterdir()) == ["conf", "conf.lock"], "nothing is left over"
+
+
+def test_a_disk_that_is_full_changes_nothing(tmp_path: Path) -> None:
+    full = False
+
+    def write(path: Path, content: str) -> None:
+        if full:
+            raise OSError(28, "No space left on device")
+        path.write_text(content, encoding="utf-8")
+
+    store = JsonConfigurationStore(tmp_path / "a.json", write=write)
+    store.open("test")
+    store.update([BROKER])
+    full = True
+    with pytest.raises(StoreError, match=r"the configuration was not changed: .*No space left"):
+        store.update([PORT])
+    full = False
+    store.update([USERS])
+    store.close()
+    again = JsonConfigurationStore(tmp_path / "a.json")
+    assert list(again.open("test")) == [BROKER, USERS]
+    again.close()
+
+
+def test_files_are_their_owners_alone(tmp_path: Path) -> None:
+    store = JsonConfigurationStore(tmp_path / "a.json")
+    store.open("test")
+    store.close()
+    assert (tmp_path / "a.json").stat().st_mode & 0o777 == 0o600
+
+
+# What is in the file may be anything.
+
+ORPHAN = (
+    '{"product": "pyjms configuration", "version": 1, "objects": [{"id": "12345678123456781234567812345678",'
+    ' "category": "queue", "parent": "02345678123456781234567812345678", "attributes": {"name": "q"}}]}'
+)
+
+
+@pytest.mark.parametrize(
+    ("content", "error", "says"),
+    [
+        ("{", DamagedStoreError, "is no JSON"),
+        ("[]", ForeignStoreError, "is no configuration of pyjms"),
+        (
+            '{"product": "pyjms configuration", "version": 2}',
+            NewerStoreError,
+            "has version 2, and this pyjms knows version 1",
+        ),
+        ('{"product": "pyjms configuration", "version": 1}', DamagedStoreError, "objects"),
+        (
+            '{"product": "pyjms configuration", "version": 1, "objects": [{"id": "x"}]}',
+            DamagedStoreError,
+            "object 1 is not understood",
+        ),
+        (
+            ORPHAN,
+            DamagedStoreError,
+            "queue 'q' has a parent that is not there",
+        ),
+    ],
+)
+def test_a_json_file_that_is_none_of_ours_is_refused(
+    content: str, error: type[StoreError], says: str, tmp_path: Path
+) -> None:
+    path = tmp_path / "a.json"
+    path.write_text(content)
+    with pytest.raises(error, match=says):
+        JsonConfigurationStore(path).open("test")
+    assert path.read_text() == content
+
+
+@pytest.mark.parametrize(
+    ("content", "error", "says"),
+    [
+        ("a = ", DamagedStoreError, "is no TOML: .* line 1"),
+        ("[broker]", ForeignStoreError, "it has no version; write version = 1"),
+        ("version = 9", NewerStoreError, "has version 9"),
+        ("version = 1\n[[port]]\nname = 'x'", DamagedStoreError, r"'port' stands here without a table \[broker\]"),
+        ("version = 1\n[broker]\n[[prot]]", DamagedStoreError, "there is no category 'prot'; there are: .*port"),
+        ("version = 1\nport = [1]\n[broker]", DamagedStoreError, r"port is a list of tables; write \[\[port\]\]"),
+        ("version = 1\n[broker]\n[broker.kept]\nid = 'x'", DamagedStoreError, "badly formed"),
+    ],
+)
+def test_a_toml_file_that_is_none_of_ours_is_refused(
+    content: str, error: type[StoreError], says: str, tmp_path: Path
+) -> None:
+    path = tmp_path / "a.toml"
+    path.write_text(content)
+    with pytest.raises(error, match=says):
+        TomlConfigurationStore(path).open("test")
+    assert path.read_text() == content
+
+
+@pytest.mark.parametrize("of", [JsonConfigurationStore, TomlConfigurationStore])
+def test_files_that_cannot_be_read_are_refused(of: type[JsonConfigurationStore], tmp_path: Path) -> None:
+    (tmp_path / "directory").mkdir()
+    with pytest.raises(UnusableStoreError, match="cannot be read"):
+        of(tmp_path / "directory").open("test")
+    with pytest.raises(UnusableStoreError, match=r"Its directory must exist"):
+        of(tmp_path / "none" / "file").open("test")
+    (tmp_path / "latin").write_bytes(b"\xff")
+    with pytest.raises(DamagedStoreError, match="is no text in UTF-8"):
+        of(tmp_path / "latin").open("test")
+
+
+WRITTEN = """\
+# The shop's broker.
+version = 1
+
+[broker]
+name = "shop"  # as on the door
+
+# Where clients come in.
+[[port]]
+name = "stomp"
+type = "stomp"
+port = "${pyjms.port}"  # from the environment
+
+[[port]]
+name = "http"
+
+# Who may come in.
+[[authentication_provider]]
+name = "people"
+type = "file"
+
+[[authentication_provider.user]]
+name = "admin"
+password = "plain"
+"""
+
+
+def test_comments_and_order_stay_when_something_changes(tmp_path: Path) -> None:
+    path = tmp_path / "broker.toml"
+    path.write_text(WRITTEN)
+    store = TomlConfigurationStore(path)
+    records = {each.name: each for each in store.open("test")}
+    assert {each.name: each.source for each in records.values()} == {
+        "shop": "broker.toml, line 4",
+        "stomp": "broker.toml, line 8",
+        "people": "broker.toml, line 17",
+        "admin": "broker.toml, line 21",
+        "http": "broker.toml, line 13",
+    }
+    assert records["admin"].parent == records["people"].id
+    changed = {**records["stomp"].attributes, "port": 61613}
+    store.update([replace(records["stomp"], attributes=changed)])
+    assert path.read_text() == WRITTEN.replace('"${pyjms.port}"', "61613")
+    store.update([make("tls", "port", records["shop"], port=1)], [records["http"].id])
+    store.update([make("two", "user", records["people"])])
+    store.close()
+    again = TomlConfigurationStore(path)
+    names = [each.name for each in again.open("test")]
+    assert sorted(names) == ["admin", "people", "shop", "stomp", "tls", "two"]
+    again.close()
+    for comment in ("# The shop's broker.", "# as on the door", "# Where clients come in.", "# from the environment"):
+        assert comment in path.read_text()
+
+
+def test_inline_lists_of_objects_can_be_added_to(tmp_path: Path) -> None:
+    path = tmp_path / "broker.toml"
+    path.write_text('version = 1\nport = [{name = "a"}]\n[broker]\nname = "shop"\n')
+    store = TomlConfigurationStore(path)
+    broker = store.open("test")[0]
+    store.update([make("b", "port", broker, limits={"x": 1})])
+    store.close()
+    again = TomlConfigurationStore(path)
+    assert [each.name for each in again.open("test")] == ["shop", "a", "b"]
+    again.close()
+
+
+# Databases
+
+
+def test_a_database_of_a_newer_pyjms_is_refused(tmp_path: Path) -> None:
+    url = f"sqlite:///{tmp_path}/a.db"
+    store = SqlConfigurationStore(url)
+    store.open("test")
+    store.close()
+    engine = create_engine(url)
+    for change, error, says in (
+        ("UPDATE pyjmsconf_meta SET version = 2", NewerStoreError, "has version 2"),
+        ("UPDATE pyjmsconf_meta SET version = 1, product = 'x'", ForeignStoreError, "is a store of 'x'"),
+        ("DELETE FROM pyjmsconf_meta", DamagedStoreError, "has lost its row"),
+    ):
+        with engine.begin() as connection:
+            connection.execute(text(change))
+        with pytest.raises(error, match=says):
+            SqlConfigurationStore(url).open("test")
+    engine.dispose()
+
+
+def test_a_row_that_is_not_understood_is_named(tmp_path: Path) -> None:
+    url = f"sqlite:///{tmp_path}/a.db"
+    store = SqlConfigurationStore(url)
+    store.open("test")
+    store.update([BROKER])
+    store.close()
+    engine = create_engine(url)
+    with engine.begin() as connection:
+        connection.execute(text("UPDATE pyjmsconf_object SET attributes = '{'"))
+    engine.dispose()
+    with pytest.raises(DamagedStoreError, match="row 1 of pyjmsconf_object is not understood"):
+        SqlConfigurationStore(url).open("test")
+
+
+def test_who_has_lost_its_lock_writes_nothing(postgresql: PostgresqlServer) -> None:
+    url = postgresql.make_store()
+    lost, other = SqlConfigurationStore(url), SqlConfigurationStore(url)
+    lost.open("first")
+    lost.update([BROKER])
+    with postgresql.connect() as connection:
+        connection.execute(
+            "SELECT pg_terminate_backend(pid) FROM pg_locks WHERE locktype = 'advisory' AND classid = 1883917635"
+        )
+    other.open("second")
+    with pytest.raises(LostStoreError, match="has been opened by another broker meanwhile; nothing was changed there"):
+        lost.update([PORT])
+    other.update([USERS])
+    lost.close()
+    other.close()
+
+
+@pytest.mark.parametrize("url", ["mysql://x/y", "sqlite://", "sqlite:///:memory:"])
+def test_databases_that_cannot_keep_it_are_refused(url: str) -> None:
+    with pytest.raises(UnsupportedStoreError):
+        SqlConfigurationStore(url).open("test")
+
+
+def test_a_database_that_cannot_be_opened_says_so(tmp_path: Path) -> None:
+    (tmp_path / "a.db").write_bytes(b"no database at all, but long enough to be looked at" * 100)
+    with pytest.raises(DamagedStoreError):
+        SqlConfigurationStore(f"sqlite:///{tmp_path}/a.db").open("test")
