@@ -1,0 +1,177 @@
+"""The audit log: who changed what, when, and with which result; also who was refused.
+
+Each record is one line of the logger ``pyjms.audit`` with a stable code (`AuditAction`), and, if asked for, one line of JSON in a
+file that only its owner reads. Secrets never get there: values of attributes that are declared as secure or named like secrets
+are masked, and so is what looks like an encrypted secret, a hash, or a URL with a password.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from enum import Enum
+from logging.handlers import RotatingFileHandler
+from pathlib import Path
+from typing import Final, TextIO
+
+from pyjms.spi.clock import Clock
+from pyjms_provider.security.contracts import Principal
+
+__all__ = ["MASK", "AuditAction", "AuditLog", "AuditRecord", "AuditResult", "masked"]
+
+MASK: Final = "********"
+_log = logging.getLogger("pyjms.audit")
+_errors = logging.getLogger(__name__)
+_SECRET_NAME: Final = re.compile(
+    r"passw|passcode|passphrase|secret|token|credential|verifier|private.?key|api.?key|authori[sz]ation", re.IGNORECASE
+)
+_SECRET_VALUE: Final = re.compile(r"pyjms-secret:|\$argon2|SCRAM-SHA-|-----BEGIN [A-Z ]*PRIVATE KEY|eyJ[\w-]+\.eyJ")
+_URL_PASSWORD: Final = re.compile(r"(?<=://)([^/@\s:]*):[^/@\s]*(?=@)")
+_DEPTH: Final = 8
+_LONGEST_TEXT: Final = 4096
+_MOST_ITEMS: Final = 200
+
+
+class AuditAction(Enum):
+    """What somebody did; the value is the code of the record."""
+
+    CREATE = "PYJMS-AUDIT-1"
+    CHANGE = "PYJMS-AUDIT-2"
+    DELETE = "PYJMS-AUDIT-3"
+    OPERATION = "PYJMS-AUDIT-4"
+    """Purge, move, pause, settle a branch, and the like."""
+    LOG_IN = "PYJMS-AUDIT-5"
+    LOG_OUT = "PYJMS-AUDIT-6"
+
+
+class AuditResult(Enum):
+    """What became of it."""
+
+    DONE = "done"
+    REFUSED = "refused"
+    """Who asked may not, or is not who they say."""
+    FAILED = "failed"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AuditRecord:
+    """One thing that somebody did, or tried to."""
+
+    action: AuditAction
+    who: Principal | None
+    """None: nobody who is known, as at a log-in that was refused."""
+    target: str
+    """The path of the object: ``broker/virtualhost/shop/queue/orders``; at a log-in the user name that was offered."""
+    result: AuditResult
+    peer: str = ""
+    """The address that it came from."""
+    operation: str = ""
+    """The name of the operation, if it was one."""
+    before: Mapping[str, object] = field(default_factory=dict)
+    """The attributes that were altered, as they were; secrets are masked by the log."""
+    after: Mapping[str, object] = field(default_factory=dict)
+    """The same as they are now, or the arguments of an operation."""
+    secure: frozenset[str] = frozenset()
+    """The attributes that are declared to be secrets."""
+    reason: str = ""
+    """Why it was refused or failed; must hold no secret."""
+
+
+class AuditLog:
+    """Writes records. Safe to use from any thread; a record is written when `write` returns. Never raises."""
+
+    def __init__(self, clock: Clock, *, path: str | Path | None = None, size: int = 10_000_000, kept: int = 10) -> None:
+        """`path`: of the file; None: only the logger. At `size` bytes the file becomes ``PATH.1``, of which `kept` are kept.
+
+        Raises `OSError`: the file cannot be opened.
+        """
+        self._clock = clock
+        self._file = None if path is None else _AuditFile(Path(path), size, kept)
+
+    def write(self, record: AuditRecord) -> None:
+        """Write a record."""
+        line = json.dumps(self._data(record), ensure_ascii=True, default=str)
+        _log.info("%s %s", record.action.value, line)
+        if self._file is not None:
+            self._file.handle(_log.makeRecord(_log.name, logging.INFO, "", 0, line, (), None))
+
+    def close(self) -> None:
+        """Close the file."""
+        if self._file is not None:
+            self._file.close()
+
+    def _data(self, record: AuditRecord) -> dict[str, object]:
+        who = record.who
+        time = datetime.fromtimestamp(self._clock.time_ms() / 1000, UTC).isoformat(timespec="milliseconds")
+        data: dict[str, object] = {
+            "time": time,
+            "code": record.action.value,
+            "action": record.action.name.lower(),
+            "result": record.result.value,
+            "who": None if who is None else who.name[:_LONGEST_TEXT],
+            "provider": None if who is None else who.provider,
+            "peer": record.peer,
+            "target": record.target[:_LONGEST_TEXT],
+            "operation": record.operation,
+            "before": masked(record.before, record.secure),
+            "after": masked(record.after, record.secure),
+            "reason": _masked_text(record.reason),
+        }
+        return {name: value for name, value in data.items() if value not in ("", {}, None)}
+
+
+def masked(attributes: Mapping[str, object], secure: Iterable[str] = ()) -> dict[str, object]:
+    """Return `attributes` with all that is or looks like a secret masked, at any depth, and cut to a reasonable size."""
+    hidden = frozenset(secure)
+    return {
+        str(name)[:_LONGEST_TEXT]: MASK if _is_secret(str(name), hidden) else _masked(value, hidden, 0)
+        for name, value in list(attributes.items())[:_MOST_ITEMS]
+    }
+
+
+def _is_secret(name: str, secure: frozenset[str]) -> bool:
+    return name in secure or _SECRET_NAME.search(name) is not None
+
+
+def _masked(value: object, secure: frozenset[str], depth: int) -> object:
+    if value is None or isinstance(value, bool | int | float):
+        return value
+    if depth >= _DEPTH:
+        return "…"
+    if isinstance(value, Mapping):
+        return {
+            str(name): MASK if _is_secret(str(name), secure) else _masked(item, secure, depth + 1)
+            for name, item in list(value.items())[:_MOST_ITEMS]
+        }
+    if isinstance(value, list | tuple | set | frozenset):
+        return [_masked(item, secure, depth + 1) for item in list(value)[:_MOST_ITEMS]]
+    if isinstance(value, bytes | bytearray | memoryview):
+        return f"{len(value)} bytes"
+    return _masked_text(str(value))
+
+
+def _masked_text(text: str) -> str:
+    if _SECRET_VALUE.search(text):
+        return MASK
+    shown = text if len(text) <= _LONGEST_TEXT else f"{text[:_LONGEST_TEXT]}…"
+    return _URL_PASSWORD.sub(rf"\1:{MASK}", shown)
+
+
+class _AuditFile(RotatingFileHandler):
+    """A file of JSON lines, mode 600. Python's handler does the rotation, under a lock of its own for this one purpose."""
+
+    def __init__(self, path: Path, size: int, kept: int) -> None:
+        super().__init__(path, maxBytes=size, backupCount=kept, encoding="utf-8")
+
+    def _open(self) -> TextIO:  # type: ignore[override] # the handler asks for no more than a text file
+        handle = os.open(self.baseFilename, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
+        return os.fdopen(handle, "a", encoding="utf-8", newline="\n")
+
+    def handleError(self, record: logging.LogRecord) -> None:
+        """Log what cannot be written to the file, so that it is not lost without a trace."""
+        _errors.exception("PYJMS-AUDIT-9 a record could not be written to %s; it stands in the log", self.baseFilename)
