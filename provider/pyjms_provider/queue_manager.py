@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from pyjms.spi.clock import Clock, SystemClock
 from pyjms.spi.envelope import Address, AddressKind, Envelope
-from pyjms.spi.errors import DestinationError, DestinationInUseError, ResourceError
+from pyjms.spi.errors import DestinationError, DestinationInUseError, ResourceError, UrlError
 from pyjms.spi.selector import selector_or_none
 from pyjms.spi.url import ProviderUrl
 from pyjms_provider.broker import find_broker, running_broker
@@ -89,11 +89,13 @@ class QueueManager:
     def start(cls, url: str, policies: QueuePolicies, clock: Clock | None = None) -> QueueManager:
         """Start the broker of a ``vm://`` URL with policies for its queues, and return its manager.
 
-        Connect to it by its name alone: it has its options. `clock` None: the system's. Raises `UrlError`, and
-        `ResourceError` when it runs already with others, or its store cannot be opened.
+        Connect to it by its name alone: it has its options. `clock` None: the system's. Raises `UrlError`, also for a
+        policy in the URL, and `ResourceError` when it runs already with others, or its store cannot be opened.
         """
         name, settings = read_url(ProviderUrl.parse(url))
         settings = settings or BrokerSettings()
+        if settings.policy.queues != QueuePolicies():
+            raise UrlError("the URL chooses a policy of queues, and so does the call: leave the URL's out")
         chosen = replace(settings, policy=replace(settings.policy, queues=policies))
         return cls(find_broker(name, clock or SystemClock(), chosen).virtual_host)
 
@@ -123,15 +125,21 @@ class QueueManager:
         """Delete a queue with its messages. Who names it again makes another.
 
         Raises `UnknownQueueError`, `ResourceError`; `DestinationInUseError` while it has consumers or messages that are
-        held or not committed, and, with `if_empty`, while it has any.
+        held or not committed, also by a prepared branch of a distributed transaction, and, with `if_empty`, while it
+        has any.
         """
         queue = self._queue(name)
         states = [MessageState.DELIVERED, MessageState.NOT_COMMITTED, *([MessageState.NEW] if if_empty else [])]
         users, messages = queue.consumer_count, sum(map(queue.count, states))
         if users or messages:
+            in_doubt = ", ".join(map(str, self._host.branches.in_doubt_at(queue)))
+            remedy = (
+                f"prepared transactions hold some of them: {in_doubt}; their coordinator settles these, or an operator"
+                if in_doubt
+                else "close the consumers, end their sessions, or empty the queue first"
+            )
             raise DestinationInUseError(
-                f"queue {name!r} has {users} consumers and {messages} messages that keep it from being destroyed; "
-                f"close the consumers, end their sessions, or empty the queue first"
+                f"queue {name!r} has {users} consumers and {messages} messages that keep it from being destroyed; {remedy}"
             )
         self._host.destroy_queue(name)
 

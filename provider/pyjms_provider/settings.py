@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from enum import Enum
 from typing import Final, TypeVar
 
 from pyjms.spi.errors import UrlError
 from pyjms.spi.url import ProviderUrl
 from pyjms_provider.core.branches import DEFAULT_TIMEOUT_MS
+from pyjms_provider.core.policy import PolicyError, QueuePolicies, QueuePolicy
 from pyjms_provider.core.virtual_host import ExpiredInTransaction, HostPolicy
 
 __all__ = ["Acknowledge", "BrokerSettings", "StandBy", "StoreSettings", "Synchronous", "read_url"]
@@ -72,7 +73,12 @@ _VALUES: Final[Mapping[str, str]] = {
     "stand_by": "refuse or wait",
     "memory": "bytes, as 200MB or 1GiB",
     "branch_timeout": "seconds, 0: never",
+    "transaction_timeout": "seconds, 0: never",
 }
+_POLICY: Final = {each.name: getattr(QueuePolicy(), each.name) for each in fields(QueuePolicy)}
+"""The options that choose the policy of queues, with their defaults."""
+_POLICY_TEXTS: Final = ("key", "dead_letter", "expiry_queue")
+_BOOLEANS: Final = {"true": True, "false": False}
 _NEEDS_STORE: Final = ("synchronous", "acknowledge", "stand_by", "memory", "branch_timeout")
 
 
@@ -84,9 +90,11 @@ def read_url(url: ProviderUrl) -> tuple[str, BrokerSettings | None]:
         raise UrlError(f"vm://{url.host} is in this process and has neither port nor path; write vm://{url.host}")
     options = url.options
     for name in options:
-        if name not in _VALUES:
+        if name not in _VALUES and name not in _POLICY:
             known = ", ".join(f"{known}={values}" for known, values in _VALUES.items())
-            raise UrlError(f"vm:// has no option {name!r}; its options are: {known}")
+            raise UrlError(
+                f"vm:// has no option {name!r}; its options are: {known}; and of the policy of queues: {', '.join(_POLICY)}"
+            )
     for name in _NEEDS_STORE:
         if name in options and "store" not in options:
             raise UrlError(f"{name}= says how a store is used, so it needs store={_VALUES['store']}")
@@ -94,9 +102,9 @@ def read_url(url: ProviderUrl) -> tuple[str, BrokerSettings | None]:
         return url.host, None
     policy = HostPolicy(
         expired_in_transaction=_choice(options, "expired_in_transaction", ExpiredInTransaction.ROLLBACK),
-        branch_timeout_ms=_milliseconds(options["branch_timeout"])
-        if "branch_timeout" in options
-        else DEFAULT_TIMEOUT_MS,
+        branch_timeout_ms=_milliseconds(options, "branch_timeout", DEFAULT_TIMEOUT_MS),
+        transaction_timeout_ms=_milliseconds(options, "transaction_timeout", 0),
+        queues=QueuePolicies(default=_policy(options)),
     )
     return url.host, BrokerSettings(policy=policy, store=_store(options))
 
@@ -126,10 +134,35 @@ def _choice(options: Mapping[str, str], name: str, default: _Choice) -> _Choice:
         raise UrlError(f"{chosen!r} is no value of {name}; write {name}={_VALUES[name]}") from None
 
 
-def _milliseconds(seconds: str) -> int:
+def _milliseconds(options: Mapping[str, str], name: str, default_ms: int) -> int:
+    seconds = options.get(name)
+    if seconds is None:
+        return default_ms
     if not re.fullmatch(r"[0-9]{1,9}", seconds):
-        raise UrlError(f"{seconds!r} is no number of seconds; write branch_timeout={_VALUES['branch_timeout']}")
+        raise UrlError(f"{seconds!r} is no number of seconds; write {name}={_VALUES[name]}")
     return int(seconds) * 1000
+
+
+def _policy(options: Mapping[str, str]) -> QueuePolicy:
+    """Return the policy of queues that have none of their own. Raises `UrlError`."""
+    chosen = {name: _policy_value(name, text) for name, text in options.items() if name in _POLICY}
+    try:
+        return QueuePolicy.from_mapping(chosen)
+    except PolicyError as error:
+        raise UrlError(f"vm:// asks for a policy of queues that cannot be: {error.reason}") from error
+
+
+def _policy_value(name: str, text: str) -> object:
+    """Return a value of a field of `QueuePolicy`; what is none of its type is left to the policy's own check."""
+    default = _POLICY[name]
+    if isinstance(default, bool):
+        return _BOOLEANS.get(text, text)
+    if name in _POLICY_TEXTS or isinstance(default, Enum):
+        return text
+    try:
+        return float(text) if isinstance(default, float) else int(text)
+    except ValueError:
+        return text
 
 
 def _bytes(text: str) -> int:

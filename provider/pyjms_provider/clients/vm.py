@@ -21,7 +21,6 @@ from pyjms.spi.provider import (
     ConnectRequest,
     Provider,
     ProviderConnection,
-    ProviderConsumer,
     ProviderInfo,
     ProviderSession,
     SubscribeRequest,
@@ -31,6 +30,7 @@ from pyjms.spi.url import ProviderUrl
 from pyjms.spi.xid import BranchFailure, Xid
 from pyjms_provider.broker import EmbeddedBroker, find_broker, stop_broker
 from pyjms_provider.clients.ending import Ending
+from pyjms_provider.clients.vm_consumer import VmConsumer
 from pyjms_provider.core.branch import Branch
 from pyjms_provider.core.branches import NEEDS_STORE, Branches
 from pyjms_provider.core.consumer import Consumer, ConsumerSession, ConsumerTarget
@@ -39,6 +39,7 @@ from pyjms_provider.core.entry import QueueEntry, ReceiverId
 from pyjms_provider.core.ordering import Cursor
 from pyjms_provider.core.queue import Queue
 from pyjms_provider.core.subscription import Subscription
+from pyjms_provider.core.time_limit import OpenTransaction
 from pyjms_provider.core.unit_of_work import UnitId, UnitOfWork
 from pyjms_provider.core.virtual_host import ExpiredInTransaction
 from pyjms_provider.settings import read_url
@@ -214,6 +215,9 @@ class VmSession(ProviderSession):
         self._closed = False
         self._ending = Ending()
         self._unit: UnitOfWork | None = None
+        self._limit = self._host.time_limit if transacted and self._host.time_limit.timeout_ms else None
+        self._timed: OpenTransaction | None = None
+        self._was_too_long = False
         self._branch: Branch | None = None
         self._branch_timeout_s = 0
         self._has_branches = False
@@ -238,22 +242,28 @@ class VmSession(ProviderSession):
                 self._commit()
 
     def _commit(self) -> None:
-        with self._lock:
-            self._check_local()
-            unit, self._unit = self._unit_to_end(), None
-            if unit is not None:
-                unit.begin_commit(self._host.clock.time_ms())
+        unit = self._begin_commit()
         if unit is not None:
             self._host.finish_commit(unit)
+
+    def _begin_commit(self) -> UnitOfWork | None:
+        """Return what is to be committed, which nobody else can end any more. Raises `RolledBackError`."""
+        with self._lock:
+            self._check_local()
+            unit, was_too_long = self._take_unit(), self._was_too_long
+            self._was_too_long = False
+            if unit is not None and not was_too_long:
+                unit.begin_commit(self._host.clock.time_ms())
+        if was_too_long:
+            if unit is not None:
+                unit.rollback()
+            raise self._host.time_limit.exceeded()
+        return unit
 
     def commit_with(self, transaction: object) -> None:
         """Commit together with `transaction`, an SQLAlchemy connection with an open transaction in the store's database."""
         joined = self._host.join(transaction)
-        with self._lock:
-            self._check_local()
-            unit, self._unit = self._unit_to_end(), None
-            if unit is not None:
-                unit.begin_commit(self._host.clock.time_ms())
+        unit = self._begin_commit()
         if unit is None:
             joined.commit()
         else:
@@ -262,7 +272,7 @@ class VmSession(ProviderSession):
     def rollback(self) -> None:
         with self._lock:
             self._check_local()
-            unit, self._unit = self._unit_to_end(), None
+            unit, self._was_too_long = self._take_unit(), False
         if unit is not None:
             unit.rollback()
 
@@ -281,6 +291,7 @@ class VmSession(ProviderSession):
             with self._lock:
                 if self._closed:
                     raise self._closed_error()
+                self._begin_time()
                 unit = self._unit = UnitOfWork(
                     UnitId(f"{self._name}:{next(self._unit_numbers)}"),
                     self._receiving,
@@ -288,10 +299,49 @@ class VmSession(ProviderSession):
                 )
         return unit
 
-    def _unit_to_end(self) -> UnitOfWork | None:
+    def _take_unit(self) -> UnitOfWork | None:
+        """End the present transaction, and return what was done in it. The lock is held. Raises `CapabilityError`."""
         if not self._transacted:
             raise CapabilityError("the session is not transacted")
-        return self._unit
+        self._end_time()
+        unit, self._unit = self._unit, None
+        return unit
+
+    # The time limit of local transactions
+
+    @property
+    def is_timed(self) -> bool:
+        """Whether its transactions may not stay open for ever."""
+        return self._limit is not None
+
+    def begin_time(self) -> None:
+        """Let the time of a transaction begin, unless it has begun, there is no limit, or the work is a branch's."""
+        if self._limit is not None and self._timed is None:
+            with self._lock:
+                self._begin_time()
+
+    def _begin_time(self) -> None:
+        """Do so with the lock held."""
+        if self._limit is not None and self._timed is None and not self._closed and not self._has_branches:
+            self._timed = self._limit.begin(self._time_out)
+
+    def _end_time(self) -> None:
+        """Let it end. The lock is held."""
+        timed, self._timed = self._timed, None
+        if timed is not None:
+            self._host.time_limit.end(timed)
+
+    def _time_out(self, timed: OpenTransaction) -> None:
+        """Roll back, in the housekeeper's thread; the client hears of it when it commits."""
+        with self._lock:
+            if self._timed is not timed:
+                return  # it has ended at this moment
+            self._timed = None
+            self._was_too_long = True
+            unit, self._unit = self._unit, None
+        if unit is not None:
+            unit.rollback()
+        self._receiving.give_back_all()
 
     # Receiving
 
@@ -464,6 +514,7 @@ class VmSession(ProviderSession):
                 timeout_ms = self._branch_timeout_s * 1000 or None
                 self._branch = branches.start(xid, worker, timeout_ms=timeout_ms)
             self._has_branches = True
+            self._end_time()  # what was received belongs to the branch
 
     def xa_end(self, xid: Xid, *, suspend: bool = False, fail: bool = False) -> None:
         if suspend and fail:
@@ -524,6 +575,7 @@ class VmSession(ProviderSession):
     def _shut_down(self) -> None:
         with self._lock:
             self._closed = True
+            self._end_time()
             unit, self._unit = self._unit, None
             consumers = list(self._consumers)
         if unit is not None:
@@ -537,33 +589,6 @@ class VmSession(ProviderSession):
 
     def _closed_error(self) -> ClosedError:
         return ClosedError(f"session {self._name} is closed")
-
-
-class VmConsumer(ProviderConsumer):
-    """One consumer at a broker in this process."""
-
-    def __init__(
-        self, session: VmSession, target: ConsumerTarget, consumer: Consumer, subscription: Subscription | None
-    ) -> None:
-        self._session = session
-        self._target = target
-        self._consumer = consumer
-        self._subscription = subscription
-        self._deliver = consumer.queue.deliver_single_message
-        self._desire = consumer.queue.set_notify_work_desired
-
-    def poll(self) -> Delivery | None:
-        return self._deliver(self._consumer)
-
-    def poll_or_wait(self) -> Delivery | None:
-        return self._deliver(self._consumer, or_wait=True)
-
-    def set_interested(self, interested: bool) -> None:
-        self._desire(self._consumer, interested)
-
-    def close(self) -> None:
-        self._session.end_consumer(self._target, self._subscription)
-        self._session.forget(self)
 
 
 def _entry_of(delivery: Delivery) -> QueueEntry:

@@ -306,6 +306,12 @@ class Branches:
         with self._lock:
             return [branch.report() for branch in self._branches.values()]
 
+    def in_doubt_at(self, queue: Queue) -> Sequence[Xid]:
+        """Return the prepared branches that send to a queue, or have received from it."""
+        with self._lock:
+            prepared = [branch for branch in self._branches.values() if branch.unit.is_prepared]
+            return [branch.xid for branch in prepared if queue in branch.unit.queues()]
+
     def settle_heuristically(self, xid: Xid, *, commit: bool) -> None:
         """Decide about a prepared branch in place of its coordinator, which is told when it comes back.
 

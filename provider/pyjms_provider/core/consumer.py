@@ -196,6 +196,13 @@ class ConsumerSession:
                 return delivery
         return None
 
+    def give_back_all(self) -> None:
+        """Give back what the consumers pulled and have not settled, marked redelivered; they go on."""
+        with self._lock:
+            queues = list(self._queues)
+        for queue in queues:
+            queue.give_back_all(self)
+
     def close(self) -> None:
         """Detach all consumers and give back what they pulled, marked redelivered. May be repeated."""
         with self._lock:

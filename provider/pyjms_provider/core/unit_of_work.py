@@ -275,6 +275,12 @@ class UnitOfWork:
         with self._lock:
             return list(self._sent)
 
+    def queues(self) -> set[Queue]:
+        """Return where the messages are that it sends, or has received."""
+        with self._lock:
+            entries = (*self._sent, *(entry for entry, _ in (*self._settled, *self._acknowledged)))
+            return {entry.queue for entry in entries}
+
     def _make_true(self, event: UnitEvent) -> None:
         with self._lock:
             sent = self._sent

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from pyjms.spi.envelope import Address, AddressKind
-from pyjms.spi.errors import InDoubtError, ResourceError
+from pyjms.spi.errors import DestinationInUseError, InDoubtError, ResourceError
 from pyjms.spi.xid import BranchFailure
 from pyjms_provider.core.branch_state import BranchState
 from pyjms_provider.core.journal import Changes
@@ -85,6 +85,26 @@ class TestRestart:
         party.session.close()
         site.restart()
         assert site.drain() == [("a", 2)]
+
+    @pytest.mark.parametrize("commits", [False, True])
+    def test_a_queue_of_a_prepared_branch_cannot_be_destroyed(self, site: XaSite, commits: bool) -> None:
+        for name in "ab":
+            site.send(name)
+        site.party().prepare()
+        for _ in range(2):
+            site.crash()
+            manager = QueueManager(site.broker.virtual_host)
+            for name in ("orders", "bills"):
+                with pytest.raises(DestinationInUseError, match=str(ONE)):
+                    manager.destroy(name)
+        session = site.session(transacted=True)
+        session.xa_commit(ONE) if commits else session.xa_rollback(ONE)
+        assert site.texts() == (["b"] if commits else ["a", "b"])
+        for name in ("orders", "bills"):
+            manager.destroy(name)
+        site.crash()
+        assert not site.medium.messages
+        assert not site.medium.queues
 
     def test_what_was_not_prepared_is_gone(self, site: XaSite) -> None:
         site.send("order")

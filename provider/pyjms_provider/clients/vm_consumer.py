@@ -1,0 +1,50 @@
+"""A consumer of ``vm://NAME``: it passes calls on to the queue, and the time of its session's transaction begins with it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from pyjms.spi.delivery import Delivery
+from pyjms.spi.provider import ProviderConsumer
+
+if TYPE_CHECKING:
+    from pyjms_provider.clients.vm import VmSession
+    from pyjms_provider.core.consumer import Consumer, ConsumerTarget
+    from pyjms_provider.core.subscription import Subscription
+
+__all__ = ["VmConsumer"]
+
+
+class VmConsumer(ProviderConsumer):
+    """One consumer at a broker in this process."""
+
+    def __init__(
+        self, session: VmSession, target: ConsumerTarget, consumer: Consumer, subscription: Subscription | None
+    ) -> None:
+        self._session = session
+        self._target = target
+        self._consumer = consumer
+        self._subscription = subscription
+        self._deliver = consumer.queue.deliver_single_message
+        if session.is_timed:
+            self._deliver = self._deliver_in_time
+        self._desire = consumer.queue.set_notify_work_desired
+
+    def _deliver_in_time(self, consumer: Consumer, *, or_wait: bool = False) -> Delivery | None:
+        delivery = consumer.queue.deliver_single_message(consumer, or_wait=or_wait)
+        if delivery is not None:
+            self._session.begin_time()
+        return delivery
+
+    def poll(self) -> Delivery | None:
+        return self._deliver(self._consumer)
+
+    def poll_or_wait(self) -> Delivery | None:
+        return self._deliver(self._consumer, or_wait=True)
+
+    def set_interested(self, interested: bool) -> None:
+        self._desire(self._consumer, interested)
+
+    def close(self) -> None:
+        self._session.end_consumer(self._target, self._subscription)
+        self._session.forget(self)
