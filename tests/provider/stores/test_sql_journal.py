@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from itertools import count
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -14,7 +16,7 @@ from pyjms_provider.settings import StoreSettings
 from pyjms_provider.stores.errors import StoreError, UnavailableStoreError
 from pyjms_provider.stores.group_commit import Member
 from pyjms_provider.stores.sql import SqlJournal, open_journal
-from pyjms_provider.stores.sql.batch import Batch, make_batch
+from pyjms_provider.stores.sql.batch import Batch, Row, make_batch
 from pyjms_provider.stores.testing import JournalHome
 from pyjms_provider.stores.testing.world import World
 
@@ -123,3 +125,48 @@ def test_old_duplicate_ids_are_forgotten_sooner_or_later(world: World) -> None:
     for number in range(1200):
         world.remember(f"id {number}", until_ms=1 + 2**62 * (number == 0))
     assert len(world.reopen().recovery.duplicates) < 300
+
+
+def test_a_queue_is_dropped_in_runs_between_which_others_write(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    shared = world.message(world.queue, world.other)
+    world.add(*(world.message() for _ in range(2400)), shared)
+    commits = Commits(world)
+    kept = world.message(world.other)
+    database, queries = journal_of(world)._database, count()
+    query = database.query
+
+    def look(statement: str, parameters: Row = ()) -> list[Any]:
+        if next(queries) == 2:
+            world.add(kept)
+        return query(statement, parameters)
+
+    monkeypatch.setattr(database, "query", look)
+    world.journal.drop_queue(world.queue)
+    assert len(commits.sizes) == 5  # the queue itself, three runs of a thousand or less, and what came between
+    found = world.reopen()
+    assert found.ids == [(shared.reference.id, world.other), (kept.reference.id, world.other)]
+    assert [record.number for record in found.recovery.queues] == [world.other]
+
+
+def test_a_queue_is_dropped_even_if_its_messages_stay_until_the_next_start(
+    world: World, caplog: pytest.LogCaptureFixture
+) -> None:
+    sent = world.add(world.message()).reference
+    commits = Commits(world)
+    commits.errors = [None, StoreError("full")]
+    world.journal.drop_queue(world.queue)
+    assert "PYJMS-STORE-6" in caplog.text
+    found = world.reopen()
+    assert [record.number for record in found.recovery.queues] == [world.other]
+    assert found.ids == [(sent.id, world.queue)]  # of a queue that is not there: whoever restores it removes it
+
+
+def test_a_queue_that_cannot_be_dropped_keeps_its_messages(world: World) -> None:
+    sent = world.add(world.message()).reference
+    commits = Commits(world)
+    commits.errors = [StoreError("full")]
+    with pytest.raises(StoreError):
+        world.journal.drop_queue(world.queue)
+    found = world.reopen()
+    assert [record.number for record in found.recovery.queues] == [world.queue, world.other]
+    assert found.ids == [(sent.id, world.queue)]

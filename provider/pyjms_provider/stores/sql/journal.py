@@ -16,6 +16,7 @@ from pyjms_provider.stores.errors import CodecError, LostStoreError, StoreError
 from pyjms_provider.stores.group_commit import GroupCommit, Member
 from pyjms_provider.stores.sql.batch import Batch, make_batch, merge, text_to_column
 from pyjms_provider.stores.sql.branches import add_branches
+from pyjms_provider.stores.sql.dropping import drop_messages, drop_queue
 from pyjms_provider.stores.sql.joining import JoinedWriter
 from pyjms_provider.stores.sql.recovery import read_entries, read_records
 
@@ -271,20 +272,12 @@ class SqlJournal(Journal):
     def drop_queue(self, number: QueueNumber) -> None:
         with self._lock:
             self._queues = {identity: known for identity, known in self._queues.items() if known != number}
-        statements = self._database.statements
-        batch = Batch()
-        batch.others = [
-            (statement, [(number,)])
-            for statement in (
-                statements.drop_queue_removals,
-                statements.drop_queue_entries,
-                statements.drop_queue_messages,
-                statements.drop_queue_marks,
-                statements.drop_queue,
-            )
-        ]
-        batch.others.append((statements.drop_unreferenced, [()]))
-        self._submit(batch, force=True)
+        self._submit(drop_queue(self._database.statements, number), force=True)
+        try:
+            for batch in drop_messages(self._database, number):
+                self._submit(batch, force=False)
+        except ProviderError as error:  # nobody finds them any more; the next opening removes them
+            _log.warning("PYJMS-STORE-6 messages of a dropped queue stay until the next start: %s", error.reason)
 
     # The end
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
-from sqlalchemy import and_, bindparam, delete, exists, insert, null, select, update
+from sqlalchemy import and_, bindparam, delete, exists, func, insert, null, select, update
 from sqlalchemy.dialects.postgresql import insert as postgresql_insert
 from sqlalchemy.dialects.sqlite import insert as sqlite_insert
 from sqlalchemy.sql.compiler import SQLCompiler
@@ -18,6 +18,8 @@ if TYPE_CHECKING:
     from sqlalchemy.sql.elements import ClauseElement, ColumnElement
 
 __all__ = ["Statements", "compile_statements"]
+
+_BOUNDS: Final = ("after_", "until_")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -56,11 +58,13 @@ class Statements:
     put_queue: str  # number, kind, name, temporary, client_id, subscription, selector, no_local, policy
     set_next_queue: str  # next_queue
     drop_queue: str  # number
-    drop_queue_messages: str  # queue
-    drop_queue_entries: str  # queue
+    last_message: str
+    next_message: str  # id before
+    drop_queue_messages: str  # queue, id before, last id
+    drop_queue_entries: str  # queue, message before, last message
     drop_queue_removals: str  # queue
     drop_queue_marks: str  # queue
-    drop_unreferenced: str
+    drop_unreferenced: str  # id before, last id
     put_set_aside: str  # id, queues, found_ms, reason, payload
     drop_message: str  # id
     drop_message_entries: str  # message
@@ -124,6 +128,11 @@ def _unreferenced() -> ColumnElement[bool]:
     return and_(message.queue.is_(None), ~exists().where(t.ENTRY.c.message == message.id))
 
 
+def _within(column: ColumnElement[int]) -> ColumnElement[bool]:
+    after, until = (bindparam(name, type_=column.type) for name in _BOUNDS)
+    return and_(column > after, column <= until)
+
+
 def _for_messages(c: _Compiler) -> dict[str, str]:
     message, entry, duplicate = t.MESSAGE, t.ENTRY, t.DUPLICATE
     deliveries = bindparam("deliveries_", type_=message.c.deliveries.type)
@@ -181,15 +190,22 @@ def _for_paging(c: _Compiler) -> dict[str, str]:
 def _for_queues(c: _Compiler) -> dict[str, str]:
     next_queue = bindparam("next_queue_", type_=t.META.c.next_queue.type)
     clean = bindparam("clean_", type_=t.META.c.clean.type)
+    after = bindparam("after_", type_=t.MESSAGE.c.id.type)
     return {
         "put_queue": c.put(t.QUEUE, *t.QUEUE.c.keys()[1:]),
         "set_next_queue": c(update(t.META).values(next_queue=next_queue), "next_queue_"),
         "drop_queue": c.remove(t.QUEUE, "number"),
-        "drop_queue_messages": c.remove(t.MESSAGE, "queue"),
-        "drop_queue_entries": c.remove(t.ENTRY, "queue"),
+        "last_message": c(select(func.max(t.MESSAGE.c.id))),
+        "next_message": c(select(func.min(t.MESSAGE.c.id)).where(t.MESSAGE.c.id > after), "after_"),
+        "drop_queue_messages": c(
+            delete(t.MESSAGE).where(*_equal(t.MESSAGE, ["queue"]), _within(t.MESSAGE.c.id)), "queue_", *_BOUNDS
+        ),
+        "drop_queue_entries": c(
+            delete(t.ENTRY).where(*_equal(t.ENTRY, ["queue"]), _within(t.ENTRY.c.message)), "queue_", *_BOUNDS
+        ),
         "drop_queue_removals": c.remove(t.REMOVAL, "queue"),
         "drop_queue_marks": c.remove(t.MARK, "queue"),
-        "drop_unreferenced": c(delete(t.MESSAGE).where(_unreferenced())),
+        "drop_unreferenced": c(delete(t.MESSAGE).where(_within(t.MESSAGE.c.id), _unreferenced()), *_BOUNDS),
         "drop_marks": c(delete(t.MARK)),
         "set_clean": c(update(t.META).values(clean=clean), "clean_"),
     }
