@@ -47,9 +47,9 @@ class Dialogue(ABC):
     def waiting_bytes(self) -> int:
         """About how much memory the frames take that wait."""
 
-    def pull(self, size: int, parts: list[bytes]) -> None:
-        """Add messages of about `size` bytes."""
-        self.turns.pull(size, parts)
+    def pull(self, size: int, parts: list[bytes]) -> int:
+        """Add messages of about `size` bytes; return how many bytes."""
+        return self.turns.pull(size, parts)
 
     def end(self) -> None:
         """Hear that the connection is over: nothing more is done for it. May be repeated."""
@@ -69,7 +69,7 @@ class Dialogue(ABC):
                 self.engine.emit(Frame("RECEIPT", {"receipt-id": receipt, **self.receipt_for(act.frame)}))
 
     def receipt_for(self, frame: Frame) -> Mapping[str, str]:
-        """Return what a RECEIPT says beside its id."""
+        """Return what the RECEIPT for a frame that asks for one says beside its id."""
         return {}
 
     def refuse(self, frame: Frame, error: ProviderError | StompError) -> None:

@@ -21,6 +21,7 @@ from pyjms_provider.protocols.stomp.negotiation import refusal
 from pyjms_provider.protocols.stomp.server.hosts import Guard
 from pyjms_provider.protocols.stomp.server.login import Login, credentials_of, negotiate
 from pyjms_provider.protocols.stomp.server.silence import Silence
+from pyjms_provider.protocols.stomp.verbs import PROFILE_LIMITS
 from pyjms_provider.protocols.stomp.wire_errors import error_frame
 
 if TYPE_CHECKING:
@@ -94,20 +95,24 @@ class StompServerEngine(ProtocolEngine):
         if self._trouble is not None:
             self.refuse(None, self._trouble)
         parts: list[bytes] = []
-        taken, out = 0, self._out
-        while out and taken < size:
-            part = out.popleft()
-            parts.append(part)
-            taken += len(part)
-        dialogue = self.dialogue
-        if dialogue is not None and not self._is_over and taken < size:
-            dialogue.pull(size - taken, parts)
+        taken = self._pull_out(size, parts)
+        if self.dialogue is not None and not self._is_over and taken < size:
+            taken += self.dialogue.pull(size - taken, parts)
+            self._pull_out(size - taken, parts)  # what was to be said after the messages
         if not parts and self._silence.takes_beat():
             parts.append(_HEART_BEAT)
         if not parts:
             return b""
         self._silence.said(self._clock.monotonic_ms())
         return parts[0] if len(parts) == 1 else b"".join(parts)
+
+    def _pull_out(self, size: int, parts: list[bytes]) -> int:
+        taken, out = 0, self._out
+        while out and taken < size:
+            part = out.popleft()
+            parts.append(part)
+            taken += len(part)
+        return taken
 
     @property
     def is_reading(self) -> bool:
@@ -182,7 +187,6 @@ class StompServerEngine(ProtocolEngine):
             guard.enter()
             if login.client_id is not None:
                 connection.set_client_id(login.client_id)
-            connection.start()
         except BaseException:
             connection.close()
             raise
@@ -200,7 +204,8 @@ class StompServerEngine(ProtocolEngine):
             self.refuse(frame, error)
             return
         assert dialogue is not None
-        self._decoder.limits = self._settings.limits
+        self._decoder.limits = PROFILE_LIMITS if login.speaks_profile else self._settings.limits
+        self._decoder.lazy = login.speaks_profile
         self.dialogue = dialogue
         self._silence.begin(login.out_ms, login.in_ms)
         self.emit(login.answer(self._settings, dialogue.greeting()))

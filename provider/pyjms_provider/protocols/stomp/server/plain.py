@@ -53,6 +53,7 @@ class PlainDialogue(Dialogue):
         self._version = login.version
         self._waits = guard.host.writes
         self._session = connection.open_session(transacted=False)
+        connection.start()
         self._lane = Lane(engine.conduit, self.perform, engine.fail)
         self._temporaries = Temporaries(connection, guard)
         self._subscriptions: dict[str, PlainSubscription | PlainBrowser] = {}
@@ -228,14 +229,15 @@ class PlainDialogue(Dialogue):
 
     # Delivering: the connection's thread
 
-    def pull(self, size: int, parts: list[bytes]) -> None:
-        super().pull(size, parts)
+    def pull(self, size: int, parts: list[bytes]) -> int:
+        taken = super().pull(size, parts)
         written = self._written
         if written:
             self._written = []
             act = Act(Frame("ACK", {}), partial(self._session.acknowledge, written), self._waits)
             self._lane.add(act)
             self._lane.run()
+        return taken
 
     def write_message(self, subscription: PlainSubscription, delivery: Delivery) -> Iterable[bytes]:
         """Return the MESSAGE frame of a delivery, and note what becomes of it."""

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from pyjms_provider.protocols.stomp.server.engine import StompServerEngine
 from pyjms_provider.protocols.stomp.server.plain import PlainDialogue
+from pyjms_provider.protocols.stomp.server.profile import ProfileDialogue
 from pyjms_provider.protocols.stomp.server.settings import StompSettings
 
 if TYPE_CHECKING:
@@ -36,4 +37,5 @@ class StompService:
 
     def begin(self, engine: StompServerEngine, connection: ProviderConnection, guard: Guard, login: Login) -> Dialogue:
         """Return what frames mean from now on. May wait."""
-        return PlainDialogue(engine, connection, guard, login)
+        kind = ProfileDialogue if login.speaks_profile else PlainDialogue
+        return kind(engine, connection, guard, login)

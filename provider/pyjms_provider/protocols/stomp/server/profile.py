@@ -1,0 +1,447 @@
+"""The dialogue with pyjms clients: each verb is one call of the SPI, made where the broker is.
+
+docs/reference/stomp.md specifies the verbs. Those of one session are done in their order, those of different sessions
+side by side; what concerns the connection as a whole has an order of its own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import replace
+from functools import partial
+from itertools import count
+from typing import TYPE_CHECKING, Any, Final
+
+from pyjms.spi.capability import Capability
+from pyjms.spi.envelope import Envelope, MessageId
+from pyjms.spi.errors import BranchError, ClosedError, ProviderError, ResourceError
+from pyjms.spi.provider import SubscribeRequest
+from pyjms.spi.selector import selector_or_none
+from pyjms.spi.xid import BranchFailure
+from pyjms_provider.protocols.stomp import verbs
+from pyjms_provider.protocols.stomp.answers import Created, Greeting, Prepared, Recovered, Sent, receipt_frame
+from pyjms_provider.protocols.stomp.codec import encode_head
+from pyjms_provider.protocols.stomp.dialects import PYJMS
+from pyjms_provider.protocols.stomp.errors import ProfileError, StompError
+from pyjms_provider.protocols.stomp.frames import Frame, Version
+from pyjms_provider.protocols.stomp.header_lines import PROFILE_HEADER
+from pyjms_provider.protocols.stomp.profile import from_frame, to_frame
+from pyjms_provider.protocols.stomp.server.dialogue import Dialogue
+from pyjms_provider.protocols.stomp.server.lane import Act, Lane
+from pyjms_provider.protocols.stomp.server.profile_consumers import CreditConsumer, ServedBrowser, ServedConsumer
+from pyjms_provider.protocols.stomp.server.profile_sessions import ServedSession
+from pyjms_provider.protocols.stomp.wire_errors import error_frame
+
+if TYPE_CHECKING:
+    from pyjms.spi.delivery import Delivery
+    from pyjms.spi.provider import ProviderConnection
+    from pyjms_provider.protocols.stomp.server.engine import StompServerEngine
+    from pyjms_provider.protocols.stomp.server.hosts import Guard
+    from pyjms_provider.protocols.stomp.server.login import Login
+
+__all__ = ["ProfileDialogue"]
+
+_END: Final = b"\0"
+_SEND, _DISCONNECT = "SEND", "DISCONNECT"
+
+
+class ProfileDialogue(Dialogue):
+    """See the module."""
+
+    def __init__(self, engine: StompServerEngine, connection: ProviderConnection, guard: Guard, login: Login) -> None:
+        super().__init__(engine, connection, guard)
+        self._client_id = login.client_id
+        self._settings = engine.service.settings
+        self._clock = engine.service.clock
+        self._waits = guard.host.writes
+        self._lane = self._new_lane()
+        self._sessions: dict[str, ServedSession] = {}
+        self._consumers: dict[str, CreditConsumer] = {}
+        self._delivery_numbers = count(1)
+        self._message_numbers = count(1)
+        self._message_prefix = f"ID:{connection.connection_id}-"
+        self._receipts: dict[str, Mapping[str, str]] = {}
+        """What verbs that are being done will answer beside the receipt's id."""
+        self._verbs: Mapping[type[verbs.Verb], tuple[Callable[[Any], Mapping[str, str] | None], bool]] = {
+            verbs.Identify: (self._identify, False),
+            verbs.Start: (self._start, False),
+            verbs.Stop: (self._stop, False),
+            verbs.CreateTemporary: (self._create_temporary, False),
+            verbs.DeleteTemporary: (self._delete_temporary, False),
+            verbs.OpenSession: (self._open_session, False),
+            verbs.CloseSession: (self._close_session, True),
+            verbs.CommitTransaction: (self._commit, True),
+            verbs.AbortTransaction: (self._abort, False),
+            verbs.Browse: (self._browse, False),
+            verbs.Unsubscribe: (self._unsubscribe, True),
+            verbs.DeleteSubscription: (self._delete_subscription, True),
+            verbs.Acknowledge: (self._acknowledge, True),
+            verbs.GiveBack: (self._give_back, True),
+            verbs.Retry: (self._retry, True),
+            verbs.Reject: (self._reject, True),
+            verbs.Adopt: (self._adopt, False),
+            verbs.BeginBranch: (self._begin_branch, False),
+            verbs.EndBranch: (self._end_branch, False),
+            verbs.PrepareBranch: (self._prepare, True),
+            verbs.CommitBranch: (self._commit_branch, True),
+            verbs.RollbackBranch: (self._roll_back_branch, True),
+            verbs.RecoverBranches: (self._recover_branches, False),
+            verbs.ForgetBranch: (self._forget_branch, True),
+        }
+
+    def _new_lane(self) -> Lane:
+        return Lane(self.engine.conduit, self.perform, self.engine.fail)
+
+    # Dialogue
+
+    def greeting(self) -> Mapping[str, str]:
+        connection = self.connection
+        capabilities = connection.capabilities & ~(Capability.EMBEDDED_BROKER | Capability.SHARED_TRANSACTIONS)
+        lacking = [each for each in Capability if each not in capabilities]
+        advice = {each: text for each in lacking if (text := connection.advice(each))}
+        greeting = Greeting(
+            capabilities=capabilities,
+            resource_manager=connection.resource_manager,
+            transaction_timeout_s=self._transaction_timeout_s(),
+            jmsx_property_names=connection.info.jmsx_property_names,
+            advice=advice,
+        )
+        return {"session": str(connection.connection_id), **greeting.headers()}
+
+    def _transaction_timeout_s(self) -> int:
+        session = self.connection.open_session(transacted=False)
+        try:
+            return session.xa_get_timeout()
+        finally:
+            session.close()
+
+    def take(self, frame: Frame) -> None:
+        lane = self._lane_of(frame)
+        try:
+            act = self._act_of(frame)
+        except (ProviderError, StompError) as error:
+            act = Act(frame, partial(_fail_with, error), may_wait=False)  # in its turn, as all answers are
+        except Exception as error:
+            self.engine.refuse(frame, error)
+            return
+        if act is not None:
+            lane.add(act)
+
+    def _lane_of(self, frame: Frame) -> Lane:
+        headers = frame.headers
+        session = self._sessions.get(headers.get("session", ""))
+        if session is None and frame.command == "UNSUBSCRIBE":
+            consumer = self._consumers.get(headers.get("id", ""))
+            session = None if consumer is None else consumer.session
+        return self._lane if session is None else session.lane
+
+    def _act_of(self, frame: Frame) -> Act | None:
+        """Return what a frame asks for; None: it has been done at once."""
+        if frame.command == _SEND:
+            session = self._session_of(frame)
+            envelope = self._read(frame)
+            return Act(frame, partial(self._send, session, envelope, frame), session.session.may_wait(envelope))
+        if frame.command == _DISCONNECT:
+            return Act(frame, self._disconnect, self._waits)
+        verb = verbs.read_verb(frame)
+        if isinstance(verb, verbs.Interrupt):
+            self._session(verb.session).session.end_waits()  # what waits in its lane is what this is to end
+            if "receipt" in frame.headers:
+                self.answer(frame.headers["receipt"], {})
+            return None
+        if isinstance(verb, verbs.Credit):
+            consumer = self._consumers.get(verb.subscription)
+            if consumer is None:
+                raise ClosedError(f"there is no consumer {verb.subscription[:80]!r}")
+            consumer.add_credit(verb, frame.headers.get("receipt"))
+            return None
+        if isinstance(verb, verbs.Subscribe):
+            consumer = self._new_consumer(verb)
+            return Act(frame, partial(self._subscribe, verb, consumer), self._waits)
+        do, waits = self._verbs[type(verb)]
+        return Act(frame, partial(self._do, frame, do, verb), waits and self._waits)
+
+    def _do(self, frame: Frame, do: Callable[[Any], Mapping[str, str] | None], verb: verbs.Verb) -> None:
+        said = do(verb)
+        receipt = frame.headers.get("receipt")
+        if said and receipt is not None:
+            self._receipts[receipt] = said
+
+    def receipt_for(self, frame: Frame) -> Mapping[str, str]:
+        return self._receipts.pop(frame.headers["receipt"], {})
+
+    def refuse(self, frame: Frame, error: ProviderError | StompError) -> None:
+        """Answer with ERROR; the connection goes on."""
+        receipt = frame.headers.get("receipt")
+        session = self._sessions.get(frame.headers.get("session", ""))
+        if receipt is None and session is not None and session.is_in_unit and isinstance(error, ProviderError):
+            session.failure = session.failure or error  # nobody waits for this answer, but COMMIT tells
+        self.engine.emit(error_frame(error, receipt))
+        self.engine.conduit.wake()
+
+    def answer(self, receipt: str, said: Mapping[str, str]) -> None:
+        """Answer a frame that waited for more than being done."""
+        self.engine.emit(receipt_frame(receipt, said))
+        self.engine.conduit.wake()
+
+    def run(self) -> None:
+        self._lane.run()
+        for session in tuple(self._sessions.values()):
+            session.lane.run()
+
+    @property
+    def waiting_bytes(self) -> int:
+        return self._lane.waiting_bytes + sum(session.lane.waiting_bytes for session in tuple(self._sessions.values()))
+
+    def end(self) -> None:
+        super().end()
+        self._lane.clear()
+        for session in tuple(self._sessions.values()):
+            session.lane.clear()
+            session.session.end_waits()
+
+    def perform(self, act: Act) -> None:
+        super().perform(act)
+        if act.frame.command == _DISCONNECT and not self.is_over:
+            self.engine.finish()
+
+    # The connection
+
+    def _disconnect(self) -> None:
+        for name in list(self._sessions):
+            self._close_session(verbs.CloseSession(session=name))
+
+    def _identify(self, verb: verbs.Identify) -> None:
+        self.connection.set_client_id(verb.client_id)
+        self._client_id = verb.client_id
+
+    def _start(self, _: verbs.Start) -> None:
+        self.connection.start()
+        for consumer in tuple(self._consumers.values()):
+            consumer.on_ready()
+
+    def _stop(self, _: verbs.Stop) -> None:
+        self.connection.stop()
+
+    def _create_temporary(self, verb: verbs.CreateTemporary) -> Mapping[str, str]:
+        address = self.connection.create_temporary(verb.kind)
+        try:
+            self.guard.create(address)
+        except ProviderError:
+            self.connection.delete_temporary(address)
+            raise
+        return Created(address).headers()
+
+    def _delete_temporary(self, verb: verbs.DeleteTemporary) -> None:
+        self.connection.delete_temporary(verb.address)
+
+    # Sessions
+
+    def _session(self, name: str) -> ServedSession:
+        found = self._sessions.get(name)
+        if found is None:
+            raise ClosedError(f"there is no session {name[:80]!r}: it was closed")
+        return found
+
+    def _session_of(self, frame: Frame) -> ServedSession:
+        name = frame.headers.get("session")
+        if name is None:
+            raise ProfileError(f"{frame.command} needs the header session", receipt=frame.headers.get("receipt"))
+        return self._session(name)
+
+    def _open_session(self, verb: verbs.OpenSession) -> None:
+        if verb.session in self._sessions:
+            raise ProfileError(f"there is a session {verb.session[:80]!r} already")
+        if len(self._sessions) >= self._settings.sessions_max:
+            raise ResourceError(f"a connection may have {self._settings.sessions_max} sessions here")
+        session = self.connection.open_session(transacted=verb.transacted)
+        self._sessions[verb.session] = ServedSession(
+            verb.session, session, self._new_lane(), transacted=verb.transacted
+        )
+
+    def _close_session(self, verb: verbs.CloseSession) -> None:
+        session = self._sessions.pop(verb.session, None)
+        if session is None:
+            return
+        for name in [name for name, consumer in list(self._consumers.items()) if consumer.session is session]:
+            self._consumers.pop(name).close()
+        session.session.close()
+
+    def _commit(self, verb: verbs.CommitTransaction) -> None:
+        self._session(verb.session).commit()
+
+    def _abort(self, verb: verbs.AbortTransaction) -> None:
+        self._session(verb.session).roll_back()
+
+    # Sending
+
+    def _read(self, frame: Frame) -> Envelope:
+        envelope = from_frame(frame, PYJMS)
+        if envelope.message_id is None and not _has_profile(frame):
+            name = MessageId(f"{self._message_prefix}{next(self._message_numbers)}")
+            return replace(envelope, message_id=name, timestamp_ms=envelope.timestamp_ms or self._clock.time_ms())
+        return envelope
+
+    def _send(self, session: ServedSession, envelope: Envelope, frame: Frame) -> None:
+        self.guard.send(envelope.destination)
+        session.session.send(envelope)
+        receipt = frame.headers.get("receipt")
+        if receipt is not None:
+            self._receipts[receipt] = Sent(envelope.message_id).headers()
+
+    # Consumers
+
+    def _new_consumer(self, verb: verbs.Subscribe) -> ServedConsumer:
+        session = self._session(verb.session)
+        self._check_new_consumer(verb.id)
+        consumer = self._consumers[verb.id] = ServedConsumer(self, session, verb.id)
+        return consumer
+
+    def _subscribe(self, verb: verbs.Subscribe, consumer: ServedConsumer) -> None:
+        try:
+            self.guard.read(verb.address)
+            if verb.durable_name is not None:
+                self.guard.subscribe(self._client_id or "", verb.durable_name)
+            request = SubscribeRequest(
+                address=verb.address,
+                selector=selector_or_none(verb.selector),
+                no_local=verb.no_local,
+                durable_name=verb.durable_name,
+                priority=verb.priority,
+            )
+            consumer.begin(consumer.session.session.subscribe(request, consumer.on_ready))
+        except BaseException:
+            self._consumers.pop(verb.id, None)
+            raise
+
+    def _browse(self, verb: verbs.Browse) -> None:
+        session = self._session(verb.session)
+        self._check_new_consumer(verb.id)
+        self.guard.browse(verb.address)
+        messages = session.session.browse(verb.address, selector_or_none(verb.selector))
+        browser = self._consumers[verb.id] = ServedBrowser(self, session, verb.id, iter(messages))
+        browser.on_ready()
+
+    def _check_new_consumer(self, name: str) -> None:
+        if name in self._consumers:
+            raise ProfileError(f"there is a consumer {name[:80]!r} already")
+        if len(self._consumers) >= self._settings.subscriptions_max:
+            raise ResourceError(f"a connection may have {self._settings.subscriptions_max} consumers here")
+
+    def _unsubscribe(self, verb: verbs.Unsubscribe) -> None:
+        consumer = self._consumers.pop(verb.id, None)
+        if consumer is not None:
+            consumer.close()
+
+    def _delete_subscription(self, verb: verbs.DeleteSubscription) -> None:
+        self.guard.subscribe(self._client_id or "", verb.durable_name)
+        self._session(verb.session).session.unsubscribe(verb.durable_name)
+
+    # Delivering: the connection's thread
+
+    def write_message(self, consumer: CreditConsumer, delivery: Delivery) -> Iterable[bytes]:
+        """Return the MESSAGE of a delivery, and note whose it is."""
+        frame = to_frame(delivery.envelope, PYJMS, command="MESSAGE", version=Version.V1_2)
+        headers = frame.headers
+        headers["subscription"] = consumer.name
+        if isinstance(consumer, ServedConsumer):
+            number = next(self._delivery_numbers)
+            consumer.session.unsettled[number] = delivery
+            headers["ack"] = str(number)
+        headers["message-id"] = delivery.envelope.message_id or headers.get("ack", "0")
+        headers["delivery-count"] = str(delivery.count)
+        headers["redelivered"] = "true" if delivery.redelivered else "false"
+        return encode_head(frame, Version.V1_2), bytes(frame.body), _END
+
+    def end_browser(self, browser: ServedBrowser) -> None:
+        """Say that a browser has seen all: it is gone."""
+        self._consumers.pop(browser.name, None)
+        self.engine.emit(Frame("MESSAGE", {"subscription": browser.name, "browser": "end"}))
+        self.engine.conduit.wake()
+
+    # Deliveries
+
+    def _acknowledge(self, verb: verbs.Acknowledge) -> None:
+        session = self._session(verb.session)
+        session.acknowledge(verb.ids)
+
+    def _give_back(self, verb: verbs.GiveBack) -> None:
+        session = self._session(verb.session)
+        deliveries = session.take(verb.ids)
+        if verb.unseen:
+            session.session.give_back_unseen(deliveries)
+        else:
+            session.session.recover(deliveries)
+
+    def _retry(self, verb: verbs.Retry) -> None:
+        session = self._session(verb.session)
+        for delivery in session.take(verb.ids):
+            session.session.retry(delivery, verb.reason)
+
+    def _reject(self, verb: verbs.Reject) -> None:
+        session = self._session(verb.session)
+        for delivery in session.take(verb.ids):
+            session.session.reject(delivery, verb.reason)
+
+    def _adopt(self, verb: verbs.Adopt) -> None:
+        heir = self._session(verb.session)
+        found: dict[int, Delivery] = {}
+        for owner in tuple(self._sessions.values()):
+            for number in list(owner.known(verb.ids)):
+                found[number] = owner.unsettled.pop(number)
+        adopted = {number: found[number] for numbers in verb.ids for number in numbers if number in found}
+        if adopted:
+            heir.session.adopt(list(adopted.values()))
+        if len(adopted) < sum(map(len, verb.ids)):
+            heir.session.recover(list(adopted.values()))
+            raise ClosedError("a delivery that was to be adopted is not open any more")
+        heir.unsettled.update(adopted)
+
+    # Branches of distributed transactions
+
+    def _begin_branch(self, verb: verbs.BeginBranch) -> None:
+        session = self._session(verb.session)
+        if verb.timeout_s:
+            session.session.xa_set_timeout(verb.timeout_s)
+        session.session.xa_start(
+            verb.xid, join=verb.mode is verbs.BeginMode.JOIN, resume=verb.mode is verbs.BeginMode.RESUME
+        )
+        session.branch = verb.xid
+
+    def _end_branch(self, verb: verbs.EndBranch) -> None:
+        session = self._session(verb.session)
+        failure, session.failure = session.failure, None
+        fails = failure is not None or verb.mode is verbs.EndMode.FAIL
+        if session.branch == verb.xid:
+            session.branch = None
+        suspends = verb.mode is verbs.EndMode.SUSPEND and not fails
+        session.session.xa_end(verb.xid, suspend=suspends, fail=fails)
+        session.settled()  # the branch has them
+        if failure is not None:
+            raise BranchError(
+                f"the branch can only be rolled back, as something in it failed: {failure.reason}",
+                BranchFailure.ROLLED_BACK,
+            )
+
+    def _prepare(self, verb: verbs.PrepareBranch) -> Mapping[str, str]:
+        return Prepared(self._session(verb.session).session.xa_prepare(verb.xid)).headers()
+
+    def _commit_branch(self, verb: verbs.CommitBranch) -> None:
+        self._session(verb.session).session.xa_commit(verb.xid, one_phase=verb.one_phase)
+
+    def _roll_back_branch(self, verb: verbs.RollbackBranch) -> None:
+        self._session(verb.session).session.xa_rollback(verb.xid)
+
+    def _recover_branches(self, verb: verbs.RecoverBranches) -> Mapping[str, str]:
+        return Recovered(tuple(self._session(verb.session).session.xa_recover())).headers()
+
+    def _forget_branch(self, verb: verbs.ForgetBranch) -> None:
+        self._session(verb.session).session.xa_forget(verb.xid)
+
+
+def _fail_with(error: Exception) -> None:
+    raise error
+
+
+def _has_profile(frame: Frame) -> bool:
+    return frame.tail.startswith(f"{PROFILE_HEADER}:") or PROFILE_HEADER in frame.headers

@@ -1,0 +1,152 @@
+"""The consumers of a pyjms client: each is sent as many messages as it has credit for, and no more."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterable, Iterator
+from threading import Lock
+from typing import TYPE_CHECKING
+
+from pyjms_provider.protocols.stomp.answers import Drained
+
+if TYPE_CHECKING:
+    from pyjms.spi.delivery import Delivery
+    from pyjms.spi.provider import ProviderConsumer
+    from pyjms_provider.protocols.stomp.server.profile import ProfileDialogue
+    from pyjms_provider.protocols.stomp.server.profile_sessions import ServedSession
+    from pyjms_provider.protocols.stomp.verbs import Credit
+
+__all__ = ["CreditConsumer", "ServedBrowser", "ServedConsumer"]
+
+
+class CreditConsumer(ABC):
+    """What may push as long as there is credit.
+
+    CREDIT is heeded, and messages are pulled, by the connection's thread; a consumer begins and ends on others. The lock
+    keeps these apart; nothing waits while it is held.
+    """
+
+    def __init__(self, dialogue: ProfileDialogue, session: ServedSession, name: str) -> None:
+        self.session = session
+        self.name = name
+        self.is_queued = False
+        self._dialogue = dialogue
+        self._lock = Lock()
+        self._credit = 0
+        self._drains: list[str] = []
+        """Receipts of CREDIT frames that ask what is there now."""
+        self._is_closed = False
+
+    def on_ready(self) -> None:
+        """Hear that there may be work (any thread)."""
+        self._dialogue.turns.want(self)
+
+    def add_credit(self, credit: Credit, receipt: str | None) -> None:
+        """Take a CREDIT frame, and answer it; one that drains is answered when all that is there has been pushed."""
+        if credit.revoke:
+            with self._lock:
+                left, self._credit = self._credit + credit.credit, 0
+            self._end_interest()
+            if receipt is not None:
+                self._dialogue.answer(receipt, Drained(left).headers())
+            return
+        with self._lock:
+            self._credit += credit.credit
+            if credit.drain and receipt is not None:
+                self._drains.append(receipt)
+        if receipt is not None and not credit.drain:
+            self._dialogue.answer(receipt, {})
+        self.on_ready()
+
+    @abstractmethod
+    def pull(self) -> Iterable[bytes] | None:
+        """Return one message in parts, or None."""
+
+    def _end_interest(self) -> None:
+        """Say that `on_ready` is not wanted; one that only looks is not woken anyway."""
+        return
+
+    def close(self) -> None:
+        """Push nothing more. May be repeated."""
+        with self._lock:
+            self._is_closed = True
+            self._credit = 0
+            drains, self._drains = self._drains, []
+        for receipt in drains:
+            self._dialogue.answer(receipt, Drained(0).headers())
+
+
+class ServedConsumer(CreditConsumer):
+    """A consumer that takes messages. It is known from SUBSCRIBE on, and begins when that has been done."""
+
+    def __init__(self, dialogue: ProfileDialogue, session: ServedSession, name: str) -> None:
+        super().__init__(dialogue, session, name)
+        self._consumer: ProviderConsumer | None = None
+
+    def begin(self, consumer: ProviderConsumer) -> None:
+        """Have the broker's consumer."""
+        with self._lock:
+            self._consumer = consumer
+            is_closed = self._is_closed
+        if is_closed:
+            consumer.close()
+        else:
+            self.on_ready()
+
+    def pull(self) -> Iterable[bytes] | None:
+        consumer = self._consumer
+        if consumer is None:
+            return None
+        drains: list[str] = []
+        left = 0
+        with self._lock:
+            delivery = None
+            if self._credit and not self._is_closed:
+                delivery = consumer.poll_or_wait()
+            if delivery is not None:
+                self._credit -= 1
+            if self._drains and (delivery is None or not self._credit):
+                drains, self._drains = self._drains, []
+                left, self._credit = self._credit, 0
+            wants_nothing = not self._credit
+        if wants_nothing:
+            consumer.set_interested(False)  # who has no credit is not woken, so that others are (QCM-25)
+        for receipt in drains:  # they are written after the message
+            self._dialogue.answer(receipt, Drained(left).headers())
+        return None if delivery is None else self._dialogue.write_message(self, delivery)
+
+    def _end_interest(self) -> None:
+        if self._consumer is not None:
+            self._consumer.set_interested(False)
+
+    def close(self) -> None:
+        super().close()
+        if self._consumer is not None:
+            self._consumer.close()
+
+
+class ServedBrowser(CreditConsumer):
+    """A consumer that looks at all messages once, and is told when it has seen them."""
+
+    def __init__(
+        self, dialogue: ProfileDialogue, session: ServedSession, name: str, messages: Iterator[Delivery]
+    ) -> None:
+        super().__init__(dialogue, session, name)
+        self._messages = messages
+        self._next: Delivery | None = None
+
+    def pull(self) -> Iterable[bytes] | None:
+        with self._lock:
+            if self._is_closed:
+                return None
+            delivery = self._next or next(self._messages, None)  # the end needs no credit, so it looks ahead
+            self._next = None
+            has_ended = delivery is None
+            if delivery is not None and not self._credit:
+                self._next, delivery = delivery, None
+            elif delivery is not None:
+                self._credit -= 1
+        if has_ended:
+            self.close()
+            self._dialogue.end_browser(self)
+        return None if delivery is None else self._dialogue.write_message(self, delivery)

@@ -1,0 +1,89 @@
+"""The sessions of a pyjms client at the broker, and what they have received and not settled."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+from pyjms.spi.errors import RolledBackError
+
+if TYPE_CHECKING:
+    from pyjms.spi.delivery import Delivery
+    from pyjms.spi.errors import ProviderError
+    from pyjms.spi.provider import ProviderSession
+    from pyjms.spi.xid import Xid
+    from pyjms_provider.protocols.stomp.delivery_ids import DeliveryIds
+    from pyjms_provider.protocols.stomp.server.lane import Lane
+
+__all__ = ["ServedSession"]
+
+
+class ServedSession:
+    """One session. Only its lane touches it, but for `unsettled`, to which the connection's thread adds."""
+
+    def __init__(self, name: str, session: ProviderSession, lane: Lane, *, transacted: bool) -> None:
+        self.name = name
+        self.session = session
+        self.lane = lane
+        self.transacted = transacted
+        self.unsettled: dict[int, Delivery] = {}
+        """By number, as MESSAGE has it in `ack`."""
+        self.failure: ProviderError | None = None
+        """Why the transaction can only be rolled back: something in it failed that nobody waited for."""
+        self.branch: Xid | None = None
+        self._acknowledged: dict[int, Delivery] = {}
+        """What was acknowledged in the transaction or branch that is open."""
+
+    @property
+    def is_in_unit(self) -> bool:
+        """Whether what it acknowledges may yet be rolled back."""
+        return self.transacted or self.branch is not None
+
+    def take(self, ids: DeliveryIds) -> list[Delivery]:
+        """Take deliveries out of what is unsettled, in the order of `ids`; those that are not there are passed over."""
+        return [self.unsettled.pop(number) for number in list(self.known(ids))]
+
+    def acknowledge(self, ids: DeliveryIds) -> None:
+        """Settle them; in a transaction or branch they stay the session's until it ends. Raises as the SPI does."""
+        if not self.is_in_unit:
+            self.session.acknowledge(self.take(ids))
+            return
+        numbers = list(self.known(ids))
+        self.session.acknowledge([self.unsettled[number] for number in numbers])
+        for number in numbers:
+            self._acknowledged[number] = self.unsettled[number]
+
+    def commit(self) -> None:
+        """Commit, or roll back what failed before. Raises as the SPI does."""
+        failure, self.failure = self.failure, None
+        if failure is not None:
+            self._acknowledged.clear()
+            self.session.rollback()
+            raise RolledBackError(f"the transaction was rolled back, as something in it had failed: {failure.reason}")
+        try:
+            self.session.commit()
+        except RolledBackError:
+            self._acknowledged.clear()
+            raise
+        self.settled()
+
+    def roll_back(self) -> None:
+        """Roll back; what was acknowledged is the client's again, until it gives it back."""
+        self.failure = None
+        self._acknowledged.clear()
+        self.session.rollback()
+
+    def settled(self) -> None:
+        """Hear that the transaction has been committed, or the branch ended: it keeps what was acknowledged in it."""
+        for number in self._acknowledged:
+            self.unsettled.pop(number, None)
+        self._acknowledged.clear()
+
+    def known(self, ids: DeliveryIds) -> Iterator[int]:
+        """Return those of `ids` that are unsettled here."""
+        unsettled = self.unsettled
+        for numbers in ids:
+            if len(numbers) > len(unsettled):  # a short header may name a billion
+                yield from [number for number in list(unsettled) if number in numbers]
+            else:
+                yield from [number for number in numbers if number in unsettled]

@@ -1,0 +1,397 @@
+"""pyjms clients at the broker: every verb of the profile."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from pyjms.spi.envelope import Address, AddressKind, Envelope
+from pyjms.spi.errors import BranchError, ClosedError, ProviderError
+from pyjms.spi.url import ProviderUrl
+from pyjms.spi.xid import BranchFailure, Xid
+from pyjms_provider.core.policy import Overflow, QueuePolicy
+from pyjms_provider.protocols.stomp import verbs
+from pyjms_provider.protocols.stomp.answers import Created, Drained, Greeting, Prepared, Recovered, Sent
+from pyjms_provider.protocols.stomp.codec import encode
+from pyjms_provider.protocols.stomp.delivery_ids import delivery_ids
+from pyjms_provider.protocols.stomp.dialects import PYJMS
+from pyjms_provider.protocols.stomp.frames import Frame
+from pyjms_provider.protocols.stomp.profile import from_frame, to_frame
+from pyjms_provider.protocols.stomp.wire_errors import error_of, is_closing
+from pyjms_provider.queue_manager import QueueManager
+from pyjms_provider.security.contracts import Operation
+from pyjms_provider.settings import read_url
+from tests.provider.helpers import NEWS, ORDERS, make_envelope
+from tests.provider.protocols.stomp.server.bench import Bench, Client
+
+XID = Xid(1, b"g", b"b")
+
+
+class PyjmsClient:
+    """One profile connection, its verbs answered one by one."""
+
+    def __init__(self, bench: Bench, *, client_id: str | None = None, started: bool = True) -> None:
+        self.client = Client(bench)
+        headers = {"pyjms-profile": "1"}
+        if client_id is not None:
+            headers["client-id"] = client_id
+        self.connected = self.client.log_in(**headers)
+        assert self.connected.headers.get("pyjms-profile") == "1"
+        self._receipts = 0
+        if started:
+            self.do(verbs.Start())
+
+    def do(self, verb: verbs.Verb | Frame) -> Frame:
+        """Say `verb`, and return its RECEIPT. Raises what an ERROR tells."""
+        self._receipts += 1
+        receipt = str(self._receipts)
+        frame = verb if isinstance(verb, Frame) else verb.write(receipt)
+        frame.headers["receipt"] = receipt
+        self.tell(frame)
+        self.client.settle()
+        answer = next(each for each in self.client.frames if each.headers.get("receipt-id") == receipt)
+        self.client.frames.remove(answer)
+        if answer.command == "ERROR":
+            assert not is_closing(answer)
+            raise error_of(answer)
+        return answer
+
+    def tell(self, verb: verbs.Verb | Frame) -> None:
+        """Say `verb` without waiting for an answer."""
+        frame = verb if isinstance(verb, Frame) else verb.write()
+        self.client.feed(encode(frame, self.client.version))
+
+    def session(self, name: str = "a", *, transacted: bool = False) -> str:
+        self.do(verbs.OpenSession(session=name, transacted=transacted))
+        return name
+
+    def send(self, envelope: Envelope, session: str = "a") -> Frame:
+        frame = to_frame(envelope, PYJMS)
+        frame.headers["session"] = session
+        return self.do(frame)
+
+    def consume(self, address: Address = ORDERS, session: str = "a", name: str = "c", credit: int = 100) -> None:
+        self.do(verbs.Subscribe(session=session, id=name, address=address))
+        if credit:
+            self.tell(verbs.Credit(subscription=name, credit=credit))
+
+    def messages(self) -> list[Frame]:
+        self.client.settle()
+        found = [frame for frame in self.client.frames if frame.command == "MESSAGE"]
+        self.client.frames = [frame for frame in self.client.frames if frame.command != "MESSAGE"]
+        return found
+
+    def texts(self) -> list[object]:
+        return [from_frame(frame, PYJMS).body for frame in self.messages()]
+
+
+def ids(*frames: Frame) -> tuple[range, ...]:
+    return delivery_ids(int(frame.headers["ack"]) for frame in frames)
+
+
+def ready(bench: Bench, *, transacted: bool = False, credit: int = 100) -> PyjmsClient:
+    """Return a client with a session and a consumer of orders."""
+    client = PyjmsClient(bench)
+    client.session(transacted=transacted)
+    client.consume(credit=credit)
+    return client
+
+
+def test_the_greeting_tells_what_the_connection_can_do(bench: Bench) -> None:
+    client = PyjmsClient(bench)
+    greeting = Greeting.read(client.connected.headers)
+    assert greeting.resource_manager
+    assert "JMSXDeliveryCount" in greeting.jmsx_property_names
+    assert any("store" in text for text in greeting.advice.values())
+
+
+def test_a_message_keeps_all_that_it_is(bench: Bench) -> None:
+    client = ready(bench)
+    sent = make_envelope("hello", properties={"a:b\n": "c\\", "type": "reserved", "n": True})
+    assert Sent.read(client.send(sent).headers).message_id == sent.message_id
+    (frame,) = client.messages()
+    received = from_frame(frame, PYJMS)
+    assert dict(received.properties) == sent.properties
+    assert (received.body, received.message_id, received.destination) == ("hello", sent.message_id, ORDERS)
+    assert frame.headers["delivery-count"] == "1"
+    assert frame.headers["redelivered"] == "false"
+
+
+def test_a_message_without_the_profile_gets_an_id(bench: Bench) -> None:
+    client = ready(bench)
+    answer = client.do(Frame("SEND", {"destination": "/queue/orders", "session": "a"}, b"x"))
+    (frame,) = client.messages()
+    assert Sent.read(answer.headers).message_id == frame.headers["message-id"]
+
+
+def test_nothing_comes_before_start_and_after_stop(bench: Bench) -> None:
+    client = PyjmsClient(bench, started=False)
+    client.session()
+    client.consume()
+    client.send(make_envelope("x"))
+    assert client.messages() == []
+    client.do(verbs.Start())
+    assert client.texts() == ["x"]
+    client.do(verbs.Stop())
+    client.send(make_envelope("y"))
+    assert client.messages() == []
+    assert Drained.read(client.do(verbs.Credit(subscription="c", drain=True)).headers).left == 99
+
+
+def test_no_more_comes_than_there_is_credit_for(bench: Bench) -> None:
+    client = ready(bench, credit=2)
+    for text in "abc":
+        client.send(make_envelope(text))
+    assert client.texts() == ["a", "b"]
+    client.tell(verbs.Credit(subscription="c", credit=1))
+    assert client.texts() == ["c"]
+
+
+def test_a_drain_says_exactly_what_is_there_now(bench: Bench) -> None:
+    client = ready(bench, credit=0)
+    for text in "ab":
+        client.send(make_envelope(text))
+    lefts = [
+        Drained.read(client.do(verbs.Credit(subscription="c", credit=1, drain=True)).headers).left for _ in range(3)
+    ]
+    assert lefts == [0, 0, 1]
+    assert client.texts() == ["a", "b"]
+    client.send(make_envelope("later"))
+    assert client.messages() == []  # the credit was taken back
+
+
+def test_a_message_stands_before_the_receipt_of_its_drain(bench: Bench) -> None:
+    client = ready(bench, credit=0)
+    client.send(make_envelope("a"))
+    client.tell(verbs.Credit(subscription="c", credit=5, drain=True).write("d"))
+    client.client.settle()
+    assert [frame.command for frame in client.client.frames] == ["MESSAGE", "RECEIPT"]
+
+
+def test_revoked_credit_is_given_back_and_others_are_served(bench: Bench) -> None:
+    one, two = ready(bench, credit=5), ready(bench, credit=0)
+    assert Drained.read(one.do(verbs.Credit(subscription="c", revoke=True)).headers).left == 5
+    two.tell(verbs.Credit(subscription="c", credit=1))
+    two.send(make_envelope("x"))
+    assert (one.texts(), two.texts()) == ([], ["x"])
+
+
+def test_acknowledged_messages_are_gone_and_others_come_back(bench: Bench) -> None:
+    client = ready(bench)
+    for text in "abc":
+        client.send(make_envelope(text))
+    a, b, c = client.messages()
+    client.do(verbs.Acknowledge(session="a", ids=ids(b)))
+    client.do(verbs.GiveBack(session="a", ids=ids(c, a)))
+    again = client.messages()
+    assert [from_frame(frame, PYJMS).body for frame in again] == ["a", "c"]
+    assert {(frame.headers["redelivered"], frame.headers["delivery-count"]) for frame in again} == {("true", "2")}
+
+
+def test_what_nobody_has_seen_goes_back_unmarked(bench: Bench) -> None:
+    client = ready(bench)
+    client.send(make_envelope("a"))
+    client.do(verbs.GiveBack(session="a", ids=ids(*client.messages()), unseen=True))
+    (again,) = client.messages()
+    assert (again.headers["redelivered"], again.headers["delivery-count"]) == ("false", "1")
+
+
+def test_ids_that_are_not_open_are_passed_over(bench: Bench) -> None:
+    client = ready(bench)
+    client.send(make_envelope("a"))
+    client.messages()
+    client.do(verbs.Acknowledge(session="a", ids=(range(1, 10**12),)))
+    client.do(verbs.Acknowledge(session="a", ids=(range(1, 10**12),)))
+    client.do(verbs.CloseSession(session="a"))
+    assert ready(bench).texts() == []
+
+
+def test_retry_counts_and_reject_sets_aside(bench: Bench) -> None:
+    QueueManager.of(bench.broker.name).create("orders", QueuePolicy(max_deliveries=2))
+    client = ready(bench)
+    client.send(make_envelope("a"))
+    for _ in range(2):
+        client.do(verbs.Retry(session="a", ids=ids(*client.messages()), reason="it failed"))
+    assert client.messages() == []
+    client.send(make_envelope("b"))
+    client.do(verbs.Reject(session="a", ids=ids(*client.messages()), reason="it is wrong"))
+    assert QueueManager.of(bench.broker.name).report("DLQ").waiting == 2
+
+
+def test_a_transaction_is_one_fact(bench: Bench) -> None:
+    client, other = ready(bench, transacted=True), ready(bench, credit=0)
+    other.send(make_envelope("in"))
+    (received,) = client.messages()
+    client.send(make_envelope("out", destination=NEWS))
+    client.do(verbs.Acknowledge(session="a", ids=ids(received)))
+    client.do(verbs.AbortTransaction(session="a"))
+    client.do(verbs.GiveBack(session="a", ids=ids(received)))  # ABORT left it open
+    (again,) = client.messages()
+    client.do(verbs.Acknowledge(session="a", ids=ids(again)))
+    client.do(verbs.CommitTransaction(session="a"))
+    client.do(verbs.CloseSession(session="a"))
+    other.tell(verbs.Credit(subscription="c", credit=1))
+    assert other.texts() == []
+
+
+def test_a_send_that_fails_unasked_spoils_its_transaction(bench: Bench) -> None:
+    QueueManager.of(bench.broker.name).create("full", QueuePolicy(max_messages=1, overflow=Overflow.REJECT))
+    full = Address(AddressKind.QUEUE, "full")
+    client = PyjmsClient(bench)
+    client.session()
+    client.send(make_envelope("x", destination=full))
+    client.session("t", transacted=True)
+    frame = to_frame(make_envelope("y", destination=full), PYJMS)
+    frame.headers["session"] = "t"
+    client.tell(frame)
+    with pytest.raises(ProviderError) as raised:
+        client.do(verbs.CommitTransaction(session="t"))
+    assert raised.value.code == "PYJMS-ROLLED-BACK"
+
+
+def test_who_waits_for_room_holds_up_his_own_session_only(bench: Bench) -> None:
+    QueueManager.of(bench.broker.name).create("orders", QueuePolicy(max_messages=1, overflow=Overflow.BLOCK))
+    client = ready(bench, credit=0)
+    client.send(make_envelope("first"))
+    client.session("b")
+    frame = to_frame(make_envelope("second"), PYJMS)
+    frame.headers |= {"session": "b", "receipt": "late"}
+    client.tell(frame)
+    assert len(client.client.conduit.jobs) == 1  # it would wait, so it is for another thread
+    job = client.client.conduit.jobs.pop()
+    client.tell(verbs.Credit(subscription="c", credit=1))
+    (message,) = client.messages()
+    client.do(verbs.Acknowledge(session="a", ids=ids(message)))
+    job()
+    client.client.settle()
+    assert "late" in {frame.headers.get("receipt-id") for frame in client.client.frames}
+
+
+def test_interrupt_ends_the_waits_of_its_session(bench: Bench) -> None:
+    QueueManager.of(bench.broker.name).create("orders", QueuePolicy(max_messages=1, overflow=Overflow.BLOCK))
+    client = ready(bench, credit=0)
+    client.send(make_envelope("first"))
+    frame = to_frame(make_envelope("second"), PYJMS)
+    frame.headers |= {"session": "a", "receipt": "late"}
+    client.tell(frame)
+    client.do(verbs.Interrupt(session="a"))
+    (error,) = [frame for frame in client.client.frames if frame.command == "ERROR"]
+    assert error.headers["receipt-id"] == "late"
+    assert isinstance(error_of(error), ClosedError)
+
+
+def test_a_browser_sees_all_and_then_its_end(bench: Bench) -> None:
+    client = ready(bench, credit=0)
+    for text in "ab":
+        client.send(make_envelope(text))
+    client.do(verbs.Browse(session="a", id="b", address=ORDERS))
+    client.tell(verbs.Credit(subscription="b", credit=2))
+    frames = client.messages()
+    assert [frame.headers.get("browser") for frame in frames] == [None, None, "end"]
+    assert "ack" not in frames[0].headers
+
+
+def test_a_browser_of_nothing_ends_without_credit(bench: Bench) -> None:
+    client = ready(bench, credit=0)
+    client.do(verbs.Browse(session="a", id="b", address=ORDERS))
+    assert [frame.headers["browser"] for frame in client.messages()] == ["end"]
+
+
+def test_temporary_destinations_come_and_go(bench: Bench) -> None:
+    client, other = PyjmsClient(bench), PyjmsClient(bench)
+    address = Created.read(client.do(verbs.CreateTemporary(kind=AddressKind.QUEUE)).headers).address
+    assert address.temporary
+    other.session()
+    other.send(make_envelope("x", destination=address))
+    with pytest.raises(ProviderError) as raised:
+        other.consume(address)
+    assert raised.value.code == "PYJMS-DESTINATION"
+    client.session()
+    client.consume(address)
+    assert client.texts() == ["x"]
+    with pytest.raises(ProviderError) as raised:
+        client.do(verbs.DeleteTemporary(address=address))
+    assert raised.value.code == "PYJMS-DESTINATION-IN-USE"
+    client.do(verbs.Unsubscribe(id="c"))
+    client.do(verbs.DeleteTemporary(address=address))
+
+
+def test_durable_subscriptions_live_until_they_are_deleted(bench: Bench) -> None:
+    client = PyjmsClient(bench)
+    client.do(verbs.Identify(client_id="me"))
+    client.session()
+    client.do(verbs.Subscribe(session="a", id="c", address=NEWS, durable_name="mine"))
+    with pytest.raises(ProviderError) as raised:
+        client.do(verbs.DeleteSubscription(session="a", durable_name="mine"))
+    assert raised.value.code == "PYJMS-SUBSCRIPTION-IN-USE"
+    client.do(verbs.Unsubscribe(id="c"))
+    client.do(verbs.DeleteSubscription(session="a", durable_name="mine"))
+    with pytest.raises(ProviderError) as raised:
+        client.do(verbs.DeleteSubscription(session="a", durable_name="mine"))
+    assert raised.value.code == "PYJMS-SUBSCRIPTION"
+
+
+def test_another_session_settles_what_it_adopted(bench: Bench) -> None:
+    client = ready(bench)
+    client.send(make_envelope("x"))
+    (message,) = client.messages()
+    client.session("b")
+    client.do(verbs.Adopt(session="b", ids=ids(message)))
+    client.do(verbs.CloseSession(session="a"))
+    client.do(verbs.Acknowledge(session="b", ids=ids(message)))
+    assert ready(bench).texts() == []
+    with pytest.raises(ClosedError):
+        client.do(verbs.Adopt(session="b", ids=ids(message)))
+
+
+def test_branches_are_worked_in_and_settled(tmp_path: Path) -> None:
+    url = ProviderUrl.parse(f"vm://x?store=sqlite:///{tmp_path}/x.db")
+    bench = Bench(broker=read_url(url)[1])
+    try:
+        client = ready(bench, transacted=True, credit=0)
+        client.do(verbs.BeginBranch(session="a", xid=XID))
+        client.send(make_envelope("x", persistent=True))
+        client.do(verbs.EndBranch(session="a", xid=XID))
+        assert Prepared.read(client.do(verbs.PrepareBranch(session="a", xid=XID)).headers).needs_commit
+        assert Recovered.read(client.do(verbs.RecoverBranches(session="a")).headers).xids == (XID,)
+        client.tell(verbs.Credit(subscription="c", credit=1))
+        assert client.messages() == []
+        client.do(verbs.CommitBranch(session="a", xid=XID))
+        assert client.texts() == ["x"]
+        with pytest.raises(BranchError) as raised:
+            client.do(verbs.CommitBranch(session="a", xid=XID))
+        assert raised.value.failure is BranchFailure.UNKNOWN
+    finally:
+        bench.close()
+
+
+def test_errors_are_those_of_the_broker_and_the_connection_goes_on(bench: Bench) -> None:
+    client = ready(bench)
+    with pytest.raises(ProviderError) as raised:
+        client.do(verbs.Subscribe(session="a", id="d", address=ORDERS, selector="x ="))
+    assert raised.value.code == "PYJMS-SELECTOR"
+    with pytest.raises(ClosedError):
+        client.do(verbs.CommitTransaction(session="nobody"))
+    bench.rules.denied.add((Operation.WRITE, "orders"))
+    with pytest.raises(ProviderError) as raised:
+        client.send(make_envelope("x"))
+    assert raised.value.code == "PYJMS-ACCESS"
+    assert not client.client.engine.is_over
+
+
+def test_a_frame_that_makes_no_sense_is_told(bench: Bench) -> None:
+    client = ready(bench)
+    with pytest.raises(ProviderError, match="ids"):
+        client.do(Frame("ACK", {"session": "a"}))
+    assert not client.client.engine.is_over
+
+
+def test_disconnect_closes_sessions_and_is_answered_last(bench: Bench) -> None:
+    client = ready(bench)
+    client.send(make_envelope("x"))
+    client.messages()
+    client.do(Frame("DISCONNECT", {}))
+    assert client.client.engine.is_over
+    (again,) = ready(bench).messages()
+    assert again.headers["redelivered"] == "true"
