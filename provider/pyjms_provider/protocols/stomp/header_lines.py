@@ -16,8 +16,7 @@ PROFILE_HEADER = "JMS_pyjms"
 
 _BEFORE_TAIL = f"\n{PROFILE_HEADER}:"
 _COMMAND_LENGTH_MAX = 40
-# Lines that mean what they say: with a name, without a sequence to unescape.
-_plain_lines = re.compile(r"(?:[^:\n\\]++:[^\n\\]*+\n)*+").fullmatch
+_named_lines = re.compile(r"(?:[^:\n]+:.*\n)*+").fullmatch
 
 
 class HeaderParser:
@@ -73,7 +72,7 @@ class HeaderParser:
         if at < 0 or self.version is not Version.V1_2:
             return self._parse_lines(command, lines)
         tail = lines[at + 1 :] + "\n"
-        if not _plain_lines(tail):
+        if "\\" in tail or not _named_lines(tail):
             split_lines(tail, Version.V1_2)  # what is wrong with it is found here, not by who gets it later
         frame = self._parse_lines(command, lines[:at])
         frame.tail = tail

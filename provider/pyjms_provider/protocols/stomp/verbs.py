@@ -191,7 +191,7 @@ class Browse(Verb):
 
 @verb
 class Credit(Verb):
-    """`ProviderConsumer.poll` and `set_interested`: how many messages more the broker may push."""
+    """`ProviderConsumer.poll`, `ProviderConsumer.catch_up` and `set_interested`: how many messages more the broker may push."""
 
     COMMAND: ClassVar[str] = "CREDIT"
     subscription: str = header("subscription", TEXT)
@@ -235,7 +235,7 @@ class Acknowledge(Verb):
 
 @verb
 class GiveBack(Verb):
-    """`ProviderSession.recover`: to their old places, marked redelivered."""
+    """`ProviderSession.recover`: to their old places, marked redelivered. Or `ProviderSession.give_back_unseen`."""
 
     COMMAND: ClassVar[str] = "RETURN"
     session: str = header("session", TEXT)

@@ -23,7 +23,7 @@ from pyjms_provider.protocols.stomp.profile.values import (
     text_of_base64,
 )
 
-__all__ = ["OBJECT_TYPE", "WireBody", "read_body", "write_body"]
+__all__ = ["BYTES_TYPE", "OBJECT_TYPE", "WireBody", "read_body", "write_body"]
 
 TEXT_TYPE = "text/plain;charset=utf-8"
 BYTES_TYPE = "application/octet-stream"

@@ -8,7 +8,7 @@ from pyjms_provider.protocols.stomp.dialects import Dialect
 from pyjms_provider.protocols.stomp.escapes import escape
 from pyjms_provider.protocols.stomp.frames import Frame, Version
 from pyjms_provider.protocols.stomp.header_lines import split_lines
-from pyjms_provider.protocols.stomp.profile.bodies import WireBody, write_body
+from pyjms_provider.protocols.stomp.profile.bodies import BYTES_TYPE, WireBody, write_body
 from pyjms_provider.protocols.stomp.profile.header import VERSION, address_text, quoted_id, split_parts
 from pyjms_provider.protocols.stomp.profile.names import quoted
 from pyjms_provider.protocols.stomp.profile.properties import (
@@ -46,7 +46,7 @@ def to_frame(
     body = write_body(envelope.body_kind, envelope.body)
     headers = dialect.destinations.headers_for(envelope.destination)
     _write_standard(headers, envelope, dialect, version, now_ms)
-    _write_body_headers(headers, body, envelope, with_length=profile and dialect.preserves_headers)
+    _write_body_headers(headers, body, envelope, dialect, with_length=profile and dialect.preserves_headers)
     properties = envelope.properties
     if profile and version is Version.V1_2 and type(properties) is WireProperties and dialect.header_line_max is None:
         fields = _profile_fields(envelope, dialect, version, body, properties.types, connection_id)
@@ -107,13 +107,16 @@ def _write_standard(
         headers["type"] = jms_type
 
 
-def _write_body_headers(headers: dict[str, str], body: WireBody, envelope: Envelope, *, with_length: bool) -> None:
+def _write_body_headers(
+    headers: dict[str, str], body: WireBody, envelope: Envelope, dialect: Dialect, *, with_length: bool
+) -> None:
     if body.content_type is not None:
         headers["content-type"] = body.content_type
     # A text without content-length is a TextMessage for Java's clients (ActiveMQ Classic and Artemis).
     if with_length or not body.is_text:
         headers["content-length"] = str(len(body.data))
-        if envelope.body_kind is BodyKind.TEXT and body.content_type != "application/octet-stream":
+        # ActiveMQ would pass a text on without the length that its NUL needs: it gets such a text as bytes.
+        if envelope.body_kind is BodyKind.TEXT and body.content_type != BYTES_TYPE and dialect.preserves_headers:
             headers["amq-msg-type"] = "text"
 
 
