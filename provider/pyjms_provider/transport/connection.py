@@ -310,6 +310,15 @@ class Connection(asyncio.BufferedProtocol):
             self._unwrap(data)
         # An engine that was pulled dry, and not woken since, has nothing to write first.
         self._cycle(write_first=self._is_awake or self._has_more)
+        if self._layer is not None and self._state is _State.OPEN:
+            self._answer(self._layer)
+
+    def _answer(self, layer: Layer) -> None:
+        """Send what a layer says by itself, such as pongs; read no more pings of a peer that does not read those."""
+        if self._is_blocked:
+            self._pause()
+        else:
+            self._send(layer.pending())
 
     def _tick(self, now_ms: float) -> None:
         if self._state is _State.OPEN:
@@ -397,9 +406,7 @@ class Connection(asyncio.BufferedProtocol):
             if self._deadline_ms == math.inf:
                 self._limit(self._settings.closing_timeout_ms)
         if self._held:
-            if not self._is_paused and not self._is_eof:
-                self._is_paused = True
-                self._transport.pause_reading()
+            self._pause()
         elif self._is_paused and not (self._is_blocked or self._has_more) and engine.is_reading:
             self._is_paused = False
             self._heard_ms = self._home.clock.monotonic_ms()
@@ -408,6 +415,11 @@ class Connection(asyncio.BufferedProtocol):
         if due_ms is not None and due_ms < self._armed_ms:
             # Not now: an engine that is never content would keep the loop busy.
             self._armed_ms = self._home.timers.arm(max(due_ms, self._home.clock.monotonic_ms() + 1), self)
+
+    def _pause(self) -> None:
+        if self._state is _State.OPEN and not self._is_paused and not self._is_eof:
+            self._is_paused = True
+            self._transport.pause_reading()
 
     def _is_ending(self) -> bool:
         """Whether the connection is to be closed as soon as all is said."""
@@ -436,7 +448,11 @@ class Connection(asyncio.BufferedProtocol):
         if self._is_eof:
             self._transport.close()
             return
-        self._transport.write_eof()
+        try:
+            self._transport.write_eof()
+        except OSError:  # the peer has reset the connection, which the loop has not yet told
+            self.abort()
+            return
         if self._is_paused:
             self._is_paused = False
             self._transport.resume_reading()

@@ -86,8 +86,9 @@ class WebSocketSettings:
     subprotocols: tuple[str, ...] = ("v12.stomp", "v11.stomp", "v10.stomp")
     """In order of preference. A client that names none is served all the same; one that names others only is not."""
     origins: tuple[str, ...] = ()
-    """The web sites, as ``https://shop.example``, whose pages may connect besides those of the listener's own host;
-    ``*``: all. A browser sends its page's origin; programs, which send none, are not concerned."""
+    """The web sites, as ``https://shop.example``, whose pages may connect; ``*``: all. Besides, those pages may that came
+    from the listener's own address, or from localhost; a host with another name must be listed. A browser sends its
+    page's origin; programs, which send none, are not concerned."""
     max_message_bytes: int = 16 * _MIB
     """A larger message ends the connection. A WebSocket frame is held in memory until it is whole."""
 

@@ -12,6 +12,7 @@ import codecs
 import logging
 from collections.abc import Sequence
 from http import HTTPStatus
+from ipaddress import ip_address
 from typing import Final
 from urllib.parse import urlsplit
 
@@ -114,7 +115,7 @@ class WebSocketLayer(Layer):
             return False
         if origin is None or "*" in self._settings.origins or origin in self._settings.origins:
             return True
-        return urlsplit(origin).netloc.lower() == host.lower()
+        return urlsplit(origin).netloc.lower() == host.lower() and _is_no_name(host)
 
     def _take(self, frame: Frame, chunks: list[bytes]) -> None:
         if frame.opcode not in _DATA:
@@ -141,6 +142,17 @@ def _select(protocol: ServerProtocol, offered: Sequence[Subprotocol]) -> Subprot
         if name in offered:
             return name
     raise NegotiationError(f"no common subprotocol; this port has {', '.join(served)}")
+
+
+def _is_no_name(host: str) -> bool:
+    """Tell whether `host` is an address, or the one name that browsers keep on this machine. Any other name is lent by its
+    owner: whoever points it at this machine makes the browser take the broker for the server of a page (DNS rebinding).
+    """
+    try:
+        name = urlsplit(f"//{host}").hostname or ""
+        return name == "localhost" or bool(ip_address(name))
+    except ValueError:
+        return False
 
 
 def _is_text(chunk: Bytes) -> bool:
