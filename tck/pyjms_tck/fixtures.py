@@ -7,7 +7,7 @@ at the same time, and on a provider that keeps what an earlier run left.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from typing import Any, Protocol, TypeVar
 
 import pytest
@@ -194,18 +194,37 @@ def session(connection: Connection) -> Session:
 # ----------------------------------------------------------------------------------------------------- destinations
 
 
-@pytest.fixture
-def make_queue(environment: Environment, factory: ConnectionFactory) -> Iterator[Callable[[], Queue]]:
-    """Make empty queues."""
-    profile = environment.profile
+@contextmanager
+def _made(
+    environment: Environment,
+    prefix: str,
+    create: Callable[[str], str],
+    delete: Callable[[str], None],
+    find: Callable[[Session, str], Any],
+) -> Iterator[Callable[[], Any]]:
+    """Lend what makes destinations: created and deleted by the profile, found by a session."""
+    factory = environment.factory(ConnectionFactory)
     with ExitStack() as made:
 
-        def make() -> Queue:
-            name = profile.create_queue(environment.make_name("tck_queue"))
-            made.callback(profile.delete_queue, name)
+        def make() -> Any:
+            name = create(environment.make_name(prefix))
+            made.callback(delete, name)
             with factory.create_connection() as connection:
-                return connection.create_session(False, Session.AUTO_ACKNOWLEDGE).create_queue(name)
+                return find(connection.create_session(False, Session.AUTO_ACKNOWLEDGE), name)
 
+        yield make
+
+
+@pytest.fixture
+def make_queue(environment: Environment, profile: Profile) -> Iterator[Callable[[], Queue]]:
+    """Make empty queues."""
+    with _made(
+        environment,
+        "tck_queue",
+        profile.create_queue,
+        profile.delete_queue,
+        lambda session, name: session.create_queue(name),
+    ) as make:
         yield make
 
 
@@ -216,17 +235,15 @@ def queue(make_queue: Callable[[], Queue]) -> Queue:
 
 
 @pytest.fixture
-def make_topic(environment: Environment, factory: ConnectionFactory) -> Iterator[Callable[[], Topic]]:
+def make_topic(environment: Environment, profile: Profile) -> Iterator[Callable[[], Topic]]:
     """Make topics. A test that uses it needs TOPICS."""
-    profile = environment.profile
-    with ExitStack() as made:
-
-        def make() -> Topic:
-            name = profile.create_topic(environment.make_name("tck_topic"))
-            made.callback(profile.delete_topic, name)
-            with factory.create_connection() as connection:
-                return connection.create_session(False, Session.AUTO_ACKNOWLEDGE).create_topic(name)
-
+    with _made(
+        environment,
+        "tck_topic",
+        profile.create_topic,
+        profile.delete_topic,
+        lambda session, name: session.create_topic(name),
+    ) as make:
         yield make
 
 

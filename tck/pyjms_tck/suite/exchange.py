@@ -16,7 +16,9 @@ __all__ = [
     "Collector",
     "Holding",
     "leftovers",
+    "send_numbers",
     "send_texts",
+    "sent_as",
     "take",
     "take_texts",
     "text_of",
@@ -33,6 +35,22 @@ def send_texts(session: Session, destination: Destination, *texts: str) -> None:
     with session.create_producer(destination) as producer:
         for text in texts:
             producer.send(session.create_text_message(text))
+
+
+def send_numbers(session: Session, destination: Destination) -> None:
+    """Send 1, 2 and 3, each with its number as the property `number`."""
+    producer = session.create_producer(destination)
+    for number in (1, 2, 3):
+        message = session.create_text_message(str(number))
+        message.set_int_property("number", number)
+        producer.send(message)
+
+
+def sent_as(message: TextMessage) -> tuple[str | None, int, int, int | None]:
+    """Return text, delivery mode, priority, and the time to live, None for ever."""
+    expires = message.jms_expiration
+    life_ms = expires - message.jms_timestamp if expires else None
+    return message.text, message.jms_delivery_mode, message.jms_priority, life_ms
 
 
 def take(consumer: MessageConsumer, waits: Waits, what: str = "a message") -> TextMessage:

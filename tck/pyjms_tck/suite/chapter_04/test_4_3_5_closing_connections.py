@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from functools import partial
-
 import pytest
 
 from pyjms import Connection, IllegalStateException, Queue, Session, TextMessage
@@ -11,6 +9,7 @@ from pyjms_tck.environment import Waits
 from pyjms_tck.fixtures import Connect, MakeDestination, RunBackground
 from pyjms_tck.requirements import needs, requirement
 from pyjms_tck.suite.chapter_04 import closed
+from pyjms_tck.suite.chapter_04.ending import check_receive_ends, check_waits_for_listener
 from pyjms_tck.suite.exchange import Holding, leftovers, send_texts, take
 
 
@@ -52,13 +51,7 @@ def test_4_3_5_b_close_waits_for_a_running_listener(
     with Holding(waits) as listener:
         other.createSession(False, Session.AUTO_ACKNOWLEDGE).createConsumer(queue).setMessageListener(listener)
         send_texts(session, queue, "text")
-        listener.wait_until_entered()
-        closing = background(other.close)
-        waits.pause()
-        assert closing.is_running, "close waits until the listener has returned"
-        listener.release()
-        closing.result()
-        assert listener.returned.is_set(), "close returns after the listener"
+        check_waits_for_listener(other.close, listener, background, waits)
 
 
 @requirement("4.3.5-b", "4.3.5-k")
@@ -67,11 +60,7 @@ def test_4_3_5_k_close_ends_pending_receives(
     other: Connection, queue: Queue, background: RunBackground, waits: Waits, timeout: int | None
 ) -> None:
     consumer = other.createSession(False, Session.AUTO_ACKNOWLEDGE).createConsumer(queue)
-    receiving = background(consumer.receive if timeout is None else partial(consumer.receive, timeout))
-    waits.pause()
-    assert receiving.is_running, "receive waits for a message"
-    background(other.close).result()
-    assert receiving.result() is None, "the pending receive returns null when the connection is closed"
+    check_receive_ends(consumer, other.close, background, waits, timeout)
 
 
 @requirement("4.3.5-c")

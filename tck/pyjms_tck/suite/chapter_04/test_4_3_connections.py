@@ -22,6 +22,7 @@ from pyjms_tck.environment import Waits
 from pyjms_tck.fixtures import Connect, MakeDestination, MakeName, RunBackground
 from pyjms_tck.profile import Profile
 from pyjms_tck.requirements import needs, requirement
+from pyjms_tck.suite.chapter_04.ending import check_waits_for_listener
 from pyjms_tck.suite.exchange import Collector, Holding, leftovers, send_texts, take, take_texts
 from pyjms_tck.suite.subscriptions import DurableClient
 
@@ -268,13 +269,7 @@ def test_4_3_4_c_stop_waits_for_a_running_listener(
     with Holding(waits, meanwhile=lambda _: send_texts(answering, replies, "the listener's reply")) as listener:
         answering.create_consumer(requests).message_listener = listener
         send_texts(session, requests, "first", "second")
-        listener.wait_until_entered()
-        stopping = background(connection.stop)
-        waits.pause()
-        assert stopping.is_running, "stop waits until the listener has returned"
-        listener.release()
-        stopping.result()
-        assert listener.returned.is_set(), "stop returns after the listener"
+        check_waits_for_listener(connection.stop, listener, background, waits)
         assert listener.error is None, "the listener has the full use of its session while stop waits"
     waits.pause()
     assert listener.texts == ["first"], "after stop no listener is called"

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from functools import partial
 from typing import Any
 
 import pytest
@@ -19,15 +18,18 @@ from pyjms_tck.environment import Waits
 from pyjms_tck.fixtures import Connect, MakeDestination, MakeSession, RunBackground
 from pyjms_tck.requirements import needs, requirement
 from pyjms_tck.suite.chapter_04 import closed
+from pyjms_tck.suite.chapter_04.ending import check_receive_ends, check_waits_for_listener
 from pyjms_tck.suite.exchange import (
     INVALID_SELECTOR,
     NO_DESTINATION,
     Holding,
     leftovers,
+    send_numbers,
     send_texts,
     take,
     take_texts,
 )
+from pyjms_tck.suite.modes import in_each_mode
 
 # --------------------------------------------------------------------------------------------------------- 4.4
 
@@ -51,15 +53,7 @@ def test_4_4_b_a_session_tells_whether_it_is_transacted(make_session: MakeSessio
 
 
 @requirement("4.4-c")
-@pytest.mark.parametrize(
-    ("transacted", "asked", "mode"),
-    [
-        (False, Session.AUTO_ACKNOWLEDGE, 1),
-        (False, Session.CLIENT_ACKNOWLEDGE, 2),
-        (False, Session.DUPS_OK_ACKNOWLEDGE, 3),
-        pytest.param(True, Session.CLIENT_ACKNOWLEDGE, 0, marks=needs("TRANSACTIONS")),
-    ],
-)
+@in_each_mode
 def test_4_4_c_a_session_tells_its_acknowledgement_mode(
     make_session: MakeSession, transacted: bool, asked: int, mode: int
 ) -> None:
@@ -75,11 +69,7 @@ def test_4_4_1_a_session_close_ends_a_pending_receive(
     session: Session, queue: Queue, background: RunBackground, waits: Waits, timeout: int | None
 ) -> None:
     consumer = session.create_consumer(queue)
-    receiving = background(consumer.receive if timeout is None else partial(consumer.receive, timeout))
-    waits.pause()
-    assert receiving.is_running, "receive waits for a message"
-    background(session.close).result()
-    assert receiving.result() is None, "the pending receive returns null when the session is closed"
+    check_receive_ends(consumer, session.close, background, waits, timeout)
 
 
 @requirement("4.4.1-a")
@@ -90,13 +80,7 @@ def test_4_4_1_a_session_close_waits_for_a_running_listener(
     with Holding(waits) as listener:
         listening.create_consumer(queue).message_listener = listener
         send_texts(session, queue, "first", "second")
-        listener.wait_until_entered()
-        closing = background(listening.close)
-        waits.pause()
-        assert closing.is_running, "close waits until the listener has returned"
-        listener.release()
-        closing.result()
-        assert listener.returned.is_set(), "close returns after the listener"
+        check_waits_for_listener(listening.close, listener, background, waits)
     waits.pause()
     assert listener.texts == ["first"], "after close no listener is called"
 
@@ -221,7 +205,7 @@ def test_4_4_2_c_a_consumer_has_the_given_selector(
     session: Session, queue: Queue, waits: Waits, more: tuple[bool, ...]
 ) -> None:
     consumer = session.create_consumer(queue, "number = 2", *more)
-    _send_numbers(session, queue)
+    send_numbers(session, queue)
     assert take_texts(consumer, waits, 1) == ["2"], "the selector chooses among the messages"
     assert leftovers(consumer, waits) == [], "the others are not for this consumer"
 
@@ -237,15 +221,6 @@ def test_4_4_2_c_a_consumer_of_a_topic_has_the_given_no_local(
     send_texts(connect().create_session(False, Session.AUTO_ACKNOWLEDGE), topic, "of another connection")
     expected = ["of another connection"] if no_local else ["of its own connection", "of another connection"]
     assert take_texts(consumer, waits, len(expected)) == expected
-
-
-def _send_numbers(session: Session, queue: Queue) -> None:
-    """Send 1, 2 and 3, each with its number as a property."""
-    producer = session.create_producer(queue)
-    for number in (1, 2, 3):
-        message = session.create_text_message(str(number))
-        message.set_int_property("number", number)
-        producer.send(message)
 
 
 @requirement("4.4.2-d")

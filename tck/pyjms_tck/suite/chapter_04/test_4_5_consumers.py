@@ -12,6 +12,7 @@ from pyjms_tck.environment import Waits
 from pyjms_tck.fixtures import MakeSession, RunBackground
 from pyjms_tck.requirements import requirement
 from pyjms_tck.suite.chapter_04 import closed
+from pyjms_tck.suite.chapter_04.ending import check_receive_ends, check_waits_for_listener
 from pyjms_tck.suite.exchange import Holding, send_texts, take, take_texts
 
 CLOCK = SystemClock()
@@ -36,11 +37,7 @@ def test_4_5_b_consumer_close_ends_a_pending_receive(
     session: Session, queue: Queue, background: RunBackground, waits: Waits, timeout: int | None
 ) -> None:
     consumer = session.create_consumer(queue)
-    receiving = background(consumer.receive if timeout is None else partial(consumer.receive, timeout))
-    waits.pause()
-    assert receiving.is_running, "receive waits for a message"
-    background(consumer.close).result()
-    assert receiving.result() is None, "the pending receive returns null when the consumer is closed"
+    check_receive_ends(consumer, consumer.close, background, waits, timeout)
 
 
 @requirement("4.5-b")
@@ -51,13 +48,7 @@ def test_4_5_b_consumer_close_waits_for_a_running_listener(
     with Holding(waits) as listener:
         consumer.message_listener = listener
         send_texts(session, queue, "first", "second")
-        listener.wait_until_entered()
-        closing = background(consumer.close)
-        waits.pause()
-        assert closing.is_running, "close waits until the listener has returned"
-        listener.release()
-        closing.result()
-        assert listener.returned.is_set(), "close returns after the listener"
+        check_waits_for_listener(consumer.close, listener, background, waits)
     assert take(session.create_consumer(queue), waits).text == "second", "the closed consumer takes no more messages"
     assert listener.texts == ["first"]
 

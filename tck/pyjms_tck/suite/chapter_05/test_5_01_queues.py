@@ -22,8 +22,9 @@ from pyjms import (
 from pyjms_tck.environment import Waits
 from pyjms_tck.fixtures import Connect, MakeDestination
 from pyjms_tck.profile import Profile
-from pyjms_tck.requirements import needs, requirement
+from pyjms_tck.requirements import requirement
 from pyjms_tck.suite.exchange import leftovers, send_texts, take, take_texts
+from pyjms_tck.suite.modes import in_each_mode
 
 # ------------------------------------------------------------------------------------------------- 5.1, 5.3
 
@@ -156,15 +157,7 @@ def _starts_stopped(connection: QueueConnection, session: Session, queue: Queue,
 
 
 @requirement("5.6-a")
-@pytest.mark.parametrize(
-    ("transacted", "asked", "mode"),
-    [
-        (False, Session.AUTO_ACKNOWLEDGE, 1),
-        (False, Session.CLIENT_ACKNOWLEDGE, 2),
-        (False, Session.DUPS_OK_ACKNOWLEDGE, 3),
-        pytest.param(True, Session.AUTO_ACKNOWLEDGE, 0, marks=needs("TRANSACTIONS")),
-    ],
-)
+@in_each_mode
 def test_5_6_a_a_queue_session_has_the_mode_that_was_asked_for(
     queue_connection: QueueConnection, transacted: bool, asked: int, mode: int
 ) -> None:

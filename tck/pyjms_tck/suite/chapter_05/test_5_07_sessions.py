@@ -15,7 +15,6 @@ from pyjms import (
     QueueSession,
     Session,
     TemporaryQueue,
-    TextMessage,
     UnsupportedOperationException,
 )
 from pyjms_tck.environment import Waits
@@ -26,7 +25,9 @@ from pyjms_tck.suite.exchange import (
     NO_DESTINATION,
     Collector,
     leftovers,
+    send_numbers,
     send_texts,
+    sent_as,
     take,
     take_texts,
 )
@@ -78,7 +79,7 @@ def test_5_7_c_a_receiver_gets_the_messages_of_its_queue(
 def test_5_7_c_a_receiver_has_the_given_selector(queue_session: QueueSession, queue: Queue, waits: Waits) -> None:
     receiver = queue_session.create_receiver(queue, "number > 1")
     assert receiver.message_selector == "number > 1"
-    _send_numbers(queue_session, queue)
+    send_numbers(queue_session, queue)
     assert take_texts(receiver, waits, 2) == ["2", "3"]
     assert leftovers(receiver, waits) == [], "the selector leaves the others out"
 
@@ -141,9 +142,9 @@ def test_5_7_i_a_sender_tells_its_queue(queue_session: QueueSession, queue: Queu
 def test_5_7_j_a_sender_sends_to_its_queue(queue_session: QueueSession, queue: Queue, waits: Waits) -> None:
     sender, receiver = queue_session.create_sender(queue), queue_session.create_receiver(queue)
     sender.send(queue_session.create_text_message("with the defaults"))
-    assert _facts(take(receiver, waits)) == ("with the defaults", DeliveryMode.PERSISTENT, 4, None)
+    assert sent_as(take(receiver, waits)) == ("with the defaults", DeliveryMode.PERSISTENT, 4, None)
     sender.send(queue_session.create_text_message("with options"), *OPTIONS)
-    assert _facts(take(receiver, waits)) == ("with options", *OPTIONS)
+    assert sent_as(take(receiver, waits)) == ("with options", *OPTIONS)
 
 
 @requirement("5.7-k")
@@ -155,15 +156,8 @@ def test_5_7_k_a_sender_without_queue_sends_to_the_given_one(
         sender.send(queue, queue_session.create_text_message("with the defaults"))
         sender.send(queue, queue_session.create_text_message("with options"), *OPTIONS)
         receiver = queue_session.create_receiver(queue)
-        received = {facts[0]: facts[1:] for facts in (_facts(take(receiver, waits)), _facts(take(receiver, waits)))}
+        received = {facts[0]: facts[1:] for facts in (sent_as(take(receiver, waits)), sent_as(take(receiver, waits)))}
         assert received == {"with the defaults": (DeliveryMode.PERSISTENT, 4, None), "with options": OPTIONS}
-
-
-def _facts(message: TextMessage) -> tuple[str | None, int, int, int | None]:
-    """Return text, delivery mode, priority, and the time to live, None for ever."""
-    expires = message.jms_expiration
-    life_ms = expires - message.jms_timestamp if expires else None
-    return message.text, message.jms_delivery_mode, message.jms_priority, life_ms
 
 
 @requirement("5.7-l")
@@ -181,20 +175,11 @@ def test_5_7_l_a_sender_without_queue_needs_one(queue_session: QueueSession, mor
 def test_5_8_a_what_a_selector_leaves_out_stays_on_the_queue(
     queue_session: QueueSession, queue: Queue, waits: Waits
 ) -> None:
-    _send_numbers(queue_session, queue)
+    send_numbers(queue_session, queue)
     receiver = queue_session.create_receiver(queue, "number = 2")
     assert take(receiver, waits).text == "2"
     receiver.close()
     assert take_texts(queue_session.create_receiver(queue), waits, 2) == ["1", "3"], "the others are there still"
-
-
-def _send_numbers(session: Session, queue: Queue) -> None:
-    """Send 1, 2 and 3, each with its number as a property."""
-    producer = session.create_producer(queue)
-    for number in (1, 2, 3):
-        message = session.create_text_message(str(number))
-        message.set_int_property("number", number)
-        producer.send(message)
 
 
 @requirement("5.8-b")

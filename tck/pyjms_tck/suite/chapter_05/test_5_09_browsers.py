@@ -17,7 +17,7 @@ from pyjms_tck.environment import Waits
 from pyjms_tck.fixtures import Record
 from pyjms_tck.requirements import needs, requirement
 from pyjms_tck.suite.chapter_04 import closed
-from pyjms_tck.suite.exchange import INVALID_SELECTOR, NO_DESTINATION, send_texts, take_texts, text_of
+from pyjms_tck.suite.exchange import INVALID_SELECTOR, NO_DESTINATION, send_numbers, send_texts, take_texts, text_of
 
 
 def _seen(browser: QueueBrowser) -> list[str | None]:
@@ -27,15 +27,6 @@ def _seen(browser: QueueBrowser) -> list[str | None]:
     while messages.hasMoreElements():
         texts.append(text_of(messages.nextElement()))
     return texts
-
-
-def _send_numbers(session: Session, queue: Queue) -> None:
-    """Send 1, 2 and 3, each with its number as a property."""
-    producer = session.createProducer(queue)
-    for number in (1, 2, 3):
-        message = session.createTextMessage(str(number))
-        message.setIntProperty("number", number)
-        producer.send(message)
 
 
 @requirement("5.9-a")
@@ -67,7 +58,7 @@ def test_5_9_b_a_browser_of_an_empty_queue_shows_nothing(session: Session, queue
 @requirement("5.9-b")
 @needs("SELECTORS")
 def test_5_9_b_a_browser_with_a_selector_shows_what_matches(session: Session, queue: Queue) -> None:
-    _send_numbers(session, queue)
+    send_numbers(session, queue)
     assert _seen(session.createBrowser(queue, "number <> 2")) == ["1", "3"]
     assert _seen(session.createBrowser(queue, "number > 3")) == [], "nothing matches"
 
@@ -77,7 +68,7 @@ def test_5_9_b_a_browser_with_a_selector_shows_what_matches(session: Session, qu
 def test_5_9_c_browsers_without_selector(
     queue_session: QueueSession, session: Session, queue: Queue, selector: str | None
 ) -> None:
-    _send_numbers(session, queue)
+    send_numbers(session, queue)
     for browser in (
         queue_session.createBrowser(queue),
         queue_session.createBrowser(queue, selector),
@@ -91,7 +82,7 @@ def test_5_9_c_browsers_without_selector(
 @requirement("5.9-c")
 @needs("SELECTORS")
 def test_5_9_c_browsers_with_a_selector(queue_session: QueueSession, session: Session, queue: Queue) -> None:
-    _send_numbers(session, queue)
+    send_numbers(session, queue)
     browsers = [each.createBrowser(queue, "number = 2") for each in (queue_session, session)]
     assert [_seen(browser) for browser in browsers] == [["2"], ["2"]]
 

@@ -18,6 +18,7 @@ from pyjms_tck.fixtures import Connect, MakeDestination
 from pyjms_tck.profile import Profile
 from pyjms_tck.requirements import needs, requirement
 from pyjms_tck.suite.exchange import leftovers, send_texts, take, take_texts
+from pyjms_tck.suite.modes import in_each_mode
 
 # -------------------------------------------------------------------------------------------- 6.1, 6.3, 6.5
 
@@ -174,15 +175,7 @@ def _starts_stopped(connection: TopicConnection, session: Session, topic: Topic,
 
 
 @requirement("6.8-a")
-@pytest.mark.parametrize(
-    ("transacted", "asked", "mode"),
-    [
-        (False, Session.AUTO_ACKNOWLEDGE, 1),
-        (False, Session.CLIENT_ACKNOWLEDGE, 2),
-        (False, Session.DUPS_OK_ACKNOWLEDGE, 3),
-        pytest.param(True, Session.AUTO_ACKNOWLEDGE, 0, marks=needs("TRANSACTIONS")),
-    ],
-)
+@in_each_mode
 def test_6_8_a_a_topic_session_has_the_mode_that_was_asked_for(
     topic_connection: TopicConnection, transacted: bool, asked: int, mode: int
 ) -> None:

@@ -10,7 +10,6 @@ from pyjms import (
     InvalidSelectorException,
     Session,
     TemporaryTopic,
-    TextMessage,
     Topic,
     TopicConnection,
     TopicPublisher,
@@ -27,7 +26,9 @@ from pyjms_tck.suite.exchange import (
     Collector,
     Holding,
     leftovers,
+    send_numbers,
     send_texts,
+    sent_as,
     take,
     take_texts,
 )
@@ -89,20 +90,11 @@ def test_6_9_c_a_subscriber_has_the_given_selector_and_no_local(
 ) -> None:
     subscriber = topic_session.create_subscriber(topic, "number > 1", no_local)
     assert (subscriber.message_selector, subscriber.no_local) == ("number > 1", no_local)
-    _publish_numbers(topic_session, topic)
-    _publish_numbers(session, topic)
+    send_numbers(topic_session, topic)
+    send_numbers(session, topic)
     expected = ["2", "3"] if no_local else ["2", "3", "2", "3"]
     assert take_texts(subscriber, waits, len(expected)) == expected
     assert leftovers(subscriber, waits) == []
-
-
-def _publish_numbers(session: Session, topic: Topic) -> None:
-    """Publish 1, 2 and 3, each with its number as a property."""
-    producer = session.create_producer(topic)
-    for number in (1, 2, 3):
-        message = session.create_text_message(str(number))
-        message.set_int_property("number", number)
-        producer.send(message)
 
 
 @requirement("6.9-d")
@@ -165,9 +157,9 @@ def test_6_9_h_a_temporary_topic_lives_as_long_as_its_connection(
 def test_6_10_a_a_publisher_publishes_to_its_topic(topic_session: TopicSession, topic: Topic, waits: Waits) -> None:
     publisher, subscriber = topic_session.create_publisher(topic), topic_session.create_subscriber(topic)
     publisher.publish(topic_session.create_text_message("with the defaults"))
-    assert _facts(take(subscriber, waits)) == ("with the defaults", DeliveryMode.PERSISTENT, 4, None)
+    assert sent_as(take(subscriber, waits)) == ("with the defaults", DeliveryMode.PERSISTENT, 4, None)
     publisher.publish(topic_session.create_text_message("with options"), *OPTIONS)
-    assert _facts(take(subscriber, waits)) == ("with options", *OPTIONS)
+    assert sent_as(take(subscriber, waits)) == ("with options", *OPTIONS)
 
 
 @requirement("6.10-b")
@@ -178,16 +170,9 @@ def test_6_10_b_a_publisher_without_topic_publishes_to_the_given_one(
     for topic in (make_topic(), make_topic()):
         subscriber = topic_session.create_subscriber(topic)
         publisher.publish(topic, topic_session.create_text_message("with the defaults"))
-        assert _facts(take(subscriber, waits)) == ("with the defaults", DeliveryMode.PERSISTENT, 4, None)
+        assert sent_as(take(subscriber, waits)) == ("with the defaults", DeliveryMode.PERSISTENT, 4, None)
         publisher.publish(topic, topic_session.create_text_message("with options"), *OPTIONS)
-        assert _facts(take(subscriber, waits)) == ("with options", *OPTIONS)
-
-
-def _facts(message: TextMessage) -> tuple[str | None, int, int, int | None]:
-    """Return text, delivery mode, priority, and the time to live, None for ever."""
-    expires = message.jms_expiration
-    life_ms = expires - message.jms_timestamp if expires else None
-    return message.text, message.jms_delivery_mode, message.jms_priority, life_ms
+        assert sent_as(take(subscriber, waits)) == ("with options", *OPTIONS)
 
 
 @requirement("6.10-c")
@@ -238,7 +223,7 @@ def test_6_11_b_a_selector_keeps_messages_from_its_subscriber(
 ) -> None:
     choosing = topic_session.create_subscriber(topic, "number = 2", False)
     everything = topic_session.create_subscriber(topic)
-    _publish_numbers(topic_session, topic)
+    send_numbers(topic_session, topic)
     assert take_texts(choosing, waits, 1) == ["2"]
     assert leftovers(choosing, waits) == [], "the others are never delivered to it"
     assert take_texts(everything, waits, 3) == ["1", "2", "3"], "a subscriber without selector gets all"

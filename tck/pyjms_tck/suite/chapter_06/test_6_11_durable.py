@@ -15,22 +15,21 @@ from pyjms import (
 from pyjms_tck.environment import Waits
 from pyjms_tck.fixtures import MakeDestination, MakeName
 from pyjms_tck.requirements import needs, requirement
-from pyjms_tck.suite.exchange import INVALID_SELECTOR, NO_DESTINATION, leftovers, send_texts, take, take_texts
+from pyjms_tck.suite.exchange import (
+    INVALID_SELECTOR,
+    NO_DESTINATION,
+    leftovers,
+    send_numbers,
+    send_texts,
+    take,
+    take_texts,
+)
 from pyjms_tck.suite.subscriptions import DurableClient
 
 
 def _session(client: DurableClient, mode: int = Session.AUTO_ACKNOWLEDGE) -> Session:
     """Return a session of a new connection of the client; the one before is closed."""
     return client.open().createSession(False, mode)
-
-
-def _publish_numbers(session: Session, topic: Topic) -> None:
-    """Publish 1, 2 and 3, each with its number as a property."""
-    producer = session.createProducer(topic)
-    for number in (1, 2, 3):
-        message = session.createTextMessage(str(number))
-        message.setIntProperty("number", number)
-        producer.send(message)
 
 
 # --------------------------------------------------------------------------------------------------------- 6.3
@@ -151,10 +150,10 @@ def test_6_11_1_b_another_selector_makes_a_new_subscription(
 ) -> None:
     ours = _session(durable)
     ours.createDurableSubscriber(topic, durable.name, "number < 3", False).close()
-    _publish_numbers(session, topic)
+    send_numbers(session, topic)
     subscriber = ours.createDurableSubscriber(topic, durable.name, "number > 1", False)
     assert leftovers(subscriber, waits) == [], "the old subscription is gone, with its messages"
-    _publish_numbers(session, topic)
+    send_numbers(session, topic)
     assert take_texts(subscriber, waits, 2) == ["2", "3"], "the new selector chooses"
 
 
@@ -165,7 +164,7 @@ def test_6_11_1_b_the_same_selector_keeps_the_subscription(
 ) -> None:
     ours = _session(durable)
     ours.createDurableSubscriber(topic, durable.name, "number > 1", False).close()
-    _publish_numbers(session, topic)
+    send_numbers(session, topic)
     subscriber = ours.createDurableSubscriber(topic, durable.name, "number > 1", False)
     assert take_texts(subscriber, waits, 2) == ["2", "3"]
 
@@ -266,8 +265,8 @@ def test_6_11_1_f_a_durable_subscriber_has_the_given_selector_and_no_local(
     ours = _of_domain(durable, domain)
     subscriber = ours.createDurableSubscriber(topic, durable.name, "number > 1", True)
     assert (subscriber.getMessageSelector(), subscriber.getNoLocal()) == ("number > 1", True)
-    _publish_numbers(ours, topic)
-    _publish_numbers(session, topic)
+    send_numbers(ours, topic)
+    send_numbers(session, topic)
     assert take_texts(subscriber, waits, 2) == ["2", "3"]
     assert leftovers(subscriber, waits) == [], "neither what the selector leaves out nor what is local"
 

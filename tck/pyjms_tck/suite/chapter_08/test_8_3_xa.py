@@ -32,6 +32,7 @@ from pyjms_tck.fixtures import MakeDestination, MakeFactory, MakeName
 from pyjms_tck.profile import Profile
 from pyjms_tck.requirements import needs, requirement
 from pyjms_tck.suite.exchange import leftovers, send_texts, take, take_texts
+from pyjms_tck.suite.modes import in_each_mode
 
 DOMAINS = ["common", "queue", pytest.param("topic", marks=needs("TOPICS"))]
 
@@ -125,14 +126,7 @@ def test_8_4_a_an_xa_connection_makes_xa_sessions(connect_xa: Callable[..., Any]
 
 @requirement("8.4-b")
 @pytest.mark.parametrize("domain", DOMAINS)
-@pytest.mark.parametrize(
-    ("transacted", "asked", "mode"),
-    [
-        (False, Session.AUTO_ACKNOWLEDGE, 1),
-        (False, Session.CLIENT_ACKNOWLEDGE, 2),
-        pytest.param(True, Session.AUTO_ACKNOWLEDGE, 0, marks=needs("TRANSACTIONS")),
-    ],
-)
+@in_each_mode
 def test_8_4_b_an_xa_connection_makes_ordinary_sessions(
     connect_xa: Callable[..., Any], domain: str, transacted: bool, asked: int, mode: int
 ) -> None:

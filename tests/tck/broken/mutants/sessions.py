@@ -161,7 +161,7 @@ MUTANTS = (
         "4.4.7-d 4.4.7-e 7.3-b",
         "commit and rollback need no transaction",
         edit(_S + "_check_transaction", "self.check_open()", "self.check_open()\n    return"),
-        edit(_VM + "_unit_to_end", 'raise CapabilityError("the session is not transacted")', "return None"),
+        edit(_VM + "_take_unit", 'raise CapabilityError("the session is not transacted")', "return None"),
     ),
     mutant(
         "4.4.11-c",
