@@ -46,6 +46,10 @@ class Services(Protocol):
         """Begin to close one of its listeners."""
         ...
 
+    def close(self, listener: Listener, graceful_s: float) -> None:
+        """Close one of its listeners."""
+        ...
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ListenerStatistics:
@@ -173,7 +177,7 @@ class Listener:
 
     def close(self, graceful_s: float = 5.0) -> None:
         """Do as `begin_close`, and wait for it: hardly longer than `graceful_s`. Not on the network's own thread."""
-        self.begin_close(graceful_s).result()
+        self._services.close(self, graceful_s)
 
     # ---------------------------------------------------------------------------------------------------- for connections
 
@@ -263,9 +267,9 @@ class Listener:
         full = settings.max_connections is not None and self.connection_count >= settings.max_connections
         limit = settings.max_connections_per_address
         if full or (limit is not None and self._per_address[host] >= limit):
-            incoming.close()
             self._refused += 1
             self.reports.log(Report.TOO_MANY if full else Report.TOO_MANY_OF_ONE, "%s at %s", host, self.url)
+            incoming.close()
             return
         self._accepted += 1
         self._per_address[host] += 1

@@ -13,7 +13,7 @@ from enum import Enum
 from importlib.metadata import version
 from importlib.util import find_spec
 from socket import socket
-from threading import Lock, Thread
+from threading import Lock, Thread, current_thread
 from typing import Any, Final, Self, TypeVar
 
 from pyjms.spi.clock import Clock, SystemClock
@@ -128,6 +128,11 @@ class NetworkService:
             coroutine.close()
             raise
 
+    def close(self, listener: Listener, graceful_s: float) -> None:
+        """Do what `Listener.close` says."""
+        self._must_not_wait_here()
+        self.begin_close(listener, graceful_s).result()
+
     def begin_close(self, listener: Listener, graceful_s: float = _GRACE_S) -> Future[None]:
         """Do what `Listener.begin_close` says."""
         with self._lock:
@@ -147,6 +152,7 @@ class NetworkService:
 
         Takes hardly longer than `graceful_s`, whatever peers and jobs do. May be repeated; not on the loop's thread.
         """
+        self._must_not_wait_here()
         with self._lock:
             thread = self._thread
             is_first = self._stopped is None
@@ -245,8 +251,10 @@ class NetworkService:
             raise ClosedError(f"the network of {self._name} does not run; call start() first, and not after stop()")
 
     def _wait_for(self, coroutine: Coroutine[Any, Any, _T]) -> _T:
-        """Run `coroutine` on the loop and wait for it. On the loop's own thread that would wait for itself."""
-        if self.scheduler.is_here():
-            coroutine.close()
-            raise ClosedError("this would wait for itself on the network's thread; use another thread, or begin_close")
+        """Run `coroutine` on the loop and wait for it."""
         return asyncio.run_coroutine_threadsafe(coroutine, self._loop).result()
+
+    def _must_not_wait_here(self) -> None:
+        """Refuse what would wait for itself."""
+        if current_thread() is self._thread:
+            raise ClosedError("this would wait for itself on the network's thread; use another thread, or begin_close")

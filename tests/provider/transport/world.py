@@ -172,3 +172,11 @@ def send_until_full(client: socket.socket, chunk: bytes = b"y" * 65_536, patienc
         return sent
     finally:
         client.settimeout(PATIENCE_S)
+
+
+def is_cut_off(client: socket.socket) -> bool:
+    """Wait for the end of the connection, in whatever way it comes; return False if bytes come instead."""
+    try:
+        return client.recv(1) == b""
+    except ConnectionError:
+        return True

@@ -1,0 +1,166 @@
+from __future__ import annotations
+
+import asyncio
+import threading
+from threading import Event, Thread
+
+import pytest
+
+from pyjms.spi.errors import ClosedError, ResourceError
+from pyjms_provider.transport import service as module
+from pyjms_provider.transport.service import EventLoop, NetworkService
+from pyjms_provider.transport.settings import ListenerSettings
+from tests.provider.transport.world import PATIENCE_S, Engines, Net, connect, read_exactly
+
+
+def network_threads() -> list[str]:
+    return [
+        thread.name for thread in threading.enumerate() if thread.name.startswith(("pyjms network", "pyjms worker"))
+    ]
+
+
+@pytest.mark.realises("BJ-TCP-1", "BJ-TCP-2")
+def test_one_thread_selects_and_works_and_another_knows_the_time(net: Net) -> None:
+    listener = net.service.open(ListenerSettings(), Engines())
+    with connect(listener) as client:
+        client.sendall(b"hello")
+        read_exactly(client, 5)
+        assert sorted(network_threads()) == ["pyjms network test", "pyjms network timer test"]
+
+
+def test_all_threads_end_with_the_service() -> None:
+    with NetworkService("test") as service, connect(service.open(ListenerSettings(), Engines())):
+        assert network_threads()
+        service.stop(graceful_s=0.05)
+    assert not network_threads()
+
+
+@pytest.mark.parametrize("event_loop", list(EventLoop))
+def test_the_log_says_which_loop_is_used(event_loop: EventLoop, caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level("INFO")
+    with NetworkService("test", event_loop=event_loop):
+        pass
+    expected = "the event loop of asyncio" if event_loop is EventLoop.ASYNCIO else "on uvloop"
+    assert "PYJMS-NET-1 network started: test, " in caplog.text
+    assert expected in caplog.text
+
+
+def test_without_uvloop_the_loop_of_asyncio_serves(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(module, "find_spec", lambda _: None)
+    caplog.set_level("INFO")
+    with NetworkService("test"):
+        pass
+    assert "pip install pyjms[fast]" in caplog.text
+    service = NetworkService("test", event_loop=EventLoop.UVLOOP)
+    with pytest.raises(ResourceError, match=r"pip install pyjms\[fast\]"):
+        service.start()
+    service.stop()
+
+
+def test_other_servers_live_on_the_same_loop(net: Net) -> None:
+    async def serve() -> int:
+        async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+            writer.write(await reader.readexactly(4))
+            await writer.drain()
+            writer.close()
+            await writer.wait_closed()
+
+        server = await asyncio.start_server(answer, "127.0.0.1", 0)
+        port = server.sockets[0].getsockname()[1]
+        reader, writer = await asyncio.open_connection("127.0.0.1", port)
+        writer.write(b"rest")
+        got = await reader.readexactly(4)
+        writer.close()
+        await writer.wait_closed()
+        server.close()
+        await server.wait_closed()
+        return len(got)
+
+    assert net.service.run(serve()).result(PATIENCE_S) == 4
+
+
+def test_what_still_runs_is_cancelled_when_the_service_stops() -> None:
+    begun, cancelled = Event(), Event()
+
+    async def never() -> None:
+        begun.set()
+        try:
+            await asyncio.Event().wait()
+        finally:
+            cancelled.set()
+
+    service = NetworkService("test")
+    service.start()
+    future = service.run(never())
+    assert begun.wait(PATIENCE_S)
+    service.stop()
+    assert cancelled.is_set()
+    assert future.cancelled()
+
+
+def test_a_port_can_be_opened_and_closed_on_the_loop_itself(net: Net) -> None:
+    listener = net.on_loop(lambda: net.service.open(ListenerSettings(), Engines()))
+    with connect(listener) as client:
+        client.sendall(b"hello")
+        read_exactly(client, 5)
+    closing = net.on_loop(listener.begin_close)
+    closing.result(PATIENCE_S)
+
+
+@pytest.mark.parametrize("wait", ["stop", "close"])
+def test_who_would_wait_for_himself_is_told_so(net: Net, wait: str) -> None:
+    listener = net.service.open(ListenerSettings(), Engines())
+    call = net.service.stop if wait == "stop" else listener.close
+    with pytest.raises(ClosedError, match="use another thread"):
+        net.on_loop(call)
+    with connect(listener) as client:
+        client.sendall(b"hello")
+        read_exactly(client, 5)
+
+
+def test_nothing_is_opened_before_the_start_or_after_the_stop() -> None:
+    service = NetworkService("test")
+    with pytest.raises(ClosedError, match=r"start\(\)"):
+        service.open(ListenerSettings(), Engines())
+    service.start()
+    service.start()
+    service.stop()
+    for call in (service.start, lambda: service.open(ListenerSettings(), Engines())):
+        with pytest.raises(ClosedError):
+            call()
+    with pytest.raises(ClosedError):
+        service.run(asyncio.Event().wait())
+
+
+def test_stopping_is_for_any_thread_any_number_of_times() -> None:
+    service = NetworkService("test")
+    service.start()
+    listener = service.open(ListenerSettings(), Engines())
+    threads = [Thread(target=service.stop) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(PATIENCE_S)
+    service.stop()
+    listener.close()
+    assert not network_threads()
+
+
+def test_a_service_that_was_never_started_can_be_stopped() -> None:
+    service = NetworkService("test")
+    service.stop()
+    service.stop()
+
+
+def test_waking_a_connection_after_the_stop_does_nothing() -> None:
+    engines = Engines()
+    service = NetworkService("test")
+    service.start()
+    with connect(service.open(ListenerSettings(), engines)):
+        engine = engines.next()
+        service.stop(graceful_s=0.05)
+        engine.ends.get(timeout=PATIENCE_S)
+        engine.conduit.wake()
+        service.scheduler.add(lambda: None)
