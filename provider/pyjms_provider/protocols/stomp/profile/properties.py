@@ -54,6 +54,8 @@ _unsafe = {
 }
 _headers: dict[str, tuple[str, str]] = {}
 _HEADERS_MAX = 4096
+_NAME_LENGTH_MAX = 128
+"""What is remembered of names is bounded in number and length, as strangers choose them."""
 
 
 def _header_of(name: str) -> tuple[str, str]:
@@ -63,7 +65,8 @@ def _header_of(name: str) -> tuple[str, str]:
         known = alias_of(name) or name, quoted(name)
         if len(_headers) >= _HEADERS_MAX:
             _headers.clear()
-        _headers[name] = known
+        if len(name) <= _NAME_LENGTH_MAX:
+            _headers[name] = known
     return known
 
 
@@ -123,26 +126,51 @@ def read_properties(headers: Iterable[tuple[str, str]], types: str) -> dict[str,
 
     Raises `ProfileError` when a value does not have the type that `types` lists for it.
     """
-    texts: dict[str, str] = {}
+    values: dict[str, Stored] = {}
     for header, text in headers:
-        if header.startswith(ALIAS_PREFIX):
-            texts.setdefault(_unquoted(header, name_of_alias), text)
-        elif not is_reserved(header):
-            texts.setdefault(header, text)
-    if not types:
-        return dict(texts)
-    values: dict[str, Stored] = dict(texts)
-    for entry in types.split(","):
-        listed, _, letter = entry.rpartition("/")
-        name = _unquoted(listed, unquoted)
-        if letter == "N":
-            values[name] = None
-            continue
+        name = _names[header] if header in _names else _name_of(header)
+        if name is not None and name not in values:
+            values[name] = text
+    for name, letter in _known_types.get(types) or _types_of(types):
         try:
-            values[name] = READERS[letter](texts[name])
-        except (KeyError, ValueError) as error:
+            values[name] = None if letter == "N" else READERS[letter](values[name])  # type: ignore[arg-type]
+        except (KeyError, ValueError, TypeError) as error:
             raise ProfileError(f"property {name[:60]!r} is not of its type {letter[:9]!r}") from error
     return values
+
+
+_names: dict[str, str | None] = {}
+_known_types: dict[str, tuple[tuple[str, str], ...]] = {}
+_TYPES_MAX = 512
+_TYPES_LENGTH_MAX = 1024
+
+
+def _name_of(header: str) -> str | None:
+    """Return the property that `header` carries, or None: none."""
+    if header.startswith(ALIAS_PREFIX):
+        name: str | None = _unquoted(header, name_of_alias)
+    else:
+        name = None if is_reserved(header) else header
+    if len(_names) >= _HEADERS_MAX:
+        _names.clear()
+    if len(header) <= _NAME_LENGTH_MAX:
+        _names[header] = name
+    return name
+
+
+def _types_of(types: str) -> tuple[tuple[str, str], ...]:
+    """Return names and letters. Raises `ProfileError`."""
+    pairs = []
+    for entry in types.split(",") if types else ():
+        listed, _, letter = entry.rpartition("/")
+        pairs.append((_unquoted(listed, unquoted), letter))
+    if len({name for name, _ in pairs}) < len(pairs):
+        raise ProfileError("a property has two types")
+    if len(types) <= _TYPES_LENGTH_MAX:
+        if len(_known_types) >= _TYPES_MAX:
+            _known_types.clear()
+        _known_types[types] = tuple(pairs)
+    return tuple(pairs)
 
 
 def _unquoted(text: str, read: Callable[[str], str]) -> str:
@@ -190,7 +218,21 @@ class WireProperties(Mapping[str, Stored]):
         return self.values_by_name[name]
 
     def __contains__(self, name: object) -> bool:
-        return name in self.values_by_name
+        return not self._surely_lacks(name) and name in self.values_by_name
+
+    def _surely_lacks(self, name: object) -> bool:
+        """Say whether a look at the text is enough: a broker asks every message for names that few have.
+
+        Nothing escapes such a name, so that it would be in the text.
+        """
+        return (
+            self._values is None
+            and isinstance(name, str)
+            and name.isidentifier()
+            and name.isascii()
+            and name not in self.lines
+            and name not in self.types
+        )
 
     def __iter__(self) -> Iterator[str]:
         return iter(self.values_by_name)
