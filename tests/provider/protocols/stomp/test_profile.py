@@ -373,7 +373,7 @@ def test_what_no_message_may_hold_is_refused(kind: BodyKind, body: object, prope
 def test_asking_for_a_name_that_is_not_in_the_text_takes_nothing_apart(monkeypatch: pytest.MonkeyPatch) -> None:
     properties = WireProperties("a:1\nJMS_pyjms_x_type:2\n", "a/I,n/N,type/T")
     read: list[object] = []
-    monkeypatch.setattr(WireProperties, "_read", lambda self: read.append(self) or {"a": 1, "n": None, "type": "2"})
+    monkeypatch.setattr(WireProperties, "_read", lambda self: read.append(self) or {"a": 1, "n": None, "type": "2"})  # type: ignore[func-returns-value]
     assert "JMS_pyjms_deliverAt" not in properties
     assert not read
     assert "a" in properties
