@@ -28,6 +28,7 @@ __all__ = ["EngineFactory", "Listener", "ListenerStatistics", "Services", "bind"
 
 _ACCEPTS: Final = 32  # in one turn
 _BACK_OFF_S: Final = 0.2
+_WEB_SOCKET_READ: Final = 8 * 2**10
 _GONE: Final = (ConnectionAbortedError, ConnectionResetError)
 
 EngineFactory = Callable[[Conduit], ProtocolEngine]
@@ -83,6 +84,15 @@ def bind(settings: ListenerSettings) -> socket.socket:
     return listening
 
 
+def _read_size(settings: ListenerSettings) -> int:
+    """Return how much is read at once. Of WebSockets less: a peer that sends frames of no or one byte, of which each costs
+    some 40 µs, would keep the loop busy for 400 ms with 64 KiB.
+    """
+    if settings.kind is ListenerKind.WEB_SOCKET:
+        return min(settings.read_buffer_bytes, _WEB_SOCKET_READ)
+    return settings.read_buffer_bytes
+
+
 def _advice(error: OSError) -> str:
     if isinstance(error, socket.gaierror):
         return "write an address of this machine in place of a name that cannot be resolved"
@@ -107,7 +117,7 @@ class Listener:
         self.workers = services.workers
         self.trace = services.trace
         self.reports = RareReports(services.clock)
-        self.buffer = memoryview(bytearray(settings.read_buffer_bytes))
+        self.buffer = memoryview(bytearray(_read_size(settings)))
         self.bytes_in = 0
         self.bytes_out = 0
         self._services = services

@@ -184,6 +184,34 @@ def test_a_handshake_that_drips_is_cut_at_the_deadline(net: Net, listener: Liste
             return  # cut with a byte unread
 
 
+def test_a_peer_that_sends_tiny_frames_gets_no_more_of_the_loop_than_a_few_kilobytes_at_a_time(
+    net: Net, listener: Listener, engines: Engines
+) -> None:
+    with shake_hands(listener) as client:
+        engine = engines.next()
+        client.sendall(frame(2, b"x") * 50_000)
+        assert read_payload(client, 50_000) == b"x" * 50_000
+        turns = net.on_loop(lambda: listener.bytes_in) / 8192
+        # Others have their turns between two reads; each read is as large as its buffer at most.
+        assert len(listener.buffer) == 8192
+        assert turns >= 40
+        assert engine.heard == 50_000
+
+
+def read_payload(client: socket.socket, size: int) -> bytes:
+    """Read frames of the server until their payloads have so many bytes."""
+    payload = b""
+    with client.makefile("rb") as stream:
+        while len(payload) < size:
+            length = stream.read(2)[1]
+            if length == 126:
+                length = int.from_bytes(stream.read(2))
+            elif length == 127:
+                length = int.from_bytes(stream.read(8))
+            payload += stream.read(length)
+    return payload
+
+
 def test_a_ping_is_answered_although_the_engine_has_nothing_to_say(listener: Listener, engines: Engines) -> None:
     with shake_hands(listener) as client:
         for _ in range(3):
