@@ -100,7 +100,15 @@ class HeaderParser:
 
 def split_lines(lines: str, version: Version) -> tuple[tuple[str, str], ...]:
     """Return names and values of `lines`, each of which ends with a line end. Raises `FrameError`."""
-    pairs = _split_slowly(lines.removesuffix("\n").split("\n"), version) if lines else ()
+    if not lines:
+        return ()
+    split = lines.removesuffix("\n").split("\n")
+    if "\\" in lines or version is Version.V1_0:
+        pairs = _split_slowly(split, version)
+    elif _named_lines(lines):
+        pairs = tuple([(name, value) for name, _, value in [line.partition(":") for line in split]])
+    else:
+        pairs = _split_slowly(split, None)  # which says what is wrong
     if any(not name for name, _ in pairs):
         raise FrameError("a header has no name")
     return pairs

@@ -181,7 +181,8 @@ def _bytes_of_hex(text: str) -> bytes:
 def _number(text: str | None) -> int:
     """Return a foreign number, or 0 for what is none: others may write there what they like."""
     if text is not None and text.isascii() and text.isdigit() and len(text) <= 19:
-        return min(int(text), _LONG_MAX)
+        number = int(text)
+        return min(number, _LONG_MAX)
     return 0
 
 

@@ -48,7 +48,7 @@ def to_frame(
     _write_standard(headers, envelope, dialect, version, now_ms)
     _write_body_headers(headers, body, envelope, dialect, with_length=profile and dialect.preserves_headers)
     properties = envelope.properties
-    if profile and version is Version.V1_2 and type(properties) is WireProperties and dialect.header_line_max is None:
+    if profile and version is Version.V1_2 and type(properties) is WireProperties and dialect.preserves_headers:
         fields = _profile_fields(envelope, dialect, version, body, properties.types, connection_id)
         lines = "".join([f"{name}:{value}\n" for name, value in split_parts(fields)])
         return Frame(command, headers, body.data, tail=lines + properties.lines)
