@@ -382,19 +382,6 @@ def test_asking_for_a_name_that_is_not_in_the_text_takes_nothing_apart(monkeypat
     assert read
 
 
-def test_who_asks_for_a_name_that_is_lacking_takes_nothing_apart() -> None:
-    properties = after(to_frame(make_envelope("x", properties={"a": Short(1), "b": None}), PYJMS)).properties
-    assert isinstance(properties, WireProperties)
-    assert "missing" not in properties
-    assert properties._values is None
-    assert "b" in properties
-
-
-@pytest.mark.parametrize("lines", ["JMS_pyjms:1;k=msg;p=%61bc/N\nx:1\n", "JMS_pyjms:1;k=msg\nJMS_pyjms_x_%61bc:1\n"])
-def test_a_name_is_found_though_its_sender_escaped_what_needs_none(lines: str) -> None:
-    assert "abc" in from_frame(raw(lines, lazy=True), PYJMS).properties
-
-
 @given(st.dictionaries(st.text(max_size=5), st.text(), max_size=4), st.text(max_size=5))
 def test_properties_know_what_they_have(properties: dict[str, Stored], name: str) -> None:
     received = after(to_frame(make_envelope("x", properties=properties), PYJMS)).properties

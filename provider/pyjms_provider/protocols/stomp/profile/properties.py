@@ -223,7 +223,7 @@ class WireProperties(Mapping[str, Stored]):
     def _surely_lacks(self, name: object) -> bool:
         """Say whether a look at the text is enough: a broker asks every message for names that few have.
 
-        Nothing need escape such a name, so that it would be in the text; only who likes to could write %61 for its a.
+        Nothing escapes such a name, so that it would be in the text.
         """
         return (
             self._values is None
@@ -232,8 +232,6 @@ class WireProperties(Mapping[str, Stored]):
             and name.isascii()
             and name not in self.lines
             and name not in self.types
-            and "%" not in self.types
-            and ALIAS_PREFIX not in self.lines
         )
 
     def __iter__(self) -> Iterator[str]:
