@@ -46,7 +46,6 @@ def order(factory: ConnectionFactory) -> None:
     with factory.create_connection() as connection:
         session = connection.create_session(False, Session.AUTO_ACKNOWLEDGE)
         session.create_producer(session.create_queue("orders")).send(session.create_text_message("tea"))
-    waiting(factory, "bills")  # on SQLite a queue cannot be made while the application's transaction has the write lock
 
 
 def waiting(factory: ConnectionFactory, name: str) -> int:
@@ -103,6 +102,22 @@ def test_a_commit_that_the_database_refuses_undoes_both(factory: ConnectionFacto
         with joined(session, connection):  # the session goes on
             serve(session, connection)
     assert (stock(database), waiting(factory, "orders"), waiting(factory, "bills")) == (4, 0, 1)
+
+
+def test_what_was_sent_to_a_queue_that_nobody_had_named_is_there_after_a_restart(
+    factory: ConnectionFactory, database: Engine
+) -> None:
+    """Even on SQLite, where nobody else can write while the application's transaction has the lock."""
+    with factory.create_connection() as client, database.connect() as connection:
+        session = client.create_session(True, Session.SESSION_TRANSACTED)
+        with joined(session, connection):
+            connection.execute(text("UPDATE stock SET number = 8 WHERE item = 'tea'"))
+            for name in ("new", "newer"):
+                queue = session.create_queue(name)
+                session.create_consumer(queue).close()
+                session.create_producer(queue).send(session.create_text_message(name))
+    stop_broker("joined")
+    assert (stock(database), waiting(factory, "new"), waiting(factory, "newer")) == (8, 1, 1)
 
 
 def test_a_transaction_of_the_application_that_is_open_already_is_joined(

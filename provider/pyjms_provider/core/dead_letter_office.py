@@ -41,7 +41,6 @@ class DeadLetterOffice:
         """
         queue = entry.queue
         envelope = delivery.envelope
-        self._host.queue(queue.policy.dead_letter)  # before anything is changed, as making it may fail
         if not queue.settle(entry, delivery.count, session):
             return
         dead = DeadEntry(
@@ -61,7 +60,7 @@ class DeadLetterOffice:
             expired = each.kind is DeadKind.EXPIRED
             target = queue.policy.expiry_queue if expired else queue.policy.dead_letter
             try:
-                envelope = self._prepare(each, target)
+                envelope = queue.message_of(each.entry.reference)
             except ProviderError as error:
                 queue.reinstate(each.entry)
                 _tell_failure(queue, error)
@@ -72,12 +71,6 @@ class DeadLetterOffice:
                     self._bury(each, envelope, target)
             except ProviderError as error:
                 _tell_failure(queue, error)
-
-    def _prepare(self, dead: DeadEntry, target: str | None) -> Envelope | None:
-        """Return the message, and have the queue that it goes to. Raises `ResourceError`."""
-        if target is not None:
-            self._host.queue(target)
-        return dead.entry.queue.message_of(dead.entry.reference)
 
     def _bury(self, dead: DeadEntry, envelope: Envelope, target: str) -> None:
         letter = dead_letter(envelope, dead, target, self._host.clock.time_ms())

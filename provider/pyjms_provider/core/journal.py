@@ -100,6 +100,8 @@ class Changes:
     marks: list[tuple[QueueNumber, int, ReferenceId]] = field(default_factory=list)
     """Of a queue and a priority: no message above this id was delivered yet. After a crash the others are flagged."""
     duplicates: list[DuplicateMark] = field(default_factory=list)
+    definitions: list[QueueRecord] = field(default_factory=list)
+    """Queues of its messages that are not kept yet, with their numbers; one that is kept stays as it is."""
     prepared: PreparedBranch | None = None
     outcomes: list[BranchOutcome] = field(default_factory=list)
 
@@ -234,6 +236,10 @@ class Journal(ABC):
         One that is kept under the same address and subscription key keeps its number, so that two threads which name a
         new queue at the same time get the same.
         """
+
+    @abstractmethod
+    def number_of(self, record: QueueRecord) -> QueueNumber:
+        """Return the number that a queue has, or that it will have when it is kept. Does not wait."""
 
     @abstractmethod
     def drop_queue(self, number: QueueNumber) -> None:

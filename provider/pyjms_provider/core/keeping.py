@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Iterable, Sequence
 from contextlib import AbstractContextManager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from threading import Lock
 from typing import TYPE_CHECKING
 
@@ -106,9 +106,16 @@ class Keeper:
         text = None if policy is None else policy.to_json()
         return self._keep(QueueRecord(number=QueueNumber(0), address=address, policy=text))
 
+    def define_later(self, address: Address) -> KeptQueue:
+        """Keep a queue that somebody has named from its first message on. Does not wait."""
+        record = QueueRecord(number=QueueNumber(0), address=address)
+        number = self.journal.number_of(record)
+        return KeptQueue(self.journal, number, replace(record, number=number))
+
     def alter_queue(self, kept: KeptQueue, address: Address, policy: QueuePolicy) -> None:
         """Keep another policy of a queue. Raises `ResourceError`."""
         self.journal.define_queue(QueueRecord(number=kept.number, address=address, policy=policy.to_json()))
+        kept.definition = None
 
     def define_subscription(self, key: SubscriptionKey, terms: SubscriptionTerms) -> KeptQueue:
         """Keep a durable subscription. Raises `ResourceError`."""
@@ -139,7 +146,7 @@ class Keeper:
         """
         kept = queue.kept
         if kept is not None:
-            self._write_message(reference, envelope, (kept.number,), mark)
+            self._write_message(reference, envelope, (kept,), mark)
         try:
             queue.take_over(reference)
         except ProviderError:
@@ -152,24 +159,29 @@ class Keeper:
     ) -> None:
         """Write a message for the durable subscriptions that want it, and pass it on to all that do."""
         wanting = topic.wanting(reference)
-        numbers = tuple(subscription.kept.number for subscription in wanting if subscription.kept is not None)
-        if numbers:
-            self._write_message(reference, envelope, numbers, mark)
+        kept = tuple(subscription.kept for subscription in wanting if subscription.kept is not None)
+        if kept:
+            self._write_message(reference, envelope, kept, mark)
         topic.pass_on(reference, wanting)
 
     def _write_message(
         self,
         reference: MessageReference,
         envelope: Envelope,
-        numbers: tuple[QueueNumber, ...],
+        queues: tuple[KeptQueue, ...],
         mark: DuplicateMark | None,
     ) -> None:
-        reference.shared = len(numbers) > 1
-        changes = Changes(messages=[NewMessage(reference, envelope, numbers)])
+        reference.shared = len(queues) > 1
+        changes = Changes(messages=[NewMessage(reference, envelope, tuple([kept.number for kept in queues]))])
         if mark is not None:
             changes.duplicates.append(mark)
+        for kept in queues:
+            if kept.definition is not None:
+                kept.add_definition(changes)
         self.journal.write(changes, force=True)
         reference.journaled = True
+        if changes.definitions:
+            _note_definitions(queues)
 
     def finish_commit(self, unit: UnitOfWork) -> None:
         """Write a unit of work, and make it true. Raises `RolledBackError`, `InDoubtError`."""
@@ -193,6 +205,7 @@ class Keeper:
         """Write that a settled message, in another form, is in `target` now. Raises `ResourceError`."""
         changes = Changes(removals=_removals([entry]))
         if target.kept is not None and reference.reliable:
+            target.kept.add_definition(changes)
             changes.messages.append(NewMessage(reference, envelope, (target.kept.number,)))
         if not changes.removals and not changes.messages:
             return
@@ -203,6 +216,13 @@ class Keeper:
             entry.queue.reinstate(entry)
             raise
         reference.journaled = bool(changes.messages)
+        if changes.definitions and target.kept is not None:
+            _note_definitions([target.kept])
+
+
+def _note_definitions(queues: Iterable[KeptQueue]) -> None:
+    for kept in queues:
+        kept.definition = None
 
 
 def _removals(entries: Iterable[QueueEntry]) -> list[Removal]:

@@ -10,7 +10,7 @@ from pyjms_provider.core.reference import MessageReference, ReferenceId
 
 if TYPE_CHECKING:
     from pyjms_provider.core.entry import QueueEntry
-    from pyjms_provider.core.journal import Journal, QueueNumber
+    from pyjms_provider.core.journal import Journal, QueueNumber, QueueRecord
 
 __all__ = ["KeptQueue"]
 
@@ -27,11 +27,13 @@ class KeptQueue:
     redelivery is rare, and its count decides when a message has come back too often: it is written down exactly.
     """
 
-    __slots__ = ("_journal", "_marks", "number")
+    __slots__ = ("_journal", "_marks", "definition", "number")
 
-    def __init__(self, journal: Journal, number: QueueNumber) -> None:
+    def __init__(self, journal: Journal, number: QueueNumber, definition: QueueRecord | None = None) -> None:
         self._journal = journal
         self.number = number
+        self.definition = definition
+        """What must be written together with the queue's first message; None: it is written."""
         self._marks = [0] * _PRIORITIES
 
     def knows(self, reference: MessageReference, count: int) -> bool:
@@ -46,6 +48,12 @@ class KeptQueue:
         up_to = ReferenceId(reference.id + _STRIDE)
         self._journal.write(Changes(marks=[(self.number, reference.priority, up_to)]), force=False)
         self._marks[reference.priority] = max(self._marks[reference.priority], up_to)
+
+    def add_definition(self, changes: Changes) -> None:
+        """Have the queue kept together with a message of it, if it is not kept yet. Any number of writers may."""
+        definition = self.definition
+        if definition is not None and definition not in changes.definitions:
+            changes.definitions.append(definition)
 
     def note_removed(self, reference: MessageReference) -> None:
         """Have the journal forget a message that left for a reason of the broker's own. Does not wait."""

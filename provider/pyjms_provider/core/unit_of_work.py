@@ -305,9 +305,14 @@ class UnitOfWork:
             ) from error
         for message in changes.messages:
             message.reference.journaled = True
+        if changes.definitions:
+            for entry in self._sent:
+                if entry.queue.kept is not None:
+                    entry.queue.kept.definition = None
 
     def _changes(self) -> Changes | None:
         """Return what must be written; None: nothing. The unit is COMMITTING, so nobody changes it."""
+        changes = Changes()
         messages: dict[MessageReference, NewMessage] = {}
         for entry in self._sent:
             kept, reference = entry.queue.kept, entry.reference
@@ -317,6 +322,7 @@ class UnitOfWork:
             queues = (kept.number,) if known is None else (*known.queues, kept.number)
             reference.shared = len(queues) > 1
             messages[reference] = NewMessage(reference, envelope, queues)
+            kept.add_definition(changes)
         removals = [
             Removal(entry.queue.kept.number, entry.reference)
             for entry, _ in self._settled
@@ -324,7 +330,9 @@ class UnitOfWork:
         ]
         if not messages and not removals:
             return None
-        return Changes(messages=list(messages.values()), removals=removals, duplicates=self.duplicate_marks())
+        changes.messages, changes.removals = list(messages.values()), removals
+        changes.duplicates = self.duplicate_marks()
+        return changes
 
     def rollback(self) -> None:
         """Drop all of it. May be repeated."""

@@ -257,17 +257,20 @@ class VirtualHost:
         queue = self._queues.get(name)
         if queue is not None:
             return queue
-        return self._define_queue(name, None)[0]
+        address = Address(AddressKind.QUEUE, name)
+        return self._define_queue(address, None if self.keeper is None else self.keeper.define_later(address), None)[0]
 
     def create_queue(self, name: str, policy: QueuePolicy | None) -> bool:
         """Make a queue; return False if there is one. `policy` None: what the host says. Raises `ResourceError`."""
-        return name not in self._queues and self._define_queue(name, policy)[1]
-
-    def _define_queue(self, name: str, policy: QueuePolicy | None) -> tuple[Queue, bool]:
+        if name in self._queues:
+            return False
         address = Address(AddressKind.QUEUE, name)
         kept = None if self.keeper is None else self.keeper.define_queue(address, policy)
+        return self._define_queue(address, kept, policy)[1]
+
+    def _define_queue(self, address: Address, kept: KeptQueue | None, policy: QueuePolicy | None) -> tuple[Queue, bool]:
         with self._lock:
-            queue = self._queues.get(name)
+            queue = self._queues.get(address.name)
             if queue is not None:  # another thread was faster
                 return queue, False
             return self._add_queue(address, kept, policy), True

@@ -13,7 +13,7 @@ from itertools import chain
 from threading import Lock
 from typing import TypeAlias
 
-from pyjms.spi.envelope import Envelope, ObjectBody
+from pyjms.spi.envelope import Address, Envelope, ObjectBody
 from pyjms.spi.errors import ResourceError
 from pyjms.spi.xid import Xid
 from pyjms_provider.core.journal import (
@@ -27,6 +27,7 @@ from pyjms_provider.core.journal import (
     RecoveredBranch,
     RecoveredEntry,
     Recovery,
+    SubscriptionKey,
 )
 from pyjms_provider.core.reference import MessageReference, ReferenceId
 from pyjms_provider.stores.errors import HeldStoreError
@@ -64,6 +65,9 @@ class Medium:
 
     def apply(self, changes: Changes) -> None:
         """Make `changes` true."""
+        for record in changes.definitions:
+            self.queues.setdefault(record.number, record)
+            self.last_number = max(self.last_number, record.number)
         if changes.prepared is not None:
             self.branches[changes.prepared.xid] = _Branch(changes.prepared, changes)
         else:
@@ -137,6 +141,8 @@ class VolatileJournal(Journal):
         self._lock = Lock()
         self._noted: list[Changes] = []
         self._paged: dict[ReferenceId, Envelope] = {}
+        self._promised: dict[tuple[Address, SubscriptionKey | None], QueueNumber] = {}
+        self._last_number = 0
         self._crashed = False
         self._closed = False
 
@@ -224,19 +230,25 @@ class VolatileJournal(Journal):
         self._pass("before define", Changes())
         with self._lock:
             self._check_open()
-            number = record.number or self._number_of(record)
-            if not number:
-                self._medium.last_number += 1
-                number = QueueNumber(self._medium.last_number)
+            number = self._find_number(record)
+            self._medium.last_number = max(self._medium.last_number, number)
             self._medium.queues[number] = replace(record, number=number)
         self._pass("after define", Changes())
         return number
 
-    def _number_of(self, record: QueueRecord) -> QueueNumber:
+    def number_of(self, record: QueueRecord) -> QueueNumber:
+        with self._lock:
+            return self._find_number(record)
+
+    def _find_number(self, record: QueueRecord) -> QueueNumber:
+        identity = (record.address, record.subscription)
         for known in self._medium.queues.values():
-            if (known.address, known.subscription) == (record.address, record.subscription):
-                return known.number
-        return QueueNumber(0)
+            if (known.address, known.subscription) == identity:
+                return record.number or known.number
+        if not record.number and identity not in self._promised:
+            self._last_number = max(self._last_number, self._medium.last_number) + 1
+            self._promised[identity] = QueueNumber(self._last_number)
+        return record.number or self._promised[identity]
 
     def drop_queue(self, number: QueueNumber) -> None:
         self._pass("before drop", Changes())
@@ -246,6 +258,7 @@ class VolatileJournal(Journal):
                 self._medium.apply(noted)
             self._noted.clear()
             self._medium.drop_queue(number)
+            self._promised = {identity: known for identity, known in self._promised.items() if known != number}
         self._pass("after drop", Changes())
 
     def close(self, *, clean: bool) -> None:

@@ -9,6 +9,7 @@ import pytest
 
 from pyjms.spi.errors import ProviderError, ResourceError
 from pyjms_provider.core.journal import Changes
+from pyjms_provider.queue_manager import QueueManager
 from pyjms_provider.stores.volatile import Crash
 from tests.provider.keeping.site import ORDERS, Site, consume, take_all, text
 
@@ -206,12 +207,57 @@ def test_temporary_queues_are_not_kept(site: Site) -> None:
     assert text(consume(session, temporary).poll()) == "reply"
 
 
+def test_a_queue_is_kept_with_its_first_message_and_not_before(site: Site) -> None:
+    consume(site.session())
+    site.send("transient", delivery_mode=1)
+    assert not site.medium.queues
+    site.points.clear()
+    site.send("a")
+    site.send("b")
+    assert site.points == ["before write", "after write"] * 2
+    assert [record.address for record in site.medium.queues.values()] == [ORDERS]
+    site.crash()
+    assert site.texts() == ["a", "b"]
+
+
+def test_a_queue_whose_first_message_could_not_be_written_is_kept_with_the_next_one(site: Site) -> None:
+    site.trap = _refuse
+    with pytest.raises(ResourceError):
+        site.send("refused")
+    site.trap = None
+    assert not site.medium.queues
+    site.send("a")
+    site.crash()
+    assert site.drain() == [("a", 1)]
+
+
+@pytest.mark.parametrize("commits", [False, True])
+def test_a_transaction_keeps_the_queues_that_it_names_first(site: Site, commits: bool) -> None:
+    bills = type(ORDERS)(ORDERS.kind, "bills")
+    session = site.session(transacted=True)
+    for address in (ORDERS, bills):
+        site.send("a", session, address)
+    assert not site.medium.queues
+    session.commit() if commits else session.rollback()
+    assert len(site.medium.queues) == (2 if commits else 0)
+    site.crash()
+    assert [site.texts(address) for address in (ORDERS, bills)] == ([["a"], ["a"]] if commits else [[], []])
+
+
+def test_a_policy_given_before_the_first_message_stays(site: Site) -> None:
+    site.texts()
+    QueueManager(site.broker.virtual_host).alter("orders", max_messages=7)
+    site.send("a")
+    site.crash()
+    assert QueueManager(site.broker.virtual_host).report("orders").policy.max_messages == 7
+
+
 def test_two_that_name_a_new_queue_at_once_get_the_same(site: Site) -> None:
-    """The slower one's number is dropped, and no message goes there."""
+    """Both write its definition with their messages, and it is there once."""
     defining, go_on = Event(), Event()
 
-    def hold_the_first(point: str, _: Changes) -> None:
-        if point == "after define" and not defining.is_set():
+    def hold_the_first(point: str, changes: Changes) -> None:
+        if point == "before write" and changes.definitions and not defining.is_set():
             defining.set()
             assert go_on.wait(PATIENCE_S)
 

@@ -6,18 +6,20 @@ import re
 from collections.abc import Collection, Hashable, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
-from pyjms_provider.core.journal import Changes, QueueNumber, Removal
+from pyjms_provider.core.journal import Changes, QueueNumber, QueueRecord, Removal
 from pyjms_provider.core.reference import MessageReference, ReferenceId
 from pyjms_provider.stores.codec import encode
 
 if TYPE_CHECKING:
     from pyjms_provider.stores.sql.statements import Statements
 
-__all__ = ["Batch", "Row", "make_batch", "merge", "text_from_column", "text_to_column"]
+__all__ = ["Batch", "Row", "make_batch", "merge", "next_queue", "queue_row", "text_from_column", "text_to_column"]
 
 Row = tuple[Any, ...]
 
 _ORDER: Final = (
+    "add_queue",
+    "raise_next_queue",
     "add_message",
     "add_entry",
     "count_single",
@@ -28,7 +30,7 @@ _ORDER: Final = (
     "put_mark",
     "put_duplicate",
 )
-"""Additions, counts, removals; beyond that the order does not matter."""
+"""Queues, additions, counts, removals; beyond that the order does not matter."""
 
 _AWKWARD = re.compile("[\\\\\0\ud800-\udfff]")
 _ESCAPED = re.compile(r"\\u([0-9a-f]{4})")
@@ -127,9 +129,28 @@ class Batch:
                 self.put("remove_single", row, row)
 
 
+def queue_row(record: QueueRecord) -> Row:
+    """Return the row of a queue or a durable subscription."""
+    address, key = record.address, record.subscription
+    return (
+        *(record.number, int(address.kind), text_to_column(address.name), address.temporary),
+        None if key is None else text_to_column(key.client_id),
+        None if key is None else text_to_column(key.name),
+        *(text_to_column(record.selector_text), record.no_local, text_to_column(record.policy)),
+    )
+
+
+def next_queue(number: QueueNumber) -> Row:
+    """Return the row that says that a number is in use."""
+    return number + 1, number + 1
+
+
 def make_batch(changes: Changes) -> Batch:
     """Return `changes` as rows, all but their branches. Raises `CodecError`."""
     batch = Batch()
+    for record in changes.definitions:
+        batch.put("add_queue", record.number, queue_row(record))
+        batch.put("raise_next_queue", record.number, next_queue(record.number))
     if changes.prepared is None:
         for message in changes.messages:
             batch.add(message.reference, message.queues, None, encode(message.envelope))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from itertools import count
 from threading import Lock
 from typing import TYPE_CHECKING, Final
@@ -14,7 +15,7 @@ from pyjms_provider.core.reference import MessageReference, ReferenceId
 from pyjms_provider.stores.codec import decode, encode
 from pyjms_provider.stores.errors import CodecError, LostStoreError, StoreError
 from pyjms_provider.stores.group_commit import GroupCommit, Member
-from pyjms_provider.stores.sql.batch import Batch, make_batch, merge, text_to_column
+from pyjms_provider.stores.sql.batch import Batch, make_batch, merge, next_queue, queue_row
 from pyjms_provider.stores.sql.branches import add_branches
 from pyjms_provider.stores.sql.dropping import drop_messages, drop_queue
 from pyjms_provider.stores.sql.joining import JoinedWriter
@@ -247,22 +248,16 @@ class SqlJournal(Journal):
 
     def define_queue(self, record: QueueRecord) -> QueueNumber:
         statements = self._database.statements
-        number, address, key = self._number_for(record), record.address, record.subscription
-        row = (
-            *(number, int(address.kind), text_to_column(address.name), address.temporary),
-            None if key is None else text_to_column(key.client_id),
-            None if key is None else text_to_column(key.name),
-            *(text_to_column(record.selector_text), record.no_local, text_to_column(record.policy)),
-        )
+        number = self.number_of(record)
         batch = Batch()
-        batch.others = [(statements.put_queue, [row])]
-        if not record.number:
-            batch.others.append((statements.set_next_queue, [(number + 1,)]))
+        batch.others = [
+            (statements.put_queue, [queue_row(replace(record, number=number))]),
+            (statements.raise_next_queue, [next_queue(number)]),
+        ]
         self._submit(batch, force=True)
-        return QueueNumber(number)
+        return number
 
-    def _number_for(self, record: QueueRecord) -> QueueNumber:
-        """Return the number of a record: its own, the one that the same queue has, or a new one."""
+    def number_of(self, record: QueueRecord) -> QueueNumber:
         identity = (record.address, record.subscription)
         with self._lock:
             number = record.number or self._queues.get(identity) or QueueNumber(next(self._queue_numbers))

@@ -56,7 +56,8 @@ class Statements:
     drop_paged: str  # id
 
     put_queue: str  # number, kind, name, temporary, client_id, subscription, selector, no_local, policy
-    set_next_queue: str  # next_queue
+    add_queue: str  # as put_queue; one that is there stays as it is
+    raise_next_queue: str  # next_queue, the same
     drop_queue: str  # number
     last_message: str
     next_message: str  # id before
@@ -89,6 +90,10 @@ class _Compiler:
 
     def insert(self, table: Table) -> str:
         return self(insert(table), *table.c.keys())
+
+    def add(self, table: Table) -> str:
+        """Insert a row, or leave the row alone that has its key."""
+        return self(self._insert(table).on_conflict_do_nothing(), *table.c.keys())
 
     def put(self, table: Table, *values: str) -> str:
         """Insert a row, or set `values` of the row that has its key."""
@@ -189,11 +194,15 @@ def _for_paging(c: _Compiler) -> dict[str, str]:
 
 def _for_queues(c: _Compiler) -> dict[str, str]:
     next_queue = bindparam("next_queue_", type_=t.META.c.next_queue.type)
+    above = bindparam("above_", type_=t.META.c.next_queue.type)
     clean = bindparam("clean_", type_=t.META.c.clean.type)
     after = bindparam("after_", type_=t.MESSAGE.c.id.type)
     return {
         "put_queue": c.put(t.QUEUE, *t.QUEUE.c.keys()[1:]),
-        "set_next_queue": c(update(t.META).values(next_queue=next_queue), "next_queue_"),
+        "add_queue": c.add(t.QUEUE),
+        "raise_next_queue": c(
+            update(t.META).values(next_queue=next_queue).where(t.META.c.next_queue < above), "next_queue_", "above_"
+        ),
         "drop_queue": c.remove(t.QUEUE, "number"),
         "last_message": c(select(func.max(t.MESSAGE.c.id))),
         "next_message": c(select(func.min(t.MESSAGE.c.id)).where(t.MESSAGE.c.id > after), "after_"),

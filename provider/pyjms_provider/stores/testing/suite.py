@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from threading import Barrier, Thread
 
 import pytest
@@ -13,6 +14,7 @@ from pyjms_provider.core.journal import (
     Changes,
     DuplicateMark,
     NewMessage,
+    PreparedBranch,
     QueueNumber,
     QueueRecord,
     Removal,
@@ -372,6 +374,41 @@ def test_queues_and_subscriptions_are_found_again(world: World, name: str) -> No
     assert found_subscription.subscription == subscription.subscription
     assert (found_subscription.selector_text, found_subscription.no_local) == (subscription.selector_text, True)
     assert found_subscription.address == subscription.address
+
+
+@pytest.mark.parametrize("prepared", [False, True])
+def test_a_queue_may_be_defined_with_its_first_message(world: World, prepared: bool) -> None:
+    """Journal.number_of and Changes.definitions: also with a prepared branch, where the definition takes effect at once."""
+    record = queue_record("promised")
+    number = world.journal.number_of(record)
+    assert world.journal.number_of(record) == number
+    definition = replace(record, number=number)
+    message = world.message(number)
+    branch = PreparedBranch(xid(1), 5) if prepared else None
+    world.journal.write(Changes(messages=[message], definitions=[definition], prepared=branch), force=True)
+    assert definition in world.reopen().recovery.queues
+    if prepared:
+        world.decide(1, commit=True)
+        world.reopen()
+    assert world.found.ids == [(message.reference.id, number)]
+    assert world.journal.number_of(record) == number
+    assert world.journal.define_queue(queue_record("next")) != number
+
+
+def test_a_number_that_was_promised_is_given_to_nobody_else(world: World) -> None:
+    """Journal.number_of."""
+    promised = world.journal.number_of(queue_record("promised"))
+    assert world.journal.define_queue(queue_record("other")) != promised
+    assert world.journal.define_queue(queue_record("promised")) == promised
+    assert world.journal.number_of(queue_record("first")) == world.queue
+
+
+def test_a_definition_changes_no_queue_that_is_kept(world: World) -> None:
+    """Changes.definitions: a queue that is kept stays as it is."""
+    record = replace(queue_record("first", world.queue), policy="{}")
+    world.journal.define_queue(record)
+    world.journal.write(Changes(definitions=[queue_record("first", world.queue)]), force=True)
+    assert record in world.reopen().recovery.queues
 
 
 def test_a_queue_keeps_its_number(world: World) -> None:
