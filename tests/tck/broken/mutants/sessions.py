@@ -425,11 +425,7 @@ MUTANTS = (
     mutant(
         "4.5.2-h",
         "a message whose listener throws comes for ever",
-        edit(
-            "pyjms_provider.core.queue:Queue._cancel",
-            "elif self.is_spent(entry.delivery_count, failed=reason is not None):",
-            "elif False:",
-        ),
+        body("pyjms_provider.core.policed_queue:PolicedQueue.is_spent", "return False"),
         value("pyjms.runtime.dispatch:MAXIMUM_ATTEMPTS", 1_000_000),
     ),
     # restarts
