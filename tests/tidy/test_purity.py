@@ -17,6 +17,29 @@ PURE = (
         f"pyjms/history/{name}"
         for name in ("check.py", "checks/", "events.py", "facts.py", "findings.py", "rows.py", "rules.py")
     ),
+    *(
+        f"provider/pyjms_provider/protocols/stomp/{name}"
+        for name in (
+            "answers.py",
+            "codec.py",
+            "decoder.py",
+            "delivery_ids.py",
+            "destinations.py",
+            "dialects.py",
+            "encoder.py",
+            "errors.py",
+            "escapes.py",
+            "frames.py",
+            "header_lines.py",
+            "limits.py",
+            "negotiation.py",
+            "profile/",
+            "state.py",
+            "verb_headers.py",
+            "verbs.py",
+            "wire_errors.py",
+        )
+    ),
 )
 CORE = "provider/pyjms_provider/core/"
 # The composites of the core, which join the machines and own a lock each; they may import `threading.Lock`.
