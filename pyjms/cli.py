@@ -1,11 +1,22 @@
-"""The command ``pyjms``. It needs the extra `cli`, which brings typer and rich."""
+"""The command ``pyjms``. It needs the extra `cli`, which brings typer and rich.
+
+Others add commands by entry points of the group ``pyjms.commands``: the name is that of the command, and the object a function
+without arguments that returns a `typer.Typer`.
+"""
 
 from __future__ import annotations
 
 import sys
 from importlib import metadata
+from typing import TYPE_CHECKING, Final
+
+if TYPE_CHECKING:
+    import typer
 
 __all__ = ["main"]
+
+GROUP: Final = "pyjms.commands"
+_HELP: Final = frozenset({"--help"})
 
 MISSING_EXTRA = (
     "The command pyjms needs the packages typer and rich, which are not installed ({missing} is missing). "
@@ -42,4 +53,26 @@ def main() -> None:
 
     app.command("demo")(demo)
     app.add_typer(history_commands(), name="history")
+    for entry_point in metadata.entry_points(group=GROUP):
+        _add_commands(app, entry_point)
     app()
+
+
+def _add_commands(app: typer.Typer, entry_point: metadata.EntryPoint) -> None:
+    """Add the commands of a plug-in when they, or the list of all commands, are asked for: they may need much."""
+    import typer
+
+    name, asked = entry_point.name, sys.argv[1:2]
+    if asked and asked[0] not in {name, *_HELP}:
+        return
+    try:
+        commands = entry_point.load()()
+    except ModuleNotFoundError as error:
+        advice = f"it needs the package {error.name}; install it with: pip install 'pyjms[{name}]'"
+        commands = typer.Typer(help=f"Cannot be used here: {advice}", invoke_without_command=True)
+
+        @commands.callback(context_settings={"allow_extra_args": True, "ignore_unknown_options": True})
+        def refuse() -> None:
+            sys.exit(f"pyjms {name} cannot be used here: {advice}")
+
+    app.add_typer(commands, name=name)

@@ -1,0 +1,217 @@
+"""``pyjms broker``: run the bundled broker, and what goes with it."""
+
+from __future__ import annotations
+
+import logging
+import signal
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from threading import Event
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+from rich.console import Console
+from rich.markup import escape
+
+from pyjms.spi.errors import ProviderError
+from pyjms_provider.commands.listening import read_listen_url
+
+if TYPE_CHECKING:
+    from pyjms_provider.serving.served_broker import ServedBroker
+
+__all__ = ["commands"]
+
+CANNOT_BE_USED = 2
+BROKE_OFF = 1
+DEFAULT_FILE = Path("broker.toml")
+
+_Listen = Annotated[
+    list[str] | None,
+    typer.Option(
+        help="Where to listen; may be given several times. stomp://127.0.0.1:61613; stomps://…?certificate=FILE&key=FILE; "
+        "stomp+ws://…; http://127.0.0.1:8161 for operators. Port 0 picks a free one.",
+        metavar="URL",
+        show_default=False,
+    ),
+]
+
+
+def commands() -> typer.Typer:
+    """Return the commands below ``pyjms broker``."""
+    app = typer.Typer(no_args_is_help=True, help="Run the bundled broker, and look after its users and configuration.")
+    app.command("run")(run)
+    return app
+
+
+def run(
+    configuration: Annotated[
+        Path | None,
+        typer.Argument(
+            help="The configuration, as `pyjms broker init` writes it. Without one, and without --listen: broker.toml.",
+            metavar="FILE",
+            show_default=False,
+        ),
+    ] = None,
+    listen: _Listen = None,
+    store: Annotated[
+        str | None,
+        typer.Option(help="Keep messages in this database: sqlite:///shop.db, postgresql://…", metavar="URL"),
+    ] = None,
+    users: Annotated[
+        Path | None, typer.Option(help="Let in the users of this file (see `pyjms broker user`).", metavar="FILE")
+    ] = None,
+    anonymous: Annotated[bool, typer.Option("--anonymous", help="Let in everybody, without a password.")] = False,
+    access: Annotated[
+        Path | None,
+        typer.Option(
+            help="A file of rules that say who may do what. Without one, users may do anything.", metavar="FILE"
+        ),
+    ] = None,
+    name: Annotated[str, typer.Option(help="The broker's name, and that of its virtual host.")] = "broker",
+    trace: Annotated[
+        bool, typer.Option("--trace", help="Log every byte, for support: passwords are among them.")
+    ] = False,
+) -> None:
+    """Serve clients until SIGTERM or Ctrl-C.
+
+    Each listener is announced as ``listening URL`` on standard output once it accepts connections.
+    """
+    logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s %(message)s", stream=sys.stderr)
+    with _errors_told():
+        if listen:
+            _check_users(users, anonymous)
+            broker = _open_from_options(name, listen, store, users, access, trace=trace)
+        else:
+            _refuse_options(store=store, users=users, anonymous=anonymous, access=access)
+            broker = _open_from_file(configuration or DEFAULT_FILE, trace=trace)
+        with broker:
+            _serve(broker)
+
+
+def _check_users(users: Path | None, anonymous: bool) -> None:
+    if users is None and not anonymous:
+        _stop("say who may connect: --users FILE (make one with `pyjms broker user add FILE NAME`), or --anonymous")
+    if users is not None and anonymous:
+        _stop("--users and --anonymous contradict each other; give one of them")
+
+
+def _refuse_options(**options: Any) -> None:
+    given = [name for name, value in options.items() if value]
+    if given:
+        _stop(f"--{given[0]} goes with --listen; without it, the configuration file says all this")
+
+
+def _open_from_options(
+    name: str, listen: list[str], store: str | None, users: Path | None, access: Path | None, *, trace: bool
+) -> ServedBroker:
+    from pyjms_provider.model.store_url import has_password
+    from pyjms_provider.serving.served_broker import ServedBroker
+
+    listening = [read_listen_url(url, f"listen-{number}") for number, url in enumerate(listen, 1)]
+    broker = ServedBroker.open(name=name, trace=_tracer() if trace else None)
+    try:
+        top = broker.broker
+        if users is None:
+            top.create_child("authentication_provider", {"name": "anonymous", "type": "anonymous"})
+        else:
+            top.create_child("authentication_provider", {"name": "users", "type": "user-file", "path": str(users)})
+        provider = "anonymous" if users is None else "users"
+        top.create_child("access_control", {"name": "access", "rules": _rules(access)})
+        host: dict[str, Any] = {"name": name}
+        if store is not None:
+            host |= _store_attributes(store, has_password(store))
+        node = top.create_child("virtual_host_node", {"name": name, "type": "memory"})
+        node.create_child("virtual_host", host)
+        for each in listening:
+            if each.key_store is not None:
+                top.create_child("key_store", each.key_store)
+            if each.trust_store is not None:
+                top.create_child("trust_store", each.trust_store)
+            chosen = {"authentication_providers": [provider], "access_control": "access"}
+            top.create_child("port", {**each.port, **chosen})
+    except BaseException:
+        broker.close()
+        raise
+    return broker
+
+
+def _store_attributes(url: str, holds_password: bool) -> dict[str, Any]:
+    if not holds_password:
+        return {"store_url": url}
+    from sqlalchemy import make_url
+
+    parts = make_url(url)
+    bare = parts.set(password=None).render_as_string(hide_password=False)
+    return {"store_url": bare, "store_password": str(parts.password)}
+
+
+def _rules(access: Path | None) -> list[dict[str, Any]]:
+    if access is None:
+        return [{"effect": "allow", "who": "*"}]
+    from pyjms_provider.security.rules import parse_rules, rules_to_data
+
+    return [dict(each) for each in rules_to_data(parse_rules(access.read_text(), str(access)))]
+
+
+def _open_from_file(path: Path, *, trace: bool) -> ServedBroker:
+    from pyjms_provider.model.configuration.toml_file import TomlConfigurationStore
+    from pyjms_provider.security.secrets import SecretBox
+    from pyjms_provider.serving.served_broker import ServedBroker
+
+    if not path.exists():
+        _stop(f"there is no {path}; write one with `pyjms broker init`, or say all with --listen (see --help)")
+    return ServedBroker.open(
+        TomlConfigurationStore(path),
+        context={"pyjms.work_dir": str(path.resolve().parent)},
+        secrets=SecretBox.open(f"{path}.key"),
+        trace=_tracer() if trace else None,
+    )
+
+
+def _tracer() -> Any:
+    log = logging.getLogger("pyjms_provider.wire")
+
+    def trace(*what: object) -> None:
+        log.info("%s", " ".join(map(repr, what)))
+
+    return trace
+
+
+def _serve(broker: ServedBroker) -> None:
+    """Announce the listeners, and wait for a signal."""
+    ended = Event()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, lambda *_: ended.set())
+    for each in broker.objects_in_error():
+        _errors.print(f"[red]{escape(each.path)}[/] is in error: {escape(each.snapshot.error or '')}")
+    addresses = broker.addresses()
+    if not addresses:
+        _stop("no port listens; see the errors above, and the configuration")
+    for address in addresses:
+        typer.echo(f"listening {address}")
+    sys.stdout.flush()
+    while not ended.wait(3600.0):
+        pass
+
+
+_errors = Console(stderr=True, highlight=False)
+
+
+@contextmanager
+def _errors_told() -> Iterator[None]:
+    """Tell what cannot be used in one line, and end with a code."""
+    try:
+        yield
+    except ProviderError as error:
+        _errors.print(escape(error.reason), style="red")
+        raise typer.Exit(CANNOT_BE_USED) from error
+    except OSError as error:
+        _errors.print(escape(str(error)), style="red")
+        raise typer.Exit(CANNOT_BE_USED) from error
+
+
+def _stop(text: str) -> None:
+    _errors.print(escape(text), style="red")
+    raise typer.Exit(CANNOT_BE_USED)

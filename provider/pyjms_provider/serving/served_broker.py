@@ -1,0 +1,96 @@
+"""A broker with its network: opened from a configuration, closed in order."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Self
+
+from pyjms.spi.clock import Clock, SystemClock
+from pyjms_provider.model.life_cycle import State
+from pyjms_provider.model.services import Services
+from pyjms_provider.model.system_config import SystemConfig
+from pyjms_provider.serving.stomp_port import stomp_opener
+from pyjms_provider.transport.service import NetworkService
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from pyjms_provider.model.broker import Broker
+    from pyjms_provider.model.configuration.contract import ConfigurationStore
+    from pyjms_provider.model.managed import ManagedObject
+    from pyjms_provider.security.secrets import SecretBox
+    from pyjms_provider.transport.connection import Trace
+
+__all__ = ["ServedBroker"]
+
+
+class ServedBroker:
+    """Runs from `open` to `close`; a context manager closes it."""
+
+    def __init__(self, system: SystemConfig, network: NetworkService) -> None:
+        self.system = system
+        self.network = network
+
+    @classmethod
+    def open(
+        cls,
+        store: ConfigurationStore | None = None,
+        *,
+        name: str = "broker",
+        context: Mapping[str, str] | None = None,
+        secrets: SecretBox | None = None,
+        clock: Clock | None = None,
+        trace: Trace | None = None,
+    ) -> Self:
+        """Open what `store` keeps (None: an empty broker that keeps nothing) and all its ports.
+
+        What is wrong with single objects is told by them: they are ERRORED. Raises `StoreError` when the configuration
+        cannot be read.
+        """
+        clock = clock or SystemClock()
+        network = NetworkService(name, clock=clock, trace=trace)
+        network.start()
+        try:
+            system = SystemConfig.opened(
+                store,
+                broker={"name": name},
+                context=context,
+                secrets=secrets,
+                clock=clock,
+                services=Services(port_openers={"stomp": stomp_opener(network)}),
+            )
+        except BaseException:
+            network.stop()
+            raise
+        return cls(system, network)
+
+    @property
+    def broker(self) -> Broker:
+        """The broker's managed object."""
+        return self.system.broker
+
+    def addresses(self) -> list[str]:
+        """Return where the broker listens, as URLs, port by port."""
+        ports: Any = self.broker.children("port")
+        return [address for port in ports for address in port.addresses]
+
+    def objects_in_error(self) -> list[ManagedObject]:
+        """Return the objects that could not be opened, the first in the tree first; each knows why."""
+        found: list[ManagedObject] = []
+        waiting: list[ManagedObject] = [self.broker]
+        while waiting:
+            each = waiting.pop(0)
+            if each.state is State.ERRORED:
+                found.append(each)
+            waiting[:0] = list(each.children())
+        return found
+
+    def close(self) -> None:
+        """End connections, ports, virtual hosts and the network, in this order. May be repeated."""
+        self.system.close()
+        self.network.stop()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        self.close()

@@ -1,0 +1,71 @@
+"""Opens ports for STOMP clients."""
+
+from __future__ import annotations
+
+from importlib.metadata import PackageNotFoundError, version
+from typing import TYPE_CHECKING
+
+from pyjms_provider.model.port import StompPort, StompPortAttributes
+from pyjms_provider.protocols.stomp.server.service import StompService
+from pyjms_provider.protocols.stomp.server.settings import StompSettings
+from pyjms_provider.serving.hosts import ManagedHosts
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from pyjms_provider.model.managed import ManagedObject
+    from pyjms_provider.transport.listener import Listener
+    from pyjms_provider.transport.service import NetworkService
+
+__all__ = ["ListeningPort", "stomp_opener"]
+
+
+class ListeningPort:
+    """Implements `OpenPort` with a listener."""
+
+    def __init__(self, listener: Listener) -> None:
+        self.listener = listener
+
+    @property
+    def addresses(self) -> tuple[str, ...]:
+        """Where it listens."""
+        return self.listener.urls
+
+    @property
+    def connections(self) -> int:
+        """How many connections it has."""
+        return self.listener.connection_count
+
+    def close(self) -> None:
+        """Listen no more, and end its connections."""
+        self.listener.close()
+
+
+def stomp_opener(network: NetworkService) -> Callable[[ManagedObject], ListeningPort]:
+    """Return what opens a `StompPort` on that network."""
+
+    def opener(port: ManagedObject) -> ListeningPort:
+        assert isinstance(port, StompPort)
+        chosen = port.chosen
+        assert isinstance(chosen, StompPortAttributes)
+        service = StompService(
+            clock=port.clock,
+            authenticator=port.authenticator(),
+            hosts=ManagedHosts(port, chosen.default_host),
+            settings=StompSettings(
+                server_name=f"pyjms/{_version()}",
+                login_timeout_ms=chosen.login_timeout_ms,
+                heart_beat_ms=chosen.heart_beat_ms,
+                prefetch=chosen.prefetch,
+            ),
+        )
+        return ListeningPort(network.open(port.listener_settings(), service.engine))
+
+    return opener
+
+
+def _version() -> str:
+    try:
+        return version("pyjms")
+    except PackageNotFoundError:  # run from a source tree that is not installed
+        return "0"
