@@ -7,6 +7,7 @@ import logging
 import uuid
 from collections.abc import Callable
 from concurrent.futures import Future
+from dataclasses import dataclass, replace
 from itertools import count
 from threading import Lock, Thread
 from typing import TYPE_CHECKING, Final
@@ -25,10 +26,25 @@ from pyjms_provider.stores.opening import open_store
 if TYPE_CHECKING:
     from pyjms_provider.core.journal import Journal
 
-__all__ = ["EmbeddedBroker", "find_broker", "running_broker", "stop_all_brokers", "stop_broker"]
+__all__ = ["Client", "EmbeddedBroker", "find_broker", "running_broker", "stop_all_brokers", "stop_broker"]
 
 _log = logging.getLogger(__name__)
 _PROGRESS_MS: Final = 1000  # so long nobody needs to be told that the broker is starting
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Client:
+    """One connection, as those see it who observe the broker."""
+
+    handle: object
+    """The connection itself."""
+    since_ms: int
+    """When it came, in milliseconds since 1970 UTC."""
+    user: str = ""
+    """Empty: nobody logged in, as within one process."""
+    address: str = ""
+    """Where it comes from; empty: from this process."""
+    protocol: str = "vm"
 
 
 class EmbeddedBroker:
@@ -59,6 +75,7 @@ class EmbeddedBroker:
         self._stopped = False
         self._is_lost = False
         self._on_stop: dict[ConnectionId, Callable[[ConnectionLostError], None]] = {}
+        self._clients: dict[ConnectionId, Client] = {}
         self._housekeeper = Housekeeper(name, clock)
         if journal is None and self.settings.store is not None:
             journal = open_store(self.settings.store, name, clock, on_lost=self._lose_store, cancelled=cancelled)
@@ -126,19 +143,44 @@ class EmbeddedBroker:
 
         return progress
 
-    def attach(self, lose: Callable[[ConnectionLostError], None]) -> ConnectionId:
-        """Register a connection, which `lose` ends when the broker stops; return its id. Raises `ClosedError`."""
+    def attach(self, lose: Callable[[ConnectionLostError], None], handle: object = None) -> ConnectionId:
+        """Register a connection, which `lose` ends when the broker stops; return its id. Raises `ClosedError`.
+
+        `handle`: the connection itself, for those who observe it.
+        """
         connection_id = ConnectionId(f"{self.name}-{self.run_id}-{next(self._numbers)}")
         with self._lock:
             if self._stopped:
                 raise ClosedError(f"broker {self.name} has been stopped")
             self._on_stop[connection_id] = lose
+            self._clients[connection_id] = Client(handle=handle, since_ms=self.clock.time_ms())
         return connection_id
+
+    def describe(self, connection_id: ConnectionId, *, user: str, address: str, protocol: str) -> None:
+        """Say who is at the other end of a connection, for those who observe it. Ignored once it has closed."""
+        with self._lock:
+            found = self._clients.get(connection_id)
+            if found is not None:
+                self._clients[connection_id] = replace(found, user=user, address=address, protocol=protocol)
+
+    def clients(self) -> dict[ConnectionId, Client]:
+        """Return the connections that there are now."""
+        with self._lock:
+            return dict(self._clients)
+
+    def end_connection(self, connection_id: ConnectionId, reason: str) -> bool:
+        """End a connection, whose client is told why; return False if there is none. May wait."""
+        with self._lock:
+            lose = self._on_stop.pop(connection_id, None)
+        if lose is not None:
+            lose(ConnectionLostError(reason))
+        return lose is not None
 
     def detach(self, connection_id: ConnectionId) -> None:
         """Forget a connection that has closed. May be repeated."""
         with self._lock:
             self._on_stop.pop(connection_id, None)
+            self._clients.pop(connection_id, None)
 
     def stop(self) -> None:
         """End all connections, which are told once, and let go of the store. May be repeated."""

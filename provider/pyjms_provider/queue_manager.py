@@ -28,7 +28,15 @@ if TYPE_CHECKING:
     from pyjms_provider.core.queue import Queue
     from pyjms_provider.core.virtual_host import VirtualHost
 
-__all__ = ["QueueExistsError", "QueueManager", "QueueReport", "Replay", "UnknownQueueError"]
+__all__ = ["GoOn", "QueueExistsError", "QueueManager", "QueueReport", "Replay", "UnknownQueueError"]
+
+
+GoOn = Callable[[int], bool]
+
+
+def _always(done: int) -> bool:  # noqa: ARG001 - it is called as any other
+    """Let work go on to its end."""
+    return True
 
 
 class QueueExistsError(DestinationError):
@@ -181,12 +189,21 @@ class QueueManager:
 
     # Messages
 
-    def purge(self, name: str, selector: str | None = None) -> int:
+    # `go_on` hears before each message with how many the work is done; when it returns False, the rest is left undone.
+
+    def purge(self, name: str, selector: str | None = None, *, go_on: GoOn = _always) -> int:
         """Delete the messages that nobody holds and the selector matches; return how many. Raises as `browse`."""
         queue = self._queue(name)
-        return sum(queue.drop(entry) for entry, _ in self._matching(queue, selector))
+        dropped = 0
+        for entry, _ in self._matching(queue, selector):
+            if not go_on(dropped):
+                break
+            dropped += queue.drop(entry)
+        return dropped
 
-    def move(self, name: str, target: str, selector: str | None = None, most: int | None = None) -> int:
+    def move(
+        self, name: str, target: str, selector: str | None = None, most: int | None = None, *, go_on: GoOn = _always
+    ) -> int:
         """Move messages that nobody holds to another queue, at most so many; return how many.
 
         Each is moved in one step: it is in one of the two queues at any moment. Raises as `browse`.
@@ -197,33 +214,42 @@ class QueueManager:
         destination = self._host.queue(target)
         moved = 0
         for entry, envelope in self._matching(queue, selector):
-            if moved == most:
+            if moved == most or not go_on(moved):
                 break
             moved += self._relocate(entry, replace(envelope, destination=_address_of(target)), destination)
         return moved
 
-    def copy(self, name: str, target: str, selector: str | None = None, most: int | None = None) -> int:
+    def copy(
+        self, name: str, target: str, selector: str | None = None, most: int | None = None, *, go_on: GoOn = _always
+    ) -> int:
         """Copy messages that nobody holds to another queue, at most so many; return how many. Raises as `browse`."""
         queue = self._queue(name)
         copied = 0
         for entry, envelope in self._matching(queue, selector):
-            if copied == most:
+            if copied == most or not go_on(copied):
                 break
             self._host.office.put(replace(envelope, destination=_address_of(target)), entry.reference.origin)
             copied += 1
         return copied
 
-    def replay(self, name: str = "DLQ", selector: str | None = None) -> Replay:
+    def replay(
+        self, name: str = "DLQ", selector: str | None = None, *, dry_run: bool = False, go_on: GoOn = _always
+    ) -> Replay:
         """Return dead letters to the queues and subscriptions where they came from, as they were sent.
 
-        They have no time to live any more, and their deliveries count from 1 again. Raises as `browse`.
+        They have no time to live any more, and their deliveries count from 1 again. `dry_run`: only count what would
+        become of them. Raises as `browse`.
         """
         returned = left = 0
         for entry, letter in self._matching(self._queue(name), selector):
+            if not go_on(returned + left):
+                break
             origin = origin_of(letter.properties)
             target = None if origin is None else self._origin(*origin)
             if origin is None or target is None:
                 left += 1
+            elif dry_run:
+                returned += 1
             else:
                 returned += self._relocate(entry, revived(letter, origin[0]), target)
         return Replay(returned=returned, left=left)

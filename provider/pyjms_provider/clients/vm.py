@@ -95,7 +95,7 @@ class VmConnection(ProviderConnection):
         self._client_id: str | None = None
         self._sessions: dict[VmSession, None] = {}
         self._numbers = count(1)
-        self._connection_id = broker.attach(self._lose)
+        self._connection_id = broker.attach(self._lose, self)
         self._info = ProviderInfo(
             name="pyjms embedded broker",
             version=_version(),

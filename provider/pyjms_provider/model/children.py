@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any
 from uuid import UUID, uuid5
 
 from pyjms_provider.model.configuration.contract import ObjectId
@@ -24,7 +24,10 @@ def observed_id(parent: ManagedObject, category: str, name: str) -> ObjectId:
 class ChildSource(ABC):
     """The children of one category of one object. Any thread."""
 
-    category: ClassVar[str]
+    @property
+    @abstractmethod
+    def category(self) -> str:
+        """The category of the children."""
 
     @abstractmethod
     def names(self) -> Sequence[str]:

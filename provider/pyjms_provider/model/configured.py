@@ -15,6 +15,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 from uuid import uuid4
 
@@ -22,7 +23,6 @@ from pyjms.spi.errors import ClosedError, ProviderError
 from pyjms_provider.model import tree
 from pyjms_provider.model.attributes import MASK, Attributes, declarations, mask, resolve
 from pyjms_provider.model.configuration.contract import ObjectId, ObjectRecord
-from pyjms_provider.model.context import process_variable
 from pyjms_provider.model.errors import (
     NotChangeableError,
     ObjectExistsError,
@@ -38,6 +38,7 @@ from pyjms_provider.model.references import check_references, referrers
 
 if TYPE_CHECKING:
     from pyjms_provider.model.configuration.writer import StoreWriter
+    from pyjms_provider.model.services import Services
 
 __all__ = ["ConfiguredObject"]
 
@@ -55,9 +56,15 @@ class ConfiguredObject(ManagedObject):
         assert isinstance(above, ConfiguredObject), "what is configured stands below what is configured"
         return above
 
+    @property
+    def services(self) -> Services:
+        """What the rest of the broker lends the model."""
+        return self._above.services
+
     def _below(self) -> list[ConfiguredObject]:
-        """Return the children that are configured."""
-        return [each for each in self.children() if isinstance(each, ConfiguredObject)]
+        """Return the children that are configured, in the order in which they are opened."""
+        below = [each for each in self.children() if isinstance(each, ConfiguredObject)]
+        return sorted(below, key=lambda each: tree.opening_order(each.category))
 
     # Changes; they run on the configuration thread
 
@@ -196,7 +203,7 @@ class ConfiguredObject(ManagedObject):
     def _open_pending(self) -> None:
         """Open those below it that wait for it."""
         waiting, self.pending = self.pending, ()
-        for record in waiting:
+        for record in sorted(waiting, key=lambda each: tree.opening_order(each.category)):
             if record.parent == self.id:
                 self.open_child(record, [each for each in waiting if each.parent != self.id])
 
@@ -247,7 +254,7 @@ class ConfiguredObject(ManagedObject):
         before = self.snapshot
         record = self._revealed(replace(before.record, attributes=self._changed(changes)))
         actual = record.attributes
-        new = resolve(self.attributes_class, actual, self._variable_with(actual), self.path)
+        new = resolve(self.attributes_class, actual, partial(self._variable, own=actual.get("context")), self.path)
         self._check(new, before.attributes)
         updated = replace(record, updated_by=by, updated_ms=self.clock.time_ms())
         is_obeyed = before.state is State.ACTIVE and before.attributes is not None
@@ -283,17 +290,6 @@ class ConfiguredObject(ManagedObject):
             else:
                 actual[name] = value
         return actual
-
-    def _variable_with(self, actual: Mapping[str, Any]) -> Callable[[str], str | None]:
-        """Return what looks up variables as it will be when `actual` are the attributes."""
-        own = actual.get("context")
-
-        def lookup(name: str) -> str | None:
-            if isinstance(own, Mapping) and isinstance(own.get(name), str):
-                return str(own[name])
-            return process_variable(name) if self.parent is None else self.parent.variable(name)
-
-        return lookup
 
     def _delete(self, by: str) -> None:
         self._check_there()
@@ -377,9 +373,10 @@ class ConfiguredObject(ManagedObject):
             each = each._above
             yield each
 
-    def _tell(self, about: ConfiguredObject, tell: Callable[[ConfigurationChangeListener], None]) -> None:
+    def _tell(self, about: ManagedObject, tell: Callable[[ConfigurationChangeListener], None]) -> None:
         """Tell the listeners of an object, and those further up that listen to all below them."""
-        for each in about._ancestry():
+        above = about._ancestry() if isinstance(about, ConfiguredObject) else (about, *self._ancestry())
+        for each in above:
             for listener, hears_below in each._listeners:
                 if each is not about and not hears_below:
                     continue

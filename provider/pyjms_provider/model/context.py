@@ -12,9 +12,12 @@ from typing import Any, Final
 
 from pyjms_provider.model.errors import BadVariableError, CyclicVariableError, UnknownVariableError
 
-__all__ = ["interpolate", "interpolate_all", "process_variable", "refers_only"]
+__all__ = ["DEFAULTS", "interpolate", "interpolate_all", "process_variable", "refers_only"]
 
 Lookup = Callable[[str], str | None]
+
+DEFAULTS: Final[Mapping[str, str]] = {"pyjms.work_dir": "pyjms-data"}
+"""What variables are that nobody has given a value: the folder for everything that a broker keeps."""
 
 _BEGIN: Final = "${"
 _END: Final = "}"
@@ -23,7 +26,9 @@ _END: Final = "}"
 def process_variable(name: str, environment: Mapping[str, str] = os.environ) -> str | None:
     """Return a variable of the process's environment: `name` as it is, or ``pyjms.stomp.port`` as PYJMS_STOMP_PORT."""
     value = environment.get(name)
-    return value if value is not None else environment.get(name.upper().replace(".", "_").replace("-", "_"))
+    if value is None:
+        value = environment.get(name.upper().replace(".", "_").replace("-", "_"))
+    return DEFAULTS.get(name) if value is None else value
 
 
 def interpolate(text: str, lookup: Lookup) -> str:

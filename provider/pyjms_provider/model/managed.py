@@ -182,8 +182,16 @@ class ManagedObject:
         }
 
     def variable(self, name: str) -> str | None:
-        """Return the value of a context variable here: its own, or from above, or from the process's environment."""
-        own = self.snapshot.record.attributes.get("context")
+        """Return the value of a context variable here: its own, or from above, or from the process's environment.
+
+        ``this:name`` and ``this:id`` are the object's own name and id.
+        """
+        return self._variable(name, self.snapshot.record.attributes.get("context"))
+
+    def _variable(self, name: str, own: Any) -> str | None:
+        """Return the value when `own` is the object's context."""
+        if name in {"this:name", "this:id"}:
+            return self.name if name == "this:name" else str(self.id)
         if isinstance(own, Mapping) and isinstance(own.get(name), str):
             return str(own[name])
         return process_variable(name) if self.parent is None else self.parent.variable(name)

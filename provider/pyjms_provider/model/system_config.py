@@ -15,6 +15,7 @@ from pyjms_provider.model.managing import ManagingObject
 from pyjms_provider.model.services import Services
 
 if TYPE_CHECKING:
+    from pyjms_provider.broker import EmbeddedBroker
     from pyjms_provider.model.broker import Broker
     from pyjms_provider.model.configuration.contract import ConfigurationStore
     from pyjms_provider.security.secrets import SecretBox
@@ -37,15 +38,20 @@ class SystemConfig(ManagingObject):
         secrets: SecretBox | None = None,
         clock: Clock | None = None,
         services: Services | None = None,
+        adopted: EmbeddedBroker | None = None,
     ) -> None:
-        """`store` None: nothing is kept; `secrets`: encrypts what is secret in it; `clock` None: the system's."""
+        """`store` None: nothing is kept; `secrets`: encrypts what is secret in it; `clock` None: the system's.
+
+        `adopted`: a broker that runs already, and that the virtual host of its name is to be.
+        """
         attributes = {"name": "system", "context": dict(context or {}), "durable": False}
         super().__init__(None, ObjectRecord(id=_ID, category=self.category, parent=None, attributes=attributes))
         self._chosen = store or MemoryConfigurationStore()
         self._secrets = secrets
         self._clock = clock or SystemClock()
         self._thread = ConfigurationThread("broker", self._clock)
-        self.services = services or Services()
+        self._services = services or Services()
+        self.adopted = adopted
 
     @classmethod
     def opened(
@@ -82,6 +88,10 @@ class SystemConfig(ManagingObject):
     @property
     def configuration_thread(self) -> ConfigurationThread:
         return self._thread
+
+    @property
+    def services(self) -> Services:
+        return self._services
 
     @property
     def is_durable(self) -> bool:

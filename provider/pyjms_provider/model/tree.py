@@ -24,6 +24,7 @@ __all__ = [
     "ancestors",
     "children_of",
     "class_of",
+    "opening_order",
     "picture",
     "shape_of",
     "types_of",
@@ -47,7 +48,7 @@ class CategoryShape:
     is_only_child: bool = False
     """Whether a parent has one of them at most."""
     is_observed: bool = False
-    """Whether objects come by themselves, from what clients do, and are computed when somebody asks."""
+    """Whether objects come by themselves, from what clients do, so that nobody creates them."""
     default_type: str | None = None
     """What an object is that does not say; None: it must say."""
 
@@ -94,11 +95,11 @@ TREE: Final[Mapping[str, CategoryShape]] = {
             parent="broker",
             summary="tells who somebody is",
             types={
+                "user-file": "authentication:UserFileProvider",
+                "certificate": "authentication:CertificateProvider",
+                "jwt": "authentication:JwtProvider",
+                "introspection": "authentication:IntrospectionProvider",
                 "anonymous": "authentication:AnonymousProvider",
-                "file": "authentication:FileProvider",
-                "external": "authentication:ExternalProvider",
-                "oauth2": "authentication:OAuth2Provider",
-                "ldap": "authentication:LdapProvider",
             },
         ),
         CategoryShape(
@@ -114,12 +115,6 @@ TREE: Final[Mapping[str, CategoryShape]] = {
             summary="tells what somebody may do",
             types={"rules": "access_control:AccessControl"},
             default_type="rules",
-        ),
-        CategoryShape(
-            category="port",
-            parent="broker",
-            summary="where clients and operators reach the broker",
-            types={"stomp": "port:StompPort", "http": "port:HttpPort"},
         ),
         CategoryShape(
             category="virtual_host_node",
@@ -159,7 +154,6 @@ TREE: Final[Mapping[str, CategoryShape]] = {
                 "sorted": "queue:ManagedQueue",
             },
             default_type="standard",
-            is_observed=True,
         ),
         CategoryShape(
             category="topic",
@@ -210,9 +204,15 @@ TREE: Final[Mapping[str, CategoryShape]] = {
             types=_one("connection:ClientConsumer"),
             is_observed=True,
         ),
+        CategoryShape(
+            category="port",
+            parent="broker",
+            summary="where clients and operators reach the broker",
+            types={"stomp": "port:StompPort", "http": "port:HttpPort"},
+        ),
     )
 }
-"""By category."""
+"""By category. Objects are opened in this order, and closed in the opposite one: ports last and first."""
 
 _added: Final[dict[str, dict[str, type[ManagedObject]]]] = {}
 
@@ -238,6 +238,11 @@ def ancestors(category: str) -> tuple[str, ...]:
         path.append(parent)
         parent = TREE[parent].parent
     return tuple(reversed(path))
+
+
+def opening_order(category: str) -> int:
+    """Return a category's place in the order in which objects are opened."""
+    return list(TREE).index(category) if category in TREE else len(TREE)
 
 
 def types_of(category: str) -> tuple[str, ...]:

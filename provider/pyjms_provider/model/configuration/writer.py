@@ -13,7 +13,7 @@ from pyjms_provider.model.listeners import ConfigurationChangeListener
 from pyjms_provider.security.secrets import SecretBox
 
 if TYPE_CHECKING:
-    from pyjms_provider.model.configuration.contract import ConfigurationStore, ObjectRecord
+    from pyjms_provider.model.configuration.contract import ConfigurationStore, ObjectId, ObjectRecord
     from pyjms_provider.model.managed import ManagedObject
 
 __all__ = ["StoreWriter"]
@@ -37,6 +37,14 @@ class StoreWriter(ConfigurationChangeListener):
     def child_removed(self, parent: ManagedObject, child: ManagedObject) -> None:
         waiting = [record.id for each in _kept(child) for record in each.pending]
         self._store.update([], [*(each.id for each in _kept(child)), *waiting])
+
+    def put(self, record: ObjectRecord) -> None:
+        """Keep the record of an object that has no secrets."""
+        self._store.update([record])
+
+    def drop(self, gone: ObjectId) -> None:
+        """Forget a record."""
+        self._store.update([], [gone])
 
     def revealed(self, record: ObjectRecord) -> ObjectRecord:
         """Return a record as the model has it: secrets in clear. Raises `SecretError`.

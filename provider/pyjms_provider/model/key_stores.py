@@ -1,0 +1,94 @@
+"""Key stores and trust stores: who the broker is, and whom it believes. Files are PEM, as every tool writes them."""
+
+from __future__ import annotations
+
+import ssl
+from datetime import UTC
+from pathlib import Path
+
+from cryptography import x509
+
+from pyjms_provider.model.attributes import Attributes, Secret, attribute
+from pyjms_provider.model.errors import InvalidAttributesError, Problem
+from pyjms_provider.model.startable import Startable
+from pyjms_provider.model.statistics import statistic
+
+__all__ = ["KeyStore", "KeyStoreAttributes", "TrustStore", "TrustStoreAttributes"]
+
+
+class KeyStoreAttributes(Attributes):
+    """What can be chosen for a key store."""
+
+    certificate_file: str = attribute(
+        "The certificate, followed by those of the authorities between it and the root.", min_length=1
+    )
+    key_file: str | None = attribute("The private key; none: it stands in the same file.", default=None)
+    key_password: Secret | None = attribute("What the key is encrypted with.", default=None, secure=True)
+
+
+class TrustStoreAttributes(Attributes):
+    """What can be chosen for a trust store."""
+
+    certificate_file: str = attribute("Certificates of the authorities that are trusted.", min_length=1)
+
+
+class _Certificates(Startable):
+    """What the two have in common: a file with certificates."""
+
+    def _read(self, file: str) -> list[x509.Certificate]:
+        try:
+            found = x509.load_pem_x509_certificates(Path(file).read_bytes())
+        except OSError as error:
+            raise self._wrong("certificate_file", f"{file} cannot be read: {error.strerror}") from error
+        except ValueError as error:
+            raise self._wrong("certificate_file", f"{file} has no certificates in PEM form: {error}") from error
+        if not found:
+            raise self._wrong("certificate_file", f"{file} has no certificates in PEM form")
+        return found
+
+    def _wrong(self, name: str, text: str) -> InvalidAttributesError:
+        return InvalidAttributesError(self.path, (Problem(name=name, text=text),))
+
+    def _certificates(self) -> list[x509.Certificate]:
+        found = self.attributes
+        assert isinstance(found, (KeyStoreAttributes, TrustStoreAttributes))
+        return self._read(found.certificate_file)
+
+    @statistic("Whose the certificates are.")
+    def subjects(self) -> list[str]:
+        """Whose the certificates are, as RFC 4514 writes it."""
+        return [each.subject.rfc4514_string() for each in self._certificates()]
+
+    @statistic("When the first of them is no longer valid, in milliseconds since 1970 UTC.", unit="ms")
+    def expires_at_ms(self) -> int:
+        """When the first of them is no longer valid."""
+        ends = (each.not_valid_after_utc.astimezone(UTC).timestamp() for each in self._certificates())
+        return int(min(ends) * 1000)
+
+
+class KeyStore(_Certificates):
+    """A private key, and the certificates that show whose it is."""
+
+    category = "key_store"
+    attributes_class = KeyStoreAttributes
+
+    def _validate(self, new: Attributes, old: Attributes | None) -> None:
+        assert isinstance(new, KeyStoreAttributes)
+        self._read(new.certificate_file)
+        password = None if new.key_password is None else new.key_password.get_secret_value()
+        context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+        try:
+            context.load_cert_chain(new.certificate_file, new.key_file, password=lambda: password or "")
+        except (OSError, ValueError) as error:
+            raise self._wrong("key_file", f"the private key cannot be used: {error}") from error
+
+
+class TrustStore(_Certificates):
+    """Certificates of authorities; clients with a certificate of theirs are believed."""
+
+    category = "trust_store"
+    attributes_class = TrustStoreAttributes
+
+    def _validate(self, new: Attributes, old: Attributes | None) -> None:
+        assert isinstance(new, TrustStoreAttributes)
+        self._read(new.certificate_file)

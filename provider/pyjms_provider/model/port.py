@@ -1,0 +1,227 @@
+"""Ports: where clients and operators reach the broker.
+
+A port is opened by a factory from outside, by its type (`Services.port_openers`), as the model knows neither transports nor
+management. What such a factory needs, a port offers: settings for the listener, who authenticates, what may be done.
+"""
+
+from __future__ import annotations
+
+from enum import Enum
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from pyjms_provider.model.access_control import AccessControl
+from pyjms_provider.model.attributes import Attributes, ByteCount, attribute
+from pyjms_provider.model.authentication import AuthenticationProvider
+from pyjms_provider.model.errors import InvalidAttributesError, Problem, WrongStateError
+from pyjms_provider.model.key_stores import KeyStore, KeyStoreAttributes, TrustStore, TrustStoreAttributes
+from pyjms_provider.model.references import find_referred
+from pyjms_provider.model.startable import Stoppable
+from pyjms_provider.model.statistics import statistic
+from pyjms_provider.security.access import RuleAccessPolicy
+from pyjms_provider.security.composite import CompositeAuthenticator
+from pyjms_provider.transport.settings import (
+    ClientCertificates,
+    ListenerKind,
+    ListenerSettings,
+    ListenerSettingsError,
+    TlsSettings,
+)
+
+if TYPE_CHECKING:
+    from pyjms_provider.model.services import OpenPort
+    from pyjms_provider.security.contracts import AccessPolicy, Authenticator
+
+__all__ = ["HttpPort", "HttpPortAttributes", "Port", "PortAttributes", "StompPort", "StompPortAttributes", "Transport"]
+
+
+class Transport(Enum):
+    """What a port is reached over."""
+
+    TCP = "tcp"
+    TLS = "tls"
+    WEB_SOCKET = "websocket"
+    SECURE_WEB_SOCKET = "secure_websocket"
+
+
+_SECURE = frozenset({Transport.TLS, Transport.SECURE_WEB_SOCKET})
+_WEB = frozenset({Transport.WEB_SOCKET, Transport.SECURE_WEB_SOCKET})
+
+
+class PortAttributes(Attributes):
+    """What can be chosen for any port. A change is obeyed when the port is opened next: stop it, and start it."""
+
+    host: str = attribute("The address to listen at; 0.0.0.0 and :: are all.", default="127.0.0.1", min_length=1)
+    port: int = attribute("The number; 0: any that is free.", ge=0, le=65535)
+    transports: list[Transport] = attribute("What it is reached over.", default=["tcp"], min_length=1)
+    key_store: str | None = attribute("Who the broker is, for TLS.", default=None, refers_to="key_store")
+    trust_store: str | None = attribute(
+        "Whose certificates clients may show, for TLS.", default=None, refers_to="trust_store"
+    )
+    client_certificates: ClientCertificates = attribute("Whether clients must show one.", default="none")
+    authentication_providers: list[str] = attribute(
+        "Who tells who somebody is, in the order in which they are asked; none: nobody comes in.",
+        default=[],
+        refers_to="authentication_provider",
+    )
+    access_control: str | None = attribute(
+        "What may be done by whom; without it, by nobody.", default=None, refers_to="access_control"
+    )
+    max_connections: int | None = attribute("How many connections there may be.", default=10_000, ge=1)
+    max_connections_per_address: int | None = attribute("The same from one address.", default=None, ge=1)
+    handshake_timeout_ms: int = attribute("How long handshakes may take.", default=10_000, ge=1, unit="ms")
+    login_timeout_ms: int = attribute("How long a client may take to log in.", default=30_000, ge=1, unit="ms")
+
+
+class StompPortAttributes(PortAttributes):
+    """What can be chosen for a port of STOMP clients."""
+
+    port: int = attribute("The number; 0: any that is free.", default=61613, ge=0, le=65535)
+    default_host: str = attribute("The virtual host of clients that name none; empty: the only one.", default="")
+    heart_beat_ms: int = attribute("How often there is a sign of life; 0: never.", default=10_000, ge=0, unit="ms")
+    prefetch: int = attribute("Messages sent to a plain client before it acknowledges.", default=1_000, ge=1)
+
+
+class HttpPortAttributes(PortAttributes):
+    """What can be chosen for a port of operators: REST, console, metrics."""
+
+    port: int = attribute("The number; 0: any that is free.", default=8161, ge=0, le=65535)
+    max_request_bytes: ByteCount = attribute("The longest request.", default="4MiB", ge=1024, unit="bytes")
+
+
+class Port(Stoppable):
+    """Listens while it is ACTIVE."""
+
+    category = "port"
+    attributes_class = PortAttributes
+
+    _open: OpenPort | None = None
+
+    # What its opener asks for
+
+    @property
+    def chosen(self) -> PortAttributes:
+        """The effective attributes."""
+        found = self.attributes
+        assert isinstance(found, PortAttributes)
+        return found
+
+    def authenticator(self) -> Authenticator:
+        """Return who tells who somebody is. Raises `WrongStateError` if one of the providers is not ACTIVE."""
+        providers = [self._referred("authentication_provider", name) for name in self.chosen.authentication_providers]
+        return CompositeAuthenticator(
+            [each.authenticator for each in providers if isinstance(each, AuthenticationProvider)]
+        )
+
+    def access(self) -> AccessPolicy:
+        """Return what may be done; without access control, nothing."""
+        name = self.chosen.access_control
+        found = None if name is None else self._referred("access_control", name)
+        return found.policy if isinstance(found, AccessControl) else RuleAccessPolicy()
+
+    def listener_settings(self) -> ListenerSettings:
+        """Return what the transport needs to know. Raises `InvalidAttributesError`."""
+        chosen = self.chosen
+        wanted = frozenset(chosen.transports)
+        try:
+            return ListenerSettings(
+                kind=ListenerKind.WEB_SOCKET if wanted & _WEB else ListenerKind.TCP,
+                **self._schemes(),
+                host=chosen.host,
+                port=chosen.port,
+                tls=self._tls() if wanted & _SECURE else None,
+                plain_and_tls=bool(wanted & _SECURE) and bool(wanted - _SECURE),
+                max_connections=chosen.max_connections,
+                max_connections_per_address=chosen.max_connections_per_address,
+                handshake_timeout_ms=chosen.handshake_timeout_ms,
+                login_timeout_ms=chosen.login_timeout_ms,
+            )
+        except ListenerSettingsError as error:
+            raise InvalidAttributesError(self.path, (Problem(name="", text=error.reason),)) from error
+
+    def _schemes(self) -> dict[str, Any]:
+        return {}
+
+    def _tls(self) -> TlsSettings:
+        chosen = self.chosen
+        keys = self._referred("key_store", chosen.key_store or "")
+        if not isinstance(keys, KeyStore) or not isinstance(keys.attributes, KeyStoreAttributes):
+            raise InvalidAttributesError(self.path, (Problem(name="key_store", text="is needed for TLS; name one"),))
+        own = keys.attributes
+        trusted = None if chosen.trust_store is None else self._referred("trust_store", chosen.trust_store)
+        trust_file = None
+        if isinstance(trusted, TrustStore) and isinstance(trusted.attributes, TrustStoreAttributes):
+            trust_file = Path(trusted.attributes.certificate_file)
+        return TlsSettings(
+            certificate_file=Path(own.certificate_file),
+            key_file=None if own.key_file is None else Path(own.key_file),
+            key_password=None if own.key_password is None else own.key_password.get_secret_value(),
+            client_certificates=chosen.client_certificates,
+            trust_file=trust_file,
+        )
+
+    def _referred(self, category: str, name: str) -> Any:
+        return find_referred(self, category, name)
+
+    # The hooks
+
+    def _validate(self, new: Attributes, old: Attributes | None) -> None:
+        assert isinstance(new, PortAttributes)
+        wanted = frozenset(new.transports)
+        if wanted & _WEB and wanted - _WEB:
+            raise self._wrong("transports", "a port is for TCP or for WebSockets; make two ports")
+        if wanted & _SECURE and new.key_store is None:
+            raise self._wrong("key_store", "is needed for TLS; name one, or leave TLS out of transports")
+        if new.client_certificates is not ClientCertificates.NONE and new.trust_store is None:
+            raise self._wrong("trust_store", "is needed to judge clients' certificates; name one")
+
+    def _wrong(self, name: str, text: str) -> InvalidAttributesError:
+        return InvalidAttributesError(self.path, (Problem(name=name, text=text),))
+
+    def _on_open(self) -> None:
+        opener = self.services.port_openers.get(self.type)
+        if opener is None:
+            raise WrongStateError(
+                f"{self.path} cannot be opened: this process serves no ports of the type {self.type!r}"
+            )
+        self._open = opener(self)
+
+    def _on_stop(self) -> None:
+        opened, self._open = self._open, None
+        if opened is not None:
+            opened.close()
+
+    # Statistics
+
+    @statistic("Where it listens.")
+    def addresses(self) -> list[str]:
+        """Where it listens, as URLs."""
+        opened = self._open
+        return [] if opened is None else list(opened.addresses)
+
+    @statistic("How many connections it has.", unit="connections")
+    def connection_count(self) -> int:
+        """How many connections it has."""
+        opened = self._open
+        return 0 if opened is None else opened.connections
+
+
+class StompPort(Port):
+    """For STOMP clients."""
+
+    attributes_class = StompPortAttributes
+
+
+class HttpPort(Port):
+    """For operators: REST, console, metrics."""
+
+    attributes_class = HttpPortAttributes
+
+    def _schemes(self) -> dict[str, Any]:
+        return {"scheme": "http", "secure_scheme": "https"}
+
+    def _validate(self, new: Attributes, old: Attributes | None) -> None:
+        super()._validate(new, old)
+        assert isinstance(new, PortAttributes)
+        if _WEB & frozenset(new.transports):
+            raise self._wrong("transports", "an http port is reached over tcp or tls")

@@ -1,0 +1,273 @@
+"""A queue as operators see it: its attributes, how full it is, and what can be done with its messages."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from itertools import count, islice
+from typing import TYPE_CHECKING, Annotated, Any, Final
+
+from pydantic import BaseModel, Field
+
+from pyjms_provider.core.message_state import MessageState
+from pyjms_provider.model.configuration.contract import ObjectId, ObjectRecord
+from pyjms_provider.model.errors import UnknownObjectError
+from pyjms_provider.model.life_cycle import State
+from pyjms_provider.model.managed import ManagedObject, Snapshot
+from pyjms_provider.model.messages import MessageView, NewMessage, to_envelope, view_message
+from pyjms_provider.model.operations import NO_PROGRESS, Progress, operation
+from pyjms_provider.model.queue_attributes import POLICY_FIELDS, QueueAttributes
+from pyjms_provider.model.statistics import statistic
+from pyjms_provider.security.contracts import Operation, Target, TargetKind
+
+if TYPE_CHECKING:
+    from pyjms_provider.core.policy import QueuePolicy
+    from pyjms_provider.core.queue import Queue
+    from pyjms_provider.model.queue_source import QueueSource
+    from pyjms_provider.model.virtual_host import VirtualHost
+
+__all__ = ["Ids", "ManagedQueue", "MessagePage", "Page", "Selector", "chosen", "page_of"]
+
+_PAGE: Final = 1000
+_numbers = count(1)
+
+Selector = Annotated[str | None, Field(description="Which messages, as a JMS selector; none: all.")]
+Ids = Annotated[list[str] | None, Field(description="Which messages, by their ids; none: all.")]
+TargetQueue = Annotated[
+    str, Field(min_length=1, description="The name of the other queue; it is made if there is none.")
+]
+Most = Annotated[int | None, Field(ge=1, description="At most so many; none: all.")]
+
+
+class Page(BaseModel):
+    """Which part of a list is wanted."""
+
+    offset: int
+    limit: int
+
+
+class MessagePage(BaseModel):
+    """Part of the messages that wait."""
+
+    messages: list[MessageView]
+    has_more: bool
+
+
+class Done(BaseModel):
+    """How many messages something was done with."""
+
+    messages: int
+
+
+def chosen(selector: str | None, ids: list[str] | None) -> str | None:
+    """Return one selector that says both."""
+    if ids is None:
+        return selector
+    if not ids:
+        return "FALSE"
+    listed = ", ".join("'" + each.replace("'", "''") + "'" for each in ids)
+    return f"JMSMessageID IN ({listed})" + ("" if not selector else f" AND ({selector})")
+
+
+def page_of(found: Any, page: Page) -> tuple[list[Any], bool]:
+    """Return the wanted part of an iterator, and whether there is more."""
+    taken = list(islice(found, page.offset, page.offset + page.limit + 1))
+    return taken[: page.limit], len(taken) > page.limit
+
+
+class ManagedQueue(ManagedObject):
+    """A view of one queue of a running host. It costs nothing but itself."""
+
+    category = "queue"
+    attributes_class = QueueAttributes
+
+    def __init__(self, host: VirtualHost, source: QueueSource, name: str, own_id: ObjectId) -> None:
+        self.parent = host
+        self.id = own_id
+        self.name = name
+        self._host = host
+        self._source = source
+        self._children = {}
+        self._listeners = ()
+        self.pending = ()
+
+    # What it is
+
+    @property
+    def snapshot(self) -> Snapshot:
+        source = self._source
+        error = source.error(self.name)
+        record = source.record(self.name)
+        if error is not None:
+            return Snapshot(state=State.ERRORED, record=record, attributes=None, error=error)
+        try:
+            policy = source.policy(self.name)
+        except UnknownObjectError:
+            gone = State.DELETED if self._host.is_running else State.CLOSED
+            return Snapshot(state=gone, record=record, attributes=None)
+        return Snapshot(state=State.ACTIVE, record=record, attributes=_attributes(record, policy))
+
+    @property
+    def type(self) -> str:
+        found = self.snapshot.attributes
+        return "" if found is None else str(getattr(found.type, "value", found.type))
+
+    @property
+    def is_durable(self) -> bool:
+        return self._source.record(self.name).attributes.get("durable", True) is not False and (
+            self._host.keeps_queues or bool(self._source.record(self.name).created_ms)
+        )
+
+    def target(self) -> Target:
+        return Target(kind=TargetKind.QUEUE, name=self.name, virtual_host=self._host.name)
+
+    def _running(self) -> Queue:
+        queue = self._host.embedded.virtual_host.find_queue(self.name)
+        if queue is None:
+            raise UnknownObjectError(f"{self._host.path} has no queue {self.name!r}")
+        return queue
+
+    # Changes
+
+    def set_attributes(self, changes: Mapping[str, Any], *, by: str = "") -> None:
+        self._host.configuration_thread.call(lambda: self._source.change(self.name, dict(changes), by))
+
+    def delete(self, *, by: str = "") -> None:
+        self._host.configuration_thread.call(lambda: self._source.delete(self.name))
+
+    # Statistics
+
+    @statistic("Messages that a consumer could get now.", unit="messages")
+    def waiting(self) -> int:
+        """Messages that a consumer could get now."""
+        queue = self._running()
+        return max(0, queue.count(MessageState.NEW) - queue.delayed_count)
+
+    @statistic("Messages whose time has not come.", unit="messages")
+    def delayed(self) -> int:
+        """Messages whose time has not come."""
+        return self._running().delayed_count
+
+    @statistic("Messages that consumers have and have not settled.", unit="messages")
+    def held(self) -> int:
+        """Messages that consumers have."""
+        return self._running().count(MessageState.DELIVERED)
+
+    @statistic("Messages in transactions that have not ended.", unit="messages")
+    def uncommitted(self) -> int:
+        """Messages in open transactions."""
+        return self._running().count(MessageState.NOT_COMMITTED)
+
+    @statistic("All its messages.", unit="messages")
+    def depth(self) -> int:
+        """All its messages."""
+        queue = self._running()
+        return sum(map(queue.count, (MessageState.NEW, MessageState.DELIVERED, MessageState.NOT_COMMITTED)))
+
+    @statistic("Consumers.", unit="consumers")
+    def consumers(self) -> int:
+        """How many consumers it has."""
+        return self._running().consumer_count
+
+    # Operations
+
+    @operation("Look at messages that nobody holds, in their order.", needs=Operation.BROWSE, changes=False)
+    def browse(
+        self,
+        selector: Selector = None,
+        message_ids: Ids = None,
+        offset: Annotated[int, Field(ge=0, description="So many are left out first.")] = 0,
+        limit: Annotated[int, Field(ge=1, le=_PAGE, description="At most so many.")] = 50,
+        *,
+        with_bodies: Annotated[bool, Field(description="Whether bodies are wanted.")] = True,
+    ) -> MessagePage:
+        """Return a page of messages. Raises `InvalidSelectorError`, `ResourceError`."""
+        found = self._source.manager.browse(self.name, chosen(selector, message_ids))
+        taken, has_more = page_of(found, Page(offset=offset, limit=limit))
+        return MessagePage(messages=[view_message(each, with_body=with_bodies) for each in taken], has_more=has_more)
+
+    @operation("Send a message to it.", needs=Operation.WRITE)
+    def publish(self, message: Annotated[NewMessage, Field(description="The message.")]) -> str:
+        """Send a message, and return its id. Raises `InvalidArgumentsError`, `ResourceError`."""
+        broker = self._host.embedded
+        message_id = f"ID:{broker.name}-{broker.run_id}-management-{next(_numbers)}"
+        envelope = to_envelope(message, self.name, message_id, self.clock.time_ms(), self.path)
+        broker.virtual_host.route(envelope, None, None)
+        return message_id
+
+    @operation("Delete all messages that nobody holds.")
+    def purge(self, *, progress: Progress = NO_PROGRESS) -> Done:
+        """Delete all messages that nobody holds."""
+        return self._done(lambda go_on: self._source.manager.purge(self.name, None, go_on=go_on), progress)
+
+    @operation("Delete those messages that are chosen and that nobody holds.")
+    def delete_messages(
+        self, selector: Selector = None, message_ids: Ids = None, *, progress: Progress = NO_PROGRESS
+    ) -> Done:
+        """Delete chosen messages. Raises `InvalidSelectorError`, `ResourceError`."""
+        which = chosen(selector, message_ids)
+        return self._done(lambda go_on: self._source.manager.purge(self.name, which, go_on=go_on), progress)
+
+    @operation("Move messages that nobody holds to another queue.")
+    def move_messages(
+        self,
+        target: TargetQueue,
+        selector: Selector = None,
+        message_ids: Ids = None,
+        most: Most = None,
+        *,
+        progress: Progress = NO_PROGRESS,
+    ) -> Done:
+        """Move messages. Raises `InvalidSelectorError`, `DestinationError`, `ResourceError`."""
+        which = chosen(selector, message_ids)
+        return self._done(
+            lambda go_on: self._source.manager.move(self.name, target, which, most, go_on=go_on), progress
+        )
+
+    @operation("Copy messages that nobody holds to another queue.")
+    def copy_messages(
+        self,
+        target: TargetQueue,
+        selector: Selector = None,
+        message_ids: Ids = None,
+        most: Most = None,
+        *,
+        progress: Progress = NO_PROGRESS,
+    ) -> Done:
+        """Copy messages. Raises as `move_messages`."""
+        which = chosen(selector, message_ids)
+        return self._done(
+            lambda go_on: self._source.manager.copy(self.name, target, which, most, go_on=go_on), progress
+        )
+
+    @operation("Let no message out; senders and browsers go on.")
+    def pause(self, *, by: str = "") -> None:
+        """Let no message out. May be repeated."""
+        self.set_attributes({"paused": True}, by=by)
+
+    @operation("End a pause.")
+    def resume(self, *, by: str = "") -> None:
+        """End a pause. May be repeated."""
+        self.set_attributes({"paused": False}, by=by)
+
+    @statistic("About how many bytes its messages take, as far as the broker had to know.", unit="bytes", costly=True)
+    def bytes(self) -> int:
+        """About how many bytes its messages take."""
+        return self._running().size
+
+    def _done(self, work: Callable[[Callable[[int], bool]], int], progress: Progress) -> Done:
+        total = self._running().count(MessageState.NEW)
+        done = work(lambda so_far: progress(so_far, total))
+        progress(done, done)
+        return Done(messages=done)
+
+
+def _attributes(record: ObjectRecord, policy: QueuePolicy) -> QueueAttributes:
+    """Return the effective attributes: what the queue obeys, and what its record says besides."""
+    said = record.attributes
+    return QueueAttributes.model_construct(
+        name=record.name,
+        description=said.get("description"),
+        durable=said.get("durable", True),
+        context=said.get("context", {}),
+        **{name: getattr(policy, name) for name in POLICY_FIELDS},
+    )

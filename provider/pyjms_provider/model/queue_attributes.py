@@ -1,0 +1,86 @@
+"""The attributes of queues: the fields of their policy, which is what the broker's core obeys."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import fields
+from typing import Any, Final
+
+from pydantic import BaseModel, ConfigDict
+
+from pyjms_provider.core.policy import MAXIMUM_FAILURES, Overflow, PolicyError, QueuePolicy, QueueType
+from pyjms_provider.model.attributes import Attributes, ByteCount, attribute
+from pyjms_provider.model.errors import InvalidAttributesError, Problem
+
+__all__ = ["POLICY_FIELDS", "PolicyPattern", "QueueAttributes", "changed_fields", "policy_of", "read_policy"]
+
+POLICY_FIELDS: Final = tuple(field.name for field in fields(QueuePolicy))
+
+
+class QueueAttributes(Attributes):
+    """What can be chosen for a queue. Times are in milliseconds; 0 means no limit unless it says otherwise."""
+
+    type: QueueType = attribute(  # type: ignore[assignment]  # narrower than any category's
+        "In which order messages leave. Another one can be chosen while the queue is empty and has no consumers.",
+        default="standard",
+    )
+    priorities: int = attribute("Levels of a priority queue.", default=10)
+    key: str | None = attribute("The property that a last-value or sorted queue goes by.", default=None)
+    max_messages: int = attribute("How many messages it may hold.", default=0, unit="messages")
+    max_bytes: ByteCount = attribute("How many bytes they may take.", default=0, unit="bytes")
+    overflow: Overflow = attribute("What happens when it is full.", default="reject")
+    block_timeout_ms: int = attribute("How long a sender waits for room, with block.", default=0, unit="ms")
+    exclusive: bool = attribute("One consumer gets all messages; the next takes its place.", default=False)
+    groups: bool = attribute("Messages of one JMSXGroupID go to one consumer.", default=False)
+    non_destructive: bool = attribute("Consumers see every message and take none.", default=False)
+    paused: bool = attribute("Messages come in, and none goes out.", default=False)
+    max_deliveries: int = attribute("So often is a message delivered before it is a dead letter.", default=0)
+    max_failures: int = attribute("The same for one whose listener fails.", default=MAXIMUM_FAILURES)
+    redelivery_delay_ms: int = attribute("How long a message stays away that was given back.", default=0, unit="ms")
+    redelivery_multiplier: float = attribute("By this the delay grows with each delivery.", default=1.0)
+    max_redelivery_delay_ms: int = attribute("The longest delay.", default=0, unit="ms")
+    dead_letter: str = attribute("The queue of its dead letters.", default="DLQ")
+    expiry_queue: str | None = attribute("The queue of its expired messages; without one they go.", default=None)
+    min_time_to_live_ms: int = attribute("The shortest life of a message.", default=0, unit="ms")
+    max_time_to_live_ms: int = attribute("The longest life of a message.", default=0, unit="ms")
+    delivery_mode: int | None = attribute("1 or 2, in place of what the sender says.", default=None)
+    priority: int | None = attribute("0 to 9, in place of what the sender says.", default=None)
+    time_to_live_ms: int | None = attribute("In place of what the sender says.", default=None, unit="ms")
+    duplicate_window_ms: int = attribute(
+        "How long a producer's duplicate id is remembered.", default=300_000, unit="ms"
+    )
+    duplicate_count: int = attribute("How many of them are remembered.", default=20_000)
+
+
+class PolicyPattern(BaseModel):
+    """Which queues, or with ``topic://`` which subscriptions, have a policy that they were not given themselves."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", hide_input_in_errors=True)
+
+    pattern: str
+    policy: dict[str, Any]
+
+
+def policy_of(attributes: QueueAttributes, where: str) -> QueuePolicy:
+    """Return the policy that the attributes say. Raises `InvalidAttributesError`."""
+    return read_policy({name: getattr(attributes, name) for name in POLICY_FIELDS}, where, "")
+
+
+def read_policy(values: Mapping[str, Any], where: str, attribute_name: str) -> QueuePolicy:
+    """Return a policy of plain values. Raises `InvalidAttributesError`."""
+    try:
+        return QueuePolicy.from_mapping(values)
+    except PolicyError as error:
+        first = error.reason.partition(" ")[0].partition("=")[0]
+        name = attribute_name or (first if first in POLICY_FIELDS else "")
+        raise InvalidAttributesError(where, (Problem(name=name, text=error.reason),)) from error
+
+
+def changed_fields(policy: QueuePolicy) -> dict[str, Any]:
+    """Return what a policy says beside the defaults, as plain values."""
+    default = QueuePolicy()
+    return {
+        name: getattr(value, "value", value)
+        for name in POLICY_FIELDS
+        if (value := getattr(policy, name)) != getattr(default, name)
+    }

@@ -1,0 +1,219 @@
+"""A virtual host: one name space of destinations, with its messages; it owns a running `EmbeddedBroker`.
+
+Queues are the host's. Those that an operator made, and what cannot be said in a queue's policy, are kept by
+`queue_source.QueueSource`; nothing is made for a queue until somebody asks for it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+from pyjms_provider.broker import EmbeddedBroker
+from pyjms_provider.core.policy import PolicyError, QueuePolicies
+from pyjms_provider.core.virtual_host import ExpiredInTransaction, HostPolicy
+from pyjms_provider.model.attributes import Attributes, ByteCount, Secret, attribute
+from pyjms_provider.model.configuration_thread import ConfigurationThread
+from pyjms_provider.model.errors import InvalidAttributesError, ObjectInUseError, Problem, WrongStateError
+from pyjms_provider.model.host_children import host_sources
+from pyjms_provider.model.queue_attributes import PolicyPattern, read_policy
+from pyjms_provider.model.queue_source import QueueSource
+from pyjms_provider.model.startable import Stoppable
+from pyjms_provider.model.statistics import statistic
+from pyjms_provider.model.store_url import has_password, with_password
+from pyjms_provider.security.contracts import Target, TargetKind
+from pyjms_provider.settings import Acknowledge, BrokerSettings, StandBy, StoreSettings, Synchronous
+
+if TYPE_CHECKING:
+    from pyjms_provider.model.children import ChildSource
+    from pyjms_provider.model.configuration.contract import ObjectId, ObjectRecord
+    from pyjms_provider.model.managed import ManagedObject
+
+__all__ = ["VirtualHost", "VirtualHostAttributes"]
+
+
+class VirtualHostAttributes(Attributes):
+    """What can be chosen for a virtual host. All but the names of policies is obeyed when it is opened next."""
+
+    store_url: str | None = attribute(
+        "Where messages are kept: an SQLAlchemy URL without a password; none: in memory.", default=None, mutable=False
+    )
+    store_password: Secret | None = attribute("The password for the store.", default=None, secure=True)
+    synchronous: Synchronous = attribute("How far a write has got when a send returns.", default="full")
+    acknowledge: Acknowledge = attribute("The same for writes that only acknowledge.", default="written")
+    stand_by: StandBy = attribute("What to do while another broker holds the store.", default="refuse")
+    memory_bytes: ByteCount = attribute(
+        "How much memory bodies may take before they wait on the disk.", default="200MB", unit="bytes", ge=1_000_000
+    )
+    expired_in_transaction: ExpiredInTransaction = attribute(
+        "What becomes of a transaction when a message in it expires.", default="rollback"
+    )
+    branch_timeout_ms: int = attribute(
+        "After which a branch that is not prepared is rolled back; 0: never.", default=300_000, unit="ms", ge=0
+    )
+    transaction_timeout_ms: int = attribute(
+        "After which a transaction that somebody left open is rolled back; 0: never.", default=0, unit="ms", ge=0
+    )
+    queue_defaults: dict[str, Any] = attribute("The policy of queues that have none of their own.", default={})
+    subscription_defaults: dict[str, Any] = attribute("The same for subscriptions of topics.", default={})
+    queue_patterns: list[PolicyPattern] = attribute(
+        "Policies by name, as a glob, or after topic:// for subscriptions; the first that matches counts.", default=[]
+    )
+
+
+class VirtualHost(Stoppable):
+    """Runs while it is ACTIVE."""
+
+    category = "virtual_host"
+    attributes_class = VirtualHostAttributes
+
+    def __init__(self, parent: ManagedObject | None, record: ObjectRecord) -> None:
+        super().__init__(parent, record)
+        self._thread = ConfigurationThread(f"virtual host {self.name}", self.clock)
+        self._broker: EmbeddedBroker | None = None
+        self._adopted = getattr(self.root, "adopted", None)
+        self.queues = QueueSource(self)
+        self._sources: Mapping[str, ChildSource] = {"queue": self.queues, **host_sources(self)}
+
+    @property
+    def configuration_thread(self) -> ConfigurationThread:
+        return self._thread
+
+    @property
+    def embedded(self) -> EmbeddedBroker:
+        """The running broker. Raises `WrongStateError` while there is none."""
+        broker = self._broker
+        if broker is None:
+            raise WrongStateError(f"{self.path} is {self.state.value}: it does not run; start it")
+        return broker
+
+    @property
+    def is_running(self) -> bool:
+        """Whether there is a running broker."""
+        return self._broker is not None
+
+    def target(self) -> Target:
+        return Target(kind=TargetKind.VIRTUAL_HOST, name=self.name, virtual_host=self.name)
+
+    def sources(self) -> Mapping[str, ChildSource]:
+        return self._sources
+
+    # For its queues; on the configuration thread
+
+    @property
+    def keeps_queues(self) -> bool:
+        """Whether its store keeps its queues and their policies."""
+        return self._broker is not None and self._broker.virtual_host.keeper is not None
+
+    def write_record(self, record: ObjectRecord) -> None:
+        """Have the node keep a queue's record. Raises `StoreError`."""
+        self._write(lambda writer: writer.put(record))
+
+    def remove_record(self, gone: ObjectId) -> None:
+        """Have the node forget a queue's record. Raises `StoreError`."""
+        self._write(lambda writer: writer.drop(gone))
+
+    def tell_child_added(self, child: ManagedObject) -> None:
+        """Tell listeners of a queue that was created."""
+        self._tell(self, lambda listener: listener.child_added(self, child))
+
+    def tell_child_removed(self, child: ManagedObject) -> None:
+        """Tell listeners of a queue that was deleted."""
+        self._tell(self, lambda listener: listener.child_removed(self, child))
+
+    def tell_attributes_changed(self, child: ManagedObject, old: Mapping[str, Any], new: Mapping[str, Any]) -> None:
+        """Tell listeners of a queue that was changed."""
+        self._tell(child, lambda listener: listener.attributes_changed(child, old, new))
+
+    # The hooks
+
+    def _validate(self, new: Attributes, old: Attributes | None) -> None:
+        assert isinstance(new, VirtualHostAttributes)
+        if new.store_url is not None and has_password(new.store_url):
+            told = Problem(name="store_url", text="holds a password, which would be seen; give it as store_password")
+            raise InvalidAttributesError(self.path, (told,))
+        self._policies(new)
+
+    def _policies(self, chosen: VirtualHostAttributes) -> QueuePolicies:
+        patterns = tuple(
+            (each.pattern, read_policy(each.policy, self.path, f"queue_patterns.{number}.policy"))
+            for number, each in enumerate(chosen.queue_patterns)
+        )
+        try:
+            return QueuePolicies(
+                default=read_policy(chosen.queue_defaults, self.path, "queue_defaults"),
+                subscriptions=read_policy(chosen.subscription_defaults, self.path, "subscription_defaults"),
+                patterns=patterns,
+            )
+        except PolicyError as error:
+            name = "subscription_defaults" if error.reason.startswith("subscriptions:") else "queue_patterns"
+            raise InvalidAttributesError(self.path, (Problem(name=name, text=error.reason),)) from error
+
+    def _settings(self) -> BrokerSettings:
+        chosen = self.attributes
+        assert isinstance(chosen, VirtualHostAttributes)
+        policy = HostPolicy(
+            expired_in_transaction=chosen.expired_in_transaction,
+            branch_timeout_ms=chosen.branch_timeout_ms,
+            transaction_timeout_ms=chosen.transaction_timeout_ms,
+            queues=self._policies(chosen),
+        )
+        if chosen.store_url is None:
+            return BrokerSettings(policy=policy)
+        store = StoreSettings(
+            url=with_password(chosen.store_url, chosen.store_password),
+            synchronous=chosen.synchronous,
+            acknowledge=chosen.acknowledge,
+            stand_by=chosen.stand_by,
+            memory_bytes=chosen.memory_bytes,
+        )
+        return BrokerSettings(policy=policy, store=store)
+
+    def _on_open(self) -> None:
+        self._broker = self._adopted or EmbeddedBroker(self.name, self.clock, self._settings())
+
+    def _open_pending(self) -> None:
+        waiting, self.pending = self.pending, ()
+        for record in waiting:
+            if record.category == "queue":
+                self.queues.restore(record)
+            elif record.parent == self.id:
+                self.open_child(record, [each for each in waiting if each.parent != self.id])
+
+    def _on_stop(self) -> None:
+        broker, self._broker = self._broker, None
+        if broker is not None and broker is not self._adopted:
+            broker.stop()
+
+    def _put_children_away(self) -> None:
+        super()._put_children_away()
+        self.pending = (*self.pending, *self.queues.put_away())
+
+    def _check_deletable(self) -> None:
+        if self.is_running and self.connection_count:
+            raise ObjectInUseError(f"{self.path} has {self.connection_count} connections; stop it first")
+
+    def _end_for_good(self) -> None:
+        super()._end_for_good()
+        self._thread.stop()
+
+    def close(self) -> None:
+        super().close()
+        self._thread.stop()
+
+    # Statistics
+
+    @statistic("How many clients are connected.", unit="connections")
+    def connection_count(self) -> int:
+        """How many clients are connected."""
+        return 0 if self._broker is None else len(self._broker.clients())
+
+    @statistic("How many queues there are.", unit="queues")
+    def queue_count(self) -> int:
+        """How many queues there are."""
+        return 0 if self._broker is None else len(self._broker.virtual_host.queue_names())
+
+    @statistic("How many messages are kept, each counted once.", unit="messages")
+    def message_count(self) -> int:
+        """How many messages are kept."""
+        return 0 if self._broker is None else len(self._broker.virtual_host.store)

@@ -1,0 +1,83 @@
+"""Virtual host nodes: where the configuration of a virtual host is kept (Broker-J `VirtualHostNode`)."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from pyjms_provider.model.attributes import Attributes, Secret, attribute
+from pyjms_provider.model.configuration.memory import MemoryConfigurationStore
+from pyjms_provider.model.managing import ManagingObject
+from pyjms_provider.security.secrets import SecretBox
+
+if TYPE_CHECKING:
+    from pyjms_provider.model.configuration.contract import ConfigurationStore
+
+__all__ = ["JsonNode", "MemoryNode", "SqlNode"]
+
+
+class MemoryNode(ManagingObject):
+    """Keeps nothing: its virtual host is gone with the process."""
+
+    category = "virtual_host_node"
+
+    def _make_store(self) -> tuple[ConfigurationStore, SecretBox | None]:
+        return MemoryConfigurationStore(), None
+
+
+class JsonNodeAttributes(Attributes):
+    """What can be chosen for a node with a JSON file."""
+
+    path: str = attribute(
+        "The file; it is made when it is missing.",
+        default="${pyjms.work_dir}/${this:name}.json",
+        mutable=False,
+        min_length=1,
+    )
+
+
+class JsonNode(ManagingObject):
+    """Keeps the configuration in a JSON file."""
+
+    category = "virtual_host_node"
+    attributes_class = JsonNodeAttributes
+
+    def _make_store(self) -> tuple[ConfigurationStore, SecretBox | None]:
+        from pyjms_provider.model.configuration.json_file import JsonConfigurationStore
+
+        found = self.attributes
+        assert isinstance(found, JsonNodeAttributes)
+        path = Path(found.path)
+        path.parent.mkdir(parents=True, exist_ok=True)
+        return JsonConfigurationStore(path), SecretBox.open(f"{path}.key")
+
+
+class SqlNodeAttributes(Attributes):
+    """What can be chosen for a node with a database."""
+
+    url: str = attribute("The database, as an SQLAlchemy URL, without a password.", mutable=False, min_length=1)
+    password: Secret | None = attribute("The password for the database.", default=None, secure=True)
+    key_file: str = attribute(
+        "Where the key is that encrypts secrets in the database.",
+        default="${pyjms.work_dir}/${this:name}.key",
+        mutable=False,
+        min_length=1,
+    )
+
+
+class SqlNode(ManagingObject):
+    """Keeps the configuration in a database."""
+
+    category = "virtual_host_node"
+    attributes_class = SqlNodeAttributes
+
+    def _make_store(self) -> tuple[ConfigurationStore, SecretBox | None]:
+        from pyjms_provider.model.store_url import with_password
+        from pyjms_provider.stores.sql.configuration import SqlConfigurationStore
+
+        found = self.attributes
+        assert isinstance(found, SqlNodeAttributes)
+        key_file = Path(found.key_file)
+        key_file.parent.mkdir(parents=True, exist_ok=True)
+        url = with_password(found.url, found.password)
+        return SqlConfigurationStore(url), SecretBox.open(key_file)
