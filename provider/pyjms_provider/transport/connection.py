@@ -104,12 +104,18 @@ _NEXT: Final = MappingProxyType(
 )
 
 
+# An enumeration's member is looked up in a dozen steps, and these two for every read.
+_OPEN: Final = _State.OPEN
+_CLOSING: Final = _State.CLOSING
+
+
 class Connection(asyncio.BufferedProtocol):
     """The `Conduit` of one engine. What asyncio calls, and `turn`, run on the loop; `wake` may come from anywhere."""
 
     def __init__(self, home: Home, address: str) -> None:
         self._home = home
         self._settings = home.settings
+        self._share = home.settings.write_buffer_bytes
         self._address = address
         self._state = _State.SHAKING
         self._transport: asyncio.Transport = cast("asyncio.Transport", None)
@@ -130,7 +136,8 @@ class Connection(asyncio.BufferedProtocol):
         self._held: deque[bytes] = deque()
         self._deadline_ms = math.inf
         self._armed_ms = math.inf
-        self._heard_ms = home.clock.monotonic_ms()
+        self._now_ms = home.clock.monotonic_ms
+        self._heard_ms = self._now_ms()
         self._error: BaseException | None = None
 
     # ------------------------------------------------------------------------------------------- what engines call
@@ -142,7 +149,7 @@ class Connection(asyncio.BufferedProtocol):
 
     @property
     def heard_ms(self) -> float:
-        return self._home.clock.monotonic_ms() if self._is_paused else self._heard_ms
+        return self._now_ms() if self._is_paused else self._heard_ms
 
     def wake(self) -> None:
         if not self._is_awake:
@@ -183,15 +190,15 @@ class Connection(asyncio.BufferedProtocol):
         home = self._home
         data = bytes(home.buffer[:nbytes])
         home.bytes_in += nbytes
-        self._heard_ms = home.clock.monotonic_ms()
-        if self._state is _State.CLOSING:
+        self._heard_ms = self._now_ms()
+        if self._state is _CLOSING:
             return  # read so that the peer's system gets our last words, and does not see a reset instead
         self._try(self._read, data)
 
     def eof_received(self) -> bool:
         """Hear that the peer sends nothing more; what it has asked for is still answered."""
         self._is_eof = True
-        if self._state is not _State.OPEN:
+        if self._state is not _OPEN:
             return False
         self.wake()
         return True
@@ -205,7 +212,7 @@ class Connection(asyncio.BufferedProtocol):
     def resume_writing(self) -> None:
         """Hear that all has gone out."""
         self._is_blocked = False
-        if self._state is _State.OPEN and not self._is_ending():
+        if self._state is _OPEN and not self._is_ending():
             self._deadline_ms = math.inf
         self.wake()
 
@@ -232,7 +239,7 @@ class Connection(asyncio.BufferedProtocol):
         self._armed_ms = math.inf
         if self._state is _State.ENDED:
             return
-        now_ms = self._home.clock.monotonic_ms()
+        now_ms = self._now_ms()
         if now_ms >= self._deadline_ms:
             self._too_late()
             return
@@ -244,7 +251,7 @@ class Connection(asyncio.BufferedProtocol):
         """Let the engine say its last. On the loop."""
         if self._state is _State.SHAKING:
             self.abort()
-        if self._state is _State.OPEN:
+        if self._state is _OPEN:
             self._try(self._the_engine().stop, reason)
             self._try(self._cycle)
 
@@ -310,7 +317,7 @@ class Connection(asyncio.BufferedProtocol):
             self._unwrap(data)
         # An engine that was pulled dry, and not woken since, has nothing to write first.
         self._cycle(write_first=self._is_awake or self._has_more)
-        if self._layer is not None and self._state is _State.OPEN:
+        if self._layer is not None and self._state is _OPEN:
             self._answer(self._layer)
 
     def _answer(self, layer: Layer) -> None:
@@ -321,7 +328,7 @@ class Connection(asyncio.BufferedProtocol):
             self._send(layer.pending())
 
     def _tick(self, now_ms: float) -> None:
-        if self._state is _State.OPEN:
+        if self._state is _OPEN:
             engine = self._the_engine()
             due_ms = engine.next_tick_ms()
             if due_ms is not None and due_ms <= now_ms:
@@ -330,7 +337,7 @@ class Connection(asyncio.BufferedProtocol):
 
     def _cycle(self, *, write_first: bool = True) -> None:
         """Write, read, write (BJ-TCP-3), then see what is to come."""
-        if self._state is not _State.OPEN:
+        if self._state is not _OPEN:
             if self._state is _State.SHAKING:
                 self._shake()
             return
@@ -338,7 +345,7 @@ class Connection(asyncio.BufferedProtocol):
             self._write()
         if self._held and self._feed():
             self._write()
-        if self._state is _State.OPEN:  # writing may have found the peer gone
+        if self._state is _OPEN:  # writing may have found the peer gone
             self._balance()
 
     def _shake(self) -> None:
@@ -350,7 +357,8 @@ class Connection(asyncio.BufferedProtocol):
 
     def _feed(self) -> bool:
         """Give the engine what was read, for as long as it takes it; return whether any was."""
-        engine = self._the_engine()
+        engine = self._engine
+        assert engine is not None, "there is an engine while the connection is open"
         held = self._held
         trace = self._home.trace
         is_fed = False
@@ -366,10 +374,11 @@ class Connection(asyncio.BufferedProtocol):
         """Pull about a buffer's size, and send it at once; who has more has another turn (BJ-PE-6, 7)."""
         if self._is_blocked:
             return
-        pull = self._the_engine().pull
-        size = self._settings.write_buffer_bytes
+        engine = self._engine
+        assert engine is not None, "there is an engine while the connection is open"
+        pull = engine.pull
         chunks: list[Bytes] = []
-        room = size
+        room = self._share
         while room > 0:
             data = pull(room)
             if not data:
@@ -377,13 +386,13 @@ class Connection(asyncio.BufferedProtocol):
             chunks.append(data)
             room -= len(data)
         self._has_more = room <= 0
-        if self._has_more:
+        if room <= 0:
             self.wake()
         layer = self._layer
         if chunks:
-            if (trace := self._home.trace) is not None:
+            if self._home.trace is not None:
                 for chunk in chunks:
-                    trace(self._address, Direction.OUT, bytes(chunk))
+                    self._home.trace(self._address, Direction.OUT, bytes(chunk))
             if layer is not None:
                 self._send(layer.wrap(chunks))
             else:
@@ -398,9 +407,10 @@ class Connection(asyncio.BufferedProtocol):
 
     def _balance(self) -> None:
         """Stop or go on reading; end, if all is said; set the alarm."""
-        engine = self._the_engine()
-        if self._is_ending():
-            if self._is_silent():
+        engine = self._engine
+        assert engine is not None, "there is an engine while the connection is open"
+        if engine.is_over or (self._is_eof and self._is_ending()):
+            if not self._is_blocked and not self._has_more:
                 self._finish()
                 return
             if self._deadline_ms == math.inf:
@@ -409,15 +419,15 @@ class Connection(asyncio.BufferedProtocol):
             self._pause()
         elif self._is_paused and not (self._is_blocked or self._has_more) and engine.is_reading:
             self._is_paused = False
-            self._heard_ms = self._home.clock.monotonic_ms()
+            self._heard_ms = self._now_ms()
             self._transport.resume_reading()
         due_ms = engine.next_tick_ms()
         if due_ms is not None and due_ms < self._armed_ms:
             # Not now: an engine that is never content would keep the loop busy.
-            self._armed_ms = self._home.timers.arm(max(due_ms, self._home.clock.monotonic_ms() + 1), self)
+            self._armed_ms = self._home.timers.arm(max(due_ms, self._now_ms() + 1), self)
 
     def _pause(self) -> None:
-        if self._state is _State.OPEN and not self._is_paused and not self._is_eof:
+        if self._state is _OPEN and not self._is_paused and not self._is_eof:
             self._is_paused = True
             self._transport.pause_reading()
 
@@ -426,10 +436,6 @@ class Connection(asyncio.BufferedProtocol):
         if self._the_engine().is_over:
             return True
         return self._is_eof and not self._held and not self._jobs
-
-    def _is_silent(self) -> bool:
-        """Whether all is said, and has left."""
-        return not self._is_blocked and not self._has_more
 
     # ----------------------------------------------------------------------------------------------------------- the end
 
@@ -471,7 +477,7 @@ class Connection(asyncio.BufferedProtocol):
         if self._state is _State.SHAKING:
             self._home.reports.log(Report.HANDSHAKE_SLOW, "%s", self._address)
             self._error = TimeoutError("the handshake took too long")
-        elif self._is_blocked or self._state is _State.OPEN:
+        elif self._is_blocked or self._state is _OPEN:
             self._home.reports.log(Report.PEER_STALLED, "%s", self._address)
             self._error = TimeoutError("the peer took no bytes")
         self.abort()
@@ -484,7 +490,7 @@ class Connection(asyncio.BufferedProtocol):
 
     def _limit(self, timeout_ms: int) -> None:
         """Set a deadline, unless there is an earlier one."""
-        self._deadline_ms = min(self._deadline_ms, self._home.clock.monotonic_ms() + timeout_ms)
+        self._deadline_ms = min(self._deadline_ms, self._now_ms() + timeout_ms)
         if self._deadline_ms < self._armed_ms:
             self._armed_ms = self._home.timers.arm(self._deadline_ms, self)
 

@@ -120,6 +120,8 @@ def _explain(error: ssl.SSLError) -> str:
     advice = {
         "HTTP_REQUEST": "the client spoke HTTP without TLS; it must use https or wss",
         "WRONG_VERSION_NUMBER": "the client spoke no TLS; it must use the URL with TLS",
+        # STOMP's CONNECT is also what a browser says to a proxy.
+        "HTTPS_PROXY_REQUEST": "the client spoke no TLS; it must use the URL with TLS",
         "PEER_DID_NOT_RETURN_A_CERTIFICATE": "the client showed no certificate, which this port requires",
         "UNSUPPORTED_PROTOCOL": "the client knows no version of TLS that is allowed here",
     }

@@ -192,7 +192,11 @@ def test_closing_lets_engines_say_their_last(net: Net) -> None:
 def test_closing_waits_for_what_is_being_done(net: Net) -> None:
     class Busy(EchoEngine):
         def stop(self, reason: str) -> None:
-            self.conduit.work(lambda: begun.set() or gate.wait(PATIENCE_S), self.ended)
+            self.conduit.work(self.wait, self.ended)
+
+        def wait(self) -> None:
+            begun.set()
+            gate.wait(PATIENCE_S)
 
         def ended(self, *_: object) -> None:
             self.out += b"done"
