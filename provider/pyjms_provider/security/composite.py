@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from pyjms.spi.errors import AccessDeniedError
 from pyjms_provider.security.contracts import Authenticator, Credentials, Principal
-from pyjms_provider.security.refusals import NO_CREDENTIALS, wrong_credentials
+from pyjms_provider.security.refusals import NO_CREDENTIALS, BusyError, TooManyAttemptsError, wrong_credentials
 from pyjms_provider.security.throttle import Forgiving
 
 __all__ = ["CompositeAuthenticator"]
@@ -32,7 +32,10 @@ class CompositeAuthenticator(Authenticator):
                 principal = authenticator.authenticate(credentials, peer=peer)
             except AccessDeniedError as error:
                 refusal = error
-                asked.append(authenticator)
+                if not isinstance(
+                    error, BusyError | TooManyAttemptsError
+                ):  # they looked at nothing, and counted nothing
+                    asked.append(authenticator)
             else:
                 # They are somebody else's, so that nobody has guessed.
                 for other in asked:

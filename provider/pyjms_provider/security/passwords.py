@@ -219,13 +219,17 @@ class PasswordAuthenticator(Authenticator):
         user = self._users.find(name)
         if user is not None and self._known.has(user, password):
             return self._principal(user)
-        self._throttle.admit(peer, name)
-        with self._turn(peer, name):
+        self._throttle.peek(peer, name)
+        with self._turn():
+            if user is not None and self._known.has(user, password):
+                return self._principal(user)  # another connection of the same application was faster
+            self._throttle.admit(peer, name)
             is_right = self._judge(user, password)
-        if user is None or not is_right:
-            raise wrong_credentials()
-        self._throttle.forgive(peer, name)
-        self._known.add(self._renewed(user, password), password)
+            if user is None or not is_right:
+                raise wrong_credentials()
+            self._throttle.forgive(peer, name)
+            self._known.add(user, password)
+        self._renew(user, password)
         return self._principal(user)
 
     def forgive(self, credentials: Credentials | None, peer: str) -> None:
@@ -239,7 +243,7 @@ class PasswordAuthenticator(Authenticator):
         def find(name: str) -> ScramVerifier:
             if len(name) > LONGEST_NAME:
                 raise wrong_credentials()
-            self._throttle.admit(peer, name)
+            self._throttle.peek(peer, name)
             user = self._users.find(name)
             if user is not None and scheme_of(user.verifier) is Scheme.SCRAM_SHA_256:
                 return ScramVerifier.parse(user.verifier)
@@ -249,6 +253,8 @@ class PasswordAuthenticator(Authenticator):
 
     def finish_scram(self, exchange: ScramExchange, client_final: str, peer: str = "") -> tuple[str, Principal]:
         """Take the client's last message; return the answer and who it is. Raises `AccessDeniedError`."""
+        # Only now, as between the messages there is a way to the client and back.
+        self._throttle.admit(peer, exchange.user_name)
         answer = exchange.final(client_final)
         user = self._users.find(exchange.user_name)
         if user is None:  # removed since the exchange began
@@ -284,19 +290,18 @@ class PasswordAuthenticator(Authenticator):
         )
 
     @contextmanager
-    def _turn(self, peer: str, name: str) -> Iterator[None]:
+    def _turn(self) -> Iterator[None]:
         if not self._turns.acquire(timeout=self._patience_s):
-            self._throttle.forgive(peer, name)
             raise BusyError
         try:
             yield
         finally:
             self._turns.release()
 
-    def _renewed(self, user: User, password: str) -> User:
+    def _renew(self, user: User, password: str) -> None:
         """Make the user's verifier anew if others are made differently by now."""
         if self._hasher.is_current(user.verifier):
-            return user
+            return
         verifier = self._hasher.make(password)
         try:
             self._users.renew(user, verifier)
@@ -304,8 +309,8 @@ class PasswordAuthenticator(Authenticator):
             _log.warning(
                 "PYJMS-SECURITY-2 the hash of the password of %a could not be renewed: %s", user.name, error.reason
             )
-            return user
-        return User(name=user.name, verifier=verifier, groups=user.groups)
+        else:
+            self._known.add(User(name=user.name, verifier=verifier), password)
 
     def _principal(self, user: User) -> Principal:
         return Principal(name=user.name, groups=user.groups, provider=self._name)

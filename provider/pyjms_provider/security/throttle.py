@@ -2,8 +2,9 @@
 
 Attempts are counted for a network and a user together, and for a network whatever the user: so guesses from one place
 leave the user free elsewhere, and trying many names helps nobody. A network is an IPv4 address, or 64 bits of an IPv6 one.
-Each count drains with time (a leaky bucket). An attempt counts from its beginning, so that a thousand at once do not slip
-through, and is taken back when it was right. Attempts that are refused are not counted: nobody is shut out for good.
+Each count drains with time (a leaky bucket). An attempt counts before it is judged, so that a thousand at once do not slip
+through, and is taken back when it was right; who waits to be judged does not count yet, so that a thousand right ones at once
+are not taken for guesses. Attempts that are refused are not counted: nobody is shut out for good.
 """
 
 from __future__ import annotations
@@ -62,12 +63,19 @@ class Throttle:
 
     def admit(self, peer: str, user: str) -> None:
         """Count an attempt that begins. Raises `TooManyAttemptsError`: it is not to be looked at."""
+        self._look(peer, user, is_counted=True)
+
+    def peek(self, peer: str, user: str) -> None:
+        """Raise `TooManyAttemptsError` if `admit` would; count nothing."""
+        self._look(peer, user, is_counted=False)
+
+    def _look(self, peer: str, user: str, *, is_counted: bool) -> None:
         network = network_of(peer)
         is_last = False
         with self._lock:
             now = self._clock.monotonic_ms()
             wait_ms = max(self._users.wait_ms((network, user), now), self._networks.wait_ms(network, now))
-            if wait_ms <= 0:
+            if wait_ms <= 0 and is_counted:
                 is_last = self._users.take((network, user), now) | self._networks.take(network, now)
         if wait_ms > 0:
             raise TooManyAttemptsError(int(wait_ms) + 1)

@@ -76,10 +76,8 @@ class IntrospectionAuthenticator(Authenticator):
             until_ms, principal = self._known.get(digest, (0.0, None))
         if principal is not None and now < until_ms:
             return principal
-        self._throttle.admit(peer, "")
-        principal = self._ask(token, digest, peer)
-        self._throttle.forgive(peer, "")
-        return principal
+        self._throttle.peek(peer, "")
+        return self._ask(token, digest, peer)
 
     def forgive(self, credentials: Credentials | None, peer: str) -> None:
         """Take back that these were wrong: another authenticator knew them."""
@@ -92,7 +90,6 @@ class IntrospectionAuthenticator(Authenticator):
             answer = self._endpoint.ask(body, self._headers)
         except EndpointError as error:
             _log.error("PYJMS-SECURITY-5 nobody with a token can log in: %s", error.reason)
-            self._throttle.forgive(peer, "")
             raise BusyError from error
         now = self._clock.time_ms()
         try:
@@ -106,6 +103,8 @@ class IntrospectionAuthenticator(Authenticator):
             principal = principal_of(claims, settings.user_claim, settings.groups_claim, self._name)
         except ClaimError as error:
             _log.info("PYJMS-SECURITY-7 a token from %a was refused: %a", peer, str(error)[:200])
+            # Counted when it is known to be wrong, as the question takes its time and many right ones may be under way.
+            self._throttle.admit(peer, "")
             raise wrong_credentials() from error
         # The time was checked, so that it is a number.
         expires_ms = (claims.get("exp") or math.inf) * 1000

@@ -183,7 +183,8 @@ class UserFile:
 
     @contextmanager
     def _locked(self) -> Iterator[None]:
-        lock = self.path.with_name(f"{self.path.name}.lock")
+        real = self.path.resolve()  # two names of one file have one lock
+        lock = real.with_name(f"{real.name}.lock")
         try:
             lock.touch(mode=0o600)
             file = lock.open("rb")

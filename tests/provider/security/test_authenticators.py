@@ -174,6 +174,18 @@ class TestComposite:
         with pytest.raises(TooManyAttemptsError):
             authenticator.authenticate(password("alice", "wrong"), peer=PEER)
 
+    def test_a_user_of_the_second_cannot_wipe_out_the_guesses_at_the_first(self) -> None:
+        one, two = World(), World()
+        one.users.add("alice")
+        two.users.add("bob")
+        authenticator = CompositeAuthenticator([one.authenticator(), two.authenticator()])
+        for number in range(200):
+            with pytest.raises(AccessDeniedError):
+                authenticator.authenticate(password(f"guess{number}", "wrong"), peer=PEER)
+            authenticator.authenticate(password("bob"), peer=PEER)
+        guesses = len(one.hasher.checked)
+        assert guesses <= 100  # 50, and those for bob that were counted before
+
     def test_without_any_nobody_is_let_in(self) -> None:
         for credentials in (None, password("alice")):
             with pytest.raises(AccessDeniedError):

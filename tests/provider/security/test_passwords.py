@@ -27,6 +27,7 @@ from pyjms_provider.security.passwords import (
     scheme_of,
 )
 from pyjms_provider.security.refusals import BusyError, TooManyAttemptsError
+from pyjms_provider.security.scram import ScramExchange
 from pyjms_provider.security.throttle import ThrottleSettings
 from tests.provider.security.helpers import CHEAP, GOOD, CountingHasher, World, password
 
@@ -148,6 +149,37 @@ def test_a_user_who_was_right_lately_comes_in_while_somebody_guesses_beside_it(w
     for _ in range(100):
         refusal(lambda: authenticator.authenticate(password("alice", "wrong"), peer=PEER))
     assert authenticator.authenticate(password("alice"), peer=PEER).name == "alice"
+
+
+def at_once(call: Callable[[], object]) -> None:
+    """Call it on 60 threads, which begin together."""
+    start = Barrier(60)
+
+    def run() -> None:
+        start.wait(10)
+        call()
+
+    threads = [Thread(target=run) for _ in range(60)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(20)
+
+
+def test_many_right_ones_at_once_are_no_guesses_and_cost_a_hash_or_two(world: World) -> None:
+    authenticator = world.authenticator()
+    names: list[str] = []
+    at_once(lambda: names.append(authenticator.authenticate(password("alice"), peer=PEER).name))
+    assert names == ["alice"] * 60
+    assert 1 <= len(world.hasher.checked) <= 2  # so many are computed at a time
+
+
+def test_many_wrong_ones_at_once_do_not_slip_through(world: World) -> None:
+    authenticator = world.authenticator()
+    heard: list[str] = []
+    at_once(lambda: heard.append(refusal(partial(authenticator.authenticate, password("alice", "wrong"), peer=PEER))))
+    assert len(heard) == 60
+    assert len(world.hasher.checked) == 10
 
 
 def test_right_passwords_are_never_too_many(world: World) -> None:
@@ -343,6 +375,25 @@ class TestScram:
             return authenticator.start_scram(PEER).first(client.get_client_first()).split(",", 1)[1]
 
         assert salt("nobody") == salt("nobody") != salt("somebody")
+
+    def begin(self, authenticator: PasswordAuthenticator, text: str) -> tuple[ScramClient, ScramExchange]:
+        client = ScramClient(["SCRAM-SHA-256"], "bob", text)
+        exchange = authenticator.start_scram(PEER)
+        client.set_server_first(exchange.first(client.get_client_first()))
+        return client, exchange
+
+    def test_many_exchanges_that_are_under_way_are_no_guesses(self, scram_world: World) -> None:
+        authenticator = scram_world.authenticator()
+        for client, exchange in [self.begin(authenticator, GOOD) for _ in range(60)]:
+            assert authenticator.finish_scram(exchange, client.get_client_final(), PEER)[1].name == "bob"
+
+    def test_guesses_in_exchanges_that_were_begun_before_are_counted(self, scram_world: World) -> None:
+        authenticator = scram_world.authenticator()
+        heard = [
+            refusal(partial(authenticator.finish_scram, exchange, client.get_client_final(), PEER))
+            for client, exchange in [self.begin(authenticator, f"guess {number}") for number in range(60)]
+        ]
+        assert sum("too many" in text for text in heard) == 50
 
     def test_guesses_are_counted_with_those_of_plain_passwords(self, scram_world: World) -> None:
         authenticator = scram_world.authenticator()
