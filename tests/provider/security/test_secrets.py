@@ -15,6 +15,7 @@ from pyjms_provider.security.secrets import SecretBox, SecretError
 BOX = SecretBox((b"k" * 32,))
 
 
+@pytest.mark.realises("BJ-ATT-3")
 @given(st.text(st.characters(exclude_categories=())), st.text())
 def test_what_is_encrypted_can_be_decrypted_in_its_context_only(text: str, context: str) -> None:
     sealed = BOX.encrypt(text, context=context)
