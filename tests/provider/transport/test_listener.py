@@ -273,8 +273,12 @@ def test_the_log_never_has_what_was_sent(net: Net, caplog: pytest.LogCaptureFixt
     assert "sesame" not in caplog.text
 
 
-def test_codes_are_unique() -> None:
-    assert len({report.code for report in Report}) == len(Report)
+def test_codes_are_unique_and_explained() -> None:
+    page = Path(__file__).parents[3] / "docs/reference/network-log.md"
+    explained = [
+        line.split("|")[1].strip() for line in page.read_text(encoding="utf-8").splitlines() if "| PYJMS-" in line
+    ]
+    assert explained == [report.code for report in Report]
 
 
 def test_settings_errors_of_files_leave_the_port_free(net: Net) -> None:
