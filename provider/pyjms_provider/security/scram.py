@@ -131,4 +131,5 @@ def _prepared(password: str) -> bytes:
         prepared = str(saslprep(password))
     except ScramException:
         prepared = password
-    return prepared.encode("utf-8", "surrogatepass")
+    # Of soft hyphens and their like nothing is left: then the password would be the empty one.
+    return (prepared or password).encode("utf-8", "surrogatepass")

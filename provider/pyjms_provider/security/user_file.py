@@ -156,7 +156,8 @@ class UserFile:
         return numbers[name]
 
     def _new_verifier(self, password: str) -> str:
-        if not _SHORTEST_PASSWORD <= len(password) <= LONGEST_PASSWORD:
+        visible = sum(character.isprintable() for character in password)  # SCRAM takes no notice of some others
+        if visible < _SHORTEST_PASSWORD or len(password) > LONGEST_PASSWORD:
             raise UserError(f"a password has {_SHORTEST_PASSWORD} to {LONGEST_PASSWORD} characters; choose another one")
         return self._hasher.make(password)
 

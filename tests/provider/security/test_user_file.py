@@ -113,7 +113,7 @@ def test_the_commands_refuse_what_makes_no_sense(file: UserFile) -> None:
     for call in calls:
         with pytest.raises(UserError, match=r"no user 'bob'.*user list"):
             call()
-    for weak in ("", "1234567", "x" * 1025):
+    for weak in ("", "1234567", "x" * 1025, "1234567" + "\xad" * 8):
         with pytest.raises(UserError, match="8 to 1024"):
             file.add("bob", weak)
 
