@@ -103,8 +103,8 @@ reports are made by `make conformance`; the test suite fails when one of them ge
 suite can fail is shown by the [kill matrix](kill-matrix.md): which of its tests notice which fault.
 
 The broker is restarted in these runs: {download}`memory_profile.py` and {download}`stored_profile.py` say how. A store serves one
-broker, so that the suite runs in one process there, and in two in memory. On two processors the whole suite takes half a minute:
-25 s in memory, 22 s on SQLite, 26 s on PostgreSQL, 23 s for the example.
+broker, so that the suite runs in one process there, and in two in memory. Measured on two virtual cores, the whole suite takes
+25 s in memory, 22 s on SQLite, 26 s on PostgreSQL and 23 s for the example; twice as long beside as much other work.
 
 """
 
