@@ -27,7 +27,7 @@ BATCHES: Final = 20
 STOCK: Final = (REPEATS + 1) * ACTS
 STOCK_FOR_BATCHES: Final = (REPEATS * BATCHES + 10) * BATCH
 THREADS: Final = 16
-EACH: Final = 50
+EACH: Final = 100
 FORCED: Final = "&acknowledge=forced"
 RECORD: Final = {"text": TEXT, "properties": PROPERTIES}
 
