@@ -430,14 +430,15 @@ class Connection(asyncio.BufferedProtocol):
         elif self._is_paused and not (self._is_blocked or self._has_more) and engine.is_reading:
             self._is_paused = False
             self._heard_ms = self._now_ms()
-            self._transport.resume_reading()
+            if not self._transport.is_closing():  # writing may have found the peer gone
+                self._transport.resume_reading()
         due_ms = engine.next_tick_ms()
         if due_ms is not None and due_ms < self._armed_ms:
             # Not now: an engine that is never content would keep the loop busy.
             self._armed_ms = self._home.timers.arm(max(due_ms, self._now_ms() + 1), self)
 
     def _pause(self) -> None:
-        if self._state is _OPEN and not self._is_paused and not self._is_eof:
+        if self._state is _OPEN and not self._is_paused and not self._is_eof and not self._transport.is_closing():
             self._is_paused = True
             self._transport.pause_reading()
 

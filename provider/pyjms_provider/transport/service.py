@@ -22,7 +22,7 @@ from pyjms_provider.transport.connection import Trace
 from pyjms_provider.transport.listener import EngineFactory, Listener, bind
 from pyjms_provider.transport.reports import Report
 from pyjms_provider.transport.scheduler import Scheduler
-from pyjms_provider.transport.settings import ListenerSettings
+from pyjms_provider.transport.settings import ListenerKind, ListenerSettings
 from pyjms_provider.transport.timers import Timers
 from pyjms_provider.transport.workers import WorkerPool, WorkerSettings
 
@@ -101,11 +101,13 @@ class NetworkService:
         had, `ListenerSettingsError` if a file cannot be used, `ClosedError` if the service does not run.
         """
         self._must_run()
+        if settings.kind is ListenerKind.WEB_SOCKET and find_spec("websockets") is None:
+            raise ResourceError("WebSockets need the library websockets; pip install pyjms[broker]")
         listening = bind(settings)
         try:
             if self.scheduler.is_here():
                 return self._open(settings, make_engine, listening)
-            return self._wait_for(self._open_there(settings, make_engine, listening))
+            return self.run(self._open_there(settings, make_engine, listening)).result()
         except BaseException:
             listening.close()
             raise
@@ -122,8 +124,9 @@ class NetworkService:
         busy: all connections wait for it. Raises `ClosedError` if the service does not run.
         """
         try:
-            self._must_run()
-            return asyncio.run_coroutine_threadsafe(coroutine, self._loop)
+            with self._lock:  # so that it is on the loop's list before what stops the loop, or not at all
+                self._must_run()
+                return asyncio.run_coroutine_threadsafe(coroutine, self._loop)
         except BaseException:
             coroutine.close()
             raise
@@ -164,7 +167,7 @@ class NetworkService:
             return
         try:
             if thread is not None and self._started.exception(_START_S) is None:
-                self._wait_for(self._end(graceful_s))
+                asyncio.run_coroutine_threadsafe(self._end(graceful_s), self._loop).result()
                 self._loop.call_soon_threadsafe(self._loop.stop)
                 thread.join()
                 self.workers.join()
@@ -249,10 +252,6 @@ class NetworkService:
     def _must_run(self) -> None:
         if self._thread is None or self._stopped is not None:
             raise ClosedError(f"the network of {self._name} does not run; call start() first, and not after stop()")
-
-    def _wait_for(self, coroutine: Coroutine[Any, Any, _T]) -> _T:
-        """Run `coroutine` on the loop and wait for it."""
-        return asyncio.run_coroutine_threadsafe(coroutine, self._loop).result()
 
     def _must_not_wait_here(self) -> None:
         """Refuse what would wait for itself."""

@@ -250,6 +250,19 @@ def test_an_engine_that_does_not_read_is_not_fed(world: World) -> None:
     assert world.transport.calls == ["pause_reading", "resume_reading"]
 
 
+@pytest.mark.parametrize("reads", [True, False])
+def test_a_socket_that_is_gone_is_neither_stopped_nor_read(world: World, *, reads: bool) -> None:
+    world.engine.reads = False
+    if reads:
+        world.read(b"x")
+        world.engine.reads = True
+    world.transport.calls = ["close"]
+    world.read(b"y")
+    world.connection.wake()
+    world.run()
+    assert world.transport.calls == ["close"]
+
+
 def test_reading_goes_on_while_a_job_runs(world: World) -> None:
     world.connection.work(lambda: 1, lambda *_: None)
     world.read(b"x")

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import threading
 from threading import Event, Thread
 
@@ -9,7 +10,7 @@ import pytest
 from pyjms.spi.errors import ClosedError, ResourceError
 from pyjms_provider.transport import service as module
 from pyjms_provider.transport.service import EventLoop, NetworkService
-from pyjms_provider.transport.settings import ListenerSettings
+from pyjms_provider.transport.settings import ListenerKind, ListenerSettings
 from tests.provider.transport.world import PATIENCE_S, Engines, Net, connect, read_exactly
 
 
@@ -164,3 +165,21 @@ def test_waking_a_connection_after_the_stop_does_nothing() -> None:
         engine.ends.get(timeout=PATIENCE_S)
         engine.conduit.wake()
         service.scheduler.add(lambda: None)
+
+
+def test_opening_while_another_thread_stops_ends_one_way_or_the_other() -> None:
+    for _ in range(20):
+        service = NetworkService("test")
+        service.start()
+        stopper = Thread(target=service.stop)
+        stopper.start()
+        with contextlib.suppress(ClosedError):
+            service.open(ListenerSettings(), Engines())
+        stopper.join(PATIENCE_S)
+        assert not stopper.is_alive()
+
+
+def test_a_missing_library_is_named(net: Net, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "find_spec", lambda _: None)
+    with pytest.raises(ResourceError, match=r"pip install pyjms\[broker\]"):
+        net.service.open(ListenerSettings(kind=ListenerKind.WEB_SOCKET), Engines())
