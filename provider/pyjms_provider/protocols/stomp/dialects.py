@@ -122,6 +122,10 @@ class Dialect:
     """Bytes of a header line that it takes; None: limited by the frame only."""
     error_names_receipt: bool = True
     """Whether ERROR tells the receipt that will not come; else it fails all that are awaited."""
+    writes_non_persistent: bool = True
+    """Whether `persistent:false` may stand in SEND; RabbitMQ makes the queue exclusive by it. Absent means the same."""
+    lost_properties: frozenset[str] = frozenset()
+    """Properties that it takes for itself and does not deliver: the profile carries them a second time."""
     minimum_heartbeat_ms: int = 0
     """It promises nothing shorter."""
     temporaries: bool = True
@@ -168,8 +172,7 @@ CLASSIC = Dialect(
     | Capability.TRANSACTIONS
     | Capability.SELECTORS
     | Capability.BROWSING
-    | Capability.PRIORITIES
-    | Capability.DEAD_LETTERS,
+    | Capability.DEAD_LETTERS,  # it heeds priorities only where a queue's policy says so
     destinations=PATHS,
     foreign_body=ForeignBody.BY_LENGTH_OR_TYPE,
     nack=NackMeaning.REJECTS,
@@ -179,6 +182,7 @@ CLASSIC = Dialect(
     browser=("browser", "true"),
     translates_temporaries=True,
     header_line_max=10 * 1024,
+    lost_properties=frozenset({"JMSXGroupID", "JMSXGroupSeq"}),
 )
 
 ARTEMIS = Dialect(
@@ -229,6 +233,7 @@ RABBITMQ = Dialect(
     transacts_sends=False,
     transacts_acknowledgements=False,
     error_names_receipt=False,
+    writes_non_persistent=False,
     minimum_heartbeat_ms=1000,
     temporaries=False,
 )

@@ -33,6 +33,8 @@ def escape(text: str, version: Version) -> str:
 
 def unescape(text: str, version: Version) -> str:
     """Return what `text` means in `version`, 1.1 or 1.2. Raises `FrameError` for a sequence that has no meaning there."""
+    if text.count("\\") == text.count("\\c"):
+        return text.replace("\\c", ":")  # message ids have colons, and most texts no more than that
     meanings = _MEANINGS[version]
     try:
         return _SEQUENCE.sub(lambda found: meanings[found[0]], text)

@@ -81,7 +81,7 @@ class HeaderParser:
     def _parse_lines(self, command: str, lines: str) -> Frame:
         split = lines.split("\n")
         version = None if command in UNESCAPED_COMMANDS else self.version or Version.V1_2
-        if ("\\" in lines and version not in (None, Version.V1_0)) or version is Version.V1_0:
+        if version is Version.V1_0:
             pairs = _split_slowly(split, version)
             headers = dict(pairs)
         else:
@@ -90,12 +90,24 @@ class HeaderParser:
                 headers = dict([line.split(":", 1) for line in split])
             except ValueError:
                 raise _no_colon(split) from None
+            if version is not None and "\\" in lines:
+                if len(headers) == len(split) and "\\" not in "".join(headers):
+                    _unescape_values(headers, version)
+                else:
+                    pairs = _split_slowly(split, version)
+                    headers = dict(pairs)
         if "" in headers:
             raise FrameError("a header has no name")
         if len(headers) == len(split):
             return Frame(command, headers)
         pairs = pairs or _split_slowly(split, None)
         return Frame(command, dict(reversed(pairs)), repeated=pairs)
+
+
+def _unescape_values(headers: dict[str, str], version: Version) -> None:
+    escaped = [(name, value) for name, value in headers.items() if "\\" in value]
+    for name, value in escaped:
+        headers[name] = unescape(value, version)
 
 
 def split_lines(lines: str, version: Version) -> tuple[tuple[str, str], ...]:
@@ -123,7 +135,7 @@ def _split_slowly(lines: list[str], version: Version | None) -> tuple[tuple[str,
             raise _no_colon(lines)
         if version is Version.V1_0:  # 1.1 forbids what 1.0 leaves open, and brokers did: to trim
             name, value = name.strip(" \t"), value.strip(" \t")
-        elif version is not None:
+        elif version is not None and "\\" in line:
             name, value = unescape(name, version), unescape(value, version)
         pairs.append((name, value))
     return tuple(pairs)

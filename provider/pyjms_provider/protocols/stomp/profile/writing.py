@@ -10,7 +10,7 @@ from pyjms_provider.protocols.stomp.frames import Frame, Version
 from pyjms_provider.protocols.stomp.header_lines import split_lines
 from pyjms_provider.protocols.stomp.profile.bodies import BYTES_TYPE, WireBody, write_body
 from pyjms_provider.protocols.stomp.profile.header import VERSION, address_text, quoted_id, split_parts
-from pyjms_provider.protocols.stomp.profile.names import quoted
+from pyjms_provider.protocols.stomp.profile.names import ALIAS_PREFIX, quoted
 from pyjms_provider.protocols.stomp.profile.properties import (
     WireProperties,
     plain_properties,
@@ -56,7 +56,8 @@ def to_frame(
         return Frame(command, headers | plain_properties(properties, version), body.data)
     pairs, types = write_properties(properties, version)
     fields = _profile_fields(envelope, dialect, version, body, types, connection_id)
-    pairs = [*split_parts(fields), *pairs]
+    again = [(ALIAS_PREFIX + name, text) for name, text in pairs if name in dialect.lost_properties]
+    pairs = [*split_parts(fields), *pairs, *again]
     if dialect.header_line_max is not None:
         _check_lines([*headers.items(), *pairs], dialect)
     if version is not Version.V1_2:
