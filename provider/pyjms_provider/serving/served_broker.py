@@ -2,33 +2,65 @@
 
 from __future__ import annotations
 
+from threading import Lock
 from typing import TYPE_CHECKING, Any, Self
 
 from pyjms.spi.clock import Clock, SystemClock
+from pyjms_provider.management.desk import Desk
 from pyjms_provider.model.life_cycle import State
 from pyjms_provider.model.services import Services
 from pyjms_provider.model.system_config import SystemConfig
+from pyjms_provider.security.audit import AuditLog
+from pyjms_provider.serving.http_port import http_opener
 from pyjms_provider.serving.stomp_port import stomp_opener
 from pyjms_provider.transport.service import NetworkService
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from starlette.routing import Route
+
     from pyjms_provider.model.broker import Broker
     from pyjms_provider.model.configuration.contract import ConfigurationStore
     from pyjms_provider.model.managed import ManagedObject
+    from pyjms_provider.model.port import HttpPort
     from pyjms_provider.security.secrets import SecretBox
     from pyjms_provider.transport.connection import Trace
 
 __all__ = ["ServedBroker"]
 
 
+class _Desks:
+    """The one desk of a broker, made when the first port wants it."""
+
+    def __init__(self, audit: AuditLog) -> None:
+        self._audit = audit
+        self._lock = Lock()
+        self._desk: Desk | None = None
+
+    def of(self, port: ManagedObject) -> Desk:
+        """Return the desk of the broker that a port belongs to."""
+        root = port.root
+        assert isinstance(root, SystemConfig)
+        with self._lock:
+            if self._desk is None:
+                self._desk = Desk(root, self._audit)
+            return self._desk
+
+    def close(self) -> None:
+        """End what still runs."""
+        if self._desk is not None:
+            self._desk.close()
+        self._audit.close()
+
+
 class ServedBroker:
     """Runs from `open` to `close`; a context manager closes it."""
 
-    def __init__(self, system: SystemConfig, network: NetworkService) -> None:
+    def __init__(self, system: SystemConfig, network: NetworkService, desks: _Desks) -> None:
         self.system = system
         self.network = network
+        self._desks = desks
 
     @classmethod
     def open(
@@ -49,6 +81,7 @@ class ServedBroker:
         clock = clock or SystemClock()
         network = NetworkService(name, clock=clock, trace=trace)
         network.start()
+        desks = _Desks(AuditLog(clock))
         try:
             system = SystemConfig.opened(
                 store,
@@ -56,12 +89,17 @@ class ServedBroker:
                 context=context,
                 secrets=secrets,
                 clock=clock,
-                services=Services(port_openers={"stomp": stomp_opener(network)}),
+                services=Services(
+                    port_openers={
+                        "stomp": stomp_opener(network),
+                        "http": http_opener(network, desks.of, _no_routes),
+                    }
+                ),
             )
         except BaseException:
             network.stop()
             raise
-        return cls(system, network)
+        return cls(system, network, desks)
 
     @property
     def broker(self) -> Broker:
@@ -86,6 +124,7 @@ class ServedBroker:
 
     def close(self) -> None:
         """End connections, ports, virtual hosts and the network, in this order. May be repeated."""
+        self._desks.close()
         self.system.close()
         self.network.stop()
 
@@ -94,3 +133,8 @@ class ServedBroker:
 
     def __exit__(self, *exception: object) -> None:
         self.close()
+
+
+def _no_routes(_: HttpPort) -> list[Route]:
+    """Return what a port serves besides REST."""
+    return []

@@ -1,0 +1,268 @@
+"""The one way to the model for all who manage it: finds objects, asks what is allowed, does it, and has it audited.
+
+REST, `$management` and the command line bring who asks and what for, and take plain data away. All calls may wait.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final, TypeVar
+from uuid import UUID
+
+from pyjms.spi.errors import AccessDeniedError, ProviderError
+from pyjms_provider.management.describing import describe
+from pyjms_provider.management.errors import UnknownJobError
+from pyjms_provider.management.jobs import Job, Jobs
+from pyjms_provider.management.listing import ListedPage, ListRequest, list_objects
+from pyjms_provider.model import tree
+from pyjms_provider.model.attributes import declarations
+from pyjms_provider.model.errors import UnknownObjectError, UnknownOperationError
+from pyjms_provider.model.lookup import collect, find_by_id, find_by_names, names_needed
+from pyjms_provider.model.operations import NO_PROGRESS, OperationDeclaration, operations_of
+from pyjms_provider.security.audit import AuditAction, AuditLog, AuditRecord, AuditResult
+from pyjms_provider.security.contracts import Operation
+
+if TYPE_CHECKING:
+    from pyjms_provider.model.managed import ManagedObject
+    from pyjms_provider.model.operations import Progress
+    from pyjms_provider.model.system_config import SystemConfig
+    from pyjms_provider.security.contracts import AccessPolicy, Principal
+
+__all__ = ["Caller", "Desk"]
+
+_T = TypeVar("_T")
+_TYPED: Final = "type"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Caller:
+    """Who asks, where from, and who says what they may do."""
+
+    principal: Principal
+    access: AccessPolicy
+    peer: str = ""
+
+
+class Desk:
+    """Safe to use from any thread. Every call raises `AccessDeniedError`, and the errors of the model."""
+
+    def __init__(self, system: SystemConfig, audit: AuditLog) -> None:
+        self.system = system
+        self.jobs = Jobs(system.clock)
+        self._audit = audit
+
+    # Looking
+
+    def find(self, caller: Caller, category: str, names: Sequence[str]) -> ManagedObject:
+        """Return the object at an address: `category`, and the names from below the broker. Raises `UnknownObjectError`."""
+        found = self.system.broker if category == "broker" and not names else None
+        managed = found or find_by_names(self.system.broker, category, names)
+        self._check(caller, Operation.OBSERVE, managed)
+        return managed
+
+    def find_or_none(self, caller: Caller, category: str, names: Sequence[str]) -> ManagedObject | None:
+        """Return the object at an address, None if there is none there but could be."""
+        try:
+            return self.find(caller, category, names)
+        except UnknownObjectError:
+            self._parent(category, names[:-1])
+            return None
+
+    def find_by_id(self, caller: Caller, category: str, wanted: UUID) -> ManagedObject:
+        """Return the object with that id. Raises `UnknownObjectError`."""
+        managed = find_by_id(self.system, wanted)
+        if managed is None or managed.category != category:
+            raise UnknownObjectError(f"there is no {category} with the id {wanted}")
+        self._check(caller, Operation.OBSERVE, managed)
+        return managed
+
+    def list(self, caller: Caller, category: str, names: Sequence[str], request: ListRequest) -> ListedPage:
+        """Return a page of the objects of a category below an address; those that the caller may not see are left out."""
+        return list_objects(self._visible(caller, category, names), request)
+
+    def _visible(self, caller: Caller, category: str, names: Sequence[str]) -> Iterator[ManagedObject]:
+        if category == "broker":
+            every: Iterator[ManagedObject] = iter([self.system.broker])
+        else:
+            every = collect(self.system, category, names)
+        for each in every:
+            try:
+                self._check(caller, Operation.OBSERVE, each)
+            except AccessDeniedError:
+                continue
+            yield each
+
+    # Changing
+
+    def create(
+        self, caller: Caller, category: str, names: Sequence[str], attributes: Mapping[str, Any]
+    ) -> ManagedObject:
+        """Create an object; `names` is the address of its parent. Raises `InvalidAttributesError` and the like."""
+        parent = self._parent(category, names)
+        target = "/".join((category, *names, str(attributes.get("name", ""))))
+        return self._changed(
+            caller,
+            AuditAction.CREATE,
+            target,
+            lambda: self._check(caller, Operation.CREATE, parent),
+            lambda: parent.create_child(category, attributes, by=caller.principal.name),
+            after=attributes,
+            secure=_secure(category, attributes.get(_TYPED)),
+        )
+
+    def change(self, caller: Caller, managed: ManagedObject, changes: Mapping[str, Any]) -> None:
+        """Change attributes; null: the default again."""
+        self._changed(
+            caller,
+            AuditAction.CHANGE,
+            _address(managed),
+            lambda: self._check(caller, Operation.ADMINISTER, managed),
+            lambda: managed.set_attributes(changes, by=caller.principal.name),
+            before=managed.attribute_values(tuple(changes), actual=True),
+            after=changes,
+            secure=_secure(managed.category, managed.type),
+        )
+
+    def delete(self, caller: Caller, managed: ManagedObject) -> None:
+        """Delete an object with all below it."""
+        self._changed(
+            caller,
+            AuditAction.DELETE,
+            _address(managed),
+            lambda: self._check(caller, Operation.ADMINISTER, managed),
+            lambda: managed.delete(by=caller.principal.name),
+        )
+
+    # Operations
+
+    def operation(self, managed: ManagedObject, name: str) -> OperationDeclaration:
+        """Return the declaration of an operation. Raises `UnknownOperationError`."""
+        known = operations_of(type(managed))
+        if name not in known:
+            raise UnknownOperationError(
+                f"{managed.path} has no operation {name[:80]!r}; it has: {', '.join(known) or 'none'}"
+            )
+        return known[name]
+
+    def invoke(
+        self,
+        caller: Caller,
+        managed: ManagedObject,
+        name: str,
+        arguments: Mapping[str, Any],
+        progress: Progress = NO_PROGRESS,
+    ) -> Any:
+        """Run an operation with plain arguments; return its plain result."""
+        declared = self.operation(managed, name)
+        if not declared.changes:
+            self._check(caller, declared.needs, managed)
+            return managed.invoke(name, arguments, by=caller.principal.name)
+        return self._changed(
+            caller,
+            AuditAction.OPERATION,
+            _address(managed),
+            lambda: self._check(caller, declared.needs, managed),
+            lambda: managed.invoke(name, arguments, by=caller.principal.name, progress=progress),
+            operation=name,
+            after=arguments,
+        )
+
+    def begin(self, caller: Caller, managed: ManagedObject, name: str, arguments: Mapping[str, Any]) -> Job:
+        """Start a long operation; who asks may look at the job, and end it."""
+        declared = self.operation(managed, name)
+        self._check(caller, declared.needs, managed)
+        declared.read_arguments(managed.path, arguments)
+        return self.jobs.start(
+            f"{name} of {managed.path}",
+            caller.principal.name,
+            lambda progress: self.invoke(caller, managed, name, arguments, progress),
+        )
+
+    def describe(
+        self, managed: ManagedObject, fields: Sequence[str] | None = None, *, actual: bool = False
+    ) -> dict[str, Any]:
+        """Return an object as plain data."""
+        return describe(managed, fields, actual=actual)
+
+    def job(self, caller: Caller, job_id: str, *, end: bool = False) -> Job:
+        """Return a job of the caller's; `end`: have it end half way. Raises `UnknownJobError`."""
+        job = self.jobs.get(job_id)
+        if job.who != caller.principal.name:
+            raise UnknownJobError(f"there is no job {job_id[:40]!r} of yours")
+        return self.jobs.end(job_id) if end else job
+
+    # Who may, and who did
+
+    def note_login(
+        self, principal: Principal | None, user_name: str, peer: str, action: AuditAction, result: AuditResult
+    ) -> None:
+        """Have it audited that somebody came, was refused, or went."""
+        self._audit.write(AuditRecord(action=action, who=principal, target=user_name, result=result, peer=peer))
+
+    def _parent(self, category: str, names: Sequence[str]) -> ManagedObject:
+        above = tree.shape_of(category).parent
+        if above is None or above == tree.ROOT:
+            raise UnknownObjectError(f"there is one {category}, and no other can be created")
+        if above == "broker" and not names:
+            return self.system.broker
+        if len(names) != len(names_needed(above)):
+            raise UnknownObjectError(
+                f"a {category} is created below a {above}: name it by {'/'.join(names_needed(above))}"
+            )
+        return find_by_names(self.system.broker, above, names)
+
+    def _check(self, caller: Caller, operation: Operation, managed: ManagedObject) -> None:
+        caller.access.check(caller.principal, operation, managed.target())
+
+    def _changed(
+        self,
+        caller: Caller,
+        action: AuditAction,
+        target: str,
+        check: Callable[[], None],
+        act: Callable[[], _T],
+        **facts: Any,
+    ) -> _T:
+        """Do something, and write down who did it, or tried to, and what became of it."""
+
+        def note(result: AuditResult, reason: str = "") -> None:
+            self._audit.write(
+                AuditRecord(
+                    action=action,
+                    who=caller.principal,
+                    target=target,
+                    result=result,
+                    peer=caller.peer,
+                    reason=reason,
+                    **facts,
+                )
+            )
+
+        try:
+            check()
+            done = act()
+        except AccessDeniedError as error:
+            note(AuditResult.REFUSED, error.reason)
+            raise
+        except ProviderError as error:
+            note(AuditResult.FAILED, error.reason)
+            raise
+        note(AuditResult.DONE)
+        return done
+
+    def close(self) -> None:
+        """End what still runs."""
+        self.jobs.close()
+
+
+def _address(managed: ManagedObject) -> str:
+    return "/".join((managed.category, *managed.names))
+
+
+def _secure(category: str, type_name: object) -> frozenset[str]:
+    try:
+        _, kind = tree.class_of(category, None if type_name is None else str(type_name))
+    except ProviderError:
+        return frozenset()
+    return frozenset(name for name, each in declarations(kind.attributes_class).items() if each.is_secure)

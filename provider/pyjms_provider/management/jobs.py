@@ -1,0 +1,132 @@
+"""Operations that take long: they run by themselves, tell how far they are, and can be ended half way."""
+
+from __future__ import annotations
+
+import logging
+import uuid
+from collections import OrderedDict
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from enum import Enum
+from threading import Lock, Thread
+from typing import TYPE_CHECKING, Any, Final
+
+from pyjms.spi.errors import ProviderError
+from pyjms_provider.management.errors import JobError, UnknownJobError
+
+if TYPE_CHECKING:
+    from pyjms.spi.clock import Clock
+    from pyjms_provider.model.operations import Progress
+
+__all__ = ["Job", "JobState", "Jobs"]
+
+_log = logging.getLogger(__name__)
+_RUNNING_MAX: Final = 16
+_KEPT_MAX: Final = 200
+
+
+class JobState(Enum):
+    """How it stands with a job."""
+
+    RUNNING = "running"
+    DONE = "done"
+    ENDED = "ended"
+    """Somebody ended it half way."""
+    FAILED = "failed"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Job:
+    """One operation, as it is now."""
+
+    id: str
+    what: str
+    who: str
+    state: JobState
+    started_ms: int
+    done: int = 0
+    total: int | None = None
+    """None: nobody knows."""
+    result: Any = None
+    error: ProviderError | None = None
+
+
+class Jobs:
+    """Safe to use from any thread; the lock is taken alone."""
+
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+        self._lock = Lock()
+        self._jobs: OrderedDict[str, Job] = OrderedDict()
+        self._ending: set[str] = set()
+        self._threads: dict[str, Thread] = {}
+
+    def start(self, what: str, who: str, run: Callable[[Progress], Any]) -> Job:
+        """Have `run` called on a thread of its own. Raises `JobError` when too many run."""
+        job = Job(
+            id=uuid.uuid4().hex[:12], what=what, who=who, state=JobState.RUNNING, started_ms=self._clock.time_ms()
+        )
+        thread = Thread(target=self._run, args=(job.id, run), name=f"pyjms job {what}", daemon=True)
+        with self._lock:
+            if len(self._threads) >= _RUNNING_MAX:
+                raise JobError(f"{_RUNNING_MAX} long operations run already: wait for one to end, or end one")
+            self._jobs[job.id] = job
+            self._threads[job.id] = thread
+            while len(self._jobs) > _KEPT_MAX:
+                oldest = next((each.id for each in self._jobs.values() if each.state is not JobState.RUNNING), None)
+                if oldest is None:
+                    break
+                del self._jobs[oldest]
+        thread.start()
+        return job
+
+    def get(self, job_id: str) -> Job:
+        """Return a job as it is now. Raises `UnknownJobError`."""
+        with self._lock:
+            job = self._jobs.get(job_id)
+        if job is None:
+            raise UnknownJobError(f"there is no job {job_id[:40]!r}")
+        return job
+
+    def all(self) -> list[Job]:
+        """Return all that are remembered, the oldest first."""
+        with self._lock:
+            return list(self._jobs.values())
+
+    def end(self, job_id: str) -> Job:
+        """Have a job end as soon as it comes to that; what it has done stays done. Raises `UnknownJobError`."""
+        with self._lock:
+            if job_id in self._threads:
+                self._ending.add(job_id)
+        return self.get(job_id)
+
+    def close(self) -> None:
+        """End all jobs, and wait for them as long as they take to notice."""
+        with self._lock:
+            self._ending.update(self._threads)
+            threads = list(self._threads.values())
+        for thread in threads:
+            thread.join(10.0)
+
+    def _run(self, job_id: str, run: Callable[[Progress], Any]) -> None:
+        changes: dict[str, Any]
+        try:
+            result = run(lambda done, total: self._note(job_id, done, total))
+            changes = {"state": JobState.ENDED if job_id in self._ending else JobState.DONE, "result": result}
+        except ProviderError as error:
+            changes = {"state": JobState.FAILED, "error": error}
+        except Exception:
+            _log.exception("PYJMS-JOB-1 job %s failed", job_id)
+            changes = {
+                "state": JobState.FAILED,
+                "error": JobError("it failed; the broker's log says why (PYJMS-JOB-1)"),
+            }
+        with self._lock:
+            self._ending.discard(job_id)
+            self._threads.pop(job_id, None)
+            self._jobs[job_id] = replace(self._jobs[job_id], **changes)
+
+    def _note(self, job_id: str, done: int, total: int | None) -> bool:
+        with self._lock:
+            self._jobs[job_id] = replace(self._jobs[job_id], done=done, total=total)
+            return job_id not in self._ending

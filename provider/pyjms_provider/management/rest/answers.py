@@ -1,0 +1,74 @@
+"""Errors as answers: one status for each class, the same form for all."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any, Final
+
+from starlette.responses import JSONResponse
+
+from pyjms.spi.errors import (
+    AccessDeniedError,
+    DestinationError,
+    DestinationInUseError,
+    InDoubtError,
+    InvalidSelectorError,
+    ProviderError,
+    ResourceError,
+    SubscriptionInUseError,
+)
+from pyjms_provider.management.errors import BadRequestError, JobError, UnknownJobError
+from pyjms_provider.management.rest.identity import ForgedRequestError
+from pyjms_provider.model import errors as model
+
+if TYPE_CHECKING:
+    from starlette.responses import Response
+
+__all__ = ["STATUSES", "error_data", "refuse", "status_of"]
+
+# The first class that fits decides.
+STATUSES: Final[tuple[tuple[type[ProviderError], int], ...]] = (
+    (ForgedRequestError, 403),
+    (AccessDeniedError, 403),
+    (model.UnknownObjectError, 404),
+    (model.UnknownCategoryError, 404),
+    (model.UnknownOperationError, 404),
+    (UnknownJobError, 404),
+    (model.NotChangeableError, 405),
+    (model.ObjectExistsError, 409),
+    (model.ObjectInUseError, 409),
+    (model.WrongStateError, 409),
+    (DestinationInUseError, 409),
+    (SubscriptionInUseError, 409),
+    (model.InvalidAttributesError, 422),
+    (model.InvalidArgumentsError, 422),
+    (InvalidSelectorError, 400),
+    (BadRequestError, 400),
+    (DestinationError, 404),
+    (model.FailedOpeningError, 502),
+    (model.ConfigurationTimeoutError, 503),
+    (JobError, 503),
+    (InDoubtError, 503),
+    (ResourceError, 503),
+)
+
+
+def status_of(error: ProviderError) -> int:
+    """Return the HTTP status that tells of an error."""
+    return next((status for kind, status in STATUSES if isinstance(error, kind)), 400)
+
+
+def error_data(error: ProviderError) -> dict[str, Any]:
+    """Return an error as JSON has it: its stable code, what to do, and what is wrong with which value."""
+    data: dict[str, Any] = {"code": error.code, "reason": error.reason}
+    problems = getattr(error, "problems", None)
+    if problems:
+        data["problems"] = [{"name": each.name, "text": each.text} for each in problems]
+    if isinstance(error, InvalidSelectorError):
+        data |= {"problem": error.problem, "position": error.position}
+    return data
+
+
+def refuse(error: ProviderError, *, status: int | None = None, headers: Mapping[str, str] | None = None) -> Response:
+    """Return the answer that tells of an error."""
+    return JSONResponse({"error": error_data(error)}, status or status_of(error), headers=dict(headers or {}))

@@ -1,0 +1,277 @@
+"""The application: routes, methods, and the way from a request to an answer.
+
+The model may wait, for its configuration threads and for the disk, so it is called on threads of a pool and never on the
+event loop.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final, TypeVar
+
+from starlette.applications import Starlette
+from starlette.concurrency import run_in_threadpool
+from starlette.responses import JSONResponse, Response
+from starlette.routing import Route
+
+from pyjms.spi.errors import AccessDeniedError, ProviderError
+from pyjms_provider.management.errors import BadRequestError
+from pyjms_provider.management.jobs import Job, JobState
+from pyjms_provider.management.openapi import describe_api
+from pyjms_provider.management.rest.answers import error_data, refuse
+from pyjms_provider.management.rest.identity import ForgedRequestError, Identity, read_credentials
+from pyjms_provider.management.rest.requests import Address, read_address, read_body, read_list_request
+from pyjms_provider.management.rest.sessions import COOKIE, Session, Sessions
+from pyjms_provider.security.audit import AuditAction, AuditResult
+from pyjms_provider.security.contracts import PasswordCredentials
+
+if TYPE_CHECKING:
+    from starlette.requests import Request
+
+    from pyjms_provider.management.desk import Caller, Desk
+    from pyjms_provider.model.managed import ManagedObject
+    from pyjms_provider.security.contracts import AccessPolicy, Authenticator
+
+__all__ = ["VERSIONS", "RestSettings", "make_app"]
+
+_log = logging.getLogger(__name__)
+_T = TypeVar("_T")
+VERSIONS: Final = ("latest", "v1")
+_METHODS: Final = ("GET", "PUT", "POST", "PATCH", "DELETE")
+_SECURITY_HEADERS: Final = {
+    "cache-control": "no-store",
+    "content-security-policy": "default-src 'self'; frame-ancestors 'none'; base-uri 'none'; form-action 'self'",
+    "referrer-policy": "no-referrer",
+    "x-content-type-options": "nosniff",
+    "x-frame-options": "DENY",
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RestSettings:
+    """What may be chosen for one port."""
+
+    max_request_bytes: int = 4 * 2**20
+    is_secure: bool = False
+    """Whether the port is reached over TLS, so that cookies need not be sent without it."""
+
+
+class RestApi:
+    """The handlers."""
+
+    def __init__(self, desk: Desk, identity: Identity, settings: RestSettings) -> None:
+        self._desk = desk
+        self._identity = identity
+        self._settings = settings
+
+    def routes(self) -> list[Route]:
+        """Return all routes; those of the tree last, as they take what the others leave."""
+        routes = [
+            Route("/api/login", self._guarded(self._log_in, identifies=False), methods=["POST"]),
+            Route("/api/logout", self._guarded(self._log_out), methods=["POST"]),
+            Route("/api/whoami", self._guarded(self._who_am_i), methods=["GET"]),
+        ]
+        for version in VERSIONS:
+            prefix = f"/api/{version}"
+            routes += [
+                Route(f"{prefix}/openapi.json", self._guarded(self._openapi), methods=["GET"]),
+                Route(f"{prefix}/job", self._guarded(self._jobs), methods=["GET"]),
+                Route(f"{prefix}/job/{{job}}", self._guarded(self._job), methods=["GET", "DELETE"]),
+                Route(f"{prefix}/{{address:path}}", self._guarded(self._tree), methods=list(_METHODS)),
+            ]
+        return routes
+
+    def _guarded(
+        self, handle: Callable[[Request, Caller], Awaitable[Response]], *, identifies: bool = True
+    ) -> Callable[[Request], Awaitable[Response]]:
+        """Return a handler that knows who asks, and answers what is refused."""
+
+        async def guarded(request: Request) -> Response:
+            try:
+                caller = await self._call(self._identity.identify, request) if identifies else None
+            except ForgedRequestError as error:
+                return _secured(refuse(error))
+            except AccessDeniedError as error:
+                # No WWW-Authenticate for the console: the browser would ask in its place.
+                wants_dialog = "x-requested-with" not in request.headers
+                return _secured(refuse(error, status=401, headers=_CHALLENGE if wants_dialog else None))
+            except ProviderError as error:
+                return _secured(refuse(error))
+            try:
+                return _secured(await handle(request, caller))  # type: ignore[arg-type]  # None for who wants none
+            except ProviderError as error:
+                return _secured(refuse(error))
+
+        return guarded
+
+    async def _call(self, function: Callable[..., _T], *arguments: Any) -> _T:
+        return await run_in_threadpool(function, *arguments)
+
+    # Who
+
+    async def _log_in(self, request: Request, _: Caller) -> Response:
+        body = await read_body(request, 65_536)
+        user_name, password = body.get("user_name"), body.get("password")
+        if not isinstance(user_name, str) or not isinstance(password, str):
+            raise BadRequestError('a login is {"user_name": …, "password": …}')
+        peer = "" if request.client is None else request.client.host
+        credentials = PasswordCredentials(user_name=user_name, password=password)
+        try:
+            principal = await self._call(lambda: self._identity.authenticator.authenticate(credentials, peer=peer))
+        except AccessDeniedError as error:
+            self._desk.note_login(None, user_name, peer, AuditAction.LOG_IN, AuditResult.REFUSED)
+            return refuse(error, status=401)
+        self._desk.note_login(principal, user_name, peer, AuditAction.LOG_IN, AuditResult.DONE)
+        cookie, session = self._identity.sessions.begin(principal)
+        response = JSONResponse(_who(session))
+        response.set_cookie(COOKIE, cookie, httponly=True, samesite="strict", secure=self._settings.is_secure, path="/")
+        return response
+
+    async def _log_out(self, request: Request, caller: Caller) -> Response:
+        self._identity.sessions.end(request.cookies.get(COOKIE))
+        self._desk.note_login(
+            caller.principal, caller.principal.name, caller.peer, AuditAction.LOG_OUT, AuditResult.DONE
+        )
+        response = Response(status_code=204)
+        response.delete_cookie(COOKIE, path="/")
+        return response
+
+    async def _who_am_i(self, request: Request, caller: Caller) -> Response:
+        session = self._identity.sessions.find(request.cookies.get(COOKIE))
+        if session is not None and read_credentials(request.headers.get("authorization")) is None:
+            return JSONResponse(_who(session))
+        return JSONResponse({"user_name": caller.principal.name, "groups": sorted(caller.principal.groups)})
+
+    # What there is
+
+    async def _openapi(self, request: Request, _: Caller) -> Response:
+        return JSONResponse(await self._call(describe_api))
+
+    # Jobs
+
+    async def _jobs(self, request: Request, caller: Caller) -> Response:
+        return JSONResponse(
+            {"items": [_job_data(job) for job in self._desk.jobs.all() if job.who == caller.principal.name]}
+        )
+
+    async def _job(self, request: Request, caller: Caller) -> Response:
+        job = self._desk.job(caller, request.path_params["job"], end=request.method == "DELETE")
+        return JSONResponse(_job_data(job))
+
+    # The tree
+
+    async def _tree(self, request: Request, caller: Caller) -> Response:
+        prefix = "/".join(request.scope["path"].split("/")[:3])
+        address = read_address(request.scope["raw_path"], prefix)
+        if address.operation is not None:
+            return await self._operate(request, caller, address)
+        if request.method == "GET":
+            return await self._get(request, caller, address)
+        body = await read_body(request, self._settings.max_request_bytes)
+        if request.method == "DELETE":
+            managed = await self._call(self._desk.find, caller, address.category, address.names)
+            await self._call(self._desk.delete, caller, managed)
+            return Response(status_code=204)
+        return await self._write(request, caller, address, body)
+
+    async def _get(self, request: Request, caller: Caller, address: Address) -> Response:
+        wanted, object_id = read_list_request(request)
+        if object_id is not None:
+            managed = await self._call(self._desk.find_by_id, caller, address.category, object_id)
+        elif address.is_whole and (address.names or address.category == "broker"):
+            managed = await self._call(self._desk.find, caller, address.category, address.names)
+        else:
+            page = await self._call(self._desk.list, caller, address.category, address.names, wanted)
+            return JSONResponse({"items": list(page.items), "total": page.total, "offset": page.offset})
+        return JSONResponse(await self._call(lambda: self._desk.describe(managed, wanted.fields, actual=wanted.actual)))
+
+    async def _write(self, request: Request, caller: Caller, address: Address, body: dict[str, Any]) -> Response:
+        """PUT makes an object be; POST to its parent's address creates one; POST and PATCH to its own change it."""
+        if request.method == "POST" and not (address.is_whole and address.names):
+            return await self._create(caller, address.category, address.names, body)
+        names = address.names
+        if request.method == "PUT":
+            if not address.is_whole or not names:
+                raise BadRequestError("PUT needs the whole address of an object")
+            managed = await self._call(self._desk.find_or_none, caller, address.category, names)
+            if managed is None:
+                return await self._create(caller, address.category, names[:-1], {**body, "name": names[-1]})
+        else:
+            managed = await self._call(self._desk.find, caller, address.category, names)
+        body.pop("name", None) if body.get("name") == managed.name else None
+        await self._call(self._desk.change, caller, managed, body)
+        return JSONResponse(await self._call(self._desk.describe, managed))
+
+    async def _create(self, caller: Caller, category: str, names: tuple[str, ...], body: dict[str, Any]) -> Response:
+        managed: ManagedObject = await self._call(self._desk.create, caller, category, names, body)
+        return JSONResponse(await self._call(self._desk.describe, managed), 201)
+
+    async def _operate(self, request: Request, caller: Caller, address: Address) -> Response:
+        managed = await self._call(self._desk.find, caller, address.category, address.names)
+        declared = self._desk.operation(managed, address.operation or "")
+        if request.method == "GET":
+            if declared.changes:
+                raise BadRequestError(f"{declared.name} changes something: use POST")
+            arguments: dict[str, Any] = dict(request.query_params)
+        elif request.method == "POST":
+            arguments = await read_body(request, self._settings.max_request_bytes)
+        else:
+            raise BadRequestError("an operation is asked for with POST, or GET if it changes nothing")
+        if declared.is_long and "respond-async" in request.headers.get("prefer", ""):
+            job = await self._call(self._desk.begin, caller, managed, declared.name, arguments)
+            return JSONResponse(_job_data(job), 202, headers={"location": f"/api/latest/job/{job.id}"})
+        result = await self._call(self._desk.invoke, caller, managed, declared.name, arguments)
+        return JSONResponse({"result": result})
+
+
+_CHALLENGE: Final = {"www-authenticate": 'Basic realm="pyjms", charset="UTF-8"'}
+
+
+def make_app(
+    desk: Desk, authenticator: Authenticator, access: AccessPolicy, settings: RestSettings, extra: list[Route]
+) -> Starlette:
+    """Return the application of one port. `extra`: routes of the console, metrics and the like."""
+    identity = Identity(authenticator, access, Sessions(desk.system.clock))
+    api = RestApi(desk, identity, settings)
+    app = Starlette(routes=[*api.routes(), *extra])
+    app.add_exception_handler(Exception, _fail)
+    return app
+
+
+async def _fail(request: Request, error: Exception) -> Response:
+    _log.error("PYJMS-REST-1 %s %s failed", request.method, request.url.path, exc_info=error)
+    failure = ProviderError("the broker failed to do this; its log says why (PYJMS-REST-1)")
+    return _secured(refuse(failure, status=500))
+
+
+def _secured(response: Response) -> Response:
+    for name, value in _SECURITY_HEADERS.items():
+        response.headers.setdefault(name, value)
+    return response
+
+
+def _who(session: Session) -> dict[str, Any]:
+    principal = session.principal
+    return {
+        "user_name": principal.name,
+        "groups": sorted(principal.groups),
+        "csrf_token": session.csrf_token,
+    }
+
+
+def _job_data(job: Job) -> dict[str, Any]:
+    data: dict[str, Any] = {
+        "id": job.id,
+        "what": job.what,
+        "state": job.state.value,
+        "started_at_ms": job.started_ms,
+        "done": job.done,
+        "total": job.total,
+    }
+    if job.state in {JobState.DONE, JobState.ENDED}:
+        data["result"] = job.result
+    if job.error is not None:
+        data["error"] = error_data(job.error)
+    return data

@@ -1,0 +1,76 @@
+"""Log-ins of the console: a cookie that scripts cannot read, and a token that other sites cannot send."""
+
+from __future__ import annotations
+
+import hmac
+import secrets
+from collections import OrderedDict
+from dataclasses import dataclass
+from threading import Lock
+from typing import TYPE_CHECKING, Final
+
+if TYPE_CHECKING:
+    from pyjms.spi.clock import Clock
+    from pyjms_provider.security.contracts import Principal
+
+__all__ = ["COOKIE", "CSRF_HEADER", "Session", "Sessions"]
+
+COOKIE: Final = "pyjms_session"
+CSRF_HEADER: Final = "x-csrf-token"
+_IDLE_MS: Final = 30 * 60 * 1000
+_SESSIONS_MAX: Final = 1000
+
+
+@dataclass(slots=True)
+class Session:
+    """One log-in."""
+
+    principal: Principal
+    csrf_token: str
+    used_ms: float
+
+
+class Sessions:
+    """Safe to use from any thread; the lock is taken alone."""
+
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+        self._lock = Lock()
+        self._sessions: OrderedDict[str, Session] = OrderedDict()
+
+    def begin(self, principal: Principal) -> tuple[str, Session]:
+        """Return the cookie of a new session, and the session."""
+        cookie = secrets.token_urlsafe(32)
+        session = Session(principal, secrets.token_urlsafe(32), self._clock.monotonic_ms())
+        with self._lock:
+            self._sessions[cookie] = session
+            while len(self._sessions) > _SESSIONS_MAX:
+                self._sessions.popitem(last=False)
+        return cookie, session
+
+    def find(self, cookie: str | None) -> Session | None:
+        """Return a session that has been used lately, and note that it is used."""
+        if cookie is None:
+            return None
+        now_ms = self._clock.monotonic_ms()
+        with self._lock:
+            session = self._sessions.get(cookie)
+            if session is None:
+                return None
+            if now_ms - session.used_ms > _IDLE_MS:
+                del self._sessions[cookie]
+                return None
+            session.used_ms = now_ms
+            self._sessions.move_to_end(cookie)
+            return session
+
+    def end(self, cookie: str | None) -> None:
+        """Forget a session. May be repeated."""
+        if cookie is not None:
+            with self._lock:
+                self._sessions.pop(cookie, None)
+
+    @staticmethod
+    def is_own(session: Session, token: str | None) -> bool:
+        """Say whether a request that would change something comes from the console's own pages."""
+        return token is not None and hmac.compare_digest(session.csrf_token.encode(), token.encode())

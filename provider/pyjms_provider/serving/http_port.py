@@ -1,0 +1,119 @@
+"""Opens ports for operators: REST, and what else is reached by HTTP, on the broker's network."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator
+from concurrent.futures import Future
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Final
+
+import uvicorn
+
+from pyjms_provider.management.rest.app import RestSettings, make_app
+from pyjms_provider.model.port import HttpPort, HttpPortAttributes
+from pyjms_provider.transport.listener import bind
+from pyjms_provider.transport.settings import ListenerKind
+from pyjms_provider.transport.tls import make_context
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from socket import socket
+
+    from starlette.applications import Starlette
+    from starlette.routing import Route
+
+    from pyjms_provider.management.desk import Desk
+    from pyjms_provider.model.managed import ManagedObject
+    from pyjms_provider.transport.service import NetworkService
+    from pyjms_provider.transport.settings import ListenerSettings
+
+__all__ = ["HttpListeningPort", "http_opener"]
+
+_log = logging.getLogger(__name__)
+_START_S: Final = 10.0
+_GRACE_S: Final = 2
+
+
+class _Server(uvicorn.Server):
+    """Tells when it has started, and leaves signals to the command."""
+
+    def __init__(self, config: uvicorn.Config) -> None:
+        super().__init__(config)
+        self.ready: Future[None] = Future()
+
+    async def startup(self, sockets: list[socket] | None = None) -> None:
+        """Begin to accept connections."""
+        try:
+            await super().startup(sockets)
+        except BaseException as error:
+            self.ready.set_exception(error)
+            raise
+        self.ready.set_result(None)
+
+    @contextmanager
+    def capture_signals(self) -> Iterator[None]:
+        """Leave the process's signals alone."""
+        yield
+
+
+class HttpListeningPort:
+    """Implements `OpenPort` with a uvicorn server on the broker's event loop."""
+
+    def __init__(self, network: NetworkService, settings: ListenerSettings, app: Starlette) -> None:
+        listening: socket = bind(settings)
+        context = None if settings.tls is None else make_context(settings.tls, ListenerKind.TCP)
+        config = uvicorn.Config(
+            app,
+            lifespan="off",
+            log_config=None,
+            access_log=False,
+            server_header=False,
+            limit_concurrency=settings.max_connections,
+            timeout_keep_alive=30,
+            timeout_graceful_shutdown=_GRACE_S,
+            h11_max_incomplete_event_size=65_536,
+            ws="none",
+        )
+        config.load()
+        config.ssl = context
+        host, port = listening.getsockname()[:2]
+        shown = f"[{host}]" if ":" in host else host
+        self._address = f"{'http' if context is None else 'https'}://{shown}:{port}"
+        self._server = _Server(config)
+        self._ended = network.run(self._server.serve(sockets=[listening]))
+        self._server.ready.result(_START_S)
+        _log.info("PYJMS-HTTP-1 listening: %s", self._address)
+
+    @property
+    def addresses(self) -> tuple[str, ...]:
+        """Where it listens."""
+        return (self._address,)
+
+    @property
+    def connections(self) -> int:
+        """How many connections it has."""
+        return len(self._server.server_state.connections)
+
+    def close(self) -> None:
+        """Listen no more; requests that are being answered have a moment to end."""
+        self._server.should_exit = True
+        self._ended.result(_GRACE_S + 5.0)
+        _log.info("PYJMS-HTTP-2 listener closed: %s", self._address)
+
+
+def http_opener(
+    network: NetworkService, desk: Callable[[HttpPort], Desk], routes: Callable[[HttpPort], list[Route]]
+) -> Callable[[ManagedObject], HttpListeningPort]:
+    """Return what opens an `HttpPort` on that network; `routes`: what it serves besides REST."""
+
+    def opener(port: ManagedObject) -> HttpListeningPort:
+        assert isinstance(port, HttpPort)
+        chosen = port.chosen
+        assert isinstance(chosen, HttpPortAttributes)
+        settings = port.listener_settings()
+        rest = RestSettings(max_request_bytes=chosen.max_request_bytes, is_secure=settings.tls is not None)
+        app = make_app(desk(port), port.authenticator(), port.access(), rest, routes(port))
+        return HttpListeningPort(network, settings, app)
+
+    return opener
