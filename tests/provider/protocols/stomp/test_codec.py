@@ -233,9 +233,15 @@ def test_frames_before_a_fault_are_delivered_and_nothing_after_it() -> None:
             next(attempt)
 
 
-@given(st.lists(st.binary(max_size=40) | st.sampled_from([b"SEND\n", b"\n\n", b"content-length:5\n", b"\0"])), VERSIONS)
-def test_any_bytes_give_events_or_a_named_error(pieces: list[bytes], version: Version) -> None:
-    decoder = FrameDecoder(SMALL, version)
+@given(
+    st.lists(
+        st.binary(max_size=40) | st.sampled_from([b"SEND\n", b"\n\n", b"content-length:5\n", b"\nJMS_pyjms:1\n", b"\0"])
+    ),
+    VERSIONS,
+    st.booleans(),
+)
+def test_any_bytes_give_events_or_a_named_error(pieces: list[bytes], version: Version, lazy: bool) -> None:
+    decoder = FrameDecoder(SMALL, version, lazy=lazy)
     held = SMALL.header_size_max + SMALL.body_max
     try:
         for piece in pieces:

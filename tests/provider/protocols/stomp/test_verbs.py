@@ -154,3 +154,23 @@ def test_a_short_header_may_name_many() -> None:
 def test_what_are_no_delivery_ids_is_refused(text: str) -> None:
     with pytest.raises(ProfileError):
         read_delivery_ids(text)
+
+
+HEADERS = sorted({place.metadata["header"] for kind in VERBS for place in fields(kind)} | {"browser", "receipt"})
+NEARLY = st.sampled_from(
+    ["true", "1", "-1", "1-5", "1:ab:cd", "1::", "/queue/q", "/queue/", "queue", "new", "suspend", "\u0664", ""]
+)
+
+
+@given(
+    st.sampled_from([kind.COMMAND for kind in VERBS]),
+    st.dictionaries(st.sampled_from(HEADERS), NEARLY | st.text(max_size=9)),
+)
+def test_any_headers_make_a_verb_or_a_named_error(command: str, headers: dict[str, str]) -> None:
+    try:
+        verb = read_verb(Frame(command, headers))
+    except ProfileError as error:
+        assert command in error.reason  # noqa: PT017 - a verb may come, or the error
+        assert error.receipt == headers.get("receipt")  # noqa: PT017 - as above
+    else:
+        assert command == verb.COMMAND

@@ -201,6 +201,7 @@ def _priority(headers: Mapping[str, str]) -> int:
 
 def _reply_to(headers: Mapping[str, str], dialect: Dialect, named: Address | None) -> Address | None:
     text = headers.get("reply-to")
-    if named is not None and not (named.temporary and dialect.translates_temporaries and text is not None):
+    is_local = named is not None and named.temporary and not named.name.startswith("/remote-temp-")
+    if named is not None and not (is_local and dialect.translates_temporaries and text is not None):
         return named
     return None if text is None else dialect.destinations.read_reply_to(text)
