@@ -16,6 +16,7 @@ from pyjms.testing import VirtualClock
 from pyjms_provider.broker import EmbeddedBroker
 from pyjms_provider.clients.vm import VmConnection, VmSession
 from pyjms_provider.core.journal import Changes
+from pyjms_provider.core.virtual_host import HostPolicy
 from pyjms_provider.settings import BrokerSettings, StoreSettings
 from pyjms_provider.stores.volatile import Medium, VolatileJournal
 from tests.provider.helpers import make_envelope
@@ -32,8 +33,9 @@ class _Events:
 class Site:
     """Where a broker runs again and again on one medium."""
 
-    def __init__(self, *, memory_bytes: int = 10**9) -> None:
+    def __init__(self, *, memory_bytes: int = 10**9, policy: HostPolicy | None = None) -> None:
         self.medium = Medium()
+        self.policy = policy or HostPolicy()
         self.clock: Clock = VirtualClock()
         self.memory_bytes = memory_bytes
         self.trap: Callable[[str, Changes], None] | None = None
@@ -55,7 +57,8 @@ class Site:
     def start(self) -> None:
         """Open the medium with a new broker."""
         journal = VolatileJournal(self.medium, self._tap)
-        settings = BrokerSettings(store=StoreSettings(url="volatile", memory_bytes=self.memory_bytes))
+        store = StoreSettings(url="volatile", memory_bytes=self.memory_bytes)
+        settings = BrokerSettings(store=store, policy=self.policy)
         self._runs.append((EmbeddedBroker("site", self.clock, settings, journal=journal), journal))
 
     def crash(self) -> None:

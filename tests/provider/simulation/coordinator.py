@@ -58,7 +58,7 @@ class Coordinator:
     def work(self, client: Client) -> None:
         """Have a client do something in a new branch, and end that."""
         world = self._world
-        if not client.transacted or client.held or client.sent or len(self._branches) >= MOST:
+        if not client.transacted or client.is_late or client.held or client.sent or len(self._branches) >= MOST:
             return
         self._numbers += 1
         xid = Xid(1, b"%d" % self._numbers, b"")
@@ -66,6 +66,7 @@ class Coordinator:
             client.session.xa_start(xid)
         except ProviderError:
             return
+        client.has_branches, client.began_ms = True, None
         world.log.append(f"start {self._numbers} by {client.number}")
         for _ in range(world.random.randint(1, 3)):
             (world.send if world.random.random() < 0.5 else world.receive)(client)

@@ -9,6 +9,7 @@ import os
 
 import pytest
 
+from pyjms_provider.clients.vm import VmSession
 from pyjms_provider.core import doorkeeper, policed_queue
 from pyjms_provider.core.branches import Branches
 from pyjms_provider.core.doorkeeper import Doorkeeper
@@ -18,6 +19,7 @@ from pyjms_provider.core.keeping import Keeper
 from pyjms_provider.core.kept_queue import KeptQueue
 from pyjms_provider.core.limits import Room
 from pyjms_provider.core.policed_queue import PolicedQueue
+from pyjms_provider.core.time_limit import TimeLimit
 from pyjms_provider.core.unit_of_work import UnitOfWork
 from tests.provider.simulation.oracle import ViolationError
 from tests.provider.simulation.world import World
@@ -104,7 +106,7 @@ def test_a_prepared_branch_that_is_forgotten_is_found(monkeypatch: pytest.Monkey
 def test_a_prepared_branch_that_lets_go_of_what_it_received_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Doubts, "holds", lambda *_: False)
     monkeypatch.setattr(Doubts, "found", lambda *_: None)
-    found = _seeds_until_found()
+    found = _seeds_until_found(first=40)
     assert "two holders" in found or "duplicated" in found
 
 
@@ -116,7 +118,7 @@ def test_an_id_that_is_not_remembered_over_a_restart_is_found(monkeypatch: pytes
 
 def test_an_id_that_is_not_held_for_a_branch_in_doubt_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Doorkeeper, "claim_again", lambda *_: None)
-    found = _seeds_until_found(first=1150)  # it is rare
+    found = _seeds_until_found(first=600, most=100)  # it is rare
     assert "two holders" in found or "duplicated" in found
 
 
@@ -143,6 +145,16 @@ def test_a_queue_that_refuses_too_much_is_found(monkeypatch: pytest.MonkeyPatch)
 def test_an_expired_message_that_is_dropped_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(PolicedQueue, "_sets_expired_aside", False)
     assert "lost" in _seeds_until_found()
+
+
+def test_a_transaction_that_may_stay_open_for_ever_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(TimeLimit, "purge_expired", lambda *_: None)
+    assert "late" in _seeds_until_found()
+
+
+def test_a_late_transaction_that_keeps_what_it_sent_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(VmSession, "_time_out", lambda session, _: session._receiving.give_back_all())
+    assert _seeds_until_found() != "nothing was found"
 
 
 def test_a_ring_that_drops_what_it_has_room_for_is_found(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -19,12 +19,13 @@ from pyjms.types import Long, Stored
 from pyjms_provider.clients.vm import VmSession
 from pyjms_provider.core.journal import Changes
 from pyjms_provider.core.policed_queue import QueueFullError
+from pyjms_provider.core.virtual_host import HostPolicy
 from pyjms_provider.queue_manager import QueueManager
 from pyjms_provider.stores.volatile import Crash
 from tests.provider.helpers import make_envelope
 from tests.provider.keeping.site import NEWS, ORDERS, consume
 from tests.provider.simulation.coordinator import Coordinator
-from tests.provider.simulation.oracle import Fate, Oracle, Record, Rules
+from tests.provider.simulation.oracle import Fate, Oracle, Record, Rules, ViolationError
 from tests.provider.simulation.site import SimulatedSite
 
 SUBSCRIBERS: Final = ("ann", "bob")
@@ -59,6 +60,11 @@ class Client:
         self.acknowledged: list[Record] = []
         self.is_busy = False
         self.is_dead = False
+        self.began_ms: int | None = None
+        """When its local transaction began; None: it has done nothing yet, or works in branches."""
+        self.is_late = False
+        """Whether the time of its transaction is over, so that it cannot commit."""
+        self.has_branches = False
 
 
 class World:
@@ -68,7 +74,10 @@ class World:
         self.random = Random(seed)
         choices, rules = self.random.choice(_POLICIES)
         self.oracle = Oracle(rules)
-        self.site = SimulatedSite(memory_bytes=self.random.choice([20_000, 10**9]))
+        self.limit_ms = self.random.choice([0, 0, 0, 400])
+        self.site = SimulatedSite(
+            memory_bytes=self.random.choice([20_000, 10**9]), policy=HostPolicy(transaction_timeout_ms=self.limit_ms)
+        )
         clock = self.site.clock
         assert isinstance(clock, VirtualClock)
         self.clock = clock
@@ -78,7 +87,7 @@ class World:
         self.depth = 0
         self.messages = 0
         self.numbers = 0
-        self.log: list[str] = [f"policy {choices}"]
+        self.log: list[str] = [f"policy {choices}, transactions of {self.limit_ms} ms"]
         if choices:
             QueueManager(self.site.broker.virtual_host).create(ORDERS.name, **choices)
         for name in SUBSCRIBERS:
@@ -166,9 +175,9 @@ class World:
                 self._open()
         elif choice < 0.12:
             self.clock.advance(self.random.choice([1, 50, 500]))
-            self.site.tend()
+            self._tend()
         elif choice < 0.14:
-            self.site.tend()
+            self._tend()
         elif choice < 0.18:
             self._close(self.random.choice(self.clients))  # a busy one too: close may come from any thread
         elif choice < 0.28:
@@ -182,6 +191,24 @@ class World:
                 action(client)
             finally:
                 client.is_busy = False
+
+    def _tend(self) -> None:
+        """Let the housekeeper come, who ends what has been open for too long."""
+        latest_ms = self.clock.time_ms() - self.limit_ms
+        late = [each for each in self.clients if each.began_ms is not None and each.began_ms <= latest_ms]
+        busy = [client.is_busy for client in late]
+        for client in late:
+            self.log.append(f"late {client.number}")
+            self.undo(client)
+            client.began_ms, client.is_late, client.is_busy = None, True, True  # nobody knows in which order it happens
+        self.site.tend()
+        for client, was_busy in zip(late, busy, strict=True):
+            client.is_busy = was_busy
+
+    def _begin(self, client: Client) -> None:
+        """Note that a client has done something in a transaction."""
+        if self.limit_ms and client.transacted and not client.has_branches and client.began_ms is None:
+            client.began_ms = self.clock.time_ms()
 
     def _open(self) -> None:
         self.numbers += 1
@@ -204,6 +231,7 @@ class World:
 
     def send(self, client: Client) -> None:
         """Send a message, and note what is known of it then."""
+        self._begin(client)
         self.messages += 1
         text = f"m{self.messages}"
         to, channels = self.random.choice([(ORDERS, ["orders"]), (NEWS, [f"news#{name}" for name in SUBSCRIBERS])])
@@ -292,13 +320,14 @@ class World:
 
     def receive(self, client: Client) -> None:
         """Take a message, and have it judged."""
-        now_ms = self.clock.time_ms()
+        now_ms, was_late = self.clock.time_ms(), client.is_late
         try:
             delivery = client.consumer.poll()
         except ProviderError:
             return
         if delivery is None:
             return
+        self._begin(client)
         try:
             text = str(delivery.envelope.body).split(" ")[0]
         except ProviderError:  # the disk is full, or the session was closed meanwhile
@@ -307,6 +336,8 @@ class World:
             return
         if client.session._closed:
             return  # closed while the message was fetched: it is back on its queue, and the client is told so
+        if client.is_late and not was_late:
+            return  # so is what was fetched for too long; the client will hear of it when it commits
         self.log.append(f"receive {text} by {client.number} from {client.channel} count={delivery.count}")
         record = self.oracle.delivered(client.channel, text, delivery.count, now_ms, client)
         client.held.append((delivery, record))
@@ -335,6 +366,7 @@ class World:
     def _end_transaction(self, client: Client) -> None:
         held, client.held = client.held, []
         sent, client.sent = client.sent, []
+        was_late, client.is_late, client.began_ms = client.is_late, False, None
         if self.random.random() < 0.25:
             self.log.append(f"roll back {client.number}")
             for record in sent:
@@ -364,6 +396,8 @@ class World:
             with suppress(ClosedError):
                 client.session.recover([delivery for delivery, _ in held])
             return
+        if was_late:
+            raise ViolationError(f"late: client {client.number} has committed what was open for too long")
         for record in sent:
             if record.fate is Fate.UNKNOWN:
                 record.fate = Fate.THERE
@@ -371,7 +405,7 @@ class World:
             record.fate, record.holder = Fate.CONSUMED, None
 
     def undo(self, client: Client) -> None:
-        """Note that what a client did in a branch has had no effect."""
+        """Note that what a client did in a transaction has had no effect."""
         for record in client.sent:
             record.fate = Fate.NEVER
         client.sent = []
@@ -393,6 +427,7 @@ class World:
                 for record in client.sent:
                     record.fate = Fate.NEVER
                 client.sent.clear()
+                client.is_late, client.began_ms = False, None
                 client.session.rollback()
             client.session.recover([delivery for delivery, _ in held])
             self.log.append(f"give back {[record.text for _, record in held]} by {client.number}")
