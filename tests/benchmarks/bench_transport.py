@@ -19,6 +19,7 @@ from time import perf_counter
 from typing import cast
 
 sys.path.insert(0, str(Path(__file__).parent))
+import psutil
 import uvloop
 from measure import compare, report
 
@@ -102,14 +103,14 @@ def _serve_two(kind: EventLoop, pipe: Pipe) -> None:
 
 
 @contextmanager
-def server(serve: Callable[[EventLoop, Pipe], None], kind: EventLoop) -> Iterator[list[int]]:
-    """Run `serve` in another process; yield its ports."""
+def server(serve: Callable[[EventLoop, Pipe], None], kind: EventLoop) -> Iterator[tuple[list[int], psutil.Process]]:
+    """Run `serve` in another process; yield its ports, and the process."""
     ours, theirs = multiprocessing.Pipe()
     process = multiprocessing.get_context("fork").Process(target=serve, args=(kind, theirs))
     process.start()
     ports = ours.recv()
     try:
-        yield ports if isinstance(ports, list) else [ports]
+        yield ports if isinstance(ports, list) else [ports], psutil.Process(process.pid)
     finally:
         ours.send("end")
         process.join()
@@ -147,6 +148,14 @@ def frames_per_second(*ports: int) -> float:
     for client in clients:
         client.close()
     return FRAMES / seconds
+
+
+def processor_us_per_batch(process: psutil.Process, *ports: int) -> float:
+    """Return what a hundred frames cost the server. Other load on the machine changes this less than it does a rate."""
+    before = process.cpu_times()
+    frames_per_second(*ports)
+    after = process.cpu_times()
+    return (after.user + after.system - before.user - before.system) * 1e6 / (FRAMES / BATCH)
 
 
 def wakes_per_second(threads: int) -> float:
@@ -189,16 +198,23 @@ def main() -> int:
     """Run and report."""
     good = True
     for kind in LOOPS:
-        with server(_serve_ours, kind) as ours, server(_serve_raw, kind) as raw, server(_serve_two, kind) as two:
+        with (
+            server(_serve_ours, kind) as (ours, our_process),
+            server(_serve_raw, kind) as (raw, _),
+            server(_serve_two, kind) as (two, two_process),
+        ):
             result = compare(lambda: round_trips_per_second(ours[0]), lambda: round_trips_per_second(raw[0]))
             detail = f"{result.ours:,.0f}/s, plain {kind.value} {result.theirs:,.0f}/s"
             good &= report(f"{kind.value}: echo round trips, ours / plain", result.ratio, least=0.5, detail=detail)
             result = compare(lambda: frames_per_second(ours[0]), lambda: frames_per_second(raw[0]))
             detail = f"{result.ours:,.0f}/s, plain {kind.value} {result.theirs:,.0f}/s"
             good &= report(f"{kind.value}: frames in batches, ours / plain", result.ratio, least=0.5, detail=detail)
-            result = compare(lambda: frames_per_second(ours[0], ours[0]), lambda: frames_per_second(*two))
-            detail = f"two connections: one loop {result.ours:,.0f}/s, two loops {result.theirs:,.0f}/s"
-            good &= report(f"{kind.value}: one loop / two", result.ratio, least=0.8, detail=detail)
+            result = compare(
+                lambda: processor_us_per_batch(our_process, ours[0], ours[0]),
+                lambda: processor_us_per_batch(two_process, *two),
+            )
+            detail = f"100 frames over two connections: one loop {result.ours:.1f} µs, two loops {result.theirs:.1f} µs"
+            good &= report(f"{kind.value}: processor time, one loop / two", result.ratio, most=1.2, detail=detail)
     for threads in (1, 4):
         rate = statistics.median(wakes_per_second(threads) for _ in range(3))
         good &= report(f"wakes a second from {threads} threads", rate, least=100_000)
