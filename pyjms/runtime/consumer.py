@@ -11,6 +11,7 @@ from pyjms.api.domains import QueueReceiver, TopicSubscriber
 from pyjms.api.message import Message
 from pyjms.errors import IllegalStateException, JMSException
 from pyjms.runtime.deadline import Deadline
+from pyjms.runtime.error_mapping import mapped_errors
 from pyjms.runtime.inbox import Inbox
 from pyjms.runtime.listeners import message_callback
 from pyjms.spi.provider import ProviderConsumer, SubscribeRequest
@@ -87,6 +88,8 @@ class JmsMessageConsumer(MessageConsumer):
     def receive_no_wait(self) -> Message | None:
         """Return the next message if there is one now."""
         self._check_can_receive()
+        with mapped_errors:
+            self.provider.catch_up()
         message = self._session.take(self)
         if message is None:
             self._session.connection.check_not_lost()

@@ -369,6 +369,13 @@ class ProviderConsumer(ABC):
         self.set_interested(delivery is None)
         return delivery
 
+    def catch_up(self) -> None:  # noqa: B027 - a provider whose `poll` is exact has nothing to do
+        """Wait until `poll` would return what the message system has for this consumer now.
+
+        What ``receive_no_wait`` calls first. A provider that is sent its messages over a network may ask for them here,
+        and wait for the answer; `ProviderSession.end_waits` and `close` end that.
+        """
+
     @abstractmethod
     def set_interested(self, interested: bool) -> None:
         """Say whether `on_ready` is wanted. Any thread; ignored on a closed consumer.

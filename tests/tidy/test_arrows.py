@@ -20,6 +20,8 @@ THIRD_PARTY = {
     "msgspec": ("provider/pyjms_provider/stores/codec.py",),
     "psycopg": ("provider/pyjms_provider/stores/sql/",),
     "sqlalchemy": ("provider/pyjms_provider/stores/sql/",),
+    "websocket": ("provider/pyjms_provider/clients/stomp/wire.py",),
+    "stomp": ("provider/pyjms_provider/clients/stomp/wire.py",),
     "pydantic": ("provider/pyjms_provider/model/", "provider/pyjms_provider/management/"),
     "pydantic_core": ("provider/pyjms_provider/model/attributes.py",),
     "tomlkit": ("provider/pyjms_provider/model/configuration/",),

@@ -41,6 +41,11 @@ class Selector:
     _fails: Callable[[Envelope], bool] = field(compare=False)
     _root: Node = field(compare=False)
 
+    @property
+    def root(self) -> Node:
+        """The syntax tree, for who must write the condition in another way."""
+        return self._root
+
     def evaluate(self, envelope: Envelope) -> bool | None:
         """Return the value of the condition for a message: True, False, or None for unknown (§3.8.1.2)."""
         if self.matches(envelope):

@@ -1,0 +1,10 @@
+"""The profile of ActiveMQ Classic over STOMP: `pyjms-tck run stomp://127.0.0.1:61613 --profile activemq_profile.py`."""
+
+from pyjms_tck.profile import Profile
+
+
+class ActiveMqProfile(Profile):
+    """A broker of its own, as its package configures it."""
+
+    title = "ActiveMQ Classic 5.17 over STOMP"
+    parallel = 2

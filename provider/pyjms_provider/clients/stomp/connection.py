@@ -1,0 +1,445 @@
+"""One client's connection to a broker that speaks STOMP: sessions share it, by subscription ids and transaction names."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import replace
+from itertools import count
+from threading import Lock
+from uuid import uuid4
+
+from pyjms.spi.capability import Capability
+from pyjms.spi.delivery import Delivery
+from pyjms.spi.envelope import Address, AddressKind, ConnectionId, Envelope
+from pyjms.spi.errors import (
+    ClosedError,
+    ConnectionLostError,
+    DestinationInUseError,
+    ProviderError,
+    ResourceError,
+    SubscriptionInUseError,
+)
+from pyjms.spi.provider import (
+    ConnectionEvents,
+    ConnectRequest,
+    ProviderConnection,
+    ProviderInfo,
+    SubscribeRequest,
+)
+from pyjms.spi.selector import Selector
+from pyjms_provider.clients.ending import Ending
+from pyjms_provider.clients.stomp.browsing import Browser
+from pyjms_provider.clients.stomp.epoch import Epoch, InterruptedLinkError
+from pyjms_provider.clients.stomp.held import Held
+from pyjms_provider.clients.stomp.link import ConnectionInterruptedError, Link
+from pyjms_provider.clients.stomp.memory import MEMORY
+from pyjms_provider.clients.stomp.options import StompSettings
+from pyjms_provider.clients.stomp.pending import Janitor
+from pyjms_provider.clients.stomp.session import StompSession
+from pyjms_provider.clients.stomp.subscribing import Subscribing, durable_headers, place_of
+from pyjms_provider.clients.stomp.subscription import Subscription
+from pyjms_provider.clients.stomp.temporaries import PROBE, StompTemporaries
+from pyjms_provider.clients.stomp.transactions import flush
+from pyjms_provider.protocols.stomp.errors import StompError
+from pyjms_provider.protocols.stomp.frames import Frame
+from pyjms_provider.protocols.stomp.profile import to_frame
+
+__all__ = ["StompConnection"]
+
+_log = logging.getLogger("pyjms.stomp")
+
+_REASON_PROPERTY = "JMS_pyjms_dead_letter_reason"
+_REASON_MAX = 1000
+
+
+class StompConnection(ProviderConnection):
+    """One connection, which heals by itself."""
+
+    def __init__(self, settings: StompSettings, request: ConnectRequest, events: ConnectionEvents) -> None:
+        """Connect. Raises as `Provider.connect`."""
+        self.settings = settings
+        self.clock = request.clock
+        self.memory = MEMORY
+        self.is_started = False
+        """Whether messages may be polled."""
+        self._events = events
+        self._credentials = {
+            name: text
+            for name, text in (("login", request.user_name), ("passcode", request.password))
+            if text is not None
+        }
+        self._client_id = request.client_id
+        self._connection_id = ConnectionId(uuid4().hex[:20])
+        self._lock = Lock()
+        self._numbers = count(1)
+        self._sessions: dict[StompSession, None] = {}
+        self._subscriptions: dict[str, Subscription | Browser] = {}
+        self._closed = False
+        self._ending = Ending()
+        self.link = Link(settings, self._connect_headers, request.clock, self)
+        dialect = self.link.dialect
+        assert dialect is not None, "CONNECTED has told it"
+        self.dialect = dialect
+        self._janitor = None if dialect.unsubscribe_returns_unsettled else Janitor(self._connection_id)
+        self.temporaries = StompTemporaries(self._connection_id, dialect)
+        try:
+            self._set_up()
+        except BaseException:
+            self.link.close(None)
+            raise
+
+    def _connect_headers(self) -> dict[str, str]:
+        # STOMP 1.2 asks for `host`. Brokers that read it take it for a virtual host, and its absence for the default one.
+        headers = {} if self.settings.virtual_host is None else {"host": self.settings.virtual_host}
+        headers.update(self._credentials)
+        if self._client_id is not None:
+            headers["client-id"] = self._client_id
+        return headers
+
+    @property
+    def connection_id(self) -> ConnectionId:
+        return self._connection_id
+
+    @property
+    def capabilities(self) -> Capability:
+        able = self.dialect.capabilities
+        if self.settings.best_effort_transactions:
+            able |= Capability.TRANSACTIONS
+        return able
+
+    @property
+    def info(self) -> ProviderInfo:
+        return ProviderInfo(
+            name=f"{self.dialect.title} over STOMP",
+            version="1.2",
+            jmsx_property_names=("JMSXDeliveryCount", "JMSXGroupID", "JMSXGroupSeq"),
+        )
+
+    @property
+    def state(self) -> str:
+        """``connected``, ``reconnecting``, ``lost`` or ``closed``."""
+        return self.link.state.value
+
+    def advice(self, capability: Capability) -> str:
+        if capability is Capability.TRANSACTIONS:
+            return "transactions=best-effort in the URL allows them, with what docs/how-to/stomp.md says of a crash"
+        return ""
+
+    @property
+    def client_id(self) -> str | None:
+        """The client id, if one was set."""
+        return self._client_id
+
+    def set_client_id(self, client_id: str) -> None:
+        self._check_open()
+        self._client_id = client_id
+        try:
+            self._reopen()
+        except ProviderError:
+            self._client_id = None
+            self._reopen()
+            raise
+
+    def _reopen(self) -> None:
+        """Connect anew: STOMP says the client id in CONNECT."""
+        self.link.reopen()
+        self._set_up()
+
+    def _set_up(self) -> None:
+        if self._janitor is not None:
+            try:
+                self._janitor.enter(self.link.current(), self._client_id)
+            except InterruptedLinkError as error:
+                raise ResourceError(f"the connection was lost while it was set up: {error}") from error
+
+    def open_session(self, *, transacted: bool) -> StompSession:
+        with self._lock:
+            self._check_open()
+            session = StompSession(self, f"{self._connection_id}-{next(self._numbers)}", transacted=transacted)
+            self._sessions[session] = None
+        return session
+
+    def start(self) -> None:
+        self._check_open()
+        self.is_started = True
+        for subscription in self._all_subscriptions():
+            if isinstance(subscription, Subscription):
+                subscription.started()
+
+    def stop(self) -> None:
+        self._check_open()
+        self.is_started = False
+
+    def close(self) -> None:
+        if not self._ending.begin():
+            return
+        try:
+            with self._lock:
+                self._closed = True
+                sessions = list(self._sessions)
+            for session in sessions:
+                session.close()
+            self.link.close(Frame("DISCONNECT", {}))
+        finally:
+            self._ending.finish()
+
+    def _check_open(self) -> None:
+        if self._closed:
+            raise ClosedError("the connection is closed")
+        self.link.check_open()
+
+    # Temporary destinations
+
+    def create_temporary(self, kind: AddressKind) -> Address:
+        self._check_open()
+        try:
+            return self.temporaries.create(kind, self.link.current())
+        except InterruptedLinkError as error:
+            raise ResourceError(f"the connection was lost: {error}; try again") from error
+
+    def delete_temporary(self, address: Address) -> None:
+        self._check_open()
+        if any(each.is_open and each.request.address == address for each in self._consumers()):
+            raise DestinationInUseError(f"{address} has consumers: close them first")
+        self.temporaries.delete(address)
+
+    def _consumers(self) -> list[Subscription]:
+        return [each for each in self._all_subscriptions() if isinstance(each, Subscription)]
+
+    def _all_subscriptions(self) -> list[Subscription | Browser]:
+        with self._lock:
+            return list(dict.fromkeys(self._subscriptions.values()))
+
+    # What sessions use
+
+    def forget_session(self, session: StompSession) -> None:
+        """Let go of a session that has closed."""
+        with self._lock:
+            self._sessions.pop(session, None)
+
+    def forget_subscription(self, subscription: Subscription | Browser) -> None:
+        """Let go of a consumer that has ended at the broker."""
+        with self._lock:
+            for each in subscription.ids:
+                self._subscriptions.pop(each, None)
+
+    def frame_of(self, envelope: Envelope) -> Frame:
+        """Return the SEND that carries `envelope`. Raises `ProviderError` for what the broker cannot take."""
+        dialect = self.dialect
+        destination, reply_to = envelope.destination, envelope.reply_to
+        if destination.temporary:
+            self.temporaries.check_usable(destination)
+        try:
+            frame = to_frame(
+                envelope,
+                dialect,
+                now_ms=self.clock.time_ms(),
+                connection_id=self._connection_id if dialect.no_local is None else None,
+            )
+        except StompError as error:
+            raise ProviderError(f"the message cannot be sent over STOMP: {error.reason}") from error
+        if not dialect.writes_non_persistent and frame.headers.get("persistent") == "false":
+            del frame.headers["persistent"]
+        if not dialect.temporaries:
+            if destination.temporary:
+                frame.headers.update(self.temporaries.send_headers(destination))
+            if reply_to is not None and reply_to.temporary:
+                frame.headers["reply-to"] = dialect.destinations.write_reply_to(place_of(reply_to, dialect))
+        return frame
+
+    def nack(self, held: Held) -> Frame:
+        """Return the frame that has the broker keep `held` aside."""
+        return Frame("NACK", self.ack(held).headers)
+
+    def ack(self, held: Held, transaction: str | None = None) -> Frame:
+        """Return the frame that settles `held`."""
+        ack_id = held.ack_id
+        if self._janitor is not None and not held.subscription.is_open:
+            ack_id = self._janitor.borrowed(ack_id)
+        headers = {"id": ack_id}
+        if transaction is not None:
+            headers["transaction"] = transaction
+        return Frame("ACK", headers)
+
+    def hand_back(self, messages: Iterable[Held]) -> None:
+        """Give messages of an ended consumer back to a broker that keeps them until then (RabbitMQ)."""
+        assert self._janitor is not None, "other brokers take them back by themselves"
+        frames = [Frame("NACK", {"id": self._janitor.borrowed(held.ack_id), "requeue": "true"}) for held in messages]
+        epoch = self.present_epoch()
+        if frames and epoch is not None:
+            try:
+                epoch.ask(*frames)
+            except InterruptedLinkError:
+                _log.debug("the connection ended while messages were handed back")  # they are back by that
+
+    def bury(self, envelope: Envelope, reason: str) -> None:
+        """Send a copy to the queue of dead letters, with the reason. Raises `ProviderError`."""
+        properties = {**envelope.properties, _REASON_PROPERTY: reason[:_REASON_MAX]}
+        grave = Address(AddressKind.QUEUE, self.settings.dead_letter_queue)
+        buried = replace(envelope, destination=grave, properties=properties, expiration_ms=0, delivery_mode=2)
+        try:
+            self.link.current().ask(self.frame_of(buried))
+        except InterruptedLinkError as error:
+            raise ResourceError(f"the connection was lost while a message was kept aside: {error}") from error
+
+    def present_epoch(self) -> Epoch | None:
+        """Return the present epoch; None when there is none at this moment, or never again."""
+        return self.link.present()
+
+    def flush(self) -> None:
+        """Wait until the broker has done what was sent, if there is a connection."""
+        epoch = self.present_epoch()
+        if epoch is not None:
+            try:
+                flush(epoch)
+            except InterruptedLinkError:
+                _log.debug("the connection ended while it was flushed")
+
+    def _ask_now(self, *frames: Frame) -> None:
+        try:
+            self.link.current().ask(*frames)
+        except InterruptedLinkError as error:
+            raise ResourceError(f"the connection was lost: {error}; try again") from error
+
+    def subscribe(self, session: StompSession, request: SubscribeRequest, on_ready: Callable[[], None]) -> Subscription:
+        """Subscribe; again if the connection is lost meanwhile. Raises `ProviderError`."""
+        if request.address.temporary:
+            self.temporaries.check_own(request.address)
+        subscribing = Subscribing.for_consumer(
+            request,
+            self.dialect,
+            number=next(self._numbers),
+            client_id=self._client_id,
+            prefetch_messages=self.window_of(request),
+        )
+        subscription = Subscription(self, session, request, subscribing, on_ready)
+        with self._lock:
+            self._check_open()
+            if request.durable_name is not None and self._is_in_use(request.durable_name):
+                raise SubscriptionInUseError(f"the durable subscription {request.durable_name!r} has a subscriber")
+            self._subscriptions[subscription.id] = subscription
+        try:
+            self._subscribe(subscription)
+        except BaseException:
+            self.forget_subscription(subscription)
+            raise
+        return subscription
+
+    def window_of(self, request: SubscribeRequest) -> int:
+        """Return how many messages a new consumer is pushed before it settles some."""
+        is_topic = request.address.kind is AddressKind.TOPIC  # nobody competes for its messages
+        return self.settings.prefetch_topic_messages if is_topic else self.settings.prefetch_messages
+
+    def widen(self, subscription: Subscription, epoch: int) -> None:
+        """Let the broker push more to a consumer whose client settles late: by one more subscription. Never waits long.
+
+        STOMP cannot raise a prefetch; and a client may hold as many messages as it likes (JMS 1.1 §4.4.11).
+        """
+        present = self.present_epoch()
+        if present is None or present.number != epoch:
+            return
+        frame = subscription.widened(f"{subscription.id}.{next(self._numbers)}", self.dialect)
+        if frame is None:
+            return
+        with self._lock:
+            self._subscriptions[frame.headers["id"]] = subscription
+        try:
+            present.post(frame)
+        except InterruptedLinkError:
+            _log.debug("the connection ended while a consumer was widened")
+
+    def _is_in_use(self, durable_name: str) -> bool:
+        return any(
+            isinstance(each, Subscription) and each.request.durable_name == durable_name
+            for each in self._subscriptions.values()
+        )
+
+    def _subscribe(self, subscription: Subscription) -> None:
+        while True:
+            epoch = self.link.current()
+            if subscription.epoch == epoch.number:
+                return  # restored by the one who heals
+            subscription.begin_epoch(epoch.number)
+            try:
+                epoch.ask(subscription.subscribing.frame())
+            except InterruptedLinkError:
+                subscription.begin_epoch(0)
+                continue
+            return
+
+    def unsubscribe(self, name: str) -> None:
+        """End a durable subscription. Raises `UnknownSubscriptionError`, `SubscriptionInUseError`."""
+        with self._lock:
+            if self._is_in_use(name):
+                raise SubscriptionInUseError(f"the durable subscription {name!r} has a subscriber: close it first")
+        unsubscribe_id = f"u{next(self._numbers)}"
+        headers = durable_headers(self.dialect, self._client_id, name)
+        ending = Frame("UNSUBSCRIBE", {"id": unsubscribe_id, **headers})
+        if self.dialect.ends_inactive_durable:
+            self._ask_now(ending)
+            return
+        topic = self.dialect.destinations.headers_for(Address(AddressKind.TOPIC, "pyjms.unsubscribe"))
+        begin = Frame("SUBSCRIBE", {"id": unsubscribe_id, "ack": "client-individual", **topic, **headers})
+        self._ask_now(begin, ending)
+
+    def browse(self, address: Address, selector: Selector | None) -> Iterator[Delivery]:
+        """Browse a queue. Raises `CapabilityError`, `ProviderError`."""
+        if address.temporary:
+            self.temporaries.check_own(address)
+        subscribing = Subscribing.for_browser(address, self.dialect, number=next(self._numbers))
+        browser = Browser(self, address, selector, subscribing)
+        with self._lock:
+            self._check_open()
+            self._subscriptions[browser.id] = browser
+        return browser.run()
+
+    # What the link tells
+
+    def on_message(self, epoch: Epoch, frame: Frame) -> None:
+        """Put a message away. The I/O thread."""
+        name = frame.headers.get("subscription", "")
+        subscription = self._subscriptions.get(name)
+        if subscription is None and name == PROBE:
+            self.temporaries.arrived(frame)
+        elif subscription is not None:
+            subscription.arrived(epoch.number, frame)
+        elif self._janitor is None:
+            _log.debug("a message came for a consumer that is closed: %r", frame)
+
+    def on_broker_error(self, error: ProviderError) -> None:
+        """Tell the client; open transactions may lack what was refused."""
+        with self._lock:
+            sessions = list(self._sessions)
+        for session in sessions:
+            session.doom(error.reason)
+        self._events.on_exception(error)
+
+    def on_interrupted(self, error: ConnectionInterruptedError) -> None:
+        """Forget what the broker has again, and tell the client."""
+        self._end_epoch()
+        self._events.on_exception(error)
+
+    def on_lost(self, error: ConnectionLostError) -> None:
+        """Tell the client."""
+        self._end_epoch()
+        self._events.on_exception(error)
+
+    def _end_epoch(self) -> None:
+        with self._lock:
+            sessions = list(self._sessions)
+        for session in sessions:
+            session.interrupted(self.link.epoch_number)
+        for subscription in self._all_subscriptions():
+            if not subscription.end_epoch():
+                self.forget_subscription(subscription)
+
+    def restore(self, epoch: Epoch) -> None:
+        """Subscribe all consumers in `epoch`. Raises `InterruptedLinkError`, `ProviderError`."""
+        if self._janitor is not None:
+            self._janitor.enter(epoch, self._client_id)
+        self.temporaries.restore(epoch)
+        for subscription in self._consumers():
+            if subscription.is_open and not self.temporaries.is_gone(subscription.request.address):
+                subscription.begin_epoch(epoch.number)
+                epoch.ask(subscription.subscribing.frame())

@@ -1,0 +1,159 @@
+"""One connection to the broker as the link sees it: a wire, and the answers that are awaited on it.
+
+What belongs to an epoch ends with it: receipts that were awaited, the right to acknowledge what came in it.
+"""
+
+from __future__ import annotations
+
+from itertools import count
+from threading import Lock
+from typing import Protocol
+
+from pyjms.spi.clock import Clock, Signal
+from pyjms.spi.errors import ProviderError, ResourceError
+from pyjms_provider.clients.stomp.options import Endpoint, StompSettings
+from pyjms_provider.clients.stomp.refusals import refusal
+from pyjms_provider.clients.stomp.wire import Wire, WireEndedError
+from pyjms_provider.protocols.stomp.frames import Frame
+
+__all__ = ["Epoch", "EpochEvents", "InterruptedLinkError"]
+
+
+class InterruptedLinkError(Exception):
+    """The connection ended before the broker answered: nobody knows whether it did what was asked."""
+
+
+class EpochEvents(Protocol):
+    """What an epoch tells, from its I/O thread."""
+
+    def on_message(self, epoch: Epoch, frame: Frame) -> None:
+        """A MESSAGE came."""
+        ...
+
+    def on_broker_error(self, error: ProviderError) -> None:
+        """The broker complained about something that no call waits for."""
+        ...
+
+    def on_epoch_end(self, epoch: Epoch, reason: str) -> None:
+        """It has ended; called once."""
+        ...
+
+
+class _Answer:
+    """What one `ask` waits for."""
+
+    __slots__ = ("error", "frame", "is_interrupted", "signal")
+
+    def __init__(self) -> None:
+        self.signal = Signal()
+        self.frame: Frame | None = None
+        self.error: ProviderError | None = None
+        self.is_interrupted = False
+
+
+class Epoch:
+    """One connection, between CONNECTED and its end. Any thread."""
+
+    def __init__(
+        self,
+        number: int,
+        endpoint: Endpoint,
+        settings: StompSettings,
+        clock: Clock,
+        events: EpochEvents,
+        *,
+        error_names_receipt: bool = True,
+    ) -> None:
+        """Connect the socket. Raises `ResourceError`."""
+        self.number = number
+        """Grows by one with each connection that was made."""
+        self.has_ended = False
+        self.reason = ""
+        self.error_names_receipt = error_names_receipt
+        """Whether ERROR tells which receipt will not come; else it fails all that are awaited."""
+        self._settings = settings
+        self._clock = clock
+        self._events = events
+        self._lock = Lock()
+        self._receipts = count(1)
+        self._answers: dict[str, _Answer] = {}
+        self.wire = Wire(endpoint, settings, self)
+
+    def post(self, *frames: Frame) -> None:
+        """Send `frames`; nobody waits for an answer. Raises `ProviderError`, `InterruptedLinkError`."""
+        try:
+            self.wire.send(*frames)
+        except WireEndedError as error:
+            raise InterruptedLinkError(str(error)) from error
+
+    def ask(self, *frames: Frame, timeout_ms: int | None = None) -> Frame:
+        """Send `frames` and wait until the broker has done the last; return its RECEIPT.
+
+        Raises the error that the broker answers, `ResourceError` when it does not answer in time, `InterruptedLinkError`.
+        """
+        receipt, answer = f"r{next(self._receipts)}", _Answer()
+        frames[-1].headers["receipt"] = receipt
+        with self._lock:
+            if self.has_ended:
+                raise InterruptedLinkError(self.reason)
+            self._answers[receipt] = answer
+        try:
+            self.post(*frames)
+            limit_ms = self._settings.timeout_ms if timeout_ms is None else timeout_ms
+            self._clock.wait(answer.signal, self._clock.monotonic_ms() + limit_ms)
+        finally:
+            with self._lock:
+                self._answers.pop(receipt, None)
+        if answer.frame is not None:
+            return answer.frame
+        if answer.error is not None:
+            raise answer.error
+        if answer.is_interrupted:
+            raise InterruptedLinkError(self.reason)
+        raise ResourceError(
+            f"the broker has not answered {frames[-1].command} for {limit_ms} ms, so it is not known whether it did it: "
+            "look what holds it up, or raise timeout_ms"
+        )
+
+    # What the wire tells
+
+    def on_frame(self, frame: Frame) -> None:
+        """Hand on what came."""
+        if frame.command == "MESSAGE":
+            self._events.on_message(self, frame)
+        elif frame.command == "RECEIPT":
+            with self._lock:
+                answer = self._answers.pop(frame.headers.get("receipt-id", ""), None)
+            if answer is not None:
+                answer.frame = frame
+                answer.signal.set()
+        elif frame.command == "ERROR":
+            self._refused(frame)
+
+    def _refused(self, frame: Frame) -> None:
+        error = refusal(frame)
+        with self._lock:
+            receipt = frame.headers.get("receipt-id")
+            if receipt is not None:
+                awaited = [answer for answer in (self._answers.pop(receipt, None),) if answer is not None]
+            elif self.error_names_receipt:
+                awaited = []
+            else:
+                awaited = list(self._answers.values())
+                self._answers.clear()
+        for answer in awaited:
+            answer.error = error
+            answer.signal.set()
+        if not awaited:
+            self._events.on_broker_error(error)
+
+    def on_end(self, reason: str) -> None:
+        """Let nobody wait any longer."""
+        with self._lock:
+            self.has_ended, self.reason = True, reason
+            awaited = list(self._answers.values())
+            self._answers.clear()
+        for answer in awaited:
+            answer.is_interrupted = True
+            answer.signal.set()
+        self._events.on_epoch_end(self, reason)

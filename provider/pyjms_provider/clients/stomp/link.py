@@ -1,0 +1,373 @@
+"""A connection that heals: epochs, one after the other, at whichever endpoint answers.
+
+States are a table. The loss of an epoch is told once; then a thread of its own goes through the endpoints, round after
+round, with a growing wait between rounds, until one answers and all subscriptions are restored there.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Mapping
+from enum import Enum
+from random import Random
+from threading import Lock, Thread
+from types import MappingProxyType
+from typing import Final, Protocol
+
+from pyjms.spi.clock import Clock, Signal
+from pyjms.spi.errors import (
+    AccessDeniedError,
+    ClosedError,
+    ConnectionLostError,
+    DuplicateClientIdError,
+    ProviderError,
+    ResourceError,
+)
+from pyjms_provider.clients.stomp.backoff import Backoff
+from pyjms_provider.clients.stomp.epoch import Epoch, InterruptedLinkError
+from pyjms_provider.clients.stomp.options import Endpoint, StompSettings
+from pyjms_provider.clients.stomp.refusals import refusal
+from pyjms_provider.clients.stomp.wire import RefusedError, WireEndedError
+from pyjms_provider.protocols.stomp.dialects import Dialect, dialect_named, dialect_of_server
+from pyjms_provider.protocols.stomp.errors import StompError
+from pyjms_provider.protocols.stomp.frames import Frame
+
+__all__ = ["TRANSITIONS", "ConnectionInterruptedError", "Link", "LinkEvent", "LinkOwner", "LinkState"]
+
+_log = logging.getLogger("pyjms.stomp")
+
+
+class LinkState(Enum):
+    """Where a connection is; the values are what `Connection.state` shows."""
+
+    CONNECTED = "connected"
+    RECONNECTING = "reconnecting"
+    LOST = "lost"
+    CLOSED = "closed"
+
+
+class LinkEvent(Enum):
+    """What may happen to it."""
+
+    LOSE = "the connection ended"
+    HEAL = "a connection was made, and everything restored"
+    GIVE_UP = "no connection can be made any more"
+    CLOSE = "the client closes it"
+
+
+TRANSITIONS: Final[Mapping[tuple[LinkState, LinkEvent], LinkState]] = MappingProxyType(
+    {
+        (LinkState.CONNECTED, LinkEvent.LOSE): LinkState.RECONNECTING,
+        (LinkState.RECONNECTING, LinkEvent.HEAL): LinkState.CONNECTED,
+        (LinkState.RECONNECTING, LinkEvent.GIVE_UP): LinkState.LOST,
+        (LinkState.CONNECTED, LinkEvent.CLOSE): LinkState.CLOSED,
+        (LinkState.RECONNECTING, LinkEvent.CLOSE): LinkState.CLOSED,
+        (LinkState.LOST, LinkEvent.CLOSE): LinkState.CLOSED,
+    }
+)
+
+
+class ConnectionInterruptedError(ProviderError):
+    """The connection to the broker was lost and is being made anew; what was being processed comes again."""
+
+    code = "PYJMS-INTERRUPTED"
+
+
+class LinkOwner(Protocol):
+    """What a link tells. No call may wait, except `restore`."""
+
+    def on_message(self, epoch: Epoch, frame: Frame) -> None:
+        """A MESSAGE came in `epoch`."""
+        ...
+
+    def on_broker_error(self, error: ProviderError) -> None:
+        """The broker complained about something that no call waits for."""
+        ...
+
+    def on_interrupted(self, error: ConnectionInterruptedError) -> None:
+        """The connection was lost; it is being made anew."""
+        ...
+
+    def restore(self, epoch: Epoch) -> None:
+        """Subscribe in `epoch`, which clients use as soon as this returns. Raises `InterruptedLinkError`, `ProviderError`."""
+        ...
+
+    def on_lost(self, error: ConnectionLostError) -> None:
+        """The connection is gone for good."""
+        ...
+
+
+class Link:
+    """The connection of one client. Any thread."""
+
+    def __init__(
+        self,
+        settings: StompSettings,
+        headers: Callable[[], dict[str, str]],
+        clock: Clock,
+        owner: LinkOwner,
+        random: Random | None = None,
+    ) -> None:
+        """Connect: one round through the endpoints. `headers` makes those of CONNECT.
+
+        Raises `AccessDeniedError`, `DuplicateClientIdError`, `ResourceError` that tells of each endpoint.
+        """
+        self._settings = settings
+        self._headers = headers
+        self._clock = clock
+        self._owner = owner
+        self._lock = Lock()
+        self._state = LinkState.CONNECTED
+        self._waiting: list[Signal] = []
+        self._stop = Signal()
+        self._numbers = 0
+        self._first = 0  # where the next round begins
+        self._backoff = Backoff(settings.reconnect_delay_ms, settings.reconnect_delay_max_ms, random or Random())  # noqa: S311
+        self._error: ProviderError | None = None
+        self.dialect: Dialect | None = None if settings.dialect is None else dialect_named(settings.dialect)
+        """The broker's; told by the first CONNECTED, unless the URL says it."""
+        self._epoch = self._connect_anywhere()
+
+    @property
+    def state(self) -> LinkState:
+        """Where the connection is now."""
+        return self._state
+
+    @property
+    def epoch_number(self) -> int:
+        """The number of the present epoch, or of the last one."""
+        return self._epoch.number
+
+    def current(self) -> Epoch:
+        """Return the present epoch; wait for one while the connection is being made anew, for `timeout_ms` at most.
+
+        Raises `ResourceError` when it takes longer, `ConnectionLostError`, `ClosedError`.
+        """
+        until_ms = self._clock.monotonic_ms() + self._settings.timeout_ms
+        while True:
+            signal = Signal()
+            with self._lock:
+                if self._state is LinkState.CONNECTED:
+                    return self._epoch
+                if self._state is not LinkState.RECONNECTING:
+                    raise self._over()
+                self._waiting.append(signal)
+            if not self._clock.wait(signal, until_ms):
+                raise ResourceError(
+                    f"there has been no connection to {self._places()} for {self._settings.timeout_ms} ms; it is still tried"
+                )
+
+    def present(self) -> Epoch | None:
+        """Return the present epoch, or None while the connection is being made anew or is over."""
+        with self._lock:
+            return self._epoch if self._state is LinkState.CONNECTED else None
+
+    def check_open(self) -> None:
+        """Raise `ClosedError` or `ConnectionLostError` when the connection is over."""
+        if self._state in (LinkState.CLOSED, LinkState.LOST):
+            raise self._over()
+
+    def reopen(self) -> None:
+        """Connect anew, with headers that have changed, before anything was done. Raises as the constructor."""
+        old = self._epoch
+        with self._lock:
+            self._state = LinkState.RECONNECTING
+        old.wire.close()
+        try:
+            epoch = self._connect_anywhere()
+        except ProviderError as error:
+            self._give_up(error, is_told=False)
+            raise
+        with self._lock:
+            self._epoch = epoch
+        self._move(LinkEvent.HEAL)
+
+    def close(self, farewell: Frame | None) -> None:
+        """End the connection, after `farewell` has been answered if the broker still listens. May be repeated."""
+        with self._lock:
+            if self._state is LinkState.CLOSED:
+                return
+            was_connected = self._state is LinkState.CONNECTED
+            self._state = LinkState.CLOSED
+            epoch, waiting = self._epoch, self._take_waiting()
+        self._stop.set()
+        for signal in waiting:
+            signal.set()
+        if was_connected and farewell is not None:
+            try:
+                epoch.ask(farewell, timeout_ms=self._settings.connect_timeout_ms)
+            except (ProviderError, InterruptedLinkError) as error:
+                _log.debug("the broker did not answer DISCONNECT: %s", error)
+        epoch.wire.close()
+        epoch.wire.join(self._settings.connect_timeout_ms / 1000)
+
+    # What an epoch tells
+
+    def on_message(self, epoch: Epoch, frame: Frame) -> None:
+        """Hand on a message."""
+        self._owner.on_message(epoch, frame)
+
+    def on_broker_error(self, error: ProviderError) -> None:
+        """Hand on a complaint."""
+        self._owner.on_broker_error(error)
+
+    def on_epoch_end(self, epoch: Epoch, reason: str) -> None:
+        """Begin to heal, if it was the present one."""
+        with self._lock:
+            if epoch is not self._epoch_or_none or self._state is not LinkState.CONNECTED:
+                return
+            self._state = TRANSITIONS[self._state, LinkEvent.LOSE]
+        place = epoch.wire.endpoint
+        _log.warning("PYJMS-INTERRUPTED the connection to %s was lost: %s", place, reason)
+        if not self._settings.reconnect:
+            self._give_up(ProviderError(f"the connection to {place} was lost: {reason}"))
+            return
+        self._owner.on_interrupted(
+            ConnectionInterruptedError(f"the connection to {place} was lost ({reason}); it is being made anew")
+        )
+        Thread(target=self._heal, name=f"pyjms-stomp-healer-{place.host}", daemon=True).start()
+
+    @property
+    def _epoch_or_none(self) -> Epoch | None:
+        return getattr(self, "_epoch", None)  # none while the first connection is being made
+
+    # Healing
+
+    def _heal(self) -> None:
+        rounds = 0
+        try:
+            while not self._try_round() and self._is_healing():
+                rounds += 1
+                if rounds == self._settings.reconnect_attempts:
+                    self._give_up(
+                        ResourceError(f"{rounds} rounds of attempts have failed; the last one: {self._error}")
+                    )
+                    return
+                self._clock.wait(self._stop, self._clock.monotonic_ms() + self._backoff.next_ms())
+        except ProviderError as error:
+            self._give_up(error)
+        except Exception as error:  # the top of a thread: else nobody would learn that nothing comes any more
+            _log.exception("PYJMS-STOMP the connection cannot be made anew because of an error of pyjms")
+            self._give_up(ProviderError(f"{type(error).__name__}: {error}"))
+
+    def _is_healing(self) -> bool:
+        return self._state is LinkState.RECONNECTING
+
+    def _try_round(self) -> bool:
+        """Try each endpoint once; return whether one is connected now. Raises what no further attempt can cure."""
+        endpoints = self._settings.endpoints
+        first = self._first
+        for step in range(len(endpoints)):
+            index = (first + step) % len(endpoints)
+            if not self._is_healing():
+                return False
+            try:
+                epoch = self._connect(endpoints[index])
+            except (ResourceError, InterruptedLinkError) as error:
+                self._error = ProviderError(str(error))
+                _log.info("no connection to %s: %s", endpoints[index], error)
+                continue
+            if self._take_up(epoch):
+                self._first = index
+                return True
+        return False
+
+    def _take_up(self, epoch: Epoch) -> bool:
+        """Restore everything in `epoch` and make it the present one; return False if that failed."""
+        try:
+            self._owner.restore(epoch)
+        except (ProviderError, InterruptedLinkError) as error:
+            self._error = ProviderError(f"{epoch.wire.endpoint} was reached, but: {error}")
+            _log.warning("PYJMS-STOMP a connection to %s was made and dropped: %s", epoch.wire.endpoint, error)
+            epoch.wire.close()
+            return False
+        with self._lock:
+            if self._state is LinkState.RECONNECTING and not epoch.has_ended:
+                self._epoch = epoch
+                self._state = TRANSITIONS[self._state, LinkEvent.HEAL]
+                waiting = self._take_waiting()
+                is_taken = True
+            else:
+                waiting, is_taken = [], False
+        if not is_taken:
+            epoch.wire.close()
+            return False
+        self._backoff.reset()
+        for signal in waiting:
+            signal.set()
+        _log.info("connected to %s again", epoch.wire.endpoint)
+        return True
+
+    def _give_up(self, error: ProviderError, *, is_told: bool = True) -> None:
+        lost = ConnectionLostError(error.reason)
+        lost.__cause__ = error
+        with self._lock:
+            if self._state is not LinkState.RECONNECTING:
+                return
+            self._error = lost
+            self._state = TRANSITIONS[self._state, LinkEvent.GIVE_UP]
+            waiting = self._take_waiting()
+        for signal in waiting:
+            signal.set()
+        if is_told:
+            self._owner.on_lost(lost)
+
+    def _move(self, event: LinkEvent) -> None:
+        with self._lock:
+            self._state = TRANSITIONS[self._state, event]
+            waiting = self._take_waiting()
+        for signal in waiting:
+            signal.set()
+
+    def _take_waiting(self) -> list[Signal]:
+        waiting, self._waiting = self._waiting, []
+        return waiting
+
+    # Connecting
+
+    def _connect_anywhere(self) -> Epoch:
+        reasons = []
+        for index, endpoint in enumerate(self._settings.endpoints):
+            try:
+                epoch = self._connect(endpoint)
+            except (ResourceError, InterruptedLinkError) as error:
+                reasons.append(str(error))
+                continue
+            self._first = index
+            return epoch
+        raise ResourceError("; ".join(reasons))
+
+    def _connect(self, endpoint: Endpoint) -> Epoch:
+        """Connect there. Raises `ResourceError`, `InterruptedLinkError` (try elsewhere); others: nowhere else either."""
+        names_receipt = self.dialect is None or self.dialect.error_names_receipt
+        epoch = Epoch(self._numbers + 1, endpoint, self._settings, self._clock, self, error_names_receipt=names_receipt)
+        try:
+            connected = epoch.wire.open(self._headers())
+            dialect = self.dialect or dialect_of_server(connected.headers.get("server"))
+        except RefusedError as error:
+            raise self._refusal(error, endpoint) from error
+        except WireEndedError as error:
+            raise InterruptedLinkError(
+                f"{endpoint} closed the connection before it answered CONNECT: {error}"
+            ) from error
+        except StompError as error:
+            epoch.wire.close()
+            raise ProviderError(error.reason) from error
+        self.dialect = dialect
+        epoch.error_names_receipt = dialect.error_names_receipt
+        self._numbers += 1
+        return epoch
+
+    def _refusal(self, error: RefusedError, endpoint: Endpoint) -> ProviderError:
+        found = refusal(error.frame)
+        if isinstance(found, (AccessDeniedError, DuplicateClientIdError)):
+            return found
+        return ResourceError(f"{endpoint}: {found.reason}")
+
+    def _places(self) -> str:
+        return ", ".join(map(str, self._settings.endpoints))
+
+    def _over(self) -> ProviderError:
+        if self._state is LinkState.LOST:
+            return ConnectionLostError(self._error.reason if self._error is not None else "the connection is lost")
+        return ClosedError(f"the connection to {self._places()} is closed")

@@ -1,0 +1,118 @@
+"""What waits to be written to one socket: bounded, in order, written by one thread at a time.
+
+Who puts something in writes it, if nobody else is writing and the socket takes it at once; the rest is the I/O thread's. So
+a send costs no change of threads, and nobody holds a lock while bytes are written.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable
+from threading import Condition, Lock
+
+from pyjms.spi.errors import ResourceError
+
+__all__ = ["Outbox", "OutboxClosedError"]
+
+_BATCH = 256 * 1024
+
+
+class OutboxClosedError(Exception):
+    """The connection has ended; what was put in last may or may not have been written."""
+
+
+class Outbox:
+    """The bytes on their way to one socket. Any thread."""
+
+    def __init__(self, limit: int, wake: Callable[[], None], write: Callable[[bytes], int] | None) -> None:
+        """`limit`: more bytes than that wait before they get in; a single piece may be larger.
+
+        `wake` has the I/O thread call `flush`. `write` writes what it can without waiting and returns how much that was;
+        None: only the I/O thread may write (TLS: one owner, or OpenSSL's state is trampled).
+        """
+        self._limit = limit
+        self._wake = wake
+        self._write_here = write
+        self._changed = Condition(Lock())
+        self._pending: deque[bytes] = deque()
+        self._size = 0
+        self._is_writing = False
+        self._is_handed_over = False
+        self._is_closed = False
+
+    @property
+    def has_rest(self) -> bool:
+        """Whether the I/O thread has something to write."""
+        return self._is_handed_over
+
+    def put(self, data: bytes, patience_s: float) -> None:
+        """Have `data` written after all that came before; wait for room for `patience_s` seconds of real time.
+
+        Raises `ResourceError` when there was none, `OutboxClosedError`.
+        """
+        with self._changed:
+            if self._size and self._size + len(data) > self._limit:
+                self._changed.wait_for(
+                    lambda: self._is_closed or self._size + len(data) <= self._limit or not self._size, patience_s
+                )
+            if self._is_closed:
+                raise OutboxClosedError
+            if self._size and self._size + len(data) > self._limit:
+                raise ResourceError(
+                    f"the broker has not read for {patience_s:.0f} s, and {self._size} bytes wait to be sent: "
+                    "see what it is waiting for (full memory or disk), or raise timeout_ms"
+                )
+            self._pending.append(data)
+            self._size += len(data)
+            if self._is_writing:
+                return
+            self._is_writing = True
+            self._is_handed_over = self._write_here is None
+        if self._write_here is None or not self._drain(self._write_here):
+            self._wake()
+
+    def flush(self, write: Callable[[bytes], int]) -> None:
+        """Write what the socket takes now. Only the I/O thread, when `has_rest`."""
+        self._drain(write)
+
+    def close(self) -> None:
+        """Let nobody wait any longer, and take nothing more."""
+        with self._changed:
+            self._is_closed = True
+            self._is_handed_over = False
+            self._pending.clear()
+            self._size = 0
+            self._changed.notify_all()
+
+    def _has_room(self, size: int) -> bool:
+        return not self._size or self._size + size <= self._limit
+
+    def _drain(self, write: Callable[[bytes], int]) -> bool:
+        """Write until all is written (True) or the socket takes no more (False). The caller is the writer."""
+        while True:
+            with self._changed:
+                if not self._pending:
+                    self._is_writing = self._is_handed_over = False
+                    return True
+                batch = self._take()
+            written = write(batch)
+            with self._changed:
+                if self._is_closed:
+                    return True
+                self._size -= written
+                if written < len(batch):
+                    self._pending.appendleft(batch[written:])
+                    self._is_handed_over = True
+                self._changed.notify_all()
+            if written < len(batch):
+                return False
+
+    def _take(self) -> bytes:
+        first = self._pending.popleft()
+        if not self._pending or len(first) >= _BATCH:
+            return first
+        pieces, size = [first], len(first)
+        while self._pending and size + len(self._pending[0]) <= _BATCH:
+            pieces.append(self._pending.popleft())
+            size += len(pieces[-1])
+        return b"".join(pieces)

@@ -1,0 +1,45 @@
+"""How messages of an ended consumer are settled at a broker that keeps them pending, and forgets the consumer (RabbitMQ).
+
+ACK and NACK name a message as ``CONSUMER@@SESSION@@NUMBER``; the numbers are the connection's, and the consumer must be
+one that is subscribed. So one subscription, to a queue of its own that nobody knows, lends its name.
+"""
+
+from __future__ import annotations
+
+from pyjms.spi.errors import DuplicateClientIdError, ResourceError
+from pyjms_provider.clients.stomp.epoch import Epoch
+from pyjms_provider.protocols.stomp.frames import Frame
+from pyjms_provider.protocols.stomp.profile.names import quoted
+
+__all__ = ["Janitor"]
+
+_ID = "janitor"
+
+
+class Janitor:
+    """The subscription that lends its name."""
+
+    def __init__(self, connection_id: str) -> None:
+        self._connection_id = connection_id
+
+    def enter(self, epoch: Epoch, client_id: str | None) -> None:
+        """Subscribe. With a client id the queue is named by that, so that no two connections have the same.
+
+        Raises `DuplicateClientIdError`, `InterruptedLinkError`, `ProviderError`.
+        """
+        name = f"connection.{self._connection_id}" if client_id is None else f"client.{quoted(client_id)}"
+        headers = {"id": _ID, "destination": f"/queue/pyjms.{name}", "ack": "client-individual"}
+        headers |= {"durable": "false", "auto-delete": "true", "exclusive": "true"}
+        try:
+            epoch.ask(Frame("SUBSCRIBE", headers))
+        except ResourceError as error:
+            if client_id is None:
+                raise
+            raise DuplicateClientIdError(
+                f"another connection has the client id {client_id!r}: {error.reason}"
+            ) from error
+
+    def borrowed(self, ack_id: str) -> str:
+        """Return `ack_id` under the janitor's name."""
+        consumer, at, rest = ack_id.partition("@@")
+        return f"T_{_ID}{at}{rest}" if at else consumer

@@ -1,0 +1,329 @@
+"""A session at a broker: what it sent and holds, and how that is settled or given back."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from itertools import count
+from threading import Lock
+from typing import TYPE_CHECKING
+
+from pyjms.spi.delivery import Delivery
+from pyjms.spi.envelope import Address, AddressKind, Envelope
+from pyjms.spi.errors import (
+    CapabilityError,
+    ClosedError,
+    DestinationError,
+    InDoubtError,
+    ResourceError,
+    RolledBackError,
+)
+from pyjms.spi.provider import ProviderSession, SubscribeRequest
+from pyjms.spi.selector import Selector
+from pyjms_provider.clients.ending import Ending
+from pyjms_provider.clients.stomp.epoch import Epoch, InterruptedLinkError
+from pyjms_provider.clients.stomp.held import Held
+from pyjms_provider.clients.stomp.subscription import Subscription
+from pyjms_provider.clients.stomp.transactions import Transaction
+from pyjms_provider.protocols.stomp.dialects import NackMeaning
+from pyjms_provider.protocols.stomp.frames import Frame
+
+if TYPE_CHECKING:
+    from pyjms_provider.clients.stomp.connection import StompConnection
+
+__all__ = ["StompSession"]
+
+_log = logging.getLogger("pyjms.stomp")
+
+_PERSISTENT = 2
+
+
+class StompSession(ProviderSession):
+    """A session of a `StompConnection`."""
+
+    def __init__(self, connection: StompConnection, name: str, *, transacted: bool) -> None:
+        self._connection = connection
+        self._link = connection.link
+        self._dialect = connection.dialect
+        self._name = name
+        self._transacted = transacted
+        self._transaction: Transaction | None = None
+        self._transaction_numbers = count(1)
+        self._lock = Lock()
+        self._held: dict[Held, None] = {}
+        self._subscriptions: dict[Subscription, None] = {}
+        self._closed = False
+        self._ending = Ending()
+
+    # Sending
+
+    def send(self, envelope: Envelope) -> None:
+        self._check_open()
+        frame = self._connection.frame_of(envelope)
+        epoch = self._link.current()
+        try:
+            if self._transacted:
+                transaction = self._open_transaction(epoch)
+                transaction.check()
+                frame.headers["transaction"] = transaction.name
+                transaction.epoch.post(frame)
+            elif envelope.delivery_mode == _PERSISTENT:
+                epoch.ask(frame)
+            else:
+                epoch.post(frame)
+        except InterruptedLinkError as error:
+            self._check_open()
+            if self._transaction is not None:
+                raise RolledBackError(f"the transaction was rolled back: the connection was lost: {error}") from error
+            raise InDoubtError(
+                f"the connection was lost while a message was sent ({error}): it is not known whether it arrived"
+            ) from error
+
+    def _open_transaction(self, epoch: Epoch) -> Transaction:
+        """Return the transaction; begin one in `epoch` if there is none. Raises `InterruptedLinkError`."""
+        if self._transaction is None:
+            name = f"{self._name}-{next(self._transaction_numbers)}"
+            self._transaction = Transaction(name, epoch)
+        return self._transaction
+
+    def commit(self) -> None:
+        self._check_open()
+        self._check_transacted()
+        transaction, self._transaction = self._transaction, None
+        if transaction is None:
+            return
+        try:
+            transaction.commit()
+        except InDoubtError:
+            self._let_go(transaction.acknowledged)
+            raise
+        self._let_go(transaction.acknowledged)
+
+    def rollback(self) -> None:
+        self._check_open()
+        self._check_transacted()
+        transaction, self._transaction = self._transaction, None
+        if transaction is not None:
+            transaction.abort()
+
+    def doom(self, reason: str) -> None:
+        """Let the open transaction end in a rollback only: the broker has refused a part of it. Any thread."""
+        transaction = self._transaction
+        if transaction is not None:
+            transaction.doom(reason)
+
+    def _check_transacted(self) -> None:
+        if not self._transacted:
+            raise CapabilityError("the session is not transacted")
+
+    # Receiving
+
+    def subscribe(self, request: SubscribeRequest, on_ready: Callable[[], None]) -> Subscription:
+        self._check_open()
+        subscription = self._connection.subscribe(self, request, on_ready)
+        with self._lock:
+            is_open = not self._closed
+            if is_open and subscription.is_open:
+                self._subscriptions[subscription] = None
+        if not is_open:
+            subscription.close()
+            self._check_open()
+        return subscription
+
+    def forget(self, subscription: Subscription) -> None:
+        """Let go of a consumer that closes."""
+        with self._lock:
+            self._subscriptions.pop(subscription, None)
+
+    def hold(self, held: Held) -> bool:
+        """Take a message that a consumer polls; return False if the session was closed meanwhile and has given it back."""
+        with self._lock:
+            is_open = not self._closed
+            if is_open:
+                self._held[held] = None
+                held.session = self
+        if not is_open:
+            held.subscription.give_back([held])
+        return is_open
+
+    def adopt(self, deliveries: Sequence[Delivery]) -> None:
+        self._check_open()
+        for held in _held_of(deliveries):
+            former = held.session
+            if former is not None:
+                former.let_go_of(held)
+            self.hold(held)
+
+    def let_go_of(self, held: Held) -> None:
+        """Hear that another session has taken it over."""
+        with self._lock:
+            self._held.pop(held, None)
+
+    def browse(self, address: Address, selector: Selector | None) -> Iterator[Delivery]:
+        self._check_open()
+        if address.kind is not AddressKind.QUEUE:
+            raise DestinationError("only queues can be browsed")
+        return self._connection.browse(address, selector)
+
+    # Settling
+
+    def acknowledge(self, deliveries: Sequence[Delivery]) -> None:
+        self._check_open()
+        if not deliveries:
+            return
+        held = _held_of(deliveries)
+        if self._transacted:
+            self._acknowledge_in_transaction(held)
+            return
+        live = self._live(held)
+        if live:
+            self._settle(live, self._connection.ack)
+        self._forget_held(held)
+
+    def _acknowledge_in_transaction(self, held: list[Held]) -> None:
+        epoch = self._link.current()
+        try:
+            transaction = self._open_transaction(epoch)
+            live = [each for each in held if each.epoch == transaction.epoch.number]
+            if len(live) < len(held):
+                transaction.doom("the connection was lost meanwhile, and what was received before comes again")
+            if transaction.failure is None:
+                transaction.epoch.post(*(self._connection.ack(each, transaction.name) for each in live))
+                transaction.acknowledged += live
+        except InterruptedLinkError:
+            if self._transaction is None:
+                raise RolledBackError("the transaction was rolled back: the connection was lost") from None
+
+    def discard(self, held: Held) -> None:
+        """Settle a message that no client gets: expired, not selected, sent by this connection itself."""
+        try:
+            self._link.current().post(self._connection.ack(held))
+        except InterruptedLinkError:
+            return  # it comes again, and is discarded again
+        held.subscription.settled(1)
+
+    def reject(self, delivery: Delivery, reason: str) -> None:
+        self._check_open()
+        (held,) = _held_of([delivery])
+        if self._live([held]):
+            _log.warning("a message is kept aside in the dead letters of %s: %s", self._dialect.title, reason)
+            if self._dialect.nack in (NackMeaning.REJECTS, NackMeaning.RETRIES):
+                self._settle([held], self._connection.nack)
+            else:
+                self._connection.bury(delivery.envelope, reason)
+                self._settle([held], self._connection.ack)
+        self._forget_held([held])
+
+    def recover(self, deliveries: Sequence[Delivery]) -> None:
+        self._check_open()
+        self._give_back(_held_of(deliveries))
+
+    def _settle(self, held: list[Held], frame_of: Callable[[Held], Frame]) -> None:
+        """Tell the broker; wait for its answer if the URL asks for that. Raises what the broker answers."""
+        frames = [frame_of(each) for each in held]
+        epoch = self._link.current()
+        live = [each for each in held if each.epoch == epoch.number]
+        if len(live) < len(held):
+            return  # lost at this very moment
+        try:
+            if self._connection.settings.confirm_acknowledge:
+                epoch.ask(*frames)
+            else:
+                epoch.post(*frames)
+        except InterruptedLinkError:
+            self._connection.memory.acknowledged(held)  # if they come again, they are settled again
+        else:
+            for subscription, messages in _by_subscription(held).items():
+                subscription.settled(len(messages))
+
+    def _live(self, held: list[Held]) -> list[Held]:
+        """Return those of the present epoch. The others are the broker's again: what is said of them is dropped."""
+        number = self._link.epoch_number
+        live = [each for each in held if each.epoch == number]
+        if len(live) < len(held):
+            _log.warning(
+                "PYJMS-EPOCH %d messages were settled after the connection that they came by was lost; they come again",
+                len(held) - len(live),
+            )
+        return live
+
+    def _let_go(self, held: list[Held]) -> None:
+        """Hear that a transaction has settled these, for all that is known."""
+        number = self._link.epoch_number
+        for subscription, messages in _by_subscription(each for each in held if each.epoch == number).items():
+            subscription.settled(len(messages))
+        self._forget_held(held)
+
+    def _give_back(self, held: list[Held]) -> None:
+        self._forget_held(held)
+        number = self._link.epoch_number
+        self._connection.memory.seen(each for each in held if each.epoch != number)
+        for subscription, messages in _by_subscription(each for each in held if each.epoch == number).items():
+            subscription.give_back(messages)
+
+    def _forget_held(self, held: Iterable[Held]) -> None:
+        with self._lock:
+            for each in held:
+                self._held.pop(each, None)
+
+    def interrupted(self, number: int) -> None:
+        """Hear that the epoch `number` has ended: what the client still holds of it comes again."""
+        with self._lock:
+            held = [each for each in self._held if each.epoch <= number]
+        self._connection.memory.seen(held)
+
+    # Ending
+
+    def end_waits(self) -> None:
+        with self._lock:
+            subscriptions = list(self._subscriptions)
+        for subscription in subscriptions:
+            subscription.end_waits()
+
+    def close(self) -> None:
+        if not self._ending.begin():
+            return
+        try:
+            self._shut_down()
+        finally:
+            self._ending.finish()
+
+    def _shut_down(self) -> None:
+        with self._lock:
+            self._closed = True
+            held, self._held = list(self._held), {}
+            subscriptions = list(self._subscriptions)
+            transaction, self._transaction = self._transaction, None
+        if transaction is not None:
+            transaction.abort()
+        for subscription in subscriptions:
+            try:
+                subscription.close()
+            except ResourceError as error:
+                _log.warning("a consumer could not be closed in order: %s", error.reason)
+        self._give_back(held)
+        self._connection.forget_session(self)
+
+    def _check_open(self) -> None:
+        if self._closed:
+            raise ClosedError(f"session {self._name} is closed")
+        self._link.check_open()
+
+    def unsubscribe(self, name: str) -> None:
+        self._check_open()
+        self._connection.unsubscribe(name)
+
+
+def _held_of(deliveries: Sequence[Delivery]) -> list[Held]:
+    held = []
+    for delivery in deliveries:
+        assert isinstance(delivery.tag, Held), "deliveries of browsers cannot be settled"
+        held.append(delivery.tag)
+    return held
+
+
+def _by_subscription(held: Iterable[Held]) -> dict[Subscription, list[Held]]:
+    found: dict[Subscription, list[Held]] = {}
+    for each in held:
+        found.setdefault(each.subscription, []).append(each)
+    return found

@@ -1,0 +1,340 @@
+"""One consumer: what the broker pushed, what came back from the client, and in which order they are polled.
+
+Given back messages return to their places in memory, flagged and counted; the broker is not told (only a consumer that
+closes hands its messages over). A message belongs to the epoch in which it came: after a loss, the broker has it again.
+"""
+
+from __future__ import annotations
+
+import logging
+from bisect import insort
+from collections import deque
+from collections.abc import Callable, Iterable
+from enum import Enum
+from operator import attrgetter
+from threading import Lock
+from typing import TYPE_CHECKING
+
+from pyjms.spi.clock import Signal
+from pyjms.spi.delivery import Delivery
+from pyjms.spi.envelope import AddressKind
+from pyjms.spi.errors import ClosedError, DestinationError, ProviderError
+from pyjms.spi.provider import ProviderConsumer, SubscribeRequest
+from pyjms_provider.clients.stomp.epoch import Epoch, InterruptedLinkError
+from pyjms_provider.clients.stomp.held import Held
+from pyjms_provider.clients.stomp.subscribing import Subscribing, prefetch
+from pyjms_provider.protocols.stomp.dialects import Dialect
+from pyjms_provider.protocols.stomp.frames import Frame
+from pyjms_provider.protocols.stomp.profile import from_frame
+from pyjms_provider.protocols.stomp.profile.reading import sender_of
+
+if TYPE_CHECKING:
+    from pyjms_provider.clients.stomp.connection import StompConnection
+    from pyjms_provider.clients.stomp.session import StompSession
+
+__all__ = ["Subscription"]
+
+_log = logging.getLogger("pyjms.stomp")
+_place = attrgetter("number")
+_WINDOW_MAX = 1_000_000
+
+
+class _Stage(Enum):
+    OPEN = 1
+    CLOSING = 2
+    """The client has closed it; messages that its session still holds keep it alive at the broker."""
+    CLOSED = 3
+
+
+class Subscription(ProviderConsumer):
+    """One consumer at a broker."""
+
+    def __init__(
+        self,
+        connection: StompConnection,
+        session: StompSession,
+        request: SubscribeRequest,
+        subscribing: Subscribing,
+        on_ready: Callable[[], None],
+    ) -> None:
+        self.subscribing = subscribing
+        self.request = request
+        durable_name = request.durable_name
+        self.identity = "" if durable_name is None else f"{connection.client_id}/{durable_name}"
+        """Tells the copies of one message for several durable subscriptions apart."""
+        self._connection = connection
+        self._session = session
+        self._dialect = connection.dialect
+        self._on_ready = on_ready
+        self._lock = Lock()
+        self._arrived_signal = Signal()
+        self._stage = _Stage.OPEN
+        self._is_interested = False
+        self._epoch = 0
+        self._frames: deque[tuple[int, Frame]] = deque()
+        self._returned: list[Held] = []
+        self._numbers = 0
+        self._unsettled = 0  # polled, and neither settled nor given back, in this epoch
+        self._window = connection.window_of(request)
+        self._wider: list[str] = []  # ids of the subscriptions by which it was widened
+
+    @property
+    def id(self) -> str:
+        """Its id at the broker, which MESSAGE repeats."""
+        return self.subscribing.id
+
+    @property
+    def ids(self) -> tuple[str, ...]:
+        """All its ids there."""
+        return (self.id, *self._wider)
+
+    def widened(self, another_id: str, dialect: Dialect) -> Frame | None:
+        """Return the SUBSCRIBE that doubles what the broker pushes; None: no more than that."""
+        frame = self.subscribing.frame()
+        with self._lock:
+            if self._window >= _WINDOW_MAX or self._stage is not _Stage.OPEN:
+                return None
+            frame.headers["id"] = another_id
+            frame.headers[dialect.prefetch_header] = str(prefetch(self._window, dialect))
+            self._window *= 2
+            self._wider.append(another_id)
+        return frame
+
+    @property
+    def epoch(self) -> int:
+        """The epoch in which the broker knows it; 0: none yet."""
+        return self._epoch
+
+    @property
+    def is_open(self) -> bool:
+        """Whether the client has not closed it."""
+        return self._stage is _Stage.OPEN
+
+    # What the link tells
+
+    def begin_epoch(self, number: int) -> None:
+        """Take messages of this epoch only. SUBSCRIBE follows."""
+        with self._lock:
+            self._epoch = number
+            self._frames.clear()
+            self._wider.clear()
+            self._window = self._connection.window_of(self.request)
+
+    def end_epoch(self) -> bool:
+        """Forget what came in the epoch that has ended; return whether the consumer is to be restored in the next."""
+        with self._lock:
+            returned, self._returned = self._returned, []
+            self._frames.clear()
+            self._unsettled = 0
+            if self._stage is _Stage.CLOSING:
+                self._stage = _Stage.CLOSED
+            is_open = self._stage is _Stage.OPEN
+        self._connection.memory.seen(returned)
+        return is_open
+
+    def arrived(self, epoch: int, frame: Frame) -> None:
+        """Put away a message, and tell who is interested. The I/O thread."""
+        with self._lock:
+            if epoch != self._epoch or self._stage is _Stage.CLOSED:
+                return
+            self._frames.append((epoch, frame))
+            is_wanted = self._is_interested and self._connection.is_started
+        self._arrived_signal.set()
+        if is_wanted:
+            self._on_ready()
+
+    def started(self) -> None:
+        """Hear that the connection was started."""
+        with self._lock:
+            is_wanted = self._is_interested and self._has_some()
+        if is_wanted:
+            self._on_ready()
+
+    # The SPI
+
+    def poll(self) -> Delivery | None:
+        self._connection.link.check_open()
+        if self._connection.temporaries.is_gone(self.request.address):
+            raise DestinationError(f"{self.request.address} went with the connection that was lost: make another one")
+        while self._connection.is_started:
+            held = self._take()
+            if held is None:
+                self._widen_if_stuck()
+                return None
+            envelope = held.envelope
+            if envelope is None:
+                try:
+                    if not self._understand(held):
+                        continue
+                except ProviderError as error:
+                    # It stays unsettled: whoever asks the broker next may understand it.
+                    self._connection.on_broker_error(error)
+                    continue
+                envelope = held.envelope
+                assert envelope is not None
+            if 0 < envelope.expiration_ms <= self._connection.clock.time_ms():
+                self._session.discard(held)  # JMS 1.1 §3.4.9: the broker may not have noticed
+                continue
+            held.count += 1
+            if not self._session.hold(held):
+                return None
+            return Delivery(envelope, held.count, held.is_redelivered, held)
+        return None
+
+    def catch_up(self) -> None:
+        """Wait until the broker has pushed what it has: a round trip, and then `grace_ms`, as STOMP cannot ask."""
+        if not self._connection.is_started or self._stage is not _Stage.OPEN:
+            return
+        self._arrived_signal.wait(0)
+        with self._lock:
+            if self._has_some():
+                return
+        self._connection.flush()
+        self._arrived_signal.wait(self._connection.settings.grace_ms / 1000)
+
+    def end_waits(self) -> None:
+        """Let `catch_up` return."""
+        self._arrived_signal.set()
+
+    def set_interested(self, interested: bool) -> None:
+        with self._lock:
+            self._is_interested = interested and self._stage is _Stage.OPEN
+            is_ready = self._is_interested and self._connection.is_started and self._has_some()
+        if is_ready:
+            self._on_ready()
+
+    def close(self) -> None:
+        self._session.forget(self)
+        with self._lock:
+            if self._stage is not _Stage.OPEN:
+                return
+            self._stage = _Stage.CLOSING
+            self._is_interested = False
+            waits = self._unsettled > 0 and self._dialect.unsubscribe_returns_unsettled
+        self._arrived_signal.set()
+        if not waits:
+            self._finish()
+
+    # What sessions use
+
+    def settled(self, number: int) -> None:
+        """Hear that so many of its messages are settled."""
+        with self._lock:
+            self._unsettled = max(0, self._unsettled - number)
+            is_last = self._stage is _Stage.CLOSING and not self._unsettled
+        if is_last:
+            self._finish()
+
+    def give_back(self, messages: Iterable[Held]) -> None:
+        """Take back messages of the present epoch: to their places, or to the broker if the consumer is closed."""
+        messages = list(messages)
+        with self._lock:
+            self._unsettled = max(0, self._unsettled - len(messages))
+            stays = self._stage is _Stage.OPEN
+            if stays:
+                for held in messages:
+                    held.is_redelivered = True
+                    insort(self._returned, held, key=_place)
+            is_last = self._stage is _Stage.CLOSING and not self._unsettled
+            is_wanted = stays and self._is_interested and self._connection.is_started
+        if is_wanted:
+            self._on_ready()
+        if not stays:
+            self._connection.memory.seen(messages)  # not all brokers mark what they deliver again
+        if not stays and not self._dialect.unsubscribe_returns_unsettled:
+            self._connection.hand_back(messages)
+        if is_last:
+            self._finish()
+
+    # Within
+
+    def _has_some(self) -> bool:
+        return bool(self._returned or self._frames)
+
+    def _widen_if_stuck(self) -> None:
+        """See to it that a client that holds all that may be pushed gets more."""
+        if self._unsettled >= self._window and self.request.address.kind is AddressKind.QUEUE:
+            self._connection.widen(self, self._epoch)
+
+    def _take(self) -> Held | None:
+        with self._lock:
+            if self._stage is not _Stage.OPEN:
+                return None
+            if self._returned:
+                held = self._returned.pop(0)
+            elif self._frames:
+                epoch, frame = self._frames.popleft()
+                self._numbers += 1
+                held = Held(self, epoch, frame, self._numbers)
+            else:
+                return None
+            self._unsettled += 1
+            return held
+
+    def _understand(self, held: Held) -> bool:
+        """Read the message of a frame; return False if it is none for this consumer, and was settled.
+
+        Raises `DestinationError` when nobody can read it.
+        """
+        frame, request = held.frame, self.request
+        envelope = held.envelope = from_frame(frame, self._dialect, request.address)
+        headers = frame.headers
+        held.is_redelivered = headers.get("redelivered") == "true"
+        told = headers.get("delivery-count", "")
+        held.count = max(0, int(told) - 1) if told.isdecimal() and told.isascii() else int(held.is_redelivered)
+        memory = self._connection.memory
+        if held.is_redelivered and memory.was_acknowledged(envelope, self.identity):
+            self._session.discard(held)
+            return False
+        held.count = max(held.count, memory.count_of(envelope, self.identity))
+        held.is_redelivered = held.is_redelivered or held.count > 0
+        if request.no_local and self._dialect.no_local is None and sender_of(frame) == self._connection.connection_id:
+            self._session.discard(held)
+            return False
+        return self._is_selected(held)
+
+    def _is_selected(self, held: Held) -> bool:
+        """Judge by the true types: the broker compared texts. A queue's message is delivered all the same."""
+        selector, envelope = self.request.selector, held.envelope
+        assert envelope is not None
+        if selector is None or self._dialect.preserves_headers or selector.matches(envelope):
+            return True
+        if self.request.address.kind is AddressKind.TOPIC:
+            self._session.discard(held)
+            return False
+        _log.warning(
+            "PYJMS-SELECTOR %s delivers a message that the selector %r does not match by the types of its properties: "
+            "over STOMP it compares their texts",
+            self._dialect.title,
+            selector.text,
+        )
+        return True
+
+    def _finish(self) -> None:
+        """End the consumer at the broker: what it has not settled goes back."""
+        with self._lock:
+            if self._stage is _Stage.CLOSED:
+                return
+            epoch = self._epoch
+        try:
+            present = self._connection.present_epoch()
+            if present is not None and present.number == epoch:
+                self._end_in(present)
+        except InterruptedLinkError:
+            _log.debug("the connection ended while consumer %s was closed", self.id)  # so did the consumer
+        finally:
+            with self._lock:
+                self._stage = _Stage.CLOSED
+                self._frames.clear()
+                self._returned.clear()
+            self._connection.forget_subscription(self)
+
+    def _end_in(self, epoch: Epoch) -> None:
+        try:
+            epoch.ask(*(Frame("UNSUBSCRIBE", {"id": each}) for each in self._wider), self.subscribing.end())
+        except ClosedError:
+            return
+        if not self._dialect.unsubscribe_returns_unsettled:
+            with self._lock:
+                left = [*self._returned, *(Held(self, number, frame, 0) for number, frame in self._frames)]
+            self._connection.hand_back(left)

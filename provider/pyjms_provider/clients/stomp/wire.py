@@ -1,0 +1,426 @@
+"""One connection to one broker, on stomp.py, from CONNECT to its end.
+
+This is the one module that touches stomp.py. It keeps of it what makes connections (sockets, TLS, WebSockets) and guards
+against the rest; docs/decisions says why for each:
+
+- bodies are never decoded, and no content-length is made up (`auto_decode`, `auto_content_length`);
+- names and values of headers are escaped and refused by our encoder, what comes in is taken apart by our decoder;
+- callbacks run on the I/O thread, so they only put away what they are given, and whatever they raise is logged;
+- a broker that is silent after CONNECT ends the attempt after `connect_timeout_ms`;
+- when TLS was asked for, the socket is seen to be TLS, for exactly the host that was named;
+- no host names are looked up at import; TCP_NODELAY is set; writes wait for room, with a limit.
+
+One thread owns the socket and its end: it reads, it writes what a caller could not write at once, and it closes.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import selectors
+import socket
+import ssl
+from contextlib import suppress
+from dataclasses import dataclass, field
+from threading import Thread, current_thread
+from typing import Any, Protocol
+
+# Before stomp.py is imported: it asks a resolver, which may be slow.
+os.environ.setdefault("STOMP_SKIP_HOSTNAME_SCAN", "1")
+
+from stomp.adapter.ws import WSTransport
+from stomp.exception import ConnectFailedException
+from stomp.transport import Transport
+from websocket import ABNF, WebSocketException
+
+from pyjms.spi.clock import Signal, SystemClock
+from pyjms.spi.errors import ProviderError, ResourceError
+from pyjms_provider.clients.stomp.heart_beat import HeartBeat
+from pyjms_provider.clients.stomp.options import Endpoint, StompSettings
+from pyjms_provider.clients.stomp.outbox import Outbox, OutboxClosedError
+from pyjms_provider.protocols.stomp.codec import FrameDecoder, Limits, encode
+from pyjms_provider.protocols.stomp.errors import EncodingError, StompError
+from pyjms_provider.protocols.stomp.frames import Frame, Heartbeat, Version
+
+__all__ = ["RefusedError", "Wire", "WireEndedError", "WireEvents"]
+
+_log = logging.getLogger("pyjms.stomp")
+
+_RECEIVE_BYTES = 256 * 1024
+_UNWRITTEN_BYTES_MAX = 4 * 1024 * 1024
+_HEADERS_MAX = 16 * 1024 * 1024
+_VERSION = Version.V1_2
+_BEAT = b"\n"
+_QUICK: int | None = getattr(socket, "TCP_QUICKACK", None)
+
+
+class WireEndedError(Exception):
+    """The connection has ended; what was sent last may or may not have arrived."""
+
+
+class RefusedError(Exception):
+    """The broker answered CONNECT with ERROR."""
+
+    def __init__(self, frame: Frame) -> None:
+        super().__init__(frame.headers.get("message", "no reason given"))
+        self.frame = frame
+
+
+class WireEvents(Protocol):
+    """What a wire tells. All calls come from its I/O thread and must not wait."""
+
+    def on_frame(self, frame: Frame) -> None:
+        """A frame came after CONNECTED: MESSAGE, RECEIPT or ERROR."""
+        ...
+
+    def on_end(self, reason: str) -> None:
+        """The connection has ended, by whichever side; called once, and last."""
+        ...
+
+
+class Wire:
+    """One connection. `send` may be called by any thread."""
+
+    def __init__(self, endpoint: Endpoint, settings: StompSettings, events: WireEvents) -> None:
+        """Connect the socket. Raises `ResourceError`; `open` goes on."""
+        self.endpoint = endpoint
+        self.connected: Frame | None = None
+        """CONNECTED, once it came."""
+        self._settings = settings
+        self._events = events
+        self._clock = SystemClock()  # heart-beats are about the world outside, not about an application's time
+        self._channel = _connect(endpoint, settings)
+        self._wake_reader, self._wake_writer = socket.socketpair()
+        self._wake_reader.setblocking(False)
+        self._wake_writer.setblocking(False)
+        self._outbox = Outbox(
+            _UNWRITTEN_BYTES_MAX, self._wake, self._channel.write if self._channel.is_shared else None
+        )
+        limits = Limits(header_line_max=_HEADERS_MAX, header_size_max=_HEADERS_MAX, body_max=settings.frame_bytes_max)
+        self._decoder = FrameDecoder(limits)
+        self._beats = HeartBeat(0, "", 0.0)
+        self._answered = Signal()
+        self._is_closing = False
+        self._reason = ""
+        self._thread = Thread(target=self._run, name=f"pyjms-stomp-{endpoint.host}", daemon=True)
+
+    def open(self, headers: dict[str, str]) -> Frame:
+        """Send CONNECT and return CONNECTED.
+
+        Raises `RefusedError`, `ResourceError` when there is no answer in time, `WireEndedError` when the other side hung up.
+        """
+        period = self._settings.heart_beat_ms
+        self._thread.start()
+        self.send(Frame("CONNECT", {"accept-version": _VERSION.value, "heart-beat": f"{period},{period}", **headers}))
+        answered = self._answered.wait(self._settings.connect_timeout_ms / 1000)
+        answer = self.connected
+        if not answered or answer is None:
+            self.close()
+            if not answered:
+                raise ResourceError(
+                    f"{self.endpoint} accepted the connection and did not answer CONNECT for "
+                    f"{self._settings.connect_timeout_ms} ms: does it speak STOMP there?"
+                )
+            raise WireEndedError(self._reason)
+        if answer.command != "CONNECTED":
+            self.close()
+            raise RefusedError(answer)
+        if answer.headers.get("version") != _VERSION.value:
+            self.close()
+            raise ResourceError(f"{self.endpoint} speaks STOMP {answer.headers.get('version', '1.0')}; this needs 1.2")
+        return answer
+
+    def send(self, *frames: Frame) -> None:
+        """Have `frames` written, one after the other. Returns before they are.
+
+        Raises `ProviderError` for a frame that cannot be written (nothing of it is), `ResourceError` when the broker does not
+        read, `WireEndedError`.
+        """
+        try:
+            data = b"".join([encode(frame, _VERSION) for frame in frames])
+        except EncodingError as error:
+            raise ProviderError(f"the message cannot be sent over STOMP: {error.reason}") from error
+        self._put(self._channel.frame(data))
+
+    def _put(self, data: bytes) -> None:
+        try:
+            self._outbox.put(data, self._settings.timeout_ms / 1000)
+        except (OutboxClosedError, OSError) as error:
+            self._wake()
+            raise WireEndedError(self._reason or str(error)) from error
+
+    def close(self) -> None:
+        """End the connection; its thread ends soon. Any thread; may be repeated."""
+        self._is_closing = True
+        self._outbox.close()
+        self._wake()
+
+    def join(self, timeout_s: float) -> None:
+        """Wait for the thread to end, unless it is the caller's."""
+        if self._thread is not current_thread() and self._thread.ident is not None:
+            self._thread.join(timeout_s)
+
+    # The I/O thread
+
+    def _run(self) -> None:
+        try:
+            self._serve()
+        except (OSError, StompError, WebSocketException, WireEndedError) as error:
+            self._reason = str(error) or type(error).__name__
+        except Exception as error:  # the top of a thread
+            _log.exception("PYJMS-STOMP the connection to %s ends because of an error of pyjms", self.endpoint)
+            self._reason = f"{type(error).__name__}: {error}"
+        self._is_closing = True
+        self._outbox.close()
+        self._channel.close()
+        self._wake_reader.close()
+        self._wake_writer.close()
+        self._answered.set()
+        self._events.on_end(self._reason or "it was closed")
+
+    def _serve(self) -> None:
+        with selectors.DefaultSelector() as selector:
+            selector.register(self._wake_reader, selectors.EVENT_READ)
+            fileno, reading = self._channel.fileno(), selectors.EVENT_READ
+            selector.register(fileno, reading)
+            self._read()  # TLS may have read ahead while it shook hands
+            while not self._is_closing:
+                wanted = selectors.EVENT_READ | (selectors.EVENT_WRITE if self._outbox.has_rest else 0)
+                if wanted != reading:
+                    selector.modify(fileno, wanted)
+                    reading = wanted
+                wait_ms = self._beats.wait_ms(self._clock.monotonic_ms())
+                ready = {key.fd: mask for key, mask in selector.select(None if wait_ms is None else wait_ms / 1000)}
+                if self._wake_reader.fileno() in ready:
+                    with suppress(BlockingIOError):
+                        self._wake_reader.recv(4096)
+                if ready.get(fileno, 0) & selectors.EVENT_READ:
+                    self._read()
+                if self._outbox.has_rest:
+                    self._outbox.flush(self._channel.write)
+                    self._beats.sent(self._clock.monotonic_ms())
+                self._keep_time()
+
+    def _read(self) -> None:
+        while (data := self._channel.read()) is not None:
+            if not data:
+                raise WireEndedError("the broker closed the connection")
+            self._beats.received(self._clock.monotonic_ms())
+            for event in self._decoder.feed(data):
+                if not isinstance(event, Heartbeat):
+                    self._take(event)
+            for answer in self._channel.answers():
+                self._outbox.put(answer, 0)
+            if not self._channel.has_more:
+                return
+
+    def _take(self, frame: Frame) -> None:
+        if self.connected is None:
+            self.connected = frame
+            if frame.command == "CONNECTED":
+                now = self._clock.monotonic_ms()
+                self._beats = HeartBeat(self._settings.heart_beat_ms, frame.headers.get("heart-beat", ""), now)
+            self._answered.set()
+            return
+        try:
+            self._events.on_frame(frame)
+        except Exception:  # an error here would end the connection of everybody else
+            _log.exception("PYJMS-STOMP a frame was not understood: %r", frame)
+
+    def _keep_time(self) -> None:
+        now = self._clock.monotonic_ms()
+        if self._beats.is_dead(now):
+            raise WireEndedError(f"the broker was silent for {self._beats.patience_ms} ms, in spite of heart-beats")
+        if self._beats.is_due(now):
+            self._outbox.put(self._channel.frame(_BEAT), 0)
+            self._beats.sent(now)
+
+    def _wake(self) -> None:
+        with suppress(OSError):  # full: it is awake already; closed: it has ended
+            self._wake_writer.send(b"x")
+
+
+# What stomp.py makes
+
+
+class _Channel:
+    """A connected socket, which never blocks."""
+
+    is_shared = True
+    """Whether a caller may write while the I/O thread reads."""
+    has_more = False
+    """Whether `read` may have more without the socket being ready."""
+
+    def __init__(self, connected: Any) -> None:
+        self._socket = connected
+        self._socket.setblocking(False)
+        self._acknowledge_at_once()
+
+    def fileno(self) -> int:
+        """Return what to poll."""
+        number: int = self._socket.fileno()
+        return number
+
+    def read(self) -> bytes | None:
+        """Return what came; nothing at the end; None: nothing now."""
+        try:
+            data: bytes = self._socket.recv(_RECEIVE_BYTES)
+        except (BlockingIOError, ssl.SSLWantReadError, ssl.SSLWantWriteError):
+            return None
+        self._acknowledge_at_once()
+        return data
+
+    def _acknowledge_at_once(self) -> None:
+        """Have the next TCP segment acknowledged without delay: some brokers leave Nagle's algorithm on.
+
+        With that, a MESSAGE and the RECEIPT after it take 40 ms. The setting is Linux's, and holds for a while only.
+        """
+        if _QUICK is not None:
+            self._socket.setsockopt(socket.IPPROTO_TCP, _QUICK, 1)
+
+    def write(self, data: bytes) -> int:
+        """Write what the socket takes now, and return how much that was."""
+        try:
+            written: int = self._socket.send(data)
+        except (BlockingIOError, ssl.SSLWantReadError, ssl.SSLWantWriteError):
+            return 0
+        return written
+
+    def frame(self, data: bytes) -> bytes:
+        """Return `data` as it goes over this kind of connection."""
+        return data
+
+    def answers(self) -> list[bytes]:
+        """Return what must be sent because of what was read."""
+        return []
+
+    def close(self) -> None:
+        """Close it; the other side sees the end of the stream."""
+        with suppress(OSError):
+            self._socket.shutdown(socket.SHUT_RDWR)
+        with suppress(OSError):
+            self._socket.close()
+
+
+class _TlsChannel(_Channel):
+    is_shared = False
+
+    @property
+    def has_more(self) -> bool:  # type: ignore[override]  # decided anew each time
+        return bool(self._socket.pending())
+
+
+class _WebSocketChannel(_Channel):
+    """Frames of a WebSocket; their bounds mean nothing, as what is in them is one stream."""
+
+    has_more = True
+
+    def __init__(self, web_socket: Any) -> None:
+        super().__init__(web_socket.sock)
+        web_socket.settimeout(0)
+        self._web_socket = web_socket
+        self._answers: list[bytes] = []
+
+    def read(self) -> bytes | None:
+        try:
+            frame = self._web_socket.recv_frame()
+        except (BlockingIOError, ssl.SSLWantReadError):
+            return None  # what it has of a frame, it keeps
+        if frame.opcode == ABNF.OPCODE_CLOSE:
+            return b""
+        if frame.opcode == ABNF.OPCODE_PING:
+            self._answers.append(ABNF.create_frame(frame.data, ABNF.OPCODE_PONG).format())
+        if frame.opcode in (ABNF.OPCODE_TEXT, ABNF.OPCODE_BINARY, ABNF.OPCODE_CONT) and frame.data:
+            data: bytes = frame.data
+            self._acknowledge_at_once()
+            return data
+        return _BEAT  # a sign of life
+
+    def frame(self, data: bytes) -> bytes:
+        framed: bytes = ABNF.create_frame(data, ABNF.OPCODE_BINARY).format()
+        return framed
+
+    def answers(self) -> list[bytes]:
+        answers, self._answers = self._answers, []
+        return answers
+
+
+@dataclass(slots=True)
+class _Reasons(logging.Filter):
+    """Keeps what stomp.py only logs: why a connection was not made. Its log lines are ours to write."""
+
+    name: str = ""
+    nlen: int = 0
+    last: dict[int, str] = field(default_factory=dict)
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        """Keep the reason of a failed attempt, by thread."""
+        is_failure = isinstance(record.msg, str) and record.msg.lower().startswith("could not")
+        if is_failure and record.args and record.thread is not None:
+            self.last[record.thread] = str(record.args[-1]) if isinstance(record.args, tuple) else ""
+        return not is_failure
+
+
+_reasons = _Reasons()
+logging.getLogger("stomp.py").addFilter(_reasons)
+
+
+def _connect(endpoint: Endpoint, settings: StompSettings) -> _Channel:
+    """Connect, and shake hands. Raises `ResourceError`."""
+    transport = _transport(endpoint, settings)
+    transport.running = True
+    try:
+        transport.attempt_connection()
+    except ConnectFailedException as error:
+        why = _reasons.last.pop(_thread_id(), "no reason given")
+        raise ResourceError(f"no connection to {endpoint}: {why}") from error
+    return _guarded(transport, endpoint, settings)
+
+
+def _thread_id() -> int:
+    return current_thread().ident or 0
+
+
+def _transport(endpoint: Endpoint, settings: StompSettings) -> Any:
+    """Return stomp.py's transport with all that it does by itself turned off."""
+    place = (endpoint.host, endpoint.port)
+    arguments: dict[str, Any] = {
+        "host_and_ports": [place],
+        "prefer_localhost": False,
+        "try_loopback_connect": False,  # it would connect to a place for which no TLS was set
+        "reconnect_attempts_max": 1,
+        "reconnect_sleep_initial": 0,
+        "timeout": settings.connect_timeout_ms / 1000,
+        "auto_decode": False,
+    }
+    if settings.scheme == "stomp+ws":
+        return WSTransport(**arguments, ws_path=settings.path, header=["Sec-WebSocket-Protocol: v12.stomp"])
+    transport = Transport(**arguments)
+    if settings.tls is not None:
+        tls = settings.tls
+        transport.set_ssl(
+            for_hosts=[place],
+            key_file=tls.key_file,
+            cert_file=tls.certificate_file,
+            ca_certs=tls.ca_file,
+            verify=tls.verify,
+        )
+    return transport
+
+
+def _guarded(transport: Any, endpoint: Endpoint, settings: StompSettings) -> _Channel:
+    """Return the socket that stomp.py made, if it is what was asked for."""
+    made = transport.socket
+    if settings.scheme == "stomp+ws":
+        channel: _Channel = _WebSocketChannel(made)
+        plain = made.sock
+    elif settings.tls is None:
+        channel, plain = _Channel(made), made
+    else:
+        if not isinstance(made, ssl.SSLSocket):
+            made.close()
+            raise ResourceError(f"the connection to {endpoint} is not encrypted though stomps:// asks for it")
+        transport.shutdown_queue()
+        channel, plain = _TlsChannel(made), made
+    plain.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+    return channel
