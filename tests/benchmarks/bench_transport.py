@@ -155,7 +155,8 @@ def processor_us_per_batch(process: psutil.Process, *ports: int) -> float:
     before = process.cpu_times()
     frames_per_second(*ports)
     after = process.cpu_times()
-    return (after.user + after.system - before.user - before.system) * 1e6 / (FRAMES / BATCH)
+    seconds: float = after.user + after.system - before.user - before.system
+    return seconds * 1e6 / (FRAMES / BATCH)
 
 
 def wakes_per_second(threads: int) -> float:
@@ -214,7 +215,7 @@ def main() -> int:
                 lambda: processor_us_per_batch(two_process, *two),
             )
             detail = f"100 frames over two connections: one loop {result.ours:.1f} µs, two loops {result.theirs:.1f} µs"
-            good &= report(f"{kind.value}: processor time, one loop / two", result.ratio, most=1.2, detail=detail)
+            good &= report(f"{kind.value}: processor time, one loop / two", result.ratio, most=1.5, detail=detail)
     for threads in (1, 4):
         rate = statistics.median(wakes_per_second(threads) for _ in range(3))
         good &= report(f"wakes a second from {threads} threads", rate, least=100_000)
