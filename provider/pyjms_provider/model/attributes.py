@@ -166,8 +166,10 @@ def resolve(
     `where` names the object in errors. Raises `InvalidAttributesError`, which tells of all that are wrong.
     """
     problems = [_unknown(name, kind) for name in actual if name not in kind.model_fields]
-    values: dict[str, Any] = {}
+    values = dict(_plain_defaults(kind))
     for name, field in kind.model_fields.items():
+        if name in values and name not in actual:
+            continue
         raw = actual.get(name, field.default)
         if raw is PydanticUndefined:
             problems.append(Problem(name=name, text="is mandatory; give it a value"))
@@ -185,6 +187,16 @@ def resolve(
         if not problems:
             return attributes
     raise InvalidAttributesError(where, tuple(problems))
+
+
+@cache
+def _plain_defaults(kind: type[Attributes]) -> Mapping[str, Any]:
+    """Return the defaults that are the same everywhere, as no variable is in them."""
+    return {
+        name: field.default
+        for name, field in kind.model_fields.items()
+        if field.default is not PydanticUndefined and "${" not in repr(field.default)
+    }
 
 
 def _unknown(name: str, kind: type[Attributes]) -> Problem:

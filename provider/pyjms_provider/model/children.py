@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 from uuid import UUID, uuid5
 
 from pyjms_provider.model.configuration.contract import ObjectId
-from pyjms_provider.model.errors import NotChangeableError
+from pyjms_provider.model.errors import NotChangeableError, UnknownObjectError
 
 if TYPE_CHECKING:
     from pyjms_provider.model.managed import ManagedObject
@@ -36,6 +37,16 @@ class ChildSource(ABC):
     @abstractmethod
     def find(self, name: str) -> ManagedObject | None:
         """Return one of them; None: there is none."""
+
+    def column(self, statistic: str) -> Mapping[str, Any]:
+        """Return one statistic of all of them, by name, as JSON has it; those that have gone meanwhile are left out."""
+        found: dict[str, Any] = {}
+        for name in self.names():
+            with suppress(UnknownObjectError):
+                each = self.find(name)
+                if each is not None:
+                    found[name] = each.statistic_values([statistic]).get(statistic)
+        return found
 
     def find_id(self, parent: ManagedObject, wanted: UUID) -> ManagedObject | None:
         """Return the one with that id; None: there is none."""

@@ -72,4 +72,10 @@ def find_by_id(root: ManagedObject, wanted: UUID) -> ManagedObject | None:
         found = source.find_id(root, wanted)
         if found is not None:
             return found
+        if tree.children_of(source.category):
+            for name in source.names():
+                child = source.find(name)
+                found = None if child is None else find_by_id(child, wanted)
+                if found is not None:
+                    return found
     return None

@@ -63,7 +63,10 @@ class PolicyPattern(BaseModel):
 
 def policy_of(attributes: QueueAttributes, where: str) -> QueuePolicy:
     """Return the policy that the attributes say. Raises `InvalidAttributesError`."""
-    return read_policy({name: getattr(attributes, name) for name in POLICY_FIELDS}, where, "")
+    try:
+        return QueuePolicy(**{name: getattr(attributes, name) for name in POLICY_FIELDS})
+    except PolicyError as error:
+        raise _refused(where, error, "") from error
 
 
 def read_policy(values: Mapping[str, Any], where: str, attribute_name: str) -> QueuePolicy:
@@ -71,9 +74,13 @@ def read_policy(values: Mapping[str, Any], where: str, attribute_name: str) -> Q
     try:
         return QueuePolicy.from_mapping(values)
     except PolicyError as error:
-        first = error.reason.partition(" ")[0].partition("=")[0]
-        name = attribute_name or (first if first in POLICY_FIELDS else "")
-        raise InvalidAttributesError(where, (Problem(name=name, text=error.reason),)) from error
+        raise _refused(where, error, attribute_name) from error
+
+
+def _refused(where: str, error: PolicyError, attribute_name: str) -> InvalidAttributesError:
+    first = error.reason.partition(" ")[0].partition("=")[0]
+    name = attribute_name or (first if first in POLICY_FIELDS else "")
+    return InvalidAttributesError(where, (Problem(name=name, text=error.reason),))
 
 
 def changed_fields(policy: QueuePolicy) -> dict[str, Any]:

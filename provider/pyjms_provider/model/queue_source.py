@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
@@ -19,7 +20,7 @@ from weakref import WeakValueDictionary
 
 from pyjms.spi.errors import DestinationInUseError, ProviderError
 from pyjms_provider.core.policy import QueuePolicy
-from pyjms_provider.model.attributes import mask, resolve
+from pyjms_provider.model.attributes import mask, plain, resolve
 from pyjms_provider.model.children import ChildSource, observed_id
 from pyjms_provider.model.configuration.contract import ObjectRecord
 from pyjms_provider.model.errors import (
@@ -32,6 +33,7 @@ from pyjms_provider.model.errors import (
 )
 from pyjms_provider.model.queue import ManagedQueue
 from pyjms_provider.model.queue_attributes import POLICY_FIELDS, QueueAttributes, changed_fields, policy_of
+from pyjms_provider.model.statistics import Statistic
 from pyjms_provider.queue_manager import QueueExistsError, QueueManager, UnknownQueueError
 
 if TYPE_CHECKING:
@@ -51,7 +53,7 @@ class QueueSource(ChildSource):
         self._host = host
         self._records: Mapping[str, ObjectRecord] = {}
         self._errors: Mapping[str, str] = {}
-        self._made: WeakValueDictionary[str, ManagedQueue] = WeakValueDictionary()
+        self.made: WeakValueDictionary[str, ManagedQueue] = WeakValueDictionary()
 
     # Any thread
 
@@ -73,10 +75,21 @@ class QueueSource(ChildSource):
     def find(self, name: str) -> ManagedQueue | None:
         if not self.is_there(name) and name not in self._errors:
             return None
-        found = self._made.get(name)
+        found = self.made.get(name)
         if found is None:
             # Whoever listens to a queue holds it, and finds the same one again.
-            found = self._made[name] = ManagedQueue(self._host, self, name, observed_id(self._host, "queue", name))
+            found = self.made[name] = ManagedQueue(self._host, self, name, observed_id(self._host, "queue", name))
+        return found
+
+    def column(self, statistic: str) -> Mapping[str, Any]:
+        """Return one statistic of all queues, by name: much faster than asking them one by one."""
+        declared = vars(ManagedQueue)[statistic]
+        assert isinstance(declared, Statistic)
+        probe = ManagedQueue(self._host, self, "", self._host.id)
+        found: dict[str, Any] = {}
+        for probe.name in self.names():
+            with suppress(UnknownObjectError):  # it is errored, or was deleted meanwhile
+                found[probe.name] = plain(declared.compute(probe))
         return found
 
     def is_there(self, name: str) -> bool:
@@ -200,30 +213,34 @@ class QueueSource(ChildSource):
             if isinstance(error, DestinationInUseError):
                 raise ObjectInUseError(error.reason) from error
             raise
-        self._made.pop(name, None)
+        self.made.pop(name, None)
         self._host.tell_child_removed(made)
 
-    def restore(self, record: ObjectRecord) -> None:
-        """Have a queue again that the node's configuration has kept; one that is wrong is ERRORED and tells why."""
-        name = record.name
-        self._records = {**self._records, name: record}
-        try:
-            policy = policy_of(self._resolve(record), f"queue {name}")
-            if self.is_there(name):
-                if self.policy(name) != policy:
-                    self.manager.alter(name, **{each: getattr(policy, each) for each in POLICY_FIELDS})
-            else:
-                self.manager.create(name, policy)
-        except ProviderError as error:
-            why = f"{record.source}: {error.reason}" if record.source else error.reason
-            self._errors = {**self._errors, name: why}
-            _log.error("PYJMS-MODEL-2 queue %s of %s could not be made: %s", name, self._host.path, why)
+    def restore(self, records: Sequence[ObjectRecord]) -> None:
+        """Have queues again that the node's configuration has kept; those that are wrong are ERRORED and tell why."""
+        self._records = {**self._records, **{record.name: record for record in records}}
+        errors: dict[str, str] = {}
+        for record in records:
+            try:
+                self._restore(record)
+            except ProviderError as error:
+                why = f"{record.source}: {error.reason}" if record.source else error.reason
+                errors[record.name] = why
+                _log.error("PYJMS-MODEL-2 queue %s of %s could not be made: %s", record.name, self._host.path, why)
+        self._errors = {**self._errors, **errors}
+
+    def _restore(self, record: ObjectRecord) -> None:
+        policy = policy_of(self._resolve(record), f"queue {record.name}")
+        if not self.is_there(record.name):
+            self.manager.create(record.name, policy)
+        elif self.policy(record.name) != policy:
+            self._obey(record.name, policy)
 
     def put_away(self) -> list[ObjectRecord]:
         """Return the records that a start needs again, and forget them."""
         kept = [record for record in self._records.values() if record.attributes.get("durable", True)]
         self._records, self._errors = {}, {}
-        self._made.clear()
+        self.made.clear()
         return kept
 
     def _found(self, name: str) -> ManagedQueue:

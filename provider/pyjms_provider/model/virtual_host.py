@@ -173,12 +173,9 @@ class VirtualHost(Stoppable):
         self._broker = self._adopted or EmbeddedBroker(self.name, self.clock, self._settings())
 
     def _open_pending(self) -> None:
-        waiting, self.pending = self.pending, ()
-        for record in waiting:
-            if record.category == "queue":
-                self.queues.restore(record)
-            elif record.parent == self.id:
-                self.open_child(record, [each for each in waiting if each.parent != self.id])
+        self.queues.restore([record for record in self.pending if record.category == "queue"])
+        self.pending = tuple(record for record in self.pending if record.category != "queue")
+        super()._open_pending()
 
     def _on_stop(self) -> None:
         broker, self._broker = self._broker, None

@@ -1,0 +1,398 @@
+"""Queues as managed objects: their attributes are their policy, and operators do things with their messages."""
+
+from __future__ import annotations
+
+import base64
+from dataclasses import fields
+from typing import Any
+
+import pytest
+
+from pyjms.spi.envelope import Address, AddressKind
+from pyjms.spi.errors import InvalidSelectorError
+from pyjms.types import Byte, Char, Double, Float, Long, Short
+from pyjms_provider.core.consumer import Consumer, ConsumerSession
+from pyjms_provider.core.entry import ReceiverId
+from pyjms_provider.core.policy import QueuePolicy
+from pyjms_provider.model.attributes import declarations
+from pyjms_provider.model.errors import (
+    InvalidArgumentsError,
+    InvalidAttributesError,
+    NotChangeableError,
+    ObjectExistsError,
+    ObjectInUseError,
+    UnknownObjectError,
+)
+from pyjms_provider.model.life_cycle import State
+from pyjms_provider.model.managed import ManagedObject
+from pyjms_provider.model.queue_attributes import POLICY_FIELDS, QueueAttributes, policy_of
+from pyjms_provider.model.virtual_host import VirtualHost
+from pyjms_provider.stores.errors import StoreError
+from tests.provider.helpers import make_envelope
+from tests.provider.model.world import Folder, Recorder
+
+
+def make(host: VirtualHost, name: str = "q", **attributes: Any) -> ManagedObject:
+    return host.create_child("queue", {"name": name, **attributes}, by="me")
+
+
+def publish(queue: ManagedObject, *texts: str, **message: Any) -> list[str]:
+    return [queue.invoke("publish", {"message": {"text": text, **message}}) for text in texts]
+
+
+def texts(queue: ManagedObject, **arguments: Any) -> list[str]:
+    return [each["body"]["text"] for each in queue.invoke("browse", arguments)["messages"]]
+
+
+def hold(host: VirtualHost, name: str) -> ConsumerSession:
+    """Have a consumer hold one message."""
+    session = ConsumerSession(ReceiverId("holder"), is_delivering=True)
+    target = session.add_target(lambda: None)
+    consumer = Consumer(host.embedded.virtual_host.queue(name), target)
+    session.add_consumer(consumer)
+    assert consumer.pull() is not None
+    return session
+
+
+# Attributes
+
+
+def test_attributes_are_the_fields_of_the_policy() -> None:
+    declared = declarations(QueueAttributes)
+    assert set(declared) - {"name", "description", "durable", "context"} == {each.name for each in fields(QueuePolicy)}
+    plain = QueueAttributes(name="q")
+    found = {name: declared[name].default for name in POLICY_FIELDS}
+    expected = {name: getattr(value := getattr(QueuePolicy(), name), "value", value) for name in POLICY_FIELDS}
+    assert found == expected
+    assert plain.name == "q"
+
+
+@pytest.mark.parametrize(
+    ("attributes", "says"),
+    [
+        ({"type": "sorted"}, "queue q: type: type=sorted needs key: give the name of a property"),
+        ({"max_messages": -1}, "queue q: max_messages: max_messages is -1; give a number from 0"),
+        ({"overflow": "ring"}, "queue q: overflow: overflow=ring without a limit does nothing"),
+        ({"colour": 1}, "queue q: colour: there is no such attribute"),
+        ({"type": "square"}, "queue q: type: should be 'standard'"),
+        ({"max_messages": "${n}"}, "queue q: max_messages: there is no variable 'n'"),
+        ({"name": ""}, "name: string should have at least 1 character"),
+    ],
+)
+def test_a_queue_that_cannot_be_is_refused(folder: Folder, attributes: dict[str, Any], says: str) -> None:
+    host = folder.host()
+    with pytest.raises(InvalidAttributesError, match=says):
+        make(host, **{"name": "q", **attributes}) if "name" not in attributes else host.create_child(
+            "queue", attributes
+        )
+    assert host.child_names("queue") == []
+
+
+@pytest.mark.parametrize("stored", [True, False])
+def test_a_queue_is_created_changed_and_comes_back(folder: Folder, stored: bool) -> None:
+    host = folder.host(stored=stored)
+    plain = make(host, "plain", type="priority", priorities=3)
+    assert (plain.type, plain.attribute_values(["priorities"])) == ("priority", {"priorities": 3})
+    rich = make(host, "rich", max_messages="${most}", context={"most": "9"}, description="d")
+    assert rich.attribute_values(["max_messages"]) == {"max_messages": 9}
+    assert rich.attribute_values(["max_messages"], actual=True) == {"max_messages": "${most}"}
+    rich.set_attributes({"context": {"most": "8"}, "paused": True}, by="you")
+    with pytest.raises(ObjectExistsError, match="there is a queue 'rich' already"):
+        make(host, "rich")
+    for _ in range(2):
+        folder.open()
+        host = folder.found_host()
+        assert host.child_names("queue") == ["plain", "rich"]
+        assert host.child("queue", "plain").attribute_values(["type", "priorities"]) == {
+            "type": "priority",
+            "priorities": 3,
+        }
+        found = host.child("queue", "rich")
+        assert found.attribute_values(["max_messages", "paused", "description"]) == {
+            "max_messages": 8,
+            "paused": True,
+            "description": "d",
+        }
+        assert (found.id, found.facts()["created_by"], found.facts()["updated_by"]) == (rich.id, "me", "you")
+        assert found.is_durable
+    kept = (folder.path / "main.json").read_text()
+    assert ("plain" in kept) is not stored, "what the messages' store keeps is not kept twice"
+
+
+def test_a_queue_that_is_not_durable_ends_with_the_broker(folder: Folder) -> None:
+    make(folder.host(), durable=False)
+    folder.open()
+    assert folder.found_host().child_names("queue") == []
+
+
+def test_a_host_with_a_store_keeps_every_queue(folder: Folder) -> None:
+    with pytest.raises(
+        InvalidAttributesError, match="durable: the virtual host has a store, which keeps all its queues"
+    ):
+        make(folder.host(stored=True), durable=False)
+
+
+def test_queues_made_by_first_use_are_seen_and_can_be_changed(folder: Folder) -> None:
+    host = folder.host(stored=True)
+    host.embedded.virtual_host.queue("used")
+    found = host.child("queue", "used")
+    assert (found.facts()["created_by"], found.life_time) == (None, "permanent")
+    found.set_attributes({"description": "now I care"})
+    folder.open()
+    assert folder.found_host().child("queue", "used").attribute_values(["description"]) == {"description": "now I care"}
+
+
+def test_a_change_that_cannot_be_obeyed_or_kept_changes_nothing(
+    folder: Folder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    host = folder.host()
+    queue = make(host, max_messages=5)
+    publish(queue, "a")
+    with pytest.raises(ObjectInUseError, match="so its type cannot be altered"):
+        queue.set_attributes({"type": "sorted", "key": "n", "max_messages": 6})
+    with pytest.raises(NotChangeableError, match="queue q: name cannot be changed"):
+        queue.set_attributes({"name": "r"})
+    with pytest.raises(InvalidAttributesError):
+        queue.set_attributes({"max_messages": 6, "priority": 12})
+
+    def fail(_: object) -> None:
+        raise StoreError("the disk is full")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(host, "write_record", fail)
+        with pytest.raises(StoreError):
+            queue.set_attributes({"max_messages": 6})
+        with pytest.raises(StoreError):
+            make(host, "r")
+        patched.setattr(host, "remove_record", fail)
+        with pytest.raises(StoreError):
+            queue.delete()
+    assert host.embedded.virtual_host.queue("q").policy.max_messages == 5
+    assert queue.attribute_values(["max_messages"]) == {"max_messages": 5}
+    assert host.child_names("queue") == ["q"]
+
+
+def test_a_queue_in_use_is_not_deleted(folder: Folder) -> None:
+    host = folder.host()
+    queue = make(host)
+    publish(queue, "a")
+    session = hold(host, "q")
+    with pytest.raises(ObjectInUseError, match="has 1 consumers and 1 messages"):
+        queue.delete()
+    assert queue.statistic_values(["held", "consumers", "depth"]) == {"held": 1, "consumers": 1, "depth": 1}
+    session.close()
+    queue.delete()
+    assert queue.state is State.DELETED
+    with pytest.raises(UnknownObjectError):
+        queue.delete()
+    folder.open()
+    assert folder.found_host().child_names("queue") == []
+
+
+def test_a_kept_queue_that_is_wrong_is_errored_and_can_be_mended(folder: Folder) -> None:
+    host = folder.host()
+    make(host, max_messages="${most}", context={"most": "5"})
+    make(host, "other")
+    folder.close()
+    path = folder.path / "main.json"
+    path.write_text(path.read_text().replace('"most": "5"', '"least": "5"'))
+    folder.open()
+    host = folder.found_host()
+    assert (host.state, host.child_names("queue")) == (State.ACTIVE, ["other", "q"])
+    queue = host.child("queue", "q")
+    assert queue.state is State.ERRORED
+    assert str(queue.facts()["error"]).startswith(
+        "main.json, object 2: queue q: max_messages: there is no variable 'most'"
+    )
+    with pytest.raises(ObjectExistsError, match="which could not be made; change it, or delete it"):
+        make(host)
+    queue.set_attributes({"max_messages": 7})
+    assert (queue.state, queue.attribute_values(["max_messages"])) == (State.ACTIVE, {"max_messages": 7})
+
+
+def test_an_errored_queue_can_be_deleted(folder: Folder) -> None:
+    make(folder.host(), max_messages="${most}", context={"most": "5"})
+    folder.close()
+    path = folder.path / "main.json"
+    path.write_text(path.read_text().replace('"most": "5"', '"least": "5"'))
+    folder.open()
+    folder.found_host().child("queue", "q").delete()
+    assert folder.found_host().child_names("queue") == []
+    assert '"q"' not in path.read_text()
+
+
+@pytest.mark.realises("BJ-CFG-3")
+def test_listeners_hear_of_queues(folder: Folder) -> None:
+    host = folder.host()
+    heard, near = Recorder(), Recorder()
+    host.add_listener(heard, below=True)
+    queue = make(host)
+    queue.add_listener(near)
+    queue.set_attributes({"max_messages": 1})
+    assert host.child("queue", "q") is queue
+    queue.delete()
+    assert heard.heard == [("added", "shop", "q"), ("attributes", "q", "max_messages"), ("removed", "shop", "q")]
+    assert near.heard == [("attributes", "q", "max_messages")]
+
+
+def test_one_statistic_of_all_queues_is_had_at_once(folder: Folder) -> None:
+    host = folder.host()
+    publish(make(host, "a"), "x", "y")
+    make(host, "b")
+    assert host.sources()["queue"].column("depth") == {"a": 2, "b": 0}
+    host.embedded.virtual_host.topic("news")
+    assert host.sources()["topic"].column("waiting") == {"news": 0}
+
+
+# Messages
+
+
+def test_messages_are_published_and_browsed_in_pages(folder: Folder) -> None:
+    queue = make(folder.host())
+    ids = publish(queue, "a", "b", "c", "d", properties={"n": 1})
+    page = queue.invoke("browse", {"offset": 1, "limit": 2})
+    assert [each["body"]["text"] for each in page["messages"]] == ["b", "c"]
+    assert page["has_more"] is True
+    assert queue.invoke("browse", {"offset": 2, "limit": 2})["has_more"] is False
+    assert texts(queue, message_ids=[ids[3], ids[0], "it's none"]) == ["a", "d"]
+    assert texts(queue, message_ids=ids[:2], selector="n = 2") == []
+    assert texts(queue, message_ids=[]) == []
+    shown = queue.invoke("browse", {"limit": 1, "with_bodies": False})["messages"][0]
+    assert (shown["id"], shown["body"], shown["properties"]) == (ids[0], None, {"n": {"type": "int", "value": 1}})
+    assert (shown["priority"], shown["delivery_mode"], shown["destination"]) == (4, "PERSISTENT", "queue://q")
+    with pytest.raises(InvalidSelectorError):
+        queue.invoke("browse", {"selector": "n ="})
+    with pytest.raises(InvalidArgumentsError, match="browse of queue main/shop/q: limit: should be less than"):
+        queue.invoke("browse", {"limit": 10_000})
+
+
+def test_properties_keep_their_types(folder: Folder) -> None:
+    host = folder.host()
+    properties: dict[str, Any] = {
+        "flag": True,
+        "b": Byte(1),
+        "s": Short(2),
+        "i": 3,
+        "l": Long(4),
+        "f": Float(0.5),
+        "d": 0.25,
+        "nan": float("nan"),
+        "t": "text",
+    }
+    host.embedded.virtual_host.route(make_envelope(destination=_address("in"), properties=properties), None, None)
+    queue = host.child("queue", "in")
+    shown = queue.invoke("browse", {})["messages"][0]["properties"]
+    assert {name: each["type"] for name, each in shown.items()} == {
+        "flag": "boolean",
+        "b": "byte",
+        "s": "short",
+        "i": "int",
+        "l": "long",
+        "f": "float",
+        "d": "double",
+        "nan": "double",
+        "t": "string",
+    }
+    assert (shown["nan"]["value"], shown["f"]["value"]) == ("nan", 0.5)
+    other = make(host, "out")
+    given = {name: each for name, each in shown.items() if name != "nan"}
+    publish(other, "x", properties={**given, "plain": 2**40, "c": {"type": "char", "value": "x"}})
+    (found,) = list(host.queues.manager.browse("out"))
+    assert {name: type(value) for name, value in found.properties.items() if name in properties} == {
+        name: type(value) for name, value in properties.items() if name != "nan"
+    }
+    assert isinstance(found.properties["plain"], Long)
+    assert isinstance(found.properties["c"], Char)
+
+
+def test_a_double_is_stored_as_it_is_in_messages(folder: Folder) -> None:
+    host = folder.host()
+    publish(make(host), "x", properties={"d": {"type": "double", "value": 1}, "i": {"type": "int", "value": "5"}})
+    (found,) = list(host.queues.manager.browse("q"))
+    assert (type(found.properties["d"]), type(found.properties["i"])) == (float, int)
+    assert not isinstance(found.properties["d"], Double)
+
+
+@pytest.mark.parametrize(
+    ("message", "says"),
+    [
+        ({"text": "a", "base64": "YQ=="}, "message: has a text and bytes"),
+        ({"base64": "%"}, "message.base64: is no base64"),
+        ({"properties": {"JMSPriority": 1}}, "message.properties.JMSPriority: is no name of a property"),
+        ({"properties": {"a-b": 1}}, "message.properties.a-b: is no name"),
+        ({"properties": {"x": {"type": "byte", "value": 300}}}, "properties.x: 300 is outside the range of Byte"),
+        ({"properties": {"x": {"type": "shoe", "value": 1}}}, "properties.x: has no type 'shoe'"),
+        ({"priority": 10}, "message.priority: should be less than or equal to 9"),
+        ({"colour": 1}, "message.colour: there is no such name here"),
+    ],
+)
+def test_a_message_that_cannot_be_is_refused(folder: Folder, message: dict[str, Any], says: str) -> None:
+    queue = make(folder.host())
+    with pytest.raises(InvalidArgumentsError, match=says):
+        queue.invoke("publish", {"message": message})
+    assert queue.statistic_values(["depth"]) == {"depth": 0}
+
+
+def test_bytes_and_nothing_can_be_published(folder: Folder) -> None:
+    queue = make(folder.host())
+    queue.invoke("publish", {"message": {"base64": base64.b64encode(b"\x00\xff").decode()}})
+    queue.invoke("publish", {"message": {}})
+    bodies = [each["body"] for each in queue.invoke("browse", {})["messages"]]
+    assert [(each["kind"], each["size"], each["base64"]) for each in bodies] == [
+        ("bytes", 2, "AP8="),
+        ("none", 0, None),
+    ]
+
+
+def test_messages_are_moved_copied_and_deleted(folder: Folder) -> None:
+    host = folder.host()
+    queue, other = make(host), make(host, "other")
+    publish(queue, "a", "b", "c", "d")
+    ids = [each["id"] for each in queue.invoke("browse", {})["messages"]]
+    assert queue.invoke("copy_messages", {"target": "other", "message_ids": ids[:1]}) == {"messages": 1}
+    assert queue.invoke("move_messages", {"target": "other", "most": 2}) == {"messages": 2}
+    assert (texts(queue), texts(other)) == (["c", "d"], ["a", "a", "b"])
+    assert queue.invoke("delete_messages", {"message_ids": ids[2:3]}) == {"messages": 1}
+    assert other.invoke("purge", {}) == {"messages": 3}
+    assert (texts(queue), texts(other)) == (["d"], [])
+
+
+def test_long_work_reports_and_can_be_ended_half_way(folder: Folder) -> None:
+    host = folder.host()
+    queue = make(host)
+    publish(queue, *"abcde")
+    heard: list[tuple[int, int | None]] = []
+
+    def progress(done: int, total: int | None) -> bool:
+        heard.append((done, total))
+        return done < 2
+
+    assert queue.invoke("purge", {}, progress=progress) == {"messages": 2}
+    assert heard == [(0, 5), (1, 5), (2, 5), (2, 2)]
+    make(host, "other")
+    for name, done in (("copy_messages", 2), ("move_messages", 2)):
+        assert queue.invoke(name, {"target": "other"}, progress=progress) == {"messages": done}
+
+
+def test_a_queue_is_paused_and_resumed(folder: Folder) -> None:
+    host = folder.host()
+    queue = make(host)
+    publish(queue, "a")
+    queue.invoke("pause", {}, by="me")
+    with pytest.raises(AssertionError):
+        hold(host, "q")
+    assert queue.facts()["updated_by"] == "me"
+    queue.invoke("resume", {})
+    hold(host, "q").close()
+
+
+def test_what_a_policy_says_is_what_attributes_say(folder: Folder) -> None:
+    queue = make(folder.host(), type="last_value", key="k", max_bytes="1MB", overflow="ring")
+    assert isinstance(queue.attributes, QueueAttributes)
+    policy = policy_of(queue.attributes, "q")
+    assert (policy.max_bytes, policy.type.value, policy.overflow.value) == (1_000_000, "last_value", "ring")
+    assert queue.statistic_values(["bytes"]) == {"bytes": 0}
+
+
+def _address(name: str) -> Address:
+    return Address(AddressKind.QUEUE, name)
