@@ -14,7 +14,7 @@ THIRD_PARTY = {
     "lark": ("pyjms/spi/selector/",),
     "pyarrow": ("pyjms/history/parquet.py",),
     "argon2": (SECURITY,),
-    "cryptography": (SECURITY,),
+    "cryptography": (SECURITY, "provider/pyjms_provider/model/key_stores.py"),
     "jwt": (SECURITY,),
     "scramp": (SECURITY,),
     "msgspec": ("provider/pyjms_provider/stores/codec.py",),
