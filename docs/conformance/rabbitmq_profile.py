@@ -10,4 +10,10 @@ class RabbitMqProfile(Profile):
     user_name = "guest"
     password = "guest"  # noqa: S105 - what every new node has
     wrong_credentials = ("guest", "wrong")
+    unsupported = {  # noqa: RUF012 - a constant of the profile
+        "4.4.3-f": "RabbitMQ drops what is sent to a queue or topic that is gone, and says nothing",
+        "6.6-a": "RabbitMQ drops what is sent to a topic that is gone, and says nothing",
+        "6.11.1-b": "over STOMP nobody can ask RabbitMQ with which topic a durable subscription was made",
+        "6.11.1-d": "RabbitMQ deletes a durable subscription without saying whether there was one",
+    }
     parallel = 2

@@ -56,8 +56,14 @@ _REASON_MAX = 1000
 class StompConnection(ProviderConnection):
     """One connection, which heals by itself."""
 
-    def __init__(self, settings: StompSettings, request: ConnectRequest, events: ConnectionEvents) -> None:
-        """Connect. Raises as `Provider.connect`."""
+    def __init__(
+        self,
+        settings: StompSettings,
+        request: ConnectRequest,
+        events: ConnectionEvents,
+        link: Link | None = None,
+    ) -> None:
+        """Connect, or take over a new `link`. Raises as `Provider.connect`."""
         self.settings = settings
         self.clock = request.clock
         self.memory = MEMORY
@@ -77,7 +83,11 @@ class StompConnection(ProviderConnection):
         self._subscriptions: dict[str, Subscription | Browser] = {}
         self._closed = False
         self._ending = Ending()
-        self.link = Link(settings, self._connect_headers, request.clock, self)
+        if link is None:
+            self.link = Link(settings, self._connect_headers, request.clock, self)
+        else:
+            self.link = link
+            link.hand_over(self._connect_headers, self)
         dialect = self.link.dialect
         assert dialect is not None, "CONNECTED has told it"
         self.dialect = dialect

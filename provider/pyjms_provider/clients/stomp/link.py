@@ -128,6 +128,17 @@ class Link:
         """The broker's; told by the first CONNECTED, unless the URL says it."""
         self._epoch = self._connect_anywhere()
 
+    def hand_over(self, headers: Callable[[], dict[str, str]], owner: LinkOwner) -> None:
+        """Belong to another owner from now on, before anything was done."""
+        self._headers = headers
+        self._owner = owner
+
+    @property
+    def greeting(self) -> Mapping[str, str]:
+        """What CONNECTED said last."""
+        connected = self._epoch.wire.connected
+        return {} if connected is None else connected.headers
+
     @property
     def state(self) -> LinkState:
         """Where the connection is now."""
@@ -263,7 +274,8 @@ class Link:
                 return False
             try:
                 epoch = self._connect(endpoints[index])
-            except (ResourceError, InterruptedLinkError) as error:
+            except (ResourceError, DuplicateClientIdError, InterruptedLinkError) as error:
+                # The client id is in use as long as the broker has not noticed that the old connection is gone.
                 self._error = ProviderError(str(error))
                 _log.info("no connection to %s: %s", endpoints[index], error)
                 continue

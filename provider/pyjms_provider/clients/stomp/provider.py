@@ -5,6 +5,8 @@ from __future__ import annotations
 from pyjms.spi.provider import ConnectionEvents, ConnectRequest, Provider
 from pyjms_provider.clients.stomp.connection import StompConnection
 from pyjms_provider.clients.stomp.options import read_url
+from pyjms_provider.clients.stomp.profiled.connection import ProfiledConnection
+from pyjms_provider.protocols.stomp.dialects import PYJMS
 
 __all__ = ["StompProvider"]
 
@@ -12,5 +14,11 @@ __all__ = ["StompProvider"]
 class StompProvider(Provider):
     """Connects to brokers over STOMP 1.2; which kind of connection, the scheme says."""
 
-    def connect(self, request: ConnectRequest, events: ConnectionEvents) -> StompConnection:
-        return StompConnection(read_url(request.url), request, events)
+    def connect(self, request: ConnectRequest, events: ConnectionEvents) -> StompConnection | ProfiledConnection:
+        settings = read_url(request.url)
+        if settings.dialect not in {None, PYJMS.name}:
+            return StompConnection(settings, request, events)
+        connection = ProfiledConnection(settings, request, events)
+        if connection.is_profiled:
+            return connection
+        return StompConnection(settings, request, events, connection.link)

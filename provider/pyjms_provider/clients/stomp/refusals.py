@@ -16,6 +16,7 @@ from pyjms.spi.errors import (
     UnknownSubscriptionError,
 )
 from pyjms_provider.protocols.stomp.frames import Frame
+from pyjms_provider.protocols.stomp.wire_errors import error_of
 
 __all__ = ["refusal"]
 
@@ -51,7 +52,9 @@ _MEANINGS: tuple[tuple[str, type[ProviderError]], ...] = (
 
 
 def refusal(frame: Frame) -> ProviderError:
-    """Return the error that an ERROR frame stands for; its text is the broker's."""
+    """Return the error that an ERROR frame stands for; its text is the broker's. The pyjms broker names its class."""
+    if frame.headers.get("code", "").startswith("PYJMS"):
+        return error_of(frame)
     message = frame.headers.get("message", "")
     body = bytes(frame.body[:4096]).decode(errors="replace").partition("\n\tat ")[0].strip()
     text = ": ".join(dict.fromkeys(part for part in (message.strip(), body) if part)) or "no reason given"

@@ -22,6 +22,7 @@ import socket
 import ssl
 from contextlib import suppress
 from dataclasses import dataclass, field
+from pathlib import Path
 from threading import Thread, current_thread
 from typing import Any, Protocol
 
@@ -398,6 +399,11 @@ def _transport(endpoint: Endpoint, settings: StompSettings) -> Any:
     transport = Transport(**arguments)
     if settings.tls is not None:
         tls = settings.tls
+        if not tls.verify:
+            _log.warning("PYJMS-TLS verify=no: nobody checks that %s is who it says; use ca_file= instead", endpoint)
+        for file in (tls.ca_file, tls.certificate_file, tls.key_file):
+            if file is not None and not Path(file).is_file():  # stomp.py would try again without end
+                raise ResourceError(f"there is no file {file!r}, which the URL names for TLS")
         transport.set_ssl(
             for_hosts=[place],
             key_file=tls.key_file,

@@ -1,0 +1,323 @@
+"""A connection to the pyjms broker, which heals by itself: sessions, consumers and temporary destinations are made anew."""
+
+from __future__ import annotations
+
+import logging
+from dataclasses import replace
+from itertools import count
+from threading import Lock
+from typing import TYPE_CHECKING, Final
+
+from pyjms.spi.capability import Capability
+from pyjms.spi.envelope import Address, AddressKind, ConnectionId, Envelope
+from pyjms.spi.errors import ClosedError, ProviderError, ResourceError
+from pyjms.spi.provider import ConnectionEvents, ConnectRequest, ProviderConnection, ProviderInfo
+from pyjms_provider.clients.ending import Ending
+from pyjms_provider.clients.stomp.epoch import InterruptedLinkError
+from pyjms_provider.clients.stomp.link import Link
+from pyjms_provider.clients.stomp.profiled.session import ProfiledSession
+from pyjms_provider.protocols.stomp import verbs
+from pyjms_provider.protocols.stomp.answers import Created, Greeting
+from pyjms_provider.protocols.stomp.dialects import PYJMS
+from pyjms_provider.protocols.stomp.errors import StompError
+from pyjms_provider.protocols.stomp.frames import Frame
+from pyjms_provider.protocols.stomp.profile import to_frame
+
+if TYPE_CHECKING:
+    from pyjms.spi.errors import ConnectionLostError
+    from pyjms_provider.clients.stomp.epoch import Epoch
+    from pyjms_provider.clients.stomp.link import ConnectionInterruptedError
+    from pyjms_provider.clients.stomp.options import StompSettings
+    from pyjms_provider.clients.stomp.profiled.browser import ProfiledBrowser
+    from pyjms_provider.clients.stomp.profiled.consumer import ProfiledConsumer
+
+__all__ = ["ProfiledConnection"]
+
+_log = logging.getLogger("pyjms.stomp")
+_LOCAL: Final = Capability.EMBEDDED_BROKER | Capability.SHARED_TRANSACTIONS
+
+
+class ProfiledConnection(ProviderConnection):
+    """Implements `LinkOwner`. Locks are taken alone."""
+
+    def __init__(self, settings: StompSettings, request: ConnectRequest, events: ConnectionEvents) -> None:
+        """Connect. Raises as `Provider.connect`. If `is_profiled` is False, it is of no use but for its `link`."""
+        self.settings = settings
+        self.clock = request.clock
+        self.is_started = False
+        """Whether messages may be polled."""
+        self._client_id = request.client_id
+        self._credentials = {
+            name: text
+            for name, text in (("login", request.user_name), ("passcode", request.password))
+            if text is not None
+        }
+        self._events = events
+        self._lock = Lock()
+        self._numbers = count(1)
+        self._sessions: dict[str, ProfiledSession] = {}
+        self._receivers: dict[str, ProfiledConsumer | ProfiledBrowser] = {}
+        self._at_broker: dict[Address, Address] = {}
+        """Own temporary destinations as the client knows them, and as the broker does since the last connection."""
+        self._here: dict[Address, Address] = {}
+        self._closed = False
+        self._ending = Ending()
+        self.link = Link(settings, self._connect_headers, request.clock, self)
+        greeting = self.link.greeting
+        self.is_profiled = greeting.get("pyjms-profile") == verbs.PROFILE_VERSION
+        """Whether the other side is a pyjms broker that speaks the profile."""
+        if self.is_profiled:
+            self._greeting = Greeting.read(greeting)
+            self._connection_id = ConnectionId(greeting.get("session", ""))
+
+    def _connect_headers(self) -> dict[str, str]:
+        headers = {"pyjms-profile": verbs.PROFILE_VERSION, **self._credentials}
+        if self.settings.virtual_host is not None:
+            headers["host"] = self.settings.virtual_host
+        if self._client_id is not None:
+            headers["client-id"] = self._client_id
+        return headers
+
+    # What it is
+
+    @property
+    def connection_id(self) -> ConnectionId:
+        return self._connection_id
+
+    @property
+    def capabilities(self) -> Capability:
+        return self._greeting.capabilities & ~_LOCAL
+
+    @property
+    def info(self) -> ProviderInfo:
+        server = self.link.greeting.get("server", "pyjms/0").partition("/")[2]
+        return ProviderInfo(name="pyjms broker", version=server, jmsx_property_names=self._greeting.jmsx_property_names)
+
+    @property
+    def resource_manager(self) -> str:
+        return self._greeting.resource_manager
+
+    @property
+    def transaction_timeout_s(self) -> int:
+        """The broker's own time for branches."""
+        return self._greeting.transaction_timeout_s
+
+    @property
+    def state(self) -> str:
+        """``connected``, ``reconnecting``, ``lost`` or ``closed``."""
+        return self.link.state.value
+
+    def advice(self, capability: Capability) -> str:
+        return self._greeting.advice.get(capability, "")
+
+    # The SPI
+
+    def set_client_id(self, client_id: str) -> None:
+        self._ask(verbs.Identify(client_id=client_id))
+        self._client_id = client_id
+
+    def open_session(self, *, transacted: bool) -> ProfiledSession:
+        self._check_open()
+        session = ProfiledSession(self, f"s{next(self._numbers)}", transacted=transacted)
+        while True:
+            epoch = self.link.current()
+            try:
+                epoch.ask(session.verb().write())
+            except InterruptedLinkError:
+                continue
+            break
+        with self._lock:
+            self._sessions[session.name] = session
+        return session
+
+    def start(self) -> None:
+        self._check_open()
+        self.is_started = True
+        self._ask(verbs.Start())
+        for consumer in self._consumers():
+            consumer.started()
+
+    def stop(self) -> None:
+        self._check_open()
+        self.is_started = False
+        self._ask(verbs.Stop())
+
+    def create_temporary(self, kind: AddressKind) -> Address:
+        address = Created.read(self._ask(verbs.CreateTemporary(kind=kind)).headers).address
+        with self._lock:
+            self._at_broker[address] = self._here[address] = address
+        return address
+
+    def delete_temporary(self, address: Address) -> None:
+        self._ask(verbs.DeleteTemporary(address=self.at_broker(address)))
+        with self._lock:
+            real = self._at_broker.pop(address, None)
+            if real is not None:
+                self._here.pop(real, None)
+
+    def close(self) -> None:
+        if not self._ending.begin():
+            return
+        try:
+            with self._lock:
+                self._closed = True
+                sessions = list(self._sessions.values())
+            for session in sessions:
+                session.close()
+            self.link.close(Frame("DISCONNECT", {}))
+        finally:
+            self._ending.finish()
+
+    def _check_open(self) -> None:
+        if self._closed:
+            raise ClosedError("the connection is closed")
+        self.link.check_open()
+
+    # What sessions and consumers use
+
+    def ask(self, verb: verbs.Verb) -> Frame:
+        """Say `verb`; return the RECEIPT. Raises what the broker answers, `InterruptedLinkError`."""
+        return self.link.current().ask(verb.write())
+
+    def _ask(self, verb: verbs.Verb) -> Frame:
+        self._check_open()
+        try:
+            return self.ask(verb)
+        except InterruptedLinkError as error:
+            raise ResourceError(f"the connection was lost: {error}; try again") from error
+
+    def post(self, frame: Frame) -> None:
+        """Say something that needs no answer; without a connection it needs not be said."""
+        epoch = self.link.present()
+        if epoch is None:
+            return
+        try:
+            epoch.post(frame)
+        except InterruptedLinkError:
+            _log.debug("the connection ended before the broker had heard %s", frame.command)
+
+    def frame_of(self, envelope: Envelope, session: str) -> Frame:
+        """Return the SEND that carries `envelope`. Raises `ProviderError`."""
+        if self._at_broker:
+            envelope = self._sent(envelope)
+        try:
+            frame = to_frame(envelope, PYJMS)
+        except StompError as error:
+            raise ProviderError(f"the message cannot be sent over STOMP: {error.reason}") from error
+        frame.headers["session"] = session
+        return frame
+
+    def _sent(self, envelope: Envelope) -> Envelope:
+        destination, reply_to = envelope.destination, envelope.reply_to
+        real = self._at_broker.get(destination, destination)
+        answers = None if reply_to is None else self._at_broker.get(reply_to, reply_to)
+        if real is destination and answers is reply_to:
+            return envelope
+        return replace(envelope, destination=real, reply_to=answers)
+
+    def received(self, envelope: Envelope) -> Envelope:
+        """Return a message with own temporary destinations as the client knows them."""
+        here = self._here
+        if not here:
+            return envelope
+        destination, reply_to = envelope.destination, envelope.reply_to
+        known = here.get(destination, destination)
+        answers = None if reply_to is None else here.get(reply_to, reply_to)
+        if known is destination and answers is reply_to:
+            return envelope
+        return replace(envelope, destination=known, reply_to=answers)
+
+    def at_broker(self, address: Address) -> Address:
+        """Return a destination as the broker knows it."""
+        return self._at_broker.get(address, address)
+
+    def subscribe(self, consumer: ProfiledConsumer) -> None:
+        """Make a consumer at the broker; again if the connection is lost meanwhile. Raises `ProviderError`."""
+        self.remember(consumer)
+        try:
+            while True:
+                epoch = self.link.current()
+                try:
+                    epoch.ask(consumer.verb().write())
+                except InterruptedLinkError:
+                    continue
+                consumer.begin(epoch)
+                return
+        except BaseException:
+            self.forget(consumer)
+            raise
+
+    def remember(self, receiver: ProfiledConsumer | ProfiledBrowser) -> None:
+        """Have messages handed to `receiver`."""
+        with self._lock:
+            self._receivers[receiver.name] = receiver
+
+    def forget(self, receiver: ProfiledConsumer | ProfiledBrowser) -> None:
+        """Let go of a consumer or browser that has ended."""
+        with self._lock:
+            self._receivers.pop(receiver.name, None)
+
+    def end_session(self, session: ProfiledSession) -> None:
+        """Close a session at the broker, and let go of it."""
+        with self._lock:
+            self._sessions.pop(session.name, None)
+        epoch = self.link.present()
+        if epoch is not None:
+            try:
+                epoch.ask(verbs.CloseSession(session=session.name).write())
+            except (InterruptedLinkError, ProviderError) as error:
+                _log.debug("a session ended with its connection: %s", error)
+
+    def _consumers(self) -> list[ProfiledConsumer]:
+        with self._lock:
+            sessions = list(self._sessions.values())
+        return [consumer for session in sessions for consumer in session.consumers()]
+
+    # What the link tells
+
+    def on_message(self, epoch: Epoch, frame: Frame) -> None:
+        """Hand a message to its consumer. The I/O thread."""
+        receiver = self._receivers.get(frame.headers.get("subscription", ""))
+        if receiver is not None:
+            receiver.arrived(epoch, frame)
+
+    def on_broker_error(self, error: ProviderError) -> None:
+        """Tell the client of what no call waits for."""
+        self._events.on_exception(error)
+
+    def on_interrupted(self, error: ConnectionInterruptedError) -> None:
+        """Forget what the broker has again, and tell the client."""
+        self._end_epoch()
+        self._events.on_exception(error)
+
+    def on_lost(self, error: ConnectionLostError) -> None:
+        """Tell the client."""
+        self._end_epoch()
+        self._events.on_exception(error)
+
+    def _end_epoch(self) -> None:
+        with self._lock:
+            sessions = list(self._sessions.values())
+            receivers = list(self._receivers.values())
+        for session in sessions:
+            session.interrupted()
+        for receiver in receivers:
+            receiver.interrupted()
+
+    def restore(self, epoch: Epoch) -> None:
+        """Make sessions, temporary destinations and consumers anew. Raises `InterruptedLinkError`, `ProviderError`."""
+        with self._lock:
+            sessions = list(self._sessions.values())
+            temporaries = list(self._at_broker)
+        for address in temporaries:
+            real = Created.read(epoch.ask(verbs.CreateTemporary(kind=address.kind).write()).headers).address
+            with self._lock:
+                self._here.pop(self._at_broker.get(address, address), None)
+                self._at_broker[address], self._here[real] = real, address
+        for session in sessions:
+            epoch.ask(session.verb().write())
+            for consumer in session.consumers():
+                epoch.ask(consumer.verb().write())
+                consumer.begin(epoch)
+        if self.is_started:
+            epoch.ask(verbs.Start().write())

@@ -1,0 +1,98 @@
+"""Short ways to connect to a fake broker."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from threading import Condition
+
+from pyjms.spi.clock import Clock, SystemClock
+from pyjms.spi.envelope import Address, AddressKind
+from pyjms.spi.errors import ProviderError
+from pyjms.spi.provider import ConnectRequest, SubscribeRequest
+from pyjms.spi.selector import compile_selector
+from pyjms.spi.url import ProviderUrl
+from pyjms_provider.clients.stomp.connection import StompConnection
+from pyjms_provider.clients.stomp.provider import StompProvider
+from pyjms_provider.clients.stomp.session import StompSession
+from pyjms_provider.clients.stomp.subscription import Subscription
+from tests.provider.clients.stomp.fake_broker import PATIENCE_S, FakeBroker
+
+ORDERS = Address(AddressKind.QUEUE, "orders")
+QUICKLY = "reconnect_delay_ms=1&reconnect_delay_max_ms=20&timeout_ms=10000"
+
+
+class Events:
+    """What the connection told, and a way to wait for it."""
+
+    def __init__(self) -> None:
+        self._changed = Condition()
+        self.errors: list[ProviderError] = []
+
+    def on_exception(self, error: ProviderError) -> None:
+        with self._changed:
+            self.errors.append(error)
+            self._changed.notify_all()
+
+    def wait_for(self, number: int) -> list[ProviderError]:
+        with self._changed:
+            assert self._changed.wait_for(lambda: len(self.errors) >= number, PATIENCE_S), self.errors
+            return list(self.errors)
+
+
+def connect(
+    url: str, events: Events | None = None, *, clock: Clock | None = None, client_id: str | None = None
+) -> StompConnection:
+    request = ConnectRequest(
+        url=ProviderUrl.parse(url), user_name=None, password=None, client_id=client_id, clock=clock or SystemClock()
+    )
+    connection = StompProvider().connect(request, events or Events())
+    assert isinstance(connection, StompConnection)
+    connection.start()
+    return connection
+
+
+@contextmanager
+def connected(broker: FakeBroker, options: str = QUICKLY, events: Events | None = None) -> Iterator[StompConnection]:
+    connection = connect(f"{broker.url}?{options}", events)
+    try:
+        yield connection
+    finally:
+        connection.close()
+
+
+class Told:
+    """An `on_ready` that can be waited for."""
+
+    def __init__(self) -> None:
+        self._changed = Condition()
+        self._number = 0
+
+    def __call__(self) -> None:
+        with self._changed:
+            self._number += 1
+            self._changed.notify_all()
+
+    def wait(self, number: int = 1) -> None:
+        with self._changed:
+            assert self._changed.wait_for(lambda: self._number >= number, PATIENCE_S), "on_ready was not called"
+
+
+def consume(
+    session: StompSession,
+    address: Address = ORDERS,
+    told: Callable[[], None] | None = None,
+    *,
+    selector: str | None = None,
+    no_local: bool = False,
+    durable_name: str | None = None,
+) -> Subscription:
+    request = SubscribeRequest(
+        address=address,
+        selector=None if selector is None else compile_selector(selector),
+        no_local=no_local,
+        durable_name=durable_name,
+    )
+    consumer = session.subscribe(request, told or Told())
+    consumer.set_interested(True)
+    return consumer
