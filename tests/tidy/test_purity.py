@@ -54,6 +54,7 @@ COMPOSITES = frozenset(
         "paging",
         "queue",
         "subscription",
+        "time_limit",
         "topic",
         "unit_of_work",
         "virtual_host",
