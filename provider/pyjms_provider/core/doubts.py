@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from pyjms.spi.envelope import AddressKind
 from pyjms_provider.core.reference import MessageReference, ReferenceId
 
 if TYPE_CHECKING:
@@ -60,7 +61,11 @@ def _claims(host: VirtualHost, references: Iterable[MessageReference], journal: 
     claims: list[DuplicateClaim] = []
     for reference in references:  # one by one, as they may be large
         for envelope in journal.read([reference.id]).values():
-            claim = host.claim_again(envelope)
+            address = envelope.destination
+            if address.temporary:
+                continue
+            channel = host.queue(address.name) if address.kind is AddressKind.QUEUE else host.topic(address.name)
+            claim = host.doorkeeper.claim_again(channel, envelope)
             if claim is not None:
                 claims.append(claim)
     return claims

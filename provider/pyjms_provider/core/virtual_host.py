@@ -44,7 +44,6 @@ if TYPE_CHECKING:
     from pyjms.spi.delivery import Delivery
     from pyjms.spi.selector import Selector
     from pyjms_provider.core.consumer import ConsumerSession
-    from pyjms_provider.core.doorkeeper import DuplicateClaim
     from pyjms_provider.core.entry import QueueEntry
     from pyjms_provider.core.journal import DuplicateMark, JoinedTransaction, QueueRecord
     from pyjms_provider.core.keeping import Keeper
@@ -217,14 +216,6 @@ class VirtualHost:
                 self.keeper.publish(channel, reference, envelope, mark)
             else:
                 self.keeper.send_to_queue(channel, reference, envelope, mark)
-
-    def claim_again(self, envelope: Envelope) -> DuplicateClaim | None:
-        """Hold the producer's id of a message that a branch in doubt has sent; None: it has none. Before the host is used."""
-        address = envelope.destination
-        if address.temporary:
-            return None
-        channel = self.queue(address.name) if address.kind is _QUEUE else self.topic(address.name)
-        return self.doorkeeper.claim_again(channel, envelope)
 
     def finish_commit(self, unit: UnitOfWork) -> None:
         """Make a unit true whose commit was begun. Raises `RolledBackError`, `InDoubtError`."""
