@@ -41,6 +41,7 @@ _MEANINGS: tuple[tuple[str, type[ProviderError]], ...] = (
     ("bad connect", AccessDeniedError),
     ("denied", AccessDeniedError),
     ("invaliddestinationexception", DestinationError),
+    ("destinationdoesnotexist", DestinationError),
     ("invalid destination", DestinationError),
     ("unknown destination", DestinationError),
     ("not_found", DestinationError),

@@ -47,6 +47,7 @@ class ProfiledConsumer(ProviderConsumer):
         self._credit = 0
         """What the broker may still push, as far as it is known here."""
         self._is_interested = False
+        self._is_withdrawn = False
         self._is_closed = False
 
     @property
@@ -170,9 +171,33 @@ class ProfiledConsumer(ProviderConsumer):
         if is_wanted:
             self._on_ready()
 
+    def withdraw(self) -> list[int]:
+        """Let the broker push nothing more; return the numbers of what has come and was not handed out.
+
+        Raises `ProviderError`, `InterruptedLinkError`.
+        """
+        with self._lock:
+            if self._is_closed or not self._epoch or (self._credit <= 0 and not self._arrived):
+                return []
+            self._is_withdrawn = True
+        # With the answer all has come that the broker had pushed.
+        self._connection.ask(verbs.Credit(subscription=self.name, revoke=True))
+        with self._lock:
+            self._credit = 0
+            frames, self._arrived = list(self._arrived), deque()
+        return [int(frame.headers["ack"]) for frame in frames]
+
+    def resume(self) -> None:
+        """Let the broker push again, if it is wanted."""
+        with self._lock:
+            self._is_withdrawn = False
+            credit = self._credit_to_grant()
+        if credit:
+            self._post(verbs.Credit(subscription=self.name, credit=credit).write())
+
     def _credit_to_grant(self) -> int:
         """Return what fills the window, and count it as granted. The lock is held."""
-        if not self._is_interested or self._is_closed or not self._epoch:
+        if not self._is_interested or self._is_closed or self._is_withdrawn or not self._epoch:
             return 0
         credit = self._window - len(self._arrived) - max(0, self._credit)
         self._credit += max(0, credit)

@@ -189,23 +189,35 @@ class ProfiledSession(ProviderSession):
     def recover(self, deliveries: Sequence[Delivery]) -> None:
         self._check_open()
         live = self._live(deliveries)
-        self._forget(live)
         if live:
-            self._tell(verbs.GiveBack(session=self.name, ids=_ids(live)))
+            self._give_back(live, verbs.GiveBack(session=self.name, ids=_ids(live)))
 
     def give_back_unseen(self, deliveries: Sequence[Delivery]) -> None:
         self._check_open()
         live = self._live(deliveries)
-        self._forget(live)
         if live:
-            self._tell(verbs.GiveBack(session=self.name, ids=_ids(live), unseen=True))
+            self._give_back(live, verbs.GiveBack(session=self.name, ids=_ids(live), unseen=True))
 
     def retry(self, delivery: Delivery, reason: str) -> None:
         self._check_open()
         live = self._live([delivery])
-        self._forget(live)
         if live:
-            self._tell(verbs.Retry(session=self.name, ids=_ids(live), reason=reason))
+            self._give_back(live, verbs.Retry(session=self.name, ids=_ids(live), reason=reason))
+
+    def _give_back(self, live: Sequence[Received], verb: verbs.Verb) -> None:
+        """Give messages back to their old places: what was fetched after them goes back, too, so that they come first."""
+        self._forget(live)
+        consumers = self.consumers()
+        try:
+            unseen = [number for consumer in consumers for number in consumer.withdraw()]
+            if unseen:
+                self.connection.ask(verbs.GiveBack(session=self.name, ids=delivery_ids(sorted(unseen)), unseen=True))
+            self.connection.ask(verb)
+        except InterruptedLinkError:
+            _log.debug("the connection ended before the broker had heard %s", verb.COMMAND)  # all is the broker's again
+        finally:
+            for consumer in consumers:
+                consumer.resume()
 
     def reject(self, delivery: Delivery, reason: str) -> None:
         self._check_open()
