@@ -22,6 +22,7 @@ __all__ = [
     "to_envelope",
     "view_letter",
     "view_message",
+    "view_value",
 ]
 
 _LONGEST: Final = 100_000
@@ -110,7 +111,8 @@ class NewMessage(_Shown):
     """0: for ever."""
 
 
-def _typed(value: Stored) -> TypedValue:
+def view_value(value: Stored) -> TypedValue:
+    """Return a value of a property, a map or a stream as it is shown."""
     if value is None:
         return TypedValue(type="null", value=None)
     if isinstance(value, bytes):
@@ -145,7 +147,7 @@ def view_message(envelope: Envelope, *, with_body: bool = True) -> MessageView:
         correlation_id=correlation.hex() if isinstance(correlation, bytes) else correlation,
         reply_to=None if envelope.reply_to is None else str(envelope.reply_to),
         type=envelope.jms_type,
-        properties={name: _typed(value) for name, value in envelope.properties.items()},
+        properties={name: view_value(value) for name, value in envelope.properties.items()},
         body=_body(envelope) if with_body else None,
     )
 
@@ -159,10 +161,10 @@ def _body(envelope: Envelope) -> MessageBody:
         shown = base64.b64encode(data[:_LONGEST]).decode()
         return MessageBody(kind=kind, size=len(data), is_whole=len(data) <= _LONGEST, base64=shown)
     if isinstance(body, Mapping):
-        values = {name: _typed(value) for name, value in body.items()}
+        values = {name: view_value(value) for name, value in body.items()}
         return MessageBody(kind=kind, size=len(values), is_whole=True, map=values)
     if isinstance(body, tuple):
-        return MessageBody(kind=kind, size=len(body), is_whole=True, stream=[_typed(value) for value in body])
+        return MessageBody(kind=kind, size=len(body), is_whole=True, stream=[view_value(value) for value in body])
     return MessageBody(kind=kind, size=0, is_whole=True)
 
 

@@ -8,9 +8,11 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 
 from pydantic import BaseModel, Field
 
+from pyjms.spi.selector import compile_selector
 from pyjms_provider.core.message_state import MessageState
 from pyjms_provider.model.configuration.contract import ObjectId, ObjectRecord
 from pyjms_provider.model.errors import UnknownObjectError
+from pyjms_provider.model.explaining import ExplainedMessage, explain_message
 from pyjms_provider.model.life_cycle import State
 from pyjms_provider.model.managed import ManagedObject, Snapshot
 from pyjms_provider.model.messages import MessageView, NewMessage, to_envelope, view_message
@@ -184,6 +186,22 @@ class ManagedQueue(ManagedObject):
         found = self._source.manager.browse(self.name, chosen(selector, message_ids))
         taken, has_more = page_of(found, Page(offset=offset, limit=limit))
         return MessagePage(messages=[view_message(each, with_body=with_bodies) for each in taken], has_more=has_more)
+
+    @operation(
+        "Say of messages whether a selector takes them, and which clause decides.",
+        needs=Operation.BROWSE,
+        changes=False,
+    )
+    def explain(
+        self,
+        selector: Annotated[str, Field(description="The selector.")],
+        message_ids: Ids = None,
+        limit: Annotated[int, Field(ge=1, le=_PAGE, description="At most so many messages, the first ones.")] = 50,
+    ) -> list[ExplainedMessage]:
+        """Return what a selector says of messages that nobody holds. Raises `InvalidSelectorError`, `ResourceError`."""
+        compiled = compile_selector(selector)
+        found = self._source.manager.browse(self.name, chosen(None, message_ids))
+        return [explain_message(compiled, each) for each in islice(found, limit)]
 
     @operation("Send a message to it.", needs=Operation.WRITE)
     def publish(self, message: Annotated[NewMessage, Field(description="The message.")]) -> str:

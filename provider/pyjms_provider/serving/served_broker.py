@@ -6,6 +6,7 @@ from threading import Lock
 from typing import TYPE_CHECKING, Any, Self
 
 from pyjms.spi.clock import Clock, SystemClock
+from pyjms_provider.management.console.pages import console_routes
 from pyjms_provider.management.desk import Desk
 from pyjms_provider.model.life_cycle import State
 from pyjms_provider.model.services import Services
@@ -92,7 +93,7 @@ class ServedBroker:
                 services=Services(
                     port_openers={
                         "stomp": stomp_opener(network),
-                        "http": http_opener(network, desks.of, _no_routes),
+                        "http": http_opener(network, desks.of, _pages),
                     }
                 ),
             )
@@ -135,6 +136,6 @@ class ServedBroker:
         self.close()
 
 
-def _no_routes(_: HttpPort) -> list[Route]:
+def _pages(_: HttpPort) -> list[Route]:
     """Return what a port serves besides REST."""
-    return []
+    return console_routes()

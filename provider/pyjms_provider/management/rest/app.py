@@ -19,8 +19,10 @@ from starlette.routing import Route
 from pyjms.spi.errors import AccessDeniedError, ProviderError
 from pyjms_provider.management.errors import BadRequestError
 from pyjms_provider.management.jobs import Job, JobState
+from pyjms_provider.management.model_description import describe_model
 from pyjms_provider.management.openapi import describe_api
 from pyjms_provider.management.rest.answers import error_data, refuse
+from pyjms_provider.management.rest.headers import secured
 from pyjms_provider.management.rest.identity import ForgedRequestError, Identity, read_credentials
 from pyjms_provider.management.rest.requests import Address, read_address, read_body, read_list_request
 from pyjms_provider.management.rest.sessions import COOKIE, Session, Sessions
@@ -40,13 +42,6 @@ _log = logging.getLogger(__name__)
 _T = TypeVar("_T")
 VERSIONS: Final = ("latest", "v1")
 _METHODS: Final = ("GET", "PUT", "POST", "PATCH", "DELETE")
-_SECURITY_HEADERS: Final = {
-    "cache-control": "no-store",
-    "content-security-policy": "default-src 'self'; frame-ancestors 'none'; base-uri 'none'; form-action 'self'",
-    "referrer-policy": "no-referrer",
-    "x-content-type-options": "nosniff",
-    "x-frame-options": "DENY",
-}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -77,6 +72,7 @@ class RestApi:
             prefix = f"/api/{version}"
             routes += [
                 Route(f"{prefix}/openapi.json", self._guarded(self._openapi), methods=["GET"]),
+                Route(f"{prefix}/description", self._guarded(self._description), methods=["GET"]),
                 Route(f"{prefix}/job", self._guarded(self._jobs), methods=["GET"]),
                 Route(f"{prefix}/job/{{job}}", self._guarded(self._job), methods=["GET", "DELETE"]),
                 Route(f"{prefix}/{{address:path}}", self._guarded(self._tree), methods=list(_METHODS)),
@@ -92,17 +88,17 @@ class RestApi:
             try:
                 caller = await self._call(self._identity.identify, request) if identifies else None
             except ForgedRequestError as error:
-                return _secured(refuse(error))
+                return secured(refuse(error))
             except AccessDeniedError as error:
                 # No WWW-Authenticate for the console: the browser would ask in its place.
                 wants_dialog = "x-requested-with" not in request.headers
-                return _secured(refuse(error, status=401, headers=_CHALLENGE if wants_dialog else None))
+                return secured(refuse(error, status=401, headers=_CHALLENGE if wants_dialog else None))
             except ProviderError as error:
-                return _secured(refuse(error))
+                return secured(refuse(error))
             try:
-                return _secured(await handle(request, caller))  # type: ignore[arg-type]  # None for who wants none
+                return secured(await handle(request, caller))  # type: ignore[arg-type]  # None for who wants none
             except ProviderError as error:
-                return _secured(refuse(error))
+                return secured(refuse(error))
 
         return guarded
 
@@ -148,6 +144,9 @@ class RestApi:
 
     async def _openapi(self, request: Request, _: Caller) -> Response:
         return JSONResponse(await self._call(describe_api))
+
+    async def _description(self, request: Request, _: Caller) -> Response:
+        return JSONResponse(await self._call(describe_model))
 
     # Jobs
 
@@ -243,13 +242,7 @@ def make_app(
 async def _fail(request: Request, error: Exception) -> Response:
     _log.error("PYJMS-REST-1 %s %s failed", request.method, request.url.path, exc_info=error)
     failure = ProviderError("the broker failed to do this; its log says why (PYJMS-REST-1)")
-    return _secured(refuse(failure, status=500))
-
-
-def _secured(response: Response) -> Response:
-    for name, value in _SECURITY_HEADERS.items():
-        response.headers.setdefault(name, value)
-    return response
+    return secured(refuse(failure, status=500))
 
 
 def _who(session: Session) -> dict[str, Any]:
