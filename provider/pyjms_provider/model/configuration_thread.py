@@ -111,12 +111,13 @@ class ConfigurationThread:
         """Whether the caller runs on this thread."""
         return self._thread is current_thread()
 
-    def call(self, job: Callable[[], _T]) -> _T:
+    def call(self, job: Callable[[], _T], *, however_long: bool = False) -> _T:
         """Run `job` on this thread, wait for it, and return its result or raise what it raised.
 
-        Raises `ClosedError` when the thread has ended; `ConfigurationTimeoutError` when it did not come to the job in time.
+        `however_long`: wait without a time limit, as opening a large store takes what it takes. Raises `ClosedError` when
+        the thread has ended; `ConfigurationTimeoutError` when it did not come to the job in time.
         """
-        return job() if self.is_current else self.wait_for(self.submit(job))
+        return job() if self.is_current else self.wait_for(self.submit(job), however_long=however_long)
 
     def submit(self, job: Callable[[], _T]) -> Call[_T]:
         """Have `job` run on this thread after what was submitted before, without waiting. Raises `ClosedError`."""
@@ -132,12 +133,12 @@ class ConfigurationThread:
         self._signal.set()
         return call
 
-    def wait_for(self, call: Call[_T]) -> _T:
+    def wait_for(self, call: Call[_T], *, however_long: bool = False) -> _T:
         """Wait for what was submitted, and return its result. Raises as `call`."""
         own = _running()
         signal = Signal() if own is None else own._signal  # noqa: SLF001 - of the same class
         call.when_done(signal)
-        until_ms = self._clock.monotonic_ms() + self._patience_ms
+        until_ms = None if however_long else self._clock.monotonic_ms() + self._patience_ms
         while not call.is_done:
             if own is not None and own._serve_crossing():  # noqa: SLF001
                 continue

@@ -148,6 +148,9 @@ class ConfiguredObject(ManagedObject):
 
     def _undo_creation(self, done: Sequence[Phase]) -> None:
         """Leave nothing behind of an object whose creation failed."""
+        if self.state in _GONE:  # it was closed meanwhile
+            self._above._unregister(self)
+            return
         try:
             for each in reversed(self._below()):
                 each.close()
@@ -245,7 +248,8 @@ class ConfiguredObject(ManagedObject):
         self._children = {**self._children, child.category: siblings}
 
     def _in_thread(self, job: Callable[[], _T]) -> _T:
-        return self.configuration_thread.call(job)
+        """Run a hook where it belongs: on the thread of a virtual host for one, on the present thread for all others."""
+        return self.configuration_thread.call(job, however_long=True)
 
     # Change and end
 

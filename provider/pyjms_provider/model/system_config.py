@@ -64,7 +64,7 @@ class SystemConfig(ManagingObject):
         """
         system = cls(store, **choices)
         try:
-            system._thread.call(system._open)
+            system._thread.call(system._open, however_long=True)
             if system.find_broker() is None:
                 system.create_child("broker", {"name": "broker", **(broker or {})})
         except BaseException:

@@ -6,9 +6,10 @@ Queues are the host's. Those that an operator made, and what cannot be said in a
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+from pyjms.spi.clock import Signal
 from pyjms_provider.broker import EmbeddedBroker
 from pyjms_provider.core.policy import PolicyError, QueuePolicies
 from pyjms_provider.core.virtual_host import ExpiredInTransaction, HostPolicy
@@ -16,6 +17,7 @@ from pyjms_provider.model.attributes import Attributes, ByteCount, Secret, attri
 from pyjms_provider.model.configuration_thread import ConfigurationThread
 from pyjms_provider.model.errors import InvalidAttributesError, ObjectInUseError, Problem, WrongStateError
 from pyjms_provider.model.host_children import host_sources
+from pyjms_provider.model.life_cycle import Phase
 from pyjms_provider.model.queue_attributes import PolicyPattern, read_policy
 from pyjms_provider.model.queue_source import QueueSource
 from pyjms_provider.model.startable import Stoppable
@@ -71,6 +73,7 @@ class VirtualHost(Stoppable):
         super().__init__(parent, record)
         self._thread = ConfigurationThread(f"virtual host {self.name}", self.clock)
         self._broker: EmbeddedBroker | None = None
+        self._cancelled = Signal()
         self._adopted = getattr(self.root, "adopted", None)
         self.queues = QueueSource(self)
         self._sources: Mapping[str, ChildSource] = {"queue": self.queues, **host_sources(self)}
@@ -170,7 +173,11 @@ class VirtualHost(Stoppable):
         return BrokerSettings(policy=policy, store=store)
 
     def _on_open(self) -> None:
-        self._broker = self._adopted or EmbeddedBroker(self.name, self.clock, self._settings())
+        if self._adopted is not None:
+            self._broker = self._adopted
+            return
+        self._cancelled = Signal()
+        self._broker = EmbeddedBroker(self.name, self.clock, self._settings(), cancelled=self._cancelled)
 
     def _open_pending(self) -> None:
         self.queues.restore([record for record in self.pending if record.category == "queue"])
@@ -190,11 +197,18 @@ class VirtualHost(Stoppable):
         if self.is_running and self.connection_count:
             raise ObjectInUseError(f"{self.path} has {self.connection_count} connections; stop it first")
 
+    def _undo_creation(self, done: Sequence[Phase]) -> None:
+        try:
+            super()._undo_creation(done)
+        finally:
+            self._thread.stop()
+
     def _end_for_good(self) -> None:
         super()._end_for_good()
         self._thread.stop()
 
     def close(self) -> None:
+        self._cancelled.set()  # it may be waiting for another broker to let go of the store
         super().close()
         self._thread.stop()
 

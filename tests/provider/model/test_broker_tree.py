@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import threading
+from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -12,7 +14,7 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID
 
-from pyjms.spi.errors import AccessDeniedError, ResourceError
+from pyjms.spi.errors import AccessDeniedError, ClosedError, ResourceError
 from pyjms_provider.core.policy import QueuePolicy
 from pyjms_provider.model.access_control import AccessControl
 from pyjms_provider.model.attributes import MASK
@@ -26,12 +28,13 @@ from pyjms_provider.model.errors import (
     WrongStateError,
 )
 from pyjms_provider.model.life_cycle import State
+from pyjms_provider.model.managed import ManagedObject
 from pyjms_provider.model.port import Port
 from pyjms_provider.model.virtual_host import VirtualHost
 from pyjms_provider.security.contracts import Operation, PasswordCredentials, Principal, Target, TargetKind
 from pyjms_provider.stores.errors import HeldStoreError
 from pyjms_provider.transport.settings import ClientCertificates, ListenerKind
-from tests.provider.model.world import Folder
+from tests.provider.model.world import Folder, Recorder
 
 
 def write_certificate(folder: Path, name: str = "server", password: bytes | None = None) -> tuple[str, str]:
@@ -130,6 +133,7 @@ def test_a_store_that_cannot_be_opened_makes_no_host(folder: Folder) -> None:
     assert folder.system is not None
     node = folder.system.broker.child("virtual_host_node", "main")
     assert node.child_names("virtual_host") == []
+    assert not [each.name for each in threading.enumerate() if "virtual host shop" in each.name]
 
 
 def test_a_host_whose_store_is_lost_is_errored_and_the_rest_starts(folder: Folder) -> None:
@@ -167,6 +171,44 @@ def test_a_node_whose_file_is_held_is_errored(folder: Folder) -> None:
             "virtual_host_node", {"name": "two", "type": "json", "path": str(folder.path / "main.json")}
         )
     assert second.child_names("virtual_host_node") == ["main"]
+
+
+@pytest.mark.realises("BJ-THR-2")
+def test_a_host_that_waits_for_its_store_lets_go_when_the_broker_is_closed(folder: Folder) -> None:
+    folder.host(stored=True)
+    second = Folder(folder.path / "second")
+    second.path.mkdir()
+    second.open()
+    assert second.system is not None
+    node = second.system.broker.create_child("virtual_host_node", {"name": "main", "type": "memory"})
+    waits = {"name": "shop", "store_url": f"sqlite:///{folder.path}/messages.db", "stand_by": "wait"}
+    with ThreadPoolExecutor(1) as pool:
+        creating = pool.submit(node.create_child, "virtual_host", waits)
+        while not (found := list(node.children())):
+            assert not creating.done()
+        assert found[0].state is State.UNINITIALIZED
+        found[0].close()
+        with pytest.raises(ClosedError):
+            creating.result(20)
+    assert node.child_names("virtual_host") == []
+    second.close()
+
+
+def test_a_host_may_change_the_broker_while_the_broker_deletes_it(folder: Folder) -> None:
+    host = folder.host()
+    assert folder.system is not None
+    broker = folder.system.broker
+
+    class Upwards(Recorder):
+        def state_changed(self, managed: ManagedObject, old: State, new: State) -> None:
+            super().state_changed(managed, old, new)
+            broker.set_attributes({"description": f"{managed.name} is {new.value}"})
+
+    heard = Upwards()
+    host.add_listener(heard)
+    host.delete()
+    assert heard.heard == [("state", "shop", "active", "deleted")]
+    assert broker.attribute_values(["description"]) == {"description": "shop is deleted"}
 
 
 def test_a_host_and_a_node_are_stopped_and_started(folder: Folder) -> None:
