@@ -68,8 +68,9 @@ class Guard:
         self._use(Operation.WRITE, address)
 
     def read(self, address: Address) -> None:
-        """Ask for a consumer there."""
-        self._use(Operation.READ, address)
+        """Ask for a consumer there. Who may read a temporary destination, the virtual host itself knows."""
+        if not address.temporary:
+            self._use(Operation.READ, address)
 
     def browse(self, address: Address) -> None:
         """Ask for a look at it."""
