@@ -1,0 +1,344 @@
+"""A connection that is lost comes back by itself, and says so; what belonged to it is settled in its spirit."""
+
+from __future__ import annotations
+
+from threading import Event, Thread
+
+import pytest
+
+from pyjms.spi.envelope import Address, AddressKind
+from pyjms.spi.errors import (
+    AccessDeniedError,
+    ClosedError,
+    ConnectionLostError,
+    InDoubtError,
+    ProviderError,
+    ResourceError,
+    RolledBackError,
+)
+from pyjms.testing import VirtualClock
+from pyjms_provider.clients.stomp.link import ConnectionInterruptedError
+from pyjms_provider.protocols.stomp.frames import Frame
+from tests.provider.clients.stomp.fake_broker import PATIENCE_S, FakeBroker
+from tests.provider.clients.stomp.world import QUICKLY, Events, Told, connect, connected, consume
+from tests.provider.helpers import make_envelope, text_of
+
+
+def test_a_lost_connection_is_made_anew_with_its_consumers_and_told_once() -> None:
+    events, told = Events(), Told()
+    with FakeBroker() as broker, connected(broker, events=events) as connection:
+        consumer = consume(connection.open_session(transacted=False), told=told)
+        broker.cut()
+        broker.wait_for("SUBSCRIBE", 2)
+        connection.link.current()
+        assert connection.state == "connected"
+        broker.deliver(consumer.id, "1", "after")
+        told.wait()
+        assert text_of(consumer.poll()) == "after"
+        assert [type(error) for error in events.errors] == [ConnectionInterruptedError]
+        assert "being made anew" in events.errors[0].reason
+
+
+@pytest.mark.parametrize("dead", [0, 1, 2])
+def test_the_list_of_places_holds_for_life_whichever_of_them_is_dead(dead: int) -> None:
+    brokers = [FakeBroker() for _ in range(3)]
+    for broker in brokers:
+        broker.__enter__()
+    try:
+        brokers[dead].stop()
+        places = ",".join(f"127.0.0.1:{broker.port}" for broker in brokers[1:])
+        events = Events()
+        connection = connect(f"{brokers[0].url}?failover={places}&{QUICKLY}", events)
+        for losses in (1, 2, 3):
+            (alive,) = [each for each in brokers if each.port == connection.link.current().wire.endpoint.port]
+            alive.cut()
+            events.wait_for(losses)
+            connection.link.current()
+        assert len(events.errors) == 3
+        connection.close()
+    finally:
+        for broker in brokers:
+            broker.stop()
+
+
+@pytest.mark.parametrize("command", ["SUBSCRIBE", "SEND", "ACK", "UNSUBSCRIBE", "BEGIN", "COMMIT", "ABORT"])
+def test_a_cut_at_any_step_leaves_a_connection_that_works(command: str) -> None:
+    events = Events()
+    with FakeBroker() as broker, connected(broker, events=events) as connection:
+        broker.cut_before = (command, 1)
+        session = connection.open_session(transacted=command in {"BEGIN", "COMMIT", "ABORT"})
+        consumer = consume(session)
+        steps = [lambda: session.send(make_envelope("x", persistent=True))]
+        if command == "ACK":
+            told = Told()
+            consumer = consume(session, told=told)
+            broker.deliver(consumer.id, "1")
+            told.wait()
+            delivery = consumer.poll()
+            assert delivery is not None
+            steps = [lambda: session.acknowledge([delivery])]
+        if command == "COMMIT":
+            steps.append(session.commit)
+        if command == "ABORT":
+            steps.append(session.rollback)
+        if command == "UNSUBSCRIBE":
+            steps = [consumer.close]
+        for step in steps:
+            try:
+                step()
+            except (InDoubtError, RolledBackError):
+                pass  # both say that something was lost
+        events.wait_for(1)
+        other = connection.open_session(transacted=False)
+        other.send(make_envelope("works", persistent=True))
+        told = Told()
+        again = consume(other, told=told)
+        broker.deliver(again.id, "9", "too")
+        told.wait()
+        assert text_of(again.poll()) == "too"
+        assert len(events.errors) == 1
+
+
+def test_a_message_whose_receipt_never_came_is_in_doubt() -> None:
+    with FakeBroker(cut_before=("SEND", 1)) as broker, connected(broker) as connection:
+        session = connection.open_session(transacted=False)
+        with pytest.raises(InDoubtError, match="not known whether it arrived"):
+            session.send(make_envelope("x", persistent=True))
+
+
+def test_a_commit_without_an_answer_is_in_doubt_and_one_that_was_not_sent_is_rolled_back() -> None:
+    with FakeBroker(cut_before=("COMMIT", 1)) as broker, connected(broker) as connection:
+        session = connection.open_session(transacted=True)
+        session.send(make_envelope("x"))
+        with pytest.raises(InDoubtError):
+            session.commit()
+        session.send(make_envelope("y"))
+        broker.wait_for("SEND", 2)
+        broker.cut()
+        broker.wait_for("CONNECT", 3)
+        with pytest.raises(RolledBackError):
+            session.commit()
+        session.send(make_envelope("z"))
+        session.commit()
+
+
+def test_what_was_being_processed_comes_again_marked_and_a_late_acknowledgement_is_dropped(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    events, told = Events(), Told()
+    with FakeBroker() as broker, connected(broker, events=events) as connection:
+        session = connection.open_session(transacted=False)
+        consumer = consume(session, told=told)
+        broker.deliver(consumer.id, "7", "work")
+        told.wait()
+        first = consumer.poll()
+        assert first is not None
+        assert (first.count, first.redelivered) == (1, False)
+        broker.cut()
+        events.wait_for(1)
+        connection.link.current()
+        session.acknowledge([first])
+        assert broker.of("ACK") == []
+        assert "PYJMS-EPOCH" in caplog.text
+        broker.deliver(consumer.id, "7", "work")  # the broker does not mark it
+        told.wait(2)
+        again = consumer.poll()
+        assert again is not None
+        assert (again.count, again.redelivered) == (2, True)
+
+
+def test_an_acknowledgement_whose_answer_was_lost_is_repeated_and_not_delivered_again() -> None:
+    told = Told()
+    with FakeBroker(cut_before=("ACK", 1)) as broker, connected(broker) as connection:
+        session = connection.open_session(transacted=False)
+        consumer = consume(session, told=told)
+        broker.deliver(consumer.id, "17", "once")
+        told.wait()
+        delivery = consumer.poll()
+        assert delivery is not None
+        session.acknowledge([delivery])
+        broker.wait_for("SUBSCRIBE", 2)
+        connection.link.current()
+        broker.deliver(consumer.id, "17", "once", redelivered="true")
+        broker.deliver(consumer.id, "18", "next")
+        told.wait(3)
+        assert text_of(consumer.poll()) == "next"
+        assert broker.wait_for("ACK", 2).headers["id"] == "17"
+
+
+def test_messages_of_a_lost_connection_that_were_not_polled_are_forgotten() -> None:
+    told = Told()
+    with FakeBroker() as broker, connected(broker) as connection:
+        consumer = consume(connection.open_session(transacted=False), told=told)
+        broker.deliver(consumer.id, "1", "old")
+        told.wait()
+        broker.cut()
+        broker.wait_for("SUBSCRIBE", 2)
+        connection.link.current()
+        assert consumer.poll() is None
+
+
+def test_a_send_waits_for_the_connection_to_come_back() -> None:
+    with FakeBroker() as broker, connected(broker) as connection:
+        session = connection.open_session(transacted=False)
+        broker.unanswered.add("CONNECT")
+        broker.cut()
+        broker.wait_for("CONNECT", 2)
+        sender = Thread(target=lambda: session.send(make_envelope("late", persistent=True)))
+        sender.start()
+        broker.unanswered.clear()
+        broker.cut()
+        broker.wait_for("SEND")
+        sender.join(PATIENCE_S)
+        assert not sender.is_alive()
+
+
+def test_without_reconnect_the_first_loss_is_for_good() -> None:
+    events = Events()
+    with FakeBroker() as broker:
+        connection = connect(f"{broker.url}?reconnect=no", events)
+        session = connection.open_session(transacted=False)
+        consumer = consume(session)
+        broker.cut()
+        (error,) = events.wait_for(1)
+        assert isinstance(error, ConnectionLostError)
+        assert connection.state == "lost"
+        for call in (consumer.poll, lambda: session.send(make_envelope("x")), connection.start):
+            with pytest.raises(ConnectionLostError):
+                call()
+        session.close()
+        connection.close()
+
+
+def test_so_many_rounds_and_then_the_connection_is_given_up() -> None:
+    events = Events()
+    with FakeBroker() as broker:
+        connection = connect(f"{broker.url}?{QUICKLY}&reconnect_attempts=2", events)
+        broker.stop()
+        errors = events.wait_for(2)
+        assert [type(error) for error in errors] == [ConnectionInterruptedError, ConnectionLostError]
+        assert "2 rounds" in errors[1].reason
+        connection.close()
+
+
+def test_a_refused_login_ends_the_attempts() -> None:
+    events = Events()
+    with FakeBroker() as broker:
+        connection = connect(f"{broker.url}?{QUICKLY}", events)
+        broker.unanswered.add("CONNECT")
+        broker.on_frame = lambda number, frame: broker.push(
+            Frame("ERROR", {"message": "User name or password is invalid"})
+        )
+        broker.cut()
+        assert isinstance(events.wait_for(2)[1], ConnectionLostError)
+        connection.close()
+
+
+def test_waits_between_rounds_follow_the_clock() -> None:
+    clock, events = VirtualClock(), Events()
+    with FakeBroker() as broker:
+        connection = connect(f"{broker.url}?reconnect_delay_ms=60000&reconnect_delay_max_ms=60000", events, clock=clock)
+        broker.cut_before = ("CONNECT", 2)
+        broker.cut()
+        clock.await_wait(60_000)
+        assert connection.state == "reconnecting"
+        clock.advance(60_000)
+        broker.wait_for("CONNECT", 3)
+        connection.link.current()
+        connection.close()
+
+
+def test_closing_ends_the_attempts_to_connect() -> None:
+    events = Events()
+    broker = FakeBroker()
+    with broker:
+        connection = connect(f"{broker.url}?{QUICKLY}", events)
+    events.wait_for(1)
+    connection.close()
+    assert connection.state == "closed"
+    with pytest.raises(ClosedError):
+        connection.open_session(transacted=False)
+
+
+def test_closing_ends_a_send_that_waits_for_a_receipt() -> None:
+    with FakeBroker(unanswered={"SEND", "DISCONNECT"}) as broker:
+        connection = connect(f"{broker.url}?{QUICKLY}&connect_timeout_ms=50")
+        session = connection.open_session(transacted=False)
+        raised: list[BaseException] = []
+        done = Event()
+
+        def send() -> None:
+            try:
+                session.send(make_envelope("x", persistent=True))
+            except ProviderError as error:
+                raised.append(error)
+            done.set()
+
+        sender = Thread(target=send)
+        sender.start()
+        broker.wait_for("SEND")
+        connection.close()
+        assert done.wait(PATIENCE_S)
+        assert isinstance(raised[0], (ClosedError, InDoubtError))
+        sender.join()
+
+
+def test_a_receipt_that_does_not_come_in_time_is_told() -> None:
+    with FakeBroker(unanswered={"SEND"}) as broker, connected(broker, "timeout_ms=50") as connection:
+        with pytest.raises(ResourceError, match="has not answered SEND for 50 ms"):
+            connection.open_session(transacted=False).send(make_envelope("x", persistent=True))
+
+
+def test_a_client_that_holds_a_message_for_long_keeps_its_connection() -> None:
+    told = Told()
+    with FakeBroker(heart_beat="1000,20") as broker, connected(broker, f"{QUICKLY}&heart_beat_ms=20") as connection:
+        session = connection.open_session(transacted=False)
+        consumer = consume(session, told=told)
+        broker.deliver(consumer.id, "1", "an hour of work")
+        told.wait()
+        delivery = consumer.poll()
+        assert delivery is not None
+        broker.wait_for_beats(10)  # this thread, which is the listener's, does nothing meanwhile
+        session.acknowledge([delivery])
+        assert broker.wait_for("ACK").headers["id"] == "1"
+        assert broker.connection_count == 1
+
+
+def test_temporary_destinations_of_a_lost_connection_are_told_to_be_gone() -> None:
+    events = Events()
+
+    def answer(number: int, frame: Frame) -> None:
+        if frame.command == "SEND":
+            broker.deliver("probe", "1", message_id="ID:host-1:1:-1:1:1")
+
+    with FakeBroker(on_frame=answer) as broker, connected(broker, events=events) as connection:
+        address = connection.create_temporary(AddressKind.QUEUE)
+        assert address == Address(AddressKind.QUEUE, "/remote-temp-queue/ID:host-1:1:1", temporary=True)
+        assert connection.create_temporary(AddressKind.TOPIC).name == "/remote-temp-topic/ID:host-1:1:2"
+        consumer = consume(connection.open_session(transacted=False), address)
+        broker.cut()
+        events.wait_for(1)
+        connection.link.current()
+        with pytest.raises(ProviderError, match="went with the connection"):
+            consumer.poll()
+
+
+def test_a_wrong_password_is_told_at_once() -> None:
+    with FakeBroker(unanswered={"CONNECT"}) as broker:
+        broker.on_frame = lambda number, frame: broker.push(Frame("ERROR", {"message": "Access refused for user 'x'"}))
+        with pytest.raises(AccessDeniedError, match="Access refused"):
+            connect(broker.url)
+
+
+def test_a_broker_that_hides_its_name_needs_a_dialect() -> None:
+    with FakeBroker(server=None) as broker:
+        with pytest.raises(ProviderError, match=r"\?dialect="):
+            connect(broker.url)
+        connect(f"{broker.url}?dialect=artemis").close()
+
+
+def test_no_place_answers_and_each_is_told() -> None:
+    with FakeBroker() as broker:
+        port = broker.port
+    with pytest.raises(ResourceError, match=rf"127.0.0.1:{port}.*localhost:{port}"):
+        connect(f"stomp://127.0.0.1:{port}?failover=localhost:{port}")
