@@ -7,6 +7,7 @@ import ssl
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from threading import Condition, Thread
+from typing import Self
 
 from pyjms_provider.protocols.stomp.codec import FrameDecoder, encode
 from pyjms_provider.protocols.stomp.frames import Frame, Heartbeat, Version
@@ -40,7 +41,7 @@ class FakeBroker:
         self.beats = 0
         self.port: int = self._listener.getsockname()[1]
 
-    def __enter__(self) -> FakeBroker:
+    def __enter__(self) -> Self:
         self._spawn(self._accept)
         return self
 

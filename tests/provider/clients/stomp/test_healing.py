@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from threading import Event, Thread
 
 import pytest
@@ -68,7 +69,7 @@ def test_a_cut_at_any_step_leaves_a_connection_that_works(command: str) -> None:
         broker.cut_before = (command, 1)
         session = connection.open_session(transacted=command in {"BEGIN", "COMMIT", "ABORT"})
         consumer = consume(session)
-        steps = [lambda: session.send(make_envelope("x", persistent=True))]
+        steps: list[Callable[[], None]] = [lambda: session.send(make_envelope("x", persistent=True))]
         if command == "ACK":
             told = Told()
             consumer = consume(session, told=told)

@@ -71,7 +71,7 @@ def test_what_a_url_gets_wrong_is_named_with_what_would_be_right(url: str, says:
 
 
 def test_every_option_is_read() -> None:
-    given = {name: "1" for name in OPTIONS}
+    given = dict.fromkeys(OPTIONS, "1")
     given |= {"failover": "a", "dialect": "rabbitmq", "reconnect": "no", "confirm_acknowledge": "no", "verify": "no"}
     given |= {"transactions": "best-effort", "frame_bytes_max": "1024"}
     base, read = settings("stomps://h"), settings("stomps://h?" + "&".join(f"{n}={v}" for n, v in given.items()))

@@ -1,0 +1,12 @@
+"""Each test is a process of its own, as far as the memory of messages goes: fake brokers give the same ids again."""
+
+from __future__ import annotations
+
+import pytest
+
+from pyjms_provider.clients.stomp.memory import Memory
+
+
+@pytest.fixture(autouse=True)
+def fresh_memory(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("pyjms_provider.clients.stomp.connection.MEMORY", Memory())
