@@ -51,6 +51,7 @@ class ChannelState:
         "_reliability",
         "_store",
         "_uncommitted",
+        "accepted",
         "delays",
         "ordering",
     )
@@ -71,6 +72,8 @@ class ChannelState:
         self._uncommitted: dict[QueueEntry, None] = {}
         self._delivered: dict[QueueEntry, None] = {}
         self._pushed: dict[ReferenceId, QueueEntry] = {}
+        self.accepted = 0
+        """How many messages have come since the channel was made, those among them that it had before a restart."""
 
     @property
     def is_reliable(self) -> bool:
@@ -126,12 +129,14 @@ class ChannelState:
 
     def add(self, queue: Queue, reference: MessageReference) -> QueueEntry:
         """Accept a message: it is NEW and available."""
+        self.accepted += 1
         entry = QueueEntry(queue, reference, _ACCEPTED)
         self.ordering.append(entry)
         return entry
 
     def make(self, queue: Queue, reference: MessageReference) -> QueueEntry:
         """Accept a message: it is NEW, and has no place in the order yet; see `place` and `delays`."""
+        self.accepted += 1
         return QueueEntry(queue, reference, _ACCEPTED)
 
     def place(self, entry: QueueEntry) -> None:
@@ -143,6 +148,7 @@ class ChannelState:
 
     def add_in_transaction(self, queue: Queue, reference: MessageReference, unit: UnitOfWork) -> QueueEntry:
         """Accept a message in a transaction: it is NOT_COMMITTED, and has no place in the order yet (§5.1)."""
+        self.accepted += 1
         entry = QueueEntry(queue, reference, next_state(MessageState.ABSENT, MessageEvent.ACCEPT_IN_TRANSACTION))
         entry.transaction = unit
         self._uncommitted[entry] = None

@@ -5,7 +5,9 @@ A view is as it was at one moment; the next may differ.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
+
+from pyjms_provider.core.message_state import MessageState
 
 if TYPE_CHECKING:
     from pyjms_provider.core.consumer import Consumer, ConsumerSession
@@ -15,7 +17,9 @@ if TYPE_CHECKING:
     from pyjms_provider.core.topic import Topic
     from pyjms_provider.core.virtual_host import VirtualHost
 
-__all__ = ["consumers_of", "durable_subscriptions", "find_topic", "held_by", "topic_names"]
+_STATES: Final = (MessageState.NEW, MessageState.NOT_COMMITTED, MessageState.DELIVERED)
+
+__all__ = ["consumers_of", "durable_subscriptions", "find_topic", "held_by", "topic_names", "traffic_of"]
 
 
 def topic_names(host: VirtualHost) -> list[str]:
@@ -45,3 +49,10 @@ def held_by(queue: Queue, session: ConsumerSession) -> int:
     """Return how many messages of a queue a session has received and not settled."""
     with queue._lock:  # noqa: SLF001
         return len(queue._state.held_by(session))  # noqa: SLF001
+
+
+def traffic_of(queue: Queue) -> tuple[int, int]:
+    """Return how many messages have come to a queue since it was opened, and how many have left it."""
+    with queue._lock:  # noqa: SLF001
+        state = queue._state  # noqa: SLF001
+        return state.accepted, state.accepted - sum(map(state.count, _STATES))

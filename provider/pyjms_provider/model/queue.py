@@ -10,6 +10,7 @@ from pydantic import BaseModel, Field
 
 from pyjms.spi.selector import compile_selector
 from pyjms_provider.core.message_state import MessageState
+from pyjms_provider.core.observing import traffic_of
 from pyjms_provider.model.configuration.contract import ObjectId, ObjectRecord
 from pyjms_provider.model.errors import UnknownObjectError
 from pyjms_provider.model.explaining import ExplainedMessage, explain_message
@@ -18,7 +19,7 @@ from pyjms_provider.model.managed import ManagedObject, Snapshot
 from pyjms_provider.model.messages import MessageView, NewMessage, to_envelope, view_message
 from pyjms_provider.model.operations import NO_PROGRESS, Progress, operation
 from pyjms_provider.model.queue_attributes import POLICY_FIELDS, QueueAttributes
-from pyjms_provider.model.statistics import statistic
+from pyjms_provider.model.statistics import StatisticKind, statistic
 from pyjms_provider.security.contracts import Operation, Target, TargetKind
 
 if TYPE_CHECKING:
@@ -169,6 +170,29 @@ class ManagedQueue(ManagedObject):
     def consumers(self) -> int:
         """How many consumers it has."""
         return self._running().consumer_count
+
+    def _rates(self) -> tuple[float | None, ...]:
+        return self._source.rates.look(self.name, traffic_of(self._running()), self.clock.monotonic_ms())
+
+    @statistic("Messages that have come since the broker started.", unit="messages", kind=StatisticKind.COUNTER)
+    def arrived(self) -> int:
+        """How many messages have come, those among them that it had before the broker started."""
+        return traffic_of(self._running())[0]
+
+    @statistic("Messages that have left since the broker started.", unit="messages", kind=StatisticKind.COUNTER)
+    def departed(self) -> int:
+        """How many messages have left, for whatever reason."""
+        return traffic_of(self._running())[1]
+
+    @statistic("Messages that come, lately.", unit="messages/s", kind=StatisticKind.RATE)
+    def arrival_rate(self) -> float | None:
+        """How many messages a second come; None: nobody has looked before."""
+        return self._rates()[0]
+
+    @statistic("Messages that leave, lately.", unit="messages/s", kind=StatisticKind.RATE)
+    def departure_rate(self) -> float | None:
+        """How many messages a second leave; None: nobody has looked before."""
+        return self._rates()[1]
 
     # Operations
 

@@ -33,6 +33,7 @@ from pyjms_provider.model.errors import (
 )
 from pyjms_provider.model.queue import ManagedQueue
 from pyjms_provider.model.queue_attributes import POLICY_FIELDS, QueueAttributes, changed_fields, policy_of
+from pyjms_provider.model.rates import Rates
 from pyjms_provider.model.statistics import Statistic
 from pyjms_provider.queue_manager import QueueExistsError, QueueManager, UnknownQueueError
 
@@ -53,6 +54,7 @@ class QueueSource(ChildSource):
         self._host = host
         self._records: Mapping[str, ObjectRecord] = {}
         self._errors: Mapping[str, str] = {}
+        self.rates = Rates()
         self.made: WeakValueDictionary[str, ManagedQueue] = WeakValueDictionary()
 
     # Any thread

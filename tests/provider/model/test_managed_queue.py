@@ -28,7 +28,7 @@ from pyjms_provider.model.managed import ManagedObject
 from pyjms_provider.model.queue_attributes import POLICY_FIELDS, QueueAttributes, policy_of
 from pyjms_provider.model.virtual_host import VirtualHost
 from pyjms_provider.stores.errors import StoreError
-from tests.provider.helpers import make_envelope
+from tests.provider.helpers import HandClock, make_envelope
 from tests.provider.model.world import Folder, Recorder
 
 
@@ -233,6 +233,22 @@ def test_listeners_hear_of_queues(folder: Folder) -> None:
     queue.delete()
     assert heard.heard == [("added", "shop", "q"), ("attributes", "q", "max_messages"), ("removed", "shop", "q")]
     assert near.heard == [("attributes", "q", "max_messages")]
+
+
+def test_what_comes_and_goes_is_counted_and_has_a_rate(folder: Folder) -> None:
+    clock = HandClock()
+    folder.open(clock=clock)
+    queue = make(folder.host())
+    assert queue.statistic_values(["arrival_rate", "departure_rate"]) == {"arrival_rate": None, "departure_rate": None}
+    publish(queue, "a", "b", "c", "d")
+    queue.invoke("delete_messages", {"message_ids": [queue.invoke("browse", {})["messages"][0]["id"]]})
+    clock.now_ms += 2_000
+    assert queue.statistic_values(["arrived", "departed", "arrival_rate", "departure_rate"]) == {
+        "arrived": 4,
+        "departed": 1,
+        "arrival_rate": 2.0,
+        "departure_rate": 0.5,
+    }
 
 
 def test_one_statistic_of_all_queues_is_had_at_once(folder: Folder) -> None:
