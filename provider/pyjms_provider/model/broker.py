@@ -20,7 +20,7 @@ __all__ = ["Broker", "BrokerAttributes"]
 class BrokerAttributes(Attributes):
     """What can be chosen for the broker."""
 
-    confidential: str | None = attribute("Shown to operators when they log in.", default=None, max_length=2000)
+    login_notice: str | None = attribute("Shown to operators when they log in.", default=None, max_length=2000)
 
 
 class Broker(Startable):

@@ -7,7 +7,10 @@ Queues are the host's. Those that an operator made, and what cannot be said in a
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from contextlib import suppress
+from typing import TYPE_CHECKING, Annotated, Any, Literal
+
+from pydantic import BaseModel, Field
 
 from pyjms.spi.clock import Signal
 from pyjms_provider.broker import EmbeddedBroker
@@ -18,12 +21,16 @@ from pyjms_provider.model.configuration_thread import ConfigurationThread
 from pyjms_provider.model.errors import InvalidAttributesError, ObjectInUseError, Problem, WrongStateError
 from pyjms_provider.model.host_children import host_sources
 from pyjms_provider.model.life_cycle import Phase
+from pyjms_provider.model.messages import MessageView, view_message
+from pyjms_provider.model.operations import NO_PROGRESS, Progress, operation
+from pyjms_provider.model.queue import chosen
 from pyjms_provider.model.queue_attributes import PolicyPattern, read_policy
 from pyjms_provider.model.queue_source import QueueSource
 from pyjms_provider.model.startable import Stoppable
 from pyjms_provider.model.statistics import statistic
 from pyjms_provider.model.store_url import has_password, with_password
-from pyjms_provider.security.contracts import Target, TargetKind
+from pyjms_provider.queue_manager import UnknownQueueError
+from pyjms_provider.security.contracts import Operation, Target, TargetKind
 from pyjms_provider.settings import Acknowledge, BrokerSettings, StandBy, StoreSettings, Synchronous
 
 if TYPE_CHECKING:
@@ -61,6 +68,13 @@ class VirtualHostAttributes(Attributes):
     queue_patterns: list[PolicyPattern] = attribute(
         "Policies by name, as a glob, or after topic:// for subscriptions; the first that matches counts.", default=[]
     )
+
+
+class FoundMessage(BaseModel):
+    """A message, and where it waits."""
+
+    queue: str
+    message: MessageView
 
 
 class VirtualHost(Stoppable):
@@ -211,6 +225,38 @@ class VirtualHost(Stoppable):
         self._cancelled.set()  # it may be waiting for another broker to let go of the store
         super().close()
         self._thread.stop()
+
+    # Operations
+
+    @operation("Find messages by their ids, in whatever queues they wait.", needs=Operation.OBSERVE, changes=False)
+    def find_messages(
+        self,
+        message_ids: Annotated[list[str], Field(min_length=1, max_length=100, description="The ids.")],
+        *,
+        with_bodies: Annotated[bool, Field(description="Whether bodies are wanted.")] = False,
+        progress: Progress = NO_PROGRESS,
+    ) -> list[FoundMessage]:
+        """Return the messages that nobody holds, each with its queue; it looks into one queue after the other."""
+        names = self.queues.names()
+        found: list[FoundMessage] = []
+        for number, name in enumerate(names):
+            if not progress(number, len(names)):
+                break
+            with suppress(UnknownQueueError):  # it was deleted meanwhile
+                messages = self.queues.manager.browse(name, chosen(None, message_ids))
+                found += [
+                    FoundMessage(queue=name, message=view_message(each, with_body=with_bodies)) for each in messages
+                ]
+        return found
+
+    @operation("Settle a transaction that is in doubt, in place of its coordinator, whose log is to be asked first.")
+    def settle(
+        self,
+        transaction: Annotated[str, Field(description="Its name: FORMAT:GLOBAL:BRANCH.")],
+        outcome: Annotated[Literal["commit", "rollback", "forget"], Field(description="What to do.")],
+    ) -> None:
+        """Settle it heuristically, or forget it. Raises `UnknownObjectError`, `BranchError`."""
+        self.child("transaction", transaction).invoke(outcome, {})
 
     # Statistics
 

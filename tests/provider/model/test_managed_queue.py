@@ -360,6 +360,16 @@ def test_bytes_and_nothing_can_be_published(folder: Folder) -> None:
     ]
 
 
+def test_messages_are_found_by_id_in_whatever_queue(folder: Folder) -> None:
+    host = folder.host()
+    first, second = publish(make(host, "a"), "x", "y")
+    (third,) = publish(make(host, "b"), "z")
+    found = host.invoke("find_messages", {"message_ids": [first, third, "none"], "with_bodies": True})
+    assert [(each["queue"], each["message"]["body"]["text"]) for each in found] == [("a", "x"), ("b", "z")]
+    assert host.invoke("find_messages", {"message_ids": [second]})[0]["message"]["body"] is None
+    assert host.invoke("find_messages", {"message_ids": [third]}, progress=lambda done, _: done < 1) == []
+
+
 def test_messages_are_moved_copied_and_deleted(folder: Folder) -> None:
     host = folder.host()
     queue, other = make(host), make(host, "other")

@@ -130,11 +130,13 @@ def test_a_branch_in_doubt_is_settled(folder: Folder) -> None:
         shown = branch.statistic_values()
         assert (shown["branch_state"], shown["sent"], shown["received"]) == ("prepared", 1, 0)
         assert shown["prepared_at_ms"] is not None
-        branch.invoke(settle, {})
+        host.invoke("settle", {"transaction": branch.name, "outcome": settle})
         assert branch.statistic_values(["branch_state"])["branch_state"].startswith("heuristically")
         branch.invoke("forget", {})
         with pytest.raises(UnknownObjectError, match="it has ended"):
             branch.invoke(settle, {})
+    with pytest.raises(UnknownObjectError, match="has no transaction '1:67:01'"):
+        host.invoke("settle", {"transaction": "1:67:01", "outcome": "commit"})
     assert host.child_names("transaction") == []
     assert host.child("queue", "orders").statistic_values(["waiting"]) == {"waiting": 1}
     connection.close()
