@@ -7,8 +7,10 @@ without arguments that returns a `typer.Typer`.
 from __future__ import annotations
 
 import sys
-from importlib import metadata
+from importlib import import_module, metadata
 from typing import TYPE_CHECKING, Final
+
+from pyjms.commands import COMMANDS
 
 if TYPE_CHECKING:
     import typer
@@ -17,6 +19,12 @@ __all__ = ["main"]
 
 GROUP: Final = "pyjms.commands"
 _HELP: Final = frozenset({"--help"})
+_GROUP_MAKER: Final = "commands"
+_OWN: Final = {
+    "demo": "pyjms.demo.command:demo",
+    **COMMANDS,
+    "history": f"pyjms.history.command:{_GROUP_MAKER}",
+}
 
 MISSING_EXTRA = (
     "The command pyjms needs the packages typer and rich, which are not installed ({missing} is missing). "
@@ -31,9 +39,6 @@ def main() -> None:
         import typer
     except ModuleNotFoundError as error:
         sys.exit(MISSING_EXTRA.format(missing=error.name))
-    from pyjms.demo.command import demo
-    from pyjms.history.command import commands as history_commands
-
     app = typer.Typer(
         name="pyjms", no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False, rich_markup_mode=None
     )
@@ -51,11 +56,25 @@ def main() -> None:
     ) -> None:
         """The Java Message Service (JMS 1.1) for Python."""
 
-    app.command("demo")(demo)
-    app.add_typer(history_commands(), name="history")
+    _add_own_commands(app)
     for entry_point in metadata.entry_points(group=GROUP):
         _add_commands(app, entry_point)
     app()
+
+
+def _add_own_commands(app: typer.Typer) -> None:
+    """Add the command that is asked for, or all, so that help shows them and a slip of the pen is told."""
+    asked = sys.argv[1:2]
+    wanted = asked if asked and asked[0] in _OWN else list(_OWN)
+    for name in wanted:
+        module_name, _, attribute = _OWN[name].partition(":")
+        module = import_module(module_name)
+        if attribute == _GROUP_MAKER:
+            app.add_typer(module.commands(), name=name)
+            continue
+        examples = getattr(module, "EXAMPLES", ())
+        epilog = "\n".join(("\b", "Examples:", *(f"  {each}" for each in examples))) if examples else None
+        app.command(name, epilog=epilog)(getattr(module, attribute))
 
 
 def _add_commands(app: typer.Typer, entry_point: metadata.EntryPoint) -> None:

@@ -9,6 +9,8 @@ from tests.tidy.source import LIBRARY, name_of, parse, python_files
 
 SECURITY = "provider/pyjms_provider/security/"
 TCK = ("tck/pyjms_tck/",)
+BROKER_COMMANDS = "provider/pyjms_provider/commands/"
+COMMANDS = ("pyjms/cli.py", "pyjms/commands/", "pyjms/demo/", "pyjms/history/command.py", BROKER_COMMANDS, *TCK)
 # Where a dependency may be imported: `pip install pyjms` brings lark alone, the others come with an extra.
 THIRD_PARTY = {
     "lark": ("pyjms/spi/selector/",),
@@ -19,14 +21,16 @@ THIRD_PARTY = {
     "scramp": (SECURITY,),
     "msgspec": ("provider/pyjms_provider/stores/codec.py",),
     "psycopg": ("provider/pyjms_provider/stores/sql/",),
-    "sqlalchemy": ("provider/pyjms_provider/stores/sql/",),
+    "sqlalchemy": ("provider/pyjms_provider/stores/sql/", BROKER_COMMANDS),
     "websocket": ("provider/pyjms_provider/clients/stomp/wire.py",),
     "stomp": ("provider/pyjms_provider/clients/stomp/wire.py",),
     "pydantic": ("provider/pyjms_provider/model/", "provider/pyjms_provider/management/"),
     "pydantic_core": ("provider/pyjms_provider/model/attributes.py",),
-    "tomlkit": ("provider/pyjms_provider/model/configuration/",),
-    "rich": ("pyjms/cli.py", "pyjms/demo/", "pyjms/history/command.py", *TCK),
-    "typer": ("pyjms/cli.py", "pyjms/demo/", "pyjms/history/command.py", *TCK),
+    "starlette": ("provider/pyjms_provider/management/", "provider/pyjms_provider/serving/"),
+    "uvicorn": ("provider/pyjms_provider/serving/http_port.py",),
+    "tomlkit": ("provider/pyjms_provider/model/configuration/", BROKER_COMMANDS),
+    "rich": COMMANDS,
+    "typer": COMMANDS,
     "websockets": ("provider/pyjms_provider/transport/websocket.py",),
     "uvloop": ("provider/pyjms_provider/transport/service.py",),
     "freezegun": ("pyjms/testing/",),

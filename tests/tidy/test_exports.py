@@ -47,6 +47,7 @@ def test_no_other_name_is_public() -> None:
     modules = {
         "api",
         "cli",
+        "commands",
         "demo",
         "errors",
         "history",

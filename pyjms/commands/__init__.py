@@ -1,0 +1,19 @@
+"""What ``pyjms`` does with any broker: send, receive, browse, purge, move, stats and bench, on the public API alone.
+
+A command is imported when it is asked for, or when help is.
+"""
+
+from typing import Final
+
+__all__ = ["COMMANDS"]
+
+COMMANDS: Final = {
+    "send": "pyjms.commands.send:send",
+    "receive": "pyjms.commands.receive:receive",
+    "browse": "pyjms.commands.browse:browse",
+    "purge": "pyjms.commands.purge:purge",
+    "move": "pyjms.commands.move:move",
+    "stats": "pyjms.commands.stats:stats",
+    "bench": "pyjms.commands.bench:bench",
+}
+"""By the command's name, ``module:function``."""

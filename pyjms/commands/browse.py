@@ -1,0 +1,59 @@
+"""``pyjms browse``."""
+
+from __future__ import annotations
+
+from typing import Annotated, Final
+
+import typer
+
+from pyjms import Session
+from pyjms.commands.connecting import Login, queue
+from pyjms.commands.options import AsJson, BrokerUrl, PasswordFile, QueueName, Selector, UserName
+from pyjms.commands.reporting import errors_told, note, put_json, tables
+from pyjms.commands.showing import add_message, message_table, message_to_json, show_message
+
+__all__ = ["EXAMPLES", "browse"]
+
+EXAMPLES: Final = (
+    "pyjms browse stomp://127.0.0.1:61613 orders",
+    "pyjms browse stomp://127.0.0.1:61613 orders --selector \"colour = 'red'\" --full",
+    "pyjms browse stomp://127.0.0.1:61613 orders --limit 0 --json > orders.jsonl",
+)
+
+
+def browse(
+    url: BrokerUrl,
+    name: QueueName,
+    selector: Selector = None,
+    limit: Annotated[int, typer.Option(help="Show so many at most; 0: all.", min=0)] = 100,
+    full: Annotated[bool, typer.Option("--full", help="Show all of each message.")] = False,
+    user: UserName = None,
+    password_file: PasswordFile = None,
+    as_json: AsJson = False,
+) -> None:
+    """Look at the messages of a queue; they stay there. With --json, one JSON document a line.
+
+    Exit code: 0 done, also when there are none; 1 it broke off, 2 it cannot be done as asked, 130 Ctrl-C.
+    """
+    with errors_told("browse"), Login(user, password_file).connect(url) as connection:
+        session = connection.create_session(False, Session.AUTO_ACKNOWLEDGE)
+        connection.start()
+        table, shown, is_more = message_table(), 0, False
+        with session.create_browser(queue(session, name), selector) as browser:
+            for message in browser:
+                if limit and shown == limit:
+                    is_more = True
+                    break
+                shown += 1
+                if as_json:
+                    put_json(message_to_json(message), is_line=True)
+                elif full:
+                    show_message(tables(), message)
+                else:
+                    add_message(table, shown, message)
+        if not as_json and not full and shown:
+            tables().print(table)
+        if is_more:
+            note(f"there are more than these {shown:,}; see --limit", style="yellow")
+        elif not as_json:
+            note(f"{shown:,} messages")

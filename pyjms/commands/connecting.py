@@ -1,0 +1,85 @@
+"""From a URL and a user's name to a connection, and from what was typed to a destination."""
+
+from __future__ import annotations
+
+import os
+import sys
+from pathlib import Path
+
+import typer
+
+from pyjms import Connection, ConnectionFactory, Destination, Queue, Session
+from pyjms.commands.reporting import CommandError
+
+__all__ = ["Login", "check_queue", "destination", "queue", "read_password"]
+
+_QUEUE, _TOPIC = "queue:", "topic:"
+_VARIABLE = "PYJMS_PASSWORD"
+
+
+def read_password(user: str, file: Path | None, *, confirm: bool = False) -> str:
+    """Return a user's password: from a file, from the environment, or as it is typed.
+
+    `confirm`: it is a new one, typed twice. Raises `CommandError` when there is none and nobody to be asked.
+    """
+    if file is not None:
+        lines = file.read_text(encoding="utf-8").splitlines()
+        if not lines or not lines[0]:
+            raise CommandError(f"{file} is empty; write the password in its first line")
+        return lines[0]
+    found = os.environ.get(_VARIABLE)
+    if found:
+        return found
+    if not sys.stdin.isatty():
+        raise CommandError(f"no password for {user}: set {_VARIABLE}, or name a --password-file")
+    return str(typer.prompt(f"Password of {user}", hide_input=True, confirmation_prompt=confirm, err=True))
+
+
+class Login:
+    """Makes connections of one user; asks for the password once at most."""
+
+    def __init__(self, user: str | None, password_file: Path | None) -> None:
+        if user is None and password_file is not None:
+            raise CommandError("--password-file goes with --user NAME")
+        self._user = user
+        self._file = password_file
+        self._password: str | None = None
+
+    def connect(self, url: str, *, client_id: str | None = None) -> Connection:
+        """Return a connection that is stopped."""
+        if self._user is not None and self._password is None:
+            self._password = read_password(self._user, self._file)
+        factory = ConnectionFactory(url, client_id=client_id)
+        connection = factory.create_connection(self._user, self._password)
+        connection.exception_listener = _ignore  # the call that runs tells of it
+        return connection
+
+
+def _ignore(_: object) -> None:
+    pass
+
+
+def destination(session: Session, text: str) -> Destination:
+    """Return what ``queue:NAME``, ``topic:NAME`` or a bare name of a queue stands for. Raises `CommandError`."""
+    if text.startswith(_TOPIC):
+        return session.create_topic(_name(text.removeprefix(_TOPIC), text))
+    return queue(session, text)
+
+
+def queue(session: Session, text: str) -> Queue:
+    """Return the queue that ``queue:NAME`` or a bare name stands for. Raises `CommandError`."""
+    check_queue(text)
+    return session.create_queue(text.removeprefix(_QUEUE))
+
+
+def check_queue(text: str) -> None:
+    """Refuse what names no queue. Raises `CommandError`."""
+    if text.startswith(_TOPIC):
+        raise CommandError(f"{text} is a topic, and this is for queues: a topic keeps no messages; name a queue")
+    _name(text.removeprefix(_QUEUE), text)
+
+
+def _name(name: str, text: str) -> str:
+    if not name:
+        raise CommandError(f"{text!r} names no destination; write queue:NAME, topic:NAME, or the name of a queue")
+    return name

@@ -1,0 +1,41 @@
+"""The options that commands share."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, TypeAlias
+
+import typer
+
+__all__ = ["AsJson", "BrokerUrl", "PasswordFile", "QueueName", "Selector", "UserName"]
+
+BrokerUrl: TypeAlias = Annotated[
+    str,
+    typer.Argument(help="The broker, such as stomp://127.0.0.1:61613.", metavar="URL", show_default=False),
+]
+QueueName: TypeAlias = Annotated[
+    str, typer.Argument(help="The queue, as NAME or queue:NAME.", metavar="QUEUE", show_default=False)
+]
+UserName: TypeAlias = Annotated[
+    str | None,
+    typer.Option(
+        "--user",
+        help="Log in as this user. The password comes from PYJMS_PASSWORD, from --password-file, or is asked for.",
+        metavar="NAME",
+        envvar="PYJMS_USER",
+        show_default=False,
+    ),
+]
+PasswordFile: TypeAlias = Annotated[
+    Path | None,
+    typer.Option(help="A file whose first line is the password.", metavar="FILE", show_default=False),
+]
+Selector: TypeAlias = Annotated[
+    str | None,
+    typer.Option(
+        help="Only the messages that this selector chooses: \"colour = 'red' AND size > 3\".",
+        metavar="TEXT",
+        show_default=False,
+    ),
+]
+AsJson: TypeAlias = Annotated[bool, typer.Option("--json", help="Print JSON for programs.")]

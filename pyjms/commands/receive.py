@@ -1,0 +1,156 @@
+"""``pyjms receive``."""
+
+from __future__ import annotations
+
+import os
+import sys
+from pathlib import Path
+from typing import Annotated, Final
+
+import typer
+
+from pyjms import Message, MessageConsumer, Session, Topic
+from pyjms.commands.bodies import body_bytes, body_to_json, type_of
+from pyjms.commands.connecting import Login, destination
+from pyjms.commands.durations import span_ms
+from pyjms.commands.options import AsJson, BrokerUrl, PasswordFile, Selector, UserName
+from pyjms.commands.reporting import FAILED, CommandError, errors_told, note, put_json, tables
+from pyjms.commands.showing import message_to_json, printable, show_message
+
+__all__ = ["EXAMPLES", "receive"]
+
+EXAMPLES: Final = (
+    "pyjms receive stomp://127.0.0.1:61613 orders",
+    "pyjms receive stomp://127.0.0.1:61613 orders --count 0 --timeout 0 --json | jq .body",
+    'pyjms receive vm://shop orders --selector "cups > 1" --count 10 --save inbox --transacted',
+    "pyjms receive stomp://127.0.0.1:61613 topic:prices --durable desk --client-id trader-7 --count 0",
+)
+
+_ENDINGS: Final = {"text": "txt", "bytes": "bin", "map": "json", "stream": "json", "none": "txt"}
+
+
+_Source = Annotated[
+    str,
+    typer.Argument(help="queue:NAME, topic:NAME, or the name of a queue.", metavar="DESTINATION", show_default=False),
+]
+_Count = Annotated[int, typer.Option(help="How many messages; 0: all that come.", min=0)]
+_Timeout = Annotated[
+    int,
+    typer.Option(
+        help="How long to wait for each message: 500ms, 30s, 5m; 0: for ever.",
+        metavar="SPAN",
+        parser=span_ms,
+        show_default="10s",
+    ),
+]
+_Durable = Annotated[
+    str | None,
+    typer.Option(help="Receive from this durable subscription of the topic.", metavar="NAME", show_default=False),
+]
+_ClientId = Annotated[str | None, typer.Option(help="Whose subscription it is.", metavar="ID", show_default=False)]
+_Save = Annotated[
+    Path | None,
+    typer.Option(help="Write each body into a new file of this folder.", metavar="DIR", show_default=False),
+]
+_Transacted = Annotated[
+    bool, typer.Option("--transacted", help="Take all of them at the end, or none if that is not reached.")
+]
+_Full = Annotated[bool, typer.Option("--full", help="Show header fields and properties too.")]
+
+
+def receive(
+    url: BrokerUrl,
+    source: _Source,
+    count: _Count = 1,
+    timeout: _Timeout = 10_000,
+    selector: Selector = None,
+    durable: _Durable = None,
+    client_id: _ClientId = None,
+    save: _Save = None,
+    transacted: _Transacted = False,
+    full: _Full = False,
+    user: UserName = None,
+    password_file: PasswordFile = None,
+    as_json: AsJson = False,
+) -> None:
+    """Take messages from a queue or a topic of any broker; with --json, one JSON document a line.
+
+    A message is acknowledged after it was printed, or is safe in its file. Exit code: 0 all that were asked for came,
+    1 too few came in time, or none with --count 0, or it broke off; 2 it cannot be done as asked; 130 Ctrl-C.
+    """
+    with errors_told("receive"):
+        if durable is not None and client_id is None:
+            raise CommandError("a durable subscription belongs to a client; name it with --client-id")
+        if save is not None:
+            save.mkdir(parents=True, exist_ok=True)
+        with Login(user, password_file).connect(url, client_id=client_id) as connection:
+            session = connection.create_session(transacted, Session.CLIENT_ACKNOWLEDGE)
+            consumer = _consumer(session, source, selector, durable)
+            connection.start()
+            outlet = _Outlet(save, as_json=as_json, full=full)
+            received = 0
+            while not count or received < count:
+                message = consumer.receive(timeout)
+                if message is None:
+                    break
+                outlet.put(message)
+                if not transacted:
+                    message.acknowledge()
+                received += 1
+            if transacted:
+                session.commit()
+        if received < max(count, 1):
+            note(f"{received} messages came in time" if received else "nothing came in time", style="yellow")
+            raise typer.Exit(FAILED)
+
+
+def _consumer(session: Session, source: str, selector: str | None, durable: str | None) -> MessageConsumer:
+    found = destination(session, source)
+    if durable is None:
+        return session.create_consumer(found, selector)
+    if not isinstance(found, Topic):
+        raise CommandError(f"only topics have durable subscriptions; write topic:{source.removeprefix('queue:')}")
+    return session.create_durable_subscriber(found, durable, selector)
+
+
+class _Outlet:
+    """Prints messages, and writes their bodies into files."""
+
+    def __init__(self, folder: Path | None, *, as_json: bool, full: bool) -> None:
+        self._folder = folder
+        self._as_json = as_json
+        self._full = full
+        self._next = 1
+
+    def put(self, message: Message) -> None:
+        """Show one; when this returns it is safe to acknowledge it."""
+        file = None if self._folder is None else self._save(self._folder, message)
+        if self._as_json:
+            put_json(message_to_json(message) | ({} if file is None else {"file": str(file)}), is_line=True)
+            return
+        if self._full:
+            show_message(tables(), message)
+        elif file is not None:
+            sys.stdout.write(f"{file}\n")
+        elif type_of(message) == "bytes" and not sys.stdout.isatty():
+            sys.stdout.flush()
+            sys.stdout.buffer.write(body_bytes(message) + b"\n")
+        elif type_of(message) == "text" and not sys.stdout.isatty():
+            sys.stdout.write(f"{body_bytes(message).decode('utf-8', 'replace')}\n")
+        else:
+            sys.stdout.write(f"{printable(body_to_json(message))}\n")
+        sys.stdout.flush()
+
+    def _save(self, folder: Path, message: Message) -> Path:
+        body = body_bytes(message)
+        while True:
+            path = folder / f"{self._next:06}.{_ENDINGS[type_of(message)]}"
+            self._next += 1
+            try:
+                with path.open("xb") as file:
+                    file.write(body)
+                    file.flush()
+                    os.fsync(file.fileno())
+            except FileExistsError:
+                continue
+            return path

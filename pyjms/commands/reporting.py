@@ -1,0 +1,125 @@
+"""How commands end: exit codes, errors in one line, and who reads the output.
+
+Results go to standard output; progress, notes and errors to standard error, so that a result can be piped on.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any, Final, NoReturn
+
+import typer
+from rich.console import Console
+from rich.markup import escape
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
+
+from pyjms import (
+    IllegalArgumentException,
+    InvalidClientIDException,
+    InvalidDestinationException,
+    InvalidSelectorException,
+    JMSException,
+    JMSSecurityException,
+    MessageFormatException,
+    UnsupportedOperationException,
+)
+
+__all__ = [
+    "CANNOT_BE_USED",
+    "FAILED",
+    "INTERRUPTED",
+    "CommandError",
+    "errors_told",
+    "note",
+    "progress",
+    "put_json",
+    "tables",
+]
+
+FAILED: Final = 1
+"""It broke off, or there was nothing to do it with."""
+CANNOT_BE_USED: Final = 2
+"""What was asked for cannot be done: options, URL, credentials, a file."""
+INTERRUPTED: Final = 130
+"""Ctrl-C."""
+
+_UNUSABLE_CODES: Final = frozenset({"PYJMS-URL", "PYJMS-PROVIDER", "PYJMS-CAPABILITY"})
+"""Errors that are plain `JMSException` for programs, and that trying again does not help."""
+_UNUSABLE: Final = (
+    IllegalArgumentException,
+    InvalidClientIDException,
+    InvalidDestinationException,
+    InvalidSelectorException,
+    JMSSecurityException,
+    MessageFormatException,
+    UnsupportedOperationException,
+)
+
+
+class CommandError(Exception):
+    """What was asked for cannot be done; the text says what to do."""
+
+
+@contextmanager
+def errors_told(command: str) -> Iterator[None]:
+    """Tell an error in one line, and end the process with its code."""
+    try:
+        yield
+    except BrokenPipeError as error:
+        # Who reads the output has seen enough: nothing more can be written, also not when Python ends.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        raise typer.Exit(FAILED) from error
+    except (CommandError, *_UNUSABLE, OSError) as error:
+        _end(command, _text(error), CANNOT_BE_USED, error)
+    except JMSException as error:
+        _end(command, _text(error), CANNOT_BE_USED if error.error_code in _UNUSABLE_CODES else FAILED, error)
+    except KeyboardInterrupt as error:
+        _end(command, "stopped; what was not acknowledged or committed stays with the broker", INTERRUPTED, error)
+
+
+def _text(error: BaseException) -> str:
+    if isinstance(error, OSError) and error.filename is not None:
+        return f"{error.filename}: {error.strerror}"
+    return " ".join(str(error).split()) or type(error).__name__
+
+
+def _end(command: str, text: str, code: int, cause: BaseException) -> NoReturn:
+    Console(stderr=True).print(f"[red]pyjms {command}:[/] {escape(text)}", highlight=False, soft_wrap=True)
+    raise typer.Exit(code) from cause
+
+
+def note(text: str, *, style: str = "") -> None:
+    """Tell people something that is not the result."""
+    Console(stderr=True).print(escape(text), style=style, highlight=False, soft_wrap=True)
+
+
+def put_json(value: Any, *, is_line: bool = False) -> None:
+    """Print a result for programs: one document, or one of several lines."""
+    sys.stdout.write(json.dumps(value, indent=None if is_line else 2, ensure_ascii=False) + "\n")
+    if is_line:
+        sys.stdout.flush()
+
+
+def tables() -> Console:
+    """Return what prints tables for people."""
+    return Console(highlight=False)
+
+
+@contextmanager
+def progress(what: str, total: int | None) -> Iterator[Progress]:
+    """Show how far long work is, where a person looks on; the one task is number 0, and `total` None is unknown."""
+    console = Console(stderr=True)
+    columns = (
+        SpinnerColumn(),
+        TextColumn("{task.description}"),
+        BarColumn(bar_width=30),
+        MofNCompleteColumn(),
+        TimeElapsedColumn(),
+    )
+    with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as bars:
+        bars.add_task(what, total=total)
+        yield bars

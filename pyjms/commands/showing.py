@@ -1,0 +1,115 @@
+"""Messages as people and programs see them."""
+
+from __future__ import annotations
+
+import json
+from datetime import UTC, datetime
+from typing import Any, Final
+
+from rich.console import Console
+from rich.markup import escape
+from rich.table import Table
+
+from pyjms import DeliveryMode, Destination, Message, Queue, Topic
+from pyjms.commands.bodies import body_to_json, type_of
+from pyjms.commands.typed_values import to_json
+
+__all__ = [
+    "add_message",
+    "destination_text",
+    "message_table",
+    "message_to_json",
+    "one_line",
+    "printable",
+    "show_message",
+]
+
+_SHORT: Final = 60
+
+
+def destination_text(destination: Destination | None) -> str | None:
+    """Return a destination as commands take it: ``queue:NAME`` or ``topic:NAME``."""
+    if isinstance(destination, Queue):
+        return f"queue:{destination.queue_name}"
+    return f"topic:{destination.topic_name}" if isinstance(destination, Topic) else None
+
+
+def message_to_json(message: Message) -> dict[str, Any]:
+    """Return all of a message: header fields under their JMS names, properties, body."""
+    mode = message.jms_delivery_mode
+    return {
+        "JMSMessageID": message.jms_message_id,
+        "JMSDestination": destination_text(message.jms_destination),
+        "JMSTimestamp": message.jms_timestamp,
+        "JMSExpiration": message.jms_expiration,
+        "JMSDeliveryMode": DeliveryMode(mode).name if mode in {1, 2} else mode,
+        "JMSPriority": message.jms_priority,
+        "JMSRedelivered": message.jms_redelivered,
+        "JMSCorrelationID": message.jms_correlation_id,
+        "JMSReplyTo": destination_text(message.jms_reply_to),
+        "JMSType": message.jms_type,
+        "properties": _properties(message),
+        "body_type": type_of(message),
+        "body": body_to_json(message),
+    }
+
+
+def _named(message: Message) -> list[str]:
+    return [name for name in map(str, message.property_names) if not name.startswith("JMSX")]
+
+
+def _properties(message: Message) -> dict[str, Any]:
+    return {str(name): to_json(message.get_object_property(name)) for name in message.property_names}
+
+
+def printable(value: Any) -> str:
+    """Return a value as a terminal may show it: characters that could steer it are spelt out."""
+    text = value if isinstance(value, str) else "" if value is None else json.dumps(value, ensure_ascii=False)
+    return "".join(each if each.isprintable() or each in "\n\t" else ascii(each)[1:-1] for each in text)
+
+
+def one_line(value: Any, most: int = _SHORT) -> str:
+    """Return a value on one line, shortened."""
+    line = " ".join(printable(value).split())
+    return line if len(line) <= most else f"{line[: most - 1]}…"
+
+
+def _time(moment_ms: int) -> str:
+    return f"{datetime.fromtimestamp(moment_ms / 1000, UTC):%Y-%m-%d %H:%M:%S}" if moment_ms else ""
+
+
+def message_table() -> Table:
+    """Return an empty table of messages; `add_message` adds a line."""
+    table = Table(box=None, pad_edge=False)
+    for title in ("#", "sent (UTC)", "id", "priority", "type", "properties", "body"):
+        table.add_column(title, no_wrap=True, overflow="fold" if title == "id" else "ellipsis")
+    return table
+
+
+def add_message(table: Table, number: int, message: Message) -> None:
+    """Add a message to a table."""
+    named = ", ".join(f"{name}={message.get_string_property(name)}" for name in _named(message))
+    table.add_row(
+        str(number),
+        _time(message.jms_timestamp),
+        escape(printable(message.jms_message_id)),
+        str(message.jms_priority),
+        type_of(message),
+        escape(one_line(named, 40)),
+        escape(one_line(body_to_json(message))),
+    )
+
+
+def show_message(console: Console, message: Message) -> None:
+    """Print all of a message for people."""
+    table = Table(box=None, show_header=False, pad_edge=False)
+    data = message_to_json(message)
+    properties, body = data.pop("properties"), data.pop("body")
+    data["JMSTimestamp"] = _time(message.jms_timestamp)
+    data["JMSExpiration"] = _time(message.jms_expiration) or "never"
+    for name, value in {**data, **properties}.items():
+        if value is not None and value != "":
+            table.add_row(f"[cyan]{escape(name)}[/]", escape(printable(value)))
+    console.print(table)
+    console.print(escape(printable(body)), soft_wrap=True)
+    console.print()

@@ -1,0 +1,102 @@
+"""``pyjms stats``."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Final
+
+import typer
+from rich.markup import escape
+from rich.table import Table
+
+from pyjms import Connection, Session
+from pyjms.commands.connecting import Login, check_queue, queue
+from pyjms.commands.options import AsJson, BrokerUrl, PasswordFile, Selector, UserName
+from pyjms.commands.reporting import CommandError, errors_told, put_json, tables
+from pyjms.commands.taking import can_browse
+from pyjms.runtime.connection import JmsConnection
+from pyjms.spi.capability import Capability
+from pyjms.spi.clock import SystemClock
+
+__all__ = ["EXAMPLES", "stats"]
+
+EXAMPLES: Final = (
+    "pyjms stats stomp://127.0.0.1:61613",
+    "pyjms stats stomp://127.0.0.1:61613 orders invoices --json",
+)
+
+
+def stats(
+    url: BrokerUrl,
+    names: Annotated[
+        list[str] | None, typer.Argument(help="Queues to count.", metavar="[QUEUE]...", show_default=False)
+    ] = None,
+    selector: Selector = None,
+    user: UserName = None,
+    password_file: PasswordFile = None,
+    as_json: AsJson = False,
+) -> None:
+    """Tell what a broker is and can do, and how many messages its queues hold.
+
+    Messages are counted by looking at each, which takes a while in a long queue; `pyjms manage` asks a pyjms broker itself.
+    Exit code: 0 done, 1 it broke off, 2 it cannot be done as asked, 130 Ctrl-C.
+    """
+    with errors_told("stats"):
+        for name in names or ():
+            check_queue(name)
+        with Login(user, password_file).connect(url) as connection:
+            if names and not can_browse(connection):
+                raise CommandError("this broker shows no messages, so they cannot be counted; leave the queues out")
+            session = connection.create_session(False, Session.AUTO_ACKNOWLEDGE)
+            connection.start()
+            data = _broker(connection) | {"queues": [_queue(session, name, selector) for name in names or ()]}
+    if as_json:
+        put_json(data)
+    else:
+        _show(data)
+
+
+def _broker(connection: Connection) -> dict[str, Any]:
+    known = connection.meta_data
+    able = connection.capabilities if isinstance(connection, JmsConnection) else Capability.NONE
+    return {
+        "provider": known.jms_provider_name,
+        "provider_version": known.provider_version,
+        "jms_version": known.jms_version,
+        "jmsx_property_names": sorted(map(str, known.jmsx_property_names)),
+        "capabilities": [_word(each) for each in Capability if each in able],
+        "lacks": [_word(each) for each in Capability if each not in able],
+    }
+
+
+def _word(capability: Capability) -> str:
+    return (capability.name or "").lower()
+
+
+def _queue(session: Session, name: str, selector: str | None) -> dict[str, Any]:
+    depth, oldest_ms, redelivered = 0, None, 0
+    with session.create_browser(queue(session, name), selector) as browser:
+        for message in browser:
+            depth += 1
+            redelivered += message.jms_redelivered
+            sent_ms = message.jms_timestamp
+            if sent_ms and (oldest_ms is None or sent_ms < oldest_ms):
+                oldest_ms = sent_ms
+    age_ms = None if oldest_ms is None else max(0, int(SystemClock().time_ms()) - oldest_ms)
+    return {"queue": name.removeprefix("queue:"), "depth": depth, "redelivered": redelivered, "oldest_ms": age_ms}
+
+
+def _show(data: dict[str, Any]) -> None:
+    table = Table(box=None, show_header=False, pad_edge=False)
+    table.add_row("[cyan]broker[/]", escape(f"{data['provider']} {data['provider_version']}"))
+    table.add_row("[cyan]JMS[/]", data["jms_version"])
+    table.add_row("[cyan]can do[/]", ", ".join(data["capabilities"]))
+    table.add_row("[cyan]lacks[/]", ", ".join(data["lacks"]) or "nothing")
+    table.add_row("[cyan]JMSX properties[/]", ", ".join(data["jmsx_property_names"]))
+    tables().print(table)
+    if data["queues"]:
+        queues = Table("queue", "messages", "redelivered", "oldest, s", box=None, pad_edge=False)
+        for each in data["queues"]:
+            age = "" if each["oldest_ms"] is None else f"{each['oldest_ms'] / 1000:,.1f}"
+            queues.add_row(escape(each["queue"]), f"{each['depth']:,}", f"{each['redelivered']:,}", age)
+        tables().print()
+        tables().print(queues)

@@ -1,0 +1,168 @@
+"""``pyjms browse``, ``purge``, ``move``, ``stats`` and ``bench``."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from typing import Any, TypeAlias
+
+import pytest
+
+from pyjms import Connection, DeliveryMode
+from pyjms.commands import taking
+from pyjms.spi.registry import find_provider
+from pyjms.spi.url import ProviderUrl
+from tests.pyjms.commands.conftest import Type
+from tests.pyjms.demo.command_line import Run
+
+Documents: TypeAlias = Callable[..., list[dict[str, Any]]]
+
+
+@pytest.fixture
+def url(jms_broker_url: str, jms_connection: Connection) -> str:
+    """A broker with the messages 1 to 5 in the queue `orders`, of the colours red and blue by turns."""
+    session = jms_connection.create_session()
+    producer = session.create_producer(session.create_queue("orders"))
+    for number in range(1, 6):
+        message = session.create_text_message(str(number))
+        message.set_string_property("colour", "red" if number % 2 else "blue")
+        producer.send(message, DeliveryMode.NON_PERSISTENT, 7, 3_600_000)
+    return jms_broker_url
+
+
+@pytest.fixture
+def bodies(documents: Documents, url: str) -> Callable[[str], list[str]]:
+    return lambda name: [each["body"] for each in documents("browse", url, name)]
+
+
+@pytest.fixture(autouse=True)
+def patience(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(taking, "_WAIT_MS", 20)
+
+
+def test_browsing_shows_and_leaves(run_pyjms: Run, url: str, bodies: Callable[[str], list[str]]) -> None:
+    code, out, err = run_pyjms("browse", url, "orders")
+    assert (code, err) == (0, "5 messages\n")
+    assert [line.split()[0] for line in out.splitlines()] == ["#", "1", "2", "3", "4", "5"]
+    assert "colour=red" in out
+    assert bodies("orders") == ["1", "2", "3", "4", "5"]
+
+
+def test_browsing_can_be_limited_and_choose(run_pyjms: Run, url: str) -> None:
+    code, out, err = run_pyjms("browse", url, "orders", "--limit", "1", "--selector", "colour = 'blue'", "--full")
+    assert (code, "more than these 1" in err) == (0, True)
+    assert "colour             blue" in out
+    assert out.count("JMSMessageID") == 1
+
+
+def test_browsing_an_empty_queue_shows_nothing(run_pyjms: Run, url: str) -> None:
+    assert run_pyjms("browse", url, "nothing") == (0, "", "0 messages\n")
+
+
+def test_purging_takes_what_is_chosen(run_pyjms: Run, url: str, bodies: Callable[[str], list[str]]) -> None:
+    code, out, _ = run_pyjms("purge", url, "orders", "--selector", "colour = 'red'", "--yes", "--json")
+    assert (code, json.loads(out)) == (0, {"queue": "orders", "removed": 3})
+    assert bodies("orders") == ["2", "4"]
+    assert run_pyjms("purge", url, "orders", "--yes")[1] == "removed 2 messages\n"
+    assert bodies("orders") == []
+
+
+def test_purging_asks_a_person(
+    run_pyjms: Run, url: str, bodies: Callable[[str], list[str]], type_in: Type, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    type_in(b"n\n")
+    monkeypatch.setattr("sys.stdin.isatty", lambda: True)
+    code, _, err = run_pyjms("purge", url, "orders")
+    assert code == 1
+    assert "Remove 5 messages from orders?" in err
+    assert len(bodies("orders")) == 5
+
+
+def test_purging_asks_nobody_when_nobody_is_there(run_pyjms: Run, url: str, type_in: Type) -> None:
+    type_in(b"y\n")
+    code, _, err = run_pyjms("purge", url, "orders")
+    assert (code, "say --yes" in err) == (2, True)
+
+
+def test_moving_keeps_the_messages_as_they_are(run_pyjms: Run, url: str, documents: Documents) -> None:
+    before = documents("browse", url, "orders")
+    code, out, _ = run_pyjms("move", url, "orders", "archive", "--json")
+    assert (code, json.loads(out)) == (0, {"from": "orders", "to": "archive", "moved": 5})
+    after = documents("browse", url, "archive")
+    for name in ("body", "JMSPriority", "JMSDeliveryMode"):
+        assert [each[name] for each in after] == [each[name] for each in before]
+    assert [each["properties"]["colour"] for each in after] == ["red", "blue", "red", "blue", "red"]
+    assert all(abs(new["JMSExpiration"] - old["JMSExpiration"]) < 1000 for new, old in zip(after, before, strict=True))
+    assert documents("browse", url, "orders") == []
+
+
+def test_moving_can_be_limited_and_choose(run_pyjms: Run, url: str, bodies: Callable[[str], list[str]]) -> None:
+    run_pyjms("move", url, "orders", "archive", "--most", "2", "--selector", "colour = 'red'")
+    assert (bodies("archive"), bodies("orders")) == (["1", "3"], ["2", "4", "5"])
+
+
+def test_moving_goes_to_another_broker(run_pyjms: Run, url: str, documents: Documents) -> None:
+    other = f"{url}-other"
+    try:
+        assert run_pyjms("move", url, "orders", "orders", "--to-url", other)[:2] == (0, "moved 5 messages to orders\n")
+        assert [each["body"] for each in documents("browse", other, "orders")] == ["1", "2", "3", "4", "5"]
+    finally:
+        find_provider("vm").stop_broker(ProviderUrl.parse(other))
+
+
+def test_moving_in_a_circle_is_refused(run_pyjms: Run, url: str) -> None:
+    code, _, err = run_pyjms("move", url, "orders", "queue:orders")
+    assert (code, "both queues are the same" in err) == (2, True)
+
+
+@pytest.mark.parametrize("command", [("purge", "--yes"), ("stats",), ("browse",), ("move", "elsewhere")])
+def test_topics_are_refused_where_queues_are_wanted(run_pyjms: Run, url: str, command: tuple[str, ...]) -> None:
+    name, *more = command
+    code, _, err = run_pyjms(name, url, "topic:news", *more)
+    assert (code, "topic:news is a topic" in err) == (2, True)
+
+
+def test_stats_tell_of_broker_and_queues(run_pyjms: Run, url: str) -> None:
+    code, out, _ = run_pyjms("stats", url, "orders", "nothing", "--json")
+    assert code == 0
+    data = json.loads(out)
+    assert data["provider"] == "pyjms embedded broker"
+    assert "browsing" in data["capabilities"]
+    assert [(each["queue"], each["depth"]) for each in data["queues"]] == [("orders", 5), ("nothing", 0)]
+    assert data["queues"][0]["oldest_ms"] >= 0
+    assert data["queues"][1]["oldest_ms"] is None
+
+
+def test_stats_are_a_table_for_people(run_pyjms: Run, url: str) -> None:
+    code, out, _ = run_pyjms("stats", url, "orders")
+    assert (code, "pyjms embedded broker" in out) == (0, True)
+    assert [word for line in out.splitlines() if line.startswith("orders") for word in line.split()][:3] == [
+        "orders",
+        "5",
+        "0",
+    ]
+
+
+@pytest.mark.parametrize("batch", ["0", "7"])
+def test_the_bench_measures_and_leaves_nothing(run_pyjms: Run, jms_broker_url: str, batch: str) -> None:
+    asked = ("--messages", "20", "--requests", "5", "--size", "10", "--batch", batch, "--queue", "bench")
+    code, out, err = run_pyjms("bench", jms_broker_url, *asked, "--json")
+    assert code == 0, err
+    data = json.loads(out)
+    assert [(each["what"], each["count"]) for each in data["results"]] == [
+        ("send", 20),
+        ("receive", 20),
+        ("request and reply", 5),
+    ]
+    for each in data["results"]:
+        assert each["per_second"] > 0
+        latency = each["latency_ms"]
+        assert latency["p50"] <= latency["p90"] <= latency["p99"] <= latency["max"]
+    assert run_pyjms("browse", jms_broker_url, "bench")[2] == "0 messages\n"
+
+
+def test_the_bench_is_a_table_for_people(run_pyjms: Run, jms_broker_url: str) -> None:
+    code, out, _ = run_pyjms("bench", jms_broker_url, "--messages", "5", "--requests", "2", "--non-persistent")
+    assert code == 0
+    assert "NON_PERSISTENT" in out
+    assert [line.split()[0] for line in out.splitlines()[2:]] == ["send", "receive", "request"]
