@@ -14,13 +14,20 @@ from pyjms_provider.broker import stop_broker
 from pyjms_provider.clients.vm import VmConnection, VmSession
 from tests.provider.clients.world import World, consume, poll
 from tests.provider.helpers import ORDERS, HandClock, make_envelope, text_of
+from tests.provider.simulation.site import HandHousekeeper
 
 LIMITED = "?transaction_timeout=10"
 BILLS = Address(AddressKind.QUEUE, "bills")
 
 
 @pytest.fixture
-def connection(world: World) -> Iterator[VmConnection]:
+def by_hand(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let the housekeeper come only when the test says so."""
+    monkeypatch.setattr("pyjms_provider.broker.Housekeeper", HandHousekeeper)
+
+
+@pytest.fixture
+def connection(by_hand: None, world: World) -> Iterator[VmConnection]:
     made = world.connect(LIMITED)
     yield made
     made.close()
@@ -115,6 +122,7 @@ def test_what_is_received_afterwards_is_not_held_for_ever_either(world: World, c
         session.commit()
 
 
+@pytest.mark.usefixtures("by_hand")
 def test_sessions_without_transactions_and_brokers_without_a_limit_hold_for_ever(world: World) -> None:
     limited = world.connect(LIMITED)
     session = limited.open_session(transacted=False)

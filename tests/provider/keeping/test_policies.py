@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -14,6 +15,7 @@ from pyjms_provider.core.journal import Changes
 from pyjms_provider.core.policy import QueuePolicy
 from pyjms_provider.queue_manager import QueueManager, Replay
 from tests.provider.keeping.site import ORDERS, Site, consume, take_all
+from tests.provider.simulation.site import SimulatedSite
 
 DLQ = Address(AddressKind.QUEUE, "DLQ")
 LATE = Address(AddressKind.QUEUE, "late")
@@ -169,31 +171,47 @@ def test_a_message_that_a_client_has_is_not_set_aside_as_expired(site: Site) -> 
     assert (site.texts(), site.texts(LATE)) == ([], ["b"])
 
 
-def test_what_expires_while_its_transaction_is_written_is_set_aside_too(site: Site) -> None:
-    manager(site).create("orders", expiry_queue="late")
-    session = site.session(transacted=True)
-    site.send("a", session, expiration_ms=now_ms(site) + 500)
+@pytest.fixture
+def alone() -> Iterator[SimulatedSite]:
+    """A site whose housekeeper comes when the test says so."""
+    made = SimulatedSite()
+    yield made
+    made.stop()
+
+
+def let_pass(site: SimulatedSite, milliseconds: int) -> None:
+    assert isinstance(site.clock, VirtualClock)
+    site.clock.advance(milliseconds)
+    site.tend()
+
+
+def test_what_expires_while_its_transaction_is_written_is_set_aside_too(alone: SimulatedSite) -> None:
+    manager(alone).create("orders", expiry_queue="late")
+    session = alone.session(transacted=True)
+    alone.send("a", session, expiration_ms=now_ms(alone) + 500)
 
     def let_time_pass(point: str, changes: Changes) -> None:
         if point == "before write" and changes.messages:
-            site.trap = None
-            advance(site, 500)
+            alone.trap = None
+            let_pass(alone, 500)
 
-    site.trap = let_time_pass
+    alone.trap = let_time_pass
     session.commit()
-    advance(site, 0)
-    assert (site.texts(), site.texts(LATE)) == ([], ["a"])
+    alone.tend()
+    assert (alone.texts(), alone.texts(LATE)) == ([], ["a"])
 
 
-def test_an_expired_message_that_cannot_be_set_aside_is_tried_again_later(site: Site) -> None:
-    manager(site).create("orders", expiry_queue="late")
-    site.send("a", expiration_ms=now_ms(site) + 500)
-    site.trap = _refuse_messages
-    advance(site, 500)
-    site.trap = None
-    assert site.texts(LATE) == []
-    advance(site, 1000)
-    assert (site.texts(), site.texts(LATE)) == ([], ["a"])
+def test_an_expired_message_that_cannot_be_set_aside_is_tried_again_later(alone: SimulatedSite) -> None:
+    manager(alone).create("orders", expiry_queue="late")
+    alone.send("a", expiration_ms=now_ms(alone) + 500)
+    alone.trap = _refuse_messages
+    let_pass(alone, 500)
+    alone.trap = None
+    assert alone.texts(LATE) == []
+    let_pass(alone, 999)
+    assert alone.texts(LATE) == [], "a disk that is full is not asked all the time"
+    let_pass(alone, 1)
+    assert (alone.texts(), alone.texts(LATE)) == ([], ["a"])
 
 
 def test_a_message_that_cannot_become_a_dead_letter_is_not_out_of_reach(site: Site) -> None:
