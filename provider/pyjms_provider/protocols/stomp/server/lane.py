@@ -38,7 +38,9 @@ class Lane:
     __slots__ = ("_acts", "_conduit", "_fail", "_is_busy", "_perform", "waiting_bytes")
 
     def __init__(self, conduit: Conduit, perform: Callable[[Act], None], fail: Callable[[BaseException], None]) -> None:
-        """`perform` does an act and answers what it refuses itself: what it raises is a fault of ours, for `fail`."""
+        """`perform` does an act and answers what it refuses itself. What it raises is a fault of ours: the transport's affair,
+        or that of `fail` where it was done on another thread.
+        """
         self._conduit = conduit
         self._perform = perform
         self._fail = fail
@@ -55,7 +57,7 @@ class Lane:
     def add(self, act: Act) -> None:
         """Do `act` now if it is its turn and it cannot wait; else with `run`."""
         if not act.may_wait and self.is_idle:
-            self._do(act)
+            self._perform(act)
         else:
             self._acts.append(act)
             self.waiting_bytes += act.size
@@ -71,17 +73,11 @@ class Lane:
             else:
                 act = acts.popleft()
                 self.waiting_bytes -= act.size
-                self._do(act)
+                self._perform(act)
 
     def clear(self) -> None:
         """Forget what waits."""
         self._acts.clear()
-
-    def _do(self, act: Act) -> None:
-        try:
-            self._perform(act)
-        except Exception as error:
-            self._fail(error)
 
     def _do_all(self, run: list[Act]) -> None:
         for act in run:

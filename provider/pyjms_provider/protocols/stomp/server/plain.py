@@ -12,12 +12,12 @@ from itertools import count
 from typing import TYPE_CHECKING, Final
 
 from pyjms.spi.envelope import Envelope, MessageId
-from pyjms.spi.errors import DestinationError, ResourceError, RolledBackError
+from pyjms.spi.errors import DestinationError, ProviderError, ResourceError, RolledBackError
 from pyjms.spi.provider import SubscribeRequest
 from pyjms.spi.selector import selector_or_none
 from pyjms_provider.protocols.stomp.codec import encode_head
 from pyjms_provider.protocols.stomp.dialects import PYJMS
-from pyjms_provider.protocols.stomp.errors import SequenceError
+from pyjms_provider.protocols.stomp.errors import SequenceError, StompError
 from pyjms_provider.protocols.stomp.frames import Frame, Version
 from pyjms_provider.protocols.stomp.profile import from_frame, to_frame
 from pyjms_provider.protocols.stomp.server.dialogue import Dialogue
@@ -89,8 +89,8 @@ class PlainDialogue(Dialogue):
             return
         try:
             act = handler(frame)
-        except Exception as error:
-            self.engine.refuse(frame, error)
+        except (ProviderError, StompError) as error:
+            self.refuse(frame, error)
             return
         self._lane.add(act)
 

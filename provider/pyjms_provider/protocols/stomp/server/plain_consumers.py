@@ -63,6 +63,7 @@ class PlainSubscription:
         self._dialogue.turns.want(self)
 
     def pull(self) -> Iterable[bytes] | None:
+        """Return one MESSAGE in parts, or None: nothing is there, or the window is full."""
         consumer = self._consumer
         if consumer is None:
             return None
@@ -116,6 +117,7 @@ class PlainBrowser:
         self._write = write
 
     def pull(self) -> Iterable[bytes] | None:
+        """Return one MESSAGE in parts, the last one being the end; None: that has been."""
         if self._messages is None:
             return None
         delivery = next(self._messages, None)

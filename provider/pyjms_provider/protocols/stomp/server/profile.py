@@ -121,9 +121,6 @@ class ProfileDialogue(Dialogue):
             act = self._act_of(frame)
         except (ProviderError, StompError) as error:
             act = Act(frame, partial(_fail_with, error), may_wait=False)  # in its turn, as all answers are
-        except Exception as error:
-            self.engine.refuse(frame, error)
-            return
         if act is not None:
             lane.add(act)
 

@@ -12,7 +12,6 @@ from pyjms_provider.broker import EmbeddedBroker, find_broker, stop_broker
 from pyjms_provider.protocols.engine import Peer
 from pyjms_provider.protocols.stomp.codec import FrameDecoder, encode
 from pyjms_provider.protocols.stomp.frames import Frame, Version
-from pyjms_provider.serving.embedded_host import EmbeddedHost
 from pyjms_provider.protocols.stomp.server.service import StompService
 from pyjms_provider.protocols.stomp.server.settings import StompSettings
 from pyjms_provider.security.contracts import (
@@ -24,6 +23,7 @@ from pyjms_provider.security.contracts import (
     Principal,
     Target,
 )
+from pyjms_provider.serving.embedded_host import EmbeddedHost
 from pyjms_provider.settings import BrokerSettings
 from tests.provider.helpers import HandClock
 
