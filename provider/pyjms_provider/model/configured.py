@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final, TypeVar
@@ -55,6 +56,16 @@ class ConfiguredObject(ManagedObject):
         above = super()._above
         assert isinstance(above, ConfiguredObject), "what is configured stands below what is configured"
         return above
+
+    @property
+    def life_time(self) -> str:
+        lasts = all(each.is_durable and each.keeps_for_good for each in self._ancestry())
+        return "permanent" if lasts else "process"
+
+    @property
+    def keeps_for_good(self) -> bool:
+        """Whether what it keeps for those below it, if anything, outlives the process."""
+        return True
 
     @property
     def services(self) -> Services:
@@ -162,7 +173,8 @@ class ConfiguredObject(ManagedObject):
             _log.exception("PYJMS-MODEL-1 what was left of %s could not be removed", self.path)
         finally:
             self._above._unregister(self)
-            self._step(Event.DELETE)
+            with suppress(WrongStateError):  # it is closed by another thread at this moment
+                self._step(Event.DELETE)
 
     def open_child(self, record: ObjectRecord, below: Sequence[ObjectRecord]) -> ManagedObject:
         """Recover an object that a configuration store has kept, with those below it; on the configuration thread.

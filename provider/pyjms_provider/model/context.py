@@ -67,7 +67,7 @@ def _expand(text: str, lookup: Lookup, path: tuple[str, ...]) -> str:
         name = text[begin + len(_BEGIN) : end]
         if end < 0 or not name or _BEGIN in name:
             raise BadVariableError(
-                f"{text!r} has a {_BEGIN} that is no variable; write ${{name}}, or $${{ for the characters themselves"
+                "it has a ${ that is no variable; write ${name}, or $${ for the characters themselves"  # it may be secret
             )
         pieces.append(text[at:begin] + _value(name, lookup, path))
         at = end + len(_END)

@@ -32,6 +32,10 @@ class ManagingObject(Stoppable):
     def store_writer(self) -> StoreWriter | None:
         return self._store_writer
 
+    @property
+    def keeps_for_good(self) -> bool:
+        return self._store is None or self._store.is_lasting
+
     @statistic("Where the configuration of what is below it is kept.")
     def configuration_store(self) -> str:
         """Where the configuration is kept."""

@@ -116,9 +116,9 @@ class ManagedQueue(ManagedObject):
 
     @property
     def is_durable(self) -> bool:
-        return self._source.record(self.name).attributes.get("durable", True) is not False and (
-            self._host.keeps_queues or bool(self._source.record(self.name).created_ms)
-        )
+        record = self._source.record(self.name)
+        is_kept = bool(record.created_ms or record.updated_ms) and self._host.life_time == "permanent"
+        return record.attributes.get("durable", True) is not False and (self._host.keeps_queues or is_kept)
 
     def target(self) -> Target:
         return Target(kind=TargetKind.QUEUE, name=self.name, virtual_host=self._host.name)

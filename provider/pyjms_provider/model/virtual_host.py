@@ -190,7 +190,6 @@ class VirtualHost(Stoppable):
         if self._adopted is not None:
             self._broker = self._adopted
             return
-        self._cancelled = Signal()
         self._broker = EmbeddedBroker(self.name, self.clock, self._settings(), cancelled=self._cancelled)
 
     def _open_pending(self) -> None:

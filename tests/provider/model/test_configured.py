@@ -90,6 +90,7 @@ class Part(Thing):
 class BrokenStore(MemoryConfigurationStore):
     """A store whose disk may be full."""
 
+    is_lasting = True
     is_full = False
 
     def update(self, records: Any, removed: Any = ()) -> None:

@@ -220,6 +220,7 @@ def test_the_embedded_broker_is_the_same_tree(system: SystemConfig, vm: Embedded
     assert host.embedded is vm
     assert host.statistic_values(["connection_count"]) == {"connection_count": 1}
     queue = host.create_child("queue", {"name": "q", "max_messages": 3, "description": "d"})
+    assert (host.life_time, queue.life_time) == ("process", "process")
     assert vm.virtual_host.queue("q").policy.max_messages == 3
     queue.invoke("publish", {"message": {"text": "a"}})
     system.close()

@@ -8,7 +8,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, NewType
+from typing import Any, ClassVar, NewType
 from uuid import UUID
 
 __all__ = ["ConfigurationStore", "ObjectId", "ObjectRecord"]
@@ -44,6 +44,9 @@ class ObjectRecord:
 
 class ConfigurationStore(ABC):
     """Keeps records. A change is kept whole or not at all, also when power is lost in its middle."""
+
+    is_lasting: ClassVar[bool] = True
+    """Whether what it keeps outlives the process."""
 
     @property
     @abstractmethod

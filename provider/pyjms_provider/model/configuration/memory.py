@@ -13,6 +13,8 @@ __all__ = ["MemoryConfigurationStore"]
 class MemoryConfigurationStore(ConfigurationStore):
     """Keeps records as long as it lives itself, so that a test can open it again."""
 
+    is_lasting = False
+
     def __init__(self) -> None:
         self._records: dict[ObjectId, ObjectRecord] = {}
         self._holder: str | None = None
