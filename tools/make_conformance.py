@@ -25,6 +25,8 @@ from pyjms_tck.results import Outcome, Report
 from pyjms_tck.run import SUITE_TARGET, judge_provider
 from pyjms_tck.runner.pool import Task
 from pyjms_tck.runner.progress import LiveProgress
+from tests.brokers.running import KINDS
+from tests.brokers.sharing import shared_broker
 from tests.provider.postgresql import PostgresqlServer
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -40,7 +42,8 @@ class Judged:
     name: str
     about: str
     url: str
-    """``{folder}`` stands for an empty folder, ``{postgresql}`` for an empty store in a PostgreSQL server of its own."""
+    """``{folder}`` stands for an empty folder, ``{postgresql}`` for an empty store in a PostgreSQL server of its own;
+    ``{activemq}`` and ``{rabbitmq}`` for the STOMP port of such a broker."""
     profile: Path
 
 
@@ -69,6 +72,18 @@ PROVIDERS = (
         url="folder://{folder}/messages?poll_ms=5",
         profile=AUTHORS / "folder_profile.py",
     ),
+    Judged(
+        name="activemq",
+        about="ActiveMQ Classic 5.17, [over STOMP](../how-to/stomp.md)",
+        url="stomp://127.0.0.1:{activemq}",
+        profile=FOLDER / "activemq_profile.py",
+    ),
+    Judged(
+        name="rabbitmq",
+        about="RabbitMQ 3.10, [over STOMP](../how-to/stomp.md)",
+        url="stomp://127.0.0.1:{rabbitmq}",
+        profile=FOLDER / "rabbitmq_profile.py",
+    ),
 )
 FAULTY = Judged(
     name="faulty",
@@ -87,8 +102,12 @@ def judge(judged: Judged, select: tuple[str, ...] = ()) -> Report:
             made.callback(server.remove)
             store = quote(server.make_store(), safe="")
         folder = made.enter_context(tempfile.TemporaryDirectory())
+        ports = dict.fromkeys(KINDS, 0)
+        for kind in KINDS:
+            if f"{{{kind}}}" in judged.url:
+                ports[kind] = made.enter_context(shared_broker(kind, Path(folder)))["stomp"]
         task = Task(
-            url=judged.url.format(folder=folder, postgresql=store),
+            url=judged.url.format(folder=folder, postgresql=store, **ports),
             profile=str(judged.profile),
             select=select,
             target=SUITE_TARGET,
@@ -105,6 +124,10 @@ suite can fail is shown by the [kill matrix](kill-matrix.md): which of its tests
 The broker is restarted in these runs: {download}`memory_profile.py` and {download}`stored_profile.py` say how. A store serves one
 broker, so that the suite runs in one process there, and in two in memory. Measured on two virtual cores, the whole suite takes
 25 s in memory, 22 s on SQLite, 26 s on PostgreSQL and 23 s for the example; twice as long beside as much other work.
+
+ActiveMQ and RabbitMQ are real ones, as Debian packages them, each started for its run, which takes 36 s and 42 s in four processes:
+{download}`activemq_profile.py`, {download}`rabbitmq_profile.py`. What they do not support, their reports name one by one; [STOMP and
+the brokers](../how-to/stomp.md) says which broker keeps which promise.
 
 """
 

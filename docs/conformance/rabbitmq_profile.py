@@ -16,4 +16,5 @@ class RabbitMqProfile(Profile):
         "6.11.1-b": "over STOMP nobody can ask RabbitMQ with which topic a durable subscription was made",
         "6.11.1-d": "RabbitMQ deletes a durable subscription without saying whether there was one",
     }
-    parallel = 2
+    nothing_ms = 150  # it is on this machine
+    parallel = 4  # most of the time is spent waiting

@@ -35,7 +35,8 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     kept: list[pytest.Item] = []
     left_out: list[pytest.Item] = []
     for item in items:
-        wanted = [kind for kind in _PROGRAMS if kind in getattr(item, "fixturenames", ())]
+        wanted = {kind for kind in _PROGRAMS if kind in getattr(item, "fixturenames", ())}
+        wanted |= {str(kind) for marker in item.iter_markers("needs_broker") for kind in marker.args}
         (left_out if any(missing(kind) for kind in wanted) else kept).append(item)
     if left_out:
         config.hook.pytest_deselected(items=left_out)

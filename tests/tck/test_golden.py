@@ -10,6 +10,7 @@ from pyjms_tck.judging import NO_TEST
 from pyjms_tck.report.diff import compare
 from pyjms_tck.report.html import to_html
 from pyjms_tck.results import Outcome, Report
+from tests.brokers.running import KINDS
 from tests.tidy.source import ROOT
 from tools.make_conformance import FAULTY, FOLDER, HEAD, PROVIDERS, Judged, index, judge
 
@@ -17,6 +18,14 @@ if TYPE_CHECKING:
     from pyjms_tck.results import Judgement
 
 by_provider = pytest.mark.parametrize("judged", PROVIDERS, ids=lambda judged: judged.name)
+by_provider_at_hand = pytest.mark.parametrize(
+    "judged",
+    [
+        pytest.param(judged, marks=pytest.mark.needs_broker(judged.name) if judged.name in KINDS else ())
+        for judged in PROVIDERS
+    ],
+    ids=lambda judged: judged.name,
+)
 
 
 def published(judged: Judged) -> Report:
@@ -35,7 +44,7 @@ def explain(judgements: tuple[Judgement, ...], id: str) -> str:
 
 
 @pytest.mark.timeout(900)  # minutes where others use the machine, too
-@by_provider
+@by_provider_at_hand
 def test_a_published_report_does_not_get_worse(judged: Judged) -> None:
     report = judge(judged)
     worse = [change for change in compare(published(judged), report) if change.is_worse]

@@ -92,6 +92,7 @@ class StompConnection(ProviderConnection):
         assert dialect is not None, "CONNECTED has told it"
         self.dialect = dialect
         self._janitor = None if dialect.unsubscribe_returns_unsettled else Janitor(self._connection_id)
+        self.link.takes_stray = self.on_stray
         self.temporaries = StompTemporaries(self._connection_id, dialect)
         try:
             self._set_up()
@@ -409,6 +410,8 @@ class StompConnection(ProviderConnection):
     def on_message(self, epoch: Epoch, frame: Frame) -> None:
         """Put a message away. The I/O thread."""
         name = frame.headers.get("subscription", "")
+        if self._janitor is not None:
+            self._janitor.saw(frame)
         subscription = self._subscriptions.get(name)
         if subscription is None and name == PROBE:
             self.temporaries.arrived(frame)
@@ -416,6 +419,17 @@ class StompConnection(ProviderConnection):
             subscription.arrived(epoch.number, frame)
         elif self._janitor is None:
             _log.debug("a message came for a consumer that is closed: %r", frame)
+
+    def on_stray(self, epoch: Epoch, frame: Frame) -> bool:
+        """Give back a message that was on its way to a consumer that has ended (RabbitMQ). The I/O thread."""
+        nack = None if self._janitor is None else self._janitor.stray(frame)
+        if nack is None:
+            return False
+        try:
+            epoch.post(nack)
+        except (ProviderError, InterruptedLinkError) as error:
+            _log.warning("a message stays pending until the connection is closed: %s", error)
+        return True
 
     def on_broker_error(self, error: ProviderError) -> None:
         """Tell the client; open transactions may lack what was refused."""

@@ -30,6 +30,10 @@ class EpochEvents(Protocol):
         """A MESSAGE came."""
         ...
 
+    def on_stray(self, epoch: Epoch, frame: Frame) -> bool:
+        """An ERROR came: return whether it is about a message that found no consumer, and so is no answer."""
+        ...
+
     def on_broker_error(self, error: ProviderError) -> None:
         """The broker complained about something that no call waits for."""
         ...
@@ -131,6 +135,8 @@ class Epoch:
             self._refused(frame)
 
     def _refused(self, frame: Frame) -> None:
+        if not self.error_names_receipt and self._events.on_stray(self, frame):
+            return
         error = refusal(frame)
         with self._lock:
             receipt = frame.headers.get("receipt-id")

@@ -113,6 +113,8 @@ class Link:
         Raises `AccessDeniedError`, `DuplicateClientIdError`, `ResourceError` that tells of each endpoint.
         """
         self._settings = settings
+        self.takes_stray: Callable[[Epoch, Frame], bool] | None = None
+        """Is asked about each ERROR of a broker that does not name receipts; True: it was about no call."""
         self._headers = headers
         self._clock = clock
         self._owner = owner
@@ -217,6 +219,10 @@ class Link:
     def on_message(self, epoch: Epoch, frame: Frame) -> None:
         """Hand on a message."""
         self._owner.on_message(epoch, frame)
+
+    def on_stray(self, epoch: Epoch, frame: Frame) -> bool:
+        """Ask whoever knows."""
+        return self.takes_stray is not None and self.takes_stray(epoch, frame)
 
     def on_broker_error(self, error: ProviderError) -> None:
         """Hand on a complaint."""

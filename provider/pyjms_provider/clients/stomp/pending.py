@@ -2,6 +2,9 @@
 
 ACK and NACK name a message as ``CONSUMER@@SESSION@@NUMBER``; the numbers are the connection's, and the consumer must be
 one that is subscribed. So one subscription, to a queue of its own that nobody knows, lends its name.
+
+What was on its way to a consumer when that ended, RabbitMQ answers with an ERROR in the message's place, and keeps pending. The
+numbers are given in the order of the wire, so that they tell which message it was.
 """
 
 from __future__ import annotations
@@ -21,6 +24,7 @@ class Janitor:
 
     def __init__(self, connection_id: str) -> None:
         self._connection_id = connection_id
+        self._last = 0  # the number of the message that came last, or would have come
 
     def enter(self, epoch: Epoch, client_id: str | None) -> None:
         """Subscribe. With a client id the queue is named by that, so that no two connections have the same.
@@ -28,6 +32,7 @@ class Janitor:
         Raises `DuplicateClientIdError`, `InterruptedLinkError`, `ProviderError`.
         """
         name = f"connection.{self._connection_id}" if client_id is None else f"client.{quoted(client_id)}"
+        self._last = 0
         headers = {"id": _ID, "destination": f"/queue/pyjms.{name}", "ack": "client-individual"}
         headers |= {"durable": "false", "auto-delete": "true", "exclusive": "true"}
         try:
@@ -38,6 +43,19 @@ class Janitor:
             raise DuplicateClientIdError(
                 f"another connection has the client id {client_id!r}: {error.reason}"
             ) from error
+
+    def saw(self, frame: Frame) -> None:
+        """Note a message that came. The I/O thread."""
+        number = frame.headers.get("ack", "").rpartition("@@")[2]
+        if number.isdecimal():
+            self._last = int(number)
+
+    def stray(self, frame: Frame) -> Frame | None:
+        """Return the NACK of the message in whose place this ERROR came; None: it is about something else."""
+        if "no current subscription with tag" not in bytes(frame.body).decode(errors="replace"):
+            return None
+        self._last += 1
+        return Frame("NACK", {"id": f"T_{_ID}@@stray@@{self._last}", "requeue": "true"})
 
     def borrowed(self, ack_id: str) -> str:
         """Return `ack_id` under the janitor's name."""

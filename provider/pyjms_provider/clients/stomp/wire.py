@@ -145,7 +145,9 @@ class Wire:
 
     def _put(self, data: bytes) -> None:
         try:
-            self._outbox.put(data, self._settings.timeout_ms / 1000)
+            # The I/O thread makes the room itself.
+            patience_s = 0.0 if current_thread() is self._thread else self._settings.timeout_ms / 1000
+            self._outbox.put(data, patience_s)
         except (OutboxClosedError, OSError) as error:
             self._wake()
             raise WireEndedError(self._reason or str(error)) from error

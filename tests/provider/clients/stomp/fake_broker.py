@@ -5,6 +5,7 @@ from __future__ import annotations
 import socket
 import ssl
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass, field
 from threading import Condition, Thread
 from typing import Self
@@ -50,10 +51,8 @@ class FakeBroker:
 
     def stop(self) -> None:
         """Refuse connections from now on, and cut those that are there."""
-        try:
+        with suppress(OSError):  # stopped already
             self._listener.shutdown(socket.SHUT_RDWR)
-        except OSError:
-            pass  # stopped already
         self._listener.close()
         for connection in list(self._connections):
             _end(connection)
@@ -171,7 +170,5 @@ class FakeBroker:
 
 
 def _end(connection: socket.socket) -> None:
-    try:
+    with suppress(OSError):  # it has ended
         connection.shutdown(socket.SHUT_RDWR)
-    except OSError:
-        pass  # it has ended

@@ -73,8 +73,9 @@ def test_a_persistent_message_waits_for_its_receipt_and_another_one_does_not(ser
 
 def test_what_the_broker_refuses_is_what_the_call_raises() -> None:
     with FakeBroker(refused={"SEND": "User x is not authorized to write"}) as broker, connected(broker) as connection:
+        session = connection.open_session(transacted=False)
         with pytest.raises(ProviderError, match="not authorized"):
-            connection.open_session(transacted=False).send(make_envelope("x", persistent=True))
+            session.send(make_envelope("x", persistent=True))
 
 
 @ALL
@@ -367,3 +368,16 @@ def test_a_client_id_is_said_by_a_new_connect() -> None:
         connection.set_client_id("late")
         assert broker.wait_for("CONNECT", 2).headers["client-id"] == "late"
         connection.open_session(transacted=False).send(make_envelope("x", persistent=True))
+
+
+def test_rabbitmq_gets_back_what_was_on_its_way_to_a_consumer_that_has_ended() -> None:
+    told = Told()
+    with FakeBroker(RABBITMQ) as broker, connected(broker) as connection:
+        consumer = consume(connection.open_session(transacted=False), told=told)
+        broker.deliver(consumer.id, "T_s2@@x@@4")
+        told.wait()
+        consumer.close()
+        broker.push(
+            Frame("ERROR", {"message": "Subscription not found"}, b"There is no current subscription with tag 'T_s2'.")
+        )
+        assert broker.wait_for("NACK", 2).headers["id"] == "T_janitor@@stray@@5"
