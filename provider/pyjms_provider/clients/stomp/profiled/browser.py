@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Iterator
-from threading import Lock
 from typing import TYPE_CHECKING, Final
 
 from pyjms.spi.clock import Signal
 from pyjms.spi.delivery import Delivery
-from pyjms.spi.errors import ClosedError, ResourceError
+from pyjms.spi.errors import ClosedError, ProviderError, ResourceError
 from pyjms_provider.clients.stomp.epoch import InterruptedLinkError
 from pyjms_provider.protocols.stomp import verbs
 from pyjms_provider.protocols.stomp.dialects import PYJMS
@@ -27,14 +26,14 @@ _WINDOW: Final = 100
 
 
 class ProfiledBrowser:
-    """Begins at the broker when it is made; its messages are had one by one."""
+    """Begins at the broker with the first message that is asked for, and ends there with the last."""
 
-    def __init__(self, session: ProfiledSession, name: str, address: Address) -> None:
+    def __init__(self, session: ProfiledSession, name: str, address: Address, selector: str | None) -> None:
         self.name = name
         self._session = session
         self._connection = session.connection
         self._address = address
-        self._lock = Lock()
+        self._selector = selector
         self._signal = Signal()
         self._arrived: deque[Frame] = deque()
         self._has_ended = False
@@ -55,55 +54,48 @@ class ProfiledBrowser:
 
     def messages(self) -> Iterator[Delivery]:
         """Yield what is in the queue. Raises `ResourceError` when the connection is lost or the broker silent."""
-        clock, timeout_ms = self._connection.clock, self._connection.settings.timeout_ms
-        self._grant(_WINDOW)
-        taken = 0
+        epoch = self._connection.link.current()
+        self._connection.remember(self)
         try:
-            while True:
-                if self._arrived:
-                    frame = self._arrived.popleft()
-                    taken += 1
-                    if taken % (_WINDOW // 2) == 0:
-                        self._grant(_WINDOW // 2)
-                    envelope = self._connection.received(from_frame(frame, PYJMS, self._address))
-                    count = int(frame.headers.get("delivery-count", "1"))
-                    yield Delivery(envelope, count, frame.headers.get("redelivered") == "true", None)
-                elif self._has_ended:
-                    return
-                elif self._is_interrupted:
-                    raise ResourceError("the connection was lost while the queue was browsed; browse it again")
-                elif self._session.is_closed:
-                    raise ClosedError("the session is closed")
-                elif not clock.wait(self._signal, clock.monotonic_ms() + timeout_ms):
-                    raise ResourceError(f"the broker has sent nothing of the queue for {timeout_ms} ms")
+            epoch.ask(self._verb().write())
+            self._grant(epoch, _WINDOW)
+            for taken, frame in enumerate(self._frames(), 1):
+                if taken % (_WINDOW // 2) == 0:
+                    self._grant(epoch, _WINDOW // 2)
+                envelope = self._connection.received(from_frame(frame, PYJMS, self._address))
+                count = int(frame.headers.get("delivery-count", "1"))
+                yield Delivery(envelope, count, frame.headers.get("redelivered") == "true", None)
+        except InterruptedLinkError as error:
+            raise ResourceError(f"the connection was lost: {error}; browse the queue again") from error
         finally:
-            self.close()
+            self._end(epoch)
 
-    def _grant(self, credit: int) -> None:
-        self._connection.post(verbs.Credit(subscription=self.name, credit=credit).write())
+    def _verb(self) -> verbs.Browse:
+        address = self._connection.at_broker(self._address)
+        return verbs.Browse(session=self._session.name, id=self.name, address=address, selector=self._selector)
 
-    def close(self) -> None:
-        """Look no more. May be repeated."""
+    def _frames(self) -> Iterator[Frame]:
+        clock, timeout_ms = self._connection.clock, self._connection.settings.timeout_ms
+        while True:
+            has_ended = self._has_ended  # looked at first: the last message comes before the end
+            if self._arrived:
+                yield self._arrived.popleft()
+            elif has_ended:
+                return
+            elif self._is_interrupted:
+                raise ResourceError("the connection was lost while the queue was browsed; browse it again")
+            elif self._session.is_closed:
+                raise ClosedError("the session is closed")
+            elif not clock.wait(self._signal, clock.monotonic_ms() + timeout_ms):
+                raise ResourceError(f"the broker has sent nothing of the queue for {timeout_ms} ms")
+
+    def _grant(self, epoch: Epoch, credit: int) -> None:
+        epoch.post(verbs.Credit(subscription=self.name, credit=credit).write())
+
+    def _end(self, epoch: Epoch) -> None:
         self._connection.forget(self)
         if not self._has_ended:
-            self._has_ended = True
-            self._connection.post(verbs.Unsubscribe(id=self.name).write())
-        self._signal.set()
-
-
-def begin_browsing(session: ProfiledSession, name: str, address: Address, selector: str | None) -> ProfiledBrowser:
-    """Return a browser that the broker knows. Raises `ProviderError`."""
-    browser = ProfiledBrowser(session, name, address)
-    connection = session.connection
-    connection.remember(browser)
-    try:
-        connection.ask(
-            verbs.Browse(session=session.name, id=name, address=connection.at_broker(address), selector=selector)
-        )
-    except InterruptedLinkError as error:
-        connection.forget(browser)
-        raise ResourceError(f"the connection was lost: {error}; try again") from error
-    except BaseException:
-        connection.forget(browser)
-        raise
-    return browser
+            try:
+                epoch.post(verbs.Unsubscribe(id=self.name).write())
+            except (InterruptedLinkError, ProviderError):
+                return  # it ends with the connection

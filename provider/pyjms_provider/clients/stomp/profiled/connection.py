@@ -10,7 +10,13 @@ from typing import TYPE_CHECKING, Final
 
 from pyjms.spi.capability import Capability
 from pyjms.spi.envelope import Address, AddressKind, ConnectionId, Envelope
-from pyjms.spi.errors import ClosedError, ProviderError, ResourceError
+from pyjms.spi.errors import (
+    AccessDeniedError,
+    ClosedError,
+    DestinationError,
+    ProviderError,
+    ResourceError,
+)
 from pyjms.spi.provider import ConnectionEvents, ConnectRequest, ProviderConnection, ProviderInfo
 from pyjms_provider.clients.ending import Ending
 from pyjms_provider.clients.stomp.epoch import InterruptedLinkError
@@ -62,6 +68,7 @@ class ProfiledConnection(ProviderConnection):
         self._here: dict[Address, Address] = {}
         self._closed = False
         self._ending = Ending()
+        self._restoring: Epoch | None = None
         self.link = Link(settings, self._connect_headers, request.clock, self)
         greeting = self.link.greeting
         self.is_profiled = greeting.get("pyjms-profile") == verbs.PROFILE_VERSION
@@ -119,34 +126,59 @@ class ProfiledConnection(ProviderConnection):
     def open_session(self, *, transacted: bool) -> ProfiledSession:
         self._check_open()
         session = ProfiledSession(self, f"s{next(self._numbers)}", transacted=transacted)
-        while True:
-            epoch = self.link.current()
+        with self._lock:
+            self._sessions[session.name] = session  # before it is made, so that healing does not pass it over
+        try:
+            self._open(session)
+        except BaseException:
+            with self._lock:
+                self._sessions.pop(session.name, None)
+            raise
+        return session
+
+    def _open(self, session: ProfiledSession) -> None:
+        while session.epoch is not (epoch := self.link.current()):
             try:
                 epoch.ask(session.verb().write())
             except InterruptedLinkError:
                 continue
-            break
-        with self._lock:
-            self._sessions[session.name] = session
-        return session
+            session.epoch = epoch
 
     def start(self) -> None:
         self._check_open()
         self.is_started = True
-        self._ask(verbs.Start())
+        self._say_everywhere(verbs.Start())
         for consumer in self._consumers():
             consumer.started()
 
     def stop(self) -> None:
         self._check_open()
         self.is_started = False
-        self._ask(verbs.Stop())
+        self._say_everywhere(verbs.Stop())
+
+    def _say_everywhere(self, verb: verbs.Verb) -> None:
+        """Ask in this epoch; if it ends, in the next."""
+        while True:
+            try:
+                self.link.current().ask(verb.write())
+            except InterruptedLinkError:
+                continue
+            return
 
     def create_temporary(self, kind: AddressKind) -> Address:
-        address = Created.read(self._ask(verbs.CreateTemporary(kind=kind)).headers).address
-        with self._lock:
-            self._at_broker[address] = self._here[address] = address
-        return address
+        self._check_open()
+        while True:
+            epoch = self.link.current()
+            try:
+                address = Created.read(epoch.ask(verbs.CreateTemporary(kind=kind).write()).headers).address
+            except InterruptedLinkError:
+                continue
+            with self._lock:
+                self._at_broker[address] = self._here[address] = address
+            if not epoch.has_ended:
+                return address
+            with self._lock:  # it went with its connection, perhaps before it could be made anew
+                self._here.pop(self._at_broker.pop(address), None)
 
     def delete_temporary(self, address: Address) -> None:
         self._ask(verbs.DeleteTemporary(address=self.at_broker(address)))
@@ -175,14 +207,20 @@ class ProfiledConnection(ProviderConnection):
 
     # What sessions and consumers use
 
-    def ask(self, verb: verbs.Verb) -> Frame:
-        """Say `verb`; return the RECEIPT. Raises what the broker answers, `InterruptedLinkError`."""
-        return self.link.current().ask(verb.write())
+    def newest(self) -> Epoch:
+        """Return the epoch in which what is open is known, or is just being made known; it may have ended.
+
+        Raises `InterruptedLinkError` when there is none: what is to be ended has ended.
+        """
+        epoch = self.link.present() or self._restoring
+        if epoch is None:
+            raise InterruptedLinkError("the connection was lost")
+        return epoch
 
     def _ask(self, verb: verbs.Verb) -> Frame:
         self._check_open()
         try:
-            return self.ask(verb)
+            return self.link.current().ask(verb.write())
         except InterruptedLinkError as error:
             raise ResourceError(f"the connection was lost: {error}; try again") from error
 
@@ -235,14 +273,12 @@ class ProfiledConnection(ProviderConnection):
         """Make a consumer at the broker; again if the connection is lost meanwhile. Raises `ProviderError`."""
         self.remember(consumer)
         try:
-            while True:
-                epoch = self.link.current()
+            while not consumer.is_in(epoch := self.link.current()):
                 try:
                     epoch.ask(consumer.verb().write())
                 except InterruptedLinkError:
                     continue
                 consumer.begin(epoch)
-                return
         except BaseException:
             self.forget(consumer)
             raise
@@ -261,12 +297,10 @@ class ProfiledConnection(ProviderConnection):
         """Close a session at the broker, and let go of it."""
         with self._lock:
             self._sessions.pop(session.name, None)
-        epoch = self.link.present()
-        if epoch is not None:
-            try:
-                epoch.ask(verbs.CloseSession(session=session.name).write())
-            except (InterruptedLinkError, ProviderError) as error:
-                _log.debug("a session ended with its connection: %s", error)
+        try:
+            self.newest().ask(verbs.CloseSession(session=session.name).write())
+        except (InterruptedLinkError, ProviderError) as error:
+            _log.debug("a session ended with its connection: %s", error)
 
     def _consumers(self) -> list[ProfiledConsumer]:
         with self._lock:
@@ -306,6 +340,7 @@ class ProfiledConnection(ProviderConnection):
 
     def restore(self, epoch: Epoch) -> None:
         """Make sessions, temporary destinations and consumers anew. Raises `InterruptedLinkError`, `ProviderError`."""
+        self._restoring = epoch
         with self._lock:
             sessions = list(self._sessions.values())
             temporaries = list(self._at_broker)
@@ -315,9 +350,27 @@ class ProfiledConnection(ProviderConnection):
                 self._here.pop(self._at_broker.get(address, address), None)
                 self._at_broker[address], self._here[real] = real, address
         for session in sessions:
-            epoch.ask(session.verb().write())
-            for consumer in session.consumers():
-                epoch.ask(consumer.verb().write())
-                consumer.begin(epoch)
+            self._restore_session(epoch, session)
         if self.is_started:
             epoch.ask(verbs.Start().write())
+
+    def _restore_session(self, epoch: Epoch, session: ProfiledSession) -> None:
+        epoch.ask(session.verb().write())
+        session.epoch = epoch
+        for consumer in session.consumers():
+            try:
+                epoch.ask(consumer.verb().write())
+            except (AccessDeniedError, DestinationError) as error:
+                # No further attempt cures it, and the others shall live.
+                self._events.on_exception(
+                    ResourceError(
+                        f"a consumer of {consumer.request.address} could not be made anew, and receives nothing more: "
+                        f"{error.reason}"
+                    )
+                )
+                continue
+            consumer.begin(epoch)
+            if not consumer.is_open:  # closed meanwhile, by somebody who did not find it here yet
+                epoch.post(verbs.Unsubscribe(id=consumer.name).write())
+        if session.is_closed:
+            epoch.post(verbs.CloseSession(session=session.name).write())

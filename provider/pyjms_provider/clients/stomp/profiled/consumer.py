@@ -9,10 +9,9 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable
 from threading import Lock
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from pyjms.spi.delivery import Delivery
-from pyjms.spi.errors import ProviderError
 from pyjms.spi.provider import ProviderConsumer, SubscribeRequest
 from pyjms_provider.clients.stomp.epoch import InterruptedLinkError
 from pyjms_provider.clients.stomp.profiled.received import Received
@@ -28,9 +27,16 @@ if TYPE_CHECKING:
 
 __all__ = ["ProfiledConsumer"]
 
+_PERSISTENT: Final = 2
+
 
 class ProfiledConsumer(ProviderConsumer):
-    """The lock is taken alone, and never while anything waits."""
+    """The lock is taken alone, and never while anything waits.
+
+    What is said of credit must reach the broker in the order in which it was decided: a CREDIT that is overtaken by an
+    older revocation would leave the consumer waiting for ever. So it is queued under the lock, each frame for the epoch that
+    it was meant for, and said by one thread at a time.
+    """
 
     def __init__(
         self, session: ProfiledSession, name: str, request: SubscribeRequest, on_ready: Callable[[], None], window: int
@@ -43,10 +49,16 @@ class ProfiledConsumer(ProviderConsumer):
         self._window = window
         self._lock = Lock()
         self._arrived: deque[Frame] = deque()
-        self._epoch = 0
+        self._to_say: deque[tuple[Epoch, Frame]] = deque()
+        self._is_speaking = False
+        self._epoch: Epoch | None = None
+        """Where the broker knows the consumer."""
         self._credit = 0
         """What the broker may still push, as far as it is known here."""
         self._is_interested = False
+        self._is_revoked = True
+        """Whether what still comes goes back: nobody waits for it."""
+        self._drains = 0
         self._is_withdrawn = False
         self._is_closed = False
 
@@ -54,6 +66,10 @@ class ProfiledConsumer(ProviderConsumer):
     def is_open(self) -> bool:
         """Whether it has not been closed."""
         return not self._is_closed
+
+    def is_in(self, epoch: Epoch) -> bool:
+        """Say whether the broker knows it in that epoch."""
+        return self._epoch is epoch
 
     def verb(self) -> verbs.Subscribe:
         """Return what makes it at the broker."""
@@ -68,35 +84,38 @@ class ProfiledConsumer(ProviderConsumer):
             priority=request.priority,
         )
 
-    # What the connection tells; the I/O thread
+    # What the connection tells
 
     def begin(self, epoch: Epoch) -> None:
         """Hear that the broker knows the consumer in this epoch; what came before comes again."""
         with self._lock:
-            self._epoch = epoch.number
+            self._epoch = epoch
             self._arrived.clear()
             self._credit = 0
-            credit = self._credit_to_grant()
-        if credit:
-            epoch.post(verbs.Credit(subscription=self.name, credit=credit).write())
+            self._grant()
+        self._speak()
 
     def interrupted(self) -> None:
         """Hear that the epoch has ended: the broker has taken back what it had pushed."""
         with self._lock:
-            self._epoch = 0
+            self._epoch = None
             self._arrived.clear()
             self._credit = 0
 
     def arrived(self, epoch: Epoch, frame: Frame) -> None:
-        """Put a message away."""
+        """Put a message away, or give it back if nobody wants it any more. The I/O thread."""
         with self._lock:
-            if epoch.number != self._epoch or self._is_closed:
-                return  # a closed consumer's are given back by the broker, or by `close`
+            if epoch is not self._epoch:
+                return
             self._arrived.append(frame)
             self._credit -= 1
             is_wanted = self._is_interested
+            if self._is_revoked and not (self._drains or self._is_withdrawn or self._is_closed):
+                self._return(keep=0)
         if is_wanted:
             self._on_ready()
+        else:
+            self._speak()
 
     def started(self) -> None:
         """Hear that the connection delivers again."""
@@ -108,10 +127,7 @@ class ProfiledConsumer(ProviderConsumer):
     # The SPI
 
     def poll(self) -> Delivery | None:
-        delivery = self._take(ends_interest=False)
-        if delivery is None and not self._is_interested and self._drain():
-            delivery = self._take(ends_interest=False)
-        return delivery
+        return self._take(ends_interest=False)
 
     def poll_or_wait(self) -> Delivery | None:
         delivery = self._take(ends_interest=True)
@@ -124,95 +140,81 @@ class ProfiledConsumer(ProviderConsumer):
         frame: Frame | None = None
         with self._lock:
             epoch = self._epoch
-            if self._arrived and self._connection.is_started and not self._is_closed:
+            if epoch is not None and self._arrived and self._connection.is_started and not self._is_closed:
                 frame = self._arrived.popleft()
+                if self._credit <= self._window // 2:
+                    self._grant()
                 if ends_interest:
                     self._is_interested = False
-            credit = self._credit_to_grant() if frame is not None and self._credit <= self._window // 2 else 0
-        if credit:
-            self._post(verbs.Credit(subscription=self.name, credit=credit).write())
-        return None if frame is None else self._deliver(frame, epoch)
+        self._speak()
+        return None if frame is None or epoch is None else self._deliver(frame, epoch)
 
-    def _deliver(self, frame: Frame, epoch: int) -> Delivery | None:
+    def _deliver(self, frame: Frame, epoch: Epoch) -> Delivery:
         headers = frame.headers
         envelope = self._connection.received(from_frame(frame, PYJMS, self.request.address))
-        tag = Received(int(headers["ack"]), epoch, envelope.delivery_mode == 2)
-        if not self._session.hold(tag):
-            return None
+        tag = Received(int(headers["ack"]), epoch, envelope.delivery_mode == _PERSISTENT)
         return Delivery(envelope, int(headers.get("delivery-count", "1")), headers.get("redelivered") == "true", tag)
 
-    def _drain(self) -> bool:
-        """Ask the broker what there is now; return whether something has come (an exact `receive_no_wait`)."""
-        if self._is_closed or not self._connection.is_started:
-            return False
-        try:
-            self._connection.ask(verbs.Credit(subscription=self.name, credit=1, drain=True))
-        except (ProviderError, InterruptedLinkError):
-            return False
+    def catch_up(self) -> None:
+        """Ask the broker what there is now (an exact `receive_no_wait`)."""
         with self._lock:
-            self._credit = 0
-            return bool(self._arrived)
+            epoch = self._epoch
+            if epoch is None or self._arrived or self._is_closed or not self._connection.is_started:
+                return
+            self._drains += 1
+        try:
+            epoch.ask(verbs.Credit(subscription=self.name, credit=1, drain=True).write())
+        except InterruptedLinkError:
+            return  # there is nothing until the connection is back
+        finally:
+            with self._lock:
+                self._drains -= 1
+                self._credit = 0
+                if self._is_interested:
+                    self._grant()
+                elif self._is_revoked:
+                    self._return(keep=1)
+            self._speak()
 
     def set_interested(self, interested: bool) -> None:
-        revokes = False
         with self._lock:
             if self._is_closed:
                 return
             self._is_interested = interested
-            credit = self._credit_to_grant() if interested and self._credit <= self._window // 2 else 0
-            if not interested and self._credit > 0:
-                revokes, self._credit = True, 0
+            self._is_revoked = not interested
+            if not interested:
+                self._revoke()
+            elif self._credit <= self._window // 2:
+                self._grant()
             is_wanted = interested and bool(self._arrived) and self._connection.is_started
-        if credit:
-            self._post(verbs.Credit(subscription=self.name, credit=credit).write())
-        if revokes:
-            self._post(verbs.Credit(subscription=self.name, revoke=True).write(f"v{self.name}"))
-            self._return_unseen()
+        self._speak()
         if is_wanted:
             self._on_ready()
 
-    def withdraw(self) -> list[int]:
+    def withdraw(self, epoch: Epoch) -> list[int]:
         """Let the broker push nothing more; return the numbers of what has come and was not handed out.
 
         Raises `ProviderError`, `InterruptedLinkError`.
         """
         with self._lock:
-            if self._is_closed or not self._epoch or (self._credit <= 0 and not self._arrived):
+            if self._is_closed or self._epoch is not epoch or (self._credit <= 0 and not self._arrived):
                 return []
             self._is_withdrawn = True
         # With the answer all has come that the broker had pushed.
-        self._connection.ask(verbs.Credit(subscription=self.name, revoke=True))
+        epoch.ask(verbs.Credit(subscription=self.name, revoke=True).write())
         with self._lock:
+            if self._epoch is not epoch:
+                return []
             self._credit = 0
-            frames, self._arrived = list(self._arrived), deque()
-        return [int(frame.headers["ack"]) for frame in frames]
+            return self._take_unseen(keep=0)
 
     def resume(self) -> None:
         """Let the broker push again, if it is wanted."""
         with self._lock:
             self._is_withdrawn = False
-            credit = self._credit_to_grant()
-        if credit:
-            self._post(verbs.Credit(subscription=self.name, credit=credit).write())
-
-    def _credit_to_grant(self) -> int:
-        """Return what fills the window, and count it as granted. The lock is held."""
-        if not self._is_interested or self._is_closed or self._is_withdrawn or not self._epoch:
-            return 0
-        credit = self._window - len(self._arrived) - max(0, self._credit)
-        self._credit += max(0, credit)
-        return max(0, credit)
-
-    def _return_unseen(self) -> None:
-        """Give back what has come and was not handed out."""
-        with self._lock:
-            frames, self._arrived = list(self._arrived), deque()
-        if frames:
-            ids = delivery_ids(int(frame.headers["ack"]) for frame in frames)
-            self._post(verbs.GiveBack(session=self._session.name, ids=ids, unseen=True).write())
-
-    def _post(self, frame: Frame) -> None:
-        self._connection.post(frame)
+            if self._is_interested:
+                self._grant()
+        self._speak()
 
     def close(self) -> None:
         with self._lock:
@@ -221,9 +223,67 @@ class ProfiledConsumer(ProviderConsumer):
             self._is_closed = True
         self._session.forget(self)
         try:
-            self._connection.ask(verbs.Unsubscribe(id=self.name))
+            self._connection.newest().ask(verbs.Unsubscribe(id=self.name).write())
         except InterruptedLinkError:
             return  # it ended with the connection
         finally:
+            # With the answer all has come that the broker had pushed.
             self._connection.forget(self)
-            self._return_unseen()
+            with self._lock:
+                self._return(keep=0)
+            self._speak()
+
+    # Credit: the lock is held
+
+    def _grant(self) -> None:
+        """Say what fills the window."""
+        if not self._is_interested or self._is_closed or self._is_withdrawn or self._epoch is None:
+            return
+        credit = self._window - len(self._arrived) - max(0, self._credit)
+        if credit > 0:
+            self._credit += credit
+            self._to_say.append((self._epoch, verbs.Credit(subscription=self.name, credit=credit).write()))
+
+    def _revoke(self) -> None:
+        """Say that nothing more is wanted, and give back what was not handed out."""
+        if self._epoch is not None and self._credit > 0:
+            self._credit = 0
+            frame = verbs.Credit(subscription=self.name, revoke=True).write(f"v{self.name}")
+            self._to_say.append((self._epoch, frame))
+        self._return(keep=0)
+
+    def _return(self, *, keep: int) -> None:
+        """Give back what has come and was not handed out, but for the first `keep`."""
+        numbers = self._take_unseen(keep=keep)
+        if numbers and self._epoch is not None:
+            verb = verbs.GiveBack(session=self._session.name, ids=delivery_ids(numbers), unseen=True)
+            self._to_say.append((self._epoch, verb.write()))
+
+    def _take_unseen(self, *, keep: int) -> list[int]:
+        frames = list(self._arrived)
+        self._arrived = deque(frames[:keep])
+        return [int(frame.headers["ack"]) for frame in frames[keep:]]
+
+    # The lock is not held
+
+    def _speak(self) -> None:
+        """Say what is to be said, unless another thread does so. Raises `ResourceError` if the broker does not read."""
+        if not self._to_say:
+            return
+        while True:
+            with self._lock:
+                if self._is_speaking or not self._to_say:
+                    return
+                self._is_speaking = True
+                epoch, frame = self._to_say[0]
+            is_said = False
+            try:
+                epoch.post(frame)
+                is_said = True
+            except InterruptedLinkError:
+                is_said = True  # it ended with the connection
+            finally:
+                with self._lock:
+                    self._is_speaking = False
+                    if is_said:
+                        self._to_say.popleft()

@@ -3,6 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from pyjms_provider.clients.stomp.epoch import Epoch
 
 __all__ = ["Received"]
 
@@ -12,6 +16,6 @@ class Received:
     """One message that the broker pushed, by the number under which it is settled."""
 
     number: int
-    epoch: int
-    """The connection that it came by: on another one its number means nothing, and the message comes again."""
+    epoch: Epoch
+    """The connection that it came by: on another one its number names another message."""
     is_persistent: bool

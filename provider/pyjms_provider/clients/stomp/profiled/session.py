@@ -22,7 +22,7 @@ from pyjms.spi.provider import ProviderSession, SubscribeRequest
 from pyjms.spi.xid import BranchFailure, Xid
 from pyjms_provider.clients.ending import Ending
 from pyjms_provider.clients.stomp.epoch import InterruptedLinkError
-from pyjms_provider.clients.stomp.profiled.browser import begin_browsing
+from pyjms_provider.clients.stomp.profiled.browser import ProfiledBrowser
 from pyjms_provider.clients.stomp.profiled.consumer import ProfiledConsumer
 from pyjms_provider.clients.stomp.profiled.received import Received
 from pyjms_provider.protocols.stomp import verbs
@@ -32,6 +32,7 @@ from pyjms_provider.protocols.stomp.delivery_ids import DeliveryIds, delivery_id
 if TYPE_CHECKING:
     from pyjms.spi.envelope import Address, Envelope
     from pyjms.spi.selector import Selector
+    from pyjms_provider.clients.stomp.epoch import Epoch
     from pyjms_provider.clients.stomp.profiled.connection import ProfiledConnection
     from pyjms_provider.protocols.stomp.frames import Frame
 
@@ -52,11 +53,12 @@ class ProfiledSession(ProviderSession):
         self._numbers = count(1)
         self._lock = Lock()
         self._consumers: dict[ProfiledConsumer, None] = {}
-        self._held: dict[Received, None] = {}
         self._good: set[Address] = set()
         """Destinations that this session has sent to, and heard that it may."""
-        self._unit_epoch = 0
-        """The epoch in which the open transaction has begun; 0: nothing is in it."""
+        self.epoch: Epoch | None = None
+        """Where the broker knows the session."""
+        self._unit: Epoch | None = None
+        """Where the open transaction, or the branch, has begun: what is said of it elsewhere would be half of it."""
         self._timeout_s = 0
         self._closed = False
         self._ending = Ending()
@@ -74,19 +76,12 @@ class ProfiledSession(ProviderSession):
 
     def send(self, envelope: Envelope) -> None:
         self._check_open()
-        frame = self.connection.frame_of(envelope, self.name)
-        address = envelope.destination
         try:
             if self.transacted:
-                self._enter_unit()
-                self.connection.link.current().post(frame)
-            elif envelope.delivery_mode == _PERSISTENT or address.temporary or address not in self._good:
-                # Whether it may be sent there is asked once; then messages that may be lost need no answer.
-                self.connection.link.current().ask(frame)
-                if len(self._good) < _GOOD_MAX:
-                    self._good.add(address)
+                epoch = self._enter_unit(self._unit or self.connection.link.current())
+                epoch.post(self.connection.frame_of(envelope, self.name))
             else:
-                self.connection.link.current().post(frame)
+                self._send(envelope)
         except InterruptedLinkError as error:
             self._check_open()
             if self.transacted:
@@ -95,22 +90,33 @@ class ProfiledSession(ProviderSession):
                 f"the connection was lost while a message was sent ({error}): it is not known whether it arrived"
             ) from error
 
-    def may_wait(self, envelope: Envelope) -> bool:
-        return True
+    def _send(self, envelope: Envelope) -> None:
+        epoch = self.connection.link.current()
+        frame = self.connection.frame_of(envelope, self.name)  # now: a temporary destination is the epoch's
+        address = envelope.destination
+        if envelope.delivery_mode != _PERSISTENT and not address.temporary and address in self._good:
+            epoch.post(frame)
+            return
+        # Whether it may be sent there is asked once; then messages that may be lost need no answer.
+        epoch.ask(frame)
+        if len(self._good) < _GOOD_MAX:
+            self._good.add(address)
 
-    def _enter_unit(self) -> None:
-        if not self._unit_epoch:
-            self._unit_epoch = self.connection.link.current().number
+    def _enter_unit(self, epoch: Epoch) -> Epoch:
+        """Return the epoch of the open transaction; it begins in `epoch` if there is none."""
+        if self._unit is None:
+            self._unit = epoch
+        return self._unit
 
     def commit(self) -> None:
         self._check_transacted()
-        epoch, self._unit_epoch = self._unit_epoch, 0
-        if not epoch:
+        epoch, self._unit = self._unit, None
+        if epoch is None:
             return
-        if epoch != self.connection.link.current().number:
+        if epoch.has_ended:
             raise RolledBackError("the transaction was rolled back, as the connection was lost in it")
         try:
-            self.connection.ask(verbs.CommitTransaction(session=self.name))
+            epoch.ask(verbs.CommitTransaction(session=self.name).write())
         except InterruptedLinkError as error:
             raise InDoubtError(
                 f"the connection was lost during the commit ({error}): it is not known whether it was done"
@@ -118,9 +124,9 @@ class ProfiledSession(ProviderSession):
 
     def rollback(self) -> None:
         self._check_transacted()
-        epoch, self._unit_epoch = self._unit_epoch, 0
-        if epoch and epoch == self.connection.link.epoch_number:
-            self._tell(verbs.AbortTransaction(session=self.name))
+        epoch, self._unit = self._unit, None
+        if epoch is not None:
+            self._tell(epoch, verbs.AbortTransaction(session=self.name))
 
     def _check_transacted(self) -> None:
         self._check_open()
@@ -133,12 +139,14 @@ class ProfiledSession(ProviderSession):
         self._check_open()
         name = f"{self.name}.{next(self._numbers)}"
         consumer = ProfiledConsumer(self, name, request, on_ready, self.connection.settings.prefetch_messages)
-        self.connection.subscribe(consumer)
         with self._lock:
-            is_open = not self._closed
-            if is_open:
-                self._consumers[consumer] = None
-        if not is_open:
+            self._consumers[consumer] = None  # before it is made, so that no connection that heals passes it over
+        try:
+            self.connection.subscribe(consumer)
+        except BaseException:
+            self.forget(consumer)
+            raise
+        if self._closed:
             consumer.close()
             self._check_open()
         return consumer
@@ -146,7 +154,7 @@ class ProfiledSession(ProviderSession):
     def browse(self, address: Address, selector: Selector | None) -> Iterator[Delivery]:
         self._check_open()
         name = f"{self.name}.{next(self._numbers)}"
-        return begin_browsing(self, name, address, None if selector is None else selector.text).messages()
+        return ProfiledBrowser(self, name, address, None if selector is None else selector.text).messages()
 
     def unsubscribe(self, name: str) -> None:
         self._ask(verbs.DeleteSubscription(session=self.name, durable_name=name))
@@ -161,58 +169,49 @@ class ProfiledSession(ProviderSession):
         with self._lock:
             self._consumers.pop(consumer, None)
 
-    def hold(self, received: Received) -> bool:
-        """Take a message that a consumer hands out; return False if the session is closed, which gives it back."""
-        with self._lock:
-            if not self._closed:
-                self._held[received] = None
-            return not self._closed
-
     # Settling
 
     def acknowledge(self, deliveries: Sequence[Delivery]) -> None:
         self._check_open()
-        live = self._live(deliveries)
-        if not live:
+        epoch, live = self._live(deliveries)
+        if epoch is None:
             return
         verb = verbs.Acknowledge(session=self.name, ids=_ids(live))
         if self.transacted:
-            self._enter_unit()
-            self.connection.post(verb.write())
-            return
-        if self.connection.settings.confirm_acknowledge and any(each.is_persistent for each in live):
-            self._tell(verb)
+            if self._enter_unit(epoch) is epoch:  # else the transaction is lost, and the commit tells
+                self._post(epoch, verb)
+        elif self.connection.settings.confirm_acknowledge and any(each.is_persistent for each in live):
+            self._tell(epoch, verb)
         else:
-            self.connection.post(verb.write())
-        self._forget(live)
+            self._post(epoch, verb)
 
     def recover(self, deliveries: Sequence[Delivery]) -> None:
         self._check_open()
-        live = self._live(deliveries)
-        if live:
-            self._give_back(live, verbs.GiveBack(session=self.name, ids=_ids(live)))
+        epoch, live = self._live(deliveries)
+        if epoch is not None:
+            self._give_back(epoch, verbs.GiveBack(session=self.name, ids=_ids(live)))
 
     def give_back_unseen(self, deliveries: Sequence[Delivery]) -> None:
         self._check_open()
-        live = self._live(deliveries)
-        if live:
-            self._give_back(live, verbs.GiveBack(session=self.name, ids=_ids(live), unseen=True))
+        epoch, live = self._live(deliveries)
+        if epoch is not None:
+            self._give_back(epoch, verbs.GiveBack(session=self.name, ids=_ids(live), unseen=True))
 
     def retry(self, delivery: Delivery, reason: str) -> None:
         self._check_open()
-        live = self._live([delivery])
-        if live:
-            self._give_back(live, verbs.Retry(session=self.name, ids=_ids(live), reason=reason))
+        epoch, live = self._live([delivery])
+        if epoch is not None:
+            self._give_back(epoch, verbs.Retry(session=self.name, ids=_ids(live), reason=reason))
 
-    def _give_back(self, live: Sequence[Received], verb: verbs.Verb) -> None:
+    def _give_back(self, epoch: Epoch, verb: verbs.Verb) -> None:
         """Give messages back to their old places: what was fetched after them goes back, too, so that they come first."""
-        self._forget(live)
         consumers = self.consumers()
         try:
-            unseen = [number for consumer in consumers for number in consumer.withdraw()]
+            unseen = [number for consumer in consumers for number in consumer.withdraw(epoch)]
             if unseen:
-                self.connection.ask(verbs.GiveBack(session=self.name, ids=delivery_ids(sorted(unseen)), unseen=True))
-            self.connection.ask(verb)
+                ids = delivery_ids(sorted(unseen))
+                epoch.ask(verbs.GiveBack(session=self.name, ids=ids, unseen=True).write())
+            epoch.ask(verb.write())
         except InterruptedLinkError:
             _log.debug("the connection ended before the broker had heard %s", verb.COMMAND)  # all is the broker's again
         finally:
@@ -221,35 +220,34 @@ class ProfiledSession(ProviderSession):
 
     def reject(self, delivery: Delivery, reason: str) -> None:
         self._check_open()
-        live = self._live([delivery])
-        self._forget(live)
-        if live:
-            self._tell(verbs.Reject(session=self.name, ids=_ids(live), reason=reason))
+        epoch, live = self._live([delivery])
+        if epoch is not None:
+            self._tell(epoch, verbs.Reject(session=self.name, ids=_ids(live), reason=reason))
 
     def adopt(self, deliveries: Sequence[Delivery]) -> None:
         self._check_open()
-        live = self._live(deliveries)
-        if live:
-            self._ask(verbs.Adopt(session=self.name, ids=_ids(live)))
-        for each in live:
-            self.hold(each)
+        epoch, live = self._live(deliveries)
+        if epoch is None:
+            return
+        try:
+            epoch.ask(verbs.Adopt(session=self.name, ids=_ids(live)).write())
+        except InterruptedLinkError as error:
+            raise ResourceError(f"the connection was lost: {error}; the messages come again") from error
 
-    def _live(self, deliveries: Sequence[Delivery]) -> list[Received]:
-        """Return those of the present epoch; the others are the broker's again, and come again."""
-        number = self.connection.link.epoch_number
+    def _live(self, deliveries: Sequence[Delivery]) -> tuple[Epoch | None, list[Received]]:
+        """Return those of the present epoch, and it; None: there are none. The others are the broker's again, and come again.
+
+        What is said of them is said in that epoch or not at all: in the next one their numbers name other messages.
+        """
+        epoch = self.connection.link.present()
         tags = [delivery.tag for delivery in deliveries]
-        live = [tag for tag in tags if isinstance(tag, Received) and tag.epoch == number]
+        live = [tag for tag in tags if isinstance(tag, Received) and tag.epoch is epoch]
         if len(live) < len(tags):
             _log.warning(
                 "PYJMS-EPOCH %d messages were settled after the connection that they came by was lost; they come again",
                 len(tags) - len(live),
             )
-        return live
-
-    def _forget(self, received: Sequence[Received]) -> None:
-        with self._lock:
-            for each in received:
-                self._held.pop(each, None)
+        return (epoch if live else None), live
 
     # Distributed transactions
 
@@ -257,12 +255,16 @@ class ProfiledSession(ProviderSession):
         if join and resume:
             raise BranchError("a session joins a branch or resumes it, not both", BranchFailure.INVALID)
         mode = verbs.BeginMode.JOIN if join else verbs.BeginMode.RESUME if resume else verbs.BeginMode.NEW
-        self._branch(verbs.BeginBranch(session=self.name, xid=xid, mode=mode, timeout_s=self._timeout_s))
+        self._check_open()
+        epoch = self.connection.link.current()
+        self._branch(verbs.BeginBranch(session=self.name, xid=xid, mode=mode, timeout_s=self._timeout_s), epoch)
+        self._unit = epoch
 
     def xa_end(self, xid: Xid, *, suspend: bool = False, fail: bool = False) -> None:
         if suspend and fail:
             raise BranchError("work is suspended or has failed, not both", BranchFailure.INVALID)
         mode = verbs.EndMode.SUSPEND if suspend else verbs.EndMode.FAIL if fail else verbs.EndMode.SUCCESS
+        self._unit = None
         self._branch(verbs.EndBranch(session=self.name, xid=xid, mode=mode))
 
     def xa_prepare(self, xid: Xid) -> bool:
@@ -287,10 +289,10 @@ class ProfiledSession(ProviderSession):
     def xa_get_timeout(self) -> int:
         return self._timeout_s or self.connection.transaction_timeout_s
 
-    def _branch(self, verb: verbs.Verb) -> Frame:
+    def _branch(self, verb: verbs.Verb, epoch: Epoch | None = None) -> Frame:
         self._check_open()
         try:
-            return self.connection.ask(verb)
+            return (epoch or self.connection.link.current()).ask(verb.write())
         except InterruptedLinkError as error:
             raise BranchError(
                 f"the connection was lost ({error}): it is not known what became of the branch",
@@ -302,14 +304,21 @@ class ProfiledSession(ProviderSession):
     def _ask(self, verb: verbs.Verb) -> Frame:
         self._check_open()
         try:
-            return self.connection.ask(verb)
+            return self.connection.link.current().ask(verb.write())
         except InterruptedLinkError as error:
             raise ResourceError(f"the connection was lost: {error}; try again") from error
 
-    def _tell(self, verb: verbs.Verb) -> None:
+    def _tell(self, epoch: Epoch, verb: verbs.Verb) -> None:
         """Ask, and do not mind if the connection is lost: then all is the broker's again."""
         try:
-            self.connection.ask(verb)
+            epoch.ask(verb.write())
+        except InterruptedLinkError:
+            _log.debug("the connection ended before the broker had heard %s", verb.COMMAND)
+
+    def _post(self, epoch: Epoch, verb: verbs.Verb) -> None:
+        """Say it without waiting; as `_tell`."""
+        try:
+            epoch.post(verb.write())
         except InterruptedLinkError:
             _log.debug("the connection ended before the broker had heard %s", verb.COMMAND)
 
@@ -317,9 +326,8 @@ class ProfiledSession(ProviderSession):
 
     def interrupted(self) -> None:
         """Hear that the epoch has ended."""
-        with self._lock:
-            self._held.clear()
-            self._good.clear()
+        self.epoch = None
+        self._good.clear()
 
     def end_waits(self) -> None:
         self.connection.post(verbs.Interrupt(session=self.name).write())

@@ -1,0 +1,94 @@
+"""A broker on a loopback socket that speaks as much of the profile as a test tells it to."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+
+from pyjms.spi.capability import Capability
+from pyjms.spi.clock import SystemClock
+from pyjms.spi.envelope import Address, Envelope
+from pyjms.spi.provider import ConnectRequest, SubscribeRequest
+from pyjms.spi.url import ProviderUrl
+from pyjms_provider.clients.stomp.profiled.connection import ProfiledConnection
+from pyjms_provider.clients.stomp.profiled.consumer import ProfiledConsumer
+from pyjms_provider.clients.stomp.profiled.session import ProfiledSession
+from pyjms_provider.clients.stomp.provider import StompProvider
+from pyjms_provider.protocols.stomp.answers import Greeting
+from pyjms_provider.protocols.stomp.dialects import PYJMS
+from pyjms_provider.protocols.stomp.frames import Frame
+from pyjms_provider.protocols.stomp.profile import to_frame
+from tests.provider.clients.stomp.fake_broker import FakeBroker
+from tests.provider.clients.stomp.world import ORDERS, QUICKLY, Events, Told
+from tests.provider.helpers import make_envelope
+
+_GREETING = Greeting(capabilities=~Capability.NONE, resource_manager="peer")
+
+
+@dataclass
+class Peer(FakeBroker):
+    """Answers what a pyjms client asks for; `before_answer` is called before it does."""
+
+    before_answer: Callable[[int, Frame], None] = lambda number, frame: None
+    destinations: Iterator[str] = field(default_factory=lambda: iter(f"/temp-queue/t{n}" for n in range(100)))
+    denied: set[str] = field(default_factory=set)
+    """Ids of consumers that are refused."""
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        self.unanswered |= {"CONNECT", "CREATE"}
+        self.on_frame = self._answer
+
+    def _answer(self, number: int, frame: Frame) -> None:
+        if frame.command == "CONNECT":
+            headers = {"version": "1.2", "server": "pyjms/1", "session": f"c{number}", **_GREETING.headers()}
+            self.push(Frame("CONNECTED", headers))
+            return
+        self.before_answer(number, frame)
+        receipt = frame.headers.get("receipt", "")
+        if frame.command == "CREATE":
+            self.push(Frame("RECEIPT", {"receipt-id": receipt, "destination": next(self.destinations)}))
+        if frame.command == "SUBSCRIBE" and frame.headers["id"] in self.denied:
+            self.push(Frame("ERROR", {"receipt-id": receipt, "code": "PYJMS-ACCESS", "message": "not yours"}))
+            frame.headers.pop("receipt")
+
+    def deliver_to(self, consumer: ProfiledConsumer, number: int, envelope: Envelope | None = None) -> None:
+        """Send a MESSAGE."""
+        frame = to_frame(envelope or make_envelope(f"m{number}"), PYJMS, command="MESSAGE")
+        frame.headers.update({"subscription": consumer.name, "ack": str(number), "message-id": "m"})
+        self.push(frame)
+
+    def numbers_on(self, connection: int, command: str) -> list[Frame]:
+        """Return the frames of one command that came on one connection."""
+        return [frame for number, frame in list(self.frames) if number == connection and frame.command == command]
+
+
+def link_to(peer: FakeBroker, events: Events | None = None, options: str = QUICKLY) -> ProfiledConnection:
+    """Return a started connection."""
+    url = ProviderUrl.parse(f"{peer.url}?{options}")
+    request = ConnectRequest(url=url, user_name=None, password=None, client_id=None, clock=SystemClock())
+    connection = StompProvider().connect(request, events or Events())
+    assert isinstance(connection, ProfiledConnection)
+    connection.start()
+    return connection
+
+
+@contextmanager
+def linked(peer: FakeBroker, events: Events | None = None, options: str = QUICKLY) -> Iterator[ProfiledConnection]:
+    connection = link_to(peer, events, options)
+    try:
+        yield connection
+    finally:
+        connection.close()
+
+
+def consumer_of(
+    session: ProfiledSession, told: Callable[[], None] | None = None, address: Address = ORDERS, *, wants: bool = True
+) -> ProfiledConsumer:
+    """Return a consumer that wants messages."""
+    consumer = session.subscribe(
+        SubscribeRequest(address=address, selector=None, no_local=False, durable_name=None), told or Told()
+    )
+    consumer.set_interested(wants)
+    return consumer

@@ -1,0 +1,135 @@
+"""Consumers at the pyjms broker: credit, what goes back, and the end."""
+
+from __future__ import annotations
+
+from collections import deque
+from threading import Event, Thread
+from typing import Any
+
+from pyjms.spi.provider import SubscribeRequest
+from pyjms_provider.clients.stomp.profiled.browser import ProfiledBrowser
+from pyjms_provider.clients.stomp.profiled.consumer import ProfiledConsumer
+from pyjms_provider.protocols.stomp.frames import Frame
+from tests.provider.clients.stomp.fake_broker import PATIENCE_S
+from tests.provider.clients.stomp.profiled.peer import Peer, consumer_of, linked
+from tests.provider.clients.stomp.world import ORDERS, Told
+from tests.provider.helpers import text_of
+
+
+def test_a_message_that_is_pushed_while_its_consumer_closes_goes_back_unseen() -> None:
+    with Peer() as peer, linked(peer) as connection:
+        consumer = consumer_of(connection.open_session(transacted=False))
+
+        def push(_: int, frame: Frame) -> None:
+            if frame.command == "UNSUBSCRIBE":
+                peer.deliver_to(consumer, 7)
+
+        peer.before_answer = push
+        consumer.close()
+        returned = peer.wait_for("RETURN").headers
+        assert (returned["ids"], returned["unseen"]) == ("7", "true")
+
+
+def test_a_message_that_comes_after_interest_has_ended_goes_back_unseen() -> None:
+    with Peer() as peer, linked(peer) as connection:
+        consumer = consumer_of(connection.open_session(transacted=False))
+        consumer.set_interested(False)
+        assert peer.wait_for("CREDIT", 2).headers["revoke"] == "true"
+        peer.deliver_to(consumer, 3)
+        assert peer.wait_for("RETURN").headers["ids"] == "3"
+        assert consumer.poll() is None
+
+
+def test_a_full_window_goes_back_when_interest_ends() -> None:
+    told = Told()
+    with Peer() as peer, linked(peer, options="prefetch_messages=2&timeout_ms=10000") as connection:
+        consumer = consumer_of(connection.open_session(transacted=False), told)
+        peer.deliver_to(consumer, 1)
+        peer.deliver_to(consumer, 2)
+        told.wait(2)
+        consumer.set_interested(False)
+        assert peer.wait_for("RETURN").headers["ids"] == "1-2"
+
+
+def test_poll_never_asks_and_catching_up_does() -> None:
+    with Peer() as peer, linked(peer) as connection:
+        consumer = consumer_of(connection.open_session(transacted=False), wants=False)
+        assert consumer.poll() is None
+        assert peer.of("CREDIT") == []
+
+        def push(_: int, frame: Frame) -> None:
+            if frame.headers.get("drain") == "true":
+                peer.deliver_to(consumer, 1)
+
+        peer.before_answer = push
+        consumer.catch_up()
+        assert text_of(consumer.poll()) == "m1"
+        assert peer.of("RETURN") == []
+
+
+def test_what_a_drain_brings_beyond_its_one_message_goes_back() -> None:
+    with Peer() as peer, linked(peer) as connection:
+        consumer = consumer_of(connection.open_session(transacted=False), wants=False)
+
+        def push(_: int, frame: Frame) -> None:
+            if frame.headers.get("drain") == "true":
+                peer.deliver_to(consumer, 1)
+                peer.deliver_to(consumer, 2)
+
+        peer.before_answer = push
+        consumer.catch_up()
+        assert peer.wait_for("RETURN").headers["ids"] == "2"
+        assert text_of(consumer.poll()) == "m1"
+
+
+def test_credit_is_said_in_the_order_in_which_it_was_decided() -> None:
+    posted: list[str] = []
+    entered, go_on = Event(), Event()
+
+    class SlowEpoch:
+        def post(self, frame: Frame) -> None:
+            if not posted:
+                entered.set()
+                assert go_on.wait(PATIENCE_S)
+            posted.append("revoke" if "revoke" in frame.headers else "grant")
+
+    with Peer() as peer, linked(peer) as connection:
+        session = connection.open_session(transacted=False)
+        consumer = ProfiledConsumer(
+            session,
+            "c",
+            SubscribeRequest(address=ORDERS, selector=None, no_local=False, durable_name=None),
+            lambda: None,
+            10,
+        )
+        epoch: Any = SlowEpoch()
+        consumer.begin(epoch)
+        slow = Thread(target=consumer.set_interested, args=(True,))
+        slow.start()
+        assert entered.wait(PATIENCE_S)
+        consumer.set_interested(False)  # does not wait for the other thread, nor overtakes it
+        consumer.set_interested(True)
+        go_on.set()
+        slow.join(PATIENCE_S)
+        assert posted == ["grant", "revoke", "grant"]
+
+
+def test_a_browser_shows_a_message_that_comes_between_two_looks_and_right_before_the_end() -> None:
+    class LateDeque(deque[Frame]):
+        """The message and the end come right after it was found empty."""
+
+        is_late = True
+
+        def __len__(self) -> int:
+            found = super().__len__()
+            if self.is_late and not found:
+                self.is_late = False
+                browser.arrived(epoch, Frame("MESSAGE", {"subscription": "b"}))
+                browser.arrived(epoch, Frame("MESSAGE", {"subscription": "b", "browser": "end"}))
+            return found
+
+    with Peer() as peer, linked(peer) as connection:
+        browser = ProfiledBrowser(connection.open_session(transacted=False), "b", ORDERS, None)
+        epoch = connection.link.current()
+        browser._arrived = LateDeque()
+        assert len(list(browser._frames())) == 1

@@ -1,0 +1,196 @@
+"""What was begun on one connection to the pyjms broker is never ended on the next one."""
+
+from __future__ import annotations
+
+import pytest
+
+from pyjms.spi.errors import InDoubtError, ResourceError, RolledBackError
+from pyjms.spi.xid import Xid
+from tests.provider.clients.stomp.profiled.peer import Peer, consumer_of, link_to, linked
+from tests.provider.clients.stomp.world import ORDERS, Events, Told
+from tests.provider.helpers import make_envelope, text_of
+
+
+def test_a_message_of_a_lost_connection_is_not_settled_on_the_next_whose_numbers_mean_others() -> None:
+    told = Told()
+    with Peer() as peer, linked(peer) as connection:
+        session = connection.open_session(transacted=False)
+        consumer = consumer_of(session, told)
+        peer.deliver_to(consumer, 1)
+        told.wait()
+        delivery = consumer.poll()
+        assert delivery is not None
+        peer.cut()
+        peer.wait_for("SUBSCRIBE", 2)
+        connection.link.current()
+        session.acknowledge([delivery])
+        session.recover([delivery])
+        session.retry(delivery, "x")
+        session.reject(delivery, "x")
+        connection.create_temporary(ORDERS.kind)  # whatever was posted has come before this
+        assert not {frame.command for _, frame in peer.frames} & {"ACK", "RETURN", "RETRY", "REJECT"}
+
+
+@pytest.mark.parametrize("command", ["ACK", "RETURN"])
+def test_settling_that_is_cut_off_is_not_repeated_elsewhere(command: str) -> None:
+    told = Told()
+    with Peer(cut_before=(command, 1)) as peer, linked(peer) as connection:
+        session = connection.open_session(transacted=False)
+        consumer = consumer_of(session, told)
+        peer.deliver_to(consumer, 1, make_envelope("x", persistent=True))
+        told.wait()
+        delivery = consumer.poll()
+        assert delivery is not None
+        (session.acknowledge if command == "ACK" else session.recover)([delivery])
+        peer.wait_for("SUBSCRIBE", 2)
+        connection.create_temporary(ORDERS.kind)
+        assert len(peer.of(command)) == 1
+
+
+def test_no_half_of_a_lost_transaction_is_sent_on_the_next_connection() -> None:
+    events = Events()
+    with Peer() as peer, linked(peer, events) as connection:
+        session = connection.open_session(transacted=True)
+        session.send(make_envelope("first half"))
+        peer.wait_for("SEND")
+        peer.cut()
+        peer.wait_for("SESSION", 2)
+        connection.link.current()
+        session.send(make_envelope("second half"))
+        with pytest.raises(RolledBackError, match="lost in it"):
+            session.commit()
+        session.send(make_envelope("anew"))
+        session.commit()
+        assert len(peer.numbers_on(1, "SEND")) == 1
+        assert len(peer.of("COMMIT")) == 1
+
+
+def test_a_message_of_the_new_connection_is_not_settled_in_the_transaction_that_was_lost() -> None:
+    told = Told()
+    with Peer() as peer, linked(peer) as connection:
+        session = connection.open_session(transacted=True)
+        consumer = consumer_of(session, told)
+        session.send(make_envelope("first half"))
+        peer.wait_for("SEND")
+        peer.cut()
+        peer.wait_for("CREDIT", 2)
+        connection.link.current()
+        peer.deliver_to(consumer, 1)
+        told.wait()
+        delivery = consumer.poll()
+        assert delivery is not None
+        session.acknowledge([delivery])
+        with pytest.raises(RolledBackError):
+            session.commit()
+        assert peer.of("ACK") == []
+
+
+def test_a_commit_that_is_cut_off_is_in_doubt_and_not_repeated() -> None:
+    with Peer(cut_before=("COMMIT", 1)) as peer, linked(peer) as connection:
+        session = connection.open_session(transacted=True)
+        session.send(make_envelope("x"))
+        with pytest.raises(InDoubtError):
+            session.commit()
+        peer.wait_for("SESSION", 2)
+        session.commit()  # there is nothing in it
+        assert len(peer.of("COMMIT")) == 1
+
+
+def test_work_for_a_branch_is_not_done_outside_of_it_after_a_loss() -> None:
+    with Peer() as peer, linked(peer) as connection:
+        session = connection.open_session(transacted=True)
+        session.xa_start(Xid(1, b"g", b"b"))
+        peer.cut()
+        peer.wait_for("SESSION", 2)
+        connection.link.current()
+        session.send(make_envelope("x"))
+        session.xa_end(Xid(1, b"g", b"b"))
+        assert peer.of("SEND") == []
+
+
+@pytest.mark.parametrize("command", ["SESSION", "SUBSCRIBE", "START", "CREATE"])
+def test_what_is_cut_off_while_it_is_made_is_made_on_the_next_connection(command: str) -> None:
+    told = Told()
+    with Peer(cut_before=(command, 1)) as peer:
+        connection = link_to(peer)
+        try:
+            session = connection.open_session(transacted=False)
+            address = connection.create_temporary(ORDERS.kind)
+            consumer = consumer_of(session, told, address)
+            peer.wait_for("CREDIT")
+            peer.deliver_to(consumer, 1)
+            told.wait()
+            assert text_of(consumer.poll()) == "m1"
+        finally:
+            connection.close()
+
+
+def test_a_temporary_destination_has_its_new_name_in_what_is_sent_after_a_loss() -> None:
+    with Peer() as peer, linked(peer) as connection:
+        session = connection.open_session(transacted=False)
+        address = connection.create_temporary(ORDERS.kind)
+        peer.cut()
+        peer.wait_for("SESSION", 2)
+        session.send(make_envelope("x", destination=address))
+        assert peer.wait_for("SEND").headers["destination"] == "/temp-queue/t1"
+        connection.delete_temporary(address)
+        assert peer.wait_for("DELETE").headers["destination"] == "/temp-queue/t1"
+
+
+def test_a_consumer_that_is_refused_anew_is_told_and_keeps_nobody_else_from_healing() -> None:
+    events, told = Events(), Told()
+    with Peer() as peer, linked(peer, events) as connection:
+        session = connection.open_session(transacted=False)
+        refused = consumer_of(session)
+        other = consumer_of(session, told)
+        peer.denied.add(refused.name)
+        peer.cut()
+        assert "could not be made anew" in events.wait_for(2)[1].reason
+        connection.link.current()
+        peer.wait_for("CREDIT", 3)
+        peer.deliver_to(other, 1)
+        told.wait()
+        assert text_of(other.poll()) == "m1"
+
+
+def test_all_can_be_closed_at_once_while_there_is_no_connection() -> None:
+    events = Events()
+    peer = Peer()
+    with peer:
+        connection = link_to(peer, events, "reconnect_delay_ms=50&reconnect_delay_max_ms=60&timeout_ms=600000")
+        session = connection.open_session(transacted=False)
+        consumer = consumer_of(session)
+        peer.stop()
+        events.wait_for(1)
+        consumer.close()
+        session.close()
+        connection.close()
+        assert connection.state == "closed"
+
+
+def test_what_is_closed_while_all_is_made_anew_does_not_stay_at_the_broker() -> None:
+    closing = Told()
+    with Peer() as peer, linked(peer) as connection:
+        session = connection.open_session(transacted=False)
+        consumer = consumer_of(session)
+
+        def close(number: int, frame: object) -> None:
+            if number == 1 and not consumer.is_open:
+                return
+            if number == 1 and getattr(frame, "command", "") == "SUBSCRIBE":
+                consumer._is_closed = True  # `close` has begun on another thread, which has not asked yet
+                closing()
+
+        peer.before_answer = close
+        peer.cut()
+        closing.wait()
+        assert peer.wait_for("UNSUBSCRIBE").headers["id"] == consumer.name
+
+
+def test_a_browser_whose_connection_is_lost_says_so() -> None:
+    with Peer() as peer, linked(peer) as connection:
+        session = connection.open_session(transacted=False)
+        messages = session.browse(ORDERS, None)
+        peer.before_answer = lambda _, frame: peer.cut() if frame.command == "CREDIT" else None
+        with pytest.raises(ResourceError, match="browse"):
+            next(messages)
