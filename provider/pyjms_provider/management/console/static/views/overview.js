@@ -1,0 +1,122 @@
+// The broker at a glance: what needs attention, what there is, and the last hour.
+
+import * as api from "../api.js";
+import {chart} from "../chart.js";
+import {h, replace, setText} from "../dom.js";
+import * as format from "../format.js";
+import * as history from "../history.js";
+import {poll} from "../live.js";
+import * as model from "../model.js";
+import {table} from "../table.js";
+
+const LOOKED_AT = ["key_store", "trust_store", "authentication_provider", "access_control", "virtual_host_node", "virtual_host", "port"];
+
+export function tile(text, {href = null} = {}) {
+  const value = h("strong", {}, "–");
+  const element = h(href === null ? "div" : "a", {class: "tile", href}, value, h("span", {}, text));
+  return {element, set: (shown, kind = "") => {
+    setText(value, shown);
+    element.className = `tile ${kind}`;
+  }};
+}
+
+function hostTable() {
+  return table({
+    caption: "Virtual hosts",
+    key: (row) => row.path.join("/"),
+    href: (row) => model.linkTo("virtual_host", row.path),
+    columns: [
+      {name: "name", label: "Virtual host", cell: (row) => format.name(row.name)},
+      {name: "state", label: "State", cell: (row) => format.stateChip(row.state)},
+      {name: "queue_count", label: "Queues", number: true, cell: (row) => format.count(row.queue_count)},
+      {name: "message_count", label: "Messages", number: true, cell: (row) => format.count(row.message_count)},
+      {name: "connection_count", label: "Connections", number: true, cell: (row) => format.count(row.connection_count)},
+    ],
+  });
+}
+
+function portTable() {
+  return table({
+    caption: "Ports",
+    key: (row) => row.name,
+    href: (row) => model.linkTo("port", row.path),
+    columns: [
+      {name: "name", label: "Port", cell: (row) => format.name(row.name)},
+      {name: "state", label: "State", cell: (row) => format.stateChip(row.state)},
+      {name: "addresses", label: "Listens at", cell: (row) => format.plainValue(row.addresses)},
+      {name: "connection_count", label: "Connections", number: true, cell: (row) => format.count(row.connection_count)},
+    ],
+  });
+}
+
+async function inError() {
+  const pages = await Promise.all(LOOKED_AT.map((category) =>
+    api.get(category, [], {filter: "state = 'errored'", fields: "name,path,category,error", limit: 20})));
+  return pages.flatMap((page) => page.items);
+}
+
+function attention(items) {
+  if (items.length === 0) return h("p", {class: "calm"}, "Everything is open and running.");
+  return h("ul", {class: "attention"}, items.map((each) => h("li", {},
+    h("a", {href: model.linkTo(each.category, each.path)}, `${format.categoryName(each.category)} `, format.name(each.name)),
+    h("span", {}, ` ${each.error ?? "is in error"}`))));
+}
+
+export async function overviewView({main, signal}) {
+  const tiles = {
+    messages: tile("messages", {href: "#/queues"}),
+    queues: tile("queues", {href: "#/queues"}),
+    connections: tile("connections", {href: "#/connections"}),
+    letters: tile("dead letters", {href: "#/dead"}),
+    doubts: tile("transactions in doubt", {href: "#/transactions"}),
+    uptime: tile("since it was opened"),
+  };
+  const messages = chart({title: "Messages", unit: "messages", lines: [{label: "messages", color: 1}]});
+  const change = chart({title: "Change", unit: "messages a second", lines: [{label: "change", color: 2}], signed: true});
+  const connections = chart({title: "Connections", unit: "connections", lines: [{label: "connections", color: 1}]});
+  const hosts = hostTable();
+  const ports = portTable();
+  const needs = h("div", {});
+  const about = h("p", {class: "about"});
+  replace(main,
+    h("h1", {}, "Overview"),
+    h("div", {class: "tiles"}, Object.values(tiles).map((each) => each.element)),
+    h("section", {class: "card"}, h("h2", {}, "Needs attention"), needs),
+    h("div", {class: "charts"}, messages.element, change.element, connections.element),
+    h("section", {class: "card"}, h("h2", {}, "Virtual hosts"), hosts.element),
+    h("section", {class: "card"}, h("h2", {}, "Ports"), ports.element),
+    about);
+
+  async function look() {
+    const [broker, found, open, letters, doubts, errors] = await Promise.all([
+      api.get("broker", [], {fields: "uptime_ms,version,platform,process_id"}, signal),
+      api.get("virtual_host", [], {limit: 100, fields: "name,path,state,queue_count,message_count,connection_count"}, signal),
+      api.get("port", [], {limit: 100, fields: "name,path,state,addresses,connection_count"}, signal),
+      api.get("dead_letter", [], {limit: 1000, fields: "letters"}, signal),
+      api.get("transaction", [], {limit: 1, filter: "branch_state = 'prepared'", fields: "name"}, signal),
+      inError(),
+    ]);
+    if (signal.aborted) return;
+    const sum = (name) => found.items.reduce((total, each) => total + (each[name] ?? 0), 0);
+    const dead = letters.items.reduce((total, each) => total + each.letters, 0);
+    history.record("broker/messages", sum("message_count"));
+    history.record("broker/connections", sum("connection_count"));
+    tiles.messages.set(format.count(sum("message_count")));
+    tiles.queues.set(format.count(sum("queue_count")));
+    tiles.connections.set(format.count(sum("connection_count")));
+    tiles.letters.set(format.count(dead), dead > 0 ? "warn" : "");
+    tiles.doubts.set(format.count(doubts.total), doubts.total > 0 ? "warn" : "");
+    tiles.uptime.set(format.duration(broker.uptime_ms));
+    const text = JSON.stringify(errors);
+    if (needs.dataset.shown !== text) replace(needs, attention(errors)).dataset.shown = text;
+    messages.update([history.points("broker/messages")]);
+    change.update([history.rates("broker/messages")]);
+    connections.update([history.points("broker/connections")]);
+    hosts.update(found.items);
+    ports.update(open.items);
+    setText(about, `pyjms ${broker.version} on ${broker.platform}, process ${broker.process_id}. Charts begin when the console is opened.`);
+  }
+
+  await look();
+  poll(signal, 2000, look);
+}

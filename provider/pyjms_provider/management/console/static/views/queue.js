@@ -1,0 +1,228 @@
+// One queue: how full it is, its messages, and what can be done with them.
+
+import * as api from "../api.js";
+import {chart} from "../chart.js";
+import {noteError, note, problemBox} from "../dialog.js";
+import {freshId, h, replace} from "../dom.js";
+import * as format from "../format.js";
+import * as history from "../history.js";
+import {poll} from "../live.js";
+import {explanationParts, messageParts, preview} from "../message.js";
+import * as model from "../model.js";
+import {callOperation, deleteObject, editObject, operationOf} from "../objects.js";
+import {sendMessage} from "../send.js";
+import {pager, table} from "../table.js";
+import {tile} from "./overview.js";
+import {counters, recordQueue} from "./queues.js";
+
+const PAGE = 50;
+const NUMBERS = ["depth", "waiting", "held", "delayed", "uncommitted", "consumers"];
+
+function button(text, act, {kind = "quiet", key = null, id = null} = {}) {
+  const node = h("button", {type: "button", class: kind, "data-key": key, id}, text);
+  node.addEventListener("click", () => Promise.resolve(act()).catch(noteError));
+  return node;
+}
+
+// The list of messages, with the selector to try.
+function browser(queue, signal, onCount) {
+  const id = freshId("selector");
+  const selector = h("input", {type: "text", id, "data-key": "filter", spellcheck: "false", autocomplete: "off", placeholder: "a JMS selector: amount > 100 AND region = 'north'"});
+  const only = h("input", {type: "checkbox", id: `${id}-only`});
+  const verdict = h("span", {class: "verdict", role: "status"});
+  const problems = h("div", {});
+  const detail = h("section", {class: "card detail", "aria-label": "Message", hidden: true, tabindex: "-1"});
+  const forPicked = h("div", {class: "actions picked", hidden: true});
+  const state = {offset: 0, tried: "", explained: new Map(), open: null, messages: []};
+
+  const list = table({
+    caption: "Messages",
+    key: (row) => row.id,
+    empty: "No message waits here.",
+    select: (ids) => { forPicked.hidden = ids.length === 0; },
+    columns: [
+      {name: "id", label: "Message", cell: (row) => {
+        const open = h("button", {type: "button", class: "link", on: {click: () => openMessage(row.id)}}, h("bdi", {}, row.id));
+        return open;
+      }},
+      {name: "takes", label: "Selector", cell: (row) => mark(row)},
+      {name: "time", label: "Sent", narrow: true, cell: (row) => format.time(row.timestamp_ms)},
+      {name: "priority", label: "Priority", number: true, narrow: true, cell: (row) => String(row.priority)},
+      {name: "type", label: "Body", narrow: true, cell: (row) => row.body?.kind ?? ""},
+      {name: "preview", label: "Begins", cell: (row) => h("bdi", {class: "preview"}, preview(row.body))},
+    ],
+  });
+
+  function mark(row) {
+    const found = state.explained.get(row.id);
+    if (found === undefined) return "";
+    const [kind, text] = found.matches ? ["good", "✓ takes"] : found.explanation.value === null ? ["warn", "? unknown"] : ["off", "✗ leaves"];
+    return h("span", {class: `chip ${kind}`}, text);
+  }
+
+  const pages = pager((step) => {
+    state.offset = Math.max(0, state.offset + step * PAGE);
+    look().catch(noteError);
+  });
+
+  async function look() {
+    state.tried = selector.value.trim();
+    const chosen = only.checked && state.tried !== "" ? state.tried : null;
+    replace(problems);
+    state.explained = new Map();
+    try {
+      const page = await api.operate("queue", queue.path, "browse", {selector: chosen, offset: state.offset, limit: PAGE}, signal);
+      state.messages = page.messages;
+      if (state.tried !== "" && page.messages.length > 0) {
+        const told = await api.operate("queue", queue.path, "explain", {selector: state.tried, message_ids: page.messages.map((each) => each.id), limit: PAGE}, signal);
+        state.explained = new Map(told.map((each) => [each.message_id, each]));
+      }
+      if (signal.aborted) return;
+      element.classList.toggle("is-tried", state.tried !== "");
+      list.update(page.messages);
+      pages.update({offset: state.offset, shown: page.messages.length, hasMore: page.has_more});
+      verdict.textContent = state.tried === "" ? "" : `takes ${[...state.explained.values()].filter((each) => each.matches).length} of the ${page.messages.length} shown`;
+      if (state.open !== null) showMessage(state.open);
+      onCount();
+    } catch (error) {
+      if (error.code === undefined) throw error;
+      replace(problems, problemBox(error), pointer(error));
+    }
+  }
+
+  // Where in the selector the broker stopped reading.
+  function pointer(error) {
+    if (error.position === undefined || error.position === null) return null;
+    return h("pre", {class: "pointer", "aria-hidden": "true"}, `${state.tried}\n${" ".repeat(error.position)}▲`);
+  }
+
+  function showMessage(messageId) {
+    const message = state.messages.find((each) => each.id === messageId);
+    detail.hidden = message === undefined;
+    element.classList.toggle("is-open", message !== undefined);
+    state.open = message === undefined ? null : messageId;
+    for (const each of state.messages) list.rowOf(each.id)?.classList.toggle("is-chosen", each.id === state.open);
+    if (message === undefined) return;
+    const told = state.explained.get(messageId);
+    replace(detail,
+      h("div", {class: "title"}, h("h2", {}, "Message"), button("Close", () => {
+        const line = list.rowOf(messageId);
+        showMessage(null);
+        line?.querySelector("button")?.focus();
+      })),
+      told === undefined ? null : explanationParts(told),
+      messageParts(message));
+  }
+
+  function openMessage(messageId) {
+    showMessage(messageId);
+    detail.focus({preventScroll: false});
+  }
+
+  function withPicked(name, title, danger) {
+    return async () => {
+      const ids = list.picked();
+      const done = await callOperation(queue, operationOf(queue, name), {
+        title, danger, preset: {message_ids: ids, selector: null},
+        intro: `${title} ${format.count(ids.length)} ${ids.length === 1 ? "message" : "messages"} of “${queue.name}”.`,
+      });
+      if (!done) return;
+      note(`${format.count(done.result.messages)} messages: done.`);
+      list.clearPicks();
+      await look();
+    };
+  }
+
+  replace(forPicked,
+    button("Move…", withPicked("move_messages", "Move", false)),
+    button("Copy…", withPicked("copy_messages", "Copy", false)),
+    button("Delete…", withPicked("delete_messages", "Delete", true), {kind: "danger"}));
+  const form = h("form", {class: "bar"},
+    h("label", {for: id, class: "unseen"}, "Selector"), selector,
+    h("button", {type: "submit", class: "quiet"}, "Try"),
+    h("label", {}, only, " only what it takes"), verdict);
+  form.addEventListener("submit", (event) => {
+    event.preventDefault();
+    state.offset = 0;
+    look().catch(noteError);
+  });
+  only.addEventListener("change", () => {
+    state.offset = 0;
+    look().catch(noteError);
+  });
+  const element = h("div", {class: "browser"},
+    h("section", {class: "card"},
+      h("div", {class: "title"}, h("h2", {}, "Messages"), h("div", {class: "actions"}, forPicked, button("Look again", look, {key: "refresh"}))),
+      form, problems, list.element, pages.element),
+    detail);
+  return {element, look};
+}
+
+function attributeRows(queue, now) {
+  const kind = model.kindOf("queue", now.type);
+  const rows = kind.attributes.filter((each) => !["name", "context"].includes(each.name)).map((each) => {
+    const isDefault = JSON.stringify(now[each.name]) === JSON.stringify(each.default);
+    return h("tr", {class: isDefault ? "is-default" : null},
+      h("th", {scope: "row"}, format.label(each.name, each.unit)),
+      h("td", {}, h("bdi", {}, format.measured(each, now[each.name]))),
+      h("td", {class: "hint narrow"}, each.description));
+  });
+  return h("table", {class: "attributes"}, h("caption", {class: "unseen"}, "Attributes"), h("tbody", {}, rows));
+}
+
+export async function queueView({main, names, signal, again}) {
+  const queue = await api.get("queue", names, {}, signal);
+  const key = `queue/${queue.path.join("/")}`;
+  const tiles = Object.fromEntries(NUMBERS.map((name) => [name, tile(name)]));
+  const depth = chart({title: "Depth", unit: "messages", lines: [{label: "depth", color: 1}]});
+  const moving = counters();
+  const speed = chart({title: "Flow", unit: "a second", lines: moving.map((each, index) => ({label: each.name.replaceAll("_", " "), color: 1 + (index % 2)}))});
+  const chip = h("span", {});
+  const operate = (name, options, done) => async () => {
+    const answer = await callOperation(queue, operationOf(queue, name), options);
+    if (answer) await done(answer.result);
+  };
+  const found = browser(queue, signal, () => look());
+  const pause = button("", async () => {
+    await api.operate("queue", queue.path, pause.dataset.act);
+    await again();
+  }, {id: "pause"});
+  const attributes = h("div", {});
+  const kind = model.kindOf("queue", queue.type);
+
+  async function look() {
+    const now = await api.get("queue", queue.path, {}, signal);
+    if (signal.aborted) return;
+    recordQueue(now);
+    for (const name of NUMBERS) tiles[name].set(format.count(now[name]));
+    depth.update([history.points(key)]);
+    speed.update(moving.map((each) => history.rates(`${key}#${each.name}`)));
+    const shown = now.paused ? "paused" : now.state;
+    if (chip.dataset.shown !== shown) replace(chip, format.stateChip(shown)).dataset.shown = shown;
+    pause.dataset.act = now.paused ? "resume" : "pause";
+    pause.textContent = now.paused ? "Resume" : "Pause";
+    const text = JSON.stringify(kind.attributes.map((each) => now[each.name]));
+    if (attributes.dataset.shown !== text) replace(attributes, attributeRows(queue, now)).dataset.shown = text;
+  }
+
+  replace(main,
+    h("p", {class: "crumbs"}, h("a", {href: "#/queues"}, "Queues"), " / ", format.name(queue.path[0]), " / ", format.name(queue.path[1])),
+    h("div", {class: "title"},
+      h("h1", {}, format.name(queue.name)), chip,
+      h("div", {class: "actions"},
+        button("Send a message", async () => { if (await sendMessage(queue)) await found.look(); }, {kind: "main", key: "new", id: "send"}),
+        pause,
+        button("Change…", async () => { if (await editObject(queue)) await again(); }),
+        button("Purge…", operate("purge", {title: "Purge", danger: true, typed: queue.name, intro: `This deletes all messages of “${queue.name}” that nobody holds. There is no way back.`}, async (result) => {
+          note(`${format.count(result.messages)} messages were deleted.`);
+          await found.look();
+        }), {kind: "danger", id: "purge"}),
+        button("Delete…", async () => { if (await deleteObject(queue)) location.hash = "#/queues"; }, {kind: "danger", id: "delete"}))),
+    h("div", {class: "tiles"}, Object.values(tiles).map((each) => each.element)),
+    h("div", {class: "charts"}, depth.element, moving.length > 0 ? speed.element : null),
+    found.element,
+    h("details", {class: "card"}, h("summary", {}, h("h2", {}, "Attributes")), attributes));
+  await look();
+  await found.look();
+  poll(signal, 2000, look);
+}
