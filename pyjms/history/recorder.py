@@ -287,6 +287,12 @@ class _Session(ProviderSession):
         inner = [_inner_of(delivery) for delivery in deliveries]
         self._settle(RECOVER, deliveries, None, lambda: self._inner.recover(inner))
 
+    def give_back_unseen(self, deliveries: Sequence[Delivery]) -> None:
+        self.recover(deliveries)  # what was polled through here is in the history, so it has been seen
+
+    def may_wait(self, envelope: Envelope) -> bool:
+        return self._inner.may_wait(envelope)
+
     def retry(self, delivery: Delivery, reason: str) -> None:
         inner = _inner_of(delivery)
         self._settle(RECOVER, (delivery,), {"failed": reason}, lambda: self._inner.retry(inner, reason))
@@ -395,6 +401,9 @@ class _Consumer(ProviderConsumer):
         called_ns = self._now()
         delivery = self._inner.poll_or_wait()
         return None if delivery is None else self._delivered(delivery, called_ns)
+
+    def catch_up(self) -> None:
+        self._inner.catch_up()
 
     def _delivered(self, delivery: Delivery, called_ns: int) -> Delivery:
         envelope = delivery.envelope  # fetched now: when it is written down, it may have been given back

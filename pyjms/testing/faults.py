@@ -242,6 +242,13 @@ class _Session(ProviderSession):
         self._connection.alive()
         self._inner.recover(deliveries)
 
+    def give_back_unseen(self, deliveries: Sequence[Delivery]) -> None:
+        self._connection.alive()
+        self._inner.give_back_unseen(deliveries)
+
+    def may_wait(self, envelope: Envelope) -> bool:
+        return self._inner.may_wait(envelope)
+
     def retry(self, delivery: Delivery, reason: str) -> None:
         self._connection.alive()
         self._inner.retry(delivery, reason)
@@ -335,6 +342,10 @@ class _Consumer(ProviderConsumer):
     def poll_or_wait(self) -> Delivery | None:
         self._connection.alive()
         return self._inner.poll_or_wait()
+
+    def catch_up(self) -> None:
+        self._connection.alive()
+        self._inner.catch_up()
 
     def set_interested(self, interested: bool) -> None:
         self._inner.set_interested(interested)

@@ -28,10 +28,10 @@ def least(contract: type) -> object:
     return made
 
 
-COMPOSED = {"poll_or_wait", "retry"}
+COMPOSED = {"give_back_unseen", "poll_or_wait", "retry"}
 """What is made of other calls of the contract."""
 
-ANSWERED = {"advice", "end_waits", "xa_set_timeout", "xa_get_timeout"}
+ANSWERED = {"advice", "catch_up", "end_waits", "may_wait", "xa_set_timeout", "xa_get_timeout"}
 """What has an answer for a provider that does not care."""
 
 REFUSED: list[tuple[type, Capability, Callable[..., object]]] = [
