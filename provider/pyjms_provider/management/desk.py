@@ -14,11 +14,11 @@ from pyjms.spi.errors import AccessDeniedError, ProviderError
 from pyjms_provider.management.describing import describe
 from pyjms_provider.management.errors import UnknownJobError
 from pyjms_provider.management.jobs import Job, Jobs
-from pyjms_provider.management.listing import ListedPage, ListRequest, list_objects
+from pyjms_provider.management.listing import ListedPage, ListRequest, check_fields, list_objects
 from pyjms_provider.model import tree
 from pyjms_provider.model.attributes import declarations
 from pyjms_provider.model.errors import UnknownObjectError, UnknownOperationError
-from pyjms_provider.model.lookup import collect, find_by_id, find_by_names, names_needed
+from pyjms_provider.model.lookup import Place, find_by_id, find_by_names, names_needed, places
 from pyjms_provider.model.operations import NO_PROGRESS, OperationDeclaration, operations_of
 from pyjms_provider.security.audit import AuditAction, AuditLog, AuditRecord, AuditResult
 from pyjms_provider.security.contracts import Operation
@@ -79,16 +79,15 @@ class Desk:
 
     def list(self, caller: Caller, category: str, names: Sequence[str], request: ListRequest) -> ListedPage:
         """Return a page of the objects of a category below an address; those that the caller may not see are left out."""
-        return list_objects(self._visible(caller, category, names), request)
+        return list_objects(category, list(self._visible(caller, category, names)), request)
 
-    def _visible(self, caller: Caller, category: str, names: Sequence[str]) -> Iterator[ManagedObject]:
-        if category == "broker":
-            every: Iterator[ManagedObject] = iter([self.system.broker])
-        else:
-            every = collect(self.system, category, names)
-        for each in every:
+    def _visible(self, caller: Caller, category: str, names: Sequence[str]) -> Iterator[Place]:
+        for each in places(self.system.broker, category, names):
+            target = each.target()
+            if target is None:
+                continue
             try:
-                self._check(caller, Operation.OBSERVE, each)
+                caller.access.check(caller.principal, Operation.OBSERVE, target)
             except AccessDeniedError:
                 continue
             yield each
@@ -182,7 +181,8 @@ class Desk:
     def describe(
         self, managed: ManagedObject, fields: Sequence[str] | None = None, *, actual: bool = False
     ) -> dict[str, Any]:
-        """Return an object as plain data."""
+        """Return an object as plain data. Raises `BadRequestError` for a field that its category does not have."""
+        check_fields(managed.category, fields or ())
         return describe(managed, fields, actual=actual)
 
     def job(self, caller: Caller, job_id: str, *, end: bool = False) -> Job:

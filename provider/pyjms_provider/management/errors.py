@@ -4,7 +4,36 @@ from __future__ import annotations
 
 from pyjms.spi.errors import ProviderError
 
-__all__ = ["BadRequestError", "JobError", "UnknownJobError"]
+__all__ = [
+    "BadMethodError",
+    "BadRequestError",
+    "ContentTypeError",
+    "JobError",
+    "RequestTooLargeError",
+    "UnknownJobError",
+]
+
+
+class BadMethodError(ProviderError):
+    """What is there cannot be asked so; `allowed` are the methods that it understands."""
+
+    code = "PYJMS-REQUEST-METHOD"
+
+    def __init__(self, reason: str, allowed: tuple[str, ...]) -> None:
+        super().__init__(reason)
+        self.allowed = allowed
+
+
+class ContentTypeError(ProviderError):
+    """A body is in no form that is understood here."""
+
+    code = "PYJMS-REQUEST-TYPE"
+
+
+class RequestTooLargeError(ProviderError):
+    """A body is longer than the port takes."""
+
+    code = "PYJMS-REQUEST-SIZE"
 
 
 class BadRequestError(ProviderError):

@@ -6,19 +6,25 @@ The condition is written as a message selector (JMS 1.1 §3.8.1), in which ident
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
+from difflib import get_close_matches
+from itertools import groupby
 from typing import TYPE_CHECKING, Any, Final
 
 from pyjms.spi.envelope import Address, AddressKind, BodyKind, Envelope
 from pyjms.spi.selector import Selector, compile_selector
-from pyjms_provider.management.describing import describe
+from pyjms_provider.management.describing import describe, known_fields
 from pyjms_provider.management.errors import BadRequestError
+from pyjms_provider.model import tree
+from pyjms_provider.model.errors import UnknownObjectError
+from pyjms_provider.model.statistics import statistics_of
 
 if TYPE_CHECKING:
-    from pyjms_provider.model.managed import ManagedObject
+    from pyjms_provider.model.lookup import Place
 
-__all__ = ["LIMIT_MAX", "ListRequest", "ListedPage", "list_objects"]
+__all__ = ["LIMIT_MAX", "ListRequest", "ListedPage", "check_fields", "list_objects"]
 
 LIMIT_MAX: Final = 1000
 _NOWHERE: Final = Address(AddressKind.QUEUE, "objects")
@@ -49,29 +55,56 @@ class ListedPage:
     offset: int
 
 
-def list_objects(objects: Iterable[ManagedObject], request: ListRequest) -> ListedPage:
-    """Return a page. Raises `BadRequestError`, `InvalidSelectorError`."""
+def list_objects(category: str, found: Sequence[Place], request: ListRequest) -> ListedPage:
+    """Return a page of what is at those places. Raises `BadRequestError`, `InvalidSelectorError`."""
     if not 1 <= request.limit <= LIMIT_MAX:
         raise BadRequestError(f"limit is a number from 1 to {LIMIT_MAX}")
-    if request.offset < 0:
-        raise BadRequestError("offset is a number from 0")
     selector = None if request.condition is None else compile_selector(request.condition)
-    if selector is None and not request.order:
-        every = list(objects)  # only those of the page are described
-        page = every[request.offset : request.offset + request.limit]
-        items = [describe(each, request.fields, actual=request.actual) for each in page]
-        return ListedPage(items=items, total=len(every), offset=request.offset)
     needed = _needed(request, selector)
-    found: list[tuple[ManagedObject, dict[str, Any]]] = []
-    for each in objects:
-        keys = describe(each, needed)
-        if selector is None or selector.matches(_as_envelope(keys)):
-            found.append((each, keys))
-    for name in reversed(request.order):
-        found.sort(key=lambda pair: _sort_key(pair[1].get(name.removeprefix("-"))), reverse=name.startswith("-"))
-    page_of = found[request.offset : request.offset + request.limit]
-    items = [describe(each, request.fields, actual=request.actual) for each, _ in page_of]
+    check_fields(category, {*needed, *(request.fields or ())})
+    if needed:
+        rows = [
+            row for row in _rows(category, found, needed) if selector is None or selector.matches(_envelope(row[1]))
+        ]
+        for name in reversed(request.order):
+            rows.sort(key=lambda row: _sort_key(row[1].get(name.removeprefix("-"))), reverse=name.startswith("-"))
+        found = [place for place, _ in rows]
+    elif selector is not None and not selector.matches(_envelope({})):
+        found = []
+    items: list[Mapping[str, Any]] = []
+    for place in found[request.offset : request.offset + request.limit]:
+        each = place.find()
+        with suppress(UnknownObjectError):  # it has gone meanwhile
+            if each is not None:
+                items.append(describe(each, request.fields, actual=request.actual))
     return ListedPage(items=items, total=len(found), offset=request.offset)
+
+
+def _rows(category: str, found: Sequence[Place], needed: Sequence[str]) -> Iterator[tuple[Place, dict[str, Any]]]:
+    """Yield what conditions and orders look at, without making objects where that can be had by the column."""
+    measured = {name for kind in tree.types_of(category) for name in statistics_of(tree.class_of(category, kind)[1])}
+    columns = [name for name in needed if name != "name"]
+    for parent, places in groupby(found, key=lambda place: place.parent):
+        source = parent.sources().get(category)
+        if source is not None and measured.issuperset(columns):
+            values = [(name, source.column(name)) for name in columns]
+            for place in places:
+                yield place, {"name": place.name, **{name: column.get(place.name) for name, column in values}}
+            continue
+        for place in places:
+            each = place.find()
+            with suppress(UnknownObjectError):
+                if each is not None:
+                    yield place, describe(each, needed)
+
+
+def check_fields(category: str, names: Iterable[str]) -> None:
+    """Refuse fields that no object of the category has. Raises `BadRequestError`."""
+    unknown = sorted(set(names) - known_fields(category))
+    if unknown:
+        close = get_close_matches(unknown[0], known_fields(category), n=1)
+        hint = f"; did you mean {close[0]}?" if close else ""
+        raise BadRequestError(f"a {category} has no field {unknown[0][:80]!r}{hint}")
 
 
 def _needed(request: ListRequest, selector: Selector | None) -> tuple[str, ...]:
@@ -79,7 +112,7 @@ def _needed(request: ListRequest, selector: Selector | None) -> tuple[str, ...]:
     return tuple(names | (selector.identifiers if selector is not None else frozenset()))
 
 
-def _as_envelope(fields: Mapping[str, Any]) -> Envelope:
+def _envelope(fields: Mapping[str, Any]) -> Envelope:
     properties = {name: value for name, value in fields.items() if isinstance(value, _SCALARS)}
     return Envelope(_NOWHERE, None, 0, 0, 1, 4, None, None, None, properties, BodyKind.NONE, None)
 

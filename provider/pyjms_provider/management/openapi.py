@@ -5,6 +5,17 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Final
 
+from pyjms_provider.management.openapi_parts import (
+    JSON,
+    answering,
+    content,
+    error_schema,
+    inlined,
+    job_schema,
+    page_of,
+    parameter,
+    reference,
+)
 from pyjms_provider.model import tree
 from pyjms_provider.model.attributes import declarations
 from pyjms_provider.model.lookup import names_needed
@@ -13,8 +24,7 @@ from pyjms_provider.model.statistics import statistics_of
 
 __all__ = ["describe_api"]
 
-_JSON: Final = "application/json"
-_ERROR: Final = {"$ref": "#/components/responses/Error"}
+_ROOT: Final = "/api/latest"
 _FACTS: Final[Mapping[str, Any]] = {
     "path": {"type": "array", "items": {"type": "string"}},
     "id": {"type": "string", "format": "uuid"},
@@ -35,33 +45,44 @@ _LIST_OPTIONS: Final = (
     ("sort", {"type": "string"}, "Names of fields, joined by commas; - before one: downwards."),
     ("offset", {"type": "integer", "minimum": 0, "maximum": 999_999_999}, "How many to leave out."),
     ("limit", {"type": "integer", "minimum": 1, "maximum": 1000}, "How many at most."),
+    ("id", {"type": "string", "format": "uuid"}, "The one object with this id."),
 )
+
+
+_WHO: Final[Mapping[str, Any]] = {
+    "type": "object",
+    "required": ["user_name", "groups"],
+    "properties": {
+        "user_name": {"type": "string"},
+        "groups": {"type": "array", "items": {"type": "string"}},
+        "csrf_token": {"type": "string"},
+    },
+}
+_LOGIN: Final[Mapping[str, Any]] = {
+    "type": "object",
+    "required": ["user_name", "password"],
+    "properties": {"user_name": {"type": "string"}, "password": {"type": "string", "format": "password"}},
+}
 
 
 def describe_api() -> dict[str, Any]:
     """Return the description."""
-    schemas: dict[str, Any] = {"Error": _error_schema(), "Job": _job_schema()}
-    paths: dict[str, Any] = {
-        "/api/latest/job/{job}": {
-            method: _answering(
-                {"200": _content("How far it is", {"$ref": "#/components/schemas/Job"})},
-                operationId=f"{method}_job",
-                summary="How far a long operation is" if method == "get" else "End a long operation half way",
-                parameters=[_parameter("job", "The id of the job.", {"type": "string"}, where="path")],
-            )
-            for method in ("get", "delete")
-        },
-    }
+    schemas: dict[str, Any] = {"Error": error_schema(), "Job": job_schema()}
+    paths = _fixed_paths()
     for shape in tree.TREE.values():
         if shape.category != tree.ROOT:
-            _describe_category(shape, paths, schemas)
+            paths |= _Category(shape, schemas).paths()
     return {
         "openapi": "3.1.0",
-        "info": {"title": "pyjms broker", "version": "1", "description": "The managed broker's tree of objects."},
+        "info": {
+            "title": "pyjms broker",
+            "version": "1",
+            "description": "The managed broker's tree of objects. /api/v1 stands for /api/latest as long as that is version 1.",
+        },
         "paths": paths,
         "components": {
             "schemas": schemas,
-            "responses": {"Error": _content("Why it was refused", {"$ref": "#/components/schemas/Error"})},
+            "responses": {"Error": content("Why it was refused", reference("Error"))},
             "securitySchemes": {
                 "basic": {"type": "http", "scheme": "basic"},
                 "bearer": {"type": "http", "scheme": "bearer"},
@@ -71,171 +92,225 @@ def describe_api() -> dict[str, Any]:
     }
 
 
-def _describe_category(shape: tree.CategoryShape, paths: dict[str, Any], schemas: dict[str, Any]) -> None:
-    category = shape.category
-    classes = dict.fromkeys(tree.class_of(category, name)[1] for name in tree.types_of(category))
-    given: dict[str, Any] = {}
-    shown: dict[str, Any] = {"name": {"type": "string"}, "type": {"type": "string"}, **_FACTS}
-    operations: dict[str, OperationDeclaration] = {}
-    for kind in classes:
-        for name, declared in declarations(kind.attributes_class).items():
-            schema = _inlined(declared.schema, schemas)
-            given[name] = {**schema, "description": declared.description}
-            shown[name] = {"description": declared.description}
-        for name, measured in statistics_of(kind).items():
-            shown[name] = {"description": measured.description}
-        operations |= operations_of(kind)
-    schemas[f"{category}_given"] = {"type": "object", "properties": given}
-    schemas[category] = {"type": "object", "properties": shown}
-    names = () if category == "broker" else names_needed(category)
-    parameters = [
-        _parameter(name, f"The {name}'s name.", {"type": "string", "minLength": 1}, where="path") for name in names
-    ]
-    whole = "/".join((f"/api/latest/{category}", *(f"{{{name}}}" for name in names)))
-    one = {"$ref": f"#/components/schemas/{category}"}
-    body = {"content": {_JSON: {"schema": {"$ref": f"#/components/schemas/{category}_given"}}}}
-    methods: dict[str, Any] = {
-        "get": _answering(
-            {"200": _content(shape.summary, one)},
-            operationId=f"get_{category}",
-            summary=f"Look at a {category}",
-            parameters=[*parameters, *_options(("fields", "actual"))],
-        )
-    }
-    if not shape.is_observed:
-        changes = ("patch",) if category == "broker" else ("put", "patch")
-        for method in changes:
-            answers = {"200": _content("As it is now", one)}
-            if method == "put":
-                answers["201"] = _content("It was created", one)
-            methods[method] = _answering(
-                answers,
-                operationId=f"{method}_{category}",
-                summary=f"Change a {category}" + (", or create it" if method == "put" else ""),
-                parameters=parameters,
-                requestBody=body,
+def _fixed_paths() -> dict[str, Any]:
+    job = reference("Job")
+    anything = {"type": "object"}
+    by_id = [parameter("job", "The id of the job.", {"type": "string", "minLength": 1}, where="path")]
+    jobs = {"type": "object", "required": ["items"], "properties": {"items": {"type": "array", "items": job}}}
+    return {
+        "/api/login": {
+            "post": answering(
+                {"200": content("Who came; the cookie of a session comes with it", _WHO)},
+                operationId="login",
+                summary="Begin a session",
+                requestBody={"content": {JSON: {"schema": dict(_LOGIN)}}, "required": True},
+                security=[],
             )
-        if category != "broker":
-            methods["delete"] = _answering(
-                {"204": {"description": "It is gone"}},
-                operationId=f"delete_{category}",
-                summary=f"Delete a {category}",
-                parameters=parameters,
+        },
+        "/api/logout": {
+            "post": answering(
+                {"204": {"description": "The session has ended"}}, operationId="logout", summary="End a session"
             )
-    paths[whole] = methods
-    if category != "broker":
-        items = {
-            "type": "object",
-            "properties": {
-                "items": {"type": "array", "items": one},
-                "total": {"type": "integer"},
-                "offset": {"type": "integer"},
-            },
-        }
-        paths[f"/api/latest/{category}"] = {
-            "get": _answering(
-                {"200": _content(shape.summary, items)},
-                operationId=f"list_{category}",
-                summary=f"List all of category {category}",
-                parameters=_options(tuple(name for name, _, _ in _LIST_OPTIONS)),
+        },
+        "/api/whoami": {
+            "get": answering(
+                {"200": content("Who asks", _WHO)}, operationId="whoami", summary="Who the broker takes me for"
             )
-        }
-    for name, operation in operations.items():
-        paths[f"{whole}/{name}"] = {"post": _operation(category, operation, parameters, schemas)}
-
-
-def _operation(
-    category: str, declared: OperationDeclaration, parameters: list[dict[str, Any]], schemas: dict[str, Any]
-) -> dict[str, Any]:
-    result = {"type": "object", "properties": {"result": _inlined(declared.result, schemas)}}
-    answers = {"200": _content("What came of it", result)}
-    if declared.is_long:
-        answers["202"] = _content("It runs as a job", {"$ref": "#/components/schemas/Job"})
-        parameters = [
-            *parameters,
-            _parameter(
-                "Prefer",
-                "respond-async: run it as a job.",
-                {"type": "string", "enum": ["respond-async"]},
-                where="header",
+        },
+        f"{_ROOT}/openapi.json": {
+            "get": answering({"200": content("This", anything)}, operationId="openapi", summary="This description")
+        },
+        f"{_ROOT}/description": {
+            "get": answering(
+                {"200": content("All categories", anything)}, operationId="description", summary="The model as data"
+            )
+        },
+        f"{_ROOT}/job": {
+            "get": answering(
+                {"200": content("Your jobs", jobs)}, operationId="list_job", summary="Your long operations"
+            )
+        },
+        f"{_ROOT}/job/{{job}}": {
+            "get": answering(
+                {"200": content("How far it is", job)},
+                operationId="get_job",
+                summary="How far a long operation is",
+                parameters=by_id,
             ),
-        ]
-    return _answering(
-        answers,
-        operationId=f"{declared.name}_{category}",
-        summary=declared.description,
-        parameters=parameters,
-        requestBody={"content": {_JSON: {"schema": _inlined(declared.parameters, schemas)}}},
-    )
+            "delete": answering(
+                {"200": content("How far it is", job)},
+                operationId="delete_job",
+                summary="End a long operation half way",
+                parameters=by_id,
+            ),
+        },
+    }
 
 
-def _inlined(schema: Mapping[str, Any], schemas: dict[str, Any]) -> dict[str, Any]:
-    """Return a schema whose definitions stand among the components."""
-    plain = {name: value for name, value in schema.items() if name != "$defs" and not name.startswith("x-")}
-    for name, definition in schema.get("$defs", {}).items():
-        schemas.setdefault(name, _moved(definition))
-    moved = _moved(plain)
-    assert isinstance(moved, dict)
-    return moved
+class _Category:
+    """Describes what can be done with the objects of one category."""
 
+    def __init__(self, shape: tree.CategoryShape, schemas: dict[str, Any]) -> None:
+        self._shape = shape
+        self._schemas = schemas
+        self._category = shape.category
+        self._names = () if shape.category == "broker" else names_needed(shape.category)
+        self._one = reference(shape.category)
+        self._operations: dict[str, OperationDeclaration] = {}
+        self._declare()
 
-def _moved(value: Any) -> Any:
-    if isinstance(value, Mapping):
-        return {
-            name: inner.replace("#/$defs/", "#/components/schemas/")
-            if name == "$ref" and isinstance(inner, str)
-            else _moved(inner)
-            for name, inner in value.items()
+    def _declare(self) -> None:
+        given: dict[str, Any] = {}
+        shown: dict[str, Any] = {"name": {"type": "string"}, "type": {"type": "string"}, **_FACTS}
+        for kind in dict.fromkeys(tree.class_of(self._category, name)[1] for name in tree.types_of(self._category)):
+            for name, declared in declarations(kind.attributes_class).items():
+                given[name] = {**inlined(declared.schema, self._schemas), "description": declared.description}
+                shown[name] = {"description": declared.description}
+            for name, measured in statistics_of(kind).items():
+                shown[name] = {"description": measured.description}
+            self._operations |= operations_of(kind)
+        self._schemas[f"{self._category}_given"] = {
+            "type": "object",
+            "properties": given,
+            "additionalProperties": False,
         }
-    return [_moved(inner) for inner in value] if isinstance(value, list) else value
+        self._schemas[self._category] = {"type": "object", "properties": shown}
+
+    def paths(self) -> dict[str, Any]:
+        """Return its paths: lists, from the broad to the narrow, one object, and what can be done with that."""
+        found = {self._path(depth): self._list_methods(depth) for depth in range(len(self._names))}
+        whole = self._path(len(self._names))
+        found[whole] = self._object_methods()
+        for name, declared in self._operations.items():
+            found[f"{whole}/{name}"] = self._operation_methods(declared)
+        return found
+
+    def _path(self, depth: int) -> str:
+        return "/".join((f"{_ROOT}/{self._category}", *(f"{{{name}}}" for name in self._names[:depth])))
+
+    def _parameters(self, depth: int) -> list[dict[str, Any]]:
+        return [
+            parameter(name, f"The {name}'s name.", {"type": "string", "minLength": 1}, where="path")
+            for name in self._names[:depth]
+        ]
+
+    def _body(self) -> dict[str, Any]:
+        return {"content": {JSON: {"schema": reference(f"{self._category}_given")}}}
+
+    def _list_methods(self, depth: int) -> dict[str, Any]:
+        category = self._category
+        suffix = "".join(f"_in_{name}" for name in self._names[depth - 1 : depth])
+        options = tuple(name for name, _, _ in _LIST_OPTIONS)
+        found = {
+            "get": answering(
+                {"200": content(self._shape.summary, {"anyOf": [page_of(self._one), self._one]})},
+                operationId=f"list_{category}{suffix}",
+                summary=f"List what there is of category {category}; with id: look at the one",
+                parameters=[*self._parameters(depth), *_options(options)],
+            )
+        }
+        if self._shape.is_observed:
+            return found
+        if depth == len(self._names) - 1:
+            found["post"] = answering(
+                {"201": content("It was created", self._one)},
+                operationId=f"create_{category}",
+                summary=f"Create a {category}",
+                parameters=self._parameters(depth),
+                requestBody=self._body(),
+            )
+        if depth == 0:
+            by_id = [{**each, "required": True} for each in _options(("id",))]
+            found["patch"] = self._changing(f"patch_{category}_by_id", by_id)
+            found["delete"] = self._deleting(f"delete_{category}_by_id", by_id)
+        return found
+
+    def _object_methods(self) -> dict[str, Any]:
+        category, parameters = self._category, self._parameters(len(self._names))
+        found = {
+            "get": answering(
+                {"200": content(self._shape.summary, self._one)},
+                operationId=f"get_{category}",
+                summary=f"Look at a {category}",
+                parameters=[*parameters, *_options(("fields", "actual"))],
+            )
+        }
+        if self._shape.is_observed:
+            return found
+        found["patch"] = self._changing(f"patch_{category}", parameters)
+        found["post"] = self._changing(f"post_{category}", parameters)
+        if category != "broker":
+            found["put"] = answering(
+                {"200": content("As it is now", self._one), "201": content("It was created", self._one)},
+                operationId=f"put_{category}",
+                summary=f"Change a {category}, or create it",
+                parameters=parameters,
+                requestBody=self._body(),
+            )
+            found["delete"] = self._deleting(f"delete_{category}", parameters)
+        return found
+
+    def _changing(self, operation_id: str, parameters: list[dict[str, Any]]) -> dict[str, Any]:
+        return answering(
+            {"200": content("As it is now", self._one)},
+            operationId=operation_id,
+            summary=f"Change a {self._category}",
+            parameters=parameters,
+            requestBody=self._body(),
+        )
+
+    def _deleting(self, operation_id: str, parameters: list[dict[str, Any]]) -> dict[str, Any]:
+        return answering(
+            {"204": {"description": "It is gone"}},
+            operationId=operation_id,
+            summary=f"Delete a {self._category}",
+            parameters=parameters,
+        )
+
+    def _operation_methods(self, declared: OperationDeclaration) -> dict[str, Any]:
+        result = {
+            "type": "object",
+            "required": ["result"],
+            "properties": {"result": inlined(declared.result, self._schemas)},
+        }
+        answers = {"200": content("What came of it", result)}
+        parameters = self._parameters(len(self._names))
+        arguments = inlined(declared.parameters, self._schemas)
+        found: dict[str, Any] = {}
+        if not declared.changes:
+            query = [
+                {
+                    **parameter(name, schema.get("description", ""), schema),
+                    "required": name in arguments.get("required", ()),
+                }
+                for name, schema in arguments.get("properties", {}).items()
+                if not {"object", "array"} & _types(schema)
+            ]
+            found["get"] = answering(
+                answers,
+                operationId=f"get_{declared.name}_{self._category}",
+                summary=declared.description,
+                parameters=[*parameters, *query],
+            )
+        if declared.is_long:
+            answers = {**answers, "202": content("It runs as a job", reference("Job"))}
+            prefer = {"type": "string", "enum": ["respond-async"]}
+            parameters = [*parameters, parameter("Prefer", "respond-async: run it as a job.", prefer, where="header")]
+        found["post"] = answering(
+            answers,
+            operationId=f"{declared.name}_{self._category}",
+            summary=declared.description,
+            parameters=parameters,
+            requestBody={"content": {JSON: {"schema": arguments}}},
+        )
+        return found
+
+
+def _types(schema: Mapping[str, Any]) -> set[str]:
+    """Return the kinds of values that a schema allows; a reference is to an object."""
+    inner = set().union(*(_types(each) for each in schema.get("anyOf", ())))
+    return inner | {str(schema.get("type", "object" if "$ref" in schema else ""))}
 
 
 def _options(names: tuple[str, ...]) -> list[dict[str, Any]]:
-    return [_parameter(name, text, schema) for name, schema, text in _LIST_OPTIONS if name in names]
-
-
-def _parameter(name: str, text: str, schema: Mapping[str, Any], *, where: str = "query") -> dict[str, Any]:
-    return {"name": name, "in": where, "description": text, "schema": dict(schema), "required": where == "path"}
-
-
-def _content(text: str, schema: Mapping[str, Any]) -> dict[str, Any]:
-    return {"description": text, "content": {_JSON: {"schema": dict(schema)}}}
-
-
-def _answering(answers: Mapping[str, Any], **facts: Any) -> dict[str, Any]:
-    return {**facts, "responses": {**answers, "default": _ERROR}}
-
-
-def _error_schema() -> dict[str, Any]:
-    problem = {"type": "object", "properties": {"name": {"type": "string"}, "text": {"type": "string"}}}
-    return {
-        "type": "object",
-        "required": ["error"],
-        "properties": {
-            "error": {
-                "type": "object",
-                "required": ["code", "reason"],
-                "properties": {
-                    "code": {"type": "string"},
-                    "reason": {"type": "string"},
-                    "problems": {"type": "array", "items": problem},
-                },
-            }
-        },
-    }
-
-
-def _job_schema() -> dict[str, Any]:
-    return {
-        "type": "object",
-        "properties": {
-            "id": {"type": "string"},
-            "what": {"type": "string"},
-            "state": {"type": "string", "enum": ["running", "done", "ended", "failed"]},
-            "started_at_ms": {"type": "integer"},
-            "done": {"type": "integer"},
-            "total": {"type": ["integer", "null"]},
-            "result": {},
-            "error": {"type": "object"},
-        },
-    }
+    return [parameter(name, text, schema) for name, schema, text in _LIST_OPTIONS if name in names]

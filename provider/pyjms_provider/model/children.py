@@ -13,6 +13,7 @@ from pyjms_provider.model.errors import NotChangeableError, UnknownObjectError
 
 if TYPE_CHECKING:
     from pyjms_provider.model.managed import ManagedObject
+    from pyjms_provider.security.contracts import Target
 
 __all__ = ["ChildSource", "observed_id"]
 
@@ -47,6 +48,10 @@ class ChildSource(ABC):
                 if each is not None:
                     found[name] = each.statistic_values([statistic]).get(statistic)
         return found
+
+    def target(self, name: str) -> Target | None:
+        """Return what an access policy is asked about one of them, without making it; None: make it and ask it."""
+        return None
 
     def find_id(self, parent: ManagedObject, wanted: UUID) -> ManagedObject | None:
         """Return the one with that id; None: there is none."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 from uuid import UUID
 
@@ -11,8 +12,31 @@ from pyjms_provider.model.errors import UnknownObjectError
 
 if TYPE_CHECKING:
     from pyjms_provider.model.managed import ManagedObject
+    from pyjms_provider.security.contracts import Target
 
-__all__ = ["collect", "find_by_id", "find_by_names", "names_needed"]
+__all__ = ["Place", "collect", "find_by_id", "find_by_names", "names_needed", "places"]
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Where an object is: thousands of them can be looked over before any object is made."""
+
+    parent: ManagedObject
+    category: str
+    name: str
+
+    def find(self) -> ManagedObject | None:
+        """Return the object; None: it has gone."""
+        return self.parent.find_child(self.category, self.name)
+
+    def target(self) -> Target | None:
+        """Return what an access policy is asked about; None: it has gone."""
+        source = self.parent.sources().get(self.category)
+        known = None if source is None else source.target(self.name)
+        if known is not None:
+            return known
+        found = self.find()
+        return None if found is None else found.target()
 
 
 def names_needed(category: str) -> tuple[str, ...]:
@@ -47,6 +71,22 @@ def collect(above: ManagedObject, category: str, names: Sequence[str] = ()) -> I
     if above.category == tree.ROOT:
         steps, above = steps[1:], next(above.children())
     yield from _collect(above, steps, tuple(names))
+
+
+def places(broker: ManagedObject, category: str, names: Sequence[str] = ()) -> Iterator[Place]:
+    """Yield where the objects of a category are, in the order of their addresses; `names` begins the address.
+
+    Raises `UnknownObjectError`, `UnknownCategoryError`.
+    """
+    steps = names_needed(category)
+    if len(names) >= len(steps):
+        found = find_by_names(broker, category, names)
+        assert found.parent is not None, "a category with a name is below the broker"
+        yield Place(found.parent, category, found.name)
+        return
+    for parent in _collect(broker, steps[:-1], tuple(names)):
+        for name in parent.child_names(category):
+            yield Place(parent, category, name)
 
 
 def _collect(above: ManagedObject, steps: Sequence[str], names: Sequence[str]) -> Iterator[ManagedObject]:

@@ -36,6 +36,7 @@ from pyjms_provider.model.queue_attributes import POLICY_FIELDS, QueueAttributes
 from pyjms_provider.model.rates import Rates
 from pyjms_provider.model.statistics import Statistic
 from pyjms_provider.queue_manager import QueueExistsError, QueueManager, UnknownQueueError
+from pyjms_provider.security.contracts import Target, TargetKind
 
 if TYPE_CHECKING:
     from pyjms_provider.model.managed import ManagedObject
@@ -93,6 +94,9 @@ class QueueSource(ChildSource):
             with suppress(UnknownObjectError):  # it is errored, or was deleted meanwhile
                 found[probe.name] = plain(declared.compute(probe))
         return found
+
+    def target(self, name: str) -> Target:
+        return Target(kind=TargetKind.QUEUE, name=name, virtual_host=self._host.name)
 
     def is_there(self, name: str) -> bool:
         """Return whether the host has that queue."""

@@ -17,7 +17,14 @@ from pyjms.spi.errors import (
     ResourceError,
     SubscriptionInUseError,
 )
-from pyjms_provider.management.errors import BadRequestError, JobError, UnknownJobError
+from pyjms_provider.management.errors import (
+    BadMethodError,
+    BadRequestError,
+    ContentTypeError,
+    JobError,
+    RequestTooLargeError,
+    UnknownJobError,
+)
 from pyjms_provider.management.rest.identity import ForgedRequestError
 from pyjms_provider.model import errors as model
 
@@ -34,7 +41,8 @@ STATUSES: Final[tuple[tuple[type[ProviderError], int], ...]] = (
     (model.UnknownCategoryError, 404),
     (model.UnknownOperationError, 404),
     (UnknownJobError, 404),
-    (model.NotChangeableError, 405),
+    (BadMethodError, 405),
+    (model.NotChangeableError, 409),
     (model.ObjectExistsError, 409),
     (model.ObjectInUseError, 409),
     (model.WrongStateError, 409),
@@ -43,6 +51,8 @@ STATUSES: Final[tuple[tuple[type[ProviderError], int], ...]] = (
     (model.InvalidAttributesError, 422),
     (model.InvalidArgumentsError, 422),
     (InvalidSelectorError, 400),
+    (RequestTooLargeError, 413),
+    (ContentTypeError, 415),
     (BadRequestError, 400),
     (DestinationError, 404),
     (model.FailedOpeningError, 502),
@@ -71,4 +81,7 @@ def error_data(error: ProviderError) -> dict[str, Any]:
 
 def refuse(error: ProviderError, *, status: int | None = None, headers: Mapping[str, str] | None = None) -> Response:
     """Return the answer that tells of an error."""
-    return JSONResponse({"error": error_data(error)}, status or status_of(error), headers=dict(headers or {}))
+    allowed = {"allow": ", ".join(error.allowed)} if isinstance(error, BadMethodError) else {}
+    return JSONResponse(
+        {"error": error_data(error)}, status or status_of(error), headers={**allowed, **(headers or {})}
+    )

@@ -13,19 +13,30 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from starlette.applications import Starlette
 from starlette.concurrency import run_in_threadpool
+from starlette.exceptions import HTTPException
 from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
 from pyjms.spi.errors import AccessDeniedError, ProviderError
-from pyjms_provider.management.errors import BadRequestError
+from pyjms_provider.management.errors import BadMethodError, BadRequestError
 from pyjms_provider.management.jobs import Job, JobState
 from pyjms_provider.management.model_description import describe_model
 from pyjms_provider.management.openapi import describe_api
 from pyjms_provider.management.rest.answers import error_data, refuse
 from pyjms_provider.management.rest.headers import secured
 from pyjms_provider.management.rest.identity import ForgedRequestError, Identity, read_credentials
-from pyjms_provider.management.rest.requests import Address, read_address, read_body, read_list_request
+from pyjms_provider.management.rest.requests import (
+    LIST_OPTIONS,
+    OBJECT_OPTIONS,
+    Address,
+    check_method,
+    read_address,
+    read_body,
+    read_options,
+    read_query,
+)
 from pyjms_provider.management.rest.sessions import COOKIE, Session, Sessions
+from pyjms_provider.model.errors import UnknownObjectError
 from pyjms_provider.security.audit import AuditAction, AuditResult
 from pyjms_provider.security.contracts import PasswordCredentials
 
@@ -41,6 +52,7 @@ __all__ = ["VERSIONS", "RestSettings", "make_app"]
 _log = logging.getLogger(__name__)
 _T = TypeVar("_T")
 VERSIONS: Final = ("latest", "v1")
+_LOOKING: Final = ("GET", "HEAD")
 _METHODS: Final = ("GET", "PUT", "POST", "PATCH", "DELETE")
 
 
@@ -71,18 +83,31 @@ class RestApi:
         for version in VERSIONS:
             prefix = f"/api/{version}"
             routes += [
-                Route(f"{prefix}/openapi.json", self._guarded(self._openapi), methods=["GET"]),
-                Route(f"{prefix}/description", self._guarded(self._description), methods=["GET"]),
-                Route(f"{prefix}/job", self._guarded(self._jobs), methods=["GET"]),
-                Route(f"{prefix}/job/{{job}}", self._guarded(self._job), methods=["GET", "DELETE"]),
+                Route(f"{prefix}/openapi.json", self._guarded(self._openapi, allowed=_LOOKING), methods=list(_METHODS)),
+                Route(
+                    f"{prefix}/description", self._guarded(self._description, allowed=_LOOKING), methods=list(_METHODS)
+                ),
+                Route(f"{prefix}/job", self._guarded(self._jobs, allowed=_LOOKING), methods=list(_METHODS)),
+                Route(
+                    f"{prefix}/job/{{job}}",
+                    self._guarded(self._job, allowed=(*_LOOKING, "DELETE")),
+                    methods=list(_METHODS),
+                ),
                 Route(f"{prefix}/{{address:path}}", self._guarded(self._tree), methods=list(_METHODS)),
             ]
         return routes
 
     def _guarded(
-        self, handle: Callable[[Request, Caller], Awaitable[Response]], *, identifies: bool = True
+        self,
+        handle: Callable[[Request, Caller], Awaitable[Response]],
+        *,
+        identifies: bool = True,
+        allowed: tuple[str, ...] = (),
     ) -> Callable[[Request], Awaitable[Response]]:
-        """Return a handler that knows who asks, and answers what is refused."""
+        """Return a handler that knows who asks, and answers what is refused.
+
+        `allowed`: the methods, where the route takes them all lest another route takes the rest; none: as the route says.
+        """
 
         async def guarded(request: Request) -> Response:
             try:
@@ -96,6 +121,8 @@ class RestApi:
             except ProviderError as error:
                 return secured(refuse(error))
             try:
+                if allowed and request.method not in allowed:
+                    raise BadMethodError(f"{request.method} does nothing here", allowed)
                 return secured(await handle(request, caller))  # type: ignore[arg-type]  # None for who wants none
             except ProviderError as error:
                 return secured(refuse(error))
@@ -162,45 +189,61 @@ class RestApi:
     # The tree
 
     async def _tree(self, request: Request, caller: Caller) -> Response:
-        prefix = "/".join(request.scope["path"].split("/")[:3])
-        address = read_address(request.scope["raw_path"], prefix)
+        address = read_address(request.scope["raw_path"])
         if address.operation is not None:
             return await self._operate(request, caller, address)
-        if request.method == "GET":
+        check_method(address, request.method)
+        if request.method in {"GET", "HEAD"}:
             return await self._get(request, caller, address)
+        _, object_id = read_options(request, _ID if not address.names else _NO_OPTIONS)
         body = await read_body(request, self._settings.max_request_bytes)
-        if request.method == "DELETE":
-            managed = await self._call(self._desk.find, caller, address.category, address.names)
-            await self._call(self._desk.delete, caller, managed)
-            return Response(status_code=204)
-        return await self._write(request, caller, address, body)
-
-    async def _get(self, request: Request, caller: Caller, address: Address) -> Response:
-        wanted, object_id = read_list_request(request)
         if object_id is not None:
             managed = await self._call(self._desk.find_by_id, caller, address.category, object_id)
-        elif address.is_whole and (address.names or address.category == "broker"):
-            managed = await self._call(self._desk.find, caller, address.category, address.names)
-        else:
+            return await self._change_or_delete(request, caller, managed, body)
+        if request.method == "PUT":
+            return await self._put(caller, address, body)
+        if request.method == "POST" and address.is_parent:
+            return await self._create(caller, address.category, address.names, body)
+        if not address.is_whole:
+            raise BadRequestError("name the whole address of an object, or its id: ?id=…")
+        managed = await self._call(self._desk.find, caller, address.category, address.names)
+        return await self._change_or_delete(request, caller, managed, body)
+
+    async def _get(self, request: Request, caller: Caller, address: Address) -> Response:
+        is_list = not address.is_whole
+        wanted, object_id = read_options(request, LIST_OPTIONS if is_list else OBJECT_OPTIONS)
+        if object_id is not None:
+            managed = await self._call(self._desk.find_by_id, caller, address.category, object_id)
+        elif is_list:
             page = await self._call(self._desk.list, caller, address.category, address.names, wanted)
             return JSONResponse({"items": list(page.items), "total": page.total, "offset": page.offset})
+        else:
+            managed = await self._call(self._desk.find, caller, address.category, address.names)
         return JSONResponse(await self._call(lambda: self._desk.describe(managed, wanted.fields, actual=wanted.actual)))
 
-    async def _write(self, request: Request, caller: Caller, address: Address, body: dict[str, Any]) -> Response:
-        """PUT makes an object be; POST to its parent's address creates one; POST and PATCH to its own change it."""
-        if request.method == "POST" and not (address.is_whole and address.names):
-            return await self._create(caller, address.category, address.names, body)
+    async def _put(self, caller: Caller, address: Address, body: dict[str, Any]) -> Response:
+        """Make an object be as the body says: change what it says of one that is there."""
         names = address.names
-        if request.method == "PUT":
-            if not address.is_whole or not names:
-                raise BadRequestError("PUT needs the whole address of an object")
-            managed = await self._call(self._desk.find_or_none, caller, address.category, names)
-            if managed is None:
-                return await self._create(caller, address.category, names[:-1], {**body, "name": names[-1]})
-        else:
-            managed = await self._call(self._desk.find, caller, address.category, names)
-        body.pop("name", None) if body.get("name") == managed.name else None
-        await self._call(self._desk.change, caller, managed, body)
+        managed = await self._call(self._desk.find_or_none, caller, address.category, names)
+        if managed is not None:
+            return await self._change(caller, managed, body)
+        if body.get("name", names[-1]) != names[-1]:
+            raise BadRequestError("the name in the body is not that in the address; leave it out")
+        return await self._create(caller, address.category, names[:-1], {**body, "name": names[-1]})
+
+    async def _change_or_delete(
+        self, request: Request, caller: Caller, managed: ManagedObject, body: dict[str, Any]
+    ) -> Response:
+        if request.method != "DELETE":
+            return await self._change(caller, managed, body)
+        if body:
+            raise BadRequestError("DELETE takes no body")
+        await self._call(self._desk.delete, caller, managed)
+        return Response(status_code=204)
+
+    async def _change(self, caller: Caller, managed: ManagedObject, body: dict[str, Any]) -> Response:
+        changes = {name: value for name, value in body.items() if name != "name" or value != managed.name}
+        await self._call(self._desk.change, caller, managed, changes)
         return JSONResponse(await self._call(self._desk.describe, managed))
 
     async def _create(self, caller: Caller, category: str, names: tuple[str, ...], body: dict[str, Any]) -> Response:
@@ -210,14 +253,14 @@ class RestApi:
     async def _operate(self, request: Request, caller: Caller, address: Address) -> Response:
         managed = await self._call(self._desk.find, caller, address.category, address.names)
         declared = self._desk.operation(managed, address.operation or "")
-        if request.method == "GET":
-            if declared.changes:
-                raise BadRequestError(f"{declared.name} changes something: use POST")
-            arguments: dict[str, Any] = dict(request.query_params)
-        elif request.method == "POST":
+        allowed = ("POST",) if declared.changes else ("GET", "HEAD", "POST")
+        if request.method not in allowed:
+            raise BadMethodError(f"{declared.name} is asked for with {', '.join(allowed)}", allowed)
+        if request.method == "POST":
+            read_options(request, _NO_OPTIONS)
             arguments = await read_body(request, self._settings.max_request_bytes)
         else:
-            raise BadRequestError("an operation is asked for with POST, or GET if it changes nothing")
+            arguments = dict(read_query(request))
         if declared.is_long and "respond-async" in request.headers.get("prefer", ""):
             job = await self._call(self._desk.begin, caller, managed, declared.name, arguments)
             return JSONResponse(_job_data(job), 202, headers={"location": f"/api/latest/job/{job.id}"})
@@ -225,6 +268,8 @@ class RestApi:
         return JSONResponse({"result": result})
 
 
+_ID: Final = frozenset({"id"})
+_NO_OPTIONS: Final[frozenset[str]] = frozenset()
 _CHALLENGE: Final = {"www-authenticate": 'Basic realm="pyjms", charset="UTF-8"'}
 
 
@@ -236,7 +281,17 @@ def make_app(
     api = RestApi(desk, identity, settings)
     app = Starlette(routes=[*api.routes(), *extra])
     app.add_exception_handler(Exception, _fail)
+    app.add_exception_handler(HTTPException, _refuse_route)
     return app
+
+
+async def _refuse_route(request: Request, error: Exception) -> Response:
+    """Tell of an address, or a method, that no route takes."""
+    assert isinstance(error, HTTPException)
+    if error.status_code == 405:
+        allowed = tuple(sorted((error.headers or {}).get("Allow", "").split(", ")))
+        return secured(refuse(BadMethodError(f"{request.method} does nothing here", allowed)))
+    return secured(refuse(UnknownObjectError("there is nothing at this address"), status=error.status_code))
 
 
 async def _fail(request: Request, error: Exception) -> Response:

@@ -3,24 +3,42 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+import math
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import unquote
 from uuid import UUID
 
-from pyjms_provider.management.errors import BadRequestError
+from pyjms_provider.management.errors import (
+    BadMethodError,
+    BadRequestError,
+    ContentTypeError,
+    RequestTooLargeError,
+)
 from pyjms_provider.management.listing import ListRequest
-from pyjms_provider.model.errors import UnknownObjectError
+from pyjms_provider.model.errors import UnknownCategoryError, UnknownObjectError
 from pyjms_provider.model.lookup import names_needed
-from pyjms_provider.model.tree import shape_of
+from pyjms_provider.model.tree import ROOT, shape_of
 
 if TYPE_CHECKING:
     from starlette.requests import Request
 
-__all__ = ["Address", "read_address", "read_body", "read_list_request"]
+__all__ = [
+    "LIST_OPTIONS",
+    "OBJECT_OPTIONS",
+    "Address",
+    "check_method",
+    "read_address",
+    "read_body",
+    "read_json",
+    "read_options",
+    "read_query",
+]
 
-_LIST_OPTIONS = frozenset({"fields", "actual", "filter", "sort", "offset", "limit", "id"})
+LIST_OPTIONS: Final = frozenset({"fields", "actual", "filter", "sort", "offset", "limit", "id"})
+OBJECT_OPTIONS: Final = frozenset({"fields", "actual", "id"})
+_PREFIX_PARTS: Final = 3
+_DEPTH_MAX: Final = 100
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -33,35 +51,60 @@ class Address:
     """Whether the names are those of one object; else they begin the addresses of many."""
     operation: str | None = None
 
+    @property
+    def is_parent(self) -> bool:
+        """Whether it is where objects of the category are created: their address without their own name."""
+        return not self.is_whole and len(self.names) == len(names_needed(self.category)) - 1
 
-def read_address(raw_path: bytes, prefix: str) -> Address:
-    """Return what the path after `prefix` names; a name may hold any character, percent-encoded.
 
-    Raises `UnknownObjectError`, `UnknownCategoryError`.
+def read_address(raw_path: bytes) -> Address:
+    """Return what the path after ``/api/VERSION`` names; a name may hold any character, percent-encoded.
+
+    Raises `UnknownObjectError`, `UnknownCategoryError`, `BadRequestError`.
     """
     try:
         text = raw_path.decode("ascii")
-    except UnicodeDecodeError:
-        raise BadRequestError("the path has characters that are not percent-encoded") from None
-    try:
-        parts = [unquote(part, errors="strict") for part in text[len(prefix) :].strip("/").split("/")]
+        parts = [unquote(part, errors="strict") for part in text.split("/")[_PREFIX_PARTS:]]
     except UnicodeDecodeError:
         raise BadRequestError("the path is not percent-encoded UTF-8") from None
+    if len(parts) > 1 and not parts[-1]:
+        parts.pop()
     category, *names = parts
-    shape_of(category)  # raises for what is none
-    count = 0 if category == "broker" else len(names_needed(category))
-    if len(names) > count + 1:
-        raise UnknownObjectError(f"a {category} is named by {'/'.join(names_needed(category)) or 'nothing'}")
-    operation = names.pop() if len(names) == count + 1 else None
-    return Address(category=category, names=tuple(names), is_whole=len(names) == count, operation=operation)
+    if shape_of(category).category == ROOT:  # raises for what is no category
+        raise UnknownCategoryError(f"{ROOT} is not managed from here; the broker is the top")
+    needed = () if category == "broker" else names_needed(category)
+    if len(names) > len(needed) + 1:
+        raise UnknownObjectError(f"a {category} is named by {'/'.join(needed) or 'nothing'}")
+    operation = names.pop() if len(names) == len(needed) + 1 else None
+    return Address(
+        category=category, names=tuple(names), is_whole=len(names) == len(needed), operation=operation or None
+    )
 
 
-def read_list_request(request: Request) -> tuple[ListRequest, UUID | None]:
+def check_method(address: Address, method: str) -> None:
+    """Refuse what cannot be done at all with an object, or a list, of the category. Raises `BadMethodError`."""
+    allowed = _allowed(address)
+    if method not in allowed:
+        raise BadMethodError(f"{method} does nothing here; there is {', '.join(allowed)}", allowed)
+
+
+def _allowed(address: Address) -> tuple[str, ...]:
+    if shape_of(address.category).is_observed:
+        return "GET", "HEAD"
+    if address.category == "broker":
+        return "GET", "HEAD", "POST", "PATCH"
+    if address.is_whole:
+        return "GET", "HEAD", "PUT", "POST", "PATCH", "DELETE"
+    return ("GET", "HEAD", "POST", "PATCH", "DELETE") if address.is_parent else ("GET", "HEAD", "PATCH", "DELETE")
+
+
+def read_options(request: Request, known: frozenset[str]) -> tuple[ListRequest, UUID | None]:
     """Return what the query asks for, and the id of one object if it names one. Raises `BadRequestError`."""
-    query = request.query_params
-    unknown = sorted(set(query) - _LIST_OPTIONS)
+    query = read_query(request)
+    unknown = sorted(set(query) - known)
     if unknown:
-        raise BadRequestError(f"there is no option {unknown[0][:40]!r}; there are: {', '.join(sorted(_LIST_OPTIONS))}")
+        there_are = f"there are: {', '.join(sorted(known))}" if known else "there is none"
+        raise BadRequestError(f"there is no option {unknown[0][:40]!r} here; {there_are}")
     fields = query.get("fields")
     wanted = query.get("id")
     try:
@@ -81,49 +124,93 @@ def read_list_request(request: Request) -> tuple[ListRequest, UUID | None]:
     )
 
 
+def read_query(request: Request) -> dict[str, str]:
+    """Return the options of the query. Raises `BadRequestError` for one that is given twice, or is no UTF-8."""
+    found: dict[str, str] = {}
+    for name, value in request.query_params.multi_items():
+        if name in found:
+            raise BadRequestError(f"the option {name[:40]!r} is given twice")
+        if "\ufffd" in value or "\x00" in value:  # what Starlette puts in place of bad UTF-8
+            raise BadRequestError(f"the option {name[:40]!r} is not percent-encoded UTF-8")
+        found[name] = value
+    return found
+
+
 async def read_body(request: Request, size_max: int) -> dict[str, Any]:
-    """Return the JSON object in the body; none is an empty one. Raises `BadRequestError`."""
-    chunks: list[bytes] = []
-    size = 0
+    """Return the JSON object in the body; none is an empty one.
+
+    Raises `BadRequestError`, `ContentTypeError`, `RequestTooLargeError`.
+    """
+    too_large = RequestTooLargeError(f"the body is longer than the {size_max} bytes that are taken here")
+    announced = request.headers.get("content-length", "")
+    if announced.isascii() and announced.isdigit() and (len(announced) > 15 or int(announced) > size_max):
+        raise too_large
+    body = bytearray()
     async for chunk in request.stream():
-        size += len(chunk)
-        if size > size_max:
-            raise BadRequestError(f"the body is longer than the {size_max} bytes that are taken here")
-        chunks.append(chunk)
-    body = b"".join(chunks)
+        body += chunk
+        if len(body) > size_max:
+            raise too_large
     if not body.strip():
         return {}
     content_type = request.headers.get("content-type", "").partition(";")[0].strip().lower()
     if content_type != "application/json":
-        raise BadRequestError("the body is JSON, with content-type: application/json")
-    try:
-        data = json.loads(body, parse_constant=_no_constant)
-    except (ValueError, RecursionError) as error:
-        raise BadRequestError(f"the body is no JSON: {error}") from error
+        raise ContentTypeError("the body is JSON, with content-type: application/json")
+    data = read_json(bytes(body))
     if not isinstance(data, dict):
         raise BadRequestError("the body is a JSON object: {…}")
     return data
+
+
+def read_json(body: bytes) -> Any:
+    """Return what JSON says, in UTF-8, as RFC 8259 has it: no NaN, no surrogates, no depth without end.
+
+    Raises `BadRequestError`.
+    """
+    try:
+        text = body.decode()
+        data = json.loads(text, parse_constant=_no_constant, parse_float=_finite)
+        if "\\u" in text:
+            json.dumps(data, ensure_ascii=False).encode()  # fails for half of a surrogate pair
+        _check_depth(data, 0)
+    except (ValueError, RecursionError) as error:
+        raise BadRequestError(f"the body is no JSON in UTF-8: {error}") from error
+    return data
+
+
+def _check_depth(data: Any, depth: int) -> None:
+    if depth > _DEPTH_MAX:
+        raise ValueError(f"it is nested deeper than {_DEPTH_MAX} levels")
+    if isinstance(data, (dict, list)):
+        for each in data.values() if isinstance(data, dict) else data:
+            _check_depth(each, depth + 1)
 
 
 def _no_constant(name: str) -> Any:
     raise ValueError(f"{name} is no JSON")
 
 
+def _finite(text: str) -> float:
+    number = float(text)
+    if not math.isfinite(number):
+        raise ValueError(f"{text[:40]} is larger than any number that is understood")
+    return number
+
+
 def _words(text: str) -> tuple[str, ...]:
     return tuple(word.strip() for word in text.split(",") if word.strip())
 
 
-def _flag(query: Mapping[str, str], name: str) -> bool:
+def _flag(query: dict[str, str], name: str) -> bool:
     text = query.get(name, "false")
     if text not in {"true", "false"}:
         raise BadRequestError(f"{name} is true or false")
     return text == "true"
 
 
-def _number(query: Mapping[str, str], name: str, default: int) -> int:
+def _number(query: dict[str, str], name: str, default: int) -> int:
     text = query.get(name)
     if text is None:
         return default
     if not (text.isascii() and text.isdigit() and len(text) < 10):
-        raise BadRequestError(f"{name} is a number from 0")
+        raise BadRequestError(f"{name} is a number from 0 to 999999999")
     return int(text)
