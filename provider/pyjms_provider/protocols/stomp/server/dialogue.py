@@ -3,21 +3,25 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Mapping, Sequence
+from threading import Lock
+from typing import TYPE_CHECKING, Final
 
 from pyjms.spi.errors import ProviderError
 from pyjms_provider.protocols.stomp.errors import StompError
 from pyjms_provider.protocols.stomp.frames import Frame
+from pyjms_provider.protocols.stomp.server.lane import Act
 from pyjms_provider.protocols.stomp.server.turns import Turns
 
 if TYPE_CHECKING:
     from pyjms.spi.provider import ProviderConnection
     from pyjms_provider.protocols.stomp.server.engine import StompServerEngine
     from pyjms_provider.protocols.stomp.server.hosts import Guard
-    from pyjms_provider.protocols.stomp.server.lane import Act
+    from pyjms_provider.protocols.stomp.server.lane import Lane
 
 __all__ = ["Dialogue"]
+
+_DISCONNECT: Final = "DISCONNECT"
 
 
 class Dialogue(ABC):
@@ -29,6 +33,9 @@ class Dialogue(ABC):
         self.guard = guard
         self.turns = Turns(engine.conduit.wake)
         self.is_over = False
+        self._lock = Lock()
+        self._leaving = 0
+        """Lanes that have not come to DISCONNECT yet."""
 
     @abstractmethod
     def greeting(self) -> Mapping[str, str]:
@@ -57,7 +64,7 @@ class Dialogue(ABC):
 
     def perform(self, act: Act) -> None:
         """Do what a frame asks for, and answer: RECEIPT if it wants one, or ERROR."""
-        if self.is_over:
+        if self.is_over or (act.frame.command == _DISCONNECT and not self._leaves()):
             return
         try:
             act.do()
@@ -67,6 +74,20 @@ class Dialogue(ABC):
             receipt = act.frame.headers.get("receipt")
             if receipt is not None:
                 self.engine.emit(Frame("RECEIPT", {"receipt-id": receipt, **self.receipt_for(act.frame)}))
+        if act.frame.command == _DISCONNECT:
+            self.engine.finish()
+
+    def leave(self, frame: Frame, lanes: Sequence[Lane], do: Callable[[], None], *, may_wait: bool) -> None:
+        """Do DISCONNECT as soon as all that came before it has been done, in all lanes; then the connection is over."""
+        self._leaving = len(lanes)
+        for lane in lanes:
+            lane.add(Act(frame, do, may_wait))
+
+    def _leaves(self) -> bool:
+        """Say whether the last lane has come to DISCONNECT. Any thread."""
+        with self._lock:
+            self._leaving -= 1
+            return not self._leaving
 
     def receipt_for(self, frame: Frame) -> Mapping[str, str]:
         """Return what the RECEIPT for a frame that asks for one says beside its id."""

@@ -1,7 +1,7 @@
 """One STOMP connection at the broker: login, order, errors, heart-beats; what frames mean is its dialogue's affair.
 
 All of it runs on the connection's thread, but for the handlers of frames that may wait: those run on another one, while
-the connection's goes on delivering (`lane`). What both touch is a deque of bytes, which needs no lock.
+the connection's goes on delivering (`lane`). Both add to a deque of bytes, which needs no lock, and may end the connection.
 """
 
 from __future__ import annotations
@@ -10,17 +10,19 @@ import logging
 from collections import deque
 from contextlib import suppress
 from functools import partial
+from threading import Lock
 from typing import TYPE_CHECKING, Final
 
 from pyjms.spi.errors import AccessDeniedError, ConnectionLostError, ProviderError, ResourceError
 from pyjms_provider.protocols.engine import ProtocolEngine
 from pyjms_provider.protocols.stomp.codec import BEFORE_LOGIN, FrameDecoder, encode
-from pyjms_provider.protocols.stomp.errors import EncodingError, StompError, VersionError
+from pyjms_provider.protocols.stomp.errors import EncodingError, SequenceError, StompError, VersionError
 from pyjms_provider.protocols.stomp.frames import Frame, Version
 from pyjms_provider.protocols.stomp.negotiation import refusal
 from pyjms_provider.protocols.stomp.server.hosts import Guard
 from pyjms_provider.protocols.stomp.server.login import Login, credentials_of, negotiate
 from pyjms_provider.protocols.stomp.server.silence import Silence
+from pyjms_provider.protocols.stomp.state import ServerEvent, ServerState, next_server_state, server_event
 from pyjms_provider.protocols.stomp.verbs import PROFILE_LIMITS
 from pyjms_provider.protocols.stomp.wire_errors import error_frame
 
@@ -35,7 +37,7 @@ __all__ = ["StompServerEngine"]
 
 _log = logging.getLogger(__name__)
 _HEART_BEAT: Final = b"\n"
-_LOGIN_COMMANDS: Final = frozenset({"CONNECT", "STOMP"})
+_TAKES_FRAMES: Final = frozenset({ServerState.NEW, ServerState.OPEN})
 
 
 class StompServerEngine(ProtocolEngine):
@@ -53,25 +55,20 @@ class StompServerEngine(ProtocolEngine):
         self._silence = Silence(self._clock.monotonic_ms(), self._settings)
         self._connection: ProviderConnection | None = None
         self._trouble: ProviderError | None = None
-        self._is_logging_in = False
-        self._has_ended = False
-        self._is_over = False
+        self._state = ServerState.NEW
+        self._state_lock = Lock()
 
     # What the transport calls
 
     def received(self, data: bytes | bytearray | memoryview) -> None:
-        if self._is_over:
-            return
-        self._read(self._decoder.feed(data))
+        if self._state is not ServerState.OVER:
+            self._decoder.feed(data)
+            self._read()
 
-    def _go_on_reading(self) -> None:
-        if not self._is_over:
-            self._read(self._decoder.events())
-
-    def _read(self, events: object) -> None:
+    def _read(self) -> None:
         decoder = self._decoder
         try:
-            while not self._is_over and not self._is_logging_in:
+            while self._state in _TAKES_FRAMES:
                 event = decoder.next_event()
                 if event is None:
                     break
@@ -83,21 +80,26 @@ class StompServerEngine(ProtocolEngine):
             self.dialogue.run()
 
     def _take(self, frame: Frame) -> None:
-        dialogue = self.dialogue
-        if dialogue is not None:
-            dialogue.take(frame)
-        elif frame.command in _LOGIN_COMMANDS:
+        try:
+            self._move(server_event(frame.command))
+        except SequenceError as error:
+            self.refuse(frame, error)
+            return
+        if self.dialogue is None:
             self._log_in(frame)
         else:
-            self.refuse(frame, StompError("log in first: the first frame is CONNECT, with accept-version and host"))
+            self.dialogue.take(frame)
 
     def pull(self, size: int) -> bytes | bytearray | memoryview:
         if self._trouble is not None:
             self.refuse(None, self._trouble)
         parts: list[bytes] = []
         taken = self._pull_out(size, parts)
-        if self.dialogue is not None and not self._is_over and taken < size:
-            taken += self.dialogue.pull(size - taken, parts)
+        if self.dialogue is not None and not self.is_over and taken < size:
+            try:
+                taken += self.dialogue.pull(size - taken, parts)
+            except (ProviderError, StompError) as error:  # the virtual host stops at this moment, say
+                self.refuse(None, error)
             self._pull_out(size - taken, parts)  # what was to be said after the messages
         if not parts and self._silence.takes_beat():
             parts.append(_HEART_BEAT)
@@ -116,19 +118,19 @@ class StompServerEngine(ProtocolEngine):
 
     @property
     def is_reading(self) -> bool:
-        if self._is_over or self._is_logging_in:
+        if self._state not in _TAKES_FRAMES:
             return False
         return self.dialogue is None or self.dialogue.waiting_bytes <= self._settings.waiting_bytes_max
 
     @property
     def is_over(self) -> bool:
-        return self._is_over
+        return self._state is ServerState.OVER
 
     def next_tick_ms(self) -> int | None:
-        return None if self._is_over else self._silence.next_ms(self.conduit.heard_ms)
+        return None if self.is_over else self._silence.next_ms(self.conduit.heard_ms)
 
     def tick(self) -> None:
-        if self._is_over:
+        if self.is_over:
             return
         problem = self._silence.look(self._clock.monotonic_ms(), self.conduit.heard_ms)
         if problem is not None:
@@ -137,17 +139,13 @@ class StompServerEngine(ProtocolEngine):
         self.conduit.wake()
 
     def stop(self, reason: str) -> None:
-        if not self._is_over:
+        if not self.is_over:
             self.refuse(None, ConnectionLostError(reason))
 
     def closed(self, error: BaseException | None) -> None:
-        self._is_over = True
-        self._has_ended = True
+        self._end(ServerEvent.END)
         self._out.clear()
-        if self.dialogue is not None:
-            self.dialogue.end()
-        if not self._is_logging_in:  # else the login ends what it makes
-            self._let_go()
+        self._let_go()  # a login that still runs ends what it makes
 
     def _let_go(self) -> None:
         connection, self._connection = self._connection, None
@@ -171,7 +169,6 @@ class StompServerEngine(ProtocolEngine):
             return
         self.version = login.version
         self._decoder.version = login.version
-        self._is_logging_in = True
         self.conduit.work(partial(self._enter, frame, login), partial(self._entered, frame, login))
 
     def _enter(self, frame: Frame, login: Login) -> Dialogue:
@@ -194,8 +191,7 @@ class StompServerEngine(ProtocolEngine):
         return service.begin(self, connection, guard, login)
 
     def _entered(self, frame: Frame, login: Login, dialogue: Dialogue | None, error: BaseException | None) -> None:
-        self._is_logging_in = False
-        if self._has_ended:
+        if self.is_over:  # the client has gone meanwhile, or it took too long
             self._let_go()
             return
         if error is not None:
@@ -208,8 +204,9 @@ class StompServerEngine(ProtocolEngine):
         self._decoder.lazy = login.speaks_profile
         self.dialogue = dialogue
         self._silence.begin(login.out_ms, login.in_ms)
+        self._move(ServerEvent.ACCEPT)
         self.emit(login.answer(self._settings, dialogue.greeting()))
-        self._go_on_reading()
+        self._read()
         self.conduit.wake()
 
     # What the broker tells, on any thread
@@ -227,7 +224,7 @@ class StompServerEngine(ProtocolEngine):
 
     def refuse(self, frame: Frame | None, error: BaseException) -> None:
         """Answer a frame, or what was no frame, with ERROR; the connection is over (STOMP 1.2, "ERROR")."""
-        if self._is_over:
+        if self.is_over:
             return
         if not isinstance(error, (ProviderError, StompError)):
             _log.error("PYJMS-STOMP-4 a frame of %s failed", self.conduit.peer.address, exc_info=error)
@@ -236,12 +233,10 @@ class StompServerEngine(ProtocolEngine):
         self._say_last(error_frame(error, receipt, closing=True))
 
     def _say_last(self, answer: Frame) -> None:
-        with suppress(EncodingError):
-            self.emit(answer)
-        self._is_over = True
-        if self.dialogue is not None:
-            self.dialogue.end()
-        self.conduit.wake()
+        if self._end(ServerEvent.REFUSE):
+            with suppress(EncodingError):
+                self.emit(answer)
+            self.conduit.wake()
 
     def fail(self, error: BaseException) -> None:
         """End because of a fault of ours."""
@@ -249,7 +244,20 @@ class StompServerEngine(ProtocolEngine):
 
     def finish(self) -> None:
         """End because the client wants it: what there is to say is still said."""
-        self._is_over = True
+        self._end(ServerEvent.END)
+        self.conduit.wake()
+
+    def _move(self, event: ServerEvent) -> None:
+        """Go to the next state. Raises `SequenceError`."""
+        with self._state_lock:
+            self._state = next_server_state(self._state, event)
+
+    def _end(self, event: ServerEvent) -> bool:
+        """Be over; return False if it was before."""
+        with self._state_lock:
+            if self._state is ServerState.OVER:
+                return False
+            self._state = next_server_state(self._state, event)
         if self.dialogue is not None:
             self.dialogue.end()
-        self.conduit.wake()
+        return True

@@ -15,7 +15,8 @@ if TYPE_CHECKING:
 __all__ = ["Act", "Lane"]
 
 _RUN_MAX: Final = 64  # acts of one job, so that others get their turn
-_ACT_SIZE: Final = 512  # bytes, without the body
+_ACT_SIZE: Final = 512  # bytes of what is not text
+_HEADER_SIZE: Final = 128
 
 
 @dataclass(slots=True)
@@ -29,7 +30,9 @@ class Act:
     @property
     def size(self) -> int:
         """About how many bytes it holds."""
-        return len(self.frame.body) + _ACT_SIZE
+        frame = self.frame
+        head = sum(map(len, frame.headers.values())) + len(frame.headers) * _HEADER_SIZE + len(frame.tail)
+        return len(frame.body) + head + _ACT_SIZE
 
 
 class Lane:
@@ -63,17 +66,15 @@ class Lane:
             self.waiting_bytes += act.size
 
     def run(self) -> None:
-        """Go on with what waits, unless a job does so already. A job takes all acts that have come, up to a limit."""
+        """Go on with what waits, unless a job does so already. A job takes all acts that have come, up to a limit.
+
+        What could not wait when it came may do so by now: its queue has filled up, say. So a job does that, too.
+        """
         acts = self._acts
-        while acts and not self._is_busy:
-            if acts[0].may_wait:
-                run = [acts.popleft() for _ in range(min(_RUN_MAX, len(acts)))]
-                self._is_busy = True
-                self._conduit.work(partial(self._do_all, run), partial(self._done, sum(act.size for act in run)))
-            else:
-                act = acts.popleft()
-                self.waiting_bytes -= act.size
-                self._perform(act)
+        if acts and not self._is_busy:
+            run = [acts.popleft() for _ in range(min(_RUN_MAX, len(acts)))]
+            self._is_busy = True
+            self._conduit.work(partial(self._do_all, run), partial(self._done, sum(act.size for act in run)))
 
     def clear(self) -> None:
         """Forget what waits."""

@@ -55,7 +55,7 @@ class PlainDialogue(Dialogue):
         self._session = connection.open_session(transacted=False)
         connection.start()
         self._lane = Lane(engine.conduit, self.perform, engine.fail)
-        self._temporaries = Temporaries(connection, guard)
+        self._temporaries = Temporaries(connection, guard, self._settings.temporaries_max)
         self._subscriptions: dict[str, PlainSubscription | PlainBrowser] = {}
         self._transactions: dict[str, Transaction] = {}
         self._holders: dict[str, PlainSubscription] = {}
@@ -74,7 +74,6 @@ class PlainDialogue(Dialogue):
             "BEGIN": self._act(self._begin, waits=False),
             "COMMIT": self._act(self._commit),
             "ABORT": self._act(self._abort),
-            "DISCONNECT": self._act(self._disconnect, waits=False),
         }
 
     # Dialogue
@@ -83,6 +82,9 @@ class PlainDialogue(Dialogue):
         return {"session": str(self.connection.connection_id)}
 
     def take(self, frame: Frame) -> None:
+        if frame.command == "DISCONNECT":
+            self.leave(frame, [self._lane], _nothing, may_wait=False)
+            return
         handler = self._handlers.get(frame.command)
         if handler is None:
             self.refuse(frame, SequenceError(f"{frame.command[:20]!r} is no command that a client sends here"))
@@ -108,19 +110,18 @@ class PlainDialogue(Dialogue):
     def end(self) -> None:
         super().end()
         self._lane.clear()
-
-    def perform(self, act: Act) -> None:
-        super().perform(act)
-        if act.frame.command == "DISCONNECT" and not self.is_over:
-            self.engine.finish()
+        for session in (self._session, *(each.session for each in tuple(self._transactions.values()))):
+            session.end_waits()
 
     # Sending
 
     def _send(self, frame: Frame) -> Act:
         envelope = self._read(frame)
         transaction = frame.headers.get("transaction")
-        may_wait = self._session.may_wait(envelope) if transaction is None else self._waits
-        return Act(frame, partial(self._send_to, envelope, transaction), may_wait)
+        session = self._session
+        if transaction is not None and transaction in self._transactions:
+            session = self._transactions[transaction].session
+        return Act(frame, partial(self._send_to, envelope, transaction), session.may_wait(envelope))
 
     def _read(self, frame: Frame) -> Envelope:
         if "," in frame.headers.get("destination", ""):
@@ -218,11 +219,11 @@ class PlainDialogue(Dialogue):
         if isinstance(subscription, PlainBrowser):
             subscription.close()
         elif subscription is not None:
-            for ack_id in list(subscription.unsettled):
-                self._holders.pop(ack_id, None)
             left = subscription.close()
+            for ack_id in left:
+                self._holders.pop(ack_id, None)
             if left:
-                self._session.recover(left)
+                self._session.recover(list(left.values()))
         if durable_name is not None:
             self.guard.subscribe(self._client_id or "", durable_name)
             self._session.unsubscribe(durable_name)
@@ -239,14 +240,18 @@ class PlainDialogue(Dialogue):
             self._lane.run()
         return taken
 
-    def write_message(self, subscription: PlainSubscription, delivery: Delivery) -> Iterable[bytes]:
-        """Return the MESSAGE frame of a delivery, and note what becomes of it."""
+    def hold(self, subscription: PlainSubscription, delivery: Delivery) -> str:
+        """Note what becomes of a delivery; return the id by which ACK names it."""
         number = str(next(self._ack_numbers))
         if subscription.mode is AckMode.AUTO:
             self._written.append(delivery)
         else:
             self._holders[number] = subscription
             subscription.unsettled[number] = delivery
+        return number
+
+    def write_message(self, subscription: PlainSubscription, delivery: Delivery, number: str) -> Iterable[bytes]:
+        """Return the MESSAGE frame of a delivery."""
         return self._message(subscription.name, subscription.shown_destination, delivery, number)
 
     def _message(self, name: str, shown: str, delivery: Delivery, number: str) -> Iterable[bytes]:
@@ -351,13 +356,23 @@ class PlainDialogue(Dialogue):
         return transaction
 
     def _restore(self, transaction: Transaction) -> None:
-        """Make what was acknowledged in it unsettled again: the client still has it (as ActiveMQ Classic does)."""
-        for subscription, number, delivery in transaction.give_back():
-            subscription.unsettled[number] = delivery
-            self._holders[number] = subscription
+        """Make what was acknowledged in it unsettled again: the client still has it (as ActiveMQ Classic does).
 
-    def _disconnect(self, frame: Frame) -> None:
-        """Nothing is left to do: what came before is done, and RECEIPT says so."""
+        What a subscription had received that is no more goes back to its queue.
+        """
+        left: list[Delivery] = []
+        for subscription, number, delivery in transaction.give_back():
+            if subscription.is_closed:
+                left.append(delivery)
+            else:
+                subscription.unsettled[number] = delivery
+                self._holders[number] = subscription
+        if left:
+            self._session.recover(left)
+
+
+def _nothing() -> None:
+    """Do what DISCONNECT asks for: what came before is done, and RECEIPT says so."""
 
 
 def _first(headers: Mapping[str, str], names: Iterable[str]) -> str | None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 from enum import Enum
+from threading import Lock
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -46,12 +47,14 @@ class PlainSubscription:
         self.mode = mode
         self.durable_name = durable_name
         self.unsettled: dict[str, Delivery] = {}
-        """By the id that ACK names, oldest first. Only the connection's thread adds."""
+        """By the id that ACK names, oldest first, but for what a transaction has given back."""
         self.is_queued = False
         self._dialogue = dialogue
         self._window = window
         self._consumer: ProviderConsumer | None = None
         self._is_full = False
+        self._is_closed = False
+        self._lock = Lock()
 
     def begin(self, consumer: ProviderConsumer) -> None:
         """Have the consumer; messages flow from now on."""
@@ -64,19 +67,21 @@ class PlainSubscription:
 
     def pull(self) -> Iterable[bytes] | None:
         """Return one MESSAGE in parts, or None: nothing is there, or the window is full."""
-        consumer = self._consumer
-        if consumer is None:
-            return None
-        if len(self.unsettled) >= self._window:
-            self._is_full = True
-            consumer.set_interested(False)  # somebody else may be woken for what comes now (QCM-25)
-            if len(self.unsettled) >= self._window:
+        with self._lock:  # what is taken is unsettled at once: `close` finds it, and nothing comes after that
+            consumer = self._consumer
+            if consumer is None:
                 return None
-            self._is_full = False
-        delivery = consumer.poll_or_wait()
-        if delivery is None:
-            return None
-        return self._dialogue.write_message(self, delivery)
+            if len(self.unsettled) >= self._window:
+                self._is_full = True
+                consumer.set_interested(False)  # somebody else may be woken for what comes now (QCM-25)
+                if len(self.unsettled) >= self._window:
+                    return None
+                self._is_full = False
+            delivery = consumer.poll_or_wait()
+            if delivery is None:
+                return None
+            number = self._dialogue.hold(self, delivery)
+        return self._dialogue.write_message(self, delivery, number)
 
     def settled(self) -> None:
         """Hear that room has come about."""
@@ -90,20 +95,25 @@ class PlainSubscription:
         if self.mode is not AckMode.CLIENT:
             delivery = unsettled.pop(ack_id, None)
             return [] if delivery is None else [(ack_id, delivery)]
-        taken: list[tuple[str, Delivery]] = []
-        if ack_id in unsettled:
-            for earlier in list(unsettled):
-                taken.append((earlier, unsettled.pop(earlier)))
-                if earlier == ack_id:
-                    break
-        return taken
+        if ack_id not in unsettled:
+            return []
+        # By number: what a transaction has given back stands at the end, though it is older.
+        last = int(ack_id)
+        return [(each, unsettled.pop(each)) for each in sorted(unsettled.copy(), key=int) if int(each) <= last]
 
-    def close(self) -> list[Delivery]:
-        """Detach; return what is unsettled. May be repeated."""
-        consumer, self._consumer = self._consumer, None
+    @property
+    def is_closed(self) -> bool:
+        """Whether it has ended."""
+        return self._is_closed
+
+    def close(self) -> dict[str, Delivery]:
+        """Detach; return what is unsettled, by the id that ACK names. May be repeated."""
+        with self._lock:
+            consumer, self._consumer = self._consumer, None
+            self._is_closed = True
         if consumer is not None:
             consumer.close()
-        left = list(self.unsettled.values())
+        left = dict(self.unsettled)
         self.unsettled.clear()
         return left
 

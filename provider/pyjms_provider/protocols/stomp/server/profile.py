@@ -13,7 +13,7 @@ from itertools import count
 from typing import TYPE_CHECKING, Any, Final
 
 from pyjms.spi.capability import Capability
-from pyjms.spi.envelope import Envelope, MessageId
+from pyjms.spi.envelope import Address, Envelope, MessageId
 from pyjms.spi.errors import BranchError, ClosedError, ProviderError, ResourceError
 from pyjms.spi.provider import SubscribeRequest
 from pyjms.spi.selector import selector_or_none
@@ -57,6 +57,7 @@ class ProfileDialogue(Dialogue):
         self._lane = self._new_lane()
         self._sessions: dict[str, ServedSession] = {}
         self._consumers: dict[str, CreditConsumer] = {}
+        self._temporaries: set[Address] = set()
         self._delivery_numbers = count(1)
         self._message_numbers = count(1)
         self._message_prefix = f"ID:{connection.connection_id}-"
@@ -116,6 +117,10 @@ class ProfileDialogue(Dialogue):
             session.close()
 
     def take(self, frame: Frame) -> None:
+        if frame.command == _DISCONNECT:
+            lanes = [self._lane, *(session.lane for session in tuple(self._sessions.values()))]
+            self.leave(frame, lanes, self._disconnect, may_wait=self._waits)
+            return
         lane = self._lane_of(frame)
         try:
             act = self._act_of(frame)
@@ -138,8 +143,6 @@ class ProfileDialogue(Dialogue):
             session = self._session_of(frame)
             envelope = self._read(frame)
             return Act(frame, partial(self._send, session, envelope, frame), session.session.may_wait(envelope))
-        if frame.command == _DISCONNECT:
-            return Act(frame, self._disconnect, self._waits)
         verb = verbs.read_verb(frame)
         if isinstance(verb, verbs.Interrupt):
             self._session(verb.session).session.end_waits()  # what waits in its lane is what this is to end
@@ -171,8 +174,9 @@ class ProfileDialogue(Dialogue):
         """Answer with ERROR; the connection goes on."""
         receipt = frame.headers.get("receipt")
         session = self._sessions.get(frame.headers.get("session", ""))
-        if receipt is None and session is not None and session.is_in_unit and isinstance(error, ProviderError):
-            session.failure = session.failure or error  # nobody waits for this answer, but COMMIT tells
+        if receipt is None and session is not None and session.is_in_unit and session.failure is None:
+            # Nobody waits for this answer, but COMMIT tells.
+            session.failure = error if isinstance(error, ProviderError) else ProviderError(error.reason)
         self.engine.emit(error_frame(error, receipt))
         self.engine.conduit.wake()
 
@@ -197,11 +201,6 @@ class ProfileDialogue(Dialogue):
             session.lane.clear()
             session.session.end_waits()
 
-    def perform(self, act: Act) -> None:
-        super().perform(act)
-        if act.frame.command == _DISCONNECT and not self.is_over:
-            self.engine.finish()
-
     # The connection
 
     def _disconnect(self) -> None:
@@ -221,16 +220,20 @@ class ProfileDialogue(Dialogue):
         self.connection.stop()
 
     def _create_temporary(self, verb: verbs.CreateTemporary) -> Mapping[str, str]:
+        if len(self._temporaries) >= self._settings.temporaries_max:
+            raise ResourceError(f"a connection may have {self._settings.temporaries_max} temporary destinations here")
         address = self.connection.create_temporary(verb.kind)
         try:
             self.guard.create(address)
         except ProviderError:
             self.connection.delete_temporary(address)
             raise
+        self._temporaries.add(address)
         return Created(address).headers()
 
     def _delete_temporary(self, verb: verbs.DeleteTemporary) -> None:
         self.connection.delete_temporary(verb.address)
+        self._temporaries.discard(verb.address)
 
     # Sessions
 
@@ -309,6 +312,7 @@ class ProfileDialogue(Dialogue):
             consumer.begin(consumer.session.session.subscribe(request, consumer.on_ready))
         except BaseException:
             self._consumers.pop(verb.id, None)
+            consumer.close()  # which answers CREDIT frames that have come meanwhile
             raise
 
     def _browse(self, verb: verbs.Browse) -> None:

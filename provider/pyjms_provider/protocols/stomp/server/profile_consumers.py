@@ -51,11 +51,13 @@ class CreditConsumer(ABC):
                 self._dialogue.answer(receipt, Drained(left).headers())
             return
         with self._lock:
-            self._credit += credit.credit
-            if credit.drain and receipt is not None:
+            drains = credit.drain and not self._is_closed
+            if not self._is_closed:
+                self._credit += credit.credit
+            if drains and receipt is not None:
                 self._drains.append(receipt)
-        if receipt is not None and not credit.drain:
-            self._dialogue.answer(receipt, {})
+        if receipt is not None and not drains:
+            self._dialogue.answer(receipt, Drained(credit.credit).headers() if credit.drain else {})
         self.on_ready()
 
     @abstractmethod
@@ -113,6 +115,7 @@ class ServedConsumer(CreditConsumer):
             consumer.set_interested(False)  # who has no credit is not woken, so that others are (QCM-25)
         for receipt in drains:  # they are written after the message
             self._dialogue.answer(receipt, Drained(left).headers())
+            left = 0
         return None if delivery is None else self._dialogue.write_message(self, delivery)
 
     def _end_interest(self) -> None:

@@ -29,6 +29,8 @@ class StompSettings:
     """Of one connection."""
     sessions_max: int = 1_000
     """Of one connection; transactions of a plain STOMP client are sessions."""
+    temporaries_max: int = 10_000
+    """Temporary destinations of one connection."""
     prefetch: int = 1_000
     """Messages that a plain client is sent before it acknowledges, unless it says itself."""
     waiting_bytes_max: int = 1024 * 1024

@@ -1,0 +1,84 @@
+"""A pyjms client whose verbs are said one by one."""
+
+from __future__ import annotations
+
+from pyjms.spi.envelope import Address, Envelope
+from pyjms_provider.protocols.stomp import verbs
+from pyjms_provider.protocols.stomp.codec import encode
+from pyjms_provider.protocols.stomp.delivery_ids import delivery_ids
+from pyjms_provider.protocols.stomp.dialects import PYJMS
+from pyjms_provider.protocols.stomp.frames import Frame
+from pyjms_provider.protocols.stomp.profile import from_frame, to_frame
+from pyjms_provider.protocols.stomp.wire_errors import error_of, is_closing
+from tests.provider.helpers import ORDERS
+from tests.provider.protocols.stomp.server.bench import Bench, Client
+
+
+class PyjmsClient:
+    """One profile connection, its verbs answered one by one."""
+
+    def __init__(self, bench: Bench, *, client_id: str | None = None, started: bool = True) -> None:
+        self.client = Client(bench)
+        headers = {"pyjms-profile": "1"}
+        if client_id is not None:
+            headers["client-id"] = client_id
+        self.connected = self.client.log_in(**headers)
+        assert self.connected.headers.get("pyjms-profile") == "1"
+        self._receipts = 0
+        if started:
+            self.do(verbs.Start())
+
+    def do(self, verb: verbs.Verb | Frame) -> Frame:
+        """Say `verb`, and return its RECEIPT. Raises what an ERROR tells."""
+        self._receipts += 1
+        receipt = str(self._receipts)
+        frame = verb if isinstance(verb, Frame) else verb.write(receipt)
+        frame.headers["receipt"] = receipt
+        self.tell(frame)
+        self.client.settle()
+        answer = next(each for each in self.client.frames if each.headers.get("receipt-id") == receipt)
+        self.client.frames.remove(answer)
+        if answer.command == "ERROR":
+            assert not is_closing(answer)
+            raise error_of(answer)
+        return answer
+
+    def tell(self, verb: verbs.Verb | Frame) -> None:
+        """Say `verb` without waiting for an answer."""
+        frame = verb if isinstance(verb, Frame) else verb.write()
+        self.client.feed(encode(frame, self.client.version))
+
+    def session(self, name: str = "a", *, transacted: bool = False) -> str:
+        self.do(verbs.OpenSession(session=name, transacted=transacted))
+        return name
+
+    def send(self, envelope: Envelope, session: str = "a") -> Frame:
+        frame = to_frame(envelope, PYJMS)
+        frame.headers["session"] = session
+        return self.do(frame)
+
+    def consume(self, address: Address = ORDERS, session: str = "a", name: str = "c", credit: int = 100) -> None:
+        self.do(verbs.Subscribe(session=session, id=name, address=address))
+        if credit:
+            self.tell(verbs.Credit(subscription=name, credit=credit))
+
+    def messages(self) -> list[Frame]:
+        self.client.settle()
+        found = [frame for frame in self.client.frames if frame.command == "MESSAGE"]
+        self.client.frames = [frame for frame in self.client.frames if frame.command != "MESSAGE"]
+        return found
+
+    def texts(self) -> list[object]:
+        return [from_frame(frame, PYJMS).body for frame in self.messages()]
+
+
+def ids(*frames: Frame) -> tuple[range, ...]:
+    return delivery_ids(int(frame.headers["ack"]) for frame in frames)
+
+
+def ready(bench: Bench, *, transacted: bool = False, credit: int = 100) -> PyjmsClient:
+    """Return a client with a session and a consumer of orders."""
+    client = PyjmsClient(bench)
+    client.session(transacted=transacted)
+    client.consume(credit=credit)
+    return client

@@ -1,0 +1,286 @@
+"""What once went wrong, or could: frames and threads that meet at a bad moment."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from threading import Event, Thread
+from typing import Any
+
+import pytest
+
+from pyjms.spi.delivery import Delivery
+from pyjms.spi.envelope import Address, AddressKind
+from pyjms.spi.errors import ClosedError, ProviderError, RolledBackError
+from pyjms.spi.url import ProviderUrl
+from pyjms_provider.core.policy import Overflow, QueuePolicy
+from pyjms_provider.protocols.stomp import verbs
+from pyjms_provider.protocols.stomp.answers import Drained
+from pyjms_provider.protocols.stomp.codec import encode
+from pyjms_provider.protocols.stomp.dialects import PYJMS
+from pyjms_provider.protocols.stomp.frames import Frame, Version
+from pyjms_provider.protocols.stomp.profile import to_frame
+from pyjms_provider.protocols.stomp.server.lane import Act
+from pyjms_provider.protocols.stomp.server.plain_consumers import AckMode, PlainSubscription
+from pyjms_provider.protocols.stomp.server.settings import StompSettings
+from pyjms_provider.queue_manager import QueueManager
+from pyjms_provider.security.contracts import Operation
+from pyjms_provider.settings import read_url
+from tests.provider.helpers import ORDERS, make_envelope
+from tests.provider.protocols.stomp.server.bench import Bench, Client
+from tests.provider.protocols.stomp.server.pyjms_client import PyjmsClient, ready
+
+
+@pytest.fixture
+def stored(tmp_path: Path) -> Iterator[Bench]:
+    """Return a bench whose broker writes, so that most verbs are for other threads."""
+    url = ProviderUrl.parse(f"vm://x?store=sqlite:///{tmp_path}/x.db")
+    bench = Bench(broker=read_url(url)[1])
+    yield bench
+    bench.close()
+
+
+def blocking(bench: Bench, most: int = 1) -> None:
+    QueueManager.of(bench.broker.name).create("orders", QueuePolicy(max_messages=most, overflow=Overflow.BLOCK))
+
+
+def sent_by(session: str, text: str) -> Frame:
+    frame = to_frame(make_envelope(text), PYJMS)
+    frame.headers["session"] = session
+    return frame
+
+
+# Order
+
+
+def test_disconnect_waits_for_what_other_sessions_have_to_do(bench: Bench) -> None:
+    blocking(bench, 10)
+    client = PyjmsClient(bench)
+    client.session()
+    client.tell(sent_by("a", "last words"))
+    client.tell(Frame("DISCONNECT", {"receipt": "bye"}))
+    client.client.settle()
+    assert [frame.headers.get("receipt-id") for frame in client.client.frames] == ["bye"]
+    assert client.client.engine.is_over
+    assert ready(bench).texts() == ["last words"]
+
+
+def test_nothing_after_disconnect_is_done(bench: Bench) -> None:
+    client = bench.connect()
+    client.feed(
+        encode(Frame("DISCONNECT", {"receipt": "bye"}), Version.V1_2)
+        + encode(Frame("SEND", {"destination": "/queue/orders"}, b"x"), Version.V1_2)
+    )
+    assert [frame.command for frame in client.all()] == ["RECEIPT"]
+    assert ready(bench).texts() == []
+
+
+@pytest.mark.parametrize("headers", [{}, {"pyjms-profile": "1"}])
+def test_a_client_logs_in_once(bench: Bench, headers: dict[str, str]) -> None:
+    client = Client(bench)
+    client.log_in(**headers)
+    answer = client.ask("CONNECT", accept_version="1.2", host="")
+    assert answer.command == "ERROR"
+    assert "must not come now" in answer.headers["message"]
+    assert client.engine.is_over
+
+
+def test_who_took_too_long_to_log_in_is_not_greeted_afterwards(bench: Bench) -> None:
+    client = Client(bench)
+    client.send("CONNECT", accept_version="1.2", host="", client_id="c")
+    bench.clock.now_ms += StompSettings().login_timeout_ms + 1
+    client.engine.tick()
+    assert [frame.command for frame in client.all()] == ["ERROR"]
+    bench.connect(client_id="c")  # what the late login had made has ended
+
+
+# Threads
+
+
+def test_a_send_in_a_transaction_that_would_wait_for_room_is_for_another_thread(bench: Bench) -> None:
+    blocking(bench)
+    client = bench.connect()
+    client.send("SEND", b"first", destination="/queue/orders")
+    client.send("BEGIN", transaction="t")
+    client.settle()
+    client.send("SEND", b"second", destination="/queue/orders", transaction="t")
+    assert len(client.conduit.jobs) == 1
+
+
+def test_what_had_to_queue_is_for_another_thread_since_it_may_wait_by_now(bench: Bench) -> None:
+    blocking(bench)
+    client = bench.connect()
+    client.send("SEND", b"first", destination="/queue/orders")  # a job
+    client.send("SEND", b"second", destination="/queue/other")
+    client.conduit.jobs.pop(0)()
+    assert [bytes(client.engine.pull(1000))] == [b""]
+    assert len(client.conduit.jobs) == 1
+
+
+def test_a_failure_to_pull_is_told_to_the_client(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+    client = bench.connect()
+
+    def pull(size: int, parts: list[bytes]) -> int:
+        raise ClosedError("the virtual host has stopped")
+
+    monkeypatch.setattr(client.engine.dialogue, "pull", pull)
+    (error,) = client.all()
+    assert (error.command, error.headers["code"]) == ("ERROR", "PYJMS-CLOSED")
+    assert client.engine.is_over
+
+
+def test_a_message_that_is_taken_while_its_subscription_ends_goes_back() -> None:
+    delivery: Any = object()
+    closing: list[Thread] = []
+    left: list[dict[str, Delivery]] = []
+    begun = Event()
+
+    class Consumer:
+        def poll_or_wait(self) -> Delivery:
+            def close() -> None:
+                begun.set()
+                left.append(subscription.close())
+
+            closing.append(Thread(target=close))
+            closing[0].start()
+            assert begun.wait(10)
+            return delivery  # type: ignore[no-any-return]
+
+        def close(self) -> None: ...
+
+    class Dialogue:
+        class turns:  # noqa: N801 - as the dialogue calls it
+            want = staticmethod(lambda who: None)
+
+        def hold(self, subscription: PlainSubscription, delivery: Delivery) -> str:
+            subscription.unsettled["1"] = delivery
+            return "1"
+
+        def write_message(self, subscription: PlainSubscription, delivery: Delivery, number: str) -> Iterable[bytes]:
+            return [b"MESSAGE"]
+
+    dialogue: Any = Dialogue()
+    consumer: Any = Consumer()
+    subscription = PlainSubscription(
+        dialogue,
+        name="s",
+        destination=ORDERS,
+        shown_destination="",
+        mode=AckMode.CLIENT,
+        window=10,
+        durable_name=None,
+    )
+    subscription.begin(consumer)
+    assert subscription.pull() == [b"MESSAGE"]
+    closing[0].join(10)
+    assert left == [{"1": delivery}]
+    assert subscription.pull() is None
+
+
+def test_a_blocked_send_ends_with_its_connection(bench: Bench) -> None:
+    blocking(bench)
+    client = bench.connect()
+    client.send("SEND", b"first", destination="/queue/orders")
+    client.settle()
+    client.send("SEND", b"second", destination="/queue/orders")
+    (job,) = client.conduit.jobs
+    client.engine.closed(None)
+    job()  # returns: the wait for room is over
+    assert ready(bench).texts() == ["first"]
+
+
+# Transactions
+
+
+def test_a_send_that_is_no_message_spoils_its_transaction(bench: Bench) -> None:
+    client = PyjmsClient(bench)
+    client.session("t", transacted=True)
+    client.tell(Frame("SEND", {"session": "t", "destination": "nowhere"}, b"x"))
+    with pytest.raises(RolledBackError):
+        client.do(verbs.CommitTransaction(session="t"))
+
+
+def test_a_cumulative_ack_covers_what_an_aborted_transaction_gave_back(bench: Bench) -> None:
+    client = bench.connect()
+    client.send("SUBSCRIBE", id="s", destination="/queue/orders", ack="client")
+    for body in (b"1", b"2"):
+        client.send("SEND", body, destination="/queue/orders")
+    first, second = client.all()
+    client.send("BEGIN", transaction="t")
+    client.send("ACK", id=first.headers["ack"], transaction="t")
+    client.send("ABORT", transaction="t")
+    client.send("ACK", id=second.headers["ack"])
+    client.settle()
+    client.hang_up()
+    assert ready(bench).texts() == []
+
+
+def test_what_a_transaction_gives_back_to_a_subscription_that_has_ended_goes_to_its_queue(bench: Bench) -> None:
+    client = bench.connect()
+    client.send("SUBSCRIBE", id="s", destination="/queue/orders", ack="client")
+    client.send("SEND", b"1", destination="/queue/orders")
+    (message,) = client.all()
+    client.send("BEGIN", transaction="t")
+    client.send("ACK", id=message.headers["ack"], transaction="t")
+    client.send("UNSUBSCRIBE", id="s")
+    client.send("ABORT", transaction="t", receipt="r")
+    client.settle()
+    assert ready(bench).texts() == ["1"]
+
+
+# Credit
+
+
+def test_a_drain_of_a_consumer_that_is_refused_is_answered(stored: Bench) -> None:
+    stored.rules.denied.add((Operation.READ, "orders"))
+    client = PyjmsClient(stored)
+    client.session()
+    client.tell(verbs.Subscribe(session="a", id="c", address=ORDERS).write("s"))
+    client.tell(verbs.Credit(subscription="c", credit=1, drain=True).write("d"))
+    client.client.settle()
+    assert {frame.headers["receipt-id"]: frame.command for frame in client.client.frames} == {
+        "s": "ERROR",
+        "d": "RECEIPT",
+    }
+
+
+def test_credit_that_two_drains_take_away_is_counted_once(bench: Bench) -> None:
+    client = ready(bench, credit=0)
+    client.tell(verbs.Credit(subscription="c", credit=2, drain=True).write("d1"))
+    client.tell(verbs.Credit(subscription="c", credit=3, drain=True).write("d2"))
+    client.client.settle()
+    assert sum(Drained.read(frame.headers).left for frame in client.client.frames) == 5
+
+
+# Memory
+
+
+def test_headers_that_wait_are_counted() -> None:
+    frame = Frame("SEND", {"destination": "/queue/orders", "x": "x" * 100_000}, b"", tail="y:" + "y" * 100_000)
+    assert Act(frame, lambda: None, may_wait=True).size > 200_000
+
+
+def test_a_client_that_makes_temporary_destinations_without_end_is_stopped() -> None:
+    bench = Bench(StompSettings(temporaries_max=2))
+    try:
+        plain = bench.connect()
+        for number in range(3):
+            plain.send("SEND", b"x", destination=f"/temp-queue/{number}")
+        (error,) = plain.all()
+        assert "may have 2 temporary destinations" in error.headers["message"]
+        client = PyjmsClient(bench)
+        for _ in range(2):
+            client.do(verbs.CreateTemporary(kind=AddressKind.QUEUE))
+        with pytest.raises(ProviderError, match="may have 2"):
+            client.do(verbs.CreateTemporary(kind=AddressKind.QUEUE))
+    finally:
+        bench.close()
+
+
+def test_a_temporary_queue_of_another_user_cannot_be_read(bench: Bench) -> None:
+    owner, stranger = PyjmsClient(bench), PyjmsClient(bench)
+    made = owner.do(verbs.CreateTemporary(kind=AddressKind.QUEUE)).headers["destination"]
+    address = Address(AddressKind.QUEUE, made.removeprefix("/temp-queue/"), temporary=True)
+    stranger.session()
+    with pytest.raises(ProviderError):
+        stranger.do(verbs.Subscribe(session="a", id="c", address=address))
