@@ -146,6 +146,10 @@ class _Connection(ProviderConnection):
         return self._inner.info
 
     @property
+    def state(self) -> str:
+        return self._inner.state
+
+    @property
     def resource_manager(self) -> str:
         return self._inner.resource_manager
 

@@ -131,6 +131,11 @@ class ProviderConnection(ABC):
         """Name and version of the provider."""
 
     @property
+    def state(self) -> str:
+        """Where an open connection is: ``connected``; ``reconnecting`` while it is being made anew; ``lost`` for good."""
+        return "connected"
+
+    @property
     def resource_manager(self) -> str:
         """Names what keeps branches (`Capability.XA`): connections of equal names can work in one branch."""
         return self.connection_id

@@ -234,6 +234,7 @@ def test_activemq_is_killed_and_comes_back_and_nothing_that_was_promised_is_lost
             send_text(transacted, name, "never")
             own.kill()
             assert lost.wait(10)
+            assert connection.state == "reconnecting"
             own.start()
             with pytest.raises(TransactionRolledBackException):
                 transacted.commit()
@@ -247,5 +248,7 @@ def test_activemq_is_killed_and_comes_back_and_nothing_that_was_promised_is_lost
             assert texts[0][1], "it was seen before the broker was killed"
             assert consumer.receive_no_wait() is None
             assert [error.error_code for error in told] == ["PYJMS-INTERRUPTED"]
+            assert connection.state == "connected"
+        assert connection.state == "closed"
     finally:
         own.kill()
