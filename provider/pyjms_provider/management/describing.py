@@ -21,7 +21,7 @@ FACTS: Final = frozenset(
     {
         "name",
         "type",
-        "path",
+        "names",
         "id",
         "category",
         "state",
@@ -56,7 +56,7 @@ def describe(managed: ManagedObject, fields: Sequence[str] | None = None, *, act
     """
     found: dict[str, Any] = {}
     if fields is None or not FACTS.isdisjoint(fields):
-        found = {"name": managed.name, "type": managed.type, "path": list(managed.names), **managed.facts()}
+        found = {"name": managed.name, "type": managed.type, "names": list(managed.names), **managed.facts()}
         if found["state"] == State.DELETED.value:
             raise UnknownObjectError(f"{managed.path} has gone")
         if fields is not None:

@@ -26,7 +26,7 @@ __all__ = ["describe_api"]
 
 _ROOT: Final = "/api/latest"
 _FACTS: Final[Mapping[str, Any]] = {
-    "path": {"type": "array", "items": {"type": "string"}},
+    "names": {"type": "array", "items": {"type": "string"}},
     "id": {"type": "string", "format": "uuid"},
     "category": {"type": "string"},
     "state": {"type": "string"},

@@ -23,7 +23,7 @@ ORDERS = f"{ROOT}/queue/main/shop/orders"
 def test_an_object_is_had_by_the_names_on_the_way_to_it(site: Site, ann: TestClient) -> None:
     site.queue(max_messages=7)
     found = ok(ann.get(ORDERS))
-    assert found["path"] == ["main", "shop", "orders"]
+    assert found["names"] == ["main", "shop", "orders"]
     assert (found["category"], found["state"], found["max_messages"], found["depth"]) == ("queue", "active", 7, 0)
 
 

@@ -83,7 +83,7 @@ export async function createObject(category, parents, {type = undefined} = {}) {
 }
 
 export async function editObject(object) {
-  const {category, path} = object;
+  const {category, names: path} = object;
   const [actual, now] = await Promise.all([api.get(category, path, {actual: true}), api.get(category, path)]);
   const kind = model.kindOf(category, object.type);
   const fields = kind.attributes.filter((each) => each.is_mutable).map(attributeField);
@@ -117,7 +117,7 @@ export async function deleteObject(object) {
     confirm: "Delete",
     danger: true,
     act: async () => {
-      await api.remove(object.category, object.path);
+      await api.remove(object.category, object.names);
       return true;
     },
   });
@@ -139,8 +139,8 @@ export async function callOperation(object, operation, {title = null, danger = f
     act: ({signal, status}) => tried(form, async () => {
       const args = {...Object.fromEntries(Object.entries(form.read()).filter(([, value]) => value !== null)), ...preset};
       const result = operation.is_long
-        ? await api.runJob(object.category, object.path, operation.name, args, {signal, onProgress: progressInto(status)})
-        : await api.operate(object.category, object.path, operation.name, args);
+        ? await api.runJob(object.category, object.names, operation.name, args, {signal, onProgress: progressInto(status)})
+        : await api.operate(object.category, object.names, operation.name, args);
       return {result};
     }),
   });

@@ -78,7 +78,7 @@ export async function sendMessage(queue) {
       const given = Object.fromEntries(Object.entries(headers.read()).filter(([, value]) => value !== null));
       const properties = Object.fromEntries(rows.map((row) => row.read()).filter(([name]) => name !== ""));
       const content = {text: () => ({text: body.value}), bytes: () => ({base64: toBase64(body.value)}), none: () => ({})}[kind.value]();
-      return api.operate(queue.category, queue.path, "publish", {message: {...given, ...content, properties}});
+      return api.operate(queue.category, queue.names, "publish", {message: {...given, ...content, properties}});
     },
   });
   if (sent) note(`Sent as ${sent}`);

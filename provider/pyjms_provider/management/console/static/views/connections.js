@@ -10,10 +10,10 @@ import {callOperation, operationOf} from "../objects.js";
 import {pager, table} from "../table.js";
 
 const PAGE = 50;
-const FIELDS = "name,path,type,category,user,address,protocol,since_ms,client_id,is_started,session_count";
+const FIELDS = "name,names,type,category,user,address,protocol,since_ms,client_id,is_started,session_count";
 
 function sessionBox(session, consumers) {
-  const own = consumers.filter((each) => each.path[3] === session.name);
+  const own = consumers.filter((each) => each.names[3] === session.name);
   const kind = session.is_transacted ? "transacted" : "not transacted";
   return h("li", {},
     h("strong", {}, `Session ${session.name}`),
@@ -33,7 +33,7 @@ export async function connectionsView({main, signal}) {
   const state = {offset: 0, open: null};
   const list = table({
     caption: "Connections",
-    key: (row) => row.path.join("/"),
+    key: (row) => row.names.join("/"),
     empty: "Nobody is connected.",
     columns: [
       {name: "name", label: "Connection", cell: (row) => h("button", {type: "button", class: "link", on: {click: () => open(row, {focus: true}).catch(noteError)}}, h("bdi", {}, row.name))},
@@ -41,8 +41,8 @@ export async function connectionsView({main, signal}) {
       {name: "client", label: "Client id", cell: (row) => format.name(row.client_id ?? "–")},
       {name: "address", label: "From", cell: (row) => row.address || "this process"},
       {name: "protocol", label: "Speaks", narrow: true, cell: (row) => row.protocol},
-      {name: "host", label: "Host", narrow: true, cell: (row) => format.name(row.path[1])},
-      {name: "since", label: "Since", narrow: true, cell: (row) => format.time(row.since_ms)},
+      {name: "host", label: "Host", narrow: true, cell: (row) => format.name(row.names[1])},
+      {name: "since", label: "Since", narrow: true, cell: (row) => h("span", {class: "time"}, format.time(row.since_ms))},
       {name: "sessions", label: "Sessions", number: true, cell: (row) => format.count(row.session_count)},
     ],
   });
@@ -59,8 +59,8 @@ export async function connectionsView({main, signal}) {
 
   async function open(row, {focus = false} = {}) {
     const [sessions, consumers] = await Promise.all([
-      api.get("session", row.path, {limit: 500}, signal),
-      api.get("consumer", row.path, {limit: 500}, signal),
+      api.get("session", row.names, {limit: 500}, signal),
+      api.get("consumer", row.names, {limit: 500}, signal),
     ]);
     if (signal.aborted) return;
     const end = h("button", {type: "button", class: "danger", id: "disconnect"}, "Disconnect…");
@@ -80,7 +80,7 @@ export async function connectionsView({main, signal}) {
       h("h3", {}, `Sessions (${sessions.total})`),
       sessions.total === 0 ? h("p", {class: "empty"}, "It has none.") : h("ul", {class: "sessions"}, sessions.items.map((each) => sessionBox(each, consumers.items))));
     detail.hidden = false;
-    state.open = row.path.join("/");
+    state.open = row.names.join("/");
     element.classList.add("is-open");
     if (focus) detail.focus();
   }
@@ -90,7 +90,7 @@ export async function connectionsView({main, signal}) {
     if (signal.aborted) return;
     list.update(page.items);
     pages.update({offset: page.offset, shown: page.items.length, total: page.total});
-    if (state.open !== null && !page.items.some((row) => row.path.join("/") === state.open)) shut();
+    if (state.open !== null && !page.items.some((row) => row.names.join("/") === state.open)) shut();
   }
 
   const element = h("div", {class: "browser"}, h("section", {class: "card"}, list.element, pages.element), detail);

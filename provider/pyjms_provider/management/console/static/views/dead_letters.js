@@ -27,12 +27,12 @@ function action(text, act, kind = "quiet") {
 export async function deadLettersView({main, signal}) {
   const list = table({
     caption: "Queues of dead letters",
-    key: (row) => row.path.join("/"),
-    href: (row) => model.linkTo("dead_letter", row.path, "letters"),
+    key: (row) => row.names.join("/"),
+    href: (row) => model.linkTo("dead_letter", row.names, "letters"),
     empty: "No queue has dead letters yet: nothing was given up.",
     columns: [
       {name: "name", label: "Queue", cell: (row) => format.name(row.name)},
-      {name: "host", label: "Host", cell: (row) => format.name(row.path[1])},
+      {name: "host", label: "Host", cell: (row) => format.name(row.names[1])},
       {name: "letters", label: "Letters", number: true, cell: (row) => format.count(row.letters)},
     ],
   });
@@ -41,7 +41,7 @@ export async function deadLettersView({main, signal}) {
     h("p", {class: "lead"}, "Messages that were rejected, delivered too often, or that expired. They can go back to where they came from."),
     h("section", {class: "card"}, list.element));
   const look = async () => {
-    const page = await api.get("dead_letter", [], {fields: "name,path,letters", limit: 500}, signal);
+    const page = await api.get("dead_letter", [], {fields: "name,names,letters", limit: 500}, signal);
     if (!signal.aborted) list.update(page.items);
   };
   await look();
@@ -55,7 +55,7 @@ function letterColumns(open) {
     {name: "reason", label: "Reason", cell: (row) => h("bdi", {class: "preview"}, row.reason ?? "")},
     {name: "from", label: "Came from", cell: (row) => format.name(row.subscription ?? row.came_from ?? "–")},
     {name: "deliveries", label: "Deliveries", number: true, narrow: true, cell: (row) => format.count(row.deliveries)},
-    {name: "at", label: "When", narrow: true, cell: (row) => format.time(row.at_ms)},
+    {name: "at", label: "When", narrow: true, cell: (row) => h("span", {class: "time"}, format.time(row.at_ms))},
     {name: "begins", label: "Begins", narrow: true, cell: (row) => h("bdi", {class: "preview"}, preview(row.message.body))},
   ];
 }
@@ -74,13 +74,13 @@ function letterFacts(letter) {
 
 // Says first what would become of the letters, and sends them back when that is wanted.
 async function replay(office, args) {
-  const would = await api.operate("dead_letter", office.path, "replay", {...args, dry_run: true});
+  const would = await api.operate("dead_letter", office.names, "replay", {...args, dry_run: true});
   const left = would.left === 0 ? "" : ` ${format.count(would.left)} stay here: where they came from is gone, or they are no dead letters.`;
   const done = await ask({
     title: "Replay dead letters?",
     body: h("p", {}, `${format.count(would.returned)} go back to where they came from.${left}`),
     confirm: "Replay",
-    act: ({signal, status}) => api.runJob("dead_letter", office.path, "replay", args, {signal, onProgress: progressInto(status)}),
+    act: ({signal, status}) => api.runJob("dead_letter", office.names, "replay", args, {signal, onProgress: progressInto(status)}),
   });
   if (done) note(`${format.count(done.returned)} went back, ${format.count(done.left)} stayed.`);
   return done;
@@ -117,8 +117,8 @@ export async function deadLetterView({main, names, signal}) {
     try {
       const args = {selector: selector.value.trim() || null, offset, limit: PAGE};
       const [page, counted] = await Promise.all([
-        api.operate("dead_letter", office.path, "list_letters", args, signal),
-        api.get("dead_letter", office.path, {fields: "reasons"}, signal),
+        api.operate("dead_letter", office.names, "list_letters", args, signal),
+        api.get("dead_letter", office.names, {fields: "reasons"}, signal),
       ]);
       if (signal.aborted) return;
       list.update(page.letters);
@@ -160,7 +160,7 @@ export async function deadLetterView({main, names, signal}) {
   replace(main,
     h("p", {class: "crumbs"}, h("a", {href: "#/dead"}, "Dead letters")),
     h("div", {class: "title"}, h("h1", {}, format.name(office.name)),
-      h("div", {class: "actions"}, all, h("a", {class: "button quiet", href: model.linkTo("queue", office.path, "queue")}, "As a queue"))),
+      h("div", {class: "actions"}, all, h("a", {class: "button quiet", href: model.linkTo("queue", office.names, "queue")}, "As a queue"))),
     element);
   await look();
 }

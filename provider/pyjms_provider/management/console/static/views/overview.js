@@ -23,8 +23,8 @@ export function tile(text, {href = null} = {}) {
 function hostTable() {
   return table({
     caption: "Virtual hosts",
-    key: (row) => row.path.join("/"),
-    href: (row) => model.linkTo("virtual_host", row.path),
+    key: (row) => row.names.join("/"),
+    href: (row) => model.linkTo("virtual_host", row.names),
     columns: [
       {name: "name", label: "Virtual host", cell: (row) => format.name(row.name)},
       {name: "state", label: "State", cell: (row) => format.stateChip(row.state)},
@@ -39,7 +39,7 @@ function portTable() {
   return table({
     caption: "Ports",
     key: (row) => row.name,
-    href: (row) => model.linkTo("port", row.path),
+    href: (row) => model.linkTo("port", row.names),
     columns: [
       {name: "name", label: "Port", cell: (row) => format.name(row.name)},
       {name: "state", label: "State", cell: (row) => format.stateChip(row.state)},
@@ -51,14 +51,14 @@ function portTable() {
 
 async function inError() {
   const pages = await Promise.all(LOOKED_AT.map((category) =>
-    api.get(category, [], {filter: "state = 'errored'", fields: "name,path,category,error", limit: 20})));
+    api.get(category, [], {filter: "state = 'errored'", fields: "name,names,category,error", limit: 20})));
   return pages.flatMap((page) => page.items);
 }
 
 function attention(items) {
   if (items.length === 0) return h("p", {class: "calm"}, "Everything is open and running.");
   return h("ul", {class: "attention"}, items.map((each) => h("li", {},
-    h("a", {href: model.linkTo(each.category, each.path)}, `${format.categoryName(each.category)} `, format.name(each.name)),
+    h("a", {href: model.linkTo(each.category, each.names)}, `${format.categoryName(each.category)} `, format.name(each.name)),
     h("span", {}, ` ${each.error ?? "is in error"}`))));
 }
 
@@ -90,8 +90,8 @@ export async function overviewView({main, signal}) {
   async function look() {
     const [broker, found, open, letters, doubts, errors] = await Promise.all([
       api.get("broker", [], {fields: "uptime_ms,version,platform,process_id"}, signal),
-      api.get("virtual_host", [], {limit: 100, fields: "name,path,state,queue_count,message_count,connection_count"}, signal),
-      api.get("port", [], {limit: 100, fields: "name,path,state,addresses,connection_count"}, signal),
+      api.get("virtual_host", [], {limit: 100, fields: "name,names,state,queue_count,message_count,connection_count"}, signal),
+      api.get("port", [], {limit: 100, fields: "name,names,state,addresses,connection_count"}, signal),
       api.get("dead_letter", [], {limit: 1000, fields: "letters"}, signal),
       api.get("transaction", [], {limit: 1, filter: "branch_state = 'prepared'", fields: "name"}, signal),
       inError(),

@@ -46,7 +46,7 @@ function browser(queue, signal, onCount) {
         return open;
       }},
       {name: "takes", label: "Selector", cell: (row) => mark(row)},
-      {name: "time", label: "Sent", narrow: true, cell: (row) => format.time(row.timestamp_ms)},
+      {name: "time", label: "Sent", narrow: true, cell: (row) => h("span", {class: "time"}, format.time(row.timestamp_ms))},
       {name: "priority", label: "Priority", number: true, narrow: true, cell: (row) => String(row.priority)},
       {name: "type", label: "Body", narrow: true, cell: (row) => row.body?.kind ?? ""},
       {name: "preview", label: "Begins", cell: (row) => h("bdi", {class: "preview"}, preview(row.body))},
@@ -71,10 +71,10 @@ function browser(queue, signal, onCount) {
     replace(problems);
     state.explained = new Map();
     try {
-      const page = await api.operate("queue", queue.path, "browse", {selector: chosen, offset: state.offset, limit: PAGE}, signal);
+      const page = await api.operate("queue", queue.names, "browse", {selector: chosen, offset: state.offset, limit: PAGE}, signal);
       state.messages = page.messages;
       if (state.tried !== "" && page.messages.length > 0) {
-        const told = await api.operate("queue", queue.path, "explain", {selector: state.tried, message_ids: page.messages.map((each) => each.id), limit: PAGE}, signal);
+        const told = await api.operate("queue", queue.names, "explain", {selector: state.tried, message_ids: page.messages.map((each) => each.id), limit: PAGE}, signal);
         state.explained = new Map(told.map((each) => [each.message_id, each]));
       }
       if (signal.aborted) return;
@@ -172,7 +172,7 @@ function attributeRows(queue, now) {
 
 export async function queueView({main, names, signal, again}) {
   const queue = await api.get("queue", names, {}, signal);
-  const key = `queue/${queue.path.join("/")}`;
+  const key = `queue/${queue.names.join("/")}`;
   const tiles = Object.fromEntries(NUMBERS.map((name) => [name, tile(name)]));
   const depth = chart({title: "Depth", unit: "messages", lines: [{label: "depth", color: 1}]});
   const moving = counters();
@@ -184,14 +184,14 @@ export async function queueView({main, names, signal, again}) {
   };
   const found = browser(queue, signal, () => look());
   const pause = button("", async () => {
-    await api.operate("queue", queue.path, pause.dataset.act);
+    await api.operate("queue", queue.names, pause.dataset.act);
     await again();
   }, {id: "pause"});
   const attributes = h("div", {});
   const kind = model.kindOf("queue", queue.type);
 
   async function look() {
-    const now = await api.get("queue", queue.path, {}, signal);
+    const now = await api.get("queue", queue.names, {}, signal);
     if (signal.aborted) return;
     recordQueue(now);
     for (const name of NUMBERS) tiles[name].set(format.count(now[name]));
@@ -206,7 +206,7 @@ export async function queueView({main, names, signal, again}) {
   }
 
   replace(main,
-    h("p", {class: "crumbs"}, h("a", {href: "#/queues"}, "Queues"), " / ", format.name(queue.path[0]), " / ", format.name(queue.path[1])),
+    h("p", {class: "crumbs"}, h("a", {href: "#/queues"}, "Queues"), " / ", format.name(queue.names[0]), " / ", format.name(queue.names[1])),
     h("div", {class: "title"},
       h("h1", {}, format.name(queue.name)), chip,
       h("div", {class: "actions"},

@@ -11,7 +11,7 @@ import {createObject} from "../objects.js";
 import {pager, table} from "../table.js";
 
 const PAGE = 50;
-const FIELDS = "name,path,type,state,paused,waiting,delayed,held,uncommitted,depth,consumers";
+const FIELDS = "name,names,type,state,paused,waiting,delayed,held,uncommitted,depth,consumers";
 
 // A text is looked for in names; after “=” stands a condition on fields.
 function condition(text) {
@@ -27,7 +27,7 @@ export function counters() {
 }
 
 export function recordQueue(queue) {
-  const key = `queue/${queue.path.join("/")}`;
+  const key = `queue/${queue.names.join("/")}`;
   history.record(key, queue.depth);
   for (const each of counters()) history.record(`${key}#${each.name}`, queue[each.name]);
 }
@@ -41,7 +41,7 @@ function speeds(names) {
     const seconds = (now - lookedAt) / 1000;
     const found = new Map();
     for (const row of rows) {
-      const key = row.path.join("/");
+      const key = row.names.join("/");
       const old = before.get(key);
       row.speeds = Object.fromEntries(names.map((name) => [name, old === undefined ? null : (row[name] - old[name]) / seconds]));
       found.set(key, row);
@@ -59,18 +59,18 @@ function nextOrder(column, now) {
 }
 
 export async function chooseHost() {
-  const {items} = await api.get("virtual_host", [], {fields: "name,path,state", limit: 1000});
-  if (items.length === 1) return items[0].path;
+  const {items} = await api.get("virtual_host", [], {fields: "name,names,state", limit: 1000});
+  if (items.length === 1) return items[0].names;
   if (items.length === 0) {
     await ask({title: "No virtual host", body: h("p", {}, "Create a virtual host first, below a virtual host node: see All objects."), confirm: "Close", act: async () => null});
     return null;
   }
-  const select = h("select", {id: "host"}, items.map((each, index) => h("option", {value: index}, each.path.join(" / "))));
+  const select = h("select", {id: "host"}, items.map((each, index) => h("option", {value: index}, each.names.join(" / "))));
   const chosen = await ask({
     title: "In which virtual host?",
     body: h("div", {class: "field"}, h("label", {for: "host"}, "Virtual host"), select),
     confirm: "Go on",
-    act: async () => items[Number(select.value)].path,
+    act: async () => items[Number(select.value)].names,
   });
   return chosen ?? null;
 }
@@ -79,11 +79,11 @@ function columns(moving, hasHosts) {
   const number = (name, label, narrow = false) => ({name, label, number: true, sort: name, narrow, cell: (row) => format.count(row[name])});
   return [
     {name: "name", label: "Queue", sort: "name", cell: (row) => format.name(row.name)},
-    ...(hasHosts ? [{name: "host", label: "Host", narrow: true, cell: (row) => format.name(row.path[1])}] : []),
+    ...(hasHosts ? [{name: "host", label: "Host", narrow: true, cell: (row) => format.name(row.names[1])}] : []),
     {name: "type", label: "Type", sort: "type", narrow: true, cell: (row) => row.type},
     {name: "state", label: "State", narrow: true, cell: (row) => format.stateChip(row.paused ? "paused" : row.state)},
     number("depth", "Depth"),
-    {name: "speed", label: "Change /s", number: true, cell: (row) => format.rate(row.speeds.depth, true)},
+    ...(moving.length > 0 ? [] : [{name: "speed", label: "Change /s", number: true, cell: (row) => format.rate(row.speeds.depth, true)}]),
     ...moving.map((each) => ({name: each.name, label: `${format.label(each.name)} /s`, number: true, cell: (row) => format.rate(row.speeds[each.name])})),
     number("waiting", "Waiting", true),
     number("held", "Held", true),
@@ -106,8 +106,8 @@ export async function queuesView({main, query, signal}) {
 
   const list = table({
     caption: "Queues",
-    key: (row) => row.path.join("/"),
-    href: (row) => model.linkTo("queue", row.path, "queue"),
+    key: (row) => row.names.join("/"),
+    href: (row) => model.linkTo("queue", row.names, "queue"),
     empty: "There is no such queue.",
     columns: columns(moving, hosts.total > 1),
     onSort: (column) => {
@@ -150,7 +150,7 @@ export async function queuesView({main, query, signal}) {
     const host = await chooseHost();
     if (host === null) return;
     const made = await createObject("queue", host);
-    if (made) location.hash = model.linkTo("queue", made.path, "queue");
+    if (made) location.hash = model.linkTo("queue", made.names, "queue");
   });
   replace(main,
     h("div", {class: "title"}, h("h1", {}, "Queues"), h("div", {class: "actions"}, fresh)),

@@ -35,11 +35,11 @@ export async function transactionsView({main, signal}) {
 
   const list = table({
     caption: "Transactions",
-    key: (row) => row.path.join("/"),
+    key: (row) => row.names.join("/"),
     empty: "There are no branches of distributed transactions.",
     columns: [
       {name: "name", label: "Branch", cell: (row) => format.name(row.name)},
-      {name: "host", label: "Host", narrow: true, cell: (row) => format.name(row.path[1])},
+      {name: "host", label: "Host", narrow: true, cell: (row) => format.name(row.names[1])},
       {name: "state", label: "State", cell: (row) => h("span", {class: `chip ${row.branch_state === "prepared" ? "warn" : "off"}`}, row.branch_state === "prepared" ? "in doubt" : row.branch_state.replaceAll("_", " "))},
       {name: "since", label: "Prepared", cell: (row) => format.time(row.prepared_at_ms)},
       {name: "sent", label: "Adds", number: true, cell: (row) => format.count(row.sent)},

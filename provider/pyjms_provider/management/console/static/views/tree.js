@@ -57,16 +57,16 @@ async function fillObject(group, category, names, level, chosen) {
 }
 
 async function fillCategory(group, category, parents, level, chosen) {
-  const page = await api.get(category, parents, {fields: "name,path,state", limit: BRANCH_MAX});
+  const page = await api.get(category, parents, {fields: "name,names,state", limit: BRANCH_MAX});
   const wanted = [];
   const hasMore = model.childrenOf(category).length > 0;
   for (const each of page.items) {
-    const key = keyOf(category, each.path);
+    const key = keyOf(category, each.names);
     const chip = each.state === "active" || each.state === undefined ? null : format.stateChip(each.state);
-    const node = item({text: format.name(each.name), level, href: model.linkTo(category, each.path), isFolder: hasMore, isOpen: false, isChosen: key === chosen, chip});
+    const node = item({text: format.name(each.name), level, href: model.linkTo(category, each.names), isFolder: hasMore, isOpen: false, isChosen: key === chosen, chip});
     group.append(node);
     if (!hasMore) continue;
-    const set = lazily(node, key, (inner) => fillObject(inner, category, each.path, level + 1, chosen));
+    const set = lazily(node, key, (inner) => fillObject(inner, category, each.names, level + 1, chosen));
     if (OPEN.has(key)) wanted.push(set(true));
   }
   if (page.items.length === 0) group.append(h("li", {role: "none", class: "empty"}, "none"));
@@ -137,7 +137,7 @@ function actions(object, kind, shape, again) {
   if (!shape.is_observed && object.category !== "broker") {
     found.push(button("Delete…", async () => {
       if (!(await deleteObject(object))) return;
-      const parent = model.parentOf(object.category, object.path);
+      const parent = model.parentOf(object.category, object.names);
       location.hash = model.linkTo(parent.category, parent.names);
     }, "danger", "delete"));
   }
@@ -152,11 +152,11 @@ function creators(object, kindOfObject, again) {
     type: "button", class: "quiet", "data-create": shape.category, "data-key": index === 0 ? "new" : null,
     on: {click: async () => {
       try {
-        const made = await createObject(shape.category, object.path);
+        const made = await createObject(shape.category, object.names);
         if (!made) return;
-        OPEN.add(keyOf(object.category, object.path));
-        OPEN.add(`${keyOf(object.category, object.path)}>${shape.category}`);
-        location.hash = model.linkTo(made.category, made.path);
+        OPEN.add(keyOf(object.category, object.names));
+        OPEN.add(`${keyOf(object.category, object.names)}>${shape.category}`);
+        location.hash = model.linkTo(made.category, made.names);
       } catch (error) {
         noteError(error);
       }
@@ -176,7 +176,7 @@ function crumbs(category, names) {
 
 async function objectPanel(panel, category, names, signal, again) {
   const object = await api.get(category, names, {}, signal);
-  object.path ??= names;
+  object.names ??= names;
   const shape = model.categoryOf(category);
   const kind = model.kindOf(category, object.type);
   const chip = h("span", {});
