@@ -100,6 +100,7 @@ class TestRestart:
         session = site.session(transacted=True)
         session.xa_commit(ONE) if commits else session.xa_rollback(ONE)
         assert site.texts() == (["b"] if commits else ["a", "b"])
+        manager = QueueManager(site.broker.virtual_host)
         for name in ("orders", "bills"):
             manager.destroy(name)
         site.crash()
