@@ -19,9 +19,9 @@ from pyjms_provider.model import tree
 from pyjms_provider.model.attributes import declarations
 from pyjms_provider.model.errors import UnknownObjectError, UnknownOperationError
 from pyjms_provider.model.lookup import Place, find_by_id, find_by_names, names_needed, places
-from pyjms_provider.model.operations import NO_PROGRESS, OperationDeclaration, operations_of
+from pyjms_provider.model.operations import NO_PROGRESS, WRITES_TO, OperationDeclaration, operations_of
 from pyjms_provider.security.audit import AuditAction, AuditLog, AuditRecord, AuditResult
-from pyjms_provider.security.contracts import Operation
+from pyjms_provider.security.contracts import Operation, Target, TargetKind
 
 if TYPE_CHECKING:
     from pyjms_provider.model.managed import ManagedObject
@@ -104,7 +104,7 @@ class Desk:
             caller,
             AuditAction.CREATE,
             target,
-            lambda: self._check(caller, Operation.CREATE, parent),
+            lambda: self._check_new(caller, parent, category, str(attributes.get("name", ""))),
             lambda: parent.create_child(category, attributes, by=caller.principal.name),
             after=attributes,
             secure=_secure(category, attributes.get(_TYPED)),
@@ -155,13 +155,13 @@ class Desk:
         """Run an operation with plain arguments; return its plain result."""
         declared = self.operation(managed, name)
         if not declared.changes:
-            self._check(caller, declared.needs, managed)
+            self._check_operation(caller, declared, managed, arguments)
             return managed.invoke(name, arguments, by=caller.principal.name)
         return self._changed(
             caller,
             AuditAction.OPERATION,
             _address(managed),
-            lambda: self._check(caller, declared.needs, managed),
+            lambda: self._check_operation(caller, declared, managed, arguments),
             lambda: managed.invoke(name, arguments, by=caller.principal.name, progress=progress),
             operation=name,
             after=arguments,
@@ -170,7 +170,7 @@ class Desk:
     def begin(self, caller: Caller, managed: ManagedObject, name: str, arguments: Mapping[str, Any]) -> Job:
         """Start a long operation; who asks may look at the job, and end it."""
         declared = self.operation(managed, name)
-        self._check(caller, declared.needs, managed)
+        self._check_operation(caller, declared, managed, arguments)
         declared.read_arguments(managed.path, arguments)
         return self.jobs.start(
             f"{name} of {managed.path}",
@@ -215,6 +215,33 @@ class Desk:
     def _check(self, caller: Caller, operation: Operation, managed: ManagedObject) -> None:
         caller.access.check(caller.principal, operation, managed.target())
 
+    def _check_new(self, caller: Caller, parent: ManagedObject, category: str, name: str) -> None:
+        """Ask whether somebody may create an object of that name: what rules say of the object itself counts."""
+        source = parent.sources().get(category)
+        target = None if source is None else source.target(name)
+        if target is None and category == "virtual_host":
+            target = Target(kind=TargetKind.VIRTUAL_HOST, name=name, virtual_host=name)
+        path = "/".join(("broker", category, *parent.names, name))
+        target = target or Target(kind=TargetKind.MANAGED, name=path)
+        caller.access.check(caller.principal, Operation.CREATE, target)
+
+    def _check_operation(
+        self, caller: Caller, declared: OperationDeclaration, managed: ManagedObject, arguments: Mapping[str, Any]
+    ) -> None:
+        """Ask whether somebody may do that with the object, and write to what the arguments name beside it."""
+        self._check(caller, declared.needs, managed)
+        for name, schema in declared.parameters.get("properties", {}).items():
+            category, other = schema.get(WRITES_TO), arguments.get(name)
+            if category is None or not isinstance(other, str) or managed.parent is None:
+                continue
+            beside = managed.parent.find_child(category, other)
+            if beside is None:
+                self._check_new(caller, managed.parent, category, other)
+            source = managed.parent.sources().get(category)
+            target = beside.target() if beside is not None else None if source is None else source.target(other)
+            if target is not None:
+                caller.access.check(caller.principal, Operation.WRITE, target)
+
     def _changed(
         self,
         caller: Caller,
@@ -247,6 +274,9 @@ class Desk:
             raise
         except ProviderError as error:
             note(AuditResult.FAILED, error.reason)
+            raise
+        except BaseException as error:
+            note(AuditResult.FAILED, type(error).__name__)
             raise
         note(AuditResult.DONE)
         return done

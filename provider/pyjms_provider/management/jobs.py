@@ -109,10 +109,10 @@ class Jobs:
             thread.join(10.0)
 
     def _run(self, job_id: str, run: Callable[[Progress], Any]) -> None:
-        changes: dict[str, Any]
+        changes: dict[str, Any] = {}
         try:
             result = run(lambda done, total: self._note(job_id, done, total))
-            changes = {"state": JobState.ENDED if job_id in self._ending else JobState.DONE, "result": result}
+            changes = {"state": JobState.DONE, "result": result}
         except ProviderError as error:
             changes = {"state": JobState.FAILED, "error": error}
         except Exception:
@@ -122,6 +122,8 @@ class Jobs:
                 "error": JobError("it failed; the broker's log says why (PYJMS-JOB-1)"),
             }
         with self._lock:
+            if job_id in self._ending and changes["state"] is JobState.DONE:
+                changes["state"] = JobState.ENDED
             self._ending.discard(job_id)
             self._threads.pop(job_id, None)
             self._jobs[job_id] = replace(self._jobs[job_id], **changes)

@@ -17,7 +17,7 @@ from pyjms_provider.model.explaining import ExplainedMessage, explain_message
 from pyjms_provider.model.life_cycle import State
 from pyjms_provider.model.managed import ManagedObject, Snapshot
 from pyjms_provider.model.messages import MessageView, NewMessage, to_envelope, view_message
-from pyjms_provider.model.operations import NO_PROGRESS, Progress, operation
+from pyjms_provider.model.operations import NO_PROGRESS, WRITES_TO, Progress, operation
 from pyjms_provider.model.queue_attributes import POLICY_FIELDS, QueueAttributes
 from pyjms_provider.model.statistics import StatisticKind, statistic
 from pyjms_provider.security.contracts import Operation, Target, TargetKind
@@ -36,7 +36,12 @@ _numbers = count(1)
 Selector = Annotated[str | None, Field(description="Which messages, as a JMS selector; none: all.")]
 Ids = Annotated[list[str] | None, Field(description="Which messages, by their ids; none: all.")]
 TargetQueue = Annotated[
-    str, Field(min_length=1, description="The name of the other queue; it is made if there is none.")
+    str,
+    Field(
+        min_length=1,
+        description="The name of the other queue; it is made if there is none.",
+        json_schema_extra={WRITES_TO: "queue"},
+    ),
 ]
 Most = Annotated[int | None, Field(ge=1, description="At most so many; none: all.")]
 

@@ -1,4 +1,7 @@
-"""Log-ins of the console: a cookie that scripts cannot read, and a token that other sites cannot send."""
+"""Log-ins of the console: a cookie that scripts cannot read, and a token that other sites cannot send.
+
+A session ends half an hour after its last request, and twelve hours after its log-in.
+"""
 
 from __future__ import annotations
 
@@ -18,6 +21,7 @@ __all__ = ["COOKIE", "CSRF_HEADER", "Session", "Sessions"]
 COOKIE: Final = "pyjms_session"
 CSRF_HEADER: Final = "x-csrf-token"
 _IDLE_MS: Final = 30 * 60 * 1000
+_LONGEST_MS: Final = 12 * 60 * 60 * 1000
 _SESSIONS_MAX: Final = 1000
 
 
@@ -27,6 +31,7 @@ class Session:
 
     principal: Principal
     csrf_token: str
+    begun_ms: float
     used_ms: float
 
 
@@ -41,7 +46,8 @@ class Sessions:
     def begin(self, principal: Principal) -> tuple[str, Session]:
         """Return the cookie of a new session, and the session."""
         cookie = secrets.token_urlsafe(32)
-        session = Session(principal, secrets.token_urlsafe(32), self._clock.monotonic_ms())
+        now_ms = self._clock.monotonic_ms()
+        session = Session(principal, secrets.token_urlsafe(32), now_ms, now_ms)
         with self._lock:
             self._sessions[cookie] = session
             while len(self._sessions) > _SESSIONS_MAX:
@@ -57,7 +63,7 @@ class Sessions:
             session = self._sessions.get(cookie)
             if session is None:
                 return None
-            if now_ms - session.used_ms > _IDLE_MS:
+            if now_ms - session.used_ms > _IDLE_MS or now_ms - session.begun_ms > _LONGEST_MS:
                 del self._sessions[cookie]
                 return None
             session.used_ms = now_ms

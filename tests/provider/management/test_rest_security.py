@@ -1,0 +1,288 @@
+"""Who may do what through REST, and what is told of it: log-ins, forged requests, permissions, secrets, the audit log."""
+
+from __future__ import annotations
+
+import json
+import logging
+from typing import Any
+
+import pytest
+from starlette.testclient import TestClient
+
+from pyjms.testing import VirtualClock
+from pyjms_provider.management.rest.app import RestSettings
+from pyjms_provider.model import tree
+from pyjms_provider.model.attributes import MASK, declarations
+from tests.provider.management.world import ROOT, AuditTrail, Site, basic, error_of, ok
+
+ORDERS = f"{ROOT}/queue/main/shop/orders"
+SECRET = "s3cr3t-that-nobody-may-see"
+
+
+# Who asks
+
+
+@pytest.mark.parametrize(
+    "header",
+    [
+        None,
+        basic("ann", "wrong"),
+        basic("nobody", "x"),
+        "Bearer wrong",
+        "Bearer ",
+        "Basic !!!",
+        "Basic YQ==",
+        "Digest x",
+    ],
+)
+def test_who_cannot_say_who_they_are_is_refused(site: Site, header: str | None) -> None:
+    with site.client(None) as client:
+        response = client.get(f"{ROOT}/broker", headers={} if header is None else {"authorization": header})
+        error_of(response, 401)
+        assert response.headers["www-authenticate"].startswith("Basic ")
+        quiet = {"x-requested-with": "console", **({} if header is None else {"authorization": header})}
+        assert "www-authenticate" not in client.get(f"{ROOT}/broker", headers=quiet).headers
+
+
+def test_a_bearer_token_serves_as_well_as_a_password(site: Site) -> None:
+    with site.client(None) as client:
+        found = ok(client.get("/api/whoami", headers={"authorization": "bearer ann's-token"}))
+        assert found == {"user_name": "ann", "groups": ["admins"]}
+
+
+def log_in(client: TestClient, user: str = "ann") -> dict[str, str]:
+    found = ok(client.post("/api/login", json={"user_name": user, "password": f"{user}'s-password"}))
+    return {"x-csrf-token": found["csrf_token"]}
+
+
+def test_a_session_needs_no_password_but_a_token_for_each_change(site: Site) -> None:
+    site.queue()
+    with site.client(None) as client:
+        token = log_in(client)
+        assert ok(client.get(ORDERS))["name"] == "orders"
+        assert ok(client.get("/api/whoami"))["csrf_token"] == token["x-csrf-token"]
+        for wrong in ({}, {"x-csrf-token": "other"}):
+            refused = error_of(client.patch(ORDERS, json={"paused": True}, headers=wrong), 403)
+            assert refused["code"] == "PYJMS-FORGED"
+        assert ok(client.patch(ORDERS, json={"paused": True}, headers=token))["paused"] is True
+
+
+def test_the_cookie_of_a_session_is_kept_from_scripts_and_other_sites() -> None:
+    for is_secure in (False, True):
+        site = Site(settings=RestSettings(is_secure=is_secure))
+        with site.client(None) as client:
+            body = {"user_name": "ann", "password": "ann's-password"}
+            cookie = client.post("/api/login", json=body).headers["set-cookie"].lower()
+            assert "httponly" in cookie
+            assert "samesite=strict" in cookie
+            assert ("secure" in cookie) is is_secure
+        site.close()
+
+
+def test_a_session_ends_when_nobody_uses_it_or_at_the_end_of_the_day(site: Site) -> None:
+    clock = site.clock
+    assert isinstance(clock, VirtualClock)
+    with site.client(None) as client:
+        log_in(client)
+        clock.advance(29 * 60_000)
+        ok(client.get(f"{ROOT}/broker"))
+        clock.advance(31 * 60_000)
+        error_of(client.get(f"{ROOT}/broker"), 401)
+        log_in(client)
+        for _ in range(24):
+            clock.advance(29 * 60_000)
+            ok(client.get(f"{ROOT}/broker"))
+        clock.advance(29 * 60_000)
+        error_of(client.get(f"{ROOT}/broker"), 401)
+
+
+def test_after_log_out_the_cookie_is_worth_nothing(site: Site) -> None:
+    with site.client(None) as client:
+        token = log_in(client)
+        cookie = client.cookies["pyjms_session"]
+        ok(client.post("/api/logout", headers=token), 204)
+        client.cookies.set("pyjms_session", cookie)
+        error_of(client.get(f"{ROOT}/broker"), 401)
+
+
+@pytest.mark.parametrize("body", [{}, {"user_name": "ann"}, {"user_name": "ann", "password": 1}])
+def test_a_log_in_has_a_name_and_a_password(site: Site, body: dict[str, Any]) -> None:
+    with site.client(None) as client:
+        error_of(client.post("/api/login", json=body), 400)
+        error_of(client.post("/api/login", json={"user_name": "ann", "password": "wrong"}), 401)
+
+
+@pytest.mark.parametrize(
+    "headers",
+    [
+        {"sec-fetch-site": "cross-site"},
+        {"sec-fetch-site": "same-site"},
+        {"origin": "https://evil.example"},
+        {"origin": "null"},
+    ],
+)
+def test_a_remembered_password_serves_no_other_site(site: Site, ann: TestClient, headers: dict[str, str]) -> None:
+    site.queue()
+    assert error_of(ann.post(f"{ORDERS}/purge", headers=headers), 403)["code"] == "PYJMS-FORGED"
+    ok(ann.get(ORDERS, headers=headers))
+
+
+@pytest.mark.parametrize("headers", [{"sec-fetch-site": "same-origin"}, {"origin": "http://broker"}, {}])
+def test_own_pages_and_programs_may_change(site: Site, ann: TestClient, headers: dict[str, str]) -> None:
+    site.queue()
+    ok(ann.post(f"{ORDERS}/purge", headers=headers))
+
+
+def test_every_answer_tells_browsers_to_be_careful(site: Site, ann: TestClient) -> None:
+    for address in (f"{ROOT}/broker", f"{ROOT}/nothing", "/nothing"):
+        headers = ann.get(address).headers
+        assert headers["cache-control"] == "no-store"
+        assert headers["x-content-type-options"] == "nosniff"
+        assert headers["x-frame-options"] == "DENY"
+        assert "default-src 'self'" in headers["content-security-policy"]
+
+
+def test_a_fault_of_the_broker_is_told_without_its_details(
+    site: Site, ann: TestClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(*_: object) -> None:
+        raise ValueError(SECRET)
+
+    monkeypatch.setattr(site.desk, "find", fail)
+    response = ann.get(f"{ROOT}/broker")
+    assert "PYJMS-REST-1" in error_of(response, 500)["reason"]
+    assert SECRET not in response.text
+
+
+# What they may do
+
+
+def test_lists_show_only_what_somebody_may_see(site: Site) -> None:
+    for name in ("orders", "orders.old", "secret"):
+        site.queue(name)
+    with site.client("bob") as bob:
+        page = ok(bob.get(f"{ROOT}/queue"))
+        assert ([each["name"] for each in page["items"]], page["total"]) == (["orders", "orders.old"], 2)
+        assert ok(bob.get(f"{ROOT}/queue", params={"filter": "depth = 0", "sort": "-name"}))["total"] == 2
+        error_of(bob.get(f"{ROOT}/queue/main/shop/secret"), 403)
+        error_of(bob.get(f"{ROOT}/queue", params={"id": str(site.host.child("queue", "secret").id)}), 403)
+
+
+def test_who_may_look_may_not_change(site: Site) -> None:
+    site.queue()
+    with site.client("bob") as bob:
+        for response in (
+            bob.patch(ORDERS, json={"paused": True}),
+            bob.put(ORDERS, json={"paused": True}),
+            bob.delete(ORDERS),
+            bob.post(f"{ORDERS}/purge"),
+            bob.post(f"{ORDERS}/purge", headers={"prefer": "respond-async"}),
+            bob.post(f"{ROOT}/queue/main/shop", json={"name": "new"}),
+        ):
+            error_of(response, 403)
+        ok(bob.post(f"{ORDERS}/browse"))
+        ok(bob.post(f"{ROOT}/queue/main/shop", json={"name": "bob.own"}), 201)
+    assert site.host.child_names("queue") == ["bob.own", "orders"]
+
+
+def test_messages_are_moved_only_to_where_their_mover_may_write(site: Site) -> None:
+    site.queue()
+    site.queue("payments")
+    site.publish("orders", "one")
+    with site.client("carol") as carol:
+        for name in ("move_messages", "copy_messages"):
+            for target in ("payments", "new"):
+                error_of(carol.post(f"{ORDERS}/{name}", json={"target": target}), 403)
+        ok(carol.post(f"{ORDERS}/purge"))
+    assert site.host.child_names("queue") == ["orders", "payments"]
+
+
+# What is written down
+
+
+def test_every_change_is_audited_with_what_came_of_it(site: Site, ann: TestClient, trail: AuditTrail) -> None:
+    ok(ann.post(f"{ROOT}/queue/main/shop", json={"name": "orders"}), 201)
+    ok(ann.patch(ORDERS, json={"max_messages": 5}))
+    ok(ann.post(f"{ORDERS}/purge"))
+    ok(ann.get(ORDERS))
+    ok(ann.delete(ORDERS), 204)
+    error_of(ann.post(f"{ROOT}/queue/main/shop", json={"name": "x", "max_messages": -1}), 422)
+    with site.client("carol") as carol:
+        error_of(carol.post(f"{ROOT}/queue/main/shop", json={"name": "x"}), 403)
+    told = [(each["who"], each["action"], each["target"], each["result"]) for each in trail.records]
+    assert told == [
+        ("ann", "create", "queue/main/shop/orders", "done"),
+        ("ann", "change", "queue/main/shop/orders", "done"),
+        ("ann", "operation", "queue/main/shop/orders", "done"),
+        ("ann", "delete", "queue/main/shop/orders", "done"),
+        ("ann", "create", "queue/main/shop/x", "failed"),
+        ("carol", "create", "queue/main/shop/x", "refused"),
+    ]
+    changed = trail.records[1]
+    assert (changed["after"], changed["peer"]) == ({"max_messages": 5}, "testclient")
+    assert trail.records[2]["operation"] == "purge"
+
+
+def test_log_ins_are_audited(site: Site, trail: AuditTrail) -> None:
+    with site.client(None) as client:
+        client.post("/api/login", json={"user_name": "ann", "password": "wrong"})
+        ok(client.post("/api/logout", headers=log_in(client)), 204)
+    assert [(each["action"], each["result"]) for each in trail.records] == [
+        ("log_in", "refused"),
+        ("log_in", "done"),
+        ("log_out", "done"),
+    ]
+
+
+SECURE = [
+    (shape.category, name, attribute)
+    for shape in tree.TREE.values()
+    for name in tree.types_of(shape.category)
+    for attribute, declared in declarations(tree.class_of(shape.category, name)[1].attributes_class).items()
+    if declared.is_secure
+]
+PARENTS = {"user": "authentication_provider/users", "virtual_host": "virtual_host_node/second"}
+MANDATORY: dict[str, dict[str, Any]] = {
+    "virtual_host": {"store_url": "sqlite:///{folder}/x.db"},
+    "virtual_host_node": {"url": "sqlite:///{folder}/n.db", "key_file": "{folder}/n.key"},
+    "key_store": {"certificate_file": "{folder}/missing.pem"},
+    "authentication_provider": {"url": "https://localhost:1/introspect", "client_id": "broker"},
+    "user": {"groups": []},
+}
+
+
+def test_there_are_secrets_to_be_kept() -> None:
+    assert {category for category, _, _ in SECURE} >= {"user", "virtual_host", "key_store"}
+
+
+@pytest.mark.parametrize(("category", "kind", "attribute"), SECURE, ids=str)
+def test_no_secret_leaves_in_an_answer_a_log_or_the_audit(
+    site: Site,
+    ann: TestClient,
+    caplog: pytest.LogCaptureFixture,
+    tmp_path: Any,
+    category: str,
+    kind: str,
+    attribute: str,
+) -> None:
+    caplog.set_level(logging.DEBUG)
+    file = str(tmp_path / "users")
+    ok(ann.post(f"{ROOT}/authentication_provider", json={"name": "users", "type": "user-file", "path": file}), 201)
+    ok(ann.post(f"{ROOT}/virtual_host_node", json={"name": "second", "type": "memory"}), 201)
+    above = PARENTS.get(category, "")
+    address = f"{ROOT}/{category}{above[above.index('/') :] if above else ''}"
+    given = json.loads(json.dumps(MANDATORY[category]).replace("{folder}", str(tmp_path)))
+    created = {"name": "it", **({"type": kind} if kind else {}), **given, attribute: SECRET}
+    bodies: list[Any] = [created, {**created, attribute: {"a": SECRET}}, {**created, attribute: [SECRET]}]
+    answers = [ann.post(address, json={**body, "colour": 1}) for body in bodies]
+    answers += [ann.post(address, json=body) for body in bodies]
+    for query in ("", "?actual=true", f"?fields={attribute}", f"?fields={attribute}&actual=true"):
+        answers.append(ann.get(f"{address}/it{query}"))
+    answers += [ann.get(address, params={"filter": f"{attribute} IS NOT NULL", "sort": attribute})]
+    answers += [ann.patch(f"{address}/it", json={attribute: f"{SECRET}!"}), ann.delete(f"{address}/it")]
+    told = [answer.text for answer in answers]
+    told += [each.getMessage() for each in caplog.records if each.name.startswith("pyjms")]
+    assert not [text for text in told if SECRET in text]
+    assert caplog.records, "the audit log says something, at least"
+    if answers[3].status_code == 201 and attribute in answers[6].json():
+        assert answers[6].json()[attribute] == MASK
