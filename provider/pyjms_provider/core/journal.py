@@ -201,6 +201,13 @@ class Journal(ABC):
         database locked or gone), `InDoubtError` when it is not known whether it was.
         """
 
+    def add(self, reference: MessageReference, envelope: Envelope, queue: QueueNumber) -> None:
+        """Return when a message of one queue survives a loss of power. Raises as `write`.
+
+        It is what every durable send by itself comes to, so a journal may have a shorter way for it.
+        """
+        self.write(Changes(messages=[NewMessage(reference, envelope, (queue,))]), force=True)
+
     @property
     def can_join(self) -> bool:
         """Whether `join` is there."""

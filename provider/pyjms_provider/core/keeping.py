@@ -146,7 +146,11 @@ class Keeper:
         """
         kept = queue.kept
         if kept is not None:
-            self._write_message(reference, envelope, (kept,), mark)
+            if mark is None and kept.definition is None:  # nearly always
+                self.journal.add(reference, envelope, kept.number)
+                reference.journaled = True
+            else:
+                self._write_message(reference, envelope, (kept,), mark)
         try:
             queue.take_over(reference)
         except ProviderError:

@@ -166,7 +166,7 @@ class PagingMessageStore(MessageStore):
         return self._bytes > self._memory_bytes
 
     def relieve(self) -> None:
-        if not self.is_pressed:
+        if self._bytes <= self._memory_bytes:
             return
         with self._lock:
             if self._is_relieving:

@@ -155,16 +155,19 @@ class VirtualHost:
             channel = self._queues.get(address.name) or self.queue(address.name)
         else:
             channel = self._topics.get(address.name) or self.topic(address.name)
-        store, properties = self.store, envelope.properties
-        if self.keeper is not None:
+        store, properties, keeper = self.store, envelope.properties, self.keeper
+        if keeper is not None:
             store.relieve()  # first: who finds no room has sent nothing
         if channel.asks_doorkeeper or DELIVER_AT in properties or DUPLICATE_ID in properties:
             self._route_with_care(channel, envelope, origin, transaction, patience)
             return
         reference = store.store(envelope, origin)
         try:
-            if self.keeper is None or not reference.reliable or transaction is not None:
+            if keeper is None or not reference.reliable or transaction is not None:
                 channel.take_over(reference, transaction)
+            elif channel.__class__ is Queue:  # without a call in between, as each one counts here
+                with keeper.work():
+                    keeper.send_to_queue(channel, reference, envelope)
             else:
                 self._keep(channel, reference, envelope, None)
         except ProviderError:

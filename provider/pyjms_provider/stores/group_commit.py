@@ -56,7 +56,10 @@ class GroupCommit(Generic[_Work]):
             try:
                 self._commit((member,))  # nobody was busy, so nobody waits
             finally:
-                self._hand_over(())
+                with self._lock:
+                    self._is_busy = is_wanted = bool(self._waiting)
+                if is_wanted:
+                    self._hand_over(())
         elif self._wait(member, member.signal):
             self._lead(member)
         if member.error is not None:

@@ -10,14 +10,15 @@ from __future__ import annotations
 import os
 import signal
 import sys
+from collections.abc import Callable
 from itertools import count
 from pathlib import Path
 from random import Random
 from threading import Thread
+from typing import Any
 
 from pyjms import ConnectionFactory, DeliveryMode, JMSException, Message, MessageConsumer, Session
 from pyjms.history import record
-from pyjms_provider.core.journal import Changes
 from pyjms_provider.stores.sql import SqlJournal
 
 QUEUES = ("orders", "bills")
@@ -36,17 +37,19 @@ class Suicide:
 
     def install(self) -> None:
         """Stand before and after each write."""
-        write = SqlJournal.write
+        for name in ("write", "add"):
+            setattr(SqlJournal, name, self._watched(getattr(SqlJournal, name)))
 
-        def watched(journal: SqlJournal, changes: Changes, *, force: bool) -> None:
+    def _watched(self, write: Callable[..., None]) -> Callable[..., None]:
+        def watched(*arguments: Any, **options: Any) -> None:
             last = next(self._numbers) == self._passing
             if last and self._point == "before":
                 os.kill(os.getpid(), signal.SIGKILL)
-            write(journal, changes, force=force)
+            write(*arguments, **options)
             if last and self._point == "after":
                 os.kill(os.getpid(), signal.SIGKILL)
 
-        SqlJournal.write = watched  # type: ignore[method-assign, assignment]  # mypy takes it for unbound
+        return watched
 
 
 def produce(factory: ConnectionFactory, seed: int) -> None:

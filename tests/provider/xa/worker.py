@@ -45,7 +45,7 @@ class Steps:
 
     def watch_journal(self) -> None:
         """Count the moments before and after each write of the broker's journal."""
-        write = SqlJournal.write
+        write, add = SqlJournal.write, SqlJournal.add
 
         def watched(journal: SqlJournal, changes: Changes, *, force: bool) -> None:
             what = "prepare" if changes.prepared else "outcome" if changes.outcomes else "other"
@@ -53,7 +53,13 @@ class Steps:
             write(journal, changes, force=force)
             self(f"after the journal wrote ({what})")
 
+        def watched_addition(*arguments: Any) -> None:
+            self("before the journal writes (other)")
+            add(*arguments)
+            self("after the journal wrote (other)")
+
         SqlJournal.write = watched  # type: ignore[method-assign, assignment]  # mypy takes it for unbound
+        SqlJournal.add = watched_addition  # type: ignore[method-assign, assignment]
 
 
 def fill(url: str, orders: list[str]) -> None:

@@ -13,7 +13,17 @@ from pyjms_provider.stores.codec import encode
 if TYPE_CHECKING:
     from pyjms_provider.stores.sql.statements import Statements
 
-__all__ = ["Batch", "Row", "make_batch", "merge", "next_queue", "queue_row", "text_from_column", "text_to_column"]
+__all__ = [
+    "Batch",
+    "Row",
+    "make_batch",
+    "merge",
+    "message_row",
+    "next_queue",
+    "queue_row",
+    "text_from_column",
+    "text_to_column",
+]
 
 Row = tuple[Any, ...]
 
@@ -98,17 +108,7 @@ class Batch:
     def add(self, reference: MessageReference, queues: Sequence[QueueNumber], branch: int | None, body: bytes) -> None:
         """Add a message, and its entries if it is in several queues."""
         shared = len(queues) != 1
-        row = (
-            reference.id,
-            None if shared else queues[0],
-            branch,
-            reference.priority,
-            reference.expiration_ms,
-            reference.deliver_at_ms,
-            reference.reliable,
-            0,
-            body,
-        )
+        row = message_row(reference, None if shared else queues[0], branch, body)
         rows = self.rows.get("add_message")
         if rows is None:
             rows = self.rows["add_message"] = {}
@@ -127,6 +127,21 @@ class Batch:
                 self.put("remove_unreferenced", reference.id, (reference.id,))
             else:
                 self.put("remove_single", row, row)
+
+
+def message_row(reference: MessageReference, queue: QueueNumber | None, branch: int | None, body: bytes) -> Row:
+    """Return the row of a message; `queue` None: it has entries, being in several."""
+    return (
+        reference.id,
+        queue,
+        branch,
+        reference.priority,
+        reference.expiration_ms,
+        reference.deliver_at_ms,
+        reference.reliable,
+        0,
+        body,
+    )
 
 
 def queue_row(record: QueueRecord) -> Row:

@@ -15,7 +15,7 @@ from pyjms_provider.core.reference import MessageReference, ReferenceId
 from pyjms_provider.stores.codec import decode, encode
 from pyjms_provider.stores.errors import CodecError, LostStoreError, StoreError
 from pyjms_provider.stores.group_commit import GroupCommit, Member
-from pyjms_provider.stores.sql.batch import Batch, make_batch, merge, next_queue, queue_row
+from pyjms_provider.stores.sql.batch import Batch, make_batch, merge, message_row, next_queue, queue_row
 from pyjms_provider.stores.sql.branches import add_branches
 from pyjms_provider.stores.sql.dropping import drop_messages, drop_queue
 from pyjms_provider.stores.sql.joining import JoinedWriter
@@ -89,6 +89,12 @@ class SqlJournal(Journal):
     def write(self, changes: Changes, *, force: bool) -> None:
         self._submit(self._batch(changes), force=force)
 
+    def add(self, reference: MessageReference, envelope: Envelope, queue: QueueNumber) -> None:
+        batch = Batch()
+        row = message_row(reference, queue, None, encode(envelope))
+        batch.rows["add_message"] = {row[0]: row}
+        self._group.submit(batch, force=True)  # where it is refused if the journal is closed, or lost
+
     @property
     def can_join(self) -> bool:
         return True
@@ -129,7 +135,7 @@ class SqlJournal(Journal):
         if self._is_closed or self._lost is not None:
             members = self._admitted(members)
         if self._noted is None and len(members) == 1:  # the common case
-            (member,) = members
+            member = members[0]
             member.error = self._commit(member.work, force=member.force)
             return
         with self._lock:
