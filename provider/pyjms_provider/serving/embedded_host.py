@@ -38,9 +38,11 @@ class EmbeddedHost:
         """Whether there is a store."""
         return self._broker.virtual_host.keeper is not None
 
-    def connect(self, events: ConnectionEvents) -> ProviderConnection:
+    def connect(self, events: ConnectionEvents, *, user: str, address: str) -> ProviderConnection:
         """Return a new connection. Raises `ClosedError` when the broker has stopped."""
-        return VmConnection(self._broker, events)
+        connection = VmConnection(self._broker, events)
+        self._broker.describe(connection.connection_id, user=user, address=address, protocol="stomp")
+        return connection
 
     def has(self, address: Address) -> bool:
         """Say whether there is such a destination."""

@@ -178,7 +178,7 @@ class StompServerEngine(ProtocolEngine):
         if host is None:
             raise ResourceError(f"there is no virtual host {login.host!r} here")
         principal = service.authenticator.authenticate(credentials_of(frame, peer), peer=peer.address)
-        connection = host.connect(self)
+        connection = host.connect(self, user=principal.name, address=peer.address)
         try:
             guard = Guard(principal, host, connection.connection_id)
             guard.enter()

@@ -30,8 +30,11 @@ class ServedHost(Protocol):
         """Whether settling and committing may wait for a disk."""
         ...
 
-    def connect(self, events: ConnectionEvents) -> ProviderConnection:
-        """Return a new connection to it, delivery stopped. Raises `ResourceError`, `ClosedError`."""
+    def connect(self, events: ConnectionEvents, *, user: str, address: str) -> ProviderConnection:
+        """Return a new connection to it, delivery stopped; `user` and `address` are for those who observe it.
+
+        Raises `ResourceError`, `ClosedError`.
+        """
         ...
 
     def has(self, address: Address) -> bool:

@@ -438,3 +438,10 @@ def test_a_silent_client_is_taken_for_dead_after_some_tolerance(bench: Bench) ->
     bench.clock.now_ms += 6_000
     client.engine.tick()
     assert "nothing was heard" in client.next().headers["message"]
+
+
+def test_who_observes_the_broker_sees_who_is_connected(bench: Bench) -> None:
+    client = Client(bench)
+    client.log_in(login="alice", passcode="secret")
+    (seen,) = bench.broker.clients().values()
+    assert (seen.user, seen.address, seen.protocol) == ("alice", "127.0.0.1:50000", "stomp")
