@@ -15,6 +15,7 @@ from pyjms.spi.errors import (
     ClosedError,
     DestinationError,
     InDoubtError,
+    ProviderError,
     ResourceError,
     RolledBackError,
 )
@@ -232,6 +233,9 @@ class StompSession(ProviderSession):
                 epoch.post(*frames)
         except InterruptedLinkError:
             self._connection.memory.acknowledged(held)  # if they come again, they are settled again
+        except ProviderError:
+            self._check_open()  # closed meanwhile: the messages are back at the broker
+            raise
         else:
             for subscription, messages in _by_subscription(held).items():
                 subscription.settled(len(messages))

@@ -158,6 +158,10 @@ class Wire:
         self._outbox.close()
         self._wake()
 
+    def is_own_thread(self) -> bool:
+        """Say whether the caller runs on the I/O thread, which must not wait for what it alone can read."""
+        return current_thread() is self._thread
+
     def join(self, timeout_s: float) -> None:
         """Wait for the thread to end, unless it is the caller's."""
         if self._thread is not current_thread() and self._thread.ident is not None:

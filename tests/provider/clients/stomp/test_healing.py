@@ -343,3 +343,43 @@ def test_no_place_answers_and_each_is_told() -> None:
         port = broker.port
     with pytest.raises(ResourceError, match=rf"127.0.0.1:{port}.*localhost:{port}"):
         connect(f"stomp://127.0.0.1:{port}?failover=localhost:{port}")
+
+
+@pytest.mark.parametrize("what", ["consumer", "session", "connection"])
+def test_a_client_that_closes_when_it_is_told_does_not_wait_for_itself(what: str) -> None:
+    closed = Event()
+    with FakeBroker() as broker:
+        connection = connect(f"{broker.url}?{QUICKLY}")
+        session = connection.open_session(transacted=False)
+
+        def on_ready() -> None:
+            closes = {"consumer": consumer.close, "session": session.close, "connection": connection.close}
+            closes[what]()
+            closed.set()
+
+        consumer = consume(session, told=on_ready)
+        broker.deliver(consumer.id, "1")
+        assert closed.wait(PATIENCE_S / 2)
+        broker.wait_for("UNSUBSCRIBE")
+        connection.close()
+
+
+def test_settling_while_another_thread_closes_the_session_says_so() -> None:
+    told = Told()
+    with FakeBroker() as broker, connected(broker) as connection:
+        session = connection.open_session(transacted=False)
+        consumer = consume(session, told=told)
+        broker.deliver(consumer.id, "1")
+        told.wait()
+        delivery = consumer.poll()
+        assert delivery is not None
+        broker.refused["ACK"] = "No subscription matched."
+
+        def close(number: int, frame: Frame) -> None:
+            if frame.command == "ACK":
+                session._closed = True  # as another thread does in this moment
+
+        broker.on_frame = close
+        with pytest.raises(ClosedError):
+            session.acknowledge([delivery])
+        session._closed = False
