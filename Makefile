@@ -11,7 +11,7 @@ PYTEST := $(BIN)/python -m pytest
 PYTHON ?=
 PYTHONS := $(or $(PYTHON),python3 python3.14 python3.13 python3.12 python3.11 python)
 
-.PHONY: help demo test check lint types imports stubs docs bench conformance tck-mutants traceability soak20 soak-kills postgresql brokers history-soak clean
+.PHONY: help demo test check lint types imports stubs docs bench conformance tck-mutants traceability soak soak20 soak-kills postgresql brokers history-soak clean
 
 help: ## this list
 	@grep -hE '^[a-z0-9-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z0-9-]+):.*## /\1\t/' | expand -t 15
@@ -83,6 +83,8 @@ tck-mutants: .venv/.dev ## the kill matrix: which faulty providers the conforman
 
 traceability: .venv/.dev ## requirement -> tests -> result; fails when one is not realised
 	@$(PYTEST) -n 2 -q --traceability
+
+soak: soak-kills history-soak ## the long tests: kills on each store, histories
 
 soak20: .venv/.dev ## the test suite 20 times, each time in another order
 	@for run in $$(seq 20); do echo "run $$run of 20"; $(PYTEST) -n 2 -q; done
