@@ -5,27 +5,23 @@ from __future__ import annotations
 import logging
 import signal
 import sys
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from threading import Event
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
-from rich.console import Console
-from rich.markup import escape
 
-from pyjms.spi.errors import ProviderError
+from pyjms_provider.commands import users as user_commands
+from pyjms_provider.commands.checked_file import DEFAULT_FILE, check, context_of
+from pyjms_provider.commands.declared_tree import show_tree
+from pyjms_provider.commands.initial import init
 from pyjms_provider.commands.listening import read_listen_url
+from pyjms_provider.commands.telling import errors_told, note, stop
 
 if TYPE_CHECKING:
     from pyjms_provider.serving.served_broker import ServedBroker
 
 __all__ = ["commands"]
-
-CANNOT_BE_USED = 2
-BROKE_OFF = 1
-DEFAULT_FILE = Path("broker.toml")
 
 _Listen = Annotated[
     list[str] | None,
@@ -41,7 +37,10 @@ _Listen = Annotated[
 def commands() -> typer.Typer:
     """Return the commands below ``pyjms broker``."""
     app = typer.Typer(no_args_is_help=True, help="Run the bundled broker, and look after its users and configuration.")
-    app.command("run")(run)
+    for command in (init, run, check):
+        app.command()(command)
+    app.add_typer(user_commands.commands(), name="user")
+    app.command("tree")(show_tree)
     return app
 
 
@@ -79,7 +78,7 @@ def run(
     Each listener is announced as ``listening URL`` on standard output once it accepts connections.
     """
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s %(message)s", stream=sys.stderr)
-    with _errors_told():
+    with errors_told():
         if listen:
             _check_users(users, anonymous)
             broker = _open_from_options(name, listen, store, users, access, trace=trace)
@@ -92,15 +91,17 @@ def run(
 
 def _check_users(users: Path | None, anonymous: bool) -> None:
     if users is None and not anonymous:
-        _stop("say who may connect: --users FILE (make one with `pyjms broker user add FILE NAME`), or --anonymous")
+        stop("say who may connect: --users FILE (make one with `pyjms broker user add FILE NAME`), or --anonymous")
     if users is not None and anonymous:
-        _stop("--users and --anonymous contradict each other; give one of them")
+        stop("--users and --anonymous contradict each other; give one of them")
+    if users is not None and not users.exists():
+        stop(f"{users}: there is no such user file; make it with its first user: pyjms broker user add {users} NAME")
 
 
 def _refuse_options(**options: Any) -> None:
     given = [name for name, value in options.items() if value]
     if given:
-        _stop(f"--{given[0]} goes with --listen; without it, the configuration file says all this")
+        stop(f"--{given[0]} goes with --listen; without it, the configuration file says all this")
 
 
 def _open_from_options(
@@ -161,10 +162,10 @@ def _open_from_file(path: Path, *, trace: bool) -> ServedBroker:
     from pyjms_provider.serving.served_broker import ServedBroker
 
     if not path.exists():
-        _stop(f"there is no {path}; write one with `pyjms broker init`, or say all with --listen (see --help)")
+        stop(f"there is no {path}; write one with `pyjms broker init`, or say all with --listen (see --help)")
     return ServedBroker.open(
         TomlConfigurationStore(path),
-        context={"pyjms.work_dir": str(path.resolve().parent)},
+        context=context_of(path),
         secrets=SecretBox.open(f"{path}.key"),
         trace=_tracer() if trace else None,
     )
@@ -185,33 +186,12 @@ def _serve(broker: ServedBroker) -> None:
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: ended.set())
     for each in broker.objects_in_error():
-        _errors.print(f"[red]{escape(each.path)}[/] is in error: {escape(each.snapshot.error or '')}")
+        note(f"{each.path} is in error: {each.snapshot.error or ''}", style="red")
     addresses = broker.addresses()
     if not addresses:
-        _stop("no port listens; see the errors above, and the configuration")
+        stop("no port listens; see the errors above, and the configuration")
     for address in addresses:
         typer.echo(f"listening {address}")
     sys.stdout.flush()
     while not ended.wait(3600.0):
         pass
-
-
-_errors = Console(stderr=True, highlight=False)
-
-
-@contextmanager
-def _errors_told() -> Iterator[None]:
-    """Tell what cannot be used in one line, and end with a code."""
-    try:
-        yield
-    except ProviderError as error:
-        _errors.print(escape(error.reason), style="red")
-        raise typer.Exit(CANNOT_BE_USED) from error
-    except OSError as error:
-        _errors.print(escape(str(error)), style="red")
-        raise typer.Exit(CANNOT_BE_USED) from error
-
-
-def _stop(text: str) -> None:
-    _errors.print(escape(text), style="red")
-    raise typer.Exit(CANNOT_BE_USED)

@@ -52,6 +52,12 @@ class FileConfigurationStore(ConfigurationStore):
         self._records = {record.id: record for record in records}
         return records
 
+    def read(self) -> Sequence[ObjectRecord]:
+        """Return what is in the file, as `open` does, but without taking hold of it; nothing is written. Raises the same."""
+        if not self._path.exists():
+            raise UnusableStoreError(f"there is no {self._path}; name a file that is there")
+        return self._read_file()
+
     def _remove_leftovers(self) -> None:
         for left in self._path.parent.glob(f".{self._path.name}.*"):
             left.unlink(missing_ok=True)

@@ -1,0 +1,173 @@
+"""``pyjms broker init``: a folder with all that a broker needs, each line explained, and its first operator."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Annotated, Final
+from uuid import uuid4
+
+import typer
+from rich.markup import escape
+
+from pyjms_provider.commands.checked_file import DEFAULT_FILE
+from pyjms_provider.commands.passwords import PasswordFile, read_password
+from pyjms_provider.commands.telling import errors_told, show, stop
+
+__all__ = ["init"]
+
+_DATA: Final = "data"
+_HOST: Final = "default"
+_OPERATORS: Final = "administrators"
+_TEMPLATE: Final = """\
+# Configuration of a pyjms broker.
+#
+#   pyjms broker check      says what is wrong with this file, without starting anything
+#   pyjms broker run        runs the broker in this folder, until Ctrl-C
+#   pyjms broker tree       tells all that can be written here, with defaults
+#
+# The broker may be changed while it runs (pyjms manage, or in a browser at http://127.0.0.1:@HTTP_PORT@); it then writes the
+# change here, and leaves your comments where they are. Change the file by hand only while the broker is stopped.
+version = 1
+
+[broker]
+name = "@NAME@"
+
+# Variables for the texts below: ${data} stands for the folder of all that the broker keeps, beside this file.
+# What is not found here is looked for in the environment: ${stomp.port} would be STOMP_PORT.
+[broker.context]
+data = "${pyjms.work_dir}/data"
+
+# Who somebody is: users with passwords, in a file that holds argon2id hashes only. See who there is, and add another:
+#   pyjms broker user list data/users
+#   pyjms broker user add data/users NAME --group staff
+[[authentication_provider]]
+name = "users"
+type = "user-file"
+path = "${data}/users"
+
+# What they may do. The first rule that fits decides; what none allows is denied. A rule may also name a kind (queue, topic,
+# managed, …), a pattern of names, and a virtual host: { effect = "allow", who = "group:staff", kind = "queue", name = "orders.*" }
+[[access_control]]
+name = "access"
+rules = [
+    # Who is in the group administrators may do everything; the first operator is.
+    { effect = "allow", who = "group:@OPERATORS@" },
+    # Nobody else sees or changes the broker itself ...
+    { effect = "deny", who = "*", kind = "managed" },
+    # ... but everybody who logs in may send and receive, browse, and use queues that are not there yet.
+    { effect = "allow", who = "*", operations = ["connect", "write", "read", "browse", "create"] },
+]
+
+# Where the configuration of a virtual host is kept, with its queues: in a JSON file, which the broker writes. The file says too
+# that the messages are in the SQLite database data/messages.db.
+[[virtual_host_node]]
+name = "@HOST@"
+type = "json"
+path = "${data}/@HOST@.json"
+
+# Where clients connect: stomp://127.0.0.1:@STOMP_PORT@. Only programs on this machine can, as 127.0.0.1 is its own address;
+# 0.0.0.0 stands for all addresses. Passwords go over such a port as they are: use TLS (transports = ["tls"], with a
+# [[key_store]]) before you open it to a network.
+[[port]]
+name = "stomp"
+type = "stomp"
+host = "127.0.0.1"
+port = @STOMP_PORT@
+authentication_providers = ["users"]
+access_control = "access"
+
+# Where operators connect: http://127.0.0.1:@HTTP_PORT@, for REST and pyjms manage.
+[[port]]
+name = "http"
+type = "http"
+host = "127.0.0.1"
+port = @HTTP_PORT@
+authentication_providers = ["users"]
+access_control = "access"
+"""
+
+
+def init(
+    directory: Annotated[Path, typer.Argument(help="Where to; it is made if need be.", metavar="[DIRECTORY]")] = Path(),
+    user: Annotated[
+        str | None, typer.Option(help="The first operator; else it is asked for.", metavar="NAME", show_default=False)
+    ] = None,
+    password_file: PasswordFile = None,
+    name: Annotated[str, typer.Option(help="The broker's name.")] = "broker",
+    stomp_port: Annotated[int, typer.Option(help="Where clients connect; 0: any free port.", min=0, max=65535)] = 61613,
+    http_port: Annotated[int, typer.Option(help="Where operators connect; 0: the same.", min=0, max=65535)] = 8161,
+) -> None:
+    """Write a commented configuration, with a user file, and a virtual host that keeps its messages in SQLite.
+
+    There is no default password: the first operator's is asked for. Nothing is overwritten. Then start the broker with
+    `pyjms broker run` in that folder.
+    """
+    with errors_told():
+        file, data = directory / DEFAULT_FILE, directory / _DATA
+        for each in (file, data / "users", data / f"{_HOST}.json"):
+            if each.exists():
+                stop(f"{each} is there already, and nothing is overwritten; name another folder, or remove it first")
+        _check_name(name)
+        operator = user or _asked_name()
+        password = read_password(operator, password_file, is_new=True)
+        _make(file, data, operator, password, _text(name, stomp_port, http_port))
+    show(f"[green]wrote[/] {escape(str(file))}, with the operator {escape(operator)}")
+    where = "" if directory == Path() else f"cd {directory} && "
+    show(f"Start the broker: [bold]{escape(where)}pyjms broker run[/]")
+
+
+def _check_name(name: str) -> None:
+    if not name.isprintable() or not name or '"' in name or "\\" in name:
+        stop(f"{name!r} cannot be the broker's name; use letters, digits, and what joins them")
+
+
+def _asked_name() -> str:
+    if not sys.stdin.isatty():
+        stop("who is the first operator? Say --user NAME")
+    return str(typer.prompt("Name of the first operator", err=True))
+
+
+def _text(name: str, stomp_port: int, http_port: int) -> str:
+    words = {
+        "NAME": name,
+        "HOST": _HOST,
+        "OPERATORS": _OPERATORS,
+        "STOMP_PORT": str(stomp_port),
+        "HTTP_PORT": str(http_port),
+    }
+    text = _TEMPLATE
+    for word, value in words.items():
+        text = text.replace(f"@{word}@", value)
+    return text
+
+
+def _make(file: Path, data: Path, operator: str, password: str, text: str) -> None:
+    """Write everything; the configuration last, so that what broke off is not taken for a broker."""
+    from pyjms_provider.model.configuration.contract import ObjectId, ObjectRecord
+    from pyjms_provider.model.configuration.json_file import JsonConfigurationStore
+    from pyjms_provider.security.user_file import UserFile
+
+    undo: list[Callable[[], None]] = []
+    data.mkdir(parents=True, exist_ok=True, mode=0o700)
+    users, host = data / "users", data / f"{_HOST}.json"
+    try:
+        undo.append(lambda: users.unlink(missing_ok=True))
+        UserFile(users).add(operator, password, [_OPERATORS])
+        undo.append(lambda: host.unlink(missing_ok=True))
+        attributes = {"name": _HOST, "type": "standard", "store_url": "sqlite:///${data}/messages.db"}
+        store = JsonConfigurationStore(host)
+        store.open("pyjms broker init")
+        try:
+            store.update(
+                [ObjectRecord(id=ObjectId(uuid4()), category="virtual_host", parent=None, attributes=attributes)]
+            )
+        finally:
+            store.close()
+        with file.open("x", encoding="utf-8") as written:
+            written.write(text)
+    except BaseException:
+        for each in undo:
+            each()
+        raise

@@ -1,0 +1,375 @@
+"""``pyjms manage``: everything that a broker's REST API can, as commands; of the objects they know what the API tells."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Annotated, Any, Final, TypeAlias
+from urllib.parse import unquote
+
+import typer
+from rich.console import Console
+from rich.markup import escape
+from rich.progress import Progress
+from rich.table import Table
+
+from pyjms_provider.commands.given_values import read_values
+from pyjms_provider.commands.passwords import PasswordFile, read_password
+from pyjms_provider.commands.rest_client import CategoryDescription, NoAnswerError, RefusedError, RestClient
+from pyjms_provider.commands.telling import FAILED, errors_told, note, put_json, show, stop
+
+__all__ = ["commands"]
+
+_TOKEN: Final = "PYJMS_TOKEN"  # noqa: S105 - the name of a variable
+_COLUMNS: Final = 6
+_EPILOG: Final = """\b
+Examples:
+    pyjms manage list http://127.0.0.1:8161 queue --user boss --filter "waiting > 100" --sort -waiting
+    pyjms manage create http://127.0.0.1:8161 queue default/default/orders max_messages=10000
+    pyjms manage set http://127.0.0.1:8161 queue default/default/orders paused=true
+    pyjms manage call http://127.0.0.1:8161 queue default/default/orders purge
+    pyjms manage describe http://127.0.0.1:8161 queue"""
+
+_Url: TypeAlias = Annotated[
+    str, typer.Argument(help="The broker's REST API: http://127.0.0.1:8161.", metavar="URL", show_default=False)
+]
+_Category: TypeAlias = Annotated[
+    str, typer.Argument(help="queue, port, virtual_host, …; see `describe`.", metavar="CATEGORY", show_default=False)
+]
+_Address: TypeAlias = Annotated[
+    str,
+    typer.Argument(
+        help="The object's names from the broker down, joined by /; write %2F for a / within a name.",
+        metavar="ADDRESS",
+        show_default=False,
+    ),
+]
+_Values: TypeAlias = Annotated[
+    list[str] | None,
+    typer.Argument(
+        help="NAME=VALUE; NAME:=JSON; NAME=@FILE for the text of a file; NAME=? to be asked without being seen.",
+        metavar="[NAME=VALUE]...",
+        show_default=False,
+    ),
+]
+_Fields: TypeAlias = Annotated[
+    str | None, typer.Option(help="Only these, joined by commas.", metavar="NAMES", show_default=False)
+]
+_Actual: TypeAlias = Annotated[
+    bool, typer.Option("--actual", help="Attributes as they were given, with their variables.")
+]
+_User: TypeAlias = Annotated[
+    str | None, typer.Option(help="Log in as this user.", metavar="NAME", envvar="PYJMS_USER", show_default=False)
+]
+_CaFile: TypeAlias = Annotated[
+    Path | None,
+    typer.Option(help="Whom to trust, for https: certificates as PEM.", metavar="FILE", show_default=False),
+]
+_AsJson: TypeAlias = Annotated[bool, typer.Option("--json", help="Print JSON for programs.")]
+
+
+def commands() -> typer.Typer:
+    """Return the commands below ``pyjms manage``."""
+    app = typer.Typer(
+        no_args_is_help=True,
+        help="See and change a broker while it runs, through its REST API. Exit codes: 0 done, 1 the broker could not, or "
+        "does not answer, 2 it cannot be done as asked, 130 Ctrl-C.",
+        epilog=_EPILOG,
+    )
+    for command in (show_object, create, delete, call, describe):
+        app.command(command.__name__.partition("_")[0])(command)
+    app.command("list")(list_objects)
+    app.command("set")(change)
+    return app
+
+
+def list_objects(
+    url: _Url,
+    category: _Category,
+    below: Annotated[str, typer.Argument(help="Only those below this address.", show_default=False)] = "",
+    fields: _Fields = None,
+    condition: Annotated[
+        str | None,
+        typer.Option("--filter", help='A condition on fields: "waiting > 100".', metavar="TEXT", show_default=False),
+    ] = None,
+    sort: Annotated[
+        str | None,
+        typer.Option(
+            help="By these fields, joined by commas; - before one: downwards.", metavar="NAMES", show_default=False
+        ),
+    ] = None,
+    limit: Annotated[int, typer.Option(help="So many at most; 0: all.", min=0)] = 100,
+    offset: Annotated[int, typer.Option(help="Leave out so many.", min=0)] = 0,
+    actual: _Actual = False,
+    user: _User = None,
+    password_file: PasswordFile = None,
+    ca_file: _CaFile = None,
+    as_json: _AsJson = False,
+) -> None:
+    """List the objects of a category."""
+    with _client(url, user, password_file, ca_file) as client:
+        described = client.category(category)
+        options = _options(fields, actual=actual, filter=condition, sort=sort)
+        page = client.page(category, _names(below), limit, offset, **options)
+    if as_json:
+        put_json(page)
+        return
+    if page["items"]:
+        show(_table(page["items"], described, fields))
+    left = page["total"] - offset - len(page["items"])
+    note(f"{page['total']:,} in all" if left <= 0 else f"{left:,} more; see --limit and --offset")
+
+
+def show_object(
+    url: _Url,
+    category: _Category,
+    address: Annotated[str, typer.Argument(help="As for the others; that of the broker is empty.")] = "",
+    fields: _Fields = None,
+    actual: _Actual = False,
+    user: _User = None,
+    password_file: PasswordFile = None,
+    ca_file: _CaFile = None,
+    as_json: _AsJson = False,
+) -> None:
+    """Show all of one object."""
+    with _client(url, user, password_file, ca_file) as client:
+        described = client.category(category)
+        names = _whole(described, address)
+        found = client.get(category, names, **_options(fields, actual=actual))
+    _show_object(found, described, as_json=as_json)
+
+
+def create(
+    url: _Url,
+    category: _Category,
+    address: _Address,
+    values: _Values = None,
+    user: _User = None,
+    password_file: PasswordFile = None,
+    ca_file: _CaFile = None,
+    as_json: _AsJson = False,
+) -> None:
+    """Create an object; its address ends with the new name."""
+    with _client(url, user, password_file, ca_file) as client:
+        described = client.category(category)
+        given = read_values(values or (), described.attributes, client.resolved)
+        created = client.create(category, _whole(described, address), given)
+    _show_object(created, described, as_json=as_json)
+
+
+def change(
+    url: _Url,
+    category: _Category,
+    address: Annotated[
+        str, typer.Argument(help="As for the others; that of the broker is - alone.", metavar="ADDRESS")
+    ],
+    values: _Values = None,
+    default: Annotated[
+        list[str] | None,
+        typer.Option(help="Give this attribute its default again; may be given several times.", metavar="NAME"),
+    ] = None,
+    user: _User = None,
+    password_file: PasswordFile = None,
+    ca_file: _CaFile = None,
+    as_json: _AsJson = False,
+) -> None:
+    """Change attributes of an object."""
+    with _client(url, user, password_file, ca_file) as client:
+        described = client.category(category)
+        given = read_values(values or (), described.attributes, client.resolved)
+        given |= dict.fromkeys(default or ())
+        if not given:
+            stop("say what to change: NAME=VALUE, or --default NAME")
+        changed = client.change(category, _whole(described, "" if address == "-" else address), given)
+    _show_object(changed, described, as_json=as_json)
+
+
+def delete(
+    url: _Url,
+    category: _Category,
+    address: _Address,
+    yes: Annotated[bool, typer.Option("--yes", help="Do not ask.")] = False,
+    user: _User = None,
+    password_file: PasswordFile = None,
+    ca_file: _CaFile = None,
+) -> None:
+    """Delete an object, with all below it. Asks before, unless --yes."""
+    with _client(url, user, password_file, ca_file) as client:
+        names = _whole(client.category(category), address)
+        if not yes and not typer.confirm(f"Delete {category} {address}, with all below it?", err=True):
+            stop("nothing was deleted", FAILED)
+        client.delete(category, names)
+    show(f"[green]deleted[/] {escape(category)} {escape(address)}")
+
+
+def call(
+    url: _Url,
+    category: _Category,
+    address: Annotated[
+        str, typer.Argument(help="As for the others; that of the broker is - alone.", metavar="ADDRESS")
+    ],
+    operation: Annotated[str, typer.Argument(help="What to do; see `describe`.", metavar="OPERATION")],
+    values: _Values = None,
+    user: _User = None,
+    password_file: PasswordFile = None,
+    ca_file: _CaFile = None,
+    as_json: _AsJson = False,
+) -> None:
+    """Run an operation of an object, and print its result. Ctrl-C ends a long one half way."""
+    with _client(url, user, password_file, ca_file) as client:
+        described = client.category(category)
+        found = described.operations.get(operation)
+        if found is None:
+            known = ", ".join(described.operations) or "none"
+            stop(f"a {category} has no operation {operation!r}; it has: {known}")
+        names = _whole(described, "" if address == "-" else address)
+        arguments = read_values(values or (), found.arguments, client.resolved)
+        bars = Progress(console=Console(stderr=True), transient=True, disable=not Console(stderr=True).is_terminal)
+        with bars:
+            task = bars.add_task(operation, total=None)
+            result = client.call(
+                category,
+                names,
+                found,
+                arguments,
+                lambda done, total: bars.update(task, completed=done, total=total),
+            )
+    if as_json or isinstance(result, (dict, list)):
+        put_json({"result": result} if as_json else result)
+    else:
+        show(f"[green]done[/] {escape('' if result is None else str(result))}".rstrip())
+
+
+def describe(
+    url: _Url,
+    category: Annotated[str | None, typer.Argument(help="Tell all of this one.", show_default=False)] = None,
+    user: _User = None,
+    password_file: PasswordFile = None,
+    ca_file: _CaFile = None,
+    as_json: _AsJson = False,
+) -> None:
+    """Tell what categories there are, or what can be seen, set and done with the objects of one."""
+    with _client(url, user, password_file, ca_file) as client:
+        known = list(client.categories()) if category is None else [client.category(category)]
+    if as_json:
+        put_json([_as_data(each) for each in known])
+    elif category is None:
+        table = Table("category", "address", "operations", box=None, pad_edge=False)
+        for each in known:
+            table.add_row(f"[cyan]{each.name}[/]", "/".join(each.names), ", ".join(each.operations))
+        show(table)
+    else:
+        _show_description(known[0])
+
+
+# Who, and what
+
+
+@contextmanager
+def _client(url: str, user: str | None, password_file: Path | None, ca_file: Path | None) -> Iterator[RestClient]:
+    """Give a client; errors end the process."""
+    with errors_told():
+        login = None if user is None else (user, read_password(user, password_file, is_new=False))
+        try:
+            with RestClient(url, user=login, token=os.environ.get(_TOKEN), ca_file=ca_file) as client:
+                yield client
+        except NoAnswerError as error:
+            stop(error.reason, FAILED)
+        except RefusedError as error:
+            if error.is_failure:
+                stop(error.reason, FAILED)
+            raise
+
+
+def _names(address: str) -> list[str]:
+    return [unquote(each) for each in address.strip("/").split("/")] if address.strip("/") else []
+
+
+def _whole(described: CategoryDescription, address: str) -> list[str]:
+    names = _names(address)
+    if len(names) != len(described.names):
+        shape = "/".join(name.upper() for name in described.names) or "nothing"
+        stop(f"the address of a {described.name} is {shape}, not {address!r}")
+    return names
+
+
+def _options(fields: str | None, *, actual: bool, **others: str | None) -> dict[str, str]:
+    options = {name: value for name, value in {"fields": fields, **others}.items() if value is not None}
+    return options | ({"actual": "true"} if actual else {})
+
+
+# For people
+
+
+def _text(value: Any) -> str:
+    if value is None:
+        return ""
+    return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+
+
+def _table(items: list[dict[str, Any]], described: CategoryDescription, fields: str | None) -> Table:
+    """Return a table of the fields that were asked for, or of those that tell most: state, and what is measured."""
+    if fields is not None:
+        columns = [each.strip() for each in fields.split(",") if each.strip()]
+    else:
+        shown = [name for name in described.fields if name in items[0]]
+        facts = {"name", "type", "names", "id", "category", "desired_state", "error", "life_time"}
+        measured = [
+            name
+            for name in shown
+            if name not in facts
+            and name not in described.attributes
+            and not name.startswith(("created_", "updated_"))
+            and isinstance(items[0][name], (int, float, str, bool))
+        ]
+        columns = [*(["type"] if items[0].get("type") else []), *measured][:_COLUMNS]
+    table = Table(*(["address"] if fields is None else []), *columns, box=None, pad_edge=False)
+    for item in items:
+        address = ["/".join(item.get("names") or [str(item.get("name", ""))])] if fields is None else []
+        table.add_row(*map(escape, address), *(escape(_text(item.get(name))) for name in columns))
+    return table
+
+
+def _show_object(found: Mapping[str, Any], described: CategoryDescription, *, as_json: bool) -> None:
+    if as_json:
+        put_json(found)
+        return
+    table = Table(box=None, show_header=False, pad_edge=False)
+    for name, value in found.items():
+        style = "bold" if name in described.attributes else "cyan"
+        table.add_row(f"[{style}]{escape(name)}[/]", escape(_text(value)))
+    show(table)
+
+
+def _as_data(described: CategoryDescription) -> dict[str, Any]:
+    return {
+        "category": described.name,
+        "address": list(described.names),
+        "is_changeable": described.is_changeable,
+        "attributes": described.attributes,
+        "fields": described.fields,
+        "operations": {
+            name: {"summary": each.summary, "is_long": each.is_long, "arguments": each.arguments}
+            for name, each in described.operations.items()
+        },
+    }
+
+
+def _show_description(described: CategoryDescription) -> None:
+    show(f"[bold cyan]{described.name}[/], at {'/'.join(described.names) or 'the top'}")
+    table = Table("field", "can be set", "", box=None, pad_edge=False)
+    for name in {**described.fields, **described.attributes}:
+        is_given = name in described.attributes and described.is_changeable
+        text = described.fields.get(name) or str(described.attributes.get(name, {}).get("description", ""))
+        table.add_row(f"[cyan]{name}[/]", "yes" if is_given else "", escape(text))
+    show(table)
+    if described.operations:
+        operations = Table("operation", "arguments", "", box=None, pad_edge=False)
+        for name, each in described.operations.items():
+            arguments = (one if one in each.required else f"[{one}]" for one in each.arguments)
+            operations.add_row(f"[cyan]{name}[/]", escape(" ".join(arguments)), escape(each.summary))
+        show("")
+        show(operations)

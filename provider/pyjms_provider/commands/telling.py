@@ -1,0 +1,58 @@
+"""How the broker's commands end: errors in one line that say what to do, and exit codes.
+
+0 done, 1 it broke off or a check failed, 2 it cannot be done as asked, 130 Ctrl-C.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any, Final, NoReturn
+
+import typer
+from rich.console import Console
+from rich.markup import escape
+
+from pyjms.spi.errors import ProviderError
+
+__all__ = ["CANNOT_BE_USED", "FAILED", "INTERRUPTED", "errors_told", "note", "put_json", "show", "stop"]
+
+FAILED: Final = 1
+CANNOT_BE_USED: Final = 2
+INTERRUPTED: Final = 130
+
+
+def note(text: str, *, style: str = "") -> None:
+    """Tell people something that is not the result."""
+    Console(stderr=True).print(escape(text), style=style, highlight=False, soft_wrap=True)
+
+
+def stop(text: str, code: int = CANNOT_BE_USED) -> NoReturn:
+    """Say why it ends here."""
+    note(text, style="red")
+    raise typer.Exit(code)
+
+
+@contextmanager
+def errors_told() -> Iterator[None]:
+    """Tell what cannot be used in one line, and end with a code."""
+    try:
+        yield
+    except ProviderError as error:
+        stop(" ".join(error.reason.split()))
+    except OSError as error:
+        stop(str(error) if error.filename is None else f"{error.filename}: {error.strerror}")
+    except KeyboardInterrupt:
+        stop("stopped", INTERRUPTED)
+
+
+def put_json(value: Any) -> None:
+    """Print a result for programs."""
+    sys.stdout.write(json.dumps(value, indent=2, ensure_ascii=False) + "\n")
+
+
+def show(what: Any) -> None:
+    """Print a table, or a text with markup, for people."""
+    Console(highlight=False).print(what, soft_wrap=isinstance(what, str))

@@ -1,0 +1,79 @@
+"""``pyjms broker user``: the users of a user file. A running broker sees each change at the next log-in."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, TypeAlias
+
+import typer
+from rich.markup import escape
+from rich.table import Table
+
+from pyjms_provider.commands.passwords import PasswordFile, read_password
+from pyjms_provider.commands.telling import errors_told, put_json, show
+
+__all__ = ["commands"]
+
+_File: TypeAlias = Annotated[Path, typer.Argument(help="The user file.", metavar="FILE", show_default=False)]
+_Name: TypeAlias = Annotated[str, typer.Argument(help="The user.", metavar="NAME", show_default=False)]
+_AsJson: TypeAlias = Annotated[bool, typer.Option("--json", help="Print JSON for programs.")]
+
+
+def commands() -> typer.Typer:
+    """Return the commands below ``pyjms broker user``."""
+    app = typer.Typer(no_args_is_help=True, help="Look after the users of a user file.")
+    for command in (add, remove, passwd):
+        app.command()(command)
+    app.command("list")(list_users)
+    return app
+
+
+def add(
+    file: _File,
+    name: _Name,
+    group: Annotated[
+        list[str] | None,
+        typer.Option(help="A group of the user; may be given several times.", metavar="GROUP", show_default=False),
+    ] = None,
+    password_file: PasswordFile = None,
+) -> None:
+    """Add a user, and make the file if there is none. Passwords are kept as argon2id hashes."""
+    from pyjms_provider.security.user_file import UserFile
+
+    with errors_told():
+        users = UserFile(file)
+        users.add(name, read_password(name, password_file, is_new=True), group or ())
+    show(f"[green]added[/] {escape(name)} to {escape(str(file))}")
+
+
+def remove(file: _File, name: _Name) -> None:
+    """Remove a user."""
+    from pyjms_provider.security.user_file import UserFile
+
+    with errors_told():
+        UserFile(file).remove(name)
+    show(f"[green]removed[/] {escape(name)} from {escape(str(file))}")
+
+
+def passwd(file: _File, name: _Name, password_file: PasswordFile = None) -> None:
+    """Give a user another password."""
+    from pyjms_provider.security.user_file import UserFile
+
+    with errors_told():
+        UserFile(file).set_password(name, read_password(name, password_file, is_new=True))
+    show(f"[green]changed[/] the password of {escape(name)}")
+
+
+def list_users(file: _File, as_json: _AsJson = False) -> None:
+    """List users with their groups."""
+    from pyjms_provider.security.user_file import UserFile
+
+    with errors_told():
+        users = UserFile(file).users()
+    if as_json:
+        put_json([{"name": user.name, "groups": sorted(user.groups)} for user in users])
+        return
+    table = Table("user", "groups", box=None, pad_edge=False)
+    for user in users:
+        table.add_row(escape(user.name), escape(", ".join(sorted(user.groups))))
+    show(table)

@@ -1,0 +1,140 @@
+"""Judging a configuration without running it: what is wrong with which object, all of it at once.
+
+Objects are made and validated as they would be when the broker starts, down to virtual hosts whose node keeps them in a JSON
+file; but no port is opened, no message store and no database, and nothing is written.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+from pyjms.spi.errors import ProviderError
+from pyjms_provider.model import tree
+from pyjms_provider.model.configuration.json_file import JsonConfigurationStore
+from pyjms_provider.model.configured import ConfiguredObject
+from pyjms_provider.model.errors import InvalidAttributesError
+from pyjms_provider.model.life_cycle import Phase
+from pyjms_provider.model.port import Port
+from pyjms_provider.model.system_config import SystemConfig
+from pyjms_provider.model.virtual_host_node import JsonNode, JsonNodeAttributes
+
+if TYPE_CHECKING:
+    from pyjms_provider.model.configuration.contract import ObjectRecord
+
+__all__ = ["Finding", "check_configuration"]
+
+_HARMLESS: Final = frozenset({"key_store", "trust_store", "authentication_provider", "access_control"})
+"""What only reads files when it is opened."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Finding:
+    """One thing that is wrong."""
+
+    source: str
+    """Where the object stands: ``broker.toml, line 12``."""
+    path: str
+    """Which object: ``port stomp``."""
+    attribute: str
+    """Which attribute of it; empty: the object as a whole."""
+    text: str
+    """What is wrong, and what to do."""
+
+
+def check_configuration(records: Sequence[ObjectRecord], context: Mapping[str, str]) -> list[Finding]:
+    """Return what is wrong with what a configuration store keeps; `context`: the variables of the system."""
+    system = SystemConfig(context=context)
+    check = _Check()
+    try:
+        system._resolve()
+        check.below(system, [each for each in records if each.parent is None], records)
+    finally:
+        system.close()
+    return check.findings
+
+
+class _Check:
+    """Walks down the tree, and notes what is wrong."""
+
+    def __init__(self) -> None:
+        self.findings: list[Finding] = []
+
+    def below(self, above: ConfiguredObject, tops: Sequence[ObjectRecord], records: Sequence[ObjectRecord]) -> None:
+        """Look at the objects `tops` below one, and at all below them."""
+        for record in sorted(tops, key=lambda each: tree.opening_order(each.category)):
+            managed = self._look(above, record)
+            if managed is not None:
+                self.below(managed, [each for each in records if each.parent == record.id], records)
+                self._follow(managed)
+
+    def _look(self, above: ConfiguredObject, record: ObjectRecord) -> ConfiguredObject | None:
+        path = f"{record.category} {'/'.join((*above.names, record.name))}"
+        try:
+            _, kind = tree.class_of(record.category, str(record.attributes.get("type", "")) or None)
+        except ProviderError as error:
+            self._note(record, path, error)
+            return None
+        if not issubclass(kind, ConfiguredObject):
+            return None  # queues, which their virtual host looks after
+        managed = self._resolved(kind, above, record)
+        if managed.snapshot.attributes is not None:
+            self._judge(managed, record, path)
+        try:
+            managed._run_phase(Phase.REGISTER)
+        except ProviderError as error:
+            self._note(record, path, error)
+        return managed
+
+    def _judge(self, managed: ConfiguredObject, record: ObjectRecord, path: str) -> None:
+        try:
+            managed._run_phase(Phase.VALIDATE)
+            if record.category in _HARMLESS:
+                managed._run_phase(Phase.ON_OPEN)
+            if isinstance(managed, Port):
+                managed.listener_settings()
+        except (ProviderError, OSError) as error:
+            self._note(record, path, error)
+
+    def _resolved(
+        self, kind: type[ConfiguredObject], above: ConfiguredObject, record: ObjectRecord
+    ) -> ConfiguredObject:
+        """Return the object; without the attributes that are wrong, so that the others are judged too."""
+        managed = kind(above, record)
+        try:
+            managed._run_phase(Phase.RESOLVE)
+        except InvalidAttributesError as error:
+            self._note(record, managed.path, error)
+            wrong = {each.name.partition(".")[0] for each in error.problems} - {"name", "type"}
+            rest = {name: value for name, value in record.attributes.items() if name not in wrong}
+            managed = kind(above, replace(record, attributes=rest))
+            with suppress(InvalidAttributesError):  # one that is mandatory is missing
+                managed._run_phase(Phase.RESOLVE)
+        return managed
+
+    def _follow(self, managed: ConfiguredObject) -> None:
+        """Look at what a node keeps in a file of its own."""
+        if not isinstance(managed, JsonNode) or managed.snapshot.attributes is None:
+            return
+        found = managed.attributes
+        assert isinstance(found, JsonNodeAttributes)
+        if not Path(found.path).exists():
+            return  # it is made at the first start
+        try:
+            records = JsonConfigurationStore(found.path).read()
+        except ProviderError as error:
+            self._note(managed.snapshot.record, managed.path, error)
+        else:
+            self.below(managed, [each for each in records if each.parent is None], records)
+
+    def _note(self, record: ObjectRecord, path: str, error: Exception) -> None:
+        if isinstance(error, InvalidAttributesError):
+            self.findings += [
+                Finding(source=record.source, path=path, attribute=each.name, text=each.text) for each in error.problems
+            ]
+            return
+        text = error.reason if isinstance(error, ProviderError) else str(error)
+        self.findings.append(Finding(source=record.source, path=path, attribute="", text=text))

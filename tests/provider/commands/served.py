@@ -1,0 +1,65 @@
+"""A broker that runs as a user runs it: a process of its own, on free ports, ended by its id."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+
+__all__ = ["PYJMS", "BrokerProcess", "environment"]
+
+PYJMS = (sys.executable, "-c", "from pyjms.cli import main; main()")
+
+
+def environment(**variables: str) -> dict[str, str]:
+    """Return the variables for a command: nobody's own settings are among them."""
+    kept = {name: value for name, value in os.environ.items() if not name.startswith("PYJMS_")}
+    return {**kept, "COLUMNS": "200", "TERM": "dumb", **variables}
+
+
+class BrokerProcess:
+    """`pyjms broker run ARGUMENTS`."""
+
+    def __init__(self, folder: Path, *arguments: str, variables: Mapping[str, str] | None = None) -> None:
+        self._errors = (folder / "broker.log").open("wb")
+        self.process = subprocess.Popen(
+            [*PYJMS, "broker", "run", *arguments],
+            cwd=folder,
+            env=environment(**(variables or {})),
+            stdout=subprocess.PIPE,
+            stderr=self._errors,
+            text=True,
+        )
+        self._log = folder / "broker.log"
+
+    @property
+    def log(self) -> str:
+        """What it wrote to standard error."""
+        return self._log.read_text()
+
+    def announced(self, *schemes: str) -> list[str]:
+        """Return where it listens, for each scheme, once it has said so for all."""
+        found: dict[str, str] = {}
+        assert self.process.stdout is not None
+        while set(schemes) - set(found):
+            line = self.process.stdout.readline()
+            assert line, f"it ended:\n{self.log}"
+            word, _, url = line.strip().partition(" ")
+            assert word == "listening", line
+            found[url.partition("://")[0]] = url
+        return [found[scheme] for scheme in schemes]
+
+    def end(self, number: signal.Signals = signal.SIGTERM) -> int:
+        """End it, and return its exit code. May be repeated."""
+        if self._errors.closed:
+            return self.process.returncode
+        try:
+            self.process.send_signal(number)  # does nothing to one that has ended
+            return self.process.wait(timeout=30)
+        finally:
+            self.process.kill()
+            self.process.communicate()
+            self._errors.close()

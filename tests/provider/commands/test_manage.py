@@ -1,0 +1,287 @@
+"""``pyjms manage``, against a broker in this process that serves its REST API."""
+
+from __future__ import annotations
+
+import json
+import threading
+from collections.abc import Callable, Iterator, Mapping
+from http.server import BaseHTTPRequestHandler, HTTPServer
+from pathlib import Path
+from typing import Any, TypeAlias
+
+import pytest
+
+from pyjms_provider.commands import rest_client
+from pyjms_provider.commands.rest_client import NoAnswerError, OperationDescription, RestClient
+from pyjms_provider.serving.served_broker import ServedBroker
+from tests.pyjms.demo.command_line import Run
+
+Documents: TypeAlias = Callable[..., Any]
+HOST = "default/shop"
+
+
+@pytest.fixture(scope="module")
+def served() -> Iterator[str]:
+    """The address of a broker's REST API that lets everybody do everything."""
+    with ServedBroker.open(name="managed") as broker:
+        top = broker.broker
+        top.create_child("authentication_provider", {"name": "anonymous", "type": "anonymous"})
+        top.create_child("access_control", {"name": "access", "rules": [{"effect": "allow", "who": "*"}]})
+        node = top.create_child("virtual_host_node", {"name": "default", "type": "memory"})
+        node.create_child("virtual_host", {"name": "shop"})
+        open_to_all = {"authentication_providers": ["anonymous"], "access_control": "access"}
+        top.create_child("port", {"name": "http", "type": "http", "port": 0, **open_to_all})
+        [address] = broker.addresses()
+        yield address
+
+
+@pytest.fixture
+def documents(run_pyjms: Run, served: str) -> Documents:
+    """Runs ``pyjms manage COMMAND URL …`` with ``--json``, which must succeed, and gives what it prints."""
+
+    def run(command: str, *arguments: str) -> Any:
+        code, out, err = run_pyjms("manage", command, served, *arguments, "--json")
+        assert code == 0, err
+        return json.loads(out)
+
+    return run
+
+
+def test_objects_are_created_changed_listed_and_deleted(run_pyjms: Run, served: str, documents: Documents) -> None:
+    for name, most in (("a", 10), ("b", 20), ("c", 30)):
+        created = documents("create", "queue", f"{HOST}/cycle.{name}", f"max_messages={most}", "description=x=y")
+        assert (created["max_messages"], created["description"]) == (most, "x=y")
+    changed = documents(
+        "set", "queue", f"{HOST}/cycle.b", "paused=true", "max_messages:=25", "--default", "description"
+    )
+    assert (changed["paused"], changed["max_messages"], changed["description"]) == (True, 25, None)
+    assert documents("show", "queue", f"{HOST}/cycle.b", "--fields", "name,paused") == {
+        "name": "cycle.b",
+        "paused": True,
+    }
+    chosen = ("--filter", "name LIKE 'cycle.%' AND max_messages > 10", "--sort", "-max_messages", "--fields", "name")
+    assert documents("list", "queue", HOST, *chosen) == {
+        "items": [{"name": "cycle.c"}, {"name": "cycle.b"}],
+        "total": 2,
+        "offset": 0,
+    }
+    assert run_pyjms("manage", "delete", served, "queue", f"{HOST}/cycle.b", "--yes")[0] == 0
+    assert documents("list", "queue", *chosen)["total"] == 1
+
+
+def test_operations_take_arguments_and_give_results(run_pyjms: Run, served: str, documents: Documents) -> None:
+    address = f"{HOST}/operated"
+    documents("create", "queue", address)
+    for _ in range(3):
+        documents("call", "queue", address, "publish", 'message:={"text": "hello"}')
+    browsed = documents("call", "queue", address, "browse", "limit=2")
+    assert "hello" in json.dumps(browsed) or len(browsed["result"]) > 0
+    moved = documents("call", "queue", address, "move_messages", "target=elsewhere", "most=1")
+    assert "1" in json.dumps(moved)
+    code, out, _ = run_pyjms("manage", "call", served, "queue", address, "purge")
+    assert (code, "2" in out) == (0, True)
+    assert documents("show", "queue", address, "--fields", "depth") == {"depth": 0}
+
+
+def test_names_may_hold_any_character(documents: Documents) -> None:
+    created = documents("create", "queue", f"{HOST}/odd%2Fname ü%25")
+    assert created["name"] == "odd/name ü%"
+    assert documents("show", "queue", f"{HOST}/odd%2Fname%20ü%25")["id"] == created["id"]
+
+
+def test_lists_are_fetched_page_by_page(documents: Documents, monkeypatch: pytest.MonkeyPatch) -> None:
+    for number in range(7):
+        documents("create", "queue", f"{HOST}/page.{number}")
+    monkeypatch.setattr(rest_client, "_PAGE", 3)
+    chosen = ("--filter", "name LIKE 'page.%'", "--sort", "name", "--fields", "name")
+
+    def names(*options: str) -> str:
+        found = documents("list", "queue", *chosen, *options)
+        assert found["total"] == 7
+        return "".join(each["name"][-1] for each in found["items"])
+
+    assert names("--limit", "0") == "0123456"
+    assert names("--limit", "5") == "01234"
+    assert names("--limit", "5", "--offset", "4") == "456"
+
+
+def test_people_get_tables(run_pyjms: Run, served: str) -> None:
+    code, out, err = run_pyjms("manage", "list", served, "virtual_host")
+    assert (code, err) == (0, "1 in all\n")
+    assert out.splitlines()[0].split()[0] == "address"
+    assert out.splitlines()[1].split()[0] == HOST
+    assert "uptime_ms" in run_pyjms("manage", "show", served, "broker")[1]
+    code, out, _ = run_pyjms("manage", "describe", served, "queue")
+    assert (code, "Delete all messages" in out, "max_messages" in out) == (0, True, True)
+    assert "virtual_host_node/virtual_host/queue" in run_pyjms("manage", "describe", served)[1]
+
+
+def test_the_description_is_that_of_the_api(documents: Documents) -> None:
+    described = {each["category"]: each for each in documents("describe")}
+    assert described["queue"]["address"] == ["virtual_host_node", "virtual_host", "queue"]
+    assert described["queue"]["operations"]["purge"]["is_long"] is True
+    assert described["broker"]["address"] == []
+    assert described["consumer"]["is_changeable"] is False
+    assert described["port"]["attributes"]["port"]["description"]
+
+
+def test_a_secret_comes_from_a_file(documents: Documents, tmp_path: Path) -> None:
+    (tmp_path / "note").write_text("from a file\n")
+    created = documents("create", "queue", f"{HOST}/filed", f"description=@{tmp_path / 'note'}")
+    assert created["description"] == "from a file"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "told"),
+    [
+        (("list", "nope"), "there is no category 'nope'"),
+        (("list", "queue", "--filter", "a b"), "expected an operator"),
+        (("show", "queue", "x"), "is VIRTUAL_HOST_NODE/VIRTUAL_HOST/QUEUE, not 'x'"),
+        (("show", "queue", f"{HOST}/none"), "none"),
+        (("create", "queue", f"{HOST}/new", "max_messages=many"), "max_messages"),
+        (("create", "queue", f"{HOST}/new", "colour=red"), "colour"),
+        (("create", "queue", f"{HOST}/new", "colour"), "write NAME=VALUE"),
+        (("create", "queue", f"{HOST}/new", "max_messages:=many"), "is no JSON"),
+        (("create", "queue", f"{HOST}/new", "description=@/no/such/file"), "/no/such/file: No such file"),
+        (("create", "queue", f"{HOST}/new", "description=?"), "nobody is there to be asked"),
+        (("set", "virtual_host", HOST), "say what to change"),
+        (("call", "queue", f"{HOST}/any", "explode"), "has no operation 'explode'; it has: "),
+        (("delete", "port", "none", "--yes"), "none"),
+    ],
+)
+def test_what_cannot_be_done_is_told_in_one_line(
+    run_pyjms: Run, served: str, arguments: tuple[str, ...], told: str
+) -> None:
+    command, *rest = arguments
+    code, out, err = run_pyjms("manage", command, served, *rest)
+    assert (code, out, err.count("\n")) == (2, "", 1)
+    assert told in err
+
+
+@pytest.mark.parametrize(
+    ("url", "told"),
+    [
+        ("ftp://127.0.0.1", "no address of a broker's REST API"),
+        ("http://127.0.0.1:x", "is no URL"),
+        ("http://me:secret@127.0.0.1", "say --user NAME"),
+        ("http://127.0.0.1:1", "nothing answers at http://127.0.0.1:1"),
+    ],
+)
+def test_an_address_without_a_broker_is_told(run_pyjms: Run, url: str, told: str) -> None:
+    code, out, err = run_pyjms("manage", "list", url, "queue")
+    assert (code, out, err.count("\n")) == (1, "", 1)
+    assert told in err
+    assert "secret" not in err
+
+
+# What a broker may answer, from one that does as it is told
+
+_Answer: TypeAlias = tuple[int, Mapping[str, str], bytes]
+
+
+class _Answering(HTTPServer):
+    """Answers each request with the next of `answers`, and notes what was asked."""
+
+    def __init__(self, answers: list[_Answer]) -> None:
+        super().__init__(("127.0.0.1", 0), _Handler)
+        self.answers = answers
+        self.asked: list[tuple[str, str, str | None]] = []
+
+    @property
+    def url(self) -> str:
+        return f"http://127.0.0.1:{self.server_address[1]}"
+
+
+class _Handler(BaseHTTPRequestHandler):
+    server: _Answering
+
+    def _answer(self) -> None:
+        self.rfile.read(int(self.headers.get("content-length", "0")))
+        self.server.asked.append((self.command, self.path, self.headers.get("authorization")))
+        status, headers, body = self.server.answers.pop(0)
+        self.send_response(status)
+        for name, value in {**headers, "content-length": str(len(body))}.items():
+            self.send_header(name, value)
+        self.end_headers()
+        self.wfile.write(body)
+
+    do_GET = do_POST = do_DELETE = _answer
+
+    def log_message(self, format: str, *arguments: object) -> None:
+        pass
+
+
+@pytest.fixture
+def answer() -> Iterator[Callable[..., _Answering]]:
+    started: list[tuple[_Answering, threading.Thread]] = []
+
+    def start(*answers: _Answer) -> _Answering:
+        server = _Answering(list(answers))
+        thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
+        thread.start()
+        started.append((server, thread))
+        return server
+
+    yield start
+    for server, thread in started:
+        server.shutdown()
+        thread.join()
+        server.server_close()
+
+
+def _json(value: Any) -> _Answer:
+    return 200, {}, json.dumps(value).encode()
+
+
+_PURGE = OperationDescription(name="purge", summary="", is_long=True, arguments={}, required=frozenset())
+
+
+def test_a_redirection_is_not_followed_with_the_password(answer: Callable[..., _Answering]) -> None:
+    thief = answer()
+    server = answer((302, {"location": thief.url}, b""))
+    with (
+        RestClient(server.url, user=("boss", "secret")) as client,
+        pytest.raises(rest_client.RefusedError, match="answers 302"),
+    ):
+        client.get("broker", ())
+    assert thief.asked == []
+
+
+def test_what_is_no_broker_is_told(answer: Callable[..., _Answering]) -> None:
+    server = answer((200, {}, b"<html>"))
+    with RestClient(server.url) as client, pytest.raises(NoAnswerError, match="not as a pyjms broker does"):
+        client.get("broker", ())
+
+
+def test_a_long_operation_tells_how_far_it_is(answer: Callable[..., _Answering]) -> None:
+    job = {"id": "j/1", "done": 1, "total": 3, "state": "running"}
+    done = {**job, "done": 3, "state": "done", "result": {"messages": 3}}
+    server = answer(_json(job), _json({**job, "done": 2}), _json(done))
+    heard: list[tuple[int, int | None]] = []
+    with RestClient(server.url, token="t") as client:
+        result = client.call("queue", ("q",), _PURGE, {}, lambda *how_far: heard.append(how_far))
+    assert result == {"messages": 3}
+    assert heard == [(1, 3), (2, 3)]
+    assert server.asked[-1] == ("GET", "/api/latest/job/j%2F1", "Bearer t")
+
+
+def test_an_interrupted_operation_is_ended_at_the_broker(answer: Callable[..., _Answering]) -> None:
+    job = {"id": "j", "done": 1, "total": 3, "state": "running"}
+    server = answer(_json(job), _json({**job, "state": "ended"}))
+
+    def interrupt(done: int, total: int | None) -> None:
+        raise KeyboardInterrupt
+
+    with RestClient(server.url) as client, pytest.raises(KeyboardInterrupt):
+        client.call("queue", ("q",), _PURGE, {}, interrupt)
+    assert server.asked[-1][:2] == ("DELETE", "/api/latest/job/j")
+
+
+def test_an_operation_that_failed_says_why(answer: Callable[..., _Answering]) -> None:
+    failed = {"id": "j", "done": 1, "total": 3, "state": "failed", "error": {"reason": "the disk is full"}}
+    with (
+        RestClient(answer(_json(failed)).url) as client,
+        pytest.raises(rest_client.RefusedError, match="the disk is full") as caught,
+    ):
+        client.call("queue", ("q",), _PURGE, {}, lambda *_: None)
+    assert caught.value.is_failure

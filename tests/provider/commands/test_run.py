@@ -1,0 +1,111 @@
+"""``pyjms broker run``: as a process that clients use, that is ended, and that starts again."""
+
+from __future__ import annotations
+
+import signal
+import socket
+from collections.abc import Callable
+from pathlib import Path
+from typing import TypeAlias
+
+import pytest
+
+from tests.provider.commands.served import BrokerProcess
+from tests.pyjms.demo.command_line import Run
+
+Start: TypeAlias = Callable[..., BrokerProcess]
+
+
+def test_what_was_acknowledged_survives_the_end_of_the_broker(run_pyjms: Run, start_broker: Start) -> None:
+    options = ("--listen", "stomp://127.0.0.1:0", "--anonymous", "--store", "sqlite:///shop.db")
+    first = start_broker(*options)
+    [url] = first.announced("stomp")
+    for body in ("one", "two", "three"):
+        assert run_pyjms("send", url, "orders", body)[0] == 0
+    assert run_pyjms("receive", url, "orders") == (0, "one\n", "")
+    assert first.end() == 0
+    second = start_broker(*options)
+    [url] = second.announced("stomp")
+    assert run_pyjms("receive", url, "orders", "--count", "0", "--timeout", "500ms") == (0, "two\nthree\n", "")
+    assert second.end(signal.SIGINT) == 0
+
+
+def test_every_command_works_over_the_network(run_pyjms: Run, start_broker: Start) -> None:
+    [url] = start_broker("--listen", "stomp://127.0.0.1:0", "--anonymous").announced("stomp")
+    assert run_pyjms("send", url, "orders", "x", "--count", "5", "--batch", "2")[0] == 0
+    assert run_pyjms("browse", url, "orders")[2] == "5 messages\n"
+    assert run_pyjms("move", url, "orders", "done", "--most", "2")[1] == "moved 2 messages to done\n"
+    assert run_pyjms("purge", url, "orders", "--yes")[1] == "removed 3 messages\n"
+    assert "pyjms broker" in run_pyjms("stats", url, "done")[1]
+    code, out, err = run_pyjms("bench", url, "--messages", "5", "--requests", "2")
+    assert (code, "request and reply" in out) == (0, True), err
+
+
+def test_users_need_their_password(
+    run_pyjms: Run, start_broker: Start, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PYJMS_PASSWORD", "correct horse")
+    assert run_pyjms("broker", "user", "add", str(tmp_path / "users"), "alice")[0] == 0
+    [url] = start_broker("--listen", "stomp://127.0.0.1:0", "--users", "users").announced("stomp")
+    assert run_pyjms("send", url, "orders", "x", "--user", "alice")[0] == 0
+    monkeypatch.setenv("PYJMS_PASSWORD", "wrong horse")
+    code, _, err = run_pyjms("send", url, "orders", "x", "--user", "alice")
+    assert (code, err.count("\n")) == (2, 1)
+    assert run_pyjms("send", url, "orders", "x")[0] == 2
+    (tmp_path / "secret").write_text("correct horse\n")
+    assert run_pyjms("send", url, "orders", "x", "--user", "alice", "--password-file", str(tmp_path / "secret"))[0] == 0
+
+
+def test_a_port_that_is_taken_is_told_in_one_line(start_broker: Start) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        broker = start_broker("--listen", f"stomp://127.0.0.1:{port}", "--anonymous")
+        assert broker.process.wait(timeout=30) == 2
+    told = [line for line in broker.log.splitlines() if " INFO " not in line]
+    assert len(told) == 1
+    assert str(port) in told[0]
+
+
+def test_nobody_is_there_to_connect_to(run_pyjms: Run) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as closed:
+        port = closed.getsockname()[1]
+    code, _, err = run_pyjms("send", f"stomp://127.0.0.1:{port}?failover.max_attempts=1", "orders", "x")
+    assert code in {1, 2}
+    assert err.count("\n") == 1
+
+
+@pytest.mark.parametrize(
+    ("options", "told"),
+    [
+        ((), "there is no broker.toml; write one with `pyjms broker init`"),
+        (("other.toml",), "there is no other.toml"),
+        (("--listen", "stomp://127.0.0.1:0"), "say who may connect"),
+        (("--listen", "stomp://127.0.0.1:0", "--anonymous", "--users", "u"), "contradict each other"),
+        (("--anonymous",), "goes with --listen"),
+        (("--store", "sqlite://"), "goes with --listen"),
+        (("--listen", "ftp://127.0.0.1", "--anonymous"), "does not listen at ftp://"),
+        (("--listen", "nonsense", "--anonymous"), "no provider URL"),
+        (("--listen", "stomp://", "--anonymous"), "names no address to listen at"),
+        (("--listen", "stomp://127.0.0.1:99999", "--anonymous"), "out of range"),
+        (("--listen", "stomp://me:secret@127.0.0.1:0", "--anonymous"), "not in the URL"),
+        (("--listen", "stomp://127.0.0.1:0?colour=red", "--anonymous"), "has no option 'colour'"),
+        (("--listen", "stomp://127.0.0.1:0?key=k", "--anonymous"), "key= is for TLS"),
+        (("--listen", "stomps://127.0.0.1:0", "--anonymous"), "needs the broker's certificate"),
+        (("--listen", "stomps://127.0.0.1:0?certificate=none.pem", "--anonymous"), "none.pem cannot be read"),
+        (("--listen", "stomp://127.0.0.1:0", "--users", "none"), "none: there is no such user file"),
+        (("--listen", "stomp://127.0.0.1:0", "--anonymous", "--access", "none"), "none: No such file"),
+        (
+            ("--listen", "stomp://127.0.0.1:0", "--anonymous", "--store", "nonsense"),
+            "write for instance sqlite:///shop.db",
+        ),
+    ],
+)
+def test_what_cannot_be_used_is_told(
+    run_pyjms: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, options: tuple[str, ...], told: str
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    code, out, err = run_pyjms("broker", "run", *options)
+    assert (code, out) == (2, "")
+    assert told in err
+    assert len([line for line in err.splitlines() if " INFO " not in line]) == 1
+    assert "secret" not in err
