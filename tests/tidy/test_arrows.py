@@ -26,6 +26,7 @@ THIRD_PARTY = {
     "stomp": ("provider/pyjms_provider/clients/stomp/wire.py",),
     "pydantic": ("provider/pyjms_provider/model/", "provider/pyjms_provider/management/"),
     "pydantic_core": ("provider/pyjms_provider/model/attributes.py",),
+    "prometheus_client": ("provider/pyjms_provider/management/",),
     "starlette": ("provider/pyjms_provider/management/", "provider/pyjms_provider/serving/"),
     "uvicorn": ("provider/pyjms_provider/serving/http_port.py",),
     "tomlkit": ("provider/pyjms_provider/model/configuration/", BROKER_COMMANDS),

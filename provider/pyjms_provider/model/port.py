@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from enum import Enum
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 from pyjms_provider.model.access_control import AccessControl
 from pyjms_provider.model.attributes import Attributes, ByteCount, attribute
@@ -87,6 +87,15 @@ class HttpPortAttributes(PortAttributes):
 
     port: int = attribute("The number; 0: any that is free.", default=8161, ge=0, le=65535)
     max_request_bytes: ByteCount = attribute("The longest request.", default="4MiB", ge=1024, unit="bytes")
+    metrics: Literal["open", "login", "off"] = attribute(
+        "Who may read /metrics: everybody who reaches the port, who may observe the broker, or nobody.", default="open"
+    )
+    metrics_queues: int = attribute(
+        "How many queues of a virtual host, the deepest, have metrics of their own; the rest are summed up.",
+        default=100,
+        ge=0,
+        le=10_000,
+    )
 
 
 class Port(Stoppable):

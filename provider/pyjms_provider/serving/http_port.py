@@ -112,7 +112,12 @@ def http_opener(
         chosen = port.chosen
         assert isinstance(chosen, HttpPortAttributes)
         settings = port.listener_settings()
-        rest = RestSettings(max_request_bytes=chosen.max_request_bytes, is_secure=settings.tls is not None)
+        rest = RestSettings(
+            max_request_bytes=chosen.max_request_bytes,
+            is_secure=settings.tls is not None,
+            metrics=chosen.metrics,
+            metrics_queues=chosen.metrics_queues,
+        )
         app = make_app(desk(port), port.authenticator(), port.access(), rest, routes(port))
         return HttpListeningPort(network, settings, app)
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final, TypeVar
+from typing import TYPE_CHECKING, Any, Final, Literal, TypeVar
 
 from starlette.applications import Starlette
 from starlette.concurrency import run_in_threadpool
@@ -25,6 +25,7 @@ from pyjms_provider.management.openapi import describe_api
 from pyjms_provider.management.rest.answers import error_data, refuse
 from pyjms_provider.management.rest.headers import secured
 from pyjms_provider.management.rest.identity import ForgedRequestError, Identity, read_credentials
+from pyjms_provider.management.rest.monitoring import monitoring_routes
 from pyjms_provider.management.rest.requests import (
     LIST_OPTIONS,
     OBJECT_OPTIONS,
@@ -63,6 +64,8 @@ class RestSettings:
     max_request_bytes: int = 4 * 2**20
     is_secure: bool = False
     """Whether the port is reached over TLS, so that cookies need not be sent without it."""
+    metrics: Literal["open", "login", "off"] = "open"
+    metrics_queues: int = 100
 
 
 class RestApi:
@@ -279,7 +282,9 @@ def make_app(
     """Return the application of one port. `extra`: routes of the console, metrics and the like."""
     identity = Identity(authenticator, access, Sessions(desk.system.clock))
     api = RestApi(desk, identity, settings)
-    app = Starlette(routes=[*api.routes(), *extra])
+    login = None if settings.metrics == "off" else settings.metrics == "login"
+    monitoring = monitoring_routes(desk.system, identity, login=login, queues=settings.metrics_queues)
+    app = Starlette(routes=[*api.routes(), *monitoring, *extra])
     app.add_exception_handler(Exception, _fail)
     app.add_exception_handler(HTTPException, _refuse_route)
     return app

@@ -1,0 +1,140 @@
+"""Metrics for Prometheus, made from the statistics that the model declares: what is declared there appears here by itself.
+
+Names are ``pyjms_CATEGORY_STATISTIC``, with the unit and ``_total`` as Prometheus has them. Only statistics that are numbers and cost
+little are taken, and no rates, which Prometheus makes itself. Of each virtual host's queues the deepest have series of their own; the
+rest are summed up under the empty name, so that the number of series does not grow with that of queues.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import suppress
+from heapq import nlargest
+from typing import TYPE_CHECKING, Any, Final
+
+from prometheus_client import CollectorRegistry, GCCollector, PlatformCollector, ProcessCollector, generate_latest
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
+from prometheus_client.registry import Collector
+
+from pyjms.spi.errors import ProviderError
+from pyjms_provider.model import tree
+from pyjms_provider.model.lookup import collect, names_needed
+from pyjms_provider.model.statistics import StatisticDeclaration, StatisticKind, statistics_of
+
+if TYPE_CHECKING:
+    from pyjms_provider.model.managed import ManagedObject
+    from pyjms_provider.model.system_config import SystemConfig
+
+__all__ = ["OTHERS", "Metrics"]
+
+OTHERS: Final = ""
+"""The name under which the queues are summed up that have no series of their own."""
+_SINGLE: Final = ("broker", "port", "virtual_host")
+_COUNTED: Final = (
+    "virtual_host_node",
+    "virtual_host",
+    "port",
+    "authentication_provider",
+    "access_control",
+    "key_store",
+)
+_NUMBERS: Final = frozenset({"integer", "number", "boolean"})
+
+
+class Metrics(Collector):
+    """What one broker measures. Safe to use from any thread; takes what there is when it is asked, and keeps nothing."""
+
+    def __init__(self, system: SystemConfig, *, queues: int) -> None:
+        """`queues`: how many of each virtual host have series of their own."""
+        self._system = system
+        self._queues = queues
+        self._registry = CollectorRegistry(auto_describe=False)
+        for own in (ProcessCollector, PlatformCollector, GCCollector):
+            own(registry=self._registry)
+        self._registry.register(self)
+
+    def render(self) -> bytes:
+        """Return all metrics as Prometheus reads them, in its text format 0.0.4."""
+        return generate_latest(self._registry)
+
+    def describe(self) -> Iterable[Metric]:
+        """Return nothing: what there is, is known when it is asked for."""
+        return ()
+
+    def collect(self) -> Iterable[Metric]:
+        """Yield what there is now."""
+        yield self._states()
+        for category in _SINGLE:
+            yield from self._of_objects(category)
+        yield from self._of_queues()
+
+    def _objects(self, category: str) -> list[ManagedObject]:
+        return [self._system.broker] if category == "broker" else list(collect(self._system, category))
+
+    def _states(self) -> Metric:
+        found = GaugeMetricFamily("pyjms_objects", "Configured objects by their state.", labels=("category", "state"))
+        for category in _COUNTED:
+            states = Counter(each.state.value for each in self._objects(category))
+            for state, count in sorted(states.items()):
+                found.add_metric((category, state), count)
+        return found
+
+    def _of_objects(self, category: str) -> Iterator[Metric]:
+        objects = self._objects(category)
+        for declared in _measured(category):
+            family = _family(category, declared)
+            for each in objects:
+                with suppress(ProviderError):  # it has gone, or does not run
+                    _add(family, each.names or (each.name,), declared, getattr(each, declared.name))
+            yield family
+
+    def _of_queues(self) -> Iterator[Metric]:
+        hosts = [(each.names, each.sources()["queue"]) for each in self._objects("virtual_host")]
+        deepest: dict[tuple[str, ...], list[str]] = {}
+        for names, source in hosts:
+            depths = source.column("depth")
+            deepest[names] = nlargest(self._queues, depths, key=depths.__getitem__)
+        for declared in _measured("queue"):
+            family = _family("queue", declared)
+            for names, source in hosts:
+                column = source.column(declared.name)
+                own = deepest[names]
+                for name in own:
+                    _add(family, (*names, name), declared, column.get(name))
+                if len(column) > len(own):
+                    others = _sum(column) - _sum({name: column[name] for name in own if name in column})
+                    _add(family, (*names, OTHERS), declared, others)
+            yield family
+
+
+def _measured(category: str) -> list[StatisticDeclaration]:
+    found: dict[str, StatisticDeclaration] = {}
+    for name in tree.types_of(category):
+        found |= statistics_of(tree.class_of(category, name)[1])
+    return [
+        each
+        for each in found.values()
+        if each.schema.get("type") in _NUMBERS and not each.is_costly and each.kind is not StatisticKind.RATE
+    ]
+
+
+def _family(category: str, declared: StatisticDeclaration) -> GaugeMetricFamily | CounterMetricFamily:
+    labels = ("broker",) if category == "broker" else names_needed(category)
+    kind = CounterMetricFamily if declared.kind is StatisticKind.COUNTER else GaugeMetricFamily
+    name = f"{declared.name.removesuffix('_ms')}_seconds" if declared.unit == "ms" else declared.name
+    return kind(f"pyjms_{category}_{name}", declared.description, labels=labels)
+
+
+def _add(
+    family: GaugeMetricFamily | CounterMetricFamily,
+    labels: tuple[str, ...],
+    declared: StatisticDeclaration,
+    value: Any,
+) -> None:
+    if isinstance(value, (bool, int, float)):
+        family.add_metric(labels, value / 1000 if declared.unit == "ms" else float(value))
+
+
+def _sum(column: Mapping[str, Any]) -> float:
+    return sum(value for value in column.values() if isinstance(value, (int, float)))

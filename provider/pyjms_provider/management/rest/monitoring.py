@@ -1,0 +1,71 @@
+"""What machines ask that watch over a broker: metrics, and whether it is alive and ready."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from prometheus_client import CONTENT_TYPE_LATEST
+from starlette.responses import JSONResponse, Response
+from starlette.routing import Route
+
+from pyjms.spi.errors import AccessDeniedError
+from pyjms_provider.management.metrics import Metrics
+from pyjms_provider.management.rest.answers import refuse
+from pyjms_provider.management.rest.headers import secured
+from pyjms_provider.model.life_cycle import State
+from pyjms_provider.model.lookup import collect
+from pyjms_provider.security.contracts import Operation
+
+if TYPE_CHECKING:
+    from starlette.requests import Request
+
+    from pyjms_provider.management.rest.identity import Identity
+    from pyjms_provider.model.managed import ManagedObject
+    from pyjms_provider.model.system_config import SystemConfig
+
+__all__ = ["monitoring_routes", "not_ready"]
+
+_CHALLENGE: Final = {"www-authenticate": 'Basic realm="pyjms", charset="UTF-8"'}
+_NEEDED: Final = ("virtual_host_node", "virtual_host", "port")
+
+
+def not_ready(system: SystemConfig) -> list[ManagedObject]:
+    """Return what keeps the broker from being ready: ports and virtual hosts that are not ACTIVE."""
+    return [each for category in _NEEDED for each in collect(system, category) if each.state is not State.ACTIVE]
+
+
+def monitoring_routes(system: SystemConfig, identity: Identity, *, login: bool | None, queues: int) -> list[Route]:
+    """Return the routes.
+
+    `login`: whether metrics are for those alone who may observe the broker; None: there are none. Health is for everybody, as who
+    asks for it has no password, and hears no names. `queues`: as for `Metrics`. All run on threads that may wait.
+    """
+    metrics = Metrics(system, queues=queues)
+
+    def show_metrics(request: Request) -> Response:
+        if login:
+            try:
+                caller = identity.identify(request)
+            except AccessDeniedError as error:
+                return secured(refuse(error, status=401, headers=_CHALLENGE))
+            try:
+                caller.access.check(caller.principal, Operation.OBSERVE, system.broker.target())
+            except AccessDeniedError as error:
+                return secured(refuse(error))
+        return secured(Response(metrics.render(), headers={"content-type": CONTENT_TYPE_LATEST}))
+
+    def show_live(_: Request) -> Response:
+        return secured(JSONResponse({"status": "live"}))
+
+    def show_ready(_: Request) -> Response:
+        missing = not_ready(system)
+        if not missing:
+            return secured(JSONResponse({"status": "ready"}))
+        objects = [{"category": each.category, "state": each.state.value} for each in missing]
+        return secured(JSONResponse({"status": "not ready", "objects": objects}, 503))
+
+    routes = [
+        Route("/health/live", show_live, methods=["GET"]),
+        Route("/health/ready", show_ready, methods=["GET"]),
+    ]
+    return routes if login is None else [Route("/metrics", show_metrics, methods=["GET"]), *routes]

@@ -1,0 +1,92 @@
+"""Metrics, and whether the broker is alive and ready."""
+
+from __future__ import annotations
+
+from prometheus_client.parser import text_string_to_metric_families
+from starlette.testclient import TestClient
+
+from pyjms_provider.management.rest.app import RestSettings
+from tests.provider.management.world import ROOT, Site, basic, error_of, ok
+
+ORDER = ("broker", "category", "state", "virtual_host_node", "virtual_host", "port", "queue")
+
+
+def samples(text: str, name: str) -> dict[tuple[str, ...], float]:
+    """Return the values of one metric by its labels' values."""
+    return {
+        tuple(sample.labels[label] for label in ORDER if label in sample.labels): sample.value
+        for family in text_string_to_metric_families(text)
+        for sample in family.samples
+        if sample.name == name
+    }
+
+
+def scraped(site: Site) -> str:
+    with site.client(None) as client:
+        response = client.get("/metrics")
+    assert response.status_code == 200
+    assert response.headers["content-type"].startswith("text/plain; version=")
+    return response.text
+
+
+def test_metrics_are_made_of_the_declared_statistics(site: Site) -> None:
+    site.queue()
+    site.publish("orders", "one", "two")
+    site.host.child("queue", "orders").invoke("purge", {})
+    site.publish("orders", "three")
+    text = scraped(site)
+    assert samples(text, "pyjms_queue_depth") == {("main", "shop", "orders"): 1.0}
+    assert samples(text, "pyjms_queue_arrived_total") == {("main", "shop", "orders"): 3.0}
+    assert samples(text, "pyjms_queue_departed_total") == {("main", "shop", "orders"): 2.0}
+    assert samples(text, "pyjms_virtual_host_queue_count") == {("main", "shop"): 1.0}
+    assert samples(text, "pyjms_virtual_host_connection_count") == {("main", "shop"): 0.0}
+    assert ("shop",) in samples(text, "pyjms_broker_uptime_seconds_total")
+    assert samples(text, "pyjms_objects")["virtual_host", "active"] == 1.0
+    assert samples(text, "process_resident_memory_bytes")[()] > 1e6
+    assert "rate" not in text, "Prometheus makes rates itself"
+
+
+def test_only_the_deepest_queues_have_series_of_their_own() -> None:
+    site = Site(settings=RestSettings(metrics_queues=2))
+    for number, name in enumerate(["a", "b", "c", "d"]):
+        site.queue(name)
+        site.publish(name, *map(str, range(number)))
+    found = samples(scraped(site), "pyjms_queue_depth")
+    assert found == {("main", "shop", "d"): 3.0, ("main", "shop", "c"): 2.0, ("main", "shop", ""): 1.0}
+    site.close()
+
+
+def test_names_that_prometheus_must_escape_are_escaped(site: Site) -> None:
+    site.queue('a "b" \\ c')
+    assert ("main", "shop", 'a "b" \\ c') in samples(scraped(site), "pyjms_queue_depth")
+
+
+def test_a_host_that_does_not_run_is_told_of_as_such(site: Site) -> None:
+    site.queue()
+    site.host.invoke("stop", {})
+    text = scraped(site)
+    assert samples(text, "pyjms_queue_depth") == {}
+    assert samples(text, "pyjms_objects")["virtual_host", "stopped"] == 1.0
+
+
+def test_metrics_may_need_a_log_in_or_be_off() -> None:
+    for metrics, nobody, carol, bob in (("login", 401, 200, 403), ("off", 404, 404, 404)):
+        site = Site(settings=RestSettings(metrics=metrics))  # type: ignore[arg-type]  # each is one of the words
+        with site.client(None) as client:
+            error_of(client.get("/metrics"), nobody)
+            for user, status in (("carol", carol), ("bob", bob)):
+                headers = {"authorization": basic(user, f"{user}'s-password")}
+                assert client.get("/metrics", headers=headers).status_code == status
+            assert ok(client.get("/health/live")) == {"status": "live"}
+        site.close()
+
+
+def test_the_broker_is_ready_when_its_hosts_and_ports_are(site: Site, ann: TestClient) -> None:
+    with site.client(None) as client:
+        assert ok(client.get("/health/ready")) == {"status": "ready"}
+        ok(ann.post(f"{ROOT}/virtual_host/main/shop/stop"))
+        found = ok(client.get("/health/ready"), 503)
+        assert found == {"status": "not ready", "objects": [{"category": "virtual_host", "state": "stopped"}]}
+        assert ok(client.get("/health/live")) == {"status": "live"}
+        ok(ann.post(f"{ROOT}/virtual_host/main/shop/start"))
+        assert ok(client.get("/health/ready")) == {"status": "ready"}
