@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 from pyjms.spi.errors import BranchError
+from pyjms.spi.xid import BranchFailure
+from pyjms_provider.clients.vm import VmSession
 from pyjms_provider.core.branch import Branch
 from pyjms_provider.core.branches import Branches
 from pyjms_provider.core.unit_of_work import UnitOfWork
@@ -39,6 +41,11 @@ def prepare_nothing_as_something(branches: Branches, xid: Xid) -> bool:
 def fail_silently(branches: Branches, xid: Xid, worker: object, *, fail: bool = False) -> None:
     """That the work failed is not heeded."""
     _end(branches, xid, worker)  # type: ignore[arg-type]
+
+
+def join_nobody(branches: Branches, xid: Xid, worker: object) -> Branch:
+    """A branch is the work of one session."""
+    raise BranchError(f"branch {xid} is another session's", BranchFailure.DUPLICATE)
 
 
 def abandon_all(branches: Branches, worker: object) -> None:
@@ -92,6 +99,22 @@ MISTAKES: dict[str, tuple[Replace, Callable[[Work], None]]] = {
     "the work outside becomes part of a branch": (
         {(UnitOfWork, "is_empty"): property(lambda unit: True)},
         branch_suite.test_work_outside_of_branches_must_end_first,
+    ),
+    "suspended work has ended": (
+        {(Branches, "suspend"): _end},
+        branch_suite.test_work_is_suspended_and_resumed,
+    ),
+    "a branch is one session's": (
+        {(Branches, "join"): join_nobody},
+        branch_suite.test_sessions_of_one_resource_manager_work_in_one_branch,
+    ),
+    "a session commits what its coordinator should": (
+        {(VmSession, "_check_local"): lambda session: None},
+        branch_suite.test_only_the_coordinator_ends_what_is_worked_in,
+    ),
+    "a closed session settles branches": (
+        {(VmSession, "_branches"): lambda session: session._host.branches},
+        branch_suite.test_a_closed_session_refuses_branches,
     ),
 }
 

@@ -3,13 +3,19 @@
 from __future__ import annotations
 
 import os
+from dataclasses import replace
+from itertools import count
 from threading import Event, Lock
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from pyjms.spi import registry
 from pyjms.spi.capability import Capability
-from pyjms.spi.envelope import BodyKind
+from pyjms.spi.envelope import AddressKind, BodyKind
+from pyjms.spi.errors import ClosedError
+from pyjms.spi.provider import ProviderInfo
 from pyjms.spi.registry import find_provider
 from pyjms_tck.spi import (
     closing_suite,
@@ -17,6 +23,7 @@ from pyjms_tck.spi import (
     delivery_suite,
     environment,
     notifying_suite,
+    refusing_suite,
 )
 from pyjms_tck.spi.declarations import PROBES, misdeclared
 from pyjms_tck.spi.environment import Environment
@@ -26,7 +33,11 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from pathlib import Path
 
+    from pyjms.spi.envelope import Envelope
+
 Session, Consumer, Folder = folder_provider._Session, folder_provider._Consumer, folder_provider._Folder
+Connection, Provider = folder_provider._Connection, folder_provider.FolderProvider
+_write, _send, _count_of, _encode = Folder.write, Session.send, folder_provider.count_of, folder_provider.encode
 Replace = dict[tuple[type | Any, str], object]
 
 
@@ -87,6 +98,94 @@ def lock_around() -> Replace:
             return poll(consumer)
 
     return {(Consumer, "__init__"): init, (Consumer, "poll"): locked_poll}
+
+
+def lock_around_closing() -> Replace:
+    """One lock around `on_ready` and around the close of a consumer; whoever waits for it gives up after a while."""
+    lock, make, close = Lock(), Consumer.__init__, Consumer.close
+
+    def init(consumer: Any, session: Any, queue: Path, selector: Any, on_ready: Callable[[], None]) -> None:
+        def locked() -> None:
+            with lock:
+                on_ready()
+
+        make(consumer, session, queue, selector, locked)
+
+    def locked_close(consumer: Any) -> None:
+        got = lock.acquire(timeout=1)
+        close(consumer)
+        if got:
+            lock.release()
+
+    return {(Consumer, "__init__"): init, (Consumer, "close"): locked_close}
+
+
+def tell_at_once() -> Replace:
+    """A consumer is told of what is there before it asked."""
+    make = Consumer.__init__
+
+    def init(consumer: Any, session: Any, queue: Path, selector: Any, on_ready: Callable[[], None]) -> None:
+        make(consumer, session, queue, selector, on_ready)
+        on_ready()
+
+    return {(Consumer, "__init__"): init}
+
+
+def give_back_at_its_close() -> Replace:
+    """What a session has goes back when one of its consumers closes."""
+    close = Consumer.close
+
+    def give_back(consumer: Any) -> None:
+        close(consumer)
+        for claim in tuple(consumer.session._claims):
+            consumer.session.folder.give_back(claim)
+
+    return {(Consumer, "close"): give_back}
+
+
+def lose_later_wake_ups() -> Replace:
+    """The first five looks that find something tell of it, and no other."""
+    has_news, told = Consumer.has_news, count()
+    return {(Consumer, "has_news"): lambda consumer: has_news(consumer) and next(told) < 5}
+
+
+def tells_of_new_messages_only(consumer: Any) -> bool:
+    names = {path.name for path in consumer._queue.iterdir() if path.name.endswith(".0.json")}
+    news, consumer._seen = names - consumer._seen, names
+    return bool(news)
+
+
+def write_some_twice(folder: Any, envelope: Envelope) -> None:
+    for _ in range(2 if str(envelope.body).endswith("-07") else 1):
+        _write(folder, envelope)
+
+
+def send_the_one_before(session: Any, envelope: Envelope) -> None:
+    """What is sent waits for the next send of the session."""
+    before, session.waiting = getattr(session, "waiting", None), envelope
+    if before is not None:
+        _send(session, before)
+    if envelope.body == "end":
+        _send(session, envelope)
+
+
+def connect_anyway(provider: Any, request: Any, events: Any) -> Any:
+    """Options that are unknown are left out."""
+    options = {name: value for name, value in request.url.options.items() if name == "poll_ms"}
+    return _connect(provider, replace(request, url=replace(request.url, options=MappingProxyType(options))), events)
+
+
+_connect = Provider.connect
+
+
+def close_without_a_word(session: Any) -> None:
+    if session._closed:
+        raise ClosedError("")
+
+
+def refuse_when_closed(consumer: Any, interested: bool) -> None:
+    if consumer._closed and interested:
+        raise ClosedError("the consumer is closed")
 
 
 def in_state(test: Callable[..., None], state: Callable[..., None]) -> Callable[[Environment], None]:
@@ -173,6 +272,102 @@ MISTAKES: dict[str, tuple[Replace, Callable[[Environment], None]]] = {
             environment, "session"
         ),
     ),
+    "a consumer does not close": (
+        {(Consumer, "close"): lambda consumer: None},
+        in_state(closing_suite.test_a_consumer_closes_in_every_state, closing_suite.started),
+    ),
+    "what is sent waits for the next one": (
+        {(Session, "send"): send_the_one_before},
+        closing_suite.test_closing_while_another_thread_sends_and_acknowledges,
+    ),
+    "closing waits for on_ready": (
+        lock_around_closing(),
+        closing_suite.test_a_client_that_closes_in_on_ready_does_not_wait_for_itself,
+    ),
+    "nobody knows the scheme": (
+        {(registry, "_registered"): {}},
+        connecting_suite.test_the_scheme_is_known,
+    ),
+    "all connections have one name": (
+        {(Connection, "connection_id"): property(lambda connection: "connection")},
+        connecting_suite.test_each_connection_has_a_name_of_its_own,
+    ),
+    "groups are not among the properties": (
+        {(Connection, "info"): ProviderInfo(name="folder", version="1", jmsx_property_names=("JMSXDeliveryCount",))},
+        connecting_suite.test_a_provider_names_itself_and_its_version,
+    ),
+    "more is declared than there is": (
+        {(Connection, "capabilities"): Connection.capabilities | Capability.TRANSACTIONS},
+        connecting_suite.test_capabilities_are_those_that_work,
+    ),
+    "unknown options are overlooked": (
+        {(Provider, "connect"): connect_anyway},
+        connecting_suite.test_an_unknown_option_is_refused,
+    ),
+    "a broker elsewhere is said to be stopped": (
+        {(Provider, "stop_broker"): lambda provider, url: None},
+        connecting_suite.test_a_broker_elsewhere_cannot_be_stopped_from_here,
+    ),
+    "a branch is begun where there are none": (
+        {(Session, "xa_start"): lambda session, xid: None},
+        refusing_suite.test_a_call_that_is_not_declared_is_refused_as_a_missing_capability,
+    ),
+    "a topic is a queue": (
+        {
+            (Folder, "queue"): lambda folder, address, queue=Folder.queue: queue(
+                folder, replace(address, kind=AddressKind.QUEUE)
+            )
+        },
+        refusing_suite.test_a_provider_without_topics_refuses_them,
+    ),
+    "an error says nothing": (
+        {(Session, "check"): close_without_a_word},
+        refusing_suite.test_an_error_says_what_happened,
+    ),
+    "a message without an id is given one": (
+        {(folder_provider, "encode"): lambda envelope: _encode(replace(envelope, message_id="ID:1"))},
+        delivery_suite.test_what_a_client_left_out_stays_out,
+    ),
+    "priorities are not heeded": (
+        {(Folder, "write"): lambda folder, envelope: _write(folder, replace(envelope, priority=4))},
+        delivery_suite.test_higher_priorities_overtake_within_each_the_order_stays,
+    ),
+    "a consumer gives back when it closes": (
+        give_back_at_its_close(),
+        delivery_suite.test_what_was_delivered_is_acknowledged_also_when_its_consumer_is_closed,
+    ),
+    "counting ends at two": (
+        {(folder_provider, "count_of"): lambda path: min(_count_of(path), 2)},
+        delivery_suite.test_deliveries_are_counted,
+    ),
+    "what is rejected is not settled": (
+        {(Session, "reject"): lambda session, delivery, reason: None},
+        delivery_suite.test_what_is_rejected_is_settled,
+    ),
+    "a consumer is told before it asks": (
+        tell_at_once(),
+        notifying_suite.test_a_consumer_starts_uninterested,
+    ),
+    "who finds nothing does not wait": (
+        {(Consumer, "poll_or_wait"): lambda consumer: consumer.poll()},
+        notifying_suite.test_who_finds_nothing_and_waits_is_told_of_what_comes,
+    ),
+    "nobody is told of what is given back": (
+        {(Consumer, "has_news"): tells_of_new_messages_only},
+        notifying_suite.test_what_is_given_back_is_told,
+    ),
+    "later wake-ups are lost": (
+        lose_later_wake_ups(),
+        notifying_suite.test_no_wake_up_is_lost_between_threads,
+    ),
+    "some messages are written twice": (
+        {(Folder, "write"): write_some_twice},
+        notifying_suite.test_many_threads_share_a_queue_and_each_message_comes_once,
+    ),
+    "a closed consumer refuses interest": (
+        {(Consumer, "set_interested"): refuse_when_closed},
+        notifying_suite.test_interest_may_change_at_any_moment_from_any_thread,
+    ),
 }
 
 
@@ -182,7 +377,7 @@ def test_a_mistake_is_found(impatient: Environment, monkeypatch: pytest.MonkeyPa
     replaced, contract_test = MISTAKES[mistake]
     for (owner, name), instead in replaced.items():
         monkeypatch.setattr(owner, name, instead)
-    with pytest.raises((AssertionError, pytest.fail.Exception)):
+    with pytest.raises((AssertionError, pytest.fail.Exception, ClosedError)):
         contract_test(impatient)
 
 
