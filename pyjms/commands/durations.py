@@ -24,7 +24,7 @@ def span_ms(value: str | int) -> int:
 
 
 def moment_ms(text: str) -> int:
-    """Return a moment in milliseconds since 1970 UTC; one without a zone is of the local one. Raises `typer.BadParameter`."""
+    """Return a moment in milliseconds since 1970 UTC; without a zone it is a local time. Raises `typer.BadParameter`."""
     if text.isascii() and text.isdigit():
         return int(text)
     try:

@@ -45,9 +45,9 @@ def move(
 ) -> None:
     """Move the messages that are in a queue now to another one, or to another broker; the same user logs in to both.
 
-    Within a broker each message is in one queue or the other, whatever happens. Between two brokers none is lost; those of
-    the last transaction, 100 at most, may be in both when it breaks off. Exit code: 0 done, 1 it broke off, 2 it cannot
-    be done as asked, 130 Ctrl-C.
+    Within a broker each message is in one queue or the other, whatever happens. Between two brokers none is lost; those
+    of the last transaction, 100 at most, may be in both when it breaks off. Exit code: 0 done, 1 it broke off, 2 it
+    cannot be done as asked, 130 Ctrl-C.
     """
     with errors_told("move"):
         check_queue(source)

@@ -37,8 +37,8 @@ def stats(
 ) -> None:
     """Tell what a broker is and can do, and how many messages its queues hold.
 
-    Messages are counted by looking at each, which takes a while in a long queue; `pyjms manage` asks a pyjms broker itself.
-    Exit code: 0 done, 1 it broke off, 2 it cannot be done as asked, 130 Ctrl-C.
+    Messages are counted by looking at each, which takes a while in a long queue; `pyjms manage` asks a pyjms broker
+    itself. Exit code: 0 done, 1 it broke off, 2 it cannot be done as asked, 130 Ctrl-C.
     """
     with errors_told("stats"):
         for name in names or ():

@@ -1,7 +1,7 @@
 """Typed values as they are typed and as JSON shows them: properties, and the bodies of map and stream messages.
 
-In JSON a value stands for itself: true, numbers and texts are Boolean, Int or Long, Double and String. Where that does not say
-enough, ``{"type": "short", "value": 7}`` does; bytes are ``{"type": "bytes", "value": BASE64}``.
+In JSON a value stands for itself: true, numbers and texts are Boolean, Int or Long, Double and String. Where that does not
+say enough, ``{"type": "short", "value": 7}`` does; bytes are ``{"type": "bytes", "value": BASE64}``.
 """
 
 from __future__ import annotations

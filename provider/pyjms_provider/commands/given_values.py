@@ -1,4 +1,4 @@
-"""Attributes and arguments as they are typed: ``NAME=VALUE`` by the declared type, ``NAME:=JSON``, ``NAME=@FILE``, ``NAME=?``."""
+"""Attributes and arguments as typed: ``NAME=VALUE`` by the declared type, ``NAME:=JSON``, ``NAME=@FILE``, ``NAME=?``."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ Resolve = Callable[[Mapping[str, Any]], Mapping[str, Any]]
 
 
 def read_values(texts: Sequence[str], declared: Mapping[str, Any], resolve: Resolve) -> dict[str, Any]:
-    """Return what was typed as JSON has it; `declared`: the JSON schemas by name. Ends with a message if it cannot be."""
+    """Return what was typed as JSON has it; `declared`: the JSON schemas by name. Ends the command if it cannot be."""
     found: dict[str, Any] = {}
     for text in texts:
         name, equals, value = text.partition("=")

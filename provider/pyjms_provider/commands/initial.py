@@ -47,8 +47,9 @@ name = "users"
 type = "user-file"
 path = "${data}/users"
 
-# What they may do. The first rule that fits decides; what none allows is denied. A rule may also name a kind (queue, topic,
-# managed, …), a pattern of names, and a virtual host: { effect = "allow", who = "group:staff", kind = "queue", name = "orders.*" }
+# What they may do. The first rule that fits decides; what none allows is denied. A rule may also name a kind (queue,
+# topic, managed, …), a pattern of names, and a virtual host:
+#   { effect = "allow", who = "group:staff", operations = ["write"], kind = "queue", name = "orders.*" }
 [[access_control]]
 name = "access"
 rules = [
@@ -60,8 +61,8 @@ rules = [
     { effect = "allow", who = "*", operations = ["connect", "write", "read", "browse", "create"] },
 ]
 
-# Where the configuration of a virtual host is kept, with its queues: in a JSON file, which the broker writes. The file says too
-# that the messages are in the SQLite database data/messages.db.
+# Where the configuration of a virtual host is kept, with its queues: in a JSON file, which the broker writes. The file
+# says too that the messages are in the SQLite database data/messages.db.
 [[virtual_host_node]]
 name = "@HOST@"
 type = "json"
@@ -92,7 +93,10 @@ access_control = "access"
 def init(
     directory: Annotated[Path, typer.Argument(help="Where to; it is made if need be.", metavar="[DIRECTORY]")] = Path(),
     user: Annotated[
-        str | None, typer.Option(help="The first operator; else it is asked for.", metavar="NAME", show_default=False)
+        str | None,
+        typer.Option(
+            help="The first operator; else it is asked for.", metavar="NAME", envvar="PYJMS_USER", show_default=False
+        ),
     ] = None,
     password_file: PasswordFile = None,
     name: Annotated[str, typer.Option(help="The broker's name.")] = "broker",

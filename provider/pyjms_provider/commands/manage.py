@@ -1,4 +1,4 @@
-"""``pyjms manage``: everything that a broker's REST API can, as commands; of the objects they know what the API tells."""
+"""``pyjms manage``: all that a broker's REST API can, as commands; of the objects they know what the API tells."""
 
 from __future__ import annotations
 

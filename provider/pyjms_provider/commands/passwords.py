@@ -1,4 +1,4 @@
-"""Passwords from a file, from the environment, or as they are typed; never from the command line, which others can see."""
+"""Passwords from a file, from the environment, or as typed; never from the command line, which others can see."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """Judging a configuration without running it: what is wrong with which object, all of it at once.
 
-Objects are made and validated as they would be when the broker starts, down to virtual hosts whose node keeps them in a JSON
-file; but no port is opened, no message store and no database, and nothing is written.
+Objects are made and validated as they would be when the broker starts, down to virtual hosts whose node keeps them in a
+JSON file; but no port is opened, no message store and no database, and nothing is written.
 """
 
 from __future__ import annotations

@@ -106,7 +106,7 @@ class UserFile:
         def edit(lines: list[str], numbers: dict[str, int]) -> None:
             if name in numbers:
                 raise UserError(
-                    f"{self.path}: there is a user {name!a} already; to change the password: user passwd {name}"
+                    f"{self.path}: there is a user {name!a} already; to change the password: pyjms broker user passwd {self.path} {name}"
                 )
             lines.append(line)
 
@@ -152,7 +152,7 @@ class UserFile:
 
     def _number(self, numbers: dict[str, int], name: str) -> int:
         if name not in numbers:
-            raise UserError(f"{self.path}: there is no user {name!a}; to see all users: pyjms broker user list")
+            raise UserError(f"{self.path}: there is no user {name!a}; to see all: pyjms broker user list {self.path}")
         return numbers[name]
 
     def _new_verifier(self, password: str) -> str:
@@ -164,7 +164,7 @@ class UserFile:
     def _lines(self) -> list[str]:
         if not self.path.exists():
             raise PrivateFileError(
-                f"{self.path}: there is no such user file. Make it with its first user: pyjms broker user add NAME"
+                f"{self.path}: there is no such user file. Make it with its first user: pyjms broker user add {self.path} NAME"
             )
         return read_private(self.path, _FILE_LIMIT).split("\n")
 
@@ -279,7 +279,7 @@ def _parse(line: str, place: str) -> User | None:
     except VerifierError as error:
         raise UserFileError(
             f"{place}: what stands for the password of {name!a} {error}. Passwords are never kept as they are: remove this "
-            f"line, and add the user with: pyjms broker user add {name}"
+            f"line, and add the user with: pyjms broker user add FILE {name}"
         ) from error
     try:
         groups = _checked_groups(words[2].split(",") if len(words) == 3 else ())

@@ -123,7 +123,7 @@ def test_the_commands_refuse_what_makes_no_sense(file: UserFile) -> None:
     [
         (
             "bob tiger",
-            "line 3: what stands for the password of 'bob' is not a hash.*never kept.*pyjms broker user add bob",
+            "line 3: what stands for the password of 'bob' is not a hash.*never kept.*pyjms broker user add FILE bob",
         ),
         ("bob", "line 3: name, hash"),
         ("bob $argon2id$x", "line 3: .*damaged"),
