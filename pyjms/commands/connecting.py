@@ -2,19 +2,22 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import sys
 from pathlib import Path
 
 import typer
 
-from pyjms import Connection, ConnectionFactory, Destination, Queue, Session
-from pyjms.commands.reporting import CommandError
+from pyjms import Connection, ConnectionFactory, Destination, JMSException, Queue, Session
+from pyjms.commands.reporting import CommandError, note
 
 __all__ = ["Login", "check_queue", "destination", "queue", "read_password"]
 
 _QUEUE, _TOPIC = "queue:", "topic:"
 _VARIABLE = "PYJMS_PASSWORD"
+_SILENT = logging.NullHandler()
+"""What is logged, the commands tell in their own words."""
 
 
 def read_password(user: str, file: Path | None, *, confirm: bool = False) -> str:
@@ -49,14 +52,17 @@ class Login:
         """Return a connection that is stopped."""
         if self._user is not None and self._password is None:
             self._password = read_password(self._user, self._file)
+        for name in ("pyjms", "pyjms_provider"):
+            logging.getLogger(name).addHandler(_SILENT)
         factory = ConnectionFactory(url, client_id=client_id)
         connection = factory.create_connection(self._user, self._password)
-        connection.exception_listener = _ignore  # the call that runs tells of it
+        connection.exception_listener = _tell
         return connection
 
 
-def _ignore(_: object) -> None:
-    pass
+def _tell(problem: JMSException) -> None:
+    """Tell of what no call that runs reports: a connection that was lost, and is being made anew."""
+    note(" ".join(str(problem).split()), style="yellow")
 
 
 def destination(session: Session, text: str) -> Destination:
