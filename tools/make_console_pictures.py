@@ -105,6 +105,9 @@ def pictures(world: World, console: Console) -> None:
     console.go("#/queues")
     console.click("th button", "Depth")
     console.until(lambda: "stock" in console.one("tbody tr").text or None, "the order")
+    for _ in range(3):
+        world.publish(world.host.child("queue", "mail.out"), text="news")
+    console.until(lambda: any("mail.out" in row.text and "0." in row.text for row in console.all("tbody tr")), "a rate")
     take(console, "queues")
     console.go("#/queue/main/shop/orders")
     console.one("tbody button.link")

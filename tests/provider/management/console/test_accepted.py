@@ -81,6 +81,16 @@ def create_port(console: Console) -> None:
     console.one(".chip", "active")
 
 
+def lose_the_session(console: Console) -> None:
+    """Log in again where the console is, as after half an hour away."""
+    console.browser.delete_all_cookies()
+    console.one("dialog[open]", "Your session has ended")
+    console.fill("dialog #user-name", "ann")
+    console.fill("dialog #password", PASSWORD)
+    console.confirm()
+    console.one("h1", "second")
+
+
 def browse(console: Console) -> None:
     console.go("#/queue/default/default/orders")
     console.one("h1", "orders")
@@ -108,6 +118,7 @@ def test_a_new_operator_makes_a_broker_and_finds_all_again_after_a_restart(
         send(console)
         browse(console)
         create_port(console)
+        lose_the_session(console)
     with running(tmp_path) as address:
         console = Console(chromium, address)
         log_in(console, "ann", PASSWORD)

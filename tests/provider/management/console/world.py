@@ -98,7 +98,7 @@ class Console:
 
     def go(self, place: str) -> None:
         """Go to another view without a new page."""
-        self.browser.execute_script("location.hash = arguments[0]", place)  # type: ignore[no-untyped-call]
+        self.browser.execute_script("location.hash = arguments[0]", place)
 
     def until(self, condition: Callable[[], T | None], what: str) -> T:
         """Wait until the condition holds, and return what it found."""
@@ -127,7 +127,9 @@ class Console:
 
     def click(self, selector: str, text: str | None = None) -> None:
         def clicked() -> bool:
-            self.one(selector, text).click()
+            found = self.one(selector, text)
+            self.run("arguments[0].scrollIntoView({block: 'center'})", found)  # not under the page's head
+            found.click()
             return True
 
         self.until(clicked, f"a click on {selector}")
@@ -153,7 +155,7 @@ class Console:
         self.until(ended, "the dialog to close")
 
     def run(self, script: str, *arguments: Any) -> Any:
-        return self.browser.execute_script(script, *arguments)  # type: ignore[no-untyped-call]
+        return self.browser.execute_script(script, *arguments)
 
     def complaints(self) -> list[str]:
         """Return what the browser has complained about since the last call; what was refused is no complaint."""

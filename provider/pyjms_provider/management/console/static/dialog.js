@@ -78,7 +78,7 @@ export function ask({title, body, confirm, danger = false, act, wide = false, ty
       }
     });
     dialog.showModal();
-    const first = dialog.querySelector(".dialog-body :is(input, select, textarea)");
+    const first = dialog.querySelector(".dialog-body [name=name]") ?? dialog.querySelector(".dialog-body :is(input, select, textarea)");
     (first ?? (danger ? stop : go)).focus();
   });
 }

@@ -2,15 +2,11 @@
 
 import {ApiError} from "./api.js";
 
-const listeners = new Set();
+let tell = () => {};
 
 // Hears whether the broker answers: `listener(null)`, or with the error.
 export function onConnection(listener) {
-  listeners.add(listener);
-}
-
-function tell(error) {
-  for (const listener of listeners) listener(error);
+  tell = listener;
 }
 
 export function poll(signal, everyMs, work) {
@@ -23,6 +19,7 @@ export function poll(signal, everyMs, work) {
     if (signal.aborted || busy) return;
     if (document.hidden) return;
     busy = true;
+    const begun = performance.now();
     try {
       await work();
       tell(null);
@@ -32,7 +29,9 @@ export function poll(signal, everyMs, work) {
       tell(error);
     } finally {
       busy = false;
-      if (!signal.aborted && timer === null) timer = setTimeout(turn, isWanted ? 0 : everyMs);
+      // A broker that takes long to answer is asked less often.
+      const wait = isWanted ? 0 : Math.max(everyMs, 5 * (performance.now() - begun));
+      if (!signal.aborted && timer === null) timer = setTimeout(turn, wait);
       isWanted = false;
     }
   }
