@@ -20,7 +20,7 @@ from pyjms.messages.freeze import thaw
 from pyjms.runtime.listener import WorkThread
 from pyjms.spi.capability import Capability
 from pyjms.spi.delivery import Delivery
-from pyjms.spi.errors import ProviderError
+from pyjms.spi.errors import ProviderError, TooLateError
 
 if TYPE_CHECKING:
     from pyjms.runtime.consumer import JmsMessageConsumer
@@ -200,6 +200,8 @@ class Dispatcher:
         if due := session.ledger.due():
             try:
                 session.provider_session.acknowledge(due)
+            except TooLateError as error:  # there is nothing left to settle
+                _log.debug("messages that a listener has had may come again: %s", error)
             except ProviderError:
                 session.ledger.put_back(due)
                 raise

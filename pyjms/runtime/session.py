@@ -41,6 +41,7 @@ from pyjms.spi.errors import (
     ProviderError,
     ResourceError,
     RolledBackError,
+    TooLateError,
 )
 from pyjms.spi.provider import ProviderSession, SubscribeRequest
 from pyjms.spi.selector import selector_or_none
@@ -252,7 +253,8 @@ class JmsSession(Session):
             message = thaw(delivery, self)
             unsettled = (delivery,) if self.settles_at_once else self.ledger.due()
             if unsettled:
-                self.provider_session.acknowledge(unsettled)
+                with suppress(TooLateError):  # the client gets it now, and perhaps again
+                    self.provider_session.acknowledge(unsettled)
         except ProviderError as error:
             if delivery is not None:
                 self._give_up(delivery, unsettled)
@@ -359,6 +361,8 @@ class JmsSession(Session):
         deliveries = self.ledger.take()
         try:
             self.provider_session.acknowledge(deliveries)
+        except TooLateError as error:
+            raise to_jms(error) from error
         except ProviderError as error:
             self.ledger.put_back(deliveries)
             raise to_jms(error) from error

@@ -26,6 +26,7 @@ __all__ = [
     "ResourceError",
     "RolledBackError",
     "SubscriptionInUseError",
+    "TooLateError",
     "UnknownSubscriptionError",
     "UrlError",
 ]
@@ -152,6 +153,14 @@ class InDoubtError(ProviderError):
     """It is not known whether the unit of work was committed."""
 
     code = "PYJMS-IN-DOUBT"
+
+
+class TooLateError(InDoubtError):
+    """The connection that messages came by was lost before they were settled, or while they were: they come again, unless
+    the broker had heard that they were settled. Nobody can settle them any more (JMS 1.1 §4.4.11, "redelivered").
+    """
+
+    code = "PYJMS-TOO-LATE"
 
 
 class BranchError(ProviderError):

@@ -27,6 +27,7 @@ EXPECTED = {
     "DestinationInUseError": "JMSException",
     "DuplicateClientIdError": "InvalidClientIDException",
     "InDoubtError": "JMSException",
+    "TooLateError": "JMSException",
     "InvalidSelectorError": "InvalidSelectorException",
     "MissingProviderError": "JMSException",
     "ProviderError": "JMSException",

@@ -17,6 +17,7 @@ from pyjms.spi.errors import (
     ProviderError,
     ResourceError,
     RolledBackError,
+    TooLateError,
 )
 from pyjms.spi.provider import ProviderSession, SubscribeRequest
 from pyjms.spi.xid import BranchFailure, Xid
@@ -59,6 +60,8 @@ class ProfiledSession(ProviderSession):
         """Where the broker knows the session."""
         self._unit: Epoch | None = None
         """Where the open transaction, or the branch, has begun: what is said of it elsewhere would be half of it."""
+        self._is_doomed = False
+        """Whether the transaction has acknowledged a message of a lost connection, which comes again."""
         self._timeout_s = 0
         self._closed = False
         self._ending = Ending()
@@ -111,10 +114,13 @@ class ProfiledSession(ProviderSession):
     def commit(self) -> None:
         self._check_transacted()
         epoch, self._unit = self._unit, None
+        is_doomed, self._is_doomed = self._is_doomed, False
+        if is_doomed or (epoch is not None and epoch.has_ended):
+            if epoch is not None:
+                self._tell(epoch, verbs.AbortTransaction(session=self.name))
+            raise RolledBackError("the transaction was rolled back, as the connection was lost in it")
         if epoch is None:
             return
-        if epoch.has_ended:
-            raise RolledBackError("the transaction was rolled back, as the connection was lost in it")
         try:
             epoch.ask(verbs.CommitTransaction(session=self.name).write())
         except InterruptedLinkError as error:
@@ -125,6 +131,7 @@ class ProfiledSession(ProviderSession):
     def rollback(self) -> None:
         self._check_transacted()
         epoch, self._unit = self._unit, None
+        self._is_doomed = False
         if epoch is not None:
             self._tell(epoch, verbs.AbortTransaction(session=self.name))
 
@@ -174,16 +181,28 @@ class ProfiledSession(ProviderSession):
     def acknowledge(self, deliveries: Sequence[Delivery]) -> None:
         self._check_open()
         epoch, live = self._live(deliveries)
-        if epoch is None:
-            return
-        verb = verbs.Acknowledge(session=self.name, ids=_ids(live))
         if self.transacted:
-            if self._enter_unit(epoch) is epoch:  # else the transaction is lost, and the commit tells
-                self._post(epoch, verb)
-        elif self.connection.settings.confirm_acknowledge and any(each.is_persistent for each in live):
-            self._tell(epoch, verb)
-        else:
-            self._post(epoch, verb)
+            self._acknowledge_in_unit(epoch, live, are_all=len(live) == len(deliveries))
+            return
+        if epoch is not None:
+            verb = verbs.Acknowledge(session=self.name, ids=_ids(live))
+            try:
+                if self.connection.settings.confirm_acknowledge and any(each.is_persistent for each in live):
+                    epoch.ask(verb.write())
+                else:
+                    epoch.post(verb.write())
+            except InterruptedLinkError as error:
+                raise TooLateError(f"the connection was lost while messages were settled: {error}") from error
+        if len(live) < len(deliveries):
+            raise TooLateError(
+                "the connection that messages came by was lost before they were settled; they come again"
+            )
+
+    def _acknowledge_in_unit(self, epoch: Epoch | None, live: Sequence[Received], *, are_all: bool) -> None:
+        """Have them settled by the commit. What was sent because of messages that come again must not be committed."""
+        self._is_doomed = self._is_doomed or not are_all
+        if epoch is not None and self._enter_unit(epoch) is epoch:  # else the transaction is lost: the commit tells
+            self._post(epoch, verbs.Acknowledge(session=self.name, ids=_ids(live)))
 
     def recover(self, deliveries: Sequence[Delivery]) -> None:
         self._check_open()
@@ -263,8 +282,10 @@ class ProfiledSession(ProviderSession):
     def xa_end(self, xid: Xid, *, suspend: bool = False, fail: bool = False) -> None:
         if suspend and fail:
             raise BranchError("work is suspended or has failed, not both", BranchFailure.INVALID)
-        mode = verbs.EndMode.SUSPEND if suspend else verbs.EndMode.FAIL if fail else verbs.EndMode.SUCCESS
         self._unit = None
+        is_doomed, self._is_doomed = self._is_doomed, False
+        fails = fail or is_doomed
+        mode = verbs.EndMode.FAIL if fails else verbs.EndMode.SUSPEND if suspend else verbs.EndMode.SUCCESS
         self._branch(verbs.EndBranch(session=self.name, xid=xid, mode=mode))
 
     def xa_prepare(self, xid: Xid) -> bool:

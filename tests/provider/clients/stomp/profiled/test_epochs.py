@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from pyjms.spi.errors import InDoubtError, ResourceError, RolledBackError
+from pyjms.spi.errors import InDoubtError, ResourceError, RolledBackError, TooLateError
 from pyjms.spi.xid import Xid
 from tests.provider.clients.stomp.profiled.peer import Peer, consumer_of, link_to, linked
 from tests.provider.clients.stomp.world import ORDERS, Events, Told
@@ -23,7 +23,8 @@ def test_a_message_of_a_lost_connection_is_not_settled_on_the_next_whose_numbers
         peer.cut()
         peer.wait_for("SUBSCRIBE", 2)
         connection.link.current()
-        session.acknowledge([delivery])
+        with pytest.raises(TooLateError, match="come again"):
+            session.acknowledge([delivery])
         session.recover([delivery])
         session.retry(delivery, "x")
         session.reject(delivery, "x")
@@ -41,7 +42,11 @@ def test_settling_that_is_cut_off_is_not_repeated_elsewhere(command: str) -> Non
         told.wait()
         delivery = consumer.poll()
         assert delivery is not None
-        (session.acknowledge if command == "ACK" else session.recover)([delivery])
+        if command == "ACK":
+            with pytest.raises(TooLateError):
+                session.acknowledge([delivery])
+        else:
+            session.recover([delivery])
         peer.wait_for("SUBSCRIBE", 2)
         connection.create_temporary(ORDERS.kind)
         assert len(peer.of(command)) == 1
@@ -83,6 +88,27 @@ def test_a_message_of_the_new_connection_is_not_settled_in_the_transaction_that_
         with pytest.raises(RolledBackError):
             session.commit()
         assert peer.of("ACK") == []
+
+
+def test_what_was_sent_because_of_a_message_that_comes_again_is_not_committed() -> None:
+    told = Told()
+    with Peer() as peer, linked(peer) as connection:
+        session = connection.open_session(transacted=True)
+        consumer = consumer_of(session, told)
+        peer.deliver_to(consumer, 1)
+        told.wait()
+        delivery = consumer.poll()
+        assert delivery is not None
+        peer.cut()
+        peer.wait_for("CREDIT", 2)
+        connection.link.current()
+        session.send(make_envelope("because of it"))
+        session.acknowledge([delivery])  # as the first step of a commit
+        with pytest.raises(RolledBackError):
+            session.commit()
+        session.commit()
+        assert len(peer.of("ABORT")) == 1
+        assert peer.of("COMMIT") == []
 
 
 def test_a_commit_that_is_cut_off_is_in_doubt_and_not_repeated() -> None:

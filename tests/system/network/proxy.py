@@ -1,0 +1,160 @@
+"""A relay on the loopback interface that breaks connections when and where a test wants it."""
+
+from __future__ import annotations
+
+import socket
+from collections import deque
+from collections.abc import Iterable
+from contextlib import suppress
+from dataclasses import dataclass
+from enum import Enum
+from random import Random
+from threading import Condition, Event, Thread
+from types import TracebackType
+from typing import Self
+
+PATIENCE_S = 20.0
+_DELAY_S = 0.002
+
+
+class Way(Enum):
+    """Which way bytes go."""
+
+    UP = "to the broker"
+    DOWN = "to the client"
+
+
+class Place(Enum):
+    """Where in a frame the connection is cut."""
+
+    BEFORE = "nothing of the frame has passed"
+    WITHIN = "half of it has passed"
+    AFTER = "all of it has passed"
+
+
+@dataclass(frozen=True, slots=True)
+class Cut:
+    """Cut the connection that carries the `frame`th frame from now on, counted over all connections."""
+
+    way: Way
+    frame: int
+    place: Place
+
+    def __str__(self) -> str:
+        """Say it for people."""
+        return f"cut at frame {self.frame} {self.way.value}: {self.place.value}"
+
+
+class Proxy:
+    """Listens, and passes on to `target`. Frames are told by their NULs: bodies must have none."""
+
+    def __init__(self, target: tuple[str, int], seed: int = 0) -> None:
+        self.target = target
+        self.rechunks = False
+        """Whether bytes are passed on in small pieces of random sizes, with delays between some."""
+        self._random = Random(seed)
+        self._listener = socket.create_server(("127.0.0.1", 0))
+        self.port: int = self._listener.getsockname()[1]
+        self._changed = Condition()
+        self._cuts: deque[Cut] = deque()
+        self._seen = {Way.UP: 0, Way.DOWN: 0}
+        self._sockets: set[socket.socket] = set()
+        self._over = Event()
+        self.cut_count = 0
+        Thread(target=self._accept, name="proxy", daemon=True).start()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._over.set()
+        with suppress(OSError):
+            self._listener.shutdown(socket.SHUT_RDWR)
+        self._listener.close()
+        self.cut_all()
+
+    def arm(self, cuts: Iterable[Cut]) -> None:
+        """Make these cuts, one after the other; the frames of each are counted from the one before."""
+        with self._changed:
+            self._cuts = deque(cuts)
+            self._seen = dict.fromkeys(Way, 0)
+
+    @property
+    def is_armed(self) -> bool:
+        """Whether there is a cut that has not been made."""
+        return bool(self._cuts)
+
+    def cut_all(self) -> None:
+        """Cut all connections."""
+        for each in list(self._sockets):
+            _end(each)
+
+    def _accept(self) -> None:
+        while not self._over.is_set():
+            try:
+                client, _ = self._listener.accept()
+            except OSError:
+                return
+            try:
+                broker = socket.create_connection(self.target)
+            except OSError:  # the broker is not there: neither is this
+                _end(client)
+                client.close()
+                continue
+            for each in (client, broker):
+                each.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            self._sockets |= {client, broker}
+            for way, source, sink in ((Way.UP, client, broker), (Way.DOWN, broker, client)):
+                Thread(target=self._relay, args=(way, source, sink), name=f"proxy {way.name}", daemon=True).start()
+
+    def _relay(self, way: Way, source: socket.socket, sink: socket.socket) -> None:
+        try:
+            while data := source.recv(65536):
+                passed, is_cut = self._judge(way, data)
+                self._pass_on(sink, data[:passed])
+                if is_cut:
+                    break
+        except OSError:
+            pass  # one side has gone: so does the other
+        finally:
+            _end(source)
+            _end(sink)
+            self._sockets -= {source}
+            source.close()
+
+    def _judge(self, way: Way, data: bytes) -> tuple[int, bool]:
+        """Return how many bytes pass, and whether the connection is cut then."""
+        with self._changed:
+            if not self._cuts or self._cuts[0].way is not way:
+                return len(data), False
+            cut, begin = self._cuts[0], 0
+            for end in (index for index, byte in enumerate(data) if byte == 0):
+                self._seen[way] += 1
+                if self._seen[way] == cut.frame:
+                    self._cuts.popleft()
+                    self._seen = dict.fromkeys(Way, 0)
+                    self.cut_count += 1
+                    self._changed.notify_all()
+                    return {Place.BEFORE: begin, Place.WITHIN: (begin + end) // 2, Place.AFTER: end + 1}[
+                        cut.place
+                    ], True
+                begin = end + 1
+            return len(data), False
+
+    def _pass_on(self, sink: socket.socket, data: bytes) -> None:
+        if not self.rechunks:
+            sink.sendall(data)
+            return
+        while data:
+            size = self._random.choice([1, 2, 7, 100, 1000])
+            sink.sendall(data[:size])
+            data = data[size:]
+            if self._random.random() < 0.05:
+                self._over.wait(_DELAY_S)
+
+
+def _end(connection: socket.socket) -> None:
+    with suppress(OSError):
+        connection.shutdown(socket.SHUT_RDWR)

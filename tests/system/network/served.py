@@ -1,0 +1,27 @@
+"""A served broker in this process, on a free port."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from pyjms_provider.serving.served_broker import ServedBroker
+
+
+@contextmanager
+def anonymous_broker(**port: Any) -> Iterator[ServedBroker]:
+    """Let in everybody, to a virtual host in memory."""
+    with ServedBroker.open(name="broker") as served:
+        top = served.broker
+        top.create_child("authentication_provider", {"name": "anonymous", "type": "anonymous"})
+        top.create_child("access_control", {"name": "access", "rules": [{"effect": "allow", "who": "*"}]})
+        node = top.create_child("virtual_host_node", {"name": "broker", "type": "memory"})
+        node.create_child("virtual_host", {"name": "broker"})
+        chosen = {"authentication_providers": ["anonymous"], "access_control": "access"}
+        top.create_child(
+            "port",
+            {"name": "stomp", "type": "stomp", "host": "127.0.0.1", "transports": ["tcp"], "port": 0, **chosen, **port},
+        )
+        assert not served.objects_in_error(), [each.snapshot.error for each in served.objects_in_error()]
+        yield served
