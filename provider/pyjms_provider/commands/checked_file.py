@@ -34,10 +34,10 @@ def check(
 
     Exit code: 0 nothing is wrong, 1 something is, 2 there is nothing that can be read.
     """
-    from pyjms_provider.model.checking import check_configuration
-    from pyjms_provider.model.configuration.toml_file import TomlConfigurationStore
-
     with errors_told():
+        from pyjms_provider.model.checking import check_configuration
+        from pyjms_provider.model.configuration.toml_file import TomlConfigurationStore
+
         records = TomlConfigurationStore(file).read()
         findings = check_configuration(records, context_of(file))
     lines = file.read_text(encoding="utf-8").splitlines()

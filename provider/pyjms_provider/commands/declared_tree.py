@@ -24,9 +24,9 @@ def show_tree(
     as_json: Annotated[bool, typer.Option("--json", help="Print all declarations as JSON.")] = False,
 ) -> None:
     """Show what a broker consists of, and what can be configured: categories, and the attributes of each."""
-    from pyjms_provider.model import tree
-
     with errors_told():
+        from pyjms_provider.model import tree
+
         wanted = [category] if category is not None else [each for each in tree.TREE if each != tree.ROOT]
         described = {each: _describe(each) for each in wanted}
     if as_json:

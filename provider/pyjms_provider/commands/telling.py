@@ -40,6 +40,8 @@ def errors_told() -> Iterator[None]:
     """Tell what cannot be used in one line, and end with a code."""
     try:
         yield
+    except ModuleNotFoundError as error:
+        stop(f"this needs the package {error.name}, which is not installed; install the extra `broker` of pyjms")
     except ProviderError as error:
         stop(" ".join(error.reason.split()))
     except OSError as error:

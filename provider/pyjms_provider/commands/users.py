@@ -38,9 +38,9 @@ def add(
     password_file: PasswordFile = None,
 ) -> None:
     """Add a user, and make the file if there is none. Passwords are kept as argon2id hashes."""
-    from pyjms_provider.security.user_file import UserFile
-
     with errors_told():
+        from pyjms_provider.security.user_file import UserFile
+
         users = UserFile(file)
         users.add(name, read_password(name, password_file, is_new=True), group or ())
     show(f"[green]added[/] {escape(name)} to {escape(str(file))}")
@@ -48,27 +48,27 @@ def add(
 
 def remove(file: _File, name: _Name) -> None:
     """Remove a user."""
-    from pyjms_provider.security.user_file import UserFile
-
     with errors_told():
+        from pyjms_provider.security.user_file import UserFile
+
         UserFile(file).remove(name)
     show(f"[green]removed[/] {escape(name)} from {escape(str(file))}")
 
 
 def passwd(file: _File, name: _Name, password_file: PasswordFile = None) -> None:
     """Give a user another password."""
-    from pyjms_provider.security.user_file import UserFile
-
     with errors_told():
+        from pyjms_provider.security.user_file import UserFile
+
         UserFile(file).set_password(name, read_password(name, password_file, is_new=True))
     show(f"[green]changed[/] the password of {escape(name)}")
 
 
 def list_users(file: _File, as_json: _AsJson = False) -> None:
     """List users with their groups."""
-    from pyjms_provider.security.user_file import UserFile
-
     with errors_told():
+        from pyjms_provider.security.user_file import UserFile
+
         users = UserFile(file).users()
     if as_json:
         put_json([{"name": user.name, "groups": sorted(user.groups)} for user in users])

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import stat
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import TypeAlias
@@ -216,3 +217,21 @@ def test_the_tree_tells_all_of_one_category(run_pyjms: Run) -> None:
         assert told in out
     code, _, err = run_pyjms("broker", "tree", "pork")
     assert (code, "there is no category 'pork'" in err) == (2, True)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "module"),
+    [
+        (("user", "list", "users"), "pyjms_provider.security.user_file"),
+        (("check", "broker.toml"), "pyjms_provider.model.checking"),
+        (("tree",), "pyjms_provider.model.attributes"),
+        (("run", "--listen", "stomp://127.0.0.1:0", "--anonymous"), "pyjms_provider.serving.served_broker"),
+    ],
+)
+def test_a_missing_extra_is_told_in_one_line(
+    run_pyjms: Run, monkeypatch: pytest.MonkeyPatch, arguments: tuple[str, ...], module: str
+) -> None:
+    monkeypatch.setitem(sys.modules, module, None)
+    code, out, err = run_pyjms("broker", *arguments)
+    assert (code, out, err.count("\n")) == (2, "", 1)
+    assert "install the extra `broker`" in err
