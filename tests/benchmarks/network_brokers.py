@@ -1,0 +1,75 @@
+"""The brokers of the network benchmarks, each a process with files of its own, on free ports of the loopback interface."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).parents[2]))
+import psutil
+
+from tests.brokers.programs import free_port
+from tests.brokers.running import ActiveMq, RabbitMq, RunningBroker
+
+__all__ = ["TunedActiveMq", "TunedRabbitMq", "our_broker", "process_of"]
+
+
+class TunedRabbitMq(RabbitMq):
+    """With AMQP, and with as many schedulers as it wants."""
+
+    def __init__(self, directory: Path) -> None:
+        super().__init__(directory)
+        self._ports["amqp"] = free_port()
+
+    def command(self) -> tuple[list[str], Mapping[str, str]]:
+        arguments, variables = super().command()
+        configuration = self.directory / "rabbitmq.conf"
+        listener = f"listeners.tcp.1 = 127.0.0.1:{self._ports['amqp']}"
+        configuration.write_text(configuration.read_text().replace("listeners.tcp = none", listener, 1))
+        erlang = "-kernel inet_dist_use_interface {127,0,0,1}"
+        return arguments, {**variables, "RABBITMQ_SERVER_ADDITIONAL_ERL_ARGS": erlang}
+
+
+class TunedActiveMq(ActiveMq):
+    """With the memory and the compiler that Java takes by itself."""
+
+    def command(self) -> tuple[list[str], Mapping[str, str]]:
+        arguments, variables = super().command()
+        slow = {"-Xmx256m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1"}
+        arguments = [each for each in arguments if each not in slow]
+        return [arguments[0], "-Xmx1g", *arguments[1:]], variables
+
+
+def process_of(broker: RunningBroker) -> psutil.Process:
+    """Return the process that does the work."""
+    assert broker._process is not None
+    return psutil.Process(broker.main_pid(broker._process.pid))
+
+
+@contextmanager
+def our_broker(directory: Path) -> Iterator[tuple[int, psutil.Process]]:
+    """Run `pyjms broker run` on a fresh file; give its port and its process."""
+    command = [
+        str(Path(sys.executable).with_name("pyjms")),
+        "broker",
+        "run",
+        "--listen",
+        "stomp://127.0.0.1:0",
+        "--anonymous",
+    ]
+    command += ["--store", f"sqlite:///{directory / 'store.db'}"]
+    with subprocess.Popen(command, cwd=directory, stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        try:
+            for line in process.stdout:
+                if line.startswith("listening "):
+                    yield int(line.strip().rpartition(":")[2]), psutil.Process(process.pid)
+                    break
+            else:
+                raise RuntimeError("the broker did not start")
+        finally:
+            process.terminate()
+            process.wait()
