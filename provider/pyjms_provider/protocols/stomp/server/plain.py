@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING, Final
 from pyjms.spi.envelope import Envelope, MessageId
 from pyjms.spi.errors import DestinationError, ProviderError, ResourceError, RolledBackError
 from pyjms.spi.provider import SubscribeRequest
-from pyjms.spi.selector import selector_or_none
 from pyjms_provider.protocols.stomp.codec import encode_head
 from pyjms_provider.protocols.stomp.dialects import PYJMS
 from pyjms_provider.protocols.stomp.errors import SequenceError, StompError
@@ -23,6 +22,7 @@ from pyjms_provider.protocols.stomp.profile import from_frame, to_frame
 from pyjms_provider.protocols.stomp.server.dialogue import Dialogue
 from pyjms_provider.protocols.stomp.server.lane import Act, Lane
 from pyjms_provider.protocols.stomp.server.plain_consumers import AckMode, PlainBrowser, PlainSubscription
+from pyjms_provider.protocols.stomp.server.plain_selectors import plain_selector
 from pyjms_provider.protocols.stomp.server.temporaries import Temporaries
 from pyjms_provider.protocols.stomp.server.transactions import Transaction
 
@@ -35,7 +35,6 @@ if TYPE_CHECKING:
 
 __all__ = ["PlainDialogue"]
 
-_END: Final = b"\0"
 _DURABLE_NAMES: Final = ("activemq.subscriptionName", "durable-subscription-name")
 _PREFETCH: Final = ("activemq.prefetchSize", "prefetch-count")
 _NO_LOCAL: Final = ("activemq.noLocal", "no-local")
@@ -51,6 +50,7 @@ class PlainDialogue(Dialogue):
         self._settings = engine.service.settings
         self._clock = engine.service.clock
         self._version = login.version
+        self._end = b"\0\n" if login.version is Version.V1_0 else b"\0"
         self._waits = guard.host.writes
         self._session = connection.open_session(transacted=False)
         connection.start()
@@ -158,7 +158,7 @@ class PlainDialogue(Dialogue):
         address = PYJMS.destinations.read(headers)
         if address.temporary:
             address = self._temporaries.resolve(address)
-        selector = selector_or_none(headers.get("selector"))
+        selector = plain_selector(headers.get("selector"))
         if headers.get("browser") == "true":
             self.guard.browse(address)
             self._begin_browser(name, shown, self._session.browse(address, selector))
@@ -263,19 +263,25 @@ class PlainDialogue(Dialogue):
         if envelope.reply_to is not None and envelope.reply_to.temporary:
             headers["reply-to"] = self._temporaries.shown(envelope.reply_to)
         headers["message-id"] = number if self._version is not Version.V1_2 else str(envelope.message_id or number)
-        headers["subscription"] = name.removeprefix("destination=") if self._version is Version.V1_0 else name
+        headers["subscription"] = self._shown_name(name)
         if self._version is Version.V1_2:
             headers["ack"] = number
         if delivery.redelivered:
             headers["redelivered"] = "true"
-        return encode_head(frame, self._version), bytes(frame.body), _END
+        return encode_head(frame, self._version), bytes(frame.body), self._end
+
+    def _shown_name(self, name: str) -> str:
+        return name.removeprefix("destination=") if self._version is Version.V1_0 else name
 
     def _write_browsed(self, name: str, shown: str, delivery: Delivery | None) -> Iterable[bytes]:
         if delivery is not None:
             return self._message(name, shown, delivery, str(next(self._ack_numbers)))
         self._subscriptions.pop(name, None)
-        end = Frame("MESSAGE", {"subscription": name, "destination": shown, "browser": "end", "message-id": "end"})
-        return (encode_head(end, self._version), _END)
+        end = Frame(
+            "MESSAGE",
+            {"subscription": self._shown_name(name), "destination": shown, "browser": "end", "message-id": "end"},
+        )
+        return (encode_head(end, self._version), self._end)
 
     # Settling
 
