@@ -178,7 +178,7 @@ class StompServerEngine(ProtocolEngine):
         if host is None:
             raise ResourceError(f"there is no virtual host {login.host!r} here")
         principal = service.authenticator.authenticate(credentials_of(frame, peer), peer=peer.address)
-        connection = host.connect(self, user=principal.name, address=peer.address)
+        connection = host.connect(self, principal=principal, address=peer.address)
         try:
             guard = Guard(principal, host, connection.connection_id)
             guard.enter()
@@ -220,7 +220,9 @@ class StompServerEngine(ProtocolEngine):
 
     def emit(self, frame: Frame) -> None:
         """Have a frame written when the wire can take it. Raises `EncodingError`."""
-        self._out.append(encode(frame, self.version))
+        data = encode(frame, self.version)
+        # A line end after each frame, as ActiveMQ writes it: PHP's client, which speaks 1.0, eats a byte there.
+        self._out.append(data + b"\n" if self.version is Version.V1_0 else data)
 
     def refuse(self, frame: Frame | None, error: BaseException) -> None:
         """Answer a frame, or what was no frame, with ERROR; the connection is over (STOMP 1.2, "ERROR")."""
