@@ -69,6 +69,7 @@ class Subscription(ProviderConsumer):
         self._lock = Lock()
         self._arrived_signal = Signal()
         self._stage = _Stage.OPEN
+        self._is_ending = False
         self._is_interested = False
         self._epoch = 0
         self._frames: deque[tuple[int, Frame]] = deque()
@@ -313,8 +314,9 @@ class Subscription(ProviderConsumer):
     def _finish(self) -> None:
         """End the consumer at the broker: what it has not settled goes back."""
         with self._lock:
-            if self._stage is _Stage.CLOSED:
-                return
+            if self._is_ending or self._stage is _Stage.CLOSED:
+                return  # another thread, which settled the last message or closed it, does it
+            self._is_ending = True
             epoch = self._epoch
         try:
             present = self._connection.present_epoch()

@@ -381,3 +381,25 @@ def test_rabbitmq_gets_back_what_was_on_its_way_to_a_consumer_that_has_ended() -
             Frame("ERROR", {"message": "Subscription not found"}, b"There is no current subscription with tag 'T_s2'.")
         )
         assert broker.wait_for("NACK", 2).headers["id"] == "T_janitor@@stray@@5"
+
+
+def test_a_consumer_ends_once_though_its_last_message_is_settled_meanwhile() -> None:
+    told = Told()
+    settled: list[Frame] = []
+    with FakeBroker(RABBITMQ) as broker, connected(broker) as connection:
+        session = connection.open_session(transacted=False)
+        consumer = consume(session, told=told)
+        broker.deliver(consumer.id, "T_s2@@x@@1")
+        told.wait()
+        delivery = consumer.poll()
+        assert delivery is not None
+
+        def settle(number: int, frame: Frame) -> None:
+            if frame.command == "UNSUBSCRIBE" and not settled:
+                settled.append(frame)
+                consumer.settled(1)  # as another thread's acknowledgement does
+
+        broker.on_frame = settle
+        consumer.close()
+        session.acknowledge([delivery])
+        assert len(broker.of("UNSUBSCRIBE")) == 1
