@@ -1,0 +1,82 @@
+"""Judging a configuration without running it."""
+
+from __future__ import annotations
+
+import socket
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+from uuid import uuid4
+
+from pyjms_provider.model.checking import check_configuration
+from pyjms_provider.model.configuration.contract import ObjectId, ObjectRecord
+
+
+def record(category: str, parent: ObjectRecord | None, **attributes: Any) -> ObjectRecord:
+    """Return an object as a store keeps it."""
+    return ObjectRecord(
+        id=ObjectId(uuid4()),
+        category=category,
+        parent=None if parent is None else parent.id,
+        attributes=attributes,
+        source=f"here, {attributes['name']}",
+    )
+
+
+BROKER = record("broker", None, name="b")
+
+
+def found(*records: ObjectRecord, context: Mapping[str, str] | None = None) -> list[tuple[str, str]]:
+    """Return object and attribute of all that is wrong."""
+    return [(each.path, each.attribute) for each in check_configuration([BROKER, *records], context or {})]
+
+
+def test_nothing_is_wrong_with_a_broker_alone() -> None:
+    assert found() == []
+
+
+def test_each_finding_says_where_the_object_stands() -> None:
+    [finding] = check_configuration([BROKER, record("port", BROKER, name="p", type="stomp", port="x")], {})
+    assert (finding.source, finding.path, finding.attribute) == ("here, p", "port p", "port")
+    assert "integer" in finding.text
+
+
+def test_all_attributes_that_are_wrong_are_told_at_once() -> None:
+    wrong = record(
+        "port", BROKER, name="p", type="stomp", port=-1, prot=1, access_control="none", heart_beat_ms="${no}"
+    )
+    assert sorted(found(wrong)) == [
+        (f"port {'p'}", each) for each in ("access_control", "heart_beat_ms", "port", "prot")
+    ]
+
+
+def test_an_object_that_is_wrong_can_be_named_by_others() -> None:
+    keys = record("key_store", BROKER, name="k", certificate_file="/no/such/file.pem")
+    port = record("port", BROKER, name="p", type="stomp", transports=["tls"], key_store="k")
+    assert found(keys, port) == [("key_store k", "certificate_file")]
+
+
+def test_variables_come_from_the_context() -> None:
+    port = record("port", BROKER, name="p", type="stomp", port="${my.port}")
+    assert found(port, context={"my.port": "61613"}) == []
+    assert found(port) == [("port p", "port")]
+
+
+def test_no_port_and_no_store_is_opened(tmp_path: Path) -> None:
+    node = record("virtual_host_node", BROKER, name="n", type="json", path=str(tmp_path / "node.json"))
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = record("port", BROKER, name="p", type="stomp", port=taken.getsockname()[1])
+        assert found(node, port) == []
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_damaged_file_of_a_node_is_a_finding(tmp_path: Path) -> None:
+    (tmp_path / "node.json").write_text("{")
+    node = record("virtual_host_node", BROKER, name="n", type="json", path=str(tmp_path / "node.json"))
+    assert found(node) == [("virtual_host_node n", "")]
+
+
+def test_users_that_cannot_be_read_are_a_finding(tmp_path: Path) -> None:
+    users = record("authentication_provider", BROKER, name="u", type="user-file", path=str(tmp_path / "none"))
+    assert [path for path, _ in found(users)] == ["authentication_provider u"]
+    assert list(tmp_path.iterdir()) == [], "the file is not made"
