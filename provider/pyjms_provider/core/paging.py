@@ -33,10 +33,15 @@ _RELIEF: Final = 0.9  # of the limit: how far memory is freed once it is exceede
 def approximate_size(envelope: Envelope) -> int:
     """Return about how many bytes of memory a message takes."""
     properties = envelope.properties
-    size = _OVERHEAD + _VALUE * len(properties)
-    for value in properties.values():
-        if type(value) is str:
-            size += len(value)
+    size = _OVERHEAD
+    own: int | None = None if type(properties) is dict else getattr(properties, "memory_bytes", None)
+    if own is not None:  # they have not been taken apart, and nobody wants that for this
+        size += own
+    else:
+        size += _VALUE * len(properties)
+        for value in properties.values():
+            if type(value) is str:
+                size += len(value)
     body = envelope.body
     if isinstance(body, (str, bytes)):  # a test against `str | bytes` costs as much as the rest
         size += len(body)

@@ -47,7 +47,7 @@ def _enc_hook(value: object) -> object:
     if known is not None:
         return known(value)
     if isinstance(value, Mapping):
-        return dict(value)
+        return dict(value.items())  # which some mappings have at hand, where each look-up by name would cost a call
     raise TypeError(f"values of {type(value).__name__} cannot be stored; pyjms.types lists those that can")
 
 

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from pyjms.spi.envelope import Address, AddressKind, BodyKind, Envelope, MessageId, ObjectBody
 from pyjms.spi.errors import DestinationError, ResourceError
 from pyjms.types import Byte, Char, Float, Long, Short, Stored
+from pyjms_provider.core.paging import approximate_size
 from pyjms_provider.protocols.stomp.codec import FrameDecoder, encode
 from pyjms_provider.protocols.stomp.dialects import ARTEMIS, CLASSIC, PYJMS, RABBITMQ, Dialect
 from pyjms_provider.protocols.stomp.errors import ProfileError
@@ -19,6 +20,8 @@ from pyjms_provider.protocols.stomp.frames import Frame, Version
 from pyjms_provider.protocols.stomp.profile import WireProperties, expanded, from_frame, to_frame
 from pyjms_provider.protocols.stomp.profile.reading import sender_of
 from pyjms_provider.protocols.stomp.verbs import PROFILE_LIMITS
+from pyjms_provider.stores.codec import decode as decode_stored
+from pyjms_provider.stores.codec import encode as encode_stored
 from tests.provider.envelopes import envelopes, shape
 from tests.provider.helpers import make_envelope
 from tests.provider.protocols.stomp.strategies import VERSIONS
@@ -54,6 +57,23 @@ def raw(headers: str, body: bytes = b"", *, command: str = "SEND", lazy: bool = 
 
 
 # Between pyjms and its own broker
+
+
+def test_a_broker_takes_no_properties_apart_to_know_their_size() -> None:
+    plain = replace(make_envelope("text"), properties={"region": "EU" * 500, "price": 3})
+    received = after(to_frame(plain, PYJMS))
+    size = approximate_size(received)
+    assert isinstance(received.properties, WireProperties)
+    assert received.properties._values is None  # nobody has looked
+    assert size == pytest.approx(approximate_size(plain), rel=0.1)
+    assert dict(received.properties.items()) == plain.properties
+    assert approximate_size(received) == size
+
+
+def test_a_broker_stores_properties_as_they_came() -> None:
+    plain = replace(make_envelope("text"), properties={"region": "EU", "price": 3, "half": Float(0.5)})
+    received = after(to_frame(plain, PYJMS))
+    assert decode_stored(encode_stored(received)).properties == plain.properties
 
 
 @pytest.mark.parametrize("lazy", [False, True])

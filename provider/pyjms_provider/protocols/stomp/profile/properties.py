@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import logging
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, ItemsView, Iterable, Iterator, KeysView, Mapping, ValuesView
 from typing import Any
 
 from pyjms.types import Byte, Char, Double, Float, Int, Long, Short, Stored
@@ -213,6 +213,20 @@ class WireProperties(Mapping[str, Stored]):
         except ProfileError as error:
             _log.warning("the properties of a message are taken as strings: %s", error.reason)
             return {name: value for name, value in reversed(pairs) if not is_reserved(name)}
+
+    @property
+    def memory_bytes(self) -> int:
+        """About how much memory they take; for that they need not be taken apart."""
+        return len(self.lines) + len(self.types)
+
+    def keys(self) -> KeysView[str]:
+        return self.values_by_name.keys()
+
+    def values(self) -> ValuesView[Stored]:
+        return self.values_by_name.values()
+
+    def items(self) -> ItemsView[str, Stored]:
+        return self.values_by_name.items()
 
     def __getitem__(self, name: str) -> Stored:
         return self.values_by_name[name]
