@@ -33,6 +33,16 @@ def home(path: Path) -> JournalHome:
     return JournalHome(lambda holder: open_journal(StoreSettings(url=f"sqlite:///{path}"), holder, SystemClock()))
 
 
+def test_a_file_with_two_names_is_refused_as_two_brokers_could_have_it(path: Path, home: JournalHome) -> None:
+    World(home).journal.close(clean=True)
+    other = path.with_suffix(".other")
+    other.hardlink_to(path)
+    with pytest.raises(UnusableStoreError, match=r"hard link.*Delete the other name"):
+        home.open()
+    other.unlink()
+    home.open().close(clean=True)
+
+
 @pytest.mark.parametrize("kind", ["full", "read_only"])
 def test_a_disk_without_room_or_leave_refuses_by_name_and_the_journal_goes_on_afterwards(
     tmp_path: Path, kind: str
@@ -97,9 +107,12 @@ def test_a_message_with_flipped_bytes_is_set_aside_and_the_others_are_read(
     assert [message for message, _ in world.reopen().ids] == [each for each in ids if each != ids[3]]
     world.journal.close(clean=True)
     with sqlite3.connect(path) as connection:
-        rows = connection.execute("SELECT id, reason, payload FROM pyjms_set_aside").fetchall()
+        rows = connection.execute("SELECT id, reason, payload, queues FROM pyjms_set_aside").fetchall()
+        (queue,) = connection.execute("SELECT name FROM pyjms_queue WHERE number = ?", (world.queue,)).fetchone()
     connection.close()
-    assert [(number, b"MARKED3" in payload) for number, _, payload in rows] == [(ids[3], True)]
+    assert [(number, b"MARKED3" in payload) for number, _, payload, _ in rows] == [(ids[3], True)]
+    assert rows[0][3] == f"queue://{queue}"
+    assert f"in queue://{queue} cannot" in caplog.text
     assert "checksum" in rows[0][1]
 
 
@@ -150,7 +163,10 @@ def test_a_row_that_cannot_be_understood_is_set_aside_and_the_others_are_found(
         assert world.reopen().ids == [(good.reference.id, world.queue)]
     assert "PYJMS-STORE-1" in caplog.text
     assert world.reopen().ids == [(good.reference.id, world.queue)]
-    assert connection.execute("SELECT id FROM pyjms_set_aside").fetchall() == [(bad.reference.id,)]
+    names = [name for (name,) in connection.execute("SELECT name FROM pyjms_queue ORDER BY number")]
+    places = "; ".join(f"queue://{name}" for name in names)
+    assert len(names) == 2
+    assert connection.execute("SELECT id, queues FROM pyjms_set_aside").fetchall() == [(bad.reference.id, places)]
     assert connection.execute("SELECT * FROM pyjms_entry").fetchall() == []
     connection.close()
     home.close()

@@ -15,11 +15,11 @@ from pyjms_provider.core.reference import MessageReference, ReferenceId
 from pyjms_provider.stores.codec import decode, encode
 from pyjms_provider.stores.errors import CodecError, LostStoreError, StoreError
 from pyjms_provider.stores.group_commit import GroupCommit, Member
-from pyjms_provider.stores.sql.batch import Batch, make_batch, merge, message_row, next_queue, queue_row
+from pyjms_provider.stores.sql.batch import Batch, make_batch, merge, message_row, next_queue, queue_row, text_to_column
 from pyjms_provider.stores.sql.branches import add_branches
 from pyjms_provider.stores.sql.dropping import drop_messages, drop_queue
 from pyjms_provider.stores.sql.joining import JoinedWriter
-from pyjms_provider.stores.sql.recovery import read_entries, read_records
+from pyjms_provider.stores.sql.recovery import read_entries, read_places, read_records
 
 if TYPE_CHECKING:
     from pyjms.spi.clock import Clock
@@ -222,15 +222,21 @@ class SqlJournal(Journal):
 
     def _set_aside(self, reference_id: ReferenceId, payload: bytes, error: CodecError) -> None:
         """Move a message that cannot be understood out of the way. If that fails it is found again another time."""
+        places = self._places(reference_id)
         _log.error(
-            "PYJMS-STORE-1 message %d cannot be understood: %s. It is kept in the table pyjms_set_aside, and the others go on.",
+            "PYJMS-STORE-1 message %d in %s cannot be understood: %s. It is kept in the table pyjms_set_aside, and the others "
+            "go on.",
             reference_id,
+            places or "no queue that is known",
             error.reason,
         )
         statements = self._database.statements
         batch = Batch()
         batch.others = [
-            (statements.put_set_aside, [(reference_id, "", self._clock.time_ms(), error.reason, payload)]),
+            (
+                statements.put_set_aside,
+                [(reference_id, text_to_column(places), self._clock.time_ms(), error.reason, payload)],
+            ),
             (statements.drop_message_entries, [(reference_id,)]),
             (statements.drop_message_removals, [(reference_id,)]),
             (statements.drop_message, [(reference_id,)]),
@@ -239,6 +245,14 @@ class SqlJournal(Journal):
             self._submit(batch, force=False)
         except ProviderError as failure:
             _log.warning("PYJMS-STORE-2 message %d could not be set aside: %s", reference_id, failure.reason)
+
+    def _places(self, reference_id: ReferenceId) -> str:
+        """Return where a message is, so that its reader knows whom to ask; nothing if that cannot be read, either."""
+        try:
+            with self._database.reading() as connection:
+                return read_places(connection, reference_id)
+        except ProviderError:
+            return ""
 
     # Paging
 

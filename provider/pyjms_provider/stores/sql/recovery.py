@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
     from pyjms_provider.stores.sql.database import Database
 
-__all__ = ["Found", "read_entries", "read_records"]
+__all__ = ["Found", "read_entries", "read_places", "read_records"]
 
 _PROGRESS: Final = 10_000
 _OVERHEAD: Final = 600
@@ -128,6 +128,21 @@ def _messages() -> Select[Any]:
         *(message.id, message.queue, message.priority, message.expiration, message.deliver_at, message.reliable),
         *(message.deliveries, func.length(message.payload)),
     ).order_by(message.id)
+
+
+def read_places(connection: Connection, reference_id: ReferenceId) -> str:
+    """Return the queues and durable subscriptions that a message is in, for a reader."""
+    numbers = (
+        select(t.MESSAGE.c.queue)
+        .where(t.MESSAGE.c.id == reference_id)
+        .union(select(t.ENTRY.c.queue).where(t.ENTRY.c.message == reference_id))
+    )
+    found = connection.execute(select(t.QUEUE).where(t.QUEUE.c.number.in_(numbers)).order_by(t.QUEUE.c.number))
+    places = []
+    for record in map(_queue, found):
+        key = record.subscription
+        places.append(f"{record.address}" if key is None else f"{record.address}, {key.name!r} of {key.client_id!r}")
+    return "; ".join(places)
 
 
 def read_entries(

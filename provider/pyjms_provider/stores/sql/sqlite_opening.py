@@ -14,7 +14,7 @@ from sqlalchemy import URL
 
 from pyjms.spi.clock import Clock, Signal
 from pyjms_provider.settings import Synchronous
-from pyjms_provider.stores.errors import DamagedStoreError, StoreError, UnsupportedStoreError
+from pyjms_provider.stores.errors import DamagedStoreError, StoreError, UnsupportedStoreError, UnusableStoreError
 from pyjms_provider.stores.sql import tables as t
 from pyjms_provider.stores.sql.file_lock import FileLock, describe_holder
 from pyjms_provider.stores.sql.paging import Paging
@@ -53,6 +53,7 @@ def open_sqlite(
     if url.query:
         raise UnsupportedStoreError(f"sqlite has no option {next(iter(url.query))!r} here; leave it out")
     path = os.path.realpath(url.database)
+    _check_names(path)
     lock = FileLock(f"{path}.lock", describe_holder(holder))
     acquire(lock.acquire, clock, waits=waits, cancelled=cancelled)
     engine = make_engine(url.set(database=path))
@@ -71,6 +72,16 @@ def open_sqlite(
             raise understand(error, path) from error
         raise
     return database, paging, meta
+
+
+def _check_names(path: str) -> None:
+    """Find that a file has two names: neither the lock of one nor SQLite's log is known to who comes by the other."""
+    with suppress(OSError):  # none there, or SQLite says it better
+        if Path(path).stat().st_nlink > 1:
+            raise UnusableStoreError(
+                f"{path} has another name (a hard link), by which others could write it at the same time and damage it. "
+                f"Delete the other name; a copy is made with: sqlite3 {path} '.backup COPY'"
+            )
 
 
 def _check_length(path: str) -> None:
