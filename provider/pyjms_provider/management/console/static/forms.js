@@ -87,7 +87,8 @@ function limits(field) {
   else if (field.minimum !== undefined) parts.push(`at least ${field.minimum}`);
   else if (field.maximum !== undefined) parts.push(`at most ${field.maximum}`);
   if (field.kind === "map") parts.push("one name = value in each line");
-  if (field.kind === "lines") parts.push("one in each line");
+  if (field.kind === "lines" && !field.choices) parts.push("one in each line");
+  if ((field.kind === "choices" || field.choices) && !field.is_mandatory) parts.push(`default: ${shown(field.default)}`);
   if (field.kind === "json") parts.push("as JSON");
   return parts.join(", ");
 }
@@ -155,7 +156,10 @@ function choices(field, id, given) {
     element,
     read: () => {
       const now = boxes.filter((box) => box.checked).map((box) => box.value);
-      return JSON.stringify(now) === before ? undefined : now;
+      if (JSON.stringify(now) === before) return undefined;
+      // The order may matter: those that were there keep theirs, others come after them.
+      const kept = (given ?? []).filter((each) => now.includes(each));
+      return [...kept, ...now.filter((each) => !kept.includes(each))];
     },
   };
 }
