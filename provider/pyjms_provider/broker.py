@@ -25,6 +25,7 @@ from pyjms_provider.stores.opening import open_store
 
 if TYPE_CHECKING:
     from pyjms_provider.core.journal import Journal
+    from pyjms_provider.security.contracts import AccessPolicy, Principal
 
 __all__ = ["Client", "EmbeddedBroker", "find_broker", "running_broker", "stop_all_brokers", "stop_broker"]
 
@@ -45,6 +46,10 @@ class Client:
     address: str = ""
     """Where it comes from; empty: from this process."""
     protocol: str = "vm"
+    principal: Principal | None = None
+    """Who logged in; None: nobody."""
+    access: AccessPolicy | None = None
+    """Who says what they may do; None: nobody asks."""
 
 
 class EmbeddedBroker:
@@ -156,12 +161,26 @@ class EmbeddedBroker:
             self._clients[connection_id] = Client(handle=handle, since_ms=self.clock.time_ms())
         return connection_id
 
-    def describe(self, connection_id: ConnectionId, *, user: str, address: str, protocol: str) -> None:
-        """Say who is at the other end of a connection, for those who observe it. Ignored once it has closed."""
+    def describe(
+        self,
+        connection_id: ConnectionId,
+        *,
+        user: str,
+        address: str,
+        protocol: str,
+        principal: Principal | None = None,
+        access: AccessPolicy | None = None,
+    ) -> None:
+        """Say who is at the other end of a connection, for those who observe it. Ignored once it has closed.
+
+        `principal`, `access`: for management by messages, which does for a sender what the sender may do.
+        """
         with self._lock:
             found = self._clients.get(connection_id)
             if found is not None:
-                self._clients[connection_id] = replace(found, user=user, address=address, protocol=protocol)
+                self._clients[connection_id] = replace(
+                    found, user=user, address=address, protocol=protocol, principal=principal, access=access
+                )
 
     def clients(self) -> dict[ConnectionId, Client]:
         """Return the connections that there are now."""

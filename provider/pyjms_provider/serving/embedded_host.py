@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from pyjms.spi.envelope import Address, ConnectionId
     from pyjms.spi.provider import ConnectionEvents, ProviderConnection
     from pyjms_provider.broker import EmbeddedBroker
-    from pyjms_provider.security.contracts import AccessPolicy
+    from pyjms_provider.security.contracts import AccessPolicy, Principal
 
 __all__ = ["EmbeddedHost"]
 
@@ -38,10 +38,17 @@ class EmbeddedHost:
         """Whether there is a store."""
         return self._broker.virtual_host.keeper is not None
 
-    def connect(self, events: ConnectionEvents, *, user: str, address: str) -> ProviderConnection:
+    def connect(self, events: ConnectionEvents, *, principal: Principal, address: str) -> ProviderConnection:
         """Return a new connection. Raises `ClosedError` when the broker has stopped."""
         connection = VmConnection(self._broker, events)
-        self._broker.describe(connection.connection_id, user=user, address=address, protocol="stomp")
+        self._broker.describe(
+            connection.connection_id,
+            user=principal.name,
+            address=address,
+            protocol="stomp",
+            principal=principal,
+            access=self._access,
+        )
         return connection
 
     def has(self, address: Address) -> bool:

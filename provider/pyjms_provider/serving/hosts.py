@@ -9,6 +9,7 @@ from pyjms_provider.model.virtual_host import VirtualHost
 from pyjms_provider.serving.embedded_host import EmbeddedHost
 
 if TYPE_CHECKING:
+    from pyjms_provider.broker import EmbeddedBroker
     from pyjms_provider.model.managed import ManagedObject
     from pyjms_provider.model.port import Port
     from pyjms_provider.protocols.stomp.server.hosts import ServedHost
@@ -24,15 +25,19 @@ def running_hosts(root: ManagedObject) -> list[VirtualHost]:
 class ManagedHosts:
     """Implements `HostDirectory` for a port."""
 
-    def __init__(self, port: Port, default_host: str) -> None:
+    def __init__(self, port: Port, default_host: str, synthetic: EmbeddedBroker | None = None) -> None:
+        """`synthetic`: a host that is not in the tree, found by its name alone."""
         self._port = port
         self._default = default_host
+        self._synthetic = synthetic
 
     def find(self, name: str) -> ServedHost | None:
         """Return the virtual host of that name; if there is none, the default one, or the only one.
 
         Clients of other brokers name in `host` the machine that they connect to: that must not keep them out.
         """
+        if self._synthetic is not None and name == self._synthetic.name:
+            return EmbeddedHost(self._synthetic, self._port.access())
         hosts = {each.name: each for each in running_hosts(self._port.root)}
         found = hosts.get(name) or hosts.get(self._default)
         if found is None and len(hosts) == 1 and not self._default:

@@ -6,13 +6,16 @@ from threading import Lock
 from typing import TYPE_CHECKING, Any, Self
 
 from pyjms.spi.clock import Clock, SystemClock
+from pyjms_provider.broker import EmbeddedBroker
 from pyjms_provider.management.console.pages import console_routes
 from pyjms_provider.management.desk import Desk
+from pyjms_provider.management.messages import MANAGEMENT
 from pyjms_provider.model.life_cycle import State
 from pyjms_provider.model.services import Services
 from pyjms_provider.model.system_config import SystemConfig
 from pyjms_provider.security.audit import AuditLog
 from pyjms_provider.serving.http_port import http_opener
+from pyjms_provider.serving.management_queues import ManagementQueues
 from pyjms_provider.serving.stomp_port import stomp_opener
 from pyjms_provider.transport.service import NetworkService
 
@@ -58,10 +61,11 @@ class _Desks:
 class ServedBroker:
     """Runs from `open` to `close`; a context manager closes it."""
 
-    def __init__(self, system: SystemConfig, network: NetworkService, desks: _Desks) -> None:
+    def __init__(self, system: SystemConfig, network: NetworkService, desks: _Desks, queues: ManagementQueues) -> None:
         self.system = system
         self.network = network
         self._desks = desks
+        self._queues = queues
 
     @classmethod
     def open(
@@ -83,6 +87,7 @@ class ServedBroker:
         network = NetworkService(name, clock=clock, trace=trace)
         network.start()
         desks = _Desks(AuditLog(clock))
+        synthetic = EmbeddedBroker(MANAGEMENT, clock)
         try:
             system = SystemConfig.opened(
                 store,
@@ -92,15 +97,16 @@ class ServedBroker:
                 clock=clock,
                 services=Services(
                     port_openers={
-                        "stomp": stomp_opener(network),
+                        "stomp": stomp_opener(network, synthetic),
                         "http": http_opener(network, desks.of, _pages),
                     }
                 ),
             )
         except BaseException:
+            synthetic.stop()
             network.stop()
             raise
-        return cls(system, network, desks)
+        return cls(system, network, desks, ManagementQueues(desks.of(system), synthetic))
 
     @property
     def broker(self) -> Broker:
@@ -125,6 +131,7 @@ class ServedBroker:
 
     def close(self) -> None:
         """End connections, ports, virtual hosts and the network, in this order. May be repeated."""
+        self._queues.close()
         self._desks.close()
         self.system.close()
         self.network.stop()

@@ -13,6 +13,7 @@ from pyjms_provider.serving.hosts import ManagedHosts
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from pyjms_provider.broker import EmbeddedBroker
     from pyjms_provider.model.managed import ManagedObject
     from pyjms_provider.transport.listener import Listener
     from pyjms_provider.transport.service import NetworkService
@@ -41,8 +42,10 @@ class ListeningPort:
         self.listener.close()
 
 
-def stomp_opener(network: NetworkService) -> Callable[[ManagedObject], ListeningPort]:
-    """Return what opens a `StompPort` on that network."""
+def stomp_opener(
+    network: NetworkService, synthetic: EmbeddedBroker | None = None
+) -> Callable[[ManagedObject], ListeningPort]:
+    """Return what opens a `StompPort` on that network; `synthetic`: a virtual host that is not in the tree."""
 
     def opener(port: ManagedObject) -> ListeningPort:
         assert isinstance(port, StompPort)
@@ -51,7 +54,7 @@ def stomp_opener(network: NetworkService) -> Callable[[ManagedObject], Listening
         service = StompService(
             clock=port.clock,
             authenticator=port.authenticator(),
-            hosts=ManagedHosts(port, chosen.default_host),
+            hosts=ManagedHosts(port, chosen.default_host, synthetic),
             settings=StompSettings(
                 server_name=f"pyjms/{_version()}",
                 login_timeout_ms=chosen.login_timeout_ms,

@@ -30,8 +30,8 @@ class ServedHost(Protocol):
         """Whether settling and committing may wait for a disk."""
         ...
 
-    def connect(self, events: ConnectionEvents, *, user: str, address: str) -> ProviderConnection:
-        """Return a new connection to it, delivery stopped; `user` and `address` are for those who observe it.
+    def connect(self, events: ConnectionEvents, *, principal: Principal, address: str) -> ProviderConnection:
+        """Return a new connection to it, delivery stopped; `principal` and `address` say who it is.
 
         Raises `ResourceError`, `ClosedError`.
         """

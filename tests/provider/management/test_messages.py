@@ -1,0 +1,201 @@
+"""Management by messages: through the API, in this process and over STOMP."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from pyjms import ConnectionFactory, JMSException, Session
+from pyjms.api.connection import Connection
+from pyjms_provider.security.rules import parse_rules, rules_to_data
+from pyjms_provider.security.user_file import UserFile
+from pyjms_provider.serving.management_queues import WANTED
+from pyjms_provider.serving.served_broker import ServedBroker
+
+PASSWORD = "correct horse battery"
+RULES = """
+allow group:admins all *
+allow user:bob connect virtual_host
+allow user:bob write,create queue:$management
+allow user:bob create,read,write,browse temporary
+allow user:bob observe queue:orders
+"""
+
+
+@pytest.fixture
+def broker(tmp_path: Path) -> Iterator[ServedBroker]:
+    users = UserFile(tmp_path / "users")
+    users.add("ann", PASSWORD, ["admins"])
+    users.add("bob", PASSWORD, [])
+    with ServedBroker.open(name="shop", context={WANTED: "true"}) as served:
+        top = served.broker
+        top.create_child(
+            "authentication_provider", {"name": "users", "type": "user-file", "path": str(tmp_path / "users")}
+        )
+        top.create_child("access_control", {"name": "access", "rules": rules_to_data(parse_rules(RULES))})
+        node = top.create_child("virtual_host_node", {"name": "main", "type": "memory"})
+        host = node.create_child("virtual_host", {"name": "shop"})
+        host.create_child("queue", {"name": "orders"})
+        chosen = {"authentication_providers": ["users"], "access_control": "access"}
+        top.create_child("port", {"name": "stomp", "type": "stomp", "port": 0, **chosen})
+        yield served
+
+
+class Manager:
+    """Asks by messages, and waits for the answers."""
+
+    def __init__(self, connection: Connection) -> None:
+        self.session = connection.create_session(False, Session.AUTO_ACKNOWLEDGE)
+        self.answers = self.session.create_temporary_queue()
+        self.consumer = self.session.create_consumer(self.answers)
+        self.producer = self.session.create_producer(self.session.create_queue("$management"))
+        connection.start()
+
+    def ask(self, request: Any, status: int = 200) -> Any:
+        text = request if isinstance(request, str) else json.dumps(request)
+        message = self.session.create_text_message(text)
+        message.jms_reply_to = self.answers
+        self.producer.send(message)
+        answer: Any = self.consumer.receive(10_000)
+        assert answer is not None, "there is no answer"
+        assert answer.jms_correlation_id == message.jms_message_id
+        found = json.loads(answer.text)
+        assert found["status"] == answer.get_int_property("pyjms_status") == status, found
+        return found["result"] if status == 200 else found["error"]
+
+
+@pytest.fixture
+def connections() -> Iterator[list[Connection]]:
+    made: list[Connection] = []
+    yield made
+    for each in made:
+        each.close()
+
+
+def connect(broker: ServedBroker, connections: list[Connection], user: str = "ann", host: str = "shop") -> Manager:
+    address = broker.addresses()[0]
+    connection = ConnectionFactory(f"{address}?virtual_host={host}").create_connection(user, PASSWORD)
+    connections.append(connection)
+    return Manager(connection)
+
+
+@pytest.mark.realises("BJ-AMQPM-1", "BJ-AMQPM-2", "BJ-AMQPM-5")
+def test_a_host_is_managed_by_its_queue(broker: ServedBroker, connections: list[Connection]) -> None:
+    manager = connect(broker, connections)
+    made = manager.ask({"action": "create", "category": "queue", "attributes": {"name": "bulk", "max_messages": 5}})
+    assert made["names"] == ["main", "shop", "bulk"]
+    assert made["created_by"] == "ann"
+    about = {"category": "queue", "names": ["bulk"]}
+    assert manager.ask({"action": "change", **about, "attributes": {"paused": True}})["paused"] is True
+    assert manager.ask({"action": "get", **about, "fields": ["max_messages"]}) == {"max_messages": 5}
+    assert manager.ask({"action": "get", "category": "queue", "id": made["id"]})["name"] == "bulk"
+    message = {"operation": "publish", "arguments": {"message": {"text": "one"}}}
+    manager.ask({"action": "invoke", **about, **message})
+    assert manager.ask({"action": "invoke", **about, "operation": "purge"}) == {"messages": 1}
+    listed = manager.ask({"action": "list", "category": "queue", "filter": "paused", "fields": ["name"]})
+    assert listed == {"items": [{"name": "bulk"}], "total": 1, "offset": 0}
+    manager.ask({"action": "delete", **about})
+    assert manager.ask({"action": "get", **about}, 404)["code"] == "PYJMS-MODEL-UNKNOWN"
+
+
+@pytest.mark.realises("BJ-AMQPM-3", "BJ-AMQPM-4")
+def test_what_can_be_asked_is_discovered_in_a_host_and_in_the_broker(
+    broker: ServedBroker, connections: list[Connection]
+) -> None:
+    host, whole = connect(broker, connections), connect(broker, connections, host="$management")
+    here = [each["category"] for each in host.ask({"action": "discover"})["categories"]]
+    everywhere = [each["category"] for each in whole.ask({"action": "discover"})["categories"]]
+    assert here[:2] == ["virtual_host", "store"]
+    assert {"broker", "port", "user", "queue"} <= set(everywhere)
+    assert whole.ask({"action": "get", "category": "queue", "names": ["main", "shop", "orders"]})["name"] == "orders"
+    assert whole.ask({"action": "list", "category": "port"})["total"] == 1
+    host.ask({"action": "list", "category": "port"}, 404)
+    host.ask({"action": "get", "category": "user", "names": []}, 404)
+    port = whole.ask({"action": "list", "category": "port"})["items"][0]["id"]
+    host.ask({"action": "get", "category": "port", "id": port}, 404)
+
+
+def test_who_sent_a_message_may_do_what_rules_let_them_and_no_more(
+    broker: ServedBroker, connections: list[Connection]
+) -> None:
+    bob = connect(broker, connections, "bob")
+    about = {"category": "queue", "names": ["orders"]}
+    assert bob.ask({"action": "get", **about})["name"] == "orders"
+    assert bob.ask({"action": "change", **about, "attributes": {"paused": True}}, 403)
+    assert bob.ask({"action": "create", "category": "queue", "attributes": {"name": "x"}}, 403)
+    assert bob.ask({"action": "list", "category": "queue"})["total"] == 1
+
+
+@pytest.mark.parametrize(
+    ("request_", "status"),
+    [
+        ("no JSON", 400),
+        ("[]", 400),
+        ("{}", 400),
+        ({"action": "explode"}, 400),
+        ({"action": "get"}, 400),
+        ({"action": "get", "colour": "red"}, 400),
+        ({"action": "get", "category": "queue", "names": [1]}, 400),
+        ({"action": "list", "category": "queue", "limit": True}, 400),
+        ({"action": "list", "category": "queue", "limit": 0}, 400),
+        ({"action": "get", "category": "queue", "id": "x"}, 400),
+        ({"action": "get", "category": "colour"}, 404),
+        ({"action": "invoke", "category": "queue", "names": ["orders"], "operation": "paint"}, 404),
+        (
+            {
+                "action": "invoke",
+                "category": "queue",
+                "names": ["orders"],
+                "operation": "browse",
+                "arguments": {"a": 1},
+            },
+            422,
+        ),
+        ({"action": "create", "category": "queue", "attributes": {"name": "orders"}}, 409),
+    ],
+)
+def test_wrong_requests_are_told_what_is_wrong(
+    broker: ServedBroker, connections: list[Connection], request_: Any, status: int
+) -> None:
+    assert connect(broker, connections).ask(request_, status)["reason"]
+
+
+def test_a_request_that_wants_no_answer_is_done_all_the_same(
+    broker: ServedBroker, connections: list[Connection]
+) -> None:
+    manager = connect(broker, connections)
+    create = {"action": "create", "category": "queue", "attributes": {"name": "quiet"}}
+    manager.producer.send(manager.session.create_text_message(json.dumps(create)))
+    assert manager.ask({"action": "get", "category": "queue", "names": ["quiet"]})["name"] == "quiet"
+
+
+def test_answers_go_only_where_the_asker_may_send(broker: ServedBroker, connections: list[Connection]) -> None:
+    bob = connect(broker, connections, "bob")
+    message = bob.session.create_text_message(json.dumps({"action": "discover"}))
+    message.jms_reply_to = bob.session.create_queue("orders")
+    bob.producer.send(message)
+    bob.ask({"action": "discover"})  # requests are served in their order
+    host: Any = broker.broker.child("virtual_host_node", "main").child("virtual_host", "shop")
+    assert host.child("queue", "orders").depth == 0
+
+
+def test_a_host_without_the_variable_has_no_such_queue(tmp_path: Path) -> None:
+    with ServedBroker.open(name="shop") as served:
+        node = served.broker.create_child("virtual_host_node", {"name": "main", "type": "memory"})
+        host = node.create_child("virtual_host", {"name": "shop"})
+        assert host.child_names("queue") == []
+
+
+def test_the_queue_is_served_again_when_its_host_is_started_again(
+    broker: ServedBroker, connections: list[Connection]
+) -> None:
+    host = broker.broker.child("virtual_host_node", "main").child("virtual_host", "shop")
+    host.invoke("stop", {})
+    with pytest.raises(JMSException):
+        connect(broker, connections)
+    host.invoke("start", {})
+    assert connect(broker, connections).ask({"action": "list", "category": "queue"})["total"] >= 1
