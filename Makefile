@@ -11,7 +11,7 @@ PYTEST := $(BIN)/python -m pytest
 PYTHON ?=
 PYTHONS := $(or $(PYTHON),python3 python3.14 python3.13 python3.12 python3.11 python)
 
-.PHONY: help demo test check lint types imports stubs docs bench conformance tck-mutants traceability soak soak20 soak-kills postgresql brokers history-soak clean
+.PHONY: help demo test check lint types imports stubs docs bench conformance tck-mutants traceability soak soak20 soak-kills soak-network postgresql brokers history-soak clean
 
 help: ## this list
 	@grep -hE '^[a-z0-9-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z0-9-]+):.*## /\1\t/' | expand -t 15
@@ -88,6 +88,9 @@ soak: soak-kills history-soak ## the long tests: kills on each store, histories
 
 soak20: .venv/.dev ## the test suite 20 times, each time in another order
 	@for run in $$(seq 20); do echo "run $$run of 20"; $(PYTEST) -n 2 -q; done
+
+soak-network: .venv/.dev ## cuts connections 2,000 times, kills the broker 50 times, and serves a million messages
+	@PYJMS_CUTS=2000 PYJMS_NETWORK_KILLS=50 PYJMS_LOAD=full $(PYTEST) -n 0 -q --timeout 7200 tests/system/network
 
 soak-kills: .venv/.dev ## kills a working broker 200 times on each store, and judges what its clients were told
 	@PYJMS_KILLS=200 $(PYTEST) -n 0 -q tests/provider/kill

@@ -1,0 +1,122 @@
+"""Clients that mean harm: the broker refuses them, in bounded memory and time, and goes on serving the others."""
+
+from __future__ import annotations
+
+import socket
+from collections.abc import Iterator
+from contextlib import suppress
+
+import pytest
+
+from pyjms import ConnectionFactory, Session
+from pyjms_provider.serving.served_broker import ServedBroker
+from tests.system.network.served import anonymous_broker
+
+PATIENCE_S = 20.0
+
+
+@pytest.fixture
+def broker() -> Iterator[ServedBroker]:
+    with anonymous_broker(login_timeout_ms=500) as broker:
+        yield broker
+
+
+def port_of(broker: ServedBroker) -> int:
+    return int(broker.addresses()[0].rpartition(":")[2])
+
+
+def opened(broker: ServedBroker) -> socket.socket:
+    return socket.create_connection(("127.0.0.1", port_of(broker)), timeout=PATIENCE_S)
+
+
+def all_of(connection: socket.socket) -> bytes:
+    """Return what comes until the broker hangs up."""
+    parts = []
+    try:
+        while data := connection.recv(65536):
+            parts.append(data)
+    except ConnectionResetError:
+        pass  # what was still being sent is of no interest to it
+    return b"".join(parts)
+
+
+def serves_others(broker: ServedBroker) -> bool:
+    """Say whether a client that means well is served."""
+    with ConnectionFactory(f"stomp://127.0.0.1:{port_of(broker)}").create_connection() as connection:
+        connection.start()
+        session = connection.create_session(False, Session.AUTO_ACKNOWLEDGE)
+        queue = session.create_temporary_queue()
+        session.create_producer(queue).send(session.create_text_message("well"))
+        return session.create_consumer(queue).receive(10_000) is not None
+
+
+def test_who_says_his_login_byte_by_byte_is_hung_up_on(broker: ServedBroker) -> None:
+    slow = [opened(broker) for _ in range(50)]
+    for connection in slow:
+        connection.sendall(b"CONN")
+    assert serves_others(broker)
+    for connection in slow:
+        assert b"nobody logged in" in all_of(connection)
+        connection.close()
+
+
+@pytest.mark.parametrize(
+    ("bytes_", "says"),
+    [
+        (b"CONNECT\n" + b"a:b\n" * 100_000, b"headers"),
+        (b"CONNECT\nx:" + b"y" * 1_000_000, b"header"),
+        (b"Z" * 1_000_000, b""),
+        (b"CONNECT\ncontent-length:99999999999\n\n", b"body"),
+        (b"GET / HTTP/1.1\r\nHost: x\r\n\r\n\0", b"ERROR"),
+    ],
+)
+def test_bombs_before_login_are_refused(broker: ServedBroker, bytes_: bytes, says: bytes) -> None:
+    with opened(broker) as connection:
+        with suppress(ConnectionResetError, BrokenPipeError):  # it has hung up already
+            connection.sendall(bytes_)
+        answer = all_of(connection)
+    assert answer.startswith(b"ERROR") or answer == b""
+    assert says in answer or answer == b""
+    assert serves_others(broker)
+
+
+def test_a_frame_without_end_is_refused_at_its_limit(broker: ServedBroker) -> None:
+    with opened(broker) as connection:
+        connection.sendall(b"CONNECT\naccept-version:1.2\nhost:x\n\n\0")
+        assert connection.recv(65536).startswith(b"CONNECTED")
+        with pytest.raises((ConnectionResetError, BrokenPipeError)):
+            connection.sendall(b"SEND\ndestination:/queue/q\n\n")
+            while True:
+                connection.sendall(b"x" * 1_000_000)
+    assert serves_others(broker)
+
+
+def test_who_asks_without_reading_is_not_read(broker: ServedBroker) -> None:
+    with opened(broker) as connection:
+        connection.sendall(b"CONNECT\naccept-version:1.2\nhost:x\npyjms-profile:1\n\n\0")
+        assert connection.recv(65536).startswith(b"CONNECTED")
+        connection.settimeout(1.0)
+        flood = b"NOTHING\nreceipt:" + b"r" * 4000 + b"\n\n\0"
+        sent = 0
+        with pytest.raises(TimeoutError):
+            while sent < 400_000_000:
+                sent += connection.send(flood * 100)
+        assert serves_others(broker)
+
+
+def test_another_users_temporary_queue_and_subscription_stay_his(broker: ServedBroker) -> None:
+    factory = ConnectionFactory(f"stomp://127.0.0.1:{port_of(broker)}")
+    with factory.create_connection() as owner:
+        owner.client_id = "owner"
+        session = owner.create_session(False, Session.AUTO_ACKNOWLEDGE)
+        name = session.create_temporary_queue().queue_name
+        session.create_durable_subscriber(session.create_topic("news"), "mine")
+        with opened(broker) as thief:
+            thief.sendall(b"CONNECT\naccept-version:1.2\nhost:x\n\n\0")
+            assert thief.recv(65536).startswith(b"CONNECTED")
+            thief.sendall(f"SUBSCRIBE\nid:s\ndestination:/temp-queue/{name}\n\n\0".encode())
+            assert all_of(thief).startswith(b"ERROR")
+        with opened(broker) as thief:
+            thief.sendall(b"CONNECT\naccept-version:1.2\nhost:x\nclient-id:owner\n\n\0")
+            assert b"PYJMS-CLIENT-ID" in all_of(thief)
+    assert serves_others(broker)
