@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 from collections.abc import Callable, Iterator
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
@@ -34,12 +35,11 @@ def password(monkeypatch: pytest.MonkeyPatch, run_pyjms: Run) -> str:
 @pytest.fixture
 def start_broker(tmp_path: Path) -> Iterator[Callable[..., BrokerProcess]]:
     """Starts `pyjms broker run ARGUMENTS` in the test's folder, and ends what the test left running."""
-    started: list[BrokerProcess] = []
+    with ExitStack() as ends:  # each is ended, also when the end of another one fails
 
-    def start(*arguments: str, **options: Any) -> BrokerProcess:
-        started.append(BrokerProcess(tmp_path, *arguments, **options))
-        return started[-1]
+        def start(*arguments: str, **options: Any) -> BrokerProcess:
+            broker = BrokerProcess(tmp_path, *arguments, **options)
+            ends.callback(broker.end)
+            return broker
 
-    yield start
-    for each in started:
-        each.end()
+        yield start
