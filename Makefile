@@ -90,7 +90,7 @@ soak20: .venv/.dev ## the test suite 20 times, each time in another order
 	@for run in $$(seq 20); do echo "run $$run of 20"; $(PYTEST) -n 2 -q; done
 
 soak-network: .venv/.dev ## cuts connections 2,000 times, kills the broker 50 times, and serves a million messages
-	@PYJMS_CUTS=2000 PYJMS_NETWORK_KILLS=50 PYJMS_LOAD=full $(PYTEST) -n 0 -q --timeout 7200 tests/system/network
+	@PYJMS_CUTS=2000 PYJMS_NETWORK_KILLS=50 PYJMS_LOAD=full $(PYTEST) -n 0 -q --log-cli-level=INFO --timeout 7200 tests/system/network
 
 soak-kills: .venv/.dev ## kills a working broker 200 times on each store, and judges what its clients were told
 	@PYJMS_KILLS=200 $(PYTEST) -n 0 -q tests/provider/kill
