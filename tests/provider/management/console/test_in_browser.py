@@ -4,12 +4,17 @@ from __future__ import annotations
 
 import json
 import time
+from pathlib import Path
 from typing import Any
 
 import pytest
 from selenium import webdriver
 
 from pyjms import ConnectionFactory, Session
+from pyjms.spi.envelope import Address, AddressKind
+from pyjms.spi.xid import Xid
+from pyjms_provider.clients.vm import VmConnection
+from tests.provider.helpers import RecordedEvents, make_envelope
 from tests.provider.management.console.world import Console, Keys, World, ask, open_browser
 
 HOSTILE = (
@@ -203,6 +208,34 @@ def test_a_connection_is_seen_with_its_consumers_and_ended(world: World, console
         )
     finally:
         connection.close()
+
+
+def test_a_transaction_in_doubt_is_settled_and_forgotten(world: World, console: Console, tmp_path: Path) -> None:
+    node = world.served.broker.create_child("virtual_host_node", {"name": "kept", "type": "memory"})
+    store = f"sqlite:///{tmp_path}/kept.db"
+    host: Any = node.create_child("virtual_host", {"name": "kept", "store_url": store})
+    queue: Any = host.create_child("queue", {"name": "doubted"})
+    connection = VmConnection(host.embedded, RecordedEvents())
+    try:
+        session = connection.open_session(transacted=True)
+        xid = Xid(1, b"global", b"branch")
+        session.xa_start(xid)
+        session.send(make_envelope("1", destination=Address(AddressKind.QUEUE, "doubted")))
+        session.xa_end(xid)
+        session.xa_prepare(xid)
+        console.open("#/transactions")
+        console.one("tbody .chip", "in doubt")
+        console.click("tbody button", "Commit")
+        console.confirm()
+        console.one("tbody .chip", "heuristically committed")
+        assert queue.depth == 1
+        console.click("tbody button", "Forget")
+        console.confirm()
+        console.one(".empty", "There are no branches")
+    finally:
+        connection.close()
+        console.browser.get("about:blank")
+        node.delete()
 
 
 def test_what_the_broker_refuses_is_said_beside_the_field(world: World, console: Console) -> None:
