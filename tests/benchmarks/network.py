@@ -13,7 +13,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 from multiprocessing.connection import Connection as Pipe
-from time import perf_counter
+from time import perf_counter, process_time
 from typing import Any, Final
 
 import psutil
@@ -126,10 +126,9 @@ class _Side:
 
 
 def _play(act: Callable[[Callable[[], None]], Any], pipe: Pipe) -> None:
-    begin = psutil.Process().cpu_times()
+    begin = process_time()
     value = act(partial(pipe.send, None))
-    end = psutil.Process().cpu_times()
-    pipe.send((value, end.user + end.system - begin.user - begin.system))
+    pipe.send((value, process_time() - begin))
 
 
 def _seconds(process: psutil.Process) -> float:
@@ -144,14 +143,14 @@ def _resident(process: psutil.Process) -> int:
 def _timed(peer: Peer, count: int, act: Callable[[Client], Any]) -> Figures:
     """Have a fresh client do `act`, which is about so many messages."""
 
-    def play(ready: Callable[[], None]) -> float:
+    def play(ready: Callable[[], None]) -> tuple[float, float]:
         client = peer.connect()
-        begin = perf_counter()
+        begin, begin_s = perf_counter(), process_time()  # after the connection, which is dear and made once
         act(client)
-        return perf_counter() - begin
+        return perf_counter() - begin, process_time() - begin_s
 
     before = _seconds(peer.process)
-    took, client_s = _Side(play).result()
+    (took, client_s), _ = _Side(play).result()
     return Figures(
         rate=count / took,
         broker_us=(_seconds(peer.process) - before) / count * 1e6,
