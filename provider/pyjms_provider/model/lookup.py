@@ -11,6 +11,7 @@ from pyjms_provider.model import tree
 from pyjms_provider.model.errors import UnknownObjectError
 
 if TYPE_CHECKING:
+    from pyjms_provider.model.children import ChildSource
     from pyjms_provider.model.managed import ManagedObject
     from pyjms_provider.security.contracts import Target
 
@@ -24,6 +25,8 @@ class Place:
     parent: ManagedObject
     category: str
     name: str
+    source: ChildSource | None
+    """Where it is made on demand."""
 
     def find(self) -> ManagedObject | None:
         """Return the object; None: it has gone."""
@@ -31,8 +34,7 @@ class Place:
 
     def target(self) -> Target | None:
         """Return what an access policy is asked about; None: it has gone."""
-        source = self.parent.sources().get(self.category)
-        known = None if source is None else source.target(self.name)
+        known = None if self.source is None else self.source.target(self.name)
         if known is not None:
             return known
         found = self.find()
@@ -82,11 +84,12 @@ def places(broker: ManagedObject, category: str, names: Sequence[str] = ()) -> I
     if len(names) >= len(steps):
         found = find_by_names(broker, category, names)
         assert found.parent is not None, "a category with a name is below the broker"
-        yield Place(found.parent, category, found.name)
+        yield Place(found.parent, category, found.name, found.parent.sources().get(category))
         return
     for parent in _collect(broker, steps[:-1], tuple(names)):
+        source = parent.sources().get(category)
         for name in parent.child_names(category):
-            yield Place(parent, category, name)
+            yield Place(parent, category, name, source)
 
 
 def _collect(above: ManagedObject, steps: Sequence[str], names: Sequence[str]) -> Iterator[ManagedObject]:
