@@ -1,0 +1,54 @@
+"""From a message that arrives to bytes on the wire, step by step: the core's steps, then the connection's."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from pyjms_provider.core.trace import Step, tracing
+from pyjms_provider.protocols.stomp.server.plain_consumers import PlainSubscription
+from pyjms_provider.protocols.stomp.server.turns import Turns
+from tests.provider.protocols.stomp.server.bench import Bench
+
+
+@pytest.mark.realises("QCM-12", "QCM-13", "QCM-14", "QCM-15", "QCM-20", "QCM-21", "QCM-22", "QCM-23")
+def test_a_message_takes_all_steps_to_a_consumer_across_the_network(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    steps: list[str] = []
+
+    def watch(owner: Any, name: str, said: str) -> None:
+        original = getattr(owner, name)
+
+        def watched(*arguments: Any) -> Any:
+            steps.append(said)
+            return original(*arguments)
+
+        monkeypatch.setattr(owner, name, watched)
+
+    receiver, sender = bench.connect(), bench.connect()
+    receiver.send("SUBSCRIBE", id="s", destination="/queue/orders", ack="client")
+    receiver.settle()
+    watch(Turns, "want", "the connection hears that the consumer wants to work")
+    assert receiver.engine.dialogue is not None
+    watch(receiver.engine.dialogue.turns, "_wake", "the scheduler is asked for the connection")
+    watch(Turns, "pull", "the connection goes over its consumers")
+    watch(PlainSubscription, "pull", "the consumer tries to pull")
+
+    def observe(step: Step, who: object) -> None:
+        if step in {Step.ARRIVED, Step.QUEUE_NOTIFIED, Step.TARGET_NOTIFIED}:
+            steps.append(step.value)
+
+    with tracing(observe):
+        sender.send("SEND", b"x", destination="/queue/orders")
+        assert b"MESSAGE" in receiver.pull()  # the I/O thread's buffer
+    assert list(dict.fromkeys(steps)) == [
+        "a message arrives at the queue",
+        "the queue wakes a consumer",
+        "the target tells its session",
+        "the connection hears that the consumer wants to work",
+        "the scheduler is asked for the connection",
+        "the connection goes over its consumers",
+        "the consumer tries to pull",
+    ]
