@@ -92,7 +92,8 @@ class QueueSource(ChildSource):
         found: dict[str, Any] = {}
         for probe.name in self.names():
             with suppress(UnknownObjectError):  # it is errored, or was deleted meanwhile
-                found[probe.name] = plain(declared.compute(probe))
+                value = declared.compute(probe)
+                found[probe.name] = value if type(value) is int else plain(value)
         return found
 
     def target(self, name: str) -> Target:
