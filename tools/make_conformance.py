@@ -28,6 +28,7 @@ from pyjms_tck.runner.progress import LiveProgress
 from tests.brokers.running import KINDS
 from tests.brokers.sharing import shared_broker
 from tests.provider.postgresql import PostgresqlServer
+from tools.served_broker import served_broker
 
 ROOT = Path(__file__).resolve().parent.parent
 FOLDER = ROOT / "docs" / "conformance"
@@ -43,7 +44,8 @@ class Judged:
     about: str
     url: str
     """``{folder}`` stands for an empty folder, ``{postgresql}`` for an empty store in a PostgreSQL server of its own;
-    ``{activemq}`` and ``{rabbitmq}`` for the STOMP port of such a broker."""
+    ``{activemq}`` and ``{rabbitmq}`` for the STOMP port of such a broker, ``{pyjms}`` for that of our own, in a process of
+    its own, which keeps messages in memory; ``{stored}``: in SQLite."""
     profile: Path
 
 
@@ -73,6 +75,12 @@ PROVIDERS = (
         profile=AUTHORS / "folder_profile.py",
     ),
     Judged(
+        name="stomp-sqlite",
+        about="our broker as a server, [over STOMP](../how-to/stomp.md), with a store in a file of SQLite",
+        url="stomp://127.0.0.1:{stored}",
+        profile=FOLDER / "stored_stomp_profile.py",
+    ),
+    Judged(
         name="activemq",
         about="ActiveMQ Classic 5.17, [over STOMP](../how-to/stomp.md)",
         url="stomp://127.0.0.1:{activemq}",
@@ -85,6 +93,7 @@ PROVIDERS = (
         profile=FOLDER / "rabbitmq_profile.py",
     ),
 )
+SERVED = {"pyjms": (), "stored": ("--store", "sqlite:///conformance.db")}
 FAULTY = Judged(
     name="faulty",
     about="the example with a fault",
@@ -106,6 +115,10 @@ def judge(judged: Judged, select: tuple[str, ...] = ()) -> Report:
         for kind in KINDS:
             if f"{{{kind}}}" in judged.url:
                 ports[kind] = made.enter_context(shared_broker(kind, Path(folder)))["stomp"]
+        for served, options in SERVED.items():
+            ports[served] = 0
+            if f"{{{served}}}" in judged.url:
+                ports[served] = made.enter_context(served_broker(Path(folder), *options))
         task = Task(
             url=judged.url.format(folder=folder, postgresql=store, **ports),
             profile=str(judged.profile),
@@ -124,6 +137,9 @@ suite can fail is shown by the [kill matrix](kill-matrix.md): which of its tests
 The broker is restarted in these runs: {download}`memory_profile.py` and {download}`stored_profile.py` say how. A store serves one
 broker, so that the suite runs in one process there, and in two in memory. Measured on two virtual cores, the whole suite takes
 25 s in memory, 22 s on SQLite, 26 s on PostgreSQL and 23 s for the example; twice as long beside as much other work.
+
+Our own broker as a server runs in a process of its own, with one user, and is restarted by its profile: {download}`stomp_profile.py`,
+{download}`stored_stomp_profile.py`.
 
 ActiveMQ and RabbitMQ are real ones, as Debian packages them, each started for its run, which takes 36 s and 42 s in four processes:
 {download}`activemq_profile.py`, {download}`rabbitmq_profile.py`. What they do not support, their reports name one by one; [STOMP and

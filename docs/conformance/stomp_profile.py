@@ -1,0 +1,47 @@
+"""The profile of the pyjms broker over STOMP, a process of its own that keeps messages in memory.
+
+``PYJMS_CONFORMANCE_BROKER`` names a JSON file: the `command` that starts the broker, and the `pid` of the one that runs.
+"""
+
+import json
+import os
+import signal
+import subprocess
+from pathlib import Path
+
+from pyjms_tck.profile import Profile
+
+_ATTEMPTS = 50
+
+
+class StompProfile(Profile):
+    """The broker is ended by SIGTERM, and started again at the same port."""
+
+    title = "pyjms broker over STOMP"
+    user_name = "judge"
+    password = "conformance"  # noqa: S105 - of a broker that serves this run alone
+    wrong_credentials = ("judge", "guess")
+    nothing_ms = 150  # it is on this machine
+    parallel = 1  # a broker that is restarted serves nobody meanwhile
+    unsupported = dict.fromkeys(("4.7-b", "4.10-a"), "messages are kept in memory and end with the broker")
+
+    def restart_broker(self) -> None:
+        """End the broker, and start it again; it may take a moment until its port and its store are free."""
+        file = Path(os.environ["PYJMS_CONFORMANCE_BROKER"])
+        facts = json.loads(file.read_text())
+        os.kill(facts["pid"], signal.SIGTERM)
+        for _ in range(_ATTEMPTS):
+            started = subprocess.Popen(  # noqa: S603 - the command is the one that started the first broker
+                facts["command"],
+                cwd=file.parent,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.DEVNULL,
+                start_new_session=True,  # it outlives the process of this test
+                text=True,
+            )
+            assert started.stdout is not None
+            if started.stdout.readline().startswith("listening"):
+                file.write_text(json.dumps({**facts, "pid": started.pid}))
+                return
+            started.wait()
+        raise RuntimeError("the broker did not start again; its standard error says why")

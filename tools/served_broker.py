@@ -1,0 +1,47 @@
+"""A broker in a process of its own, for a conformance run: with one user, and restarted by its profile."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+
+from tests.brokers.programs import free_port
+from tests.provider.commands.served import PYJMS
+
+__all__ = ["served_broker"]
+
+_USER, _PASSWORD = "judge", "conformance"
+
+
+@contextmanager
+def served_broker(folder: Path, *store: str) -> Iterator[int]:
+    """Run `pyjms broker run` with one user, and yield its STOMP port. `store`: more options."""
+    users, facts, port = folder / "users.json", folder / "broker.json", free_port()
+    subprocess.run(  # noqa: S603 - our own command
+        [*PYJMS, "broker", "user", "add", str(users), _USER],
+        env={**os.environ, "PYJMS_PASSWORD": _PASSWORD},
+        check=True,
+        capture_output=True,
+    )
+    command = [*PYJMS, "broker", "run", "--listen", f"stomp://127.0.0.1:{port}", "--users", str(users), *store]
+    with (folder / "broker.log").open("wb") as log:
+        started = subprocess.Popen(command, cwd=folder, stdout=subprocess.PIPE, stderr=log, text=True)  # noqa: S603 - the same
+    assert started.stdout is not None
+    line = started.stdout.readline()
+    if not line.startswith("listening"):
+        raise RuntimeError((folder / "broker.log").read_text())
+    facts.write_text(json.dumps({"command": command, "pid": started.pid}))
+    os.environ["PYJMS_CONFORMANCE_BROKER"] = str(facts)
+    try:
+        yield port
+    finally:
+        del os.environ["PYJMS_CONFORMANCE_BROKER"]
+        with suppress(ProcessLookupError):
+            os.kill(json.loads(facts.read_text())["pid"], signal.SIGTERM)
+        started.stdout.close()
+        started.wait(30)
