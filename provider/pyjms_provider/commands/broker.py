@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import signal
 import sys
+from enum import Enum
 from pathlib import Path
 from threading import Event
 from typing import TYPE_CHECKING, Annotated, Any
@@ -32,6 +33,13 @@ _Listen = Annotated[
         show_default=False,
     ),
 ]
+
+
+class LogFormat(Enum):
+    """How the log is written."""
+
+    TEXT = "text"
+    JSON = "json"
 
 
 def commands() -> typer.Typer:
@@ -72,12 +80,15 @@ def run(
     trace: Annotated[
         bool, typer.Option("--trace", help="Log every byte, for support: passwords are among them.")
     ] = False,
+    log_format: Annotated[
+        LogFormat, typer.Option(help="The log, on standard error: text for people, or JSON lines.")
+    ] = (LogFormat.TEXT),
 ) -> None:
     """Serve clients until SIGTERM or Ctrl-C.
 
     Each listener is announced as ``listening URL`` on standard output once it accepts connections.
     """
-    logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s %(message)s", stream=sys.stderr)
+    _begin_log(log_format)
     with errors_told():
         if listen:
             _check_users(users, anonymous)
@@ -87,6 +98,17 @@ def run(
             broker = _open_from_file(configuration or DEFAULT_FILE, trace=trace)
         with broker:
             _serve(broker)
+
+
+def _begin_log(log_format: LogFormat) -> None:
+    handler = logging.StreamHandler(sys.stderr)
+    if log_format is LogFormat.JSON:
+        from pyjms_provider.management.json_log import JsonFormatter
+
+        handler.setFormatter(JsonFormatter())
+    else:
+        handler.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(name)s %(message)s"))
+    logging.basicConfig(level=logging.INFO, handlers=[handler])
 
 
 def _check_users(users: Path | None, anonymous: bool) -> None:

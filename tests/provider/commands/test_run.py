@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import signal
 import socket
 from collections.abc import Callable
@@ -54,6 +55,14 @@ def test_users_need_their_password(
     assert run_pyjms("send", url, "orders", "x")[0] == 2
     (tmp_path / "secret").write_text("correct horse\n")
     assert run_pyjms("send", url, "orders", "x", "--user", "alice", "--password-file", str(tmp_path / "secret"))[0] == 0
+
+
+def test_programs_read_the_log_as_json(start_broker: Start) -> None:
+    broker = start_broker("--listen", "stomp://127.0.0.1:0", "--anonymous", "--log-format", "json")
+    broker.announced("stomp")
+    assert broker.end() == 0
+    codes = [json.loads(line)["code"] for line in broker.log.splitlines()]
+    assert {"PYJMS-NET-1", "PYJMS-NET-2", "PYJMS-NET-3"} <= set(codes)
 
 
 def test_a_port_that_is_taken_is_told_in_one_line(start_broker: Start) -> None:
