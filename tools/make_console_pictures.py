@@ -107,7 +107,9 @@ def pictures(world: World, console: Console) -> None:
     console.until(lambda: "stock" in console.one("tbody tr").text or None, "the order")
     for _ in range(3):
         world.publish(world.host.child("queue", "mail.out"), text="news")
-    console.until(lambda: any("mail.out" in row.text and "7" in row.text for row in console.all("tbody tr")) or None, "news")
+    console.until(
+        lambda: any("mail.out" in row.text and "7" in row.text for row in console.all("tbody tr")) or None, "news"
+    )
     take(console, "queues")
     console.go("#/queue/main/shop/orders")
     console.one("tbody button.link")
