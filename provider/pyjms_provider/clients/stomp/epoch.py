@@ -5,6 +5,7 @@ What belongs to an epoch ends with it: receipts that were awaited, the right to 
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from itertools import count
 from threading import Lock
 from typing import Protocol
@@ -81,6 +82,7 @@ class Epoch:
         self._lock = Lock()
         self._receipts = count(1)
         self._answers: dict[str, _Answer] = {}
+        self._expected: dict[str, Callable[[], None]] = {}
         self.wire = Wire(endpoint, settings, self)
 
     def post(self, *frames: Frame) -> None:
@@ -124,6 +126,15 @@ class Epoch:
             "look what holds it up, or raise timeout_ms"
         )
 
+    def expect(self, receipt: str, done: Callable[[], None]) -> None:
+        """Have `done` called on the I/O thread when the answer comes that names `receipt`; never, if the epoch ends first."""
+        with self._lock:
+            self._expected[receipt] = done
+
+    def _take_expected(self, receipt: str | None) -> Callable[[], None] | None:
+        with self._lock:
+            return None if receipt is None else self._expected.pop(receipt, None)
+
     # What the wire tells
 
     def on_frame(self, frame: Frame) -> None:
@@ -136,11 +147,17 @@ class Epoch:
             if answer is not None:
                 answer.frame = frame
                 answer.signal.set()
+            elif (done := self._take_expected(frame.headers.get("receipt-id"))) is not None:
+                done()
         elif frame.command == "ERROR":
             self._refused(frame)
 
     def _refused(self, frame: Frame) -> None:
         if not self.error_names_receipt and self._events.on_stray(self, frame):
+            return
+        done = self._take_expected(frame.headers.get("receipt-id"))
+        if done is not None:  # what was to be ended is no longer there
+            done()
             return
         error = refusal(frame)
         with self._lock:

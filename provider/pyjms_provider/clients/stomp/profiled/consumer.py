@@ -8,6 +8,8 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable
+from functools import partial
+from itertools import count
 from threading import Lock
 from typing import TYPE_CHECKING, Final
 
@@ -59,6 +61,10 @@ class ProfiledConsumer(ProviderConsumer):
         self._is_revoked = True
         """Whether what still comes goes back: nobody waits for it."""
         self._drains = 0
+        self._revocations = 0
+        """How many the broker has not answered. What it pushes until then goes back, and it is given no credit: else what
+        went back would come after what it had overtaken (JMS 1.1 §4.4.10)."""
+        self._numbers = count(1)
         self._is_withdrawn = False
         self._is_closed = False
 
@@ -91,7 +97,7 @@ class ProfiledConsumer(ProviderConsumer):
         with self._lock:
             self._epoch = epoch
             self._arrived.clear()
-            self._credit = 0
+            self._credit = self._revocations = 0
             self._grant()
         self._speak()
 
@@ -100,7 +106,7 @@ class ProfiledConsumer(ProviderConsumer):
         with self._lock:
             self._epoch = None
             self._arrived.clear()
-            self._credit = 0
+            self._credit = self._revocations = 0
 
     def arrived(self, epoch: Epoch, frame: Frame) -> None:
         """Put a message away, or give it back if nobody wants it any more. The I/O thread."""
@@ -109,13 +115,23 @@ class ProfiledConsumer(ProviderConsumer):
                 return
             self._arrived.append(frame)
             self._credit -= 1
-            is_wanted = self._is_interested
-            if self._is_revoked and not (self._drains or self._is_withdrawn or self._is_closed):
+            goes_back = self._is_revoked or self._revocations > 0
+            if goes_back and not (self._drains or self._is_withdrawn or self._is_closed):
                 self._return(keep=0)
+            is_wanted = self._is_interested and bool(self._arrived)
         if is_wanted:
             self._on_ready()
         else:
             self._speak()
+
+    def _revoked(self, epoch: Epoch) -> None:
+        """Hear that the broker pushes nothing more, and that all has come which it had pushed. The I/O thread."""
+        with self._lock:
+            if epoch is not self._epoch or not self._revocations:
+                return
+            self._revocations -= 1
+            self._grant()
+        self._speak()
 
     def started(self) -> None:
         """Hear that the connection delivers again."""
@@ -161,11 +177,19 @@ class ProfiledConsumer(ProviderConsumer):
             epoch = self._epoch
             if epoch is None or self._arrived or self._is_closed or not self._connection.is_started:
                 return
+            is_revoking = self._revocations > 0
+        try:
+            if is_revoking:  # what is on its way must be back before anything is asked for
+                epoch.ask(verbs.Credit(subscription=self.name, revoke=True).write())
+            self._drain(epoch)
+        except InterruptedLinkError:
+            return  # there is nothing until the connection is back
+
+    def _drain(self, epoch: Epoch) -> None:
+        with self._lock:
             self._drains += 1
         try:
             epoch.ask(verbs.Credit(subscription=self.name, credit=1, drain=True).write())
-        except InterruptedLinkError:
-            return  # there is nothing until the connection is back
         finally:
             with self._lock:
                 self._drains -= 1
@@ -237,7 +261,7 @@ class ProfiledConsumer(ProviderConsumer):
 
     def _grant(self) -> None:
         """Say what fills the window."""
-        if not self._is_interested or self._is_closed or self._is_withdrawn or self._epoch is None:
+        if not self._is_interested or self._is_closed or self._is_withdrawn or self._revocations or self._epoch is None:
             return
         credit = self._window - len(self._arrived) - max(0, self._credit)
         if credit > 0:
@@ -248,7 +272,8 @@ class ProfiledConsumer(ProviderConsumer):
         """Say that nothing more is wanted, and give back what was not handed out."""
         if self._epoch is not None and self._credit > 0:
             self._credit = 0
-            frame = verbs.Credit(subscription=self.name, revoke=True).write(f"v{self.name}")
+            self._revocations += 1
+            frame = verbs.Credit(subscription=self.name, revoke=True).write(f"v{self.name}.{next(self._numbers)}")
             self._to_say.append((self._epoch, frame))
         self._return(keep=0)
 
@@ -277,6 +302,9 @@ class ProfiledConsumer(ProviderConsumer):
                 self._is_speaking = True
                 epoch, frame = self._to_say[0]
             is_said = False
+            receipt = frame.headers.get("receipt")
+            if receipt is not None:
+                epoch.expect(receipt, partial(self._revoked, epoch))
             try:
                 epoch.post(frame)
                 is_said = True

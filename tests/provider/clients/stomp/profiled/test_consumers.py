@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Callable
 from threading import Event, Thread
 from typing import Any
 
@@ -84,9 +85,13 @@ def test_what_a_drain_brings_beyond_its_one_message_goes_back() -> None:
 
 def test_credit_is_said_in_the_order_in_which_it_was_decided() -> None:
     posted: list[str] = []
+    answers: list[Callable[[], None]] = []
     entered, go_on = Event(), Event()
 
     class SlowEpoch:
+        def expect(self, receipt: str, done: Callable[[], None]) -> None:
+            answers.append(done)
+
         def post(self, frame: Frame) -> None:
             if not posted:
                 entered.set()
@@ -111,7 +116,33 @@ def test_credit_is_said_in_the_order_in_which_it_was_decided() -> None:
         consumer.set_interested(True)
         go_on.set()
         slow.join(PATIENCE_S)
+        assert posted == ["grant", "revoke"]
+        answers.pop()()
         assert posted == ["grant", "revoke", "grant"]
+
+
+def test_nothing_overtakes_what_went_back_while_interest_paused() -> None:
+    told = Told()
+    with Peer() as peer, linked(peer) as connection:
+        consumer = consumer_of(connection.open_session(transacted=False), told)
+        peer.deliver_to(consumer, 1)
+        told.wait(1)
+
+        def push(_: int, frame: Frame) -> None:
+            if "revoke" in frame.headers:
+                peer.deliver_to(consumer, 2)  # it was on its way
+
+        peer.before_answer = push
+        consumer.set_interested(False)
+        consumer.set_interested(True)
+        assert peer.wait_for("RETURN", 2).headers["ids"] == "2"
+        assert peer.wait_for("CREDIT", 3).headers["credit"] == "10"
+        said = [
+            frame.headers.get("ids") or frame.headers.get("credit", "revoke")
+            for _, frame in peer.frames
+            if frame.command in {"RETURN", "CREDIT"}
+        ]
+        assert said == ["10", "revoke", "1", "2", "10"], "new credit comes after all that went back"
 
 
 def test_a_browser_shows_a_message_that_comes_between_two_looks_and_right_before_the_end() -> None:
