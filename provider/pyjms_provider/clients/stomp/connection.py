@@ -10,12 +10,14 @@ from threading import Lock
 from uuid import uuid4
 
 from pyjms.spi.capability import Capability
+from pyjms.spi.clock import Signal
 from pyjms.spi.delivery import Delivery
 from pyjms.spi.envelope import Address, AddressKind, ConnectionId, Envelope
 from pyjms.spi.errors import (
     ClosedError,
     ConnectionLostError,
     DestinationInUseError,
+    DuplicateClientIdError,
     ProviderError,
     ResourceError,
     SubscriptionInUseError,
@@ -51,6 +53,8 @@ _log = logging.getLogger("pyjms.stomp")
 
 _REASON_PROPERTY = "JMS_pyjms_dead_letter_reason"
 _REASON_MAX = 1000
+_CLIENT_ID_ATTEMPTS = 5
+_CLIENT_ID_PAUSE_MS = 100
 
 
 class StompConnection(ProviderConnection):
@@ -146,11 +150,27 @@ class StompConnection(ProviderConnection):
         self._check_open()
         self._client_id = client_id
         try:
-            self._reopen()
+            for attempts_left in reversed(range(_CLIENT_ID_ATTEMPTS if self._janitor is not None else 1)):
+                if self._reopens(is_last=not attempts_left):
+                    return
         except ProviderError:
             self._client_id = None
             self._reopen()
             raise
+
+    def _reopens(self, *, is_last: bool) -> bool:
+        """Connect anew; return False if the client id is in use and that is to be tried again.
+
+        RabbitMQ lets go of the names of a connection that has closed a moment after it has said goodbye.
+        """
+        try:
+            self._reopen()
+        except DuplicateClientIdError:
+            if is_last:
+                raise
+            self.clock.wait(Signal(), self.clock.monotonic_ms() + _CLIENT_ID_PAUSE_MS)
+            return False
+        return True
 
     def _reopen(self) -> None:
         """Connect anew: STOMP says the client id in CONNECT."""

@@ -31,7 +31,9 @@ class Janitor:
 
         Raises `DuplicateClientIdError`, `InterruptedLinkError`, `ProviderError`.
         """
-        name = f"connection.{self._connection_id}" if client_id is None else f"client.{quoted(client_id)}"
+        # The number of the epoch keeps it from the name that the last one had, which may not be free yet.
+        own = f"connection.{self._connection_id}.{epoch.number}"
+        name = own if client_id is None else f"client.{quoted(client_id)}"
         self._last = 0
         headers = {"id": _ID, "destination": f"/queue/pyjms.{name}", "ack": "client-individual"}
         headers |= {"durable": "false", "auto-delete": "true", "exclusive": "true"}
