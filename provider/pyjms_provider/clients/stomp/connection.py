@@ -99,7 +99,7 @@ class StompConnection(ProviderConnection):
         self.link.takes_stray = self.on_stray
         self.temporaries = StompTemporaries(self._connection_id, dialect)
         try:
-            self._set_up()
+            self._set_up(self.link.current())
         except BaseException:
             self.link.close(None)
             raise
@@ -174,13 +174,12 @@ class StompConnection(ProviderConnection):
 
     def _reopen(self) -> None:
         """Connect anew: STOMP says the client id in CONNECT."""
-        self.link.reopen()
-        self._set_up()
+        self.link.reopen(self._set_up)
 
-    def _set_up(self) -> None:
+    def _set_up(self, epoch: Epoch) -> None:
         if self._janitor is not None:
             try:
-                self._janitor.enter(self.link.current(), self._client_id)
+                self._janitor.enter(epoch, self._client_id)
             except InterruptedLinkError as error:
                 raise ResourceError(f"the connection was lost while it was set up: {error}") from error
 

@@ -180,8 +180,12 @@ class Link:
         if self._state in (LinkState.CLOSED, LinkState.LOST):
             raise self._over()
 
-    def reopen(self) -> None:
-        """Connect anew, with headers that have changed, before anything was done. Raises as the constructor."""
+    def reopen(self, set_up: Callable[[Epoch], None]) -> None:
+        """Connect anew, with headers that have changed, before anything was done; `set_up` is done before others use it.
+
+        If `set_up` raises, nothing is connected, and nothing heals that: reopen it again. Raises as the constructor, and as
+        `set_up`.
+        """
         old = self._epoch
         with self._lock:
             self._state = LinkState.RECONNECTING
@@ -190,6 +194,11 @@ class Link:
             epoch = self._connect_anywhere()
         except ProviderError as error:
             self._give_up(error, is_told=False)
+            raise
+        try:
+            set_up(epoch)
+        except BaseException:
+            epoch.wire.close()
             raise
         with self._lock:
             self._epoch = epoch

@@ -9,6 +9,8 @@ numbers are given in the order of the wire, so that they tell which message it w
 
 from __future__ import annotations
 
+from uuid import uuid4
+
 from pyjms.spi.errors import DuplicateClientIdError, ResourceError
 from pyjms_provider.clients.stomp.epoch import Epoch
 from pyjms_provider.protocols.stomp.frames import Frame
@@ -31,8 +33,8 @@ class Janitor:
 
         Raises `DuplicateClientIdError`, `InterruptedLinkError`, `ProviderError`.
         """
-        # The number of the epoch keeps it from the name that the last one had, which may not be free yet.
-        own = f"connection.{self._connection_id}.{epoch.number}"
+        # A new name each time: that of the last connection may not be free yet.
+        own = f"connection.{self._connection_id}.{uuid4().hex[:8]}"
         name = own if client_id is None else f"client.{quoted(client_id)}"
         self._last = 0
         headers = {"id": _ID, "destination": f"/queue/pyjms.{name}", "ack": "client-individual"}
