@@ -9,12 +9,14 @@ from tests.tidy.source import LIBRARY, name_of, parse, python_files
 
 SECURITY = "provider/pyjms_provider/security/"
 TCK = ("tck/pyjms_tck/",)
+SPARK_COMMANDS = "pyjms/spark/commands/"
 BROKER_COMMANDS = "provider/pyjms_provider/commands/"
-COMMANDS = ("pyjms/cli.py", "pyjms/commands/", "pyjms/demo/", "pyjms/history/command.py", BROKER_COMMANDS, *TCK)
+COMMANDS = ("pyjms/cli.py", "pyjms/commands/", "pyjms/demo/", "pyjms/history/command.py", SPARK_COMMANDS, BROKER_COMMANDS, *TCK)
 # Where a dependency may be imported: `pip install pyjms` brings lark alone, the others come with an extra.
 THIRD_PARTY = {
     "lark": ("pyjms/spi/selector/",),
-    "pyarrow": ("pyjms/history/parquet.py",),
+    "pyarrow": ("pyjms/history/parquet.py", "pyjms/spark/"),
+    "pyspark": ("pyjms/spark/",),
     "argon2": (SECURITY,),
     "cryptography": (SECURITY, "provider/pyjms_provider/model/key_stores.py"),
     "jwt": (SECURITY,),

@@ -1,0 +1,6 @@
+"""JMS on Apache Spark: what outgrows one machine.
+
+It needs the extra `spark` (PySpark and pyarrow) and a Java runtime, 17 or newer. This package imports neither: what needs them
+says what is missing when it is called (`pyjms.spark.missing`). PySpark itself finds the data source ``format("jms")``
+through the module `pyspark_jms`.
+"""

@@ -1,0 +1,61 @@
+"""The Spark session of our commands."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
+
+from pyjms.spark.missing import spark_sql
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+__all__ = ["LOCAL", "make_session"]
+
+LOCAL = "local[*]"
+"""The master of a session on this machine alone, with all of its processors."""
+
+_SETTINGS = {
+    "spark.ui.enabled": "false",
+    "spark.ui.showConsoleProgress": "false",
+    "spark.sql.session.timeZone": "UTC",  # JMS times are; a table must not depend on where it was made
+    "spark.sql.execution.pyspark.udf.faulthandler.enabled": "true",
+    "spark.sql.parquet.datetimeRebaseModeInRead": "CORRECTED",
+}
+_LOCAL_SETTINGS = {
+    "spark.driver.bindAddress": "127.0.0.1",
+    "spark.driver.host": "127.0.0.1",
+}
+
+
+def make_session(
+    name: str, *, master: str | None = None, settings: Mapping[str, str] | None = None, log_level: str = "ERROR"
+) -> SparkSession:
+    """Return a session named `name`, or the one that runs already.
+
+    master: where to run: ``local[2]``, ``spark://host:7077`` ...; None: what the environment says (spark-submit), else
+    `LOCAL`. On one machine Spark listens on the loopback interface alone, and data are cut into as many parts as there are
+    processors.
+    settings: Spark's own, which come before ours.
+    Raises `MissingProviderError` without PySpark, `MissingJavaError` without Java.
+    """
+    builder = spark_sql().SparkSession.builder.appName(name)
+    chosen = dict(_SETTINGS)
+    if master is not None:
+        builder = builder.master(master)
+    if (master or LOCAL).startswith("local"):
+        chosen |= _LOCAL_SETTINGS
+        chosen["spark.sql.shuffle.partitions"] = str(_processors(master or LOCAL))
+    for key, value in {**chosen, **(settings or {})}.items():
+        builder = builder.config(key, value)
+    session: SparkSession = builder.getOrCreate()
+    session.sparkContext.setLogLevel(log_level)
+    return session
+
+
+def _processors(master: str) -> int:
+    """Return how many tasks ``local[N]``, ``local[N,F]`` or ``local[*]`` runs at once."""
+    import os
+
+    inside = master.partition("[")[2].rstrip("]").partition(",")[0]
+    return int(inside) if inside.isdigit() else 1 if not inside else os.cpu_count() or 1
