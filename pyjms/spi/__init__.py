@@ -15,6 +15,16 @@ from pyjms.spi.provider import (
     SubscribeRequest,
 )
 from pyjms.spi.registry import find_provider, known_schemes, register_provider
+from pyjms.spi.replay import (
+    GroupRequest,
+    OpenGroup,
+    ReaderGroup,
+    ReaderGroups,
+    ReservedMessage,
+    StagedUnit,
+    StageName,
+    Stages,
+)
 from pyjms.spi.url import ProviderUrl
 from pyjms.spi.xid import BranchFailure, Xid
 
@@ -31,15 +41,23 @@ __all__ = [
     "ConnectionId",
     "Delivery",
     "Envelope",
+    "GroupRequest",
     "MessageId",
     "ObjectBody",
+    "OpenGroup",
     "Provider",
     "ProviderConnection",
     "ProviderConsumer",
     "ProviderInfo",
     "ProviderSession",
     "ProviderUrl",
+    "ReaderGroup",
+    "ReaderGroups",
+    "ReservedMessage",
     "Signal",
+    "StageName",
+    "StagedUnit",
+    "Stages",
     "SubscribeRequest",
     "SystemClock",
     "Xid",

@@ -47,3 +47,7 @@ class Capability(Flag):
     """The broker lives in this process and `Provider.stop_broker` ends it."""
     SHARED_TRANSACTIONS = auto()
     """`ProviderSession.commit_with`: messages and the application's tables are in one database, and commit together."""
+    REPLAY = auto()
+    """Reader groups: messages that are reserved, read again and again, and acknowledged by number (`ReaderGroups`)."""
+    STAGE = auto()
+    """Units that are staged under a name and promoted by the epoch (`ProviderSession.stage`, `Stages`)."""

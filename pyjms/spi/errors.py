@@ -19,12 +19,15 @@ __all__ = [
     "DestinationError",
     "DestinationInUseError",
     "DuplicateClientIdError",
+    "FencedError",
+    "GroupError",
     "InDoubtError",
     "InvalidSelectorError",
     "MissingProviderError",
     "ProviderError",
     "ResourceError",
     "RolledBackError",
+    "StageError",
     "SubscriptionInUseError",
     "TooLateError",
     "UnknownSubscriptionError",
@@ -161,6 +164,24 @@ class TooLateError(InDoubtError):
     """
 
     code = "PYJMS-TOO-LATE"
+
+
+class GroupError(ProviderError):
+    """A reader group is not there, reads something else, or has no such messages any more (`pyjms.spi.replay`)."""
+
+    code = "PYJMS-GROUP"
+
+
+class FencedError(GroupError):
+    """Somebody else has opened the reader group since: who had it before must not go on."""
+
+    code = "PYJMS-FENCED"
+
+
+class StageError(ProviderError):
+    """A staged unit is not there, or is another sink's or another epoch's (`pyjms.spi.replay`)."""
+
+    code = "PYJMS-STAGE"
 
 
 class BranchError(ProviderError):

@@ -28,6 +28,7 @@ from pyjms.spi.clock import Clock
 from pyjms.spi.delivery import Delivery
 from pyjms.spi.envelope import Address, AddressKind, ConnectionId, Envelope
 from pyjms.spi.errors import CapabilityError, ProviderError
+from pyjms.spi.replay import ReaderGroups, StageName, Stages
 from pyjms.spi.selector import Selector
 from pyjms.spi.url import ProviderUrl
 from pyjms.spi.xid import Xid
@@ -179,6 +180,14 @@ class ProviderConnection(ABC):
         """
         raise _lacks(Capability.TEMPORARY_DESTINATIONS, f"temporary {address.kind.name.lower()}s")
 
+    def reader_groups(self) -> ReaderGroups:
+        """Return the reader groups of the message system (`Capability.REPLAY`); usable while the connection is open."""
+        raise _lacks(Capability.REPLAY, "reader groups")
+
+    def stages(self) -> Stages:
+        """Return the staged units of the message system (`Capability.STAGE`); usable while the connection is open."""
+        raise _lacks(Capability.STAGE, "staged units")
+
 
 class ProviderSession(ABC):
     """A single-threaded context of sends and receives, in order."""
@@ -250,6 +259,15 @@ class ProviderSession(ABC):
         Deliveries stay with the client until `recover` gives them back.
         """
         raise _lacks(Capability.TRANSACTIONS, "transactions")
+
+    def stage(self, name: StageName, *, keep_s: int) -> int:
+        """Make the sends since the last commit or rollback safe under `name` instead of committing them; return how many.
+
+        Nobody sees them until they are promoted; after `keep_s` seconds without that they are discarded. Nothing may have been
+        received in this transaction. Raises `StageError` when `name` is taken, or its epoch promoted already; `RolledBackError`
+        and `InDoubtError` as `commit`. (`Capability.STAGE`)
+        """
+        raise _lacks(Capability.STAGE, "staged units")
 
     def give_back_unseen(self, deliveries: Sequence[Delivery]) -> None:
         """Give back deliveries that were fetched in advance and that no application has seen.

@@ -46,7 +46,8 @@ from pyjms_provider.settings import read_url
 
 __all__ = ["VmConnection", "VmConsumer", "VmProvider", "VmSession"]
 
-_WITHOUT_STORE = ~(Capability.XA | Capability.SHARED_TRANSACTIONS)
+_WITH_STORE = ~(Capability.REPLAY | Capability.STAGE)
+_WITHOUT_STORE = _WITH_STORE & ~(Capability.XA | Capability.SHARED_TRANSACTIONS)
 
 
 @cache  # it is looked up on the disk
@@ -111,7 +112,8 @@ class VmConnection(ProviderConnection):
         if not self._host.branches.are_kept:
             return _WITHOUT_STORE
         keeper = self._host.keeper
-        return ~Capability.NONE if keeper is not None and keeper.journal.can_join else ~Capability.SHARED_TRANSACTIONS
+        joins = keeper is not None and keeper.journal.can_join
+        return _WITH_STORE if joins else _WITH_STORE & ~Capability.SHARED_TRANSACTIONS
 
     @property
     def info(self) -> ProviderInfo:

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 from pyjms.spi.capability import Capability
 from pyjms.spi.envelope import AddressKind
 from pyjms.spi.errors import CapabilityError, DestinationError, ResourceError
+from pyjms.spi.replay import GroupRequest, StageName
 from pyjms.spi.xid import Xid
 
 if TYPE_CHECKING:
@@ -169,6 +170,31 @@ def shared_transactions(environment: Environment, connection: ProviderConnection
     return False
 
 
+def replay(environment: Environment, connection: ProviderConnection) -> bool:
+    queue, session = environment.queue(), connection.open_session(transacted=False)
+    environment.send(session, queue, "reserved")
+    groups = connection.reader_groups()
+    opened = groups.open(GroupRequest(name=environment.name("group"), address=queue))
+    upto = groups.reserve(opened, after=0, max_messages=2, max_bytes=None, wait_ms=0)
+    group = opened.group
+    readings = [groups.read(group.name, group.generation, after=0, upto=upto) for _ in range(2)]
+    groups.acknowledge(opened, upto)
+    groups.release(group.name)
+    return [[each.envelope.body for each in reading] for reading in readings] == [["reserved"], ["reserved"]]
+
+
+def stage(environment: Environment, connection: ProviderConnection) -> bool:
+    queue, session = environment.queue(), connection.open_session(transacted=True)
+    receiver = environment.receiver(environment.session(), queue)
+    unit = StageName(environment.name("sink"), 1, 0, "first")
+    environment.send(session, queue, "staged")
+    session.stage(unit, keep_s=60)
+    environment.send(environment.session(), queue, "at once")
+    seen = receiver.take_texts(1)
+    promotions = [connection.stages().promote(unit.sink, unit.epoch, [unit]) for _ in range(2)]
+    return promotions == [True, False] and seen + receiver.take_texts(1) == ["at once", "staged"]
+
+
 def embedded_broker(environment: Environment, connection: ProviderConnection) -> bool:
     environment.provider.stop_broker(environment.url)
     return True
@@ -190,6 +216,8 @@ PROBES: dict[Capability, Probe] = {
     Capability.DEAD_LETTERS: dead_letters,
     Capability.REDELIVERY_LIMITS: redelivery_limits,
     Capability.SHARED_TRANSACTIONS: shared_transactions,
+    Capability.REPLAY: replay,
+    Capability.STAGE: stage,
     Capability.EMBEDDED_BROKER: embedded_broker,  # last, as it ends the others' broker
 }
 

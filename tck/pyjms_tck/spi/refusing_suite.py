@@ -48,6 +48,8 @@ def optional_calls(environment: Environment, connection: ProviderConnection) -> 
         Capability.TRANSACTIONS: lambda: connection.open_session(transacted=True).commit(),
         Capability.XA: lambda: session.xa_start(XID),
         Capability.SHARED_TRANSACTIONS: lambda: connection.open_session(transacted=True).commit_with(object()),
+        Capability.REPLAY: connection.reader_groups,
+        Capability.STAGE: connection.stages,
         Capability.BROWSING: lambda: list(session.browse(queue, None)),
         Capability.TEMPORARY_DESTINATIONS: lambda: connection.create_temporary(AddressKind.QUEUE),
         Capability.CONNECTION_CONSUMERS: lambda: session.adopt([delivery]),

@@ -11,6 +11,7 @@ from pyjms.spi.capability import Capability
 from pyjms.spi.envelope import AddressKind
 from pyjms.spi.errors import CapabilityError
 from pyjms.spi.provider import Provider, ProviderConnection, ProviderConsumer, ProviderSession
+from pyjms.spi.replay import StageName
 from pyjms.spi.url import ProviderUrl
 from pyjms.spi.xid import Xid
 from pyjms_tck.spi.environment import Environment, envelope
@@ -31,13 +32,16 @@ def least(contract: type) -> object:
 COMPOSED = {"give_back_unseen", "poll_or_wait", "retry"}
 """What is made of other calls of the contract."""
 
-ANSWERED = {"advice", "catch_up", "end_waits", "may_wait", "xa_set_timeout", "xa_get_timeout"}
+ANSWERED = {"advice", "catch_up", "end_waits", "may_wait", "waiter", "xa_set_timeout", "xa_get_timeout"}
 """What has an answer for a provider that does not care."""
 
 REFUSED: list[tuple[type, Capability, Callable[..., object]]] = [
     (Provider, Capability.EMBEDDED_BROKER, lambda it: it.stop_broker(ProviderUrl.parse("far://away"))),
     (ProviderConnection, Capability.TEMPORARY_DESTINATIONS, lambda it: it.create_temporary(AddressKind.TOPIC)),
     (ProviderConnection, Capability.TEMPORARY_DESTINATIONS, lambda it: it.delete_temporary(QUEUE)),
+    (ProviderConnection, Capability.REPLAY, lambda it: it.reader_groups()),
+    (ProviderConnection, Capability.STAGE, lambda it: it.stages()),
+    (ProviderSession, Capability.STAGE, lambda it: it.stage(StageName("sink", 1, 0, "first"), keep_s=60)),
     (ProviderSession, Capability.TRANSACTIONS, lambda it: it.commit()),
     (ProviderSession, Capability.TRANSACTIONS, lambda it: it.rollback()),
     (ProviderSession, Capability.SHARED_TRANSACTIONS, lambda it: it.commit_with(None)),

@@ -71,6 +71,9 @@ def test_every_call_of_the_spi_has_a_verb(kind: type) -> None:
     not_on_the_wire = {
         "ProviderConnection.close": "DISCONNECT",
         "ProviderConnection.advice": "CONNECTED",
+        "ProviderConnection.reader_groups": "Capability.REPLAY is not declared over the network",
+        "ProviderConnection.stages": "Capability.STAGE is not declared over the network",
+        "ProviderSession.stage": "Capability.STAGE is not declared over the network",
         "ProviderSession.send": "SEND",
         "ProviderSession.commit_with": "Capability.SHARED_TRANSACTIONS is for brokers in the application's own process",
         "ProviderSession.may_wait": "each side knows that of its own calls",
