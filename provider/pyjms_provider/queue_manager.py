@@ -21,6 +21,7 @@ from pyjms_provider.core.dead_letters import origin_of, revived
 from pyjms_provider.core.expiry import is_expired
 from pyjms_provider.core.message_state import MessageState
 from pyjms_provider.core.policy import QueuePolicies, QueuePolicy
+from pyjms_provider.core.stories import Happening
 from pyjms_provider.settings import BrokerSettings, read_url
 
 if TYPE_CHECKING:
@@ -216,7 +217,8 @@ class QueueManager:
         for entry, envelope in self._matching(queue, selector):
             if moved == most or not go_on(moved):
                 break
-            moved += self._relocate(entry, replace(envelope, destination=_address_of(target)), destination)
+            there = replace(envelope, destination=_address_of(target))
+            moved += self._relocate(entry, there, destination, Happening.MOVED)
         return moved
 
     def copy(
@@ -251,7 +253,7 @@ class QueueManager:
             elif dry_run:
                 returned += 1
             else:
-                returned += self._relocate(entry, revived(letter, origin[0]), target)
+                returned += self._relocate(entry, revived(letter, origin[0]), target, Happening.REPLAYED)
         return Replay(returned=returned, left=left)
 
     def _origin(self, address: Address, subscription: str | None) -> Queue | None:
@@ -261,11 +263,11 @@ class QueueManager:
             return None  # whom it was for has gone; the topic's other subscribers have had it
         return self._host.queue(address.name)
 
-    def _relocate(self, entry: QueueEntry, envelope: Envelope, target: Queue) -> bool:
+    def _relocate(self, entry: QueueEntry, envelope: Envelope, target: Queue, cause: Happening) -> bool:
         if not entry.queue.take_out(entry):
             return False  # somebody got it meanwhile
         self._host.store.release(entry.reference)
-        self._host.office.relocate(entry, envelope, target)
+        self._host.office.relocate(entry, envelope, target, cause)
         return True
 
     def _queue(self, name: str) -> Queue:

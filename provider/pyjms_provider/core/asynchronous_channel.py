@@ -23,6 +23,7 @@ from pyjms_provider.core.expiry import ExpiryIndex, is_expired
 from pyjms_provider.core.message_state import MessageEvent, MessageState
 from pyjms_provider.core.reference import MessageReference, ReferenceId
 from pyjms_provider.core.store import MessageStore
+from pyjms_provider.core.stories import Happening
 
 if TYPE_CHECKING:
     from pyjms_provider.core.consumer import Consumer, ConsumerSession
@@ -288,7 +289,7 @@ class AsynchronousChannel(Channel):
             for state in (MessageState.NEW, MessageState.NOT_COMMITTED, MessageState.DELIVERED):
                 for entry in self._state.entries(state):
                     if entry.holder is None:
-                        self._remove(entry, MessageEvent.REMOVE)
+                        self._remove(entry, MessageEvent.REMOVE, Happening.CLOSED)
 
     # With the lock held
 
@@ -312,8 +313,8 @@ class AsynchronousChannel(Channel):
             self._remove(entry, MessageEvent.EXPIRE)
         return True
 
-    def _remove(self, entry: QueueEntry, event: MessageEvent) -> None:
-        self._state.remove(entry, event)
+    def _remove(self, entry: QueueEntry, event: MessageEvent, cause: Happening | None = None) -> None:
+        self._state.remove(entry, event, cause)
         self._forget(entry)
 
     def _forget(self, entry: QueueEntry) -> None:

@@ -20,9 +20,10 @@ from pyjms_provider.core.reference import MessageReference, ReferenceId
 from pyjms_provider.core.store import MessageStore, PersistenceManager
 
 if TYPE_CHECKING:
-    from pyjms_provider.core.consumer import ConsumerSession
+    from pyjms_provider.core.consumer import Consumer, ConsumerSession
     from pyjms_provider.core.queue import Queue
     from pyjms_provider.core.queue_types import MessageOrder
+    from pyjms_provider.core.stories import Happening
     from pyjms_provider.core.unit_of_work import UnitOfWork
 
 __all__ = ["ChannelState", "Reliability"]
@@ -165,8 +166,11 @@ class ChannelState:
         entry.transaction = None
         del self._uncommitted[entry]
 
-    def remove(self, entry: QueueEntry, event: MessageEvent) -> None:
-        """Take a message out, whatever its state, because of `event`: rolled back, settled, expired, removed."""
+    def remove(self, entry: QueueEntry, event: MessageEvent, cause: Happening | None = None) -> None:
+        """Take a message out, whatever its state, because of `event`: rolled back, settled, expired, removed.
+
+        `cause`: why it was removed, for a state that tells of it.
+        """
         before = entry.state
         entry.state = next_state(before, event)
         assert entry.state is MessageState.ABSENT
@@ -191,7 +195,7 @@ class ChannelState:
 
     # Pulled messages
 
-    def deliver(self, entry: QueueEntry, session: ConsumerSession) -> int:
+    def deliver(self, entry: QueueEntry, session: ConsumerSession, consumer: Consumer | None = None) -> int:
         """Hand a message, just taken from the ordering, to `session`; return its delivery count.
 
         Pulling is a delivery with a negative acknowledgement: the positive one is to come (§5.3).
@@ -226,6 +230,8 @@ class ChannelState:
         entry.transaction = None
 
     def cancel(self, entries: Iterable[QueueEntry]) -> None:
+        `consumer`: which of the session's, for a state that tells of it.
+
         """Make messages that were given back available again, in their old places (JMS 1.1 §4.4.11)."""
         returned = list(entries)
         for entry in returned:

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from pyjms_provider.core.consumer import ConsumerSession
     from pyjms_provider.core.entry import QueueEntry
     from pyjms_provider.core.queue import Queue
+    from pyjms_provider.core.stories import Happening
     from pyjms_provider.core.virtual_host import VirtualHost
 
 __all__ = ["DeadLetterOffice"]
@@ -97,9 +98,12 @@ class DeadLetterOffice:
             host.store.release(reference)
             raise
 
-    def relocate(self, entry: QueueEntry, envelope: Envelope, target: str | Queue) -> None:
+    def relocate(
+        self, entry: QueueEntry, envelope: Envelope, target: str | Queue, cause: Happening | None = None
+    ) -> None:
         """Put `envelope` into a queue in place of a message that was taken out of another one, and released.
 
+        `cause`: why, for an office that tells of it; None: it has been told.
         Raises `ResourceError`; the old message is then where it was, flagged as redelivered.
         """
         host = self._host

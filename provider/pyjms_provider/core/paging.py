@@ -138,6 +138,7 @@ class PagingMessageStore(MessageStore):
         if not wanted:
             return ()
         found = self._journal.read(list(wanted))
+        back: list[MessageReference] = []
         with self._lock:
             for reference_id, reference in reversed(wanted.items()):
                 envelope = found.get(reference_id)
@@ -148,11 +149,14 @@ class PagingMessageStore(MessageStore):
                 self._bytes += reference.size
                 self._pageable[reference_id] = reference
                 self._pageable.move_to_end(reference_id, last=False)  # wanted soon, so it leaves last
-            return [
+                back.append(reference)
+            unreadable = [
                 each
                 for each in wanted.values()
                 if each.holders and each.id not in found and each.id not in self._messages
             ]
+        self._came_back(back)
+        return unreadable
 
     def _wanted(self, references: Sequence[MessageReference]) -> dict[ReferenceId, MessageReference]:
         """Return those that must be read: the first one, and as many others as do not crowd memory."""
@@ -215,7 +219,14 @@ class PagingMessageStore(MessageStore):
                     self._bytes -= reference.size
         if gone:
             self._journal.drop_paged(gone)
+        self._left([reference for reference, _ in leaving])
         return excess > 0 and bool(leaving)
+
+    def _left(self, references: Sequence[MessageReference]) -> None:
+        """Hear of messages that have left memory."""
+
+    def _came_back(self, references: Sequence[MessageReference]) -> None:
+        """Hear of messages that have come back into memory."""
 
     def _stay(self, messages: Sequence[tuple[MessageReference, Envelope]]) -> None:
         """Keep messages in memory that could not leave it."""

@@ -24,6 +24,7 @@ from pyjms_provider.core.policy import Overflow, QueuePolicy, QueueType
 from pyjms_provider.core.queue_rules import QueueRules, needs_rules
 from pyjms_provider.core.queue_types import make_order
 from pyjms_provider.core.store import NotInMemoryError
+from pyjms_provider.core.stories import Happening
 
 if TYPE_CHECKING:
     from pyjms.spi.clock import Clock
@@ -187,9 +188,9 @@ class PolicedQueue(AsynchronousChannel):
         if rules is not None:
             older = rules.arrived(entry)
             if older is not None and older.state is MessageState.NEW:
-                self._remove(older, MessageEvent.REMOVE)
+                self._remove(older, MessageEvent.REMOVE, Happening.SUPERSEDED)
             while (surplus := rules.surplus(self._ordering)) is not None:
-                self._remove(surplus, MessageEvent.REMOVE)
+                self._remove(surplus, MessageEvent.REMOVE, Happening.OVERFLOWED)
             if entry.state is MessageState.ABSENT:
                 return ()
         return () if self._receivers else self._choose(entry)
@@ -448,5 +449,5 @@ class PolicedQueue(AsynchronousChannel):
         with self._lock:
             if entry.state is not MessageState.NEW or entry.acknowledgements is not None:
                 return False
-            self._remove(entry, MessageEvent.REMOVE)
+            self._remove(entry, MessageEvent.REMOVE, Happening.DELETED)
         return True

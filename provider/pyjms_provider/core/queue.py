@@ -24,6 +24,7 @@ from pyjms_provider.core.ordering import UNFINISHED, Cursor, Unfinished
 from pyjms_provider.core.policed_queue import WITHOUT_LIMITS, PolicedQueue
 from pyjms_provider.core.store import NotInMemoryError
 from pyjms_provider.core.stored_delivery import StoredDelivery
+from pyjms_provider.core.stories import Happening
 
 if TYPE_CHECKING:
     from typing import Literal
@@ -245,7 +246,7 @@ class Queue(PolicedQueue):
                     ):
                         continue
                     tag = found if consumer.acquires else None
-                    count = found.delivery_count + 1 if tag is None else self._state.deliver(tag, session)
+                    count = found.delivery_count + 1 if tag is None else self._state.deliver(tag, session, consumer)
                     if self._all_in_memory:
                         delivery = Delivery(self._store.retrieve(found.reference), count, count > 1, tag)
                     else:
@@ -339,7 +340,7 @@ class Queue(PolicedQueue):
             for state in (MessageState.NEW, MessageState.DELIVERED):
                 for entry in self._state.entries(state):
                     if entry.reference is reference:
-                        self._remove(entry, MessageEvent.REMOVE)
+                        self._remove(entry, MessageEvent.REMOVE, Happening.UNREADABLE)
         self._store.remove(reference)
 
     # Pulled messages are settled, or come back
@@ -525,11 +526,11 @@ class Queue(PolicedQueue):
             if unseen:
                 entry.delivery_count -= 1
             if self._closed:
-                self._remove(entry, MessageEvent.REMOVE)
+                self._remove(entry, MessageEvent.REMOVE, Happening.CLOSED)
             elif is_expired(entry.reference, now_ms):
                 self._expire_early(entry)
             elif self._rules is not None and self._rules.is_superseded(entry):
-                self._remove(entry, MessageEvent.REMOVE)
+                self._remove(entry, MessageEvent.REMOVE, Happening.SUPERSEDED)
             elif not unseen and self.is_spent(entry.delivery_count, failed=reason is not None):
                 self._die(entry, DeadKind.DELIVERIES, MessageEvent.REMOVE, reason)
                 if entry.reference.expiration_ms:
