@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from enum import Enum
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from pyjms_provider.core.delays import DelayIndex
 from pyjms_provider.core.entry import Acknowledgements, QueueEntry, ReceiverId
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from pyjms_provider.core.stories import Happening
     from pyjms_provider.core.unit_of_work import UnitOfWork
 
-__all__ = ["ChannelState", "Reliability"]
+__all__ = ["ChannelState", "Counts", "Reliability"]
 
 
 # The three steps of every message that is pulled: looked up once, as a look-up for each message is a tenth of its price.
@@ -40,6 +40,28 @@ class Reliability(Enum):
 
     STRICT = "refuse them (§2.1)"
     MEMORY = "keep them as safely as the process lives; the owner has chosen a broker that ends with it"
+
+
+class Counts(NamedTuple):
+    """How many messages one queue has, at one moment."""
+
+    new: int
+    """Messages that nobody holds, those among them that are delayed."""
+    delayed: int
+    held: int
+    uncommitted: int
+    accepted: int
+    """Messages that have come since the queue was opened."""
+
+    @property
+    def depth(self) -> int:
+        """All its messages."""
+        return self.new + self.held + self.uncommitted
+
+    @property
+    def departed(self) -> int:
+        """Messages that have left since the queue was opened."""
+        return self.accepted - self.depth
 
 
 class ChannelState:
@@ -101,6 +123,16 @@ class ChannelState:
         if state is MessageState.ABSENT:
             return 0
         return len(self._delivered if state is MessageState.DELIVERED else self._uncommitted)
+
+    def counts(self) -> Counts:
+        """Return all counts together: quickly when there is nothing."""
+        return Counts(
+            self.count(MessageState.NEW) if self.ordering or self.delays or self._pushed else 0,
+            len(self.delays),
+            len(self._delivered),
+            len(self._uncommitted),
+            self.accepted,
+        )
 
     def entries(self, state: MessageState) -> list[QueueEntry]:
         """Return the messages in `state`: NEW ones in order, then those that wait; the others by age in that state."""
@@ -198,6 +230,8 @@ class ChannelState:
     def deliver(self, entry: QueueEntry, session: ConsumerSession, consumer: Consumer | None = None) -> int:
         """Hand a message, just taken from the ordering, to `session`; return its delivery count.
 
+        `consumer`: which of the session's, for a state that tells of it.
+
         Pulling is a delivery with a negative acknowledgement: the positive one is to come (§5.3).
         """
         assert entry.state is _ACCEPTED
@@ -230,8 +264,6 @@ class ChannelState:
         entry.transaction = None
 
     def cancel(self, entries: Iterable[QueueEntry]) -> None:
-        `consumer`: which of the session's, for a state that tells of it.
-
         """Make messages that were given back available again, in their old places (JMS 1.1 §4.4.11)."""
         returned = list(entries)
         for entry in returned:

@@ -6,7 +6,7 @@ REST, `$management` and the command line bring who asks and what for, and take p
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 from uuid import UUID
 
@@ -18,7 +18,7 @@ from pyjms_provider.management.listing import ListedPage, ListRequest, check_fie
 from pyjms_provider.model import tree
 from pyjms_provider.model.attributes import declarations
 from pyjms_provider.model.errors import UnknownObjectError, UnknownOperationError
-from pyjms_provider.model.lookup import Place, find_by_id, find_by_names, names_needed, places
+from pyjms_provider.model.lookup import Siblings, find_by_id, find_by_names, names_needed, siblings
 from pyjms_provider.model.operations import NO_PROGRESS, WRITES_TO, OperationDeclaration, operations_of
 from pyjms_provider.security.audit import AuditAction, AuditLog, AuditRecord, AuditResult
 from pyjms_provider.security.contracts import Operation, Target, TargetKind
@@ -81,16 +81,23 @@ class Desk:
         """Return a page of the objects of a category below an address; those that the caller may not see are left out."""
         return list_objects(category, list(self._visible(caller, category, names)), request)
 
-    def _visible(self, caller: Caller, category: str, names: Sequence[str]) -> Iterator[Place]:
-        for each in places(self.system.broker, category, names):
-            target = each.target()
-            if target is None:
-                continue
-            try:
-                caller.access.check(caller.principal, Operation.OBSERVE, target)
-            except AccessDeniedError:
-                continue
-            yield each
+    def _visible(self, caller: Caller, category: str, names: Sequence[str]) -> Iterator[Siblings]:
+        for group in siblings(self.system.broker, category, names):
+            common = None if group.source is None else group.source.targets()
+            if common is None:
+                seen = [name for name in group.names if self._sees(caller, group.target(name))]
+            else:
+                seen = caller.access.permitted(caller.principal, Operation.OBSERVE, *common, group.names)
+            yield replace(group, names=seen)
+
+    def _sees(self, caller: Caller, target: Target | None) -> bool:
+        if target is None:
+            return False
+        try:
+            caller.access.check(caller.principal, Operation.OBSERVE, target)
+        except AccessDeniedError:
+            return False
+        return True
 
     # Changing
 

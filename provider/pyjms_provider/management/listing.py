@@ -10,25 +10,30 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from difflib import get_close_matches
-from itertools import groupby
+from heapq import nlargest, nsmallest
+from itertools import repeat
+from operator import itemgetter
 from typing import TYPE_CHECKING, Any, Final
 
 from pyjms.spi.envelope import Address, AddressKind, BodyKind, Envelope
 from pyjms.spi.selector import Selector, compile_selector
 from pyjms_provider.management.describing import describe, known_fields
 from pyjms_provider.management.errors import BadRequestError
-from pyjms_provider.model import tree
 from pyjms_provider.model.errors import UnknownObjectError
-from pyjms_provider.model.statistics import statistics_of
 
 if TYPE_CHECKING:
-    from pyjms_provider.model.lookup import Place
+    from collections.abc import Callable
+
+    from pyjms_provider.model.lookup import Siblings
 
 __all__ = ["LIMIT_MAX", "ListRequest", "ListedPage", "check_fields", "list_objects"]
 
 LIMIT_MAX: Final = 1000
 _NOWHERE: Final = Address(AddressKind.QUEUE, "objects")
 _SCALARS: Final = (bool, int, float, str)
+_Row = tuple[Any, ...]
+"""The siblings, the name, and then the values that are needed, in their order."""
+_FIRST: Final = 2
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -55,47 +60,82 @@ class ListedPage:
     offset: int
 
 
-def list_objects(category: str, found: Sequence[Place], request: ListRequest) -> ListedPage:
-    """Return a page of what is at those places. Raises `BadRequestError`, `InvalidSelectorError`."""
+def list_objects(category: str, found: Sequence[Siblings], request: ListRequest) -> ListedPage:
+    """Return a page of those objects. Raises `BadRequestError`, `InvalidSelectorError`.
+
+    Of all objects only what conditions and orders ask for is looked at; all else of those alone that are on the page.
+    """
     if not 1 <= request.limit <= LIMIT_MAX:
         raise BadRequestError(f"limit is a number from 1 to {LIMIT_MAX}")
     selector = None if request.condition is None else compile_selector(request.condition)
     needed = _needed(request, selector)
     check_fields(category, {*needed, *(request.fields or ())})
-    if needed:
-        rows = [
-            row for row in _rows(category, found, needed) if selector is None or selector.matches(_envelope(row[1]))
-        ]
-        for name in reversed(request.order):
-            rows.sort(key=lambda row: _sort_key(row[1].get(name.removeprefix("-"))), reverse=name.startswith("-"))
-        found = [place for place, _ in rows]
-    elif selector is not None and not selector.matches(_envelope({})):
-        found = []
+    rows = [row for group in found for row in _rows(group, needed)]
+    if selector is not None:
+        rows = _chosen(rows, needed, selector)
     items: list[Mapping[str, Any]] = []
-    for place in found[request.offset : request.offset + request.limit]:
-        each = place.find()
+    for group, name, *_ in _page(rows, needed, request):
+        each = group.find(name)
         with suppress(UnknownObjectError):  # it has gone meanwhile
             if each is not None:
                 items.append(describe(each, request.fields, actual=request.actual))
-    return ListedPage(items=items, total=len(found), offset=request.offset)
+    return ListedPage(items=items, total=len(rows), offset=request.offset)
 
 
-def _rows(category: str, found: Sequence[Place], needed: Sequence[str]) -> Iterator[tuple[Place, dict[str, Any]]]:
-    """Yield what conditions and orders look at, without making objects where that can be had by the column."""
-    measured = {name for kind in tree.types_of(category) for name in statistics_of(tree.class_of(category, kind)[1])}
-    columns = [name for name in needed if name != "name"]
-    for parent, places in groupby(found, key=lambda place: place.parent):
-        source = parent.sources().get(category)
-        if source is not None and measured.issuperset(columns):
-            values = [(name, source.column(name)) for name in columns]
-            for place in places:
-                yield place, {"name": place.name, **{name: column.get(place.name) for name, column in values}}
-            continue
-        for place in places:
-            each = place.find()
-            with suppress(UnknownObjectError):
-                if each is not None:
-                    yield place, describe(each, needed)
+def _rows(group: Siblings, needed: Sequence[str]) -> Iterable[_Row]:
+    """Return siblings, each with what is needed of it: without making objects where that can be had by the column."""
+    names, source = group.names, group.source
+    if all(name == "name" or (source is not None and source.has_column(name)) for name in needed):
+        known = {} if source is None else source.columns([name for name in needed if name != "name"])
+        columns = [names if name == "name" else map(known[name].get, names) for name in needed]
+        return zip(repeat(group), names, *columns)
+    return _described(group, needed)
+
+
+def _described(group: Siblings, needed: Sequence[str]) -> Iterator[_Row]:
+    for name in group.names:
+        each = group.find(name)
+        with suppress(UnknownObjectError):
+            if each is not None:
+                values = describe(each, needed)
+                yield group, name, *map(values.get, needed)
+
+
+def _chosen(rows: list[_Row], needed: Sequence[str], selector: Selector) -> list[_Row]:
+    """Return the rows that a condition holds for."""
+    fields: dict[str, Any] = {}
+    # One envelope shows each row in turn: making one for each would take longer than all conditions do.
+    envelope = Envelope(_NOWHERE, None, 0, 0, 1, 4, None, None, None, fields, BodyKind.NONE, None)
+    chosen: list[_Row] = []
+    for row in rows:
+        fields.clear()
+        values = zip(needed, row[_FIRST:], strict=True)
+        fields.update((name, value) for name, value in values if isinstance(value, _SCALARS))
+        if selector.matches(envelope):
+            chosen.append(row)
+    return chosen
+
+
+def _page(rows: list[_Row], needed: Sequence[str], request: ListRequest) -> Sequence[_Row]:
+    end = request.offset + request.limit
+    if len(request.order) == 1:
+        name = request.order[0].removeprefix("-")
+        key = _key(rows, _FIRST + needed.index(name))
+        few = nlargest if request.order[0].startswith("-") else nsmallest
+        return few(end, rows, key=key)[request.offset :]
+    rows = list(rows)
+    for word in reversed(request.order):
+        key = _key(rows, _FIRST + needed.index(word.removeprefix("-")))
+        rows.sort(key=key, reverse=word.startswith("-"))
+    return rows[request.offset : end]
+
+
+def _key(rows: list[_Row], at: int) -> Callable[[_Row], Any]:
+    """Return what rows are ordered by: a value itself, if all are of one kind that can be compared."""
+    kinds = {type(row[at]) for row in rows}
+    if kinds <= {int, bool} or kinds == {str}:
+        return itemgetter(at)
+    return lambda row: _sort_key(row[at])
 
 
 def check_fields(category: str, names: Iterable[str]) -> None:
@@ -110,11 +150,6 @@ def check_fields(category: str, names: Iterable[str]) -> None:
 def _needed(request: ListRequest, selector: Selector | None) -> tuple[str, ...]:
     names = {name.removeprefix("-") for name in request.order}
     return tuple(names | (selector.identifiers if selector is not None else frozenset()))
-
-
-def _envelope(fields: Mapping[str, Any]) -> Envelope:
-    properties = {name: value for name, value in fields.items() if isinstance(value, _SCALARS)}
-    return Envelope(_NOWHERE, None, 0, 0, 1, 4, None, None, None, properties, BodyKind.NONE, None)
 
 
 def _sort_key(value: Any) -> tuple[int, Any]:

@@ -90,16 +90,17 @@ class Metrics(Collector):
             yield family
 
     def _of_queues(self) -> Iterator[Metric]:
-        hosts = [(each.names, each.sources()["queue"]) for each in self._objects("virtual_host")]
-        deepest: dict[tuple[str, ...], list[str]] = {}
-        for names, source in hosts:
-            depths = source.column("depth")
-            deepest[names] = nlargest(self._queues, depths, key=depths.__getitem__)
-        for declared in _measured("queue"):
+        measured = _measured("queue")
+        fields = [each.name for each in measured]
+        hosts = [(each.names, each.sources()["queue"].columns(fields)) for each in self._objects("virtual_host")]
+        deepest = {
+            names: nlargest(self._queues, columns["depth"], key=columns["depth"].__getitem__)
+            for names, columns in hosts
+        }
+        for declared in measured:
             family = _family("queue", declared)
-            for names, source in hosts:
-                column = source.column(declared.name)
-                own = deepest[names]
+            for names, columns in hosts:
+                column, own = columns[declared.name], deepest[names]
                 for name in own:
                     _add(family, (*names, name), declared, column.get(name))
                 if len(column) > len(own):

@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 from uuid import UUID, uuid5
 
+from pyjms_provider.model import tree
 from pyjms_provider.model.configuration.contract import ObjectId
 from pyjms_provider.model.errors import NotChangeableError, UnknownObjectError
+from pyjms_provider.model.statistics import statistics_of
+from pyjms_provider.security.contracts import Target, TargetKind
 
 if TYPE_CHECKING:
     from pyjms_provider.model.managed import ManagedObject
-    from pyjms_provider.security.contracts import Target
 
 __all__ = ["ChildSource", "observed_id"]
 
@@ -39,19 +41,33 @@ class ChildSource(ABC):
     def find(self, name: str) -> ManagedObject | None:
         """Return one of them; None: there is none."""
 
-    def column(self, statistic: str) -> Mapping[str, Any]:
-        """Return one statistic of all of them, by name, as JSON has it; those that have gone meanwhile are left out."""
-        found: dict[str, Any] = {}
+    def has_column(self, field: str) -> bool:
+        """Return whether `columns` knows that field: without more, every statistic of the category."""
+        kinds = (tree.class_of(self.category, name)[1] for name in tree.types_of(self.category))
+        return any(field in statistics_of(kind) for kind in kinds)
+
+    def columns(self, fields: Collection[str]) -> Mapping[str, Mapping[str, Any]]:
+        """Return fields of all of them, by the name of the field and of the object, as JSON has them.
+
+        Only fields that `has_column` knows. Those objects that have gone meanwhile are left out.
+        """
+        found: dict[str, dict[str, Any]] = {field: {} for field in fields}
         for name in self.names():
             with suppress(UnknownObjectError):
                 each = self.find(name)
-                if each is not None:
-                    found[name] = each.statistic_values([statistic]).get(statistic)
+                values = {} if each is None else each.statistic_values(tuple(fields))
+                for field, value in values.items():
+                    found[field][name] = value
         return found
+
+    def targets(self) -> tuple[TargetKind, str] | None:
+        """Return kind and virtual host of what an access policy is asked about them; None: each of them is to be asked."""
+        return None
 
     def target(self, name: str) -> Target | None:
         """Return what an access policy is asked about one of them, without making it; None: make it and ask it."""
-        return None
+        common = self.targets()
+        return None if common is None else Target(kind=common[0], name=name, virtual_host=common[1])
 
     def find_id(self, parent: ManagedObject, wanted: UUID) -> ManagedObject | None:
         """Return the one with that id; None: there is none."""

@@ -15,29 +15,29 @@ if TYPE_CHECKING:
     from pyjms_provider.model.managed import ManagedObject
     from pyjms_provider.security.contracts import Target
 
-__all__ = ["Place", "collect", "find_by_id", "find_by_names", "names_needed", "places"]
+__all__ = ["Siblings", "collect", "find_by_id", "find_by_names", "names_needed", "siblings"]
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
-    """Where an object is: thousands of them can be looked over before any object is made."""
+class Siblings:
+    """Objects of one category below one parent, by their names: thousands can be looked over before any is made."""
 
     parent: ManagedObject
     category: str
-    name: str
+    names: Sequence[str]
     source: ChildSource | None
-    """Where it is made on demand."""
+    """Where they are made on demand."""
 
-    def find(self) -> ManagedObject | None:
-        """Return the object; None: it has gone."""
-        return self.parent.find_child(self.category, self.name)
+    def find(self, name: str) -> ManagedObject | None:
+        """Return one of them; None: it has gone."""
+        return self.parent.find_child(self.category, name)
 
-    def target(self) -> Target | None:
-        """Return what an access policy is asked about; None: it has gone."""
-        known = None if self.source is None else self.source.target(self.name)
+    def target(self, name: str) -> Target | None:
+        """Return what an access policy is asked about one of them; None: it has gone."""
+        known = None if self.source is None else self.source.target(name)
         if known is not None:
             return known
-        found = self.find()
+        found = self.find(name)
         return None if found is None else found.target()
 
 
@@ -75,8 +75,8 @@ def collect(above: ManagedObject, category: str, names: Sequence[str] = ()) -> I
     yield from _collect(above, steps, tuple(names))
 
 
-def places(broker: ManagedObject, category: str, names: Sequence[str] = ()) -> Iterator[Place]:
-    """Yield where the objects of a category are, in the order of their addresses; `names` begins the address.
+def siblings(broker: ManagedObject, category: str, names: Sequence[str] = ()) -> Iterator[Siblings]:
+    """Yield the objects of a category, parent by parent, in the order of their addresses; `names` begins the address.
 
     Raises `UnknownObjectError`, `UnknownCategoryError`.
     """
@@ -84,12 +84,10 @@ def places(broker: ManagedObject, category: str, names: Sequence[str] = ()) -> I
     if len(names) >= len(steps):
         found = find_by_names(broker, category, names)
         assert found.parent is not None, "a category with a name is below the broker"
-        yield Place(found.parent, category, found.name, found.parent.sources().get(category))
+        yield Siblings(found.parent, category, [found.name], found.parent.sources().get(category))
         return
     for parent in _collect(broker, steps[:-1], tuple(names)):
-        source = parent.sources().get(category)
-        for name in parent.child_names(category):
-            yield Place(parent, category, name, source)
+        yield Siblings(parent, category, parent.child_names(category), parent.sources().get(category))
 
 
 def _collect(above: ManagedObject, steps: Sequence[str], names: Sequence[str]) -> Iterator[ManagedObject]:

@@ -10,7 +10,7 @@ from pydantic import BaseModel, Field
 
 from pyjms.spi.selector import compile_selector
 from pyjms_provider.core.message_state import MessageState
-from pyjms_provider.core.observing import traffic_of
+from pyjms_provider.core.observing import counts_of, traffic_of
 from pyjms_provider.model.configuration.contract import ObjectId, ObjectRecord
 from pyjms_provider.model.errors import UnknownObjectError
 from pyjms_provider.model.explaining import ExplainedMessage, explain_message
@@ -97,6 +97,7 @@ class ManagedQueue(ManagedObject):
         self._children = {}
         self._listeners = ()
         self.pending = ()
+        self._seen: tuple[QueuePolicy, ObjectRecord | None, Snapshot] | None = None
 
     # What it is
 
@@ -104,15 +105,20 @@ class ManagedQueue(ManagedObject):
     def snapshot(self) -> Snapshot:
         source = self._source
         error = source.error(self.name)
-        record = source.record(self.name)
         if error is not None:
-            return Snapshot(state=State.ERRORED, record=record, attributes=None, error=error)
+            return Snapshot(state=State.ERRORED, record=source.record(self.name), attributes=None, error=error)
         try:
             policy = source.policy(self.name)
         except UnknownObjectError:
             gone = State.DELETED if self._host.is_running else State.CLOSED
-            return Snapshot(state=gone, record=record, attributes=None)
-        return Snapshot(state=State.ACTIVE, record=record, attributes=_attributes(record, policy))
+            return Snapshot(state=gone, record=source.record(self.name), attributes=None)
+        kept = source.kept_record(self.name)
+        seen = self._seen
+        if seen is None or seen[0] is not policy or seen[1] is not kept:
+            record = source.record(self.name)
+            shown = Snapshot(state=State.ACTIVE, record=record, attributes=_attributes(record, policy))
+            self._seen = seen = policy, kept, shown
+        return seen[2]
 
     @property
     def type(self) -> str:
@@ -147,8 +153,8 @@ class ManagedQueue(ManagedObject):
     @statistic("Messages that a consumer could get now.", unit="messages")
     def waiting(self) -> int:
         """Messages that a consumer could get now."""
-        queue = self._running()
-        return max(0, queue.count(MessageState.NEW) - queue.delayed_count)
+        counts = counts_of(self._running())
+        return counts.new - counts.delayed
 
     @statistic("Messages whose time has not come.", unit="messages")
     def delayed(self) -> int:
@@ -168,8 +174,7 @@ class ManagedQueue(ManagedObject):
     @statistic("All its messages.", unit="messages")
     def depth(self) -> int:
         """All its messages."""
-        queue = self._running()
-        return sum(map(queue.count, (MessageState.NEW, MessageState.DELIVERED, MessageState.NOT_COMMITTED)))
+        return counts_of(self._running()).depth
 
     @statistic("Consumers.", unit="consumers")
     def consumers(self) -> int:

@@ -11,7 +11,7 @@ Changes are made on the virtual host's configuration thread; the table of record
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from functools import partial
@@ -33,10 +33,11 @@ from pyjms_provider.model.errors import (
 )
 from pyjms_provider.model.queue import ManagedQueue
 from pyjms_provider.model.queue_attributes import POLICY_FIELDS, QueueAttributes, changed_fields, policy_of
+from pyjms_provider.model.queue_columns import KNOWN, queue_columns
 from pyjms_provider.model.rates import Rates
-from pyjms_provider.model.statistics import Statistic
+from pyjms_provider.model.statistics import Statistic, statistics_of
 from pyjms_provider.queue_manager import QueueExistsError, QueueManager, UnknownQueueError
-from pyjms_provider.security.contracts import Target, TargetKind
+from pyjms_provider.security.contracts import TargetKind
 
 if TYPE_CHECKING:
     from pyjms_provider.model.managed import ManagedObject
@@ -84,20 +85,26 @@ class QueueSource(ChildSource):
             found = self.made[name] = ManagedQueue(self._host, self, name, observed_id(self._host, "queue", name))
         return found
 
-    def column(self, statistic: str) -> Mapping[str, Any]:
-        """Return one statistic of all queues, by name: much faster than asking them one by one."""
+    def has_column(self, field: str) -> bool:
+        return field in KNOWN or field in statistics_of(ManagedQueue)
+
+    def columns(self, fields: Collection[str]) -> Mapping[str, Mapping[str, Any]]:
+        """Return fields of all queues: much faster than asking them one by one."""
+        others = {field: self._column(field) for field in fields if field not in KNOWN}
+        return {**others, **queue_columns(self._host, KNOWN.intersection(fields))}
+
+    def _column(self, statistic: str) -> Mapping[str, Any]:
         declared = vars(ManagedQueue)[statistic]
         assert isinstance(declared, Statistic)
         probe = ManagedQueue(self._host, self, "", self._host.id)
         found: dict[str, Any] = {}
         for probe.name in self.names():
             with suppress(UnknownObjectError):  # it is errored, or was deleted meanwhile
-                value = declared.compute(probe)
-                found[probe.name] = value if type(value) is int else plain(value)
+                found[probe.name] = plain(declared.compute(probe))
         return found
 
-    def target(self, name: str) -> Target:
-        return Target(kind=TargetKind.QUEUE, name=name, virtual_host=self._host.name)
+    def targets(self) -> tuple[TargetKind, str]:
+        return TargetKind.QUEUE, self._host.name
 
     def is_there(self, name: str) -> bool:
         """Return whether the host has that queue."""
@@ -110,9 +117,17 @@ class QueueSource(ChildSource):
             raise UnknownObjectError(f"{self._host.path} has no queue {name!r}")
         return queue.policy
 
+    def names_in_error(self) -> Sequence[str]:
+        """Return the queues that were kept and could not be made."""
+        return list(self._errors)
+
     def error(self, name: str) -> str | None:
         """Return why a queue that was kept could not be made."""
         return self._errors.get(name)
+
+    def kept_record(self, name: str) -> ObjectRecord | None:
+        """Return the record of a queue, None if an operator has never made or changed it; the same one until that happens."""
+        return self._records.get(name)
 
     def record(self, name: str) -> ObjectRecord:
         """Return what is known of a queue, with its actual attributes."""

@@ -67,6 +67,15 @@ class _Page:
             self.decisions[key] = answer
         return answer
 
+    def permitted(self, operation: Operation, kind: TargetKind, host: str, names: Sequence[str]) -> list[str]:
+        """Return the names that the rules allow, without remembering them: they would push out what clients ask for."""
+        rules = [rule for rule in self._about(operation, kind) if rule.virtual_host.matches(host)]
+        if not rules:
+            return []
+        if rules[0].name.matches_all:
+            return list(names) if rules[0].allows else []
+        return [name for name in names if next((rule.allows for rule in rules if rule.name.matches(name)), False)]
+
     def _about(self, operation: Operation, kind: TargetKind) -> tuple[Rule, ...]:
         rules = self._by_kind.get((operation, kind))
         if rules is None:
@@ -124,7 +133,7 @@ class RuleAccessPolicy(AccessPolicy):
         if kind is TargetKind.TEMPORARY or (kind is TargetKind.SUBSCRIPTION and target.owner):
             is_allowed = self._decide_owned(principal, operation, target, connection).is_allowed
         else:
-            book = self._book
+            book = self._book  # as `_page`, which a call would make dearer for each message
             known = book.known.get(id(principal))
             page = known[1] if known is not None and known[0] is principal else book.page(principal)
             key = (operation._value_, kind._value_, target.name, target.virtual_host)
@@ -132,6 +141,18 @@ class RuleAccessPolicy(AccessPolicy):
             is_allowed = page.decide(key, operation, target) if answer is None else answer
         if not is_allowed:
             raise AccessDeniedError(_refusal(principal, operation, target))
+
+    def permitted(
+        self, principal: Principal, operation: Operation, kind: TargetKind, virtual_host: str, names: Sequence[str]
+    ) -> list[str]:
+        if kind in {TargetKind.TEMPORARY, TargetKind.SUBSCRIPTION}:
+            return super().permitted(principal, operation, kind, virtual_host, names)
+        return self._page(principal).permitted(operation, kind, virtual_host, names)
+
+    def _page(self, principal: Principal) -> _Page:
+        book = self._book
+        known = book.known.get(id(principal))
+        return known[1] if known is not None and known[0] is principal else book.page(principal)
 
     def explain(
         self, principal: Principal, operation: Operation, target: Target, connection: ConnectionId | str = ""

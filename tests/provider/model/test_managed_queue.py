@@ -14,6 +14,7 @@ from pyjms.types import Byte, Char, Double, Float, Long, Short
 from pyjms_provider.core.consumer import Consumer, ConsumerSession
 from pyjms_provider.core.entry import ReceiverId
 from pyjms_provider.core.policy import QueuePolicy
+from pyjms_provider.management.describing import describe, known_fields
 from pyjms_provider.model.attributes import declarations
 from pyjms_provider.model.errors import (
     InvalidArgumentsError,
@@ -255,9 +256,22 @@ def test_one_statistic_of_all_queues_is_had_at_once(folder: Folder) -> None:
     host = folder.host()
     publish(make(host, "a"), "x", "y")
     make(host, "b")
-    assert host.sources()["queue"].column("depth") == {"a": 2, "b": 0}
+    assert host.sources()["queue"].columns(["depth"]) == {"depth": {"a": 2, "b": 0}}
     host.embedded.virtual_host.topic("news")
-    assert host.sources()["topic"].column("waiting") == {"news": 0}
+    assert host.sources()["topic"].columns(["waiting"]) == {"waiting": {"news": 0}}
+
+
+def test_a_column_says_what_each_queue_says_of_itself(folder: Folder) -> None:
+    host = folder.host()
+    publish(make(host, "a", type="priority", priorities=3, max_messages=7), "x", "y")
+    make(host, "b", paused=True, dead_letter="bin")
+    source = host.sources()["queue"]
+    fields = [name for name in known_fields("queue") if source.has_column(name) and not name.endswith("_rate")]
+    assert {"depth", "consumers", "state", "type", "paused", "dead_letter"} <= set(fields)
+    columns = source.columns(fields)
+    for name in ("a", "b"):
+        told = describe(host.child("queue", name), fields)
+        assert {field: columns[field][name] for field in fields} == told
 
 
 # Messages

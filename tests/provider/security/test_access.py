@@ -123,6 +123,22 @@ class TestRules:
         expected = naive_decision(rules, principal, operation, target)
         assert [allowed(policy, principal, operation, target) for _ in range(2)] == [expected] * 2
 
+    @settings(max_examples=200)
+    @given(st.lists(rules, max_size=6), st.sampled_from([ALICE, BOB]), st.sampled_from(Operation), st.lists(targets))
+    def test_many_names_are_judged_as_each_of_them(
+        self, rules: list[Rule], principal: Principal, operation: Operation, targets: list[Target]
+    ) -> None:
+        policy = RuleAccessPolicy(rules)
+        for kind, host in {(each.kind, each.virtual_host) for each in targets}:
+            names = [each.name for each in targets]
+            expected = [
+                name
+                for name in names
+                if naive_decision(rules, principal, operation, Target(kind=kind, name=name, virtual_host=host))
+            ]
+            if kind is not TargetKind.TEMPORARY:  # anybody may write to those
+                assert policy.permitted(principal, operation, kind, host, names) == expected
+
     @given(st.lists(rules, max_size=4))
     def test_rules_are_the_same_as_text_and_as_data(self, rules: list[Rule]) -> None:
         assert parse_rules(render_rules(rules)) == tuple(rules)
