@@ -6,22 +6,13 @@ Text is UTF-8, bytes are bytes; maps and streams are JSON that a person can read
 
 from __future__ import annotations
 
-import json
-from base64 import b64encode
 from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
 from pyjms.spi.envelope import Body, BodyKind, ObjectBody
-from pyjms.types import Byte, Char, Double, Float, Int, Long, Short, Stored
+from pyjms.spi.typed_json import read_map, read_stream, write_map, write_stream
+from pyjms.types import Stored
 from pyjms_provider.protocols.stomp.errors import ProfileError
-from pyjms_provider.protocols.stomp.profile.values import (
-    LETTERS,
-    READERS,
-    base64_of_text,
-    double_text,
-    float_text,
-    text_of_base64,
-)
 
 __all__ = ["BYTES_TYPE", "OBJECT_TYPE", "WireBody", "read_body", "write_body"]
 
@@ -31,9 +22,6 @@ MAP_TYPE = "application/vnd.pyjms.map+json"
 STREAM_TYPE = "application/vnd.pyjms.stream+json"
 OBJECT_TYPE = "application/vnd.pyjms.object+pickle"
 """What an ObjectMessage of pyjms holds; receivers decode it by the rules of trust of `ConnectionFactory`."""
-
-_dumps = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"), allow_nan=False).encode
-_NOT_JSON = frozenset({"NaN", "Infinity", "-Infinity"})
 
 
 class WireBody(NamedTuple):
@@ -79,19 +67,11 @@ def _write_object(body: ObjectBody | None) -> WireBody:
 
 
 def _write_map(entries: Mapping[str, Stored]) -> WireBody:
-    try:
-        data = _dumps([[name, *_typed(value)] for name, value in entries.items()]).encode()
-    except UnicodeEncodeError:
-        data = _dumps([_spelled_out(name, value) for name, value in entries.items()]).encode()
-    return WireBody("map", MAP_TYPE, data, is_text=True)
+    return WireBody("map", MAP_TYPE, write_map(entries).encode(), is_text=True)
 
 
 def _write_stream(values: tuple[Stored, ...]) -> WireBody:
-    try:
-        data = _dumps([_typed(value) for value in values]).encode()
-    except UnicodeEncodeError:
-        data = _dumps([_typed_spelled_out(value) for value in values]).encode()
-    return WireBody("stream", STREAM_TYPE, data, is_text=True)
+    return WireBody("stream", STREAM_TYPE, write_stream(values).encode(), is_text=True)
 
 
 _WRITERS: Mapping[BodyKind, Callable[[Any], WireBody]] = {
@@ -102,55 +82,6 @@ _WRITERS: Mapping[BodyKind, Callable[[Any], WireBody]] = {
     BodyKind.STREAM: _write_stream,
     BodyKind.OBJECT: _write_object,
 }
-
-
-def _number_or_text(text: str) -> object:
-    return text if text in _NOT_JSON else float(text)
-
-
-_JSON: Mapping[type, Callable[[Any], object]] = {
-    bool: bool,
-    Byte: int,
-    Short: int,
-    int: int,
-    Int: int,
-    Long: int.__repr__,  # readers of JSON elsewhere make a double of a number
-    Float: lambda value: _number_or_text(float_text(value)),
-    float: lambda value: _number_or_text(double_text(value)),
-    Double: lambda value: _number_or_text(double_text(value)),
-    Char: str.__str__,
-    str: str.__str__,
-    bytes: lambda value: b64encode(value).decode(),
-    type(None): lambda value: value,
-}
-
-
-def _typed(value: Stored) -> list[object]:
-    kind = type(value)
-    return [LETTERS[kind], _JSON[kind](value)]
-
-
-def _typed_spelled_out(value: Stored) -> list[object]:
-    """Return `value` so that no half of a surrogate pair is in it."""
-    if type(value) is Char:
-        return ["K", ord(value)]
-    if type(value) is str and not _is_unicode(value):
-        return ["U", base64_of_text(value)]
-    return _typed(value)
-
-
-def _spelled_out(name: str, value: Stored) -> list[object]:
-    if _is_unicode(name):
-        return [name, *_typed_spelled_out(value)]
-    return [base64_of_text(name), *_typed_spelled_out(value), "U"]
-
-
-def _is_unicode(text: str) -> bool:
-    try:
-        text.encode()
-    except UnicodeEncodeError:
-        return False
-    return True
 
 
 def read_body(kind: str, content_type: str | None, data: bytes) -> tuple[BodyKind, Body]:
@@ -176,60 +107,13 @@ def _read_text(data: bytes) -> tuple[BodyKind, Body]:
         return BodyKind.TEXT, data.decode("utf-8", "surrogatepass")
 
 
-def _read_map(data: bytes) -> tuple[BodyKind, Body]:
-    entries: dict[str, Stored] = {}
-    for entry in _list(json.loads(data.decode())):
-        name, letter, value, *spelled = _list(entry)
-        if spelled not in ([], ["U"]) or type(name) is not str:
-            raise ValueError("no entry of a map")
-        entries[text_of_base64(name) if spelled else name] = _read_value(letter, value)
-    return BodyKind.MAP, entries
-
-
-def _read_stream(data: bytes) -> tuple[BodyKind, Body]:
-    values = []
-    for element in _list(json.loads(data.decode())):
-        letter, value = _list(element)
-        values.append(_read_value(letter, value))
-    return BodyKind.STREAM, tuple(values)
-
-
 _READERS: Mapping[str, Callable[[bytes], tuple[BodyKind, Body]]] = {
     "msg": lambda _: (BodyKind.NONE, None),
     "text": _read_text,
     "text0": lambda _: (BodyKind.TEXT, None),
     "bytes": lambda data: (BodyKind.BYTES, data),
-    "map": _read_map,
-    "stream": _read_stream,
+    "map": lambda data: (BodyKind.MAP, read_map(data.decode())),
+    "stream": lambda data: (BodyKind.STREAM, read_stream(data.decode())),
     "object": lambda data: (BodyKind.OBJECT, ObjectBody(data, local=False)),
     "object0": lambda _: (BodyKind.OBJECT, None),
 }
-
-
-def _list(value: object) -> list[Any]:
-    if type(value) is not list:
-        raise ValueError("no list")
-    return value
-
-
-def _read_value(letter: str, value: object) -> Stored:
-    """Return the stored value that stands as `value` in JSON. Raises `ValueError`, `KeyError`, `TypeError`."""
-    if letter == "N" and value is None:
-        return None
-    if letter == "Z":
-        if type(value) is not bool:
-            raise ValueError("a boolean is true or false")
-        return value
-    if type(value) is str:
-        if letter in _NUMBERS_ONLY or (letter in _FLOATS and value not in _NOT_JSON):
-            raise ValueError("a number is not quoted")
-        return READERS[letter](value)
-    if letter in _NUMBERS_ONLY and type(value) is int:
-        return READERS[letter](str(value))
-    if letter in _FLOATS and type(value) in (int, float):
-        return Float(value) if letter == "F" else float(value)  # type: ignore[arg-type]
-    raise ValueError("no value of its type")
-
-
-_NUMBERS_ONLY = frozenset("BSIK")
-_FLOATS = frozenset("FD")

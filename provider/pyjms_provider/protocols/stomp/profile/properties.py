@@ -11,6 +11,13 @@ import re
 from collections.abc import Callable, ItemsView, Iterable, Iterator, KeysView, Mapping, ValuesView
 from typing import Any
 
+from pyjms.spi.typed_values import (
+    LETTERS,
+    READERS,
+    base64_of_text,
+    double_text,
+    float_text,
+)
 from pyjms.types import Byte, Char, Double, Float, Int, Long, Short, Stored
 from pyjms_provider.protocols.stomp.errors import FrameError, ProfileError
 from pyjms_provider.protocols.stomp.frames import Version
@@ -22,13 +29,6 @@ from pyjms_provider.protocols.stomp.profile.names import (
     name_of_alias,
     quoted,
     unquoted,
-)
-from pyjms_provider.protocols.stomp.profile.values import (
-    LETTERS,
-    READERS,
-    base64_of_text,
-    double_text,
-    float_text,
 )
 
 __all__ = ["WireProperties", "plain_properties", "read_properties", "travels", "write_properties"]
