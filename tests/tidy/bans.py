@@ -83,6 +83,7 @@ BANS = (
         instead="one of the places that own threads: docs/design/threads.md lists them",
         allowed={
             "pyjms/demo/process.py": "the demo is an application, and its servers are threads",
+            "pyjms/forwarding/running.py": "the thread of a route",
             "pyjms/history/recording.py": "the thread that writes what was recorded",
             "pyjms/runtime/listener.py": "the thread of a session's listeners",
             "provider/pyjms_provider/clients/stomp/link.py": "who makes a lost connection anew waits between attempts",
@@ -116,6 +117,7 @@ BROAD_HANDLERS = {
     "tck/pyjms_tck/background.py::_run": "the top of a thread of a conformance test, which gets the error",
     "tck/pyjms_tck/checks.py::attempt": "what a call raised is what a conformance test has seen",
     "tck/pyjms_tck/failures.py::_short": "the repr of any object, which may fail in any way",
+    "pyjms/forwarding/running.py::_run": "the top of the thread of a route, which tells that it has failed",
     "pyjms/history/recording.py::_run": "the top of a thread: who is recorded must not suffer",
     "pyjms/runtime/dispatch.py::_call": "a message listener: what it raised decides about redelivery",
     "pyjms/runtime/listener.py::_run": "the top of the threads that run listeners and callbacks",

@@ -1,0 +1,23 @@
+"""Forwarding between sites: a queue here, destinations there, each message once, whatever dies on the way.
+
+On two transacted sessions of any two providers of the SPI; how it is used is in docs/how-to/forwarding.md.
+"""
+
+from pyjms.forwarding.plan import Parcel, Plan, UndeliverableError, to_all
+from pyjms.forwarding.running import RouteThread
+from pyjms.forwarding.settings import BackOff, Guarantee, RouteSettings, Site, Target
+from pyjms.forwarding.transfer import Transfer
+
+__all__ = [
+    "BackOff",
+    "Guarantee",
+    "Parcel",
+    "Plan",
+    "RouteSettings",
+    "RouteThread",
+    "Site",
+    "Target",
+    "Transfer",
+    "UndeliverableError",
+    "to_all",
+]

@@ -1,0 +1,76 @@
+"""A route on a thread of its own, with an end."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from threading import Thread, current_thread
+
+from pyjms.forwarding.transfer import Transfer
+from pyjms.spi.errors import ProviderError
+from pyjms.spi.routes import RouteState, RouteStatistics, RunningRoute
+
+__all__ = ["RouteThread"]
+
+_log = logging.getLogger("pyjms.routes")
+
+_IN_ORDER_S = 0.5
+_BY_FORCE_S = 1.0
+
+
+class RouteThread(RunningRoute):
+    """Runs one transfer. Starts at once."""
+
+    def __init__(self, transfer: Transfer, at_end: Callable[[], None] | None = None) -> None:
+        """`at_end` is called on the route's thread when it has ended, in whatever way."""
+        self._transfer = transfer
+        self._at_end = at_end
+        self._is_stopped = False
+        self._thread = Thread(target=self._run, name=f"pyjms route {transfer.settings.name}", daemon=True)
+        self._thread.start()
+
+    def _run(self) -> None:
+        name = self._transfer.settings.name
+        try:
+            self._transfer.run()
+        except ProviderError as error:
+            _log.error("PYJMS-ROUTE route %s has ended: %s", name, error.reason)
+        except Exception as error:
+            self._transfer.tally.failed(f"{type(error).__name__}: {error}")
+            _log.exception("PYJMS-ROUTE route %s has ended by a fault", name)
+        finally:
+            if self._at_end is not None:
+                self._at_end()
+
+    def pause(self) -> None:
+        self._transfer.set_paused(True)
+
+    def resume(self) -> None:
+        self._transfer.set_paused(False)
+
+    def stop(self) -> None:
+        self._is_stopped = True
+        self._transfer.halt()
+        if self._thread is current_thread():
+            return
+        self._thread.join(_IN_ORDER_S)
+        if self._thread.is_alive():  # a site does not answer
+            self._transfer.break_off()
+            self._thread.join(_BY_FORCE_S)
+
+    @property
+    def is_alive(self) -> bool:
+        """Whether the thread still runs."""
+        return self._thread.is_alive()
+
+    def wait(self, timeout_s: float | None = None) -> bool:
+        """Wait until the route has ended; return False after `timeout_s` seconds."""
+        self._thread.join(timeout_s)
+        return not self._thread.is_alive()
+
+    def statistics(self) -> RouteStatistics:
+        seen = self._transfer.tally.statistics()
+        if self._is_stopped and seen.state is not RouteState.FAILED:
+            self._transfer.tally.state = RouteState.STOPPED
+            return self._transfer.tally.statistics()
+        return seen

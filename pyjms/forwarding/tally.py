@@ -1,0 +1,59 @@
+"""What a route has done: written by its own thread, read by any."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from pyjms.forwarding.settings import Guarantee
+from pyjms.spi.clock import Clock
+from pyjms.spi.routes import RouteState, RouteStatistics
+
+__all__ = ["Tally"]
+
+
+class Tally:
+    """Counts since the start. Each number is written by one thread, so that nobody needs a lock to read it."""
+
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+        self.state = RouteState.RUNNING
+        self.guarantee = Guarantee.ONCE_ONLY
+        self.waiting = 0
+        self.details: Mapping[str, int] = {}
+        self._forwarded = self._sent = self._undeliverable = self._expired = self._failures = 0
+        self._last_error: tuple[str, int] | None = None
+
+    def settled(self, forwarded: int, sent: int, undeliverable: int, expired: int) -> None:
+        """Count one batch."""
+        self._forwarded += forwarded
+        self._sent += sent
+        self._undeliverable += undeliverable
+        self._expired += expired
+
+    def attempt_failed(self, reason: str) -> None:
+        """Hear that something was tried in vain, and will be tried again."""
+        self._failures += 1
+        self._last_error = (reason, self._clock.time_ms())
+        self.state = RouteState.AWAY
+
+    def failed(self, reason: str) -> None:
+        """Hear that the route has ended by an error."""
+        self._last_error = (reason, self._clock.time_ms())
+        self.state = RouteState.FAILED
+
+    def statistics(self) -> RouteStatistics:
+        """Return all of it."""
+        reason, at_ms = self._last_error or (None, None)
+        return RouteStatistics(
+            state=self.state,
+            guarantee=self.guarantee.value,
+            forwarded=self._forwarded,
+            sent=self._sent,
+            undeliverable=self._undeliverable,
+            expired=self._expired,
+            waiting=self.waiting,
+            failures=self._failures,
+            last_error=reason,
+            last_error_at_ms=at_ms,
+            details=self.details,
+        )

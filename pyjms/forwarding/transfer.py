@@ -1,0 +1,259 @@
+"""The loop of a route: receive here, send there, commit there, commit here, again and again.
+
+Whatever dies between the two commits, the message comes again here, and the other site drops what it has already. While a site is
+away the batch is held, not given back: nothing overtakes it, and no delivery is counted in vain.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from random import random
+
+from pyjms.forwarding.back_off import Delays
+from pyjms.forwarding.link import Link, duplicate_property_of
+from pyjms.forwarding.marks import undeliverable
+from pyjms.forwarding.outlet import Outlet, is_refusal
+from pyjms.forwarding.plan import Plan, UndeliverableError
+from pyjms.forwarding.settings import Guarantee, RouteSettings, Site, Target
+from pyjms.forwarding.source import Source
+from pyjms.forwarding.tally import Tally
+from pyjms.forwarding.unit import Piece, Unit, make_unit
+from pyjms.spi.clock import Clock, Signal
+from pyjms.spi.delivery import Delivery
+from pyjms.spi.envelope import Address, AddressKind
+from pyjms.spi.errors import ProviderError, RolledBackError
+from pyjms.spi.provider import ProviderSession
+from pyjms.spi.routes import RouteError, RouteState
+
+__all__ = ["Transfer"]
+
+
+class Transfer:
+    """One route. `run` is its one thread; `halt`, `pause` and `resume` may come from any."""
+
+    def __init__(
+        self,
+        settings: RouteSettings,
+        plan: Plan,
+        targets: Callable[[], Iterable[Target]],
+        clock: Clock,
+        chance: Callable[[], float] = random,
+    ) -> None:
+        """`targets` returns all that `plan` may name at present."""
+        self.settings = settings
+        self._plan = plan
+        self._targets = targets
+        self._clock = clock
+        self._signal = Signal()
+        self._is_over = self._is_paused = False
+        self._here = settings.source.site
+        self._source = Source(settings, self._link(self._here), clock, self._signal, self._must_wait)
+        self._outlets: dict[Site, Outlet] = {}
+        self._delays = Delays(settings.back_off, chance)
+        self.tally = Tally(clock)
+
+    def _link(self, site: Site) -> Link:
+        return Link(site, self._clock, self._signal.set)
+
+    def _must_wait(self) -> bool:
+        return self._is_over or self._is_paused
+
+    # Any thread
+
+    def halt(self) -> None:
+        """Have `run` return as soon as it looks."""
+        self._is_over = True
+        self._signal.set()
+
+    def break_off(self) -> None:
+        """Have calls that wait for a site come back, too."""
+        self.halt()
+        for link in [self._source.link, *(outlet.link for outlet in list(self._outlets.values()))]:
+            link.end()
+
+    def set_paused(self, paused: bool) -> None:
+        """Take no more messages for now, or go on."""
+        self._is_paused = paused
+        self._signal.set()
+
+    # The thread of the route
+
+    def run(self) -> None:
+        """Move messages until `halt`. Raises `RouteError` when going on is in vain."""
+        try:
+            while not self._is_over:
+                if self._is_paused:
+                    self._source.close()
+                    self.tally.state = RouteState.PAUSED
+                    self._clock.wait(self._signal, None)
+                    continue
+                self._move_some()
+        except ProviderError as error:
+            self.tally.failed(error.reason)
+            raise
+        finally:
+            self._source.close()
+            for outlet in self._outlets.values():
+                outlet.link.drop()
+
+    def _move_some(self) -> None:
+        """Move one batch."""
+        self._source.gives_ids = any(target.site != self._here for target in self._targets())
+        try:
+            batch = self._source.take()
+        except RouteError:
+            raise
+        except ProviderError as error:
+            self._source.close()
+            self._wait(self._here, error)
+            return
+        self.tally.state = RouteState.RUNNING
+        if batch and not self._carry(batch):
+            self._source.give_back(batch)
+        self.tally.waiting = 0
+
+    def _carry(self, batch: list[Delivery]) -> bool:
+        """Bring a batch to its targets and settle it here; return False if that must wait for another time."""
+        settings = self.settings
+        self.tally.waiting = len(batch)
+        unit: Unit | None = None
+        while True:
+            if unit is None:
+                unit = make_unit(batch, self._plan, settings.name, settings.hops_max, self._clock.time_ms())
+            for site, pieces in unit.pieces.items():
+                if site != self._here and not self._bring(site, pieces):
+                    return False
+            try:
+                is_settled = self._settle(unit)
+            except RolledBackError as error:
+                self._recover(batch, error)
+                return True  # it comes again by itself
+            except RouteError:
+                raise
+            except ProviderError as error:
+                self._source.close()
+                self._wait(self._here, error)
+                return True
+            if is_settled:
+                return True
+            if settings.undeliverable is None:
+                unit = None  # whoever is to repair it may have altered the plan, or the target
+            if not self._wait(self._here, None):
+                return False
+
+    def _bring(self, site: Site, pieces: list[Piece]) -> bool:
+        """Have all pieces at another site, however long it is away; return False if the route must stop meanwhile."""
+        outlet = self._outlet(site)
+        while True:
+            try:
+                self._judge(outlet, pieces)
+                outlet.deliver(pieces)
+            except RouteError:
+                raise
+            except ProviderError as error:
+                if not self._wait(site, error):
+                    return False
+            else:
+                self._came_through()
+                return True
+
+    def _outlet(self, site: Site) -> Outlet:
+        outlet = self._outlets.get(site)
+        if outlet is None:
+            outlet = self._outlets[site] = Outlet(self._link(site), self.settings.attempts)
+            if self._is_over:
+                outlet.link.end()
+        return outlet
+
+    def _judge(self, outlet: Outlet, pieces: Iterable[Piece]) -> None:
+        """See what can be promised at this site. Raises `RouteError` if that is not enough."""
+        if outlet.link.is_open:
+            return
+        outlet.link.session()
+        known = duplicate_property_of(outlet.link.provider_name)
+        for target in {piece.parcel.target for piece in pieces}:
+            if target.duplicate_property is None and known is None:
+                self.tally.guarantee = Guarantee.AT_LEAST_ONCE
+                if self.settings.require is Guarantee.ONCE_ONLY:
+                    raise RouteError(
+                        f"the route must deliver once only, and {outlet.link.provider_name} at {target.site.url} finds no "
+                        "duplicates: choose another target, name its duplicate_property if it has one, or require "
+                        f"'{Guarantee.AT_LEAST_ONCE.value}'"
+                    )
+
+    def _came_through(self) -> None:
+        self._delays.reset()
+        self.tally.state = RouteState.RUNNING
+
+    def _wait(self, site: Site, error: ProviderError | None) -> bool:
+        """Wait before the next attempt; return False if the route must stop or pause instead."""
+        if error is not None and not self._is_over:
+            self.tally.attempt_failed(f"{site.url}: {error.reason}")
+        until_ms = self._clock.monotonic_ms() + self._delays.next_ms()
+        while not self._must_wait() and self._clock.wait(self._signal, until_ms):
+            pass  # a message, or the end of a connection: neither shortens the wait
+        return not self._must_wait()
+
+    # At the source's site
+
+    def _settle(self, unit: Unit) -> bool:
+        """Do all that is to be done here, in one transaction; return False if it must be tried again."""
+        session = self._source.link.session()
+        here = [piece for piece in unit.pieces.get(self._here, ()) if not piece.is_done]
+        try:
+            for piece in here:
+                session.send(piece.envelope(None))
+            refused = [item for item in unit.items if item.refused is not None]
+            for item in refused:
+                self._set_aside(session, item.delivery, item.refused)
+            session.acknowledge(unit.deliveries)
+        except (RolledBackError, RouteError):
+            raise
+        except ProviderError as error:
+            if self._source.link.problem is not None:
+                raise
+            session.rollback()
+            self.tally.attempt_failed(f"{self._here.url}: {error.reason}")
+            if is_refusal(error):
+                self._find_refused(session, here)
+            return False
+        session.commit()
+        self._settled(unit, len(here), len(refused))
+        return True
+
+    def _set_aside(self, session: ProviderSession, delivery: Delivery, why: UndeliverableError | None) -> None:
+        assert why is not None
+        name = self.settings.undeliverable
+        if name is None:
+            raise ProviderError(f"a message cannot be delivered, and there is no queue for such: {why.reason}")
+        address = Address(AddressKind.QUEUE, name)
+        session.send(undeliverable(delivery.envelope, address, self.settings.name, why.target, why.reason))
+
+    def _find_refused(self, session: ProviderSession, pieces: Iterable[Piece]) -> None:
+        """Try each send alone, for nothing, to find those that are refused."""
+        for piece in pieces:
+            try:
+                session.send(piece.envelope(None))
+            except ProviderError as error:
+                if not is_refusal(error):
+                    raise
+                piece.is_done = True
+                piece.item.refused = UndeliverableError(error.reason, str(piece.parcel.target))
+            session.rollback()
+
+    def _settled(self, unit: Unit, sent_here: int, refused: int) -> None:
+        for site, pieces in unit.pieces.items():
+            if site in self._outlets:
+                self._outlets[site].settled(pieces)
+        self._came_through()
+        sent = sent_here + sum(len(pieces) for site, pieces in unit.pieces.items() if site != self._here)
+        self.tally.settled(len(unit.items) - refused - unit.expired, sent, refused, unit.expired)
+
+    def _recover(self, batch: list[Delivery], error: ProviderError) -> None:
+        """Give everything back, and take it anew: the transaction here was rolled back."""
+        self.tally.attempt_failed(f"{self._here.url}: {error.reason}")
+        try:
+            self._source.link.session().recover([*batch, *self._source.unsettled()])
+            self._source.forget()
+        except ProviderError:
+            self._source.close()
