@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from pyjms.spi.errors import ProviderError
 from pyjms_provider.core.channel import ChannelClosedError
@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 __all__ = ["DeadLetterOffice"]
 
 _log = logging.getLogger(__name__)
+_PERSISTENT: Final = 2
 
 
 class DeadLetterOffice:
@@ -88,12 +89,12 @@ class DeadLetterOffice:
         """Put another message into the queue that is its destination. Raises `ResourceError`."""
         host = self._host
         queue = host.queue(envelope.destination.name)
+        if host.keeper is not None and envelope.delivery_mode == _PERSISTENT:
+            host.keeper.send(queue, envelope, origin, None)
+            return
         reference = host.store.store(envelope, origin)
         try:
-            if host.keeper is not None and reference.reliable:
-                host.keeper.send_to_queue(queue, reference, envelope)
-            else:
-                queue.take_over(reference)
+            queue.take_over(reference)
         except ProviderError:
             host.store.release(reference)
             raise

@@ -20,7 +20,8 @@ from pyjms_provider.core.reference import MessageReference, ReferenceId
 from pyjms_provider.core.topic import Topic
 
 if TYPE_CHECKING:
-    from pyjms.spi.envelope import Address, Envelope
+    from pyjms.spi.envelope import Address, ConnectionId, Envelope
+    from pyjms_provider.core.doorkeeper import Admission
     from pyjms_provider.core.entry import QueueEntry
     from pyjms_provider.core.journal import DuplicateMark, Journal, Recovery
     from pyjms_provider.core.paging import PagingMessageStore
@@ -137,20 +138,48 @@ class Keeper:
 
     # Messages
 
-    def send_to_queue(
-        self, queue: Queue, reference: MessageReference, envelope: Envelope, mark: DuplicateMark | None = None
+    def send(
+        self, channel: Queue | Topic, envelope: Envelope, origin: ConnectionId | None, admission: Admission | None
     ) -> None:
-        """Write a message, with its producer's id if it has one, and hand it to its queue.
+        """Write a PERSISTENT message that is sent by itself, and pass it to its destination.
 
         Raises `ResourceError`, `ChannelClosedError`.
         """
-        kept = queue.kept
-        if kept is not None:
-            if mark is None and kept.definition is None:  # nearly always
+        store = self._store
+        with self._work:
+            kept = channel.kept
+            if admission is None and kept is not None and kept.definition is None:  # nearly always
+                # Without a call in between, as each one counts here.
+                reference = store.refer(envelope, origin)
                 self.journal.add(reference, envelope, kept.number)
                 reference.journaled = True
-            else:
-                self._write_message(reference, envelope, (kept,), mark)
+                store.keep(reference, envelope)
+                try:
+                    channel.take_over(reference)
+                except ProviderError:
+                    kept.note_removed(reference)
+                    store.release(reference)
+                    raise
+                return
+            mark = None if admission is None else admission.mark
+            reference = store.store(envelope, origin)
+            reference.deliver_at_ms = 0 if admission is None else admission.deliver_at_ms
+            try:
+                if isinstance(channel, Topic):
+                    self._publish(channel, reference, envelope, mark)
+                else:
+                    self._send_to_queue(channel, reference, envelope, mark)
+            except ProviderError:
+                store.release(reference)
+                raise
+
+    def _send_to_queue(
+        self, queue: Queue, reference: MessageReference, envelope: Envelope, mark: DuplicateMark | None
+    ) -> None:
+        """Write a message, with its producer's id if it has one, and hand it to its queue."""
+        kept = queue.kept
+        if kept is not None:
+            self._write_message(reference, envelope, (kept,), mark)
         try:
             queue.take_over(reference)
         except ProviderError:
@@ -158,8 +187,8 @@ class Keeper:
                 kept.note_removed(reference)
             raise
 
-    def publish(
-        self, topic: Topic, reference: MessageReference, envelope: Envelope, mark: DuplicateMark | None = None
+    def _publish(
+        self, topic: Topic, reference: MessageReference, envelope: Envelope, mark: DuplicateMark | None
     ) -> None:
         """Write a message for the durable subscriptions that want it, and pass it on to all that do."""
         wanting = topic.wanting(reference)

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Final
 
 from pyjms.spi.envelope import ConnectionId, Envelope, ObjectBody
 from pyjms.spi.errors import ProviderError
-from pyjms_provider.core.reference import MessageReference, ReferenceId
+from pyjms_provider.core.reference import MESSAGE_OVERHEAD, MessageReference, ReferenceId
 from pyjms_provider.core.store import MessageStore, NotInMemoryError
 
 if TYPE_CHECKING:
@@ -23,7 +23,6 @@ if TYPE_CHECKING:
 __all__ = ["PagingMessageStore", "approximate_size"]
 
 _PERSISTENT: Final = 2
-_OVERHEAD: Final = 600  # of an envelope, its reference and its entry, without strings: measured
 _VALUE: Final = 40  # of a property or a value in a map or a stream, without its characters
 _BATCH: Final = 256  # messages that are paged out in one go
 _SHARE: Final = 8  # of memory: one part in so many is read in one go
@@ -33,7 +32,7 @@ _RELIEF: Final = 0.9  # of the limit: how far memory is freed once it is exceede
 def approximate_size(envelope: Envelope) -> int:
     """Return about how many bytes of memory a message takes."""
     properties = envelope.properties
-    size = _OVERHEAD
+    size = MESSAGE_OVERHEAD
     own: int | None = None if type(properties) is dict else getattr(properties, "memory_bytes", None)
     if own is not None:  # they have not been taken apart, and nobody wants that for this
         size += own
@@ -93,19 +92,29 @@ class PagingMessageStore(MessageStore):
         return len(self._messages)
 
     def store(self, envelope: Envelope, origin: ConnectionId | None) -> MessageReference:
-        reference = MessageReference(
+        reference = self.refer(envelope, origin)
+        self.keep(reference, envelope)
+        return reference
+
+    def refer(self, envelope: Envelope, origin: ConnectionId | None) -> MessageReference:
+        """Return a reference to a message of which nothing is kept here until `keep`."""
+        return MessageReference(
             ReferenceId(next(self._numbers)),
             origin,
             envelope.expiration_ms,
             envelope.priority,
             envelope.delivery_mode == _PERSISTENT,
         )
-        reference.size = approximate_size(envelope)
+
+    def keep(self, reference: MessageReference, envelope: Envelope) -> None:
+        """Keep the message of a reference that `refer` made. If a journal has noted its size, that is believed."""
+        size = reference.size
+        if not size:
+            size = reference.size = approximate_size(envelope)
         with self._lock:
             self._messages[reference.id] = envelope
-            self._bytes += reference.size
+            self._bytes += size
             self._count += 1
-        return reference
 
     def adopt(self, reference: MessageReference) -> None:
         """Know a message again that the journal keeps, or add a holder if it is known; it need not be in memory."""

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from functools import total_ordering
-from typing import NewType
+from typing import Final, NewType
 
 from pyjms.spi.envelope import ConnectionId
 
-__all__ = ["MessageReference", "ReferenceId"]
+__all__ = ["MESSAGE_OVERHEAD", "MessageReference", "ReferenceId"]
 
 ReferenceId = NewType("ReferenceId", int)
+MESSAGE_OVERHEAD: Final = 600
+"""Bytes of memory of an envelope, its reference and its entry, without strings: measured."""
 
 
 @total_ordering

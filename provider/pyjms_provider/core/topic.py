@@ -23,6 +23,7 @@ from pyjms_provider.core.subscription import Subscription
 if TYPE_CHECKING:
     from pyjms.spi.selector import Selector
     from pyjms_provider.core.entry import ReceiverId
+    from pyjms_provider.core.kept_queue import KeptQueue
     from pyjms_provider.core.reference import MessageReference, ReferenceId
     from pyjms_provider.core.unit_of_work import UnitOfWork
 
@@ -44,6 +45,8 @@ class Topic(Channel):
         self.policy = policy
         self.asks_doorkeeper = policy.changes_messages
         """Whether the policy says something of each message that comes."""
+        self.kept: KeptQueue | None = None
+        """Nothing is kept for the topic itself; its durable subscriptions are."""
         self._lock = Lock()
         self._closed = False
         self._groups: tuple[tuple[Selector | None, tuple[Subscription, ...]], ...] = ()

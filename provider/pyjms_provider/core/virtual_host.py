@@ -29,7 +29,7 @@ from pyjms_provider.core.branches import DEFAULT_TIMEOUT_MS, Branches
 from pyjms_provider.core.channel import Channel
 from pyjms_provider.core.channel_state import ChannelState, Reliability
 from pyjms_provider.core.dead_letter_office import DeadLetterOffice
-from pyjms_provider.core.doorkeeper import Doorkeeper, Patience
+from pyjms_provider.core.doorkeeper import Admission, Doorkeeper, Patience
 from pyjms_provider.core.duplicates import DUPLICATE_ID
 from pyjms_provider.core.journal import SubscriptionKey
 from pyjms_provider.core.message_state import MessageState
@@ -45,10 +45,9 @@ if TYPE_CHECKING:
     from pyjms.spi.selector import Selector
     from pyjms_provider.core.consumer import ConsumerSession
     from pyjms_provider.core.entry import QueueEntry
-    from pyjms_provider.core.journal import DuplicateMark, JoinedTransaction, QueueRecord
+    from pyjms_provider.core.journal import JoinedTransaction, QueueRecord
     from pyjms_provider.core.keeping import Keeper
     from pyjms_provider.core.kept_queue import KeptQueue
-    from pyjms_provider.core.reference import MessageReference
     from pyjms_provider.core.store import MessageStore
     from pyjms_provider.core.tended import Tended
     from pyjms_provider.core.unit_of_work import UnitOfWork
@@ -158,46 +157,30 @@ class VirtualHost:
         store, properties, keeper = self.store, envelope.properties, self.keeper
         if keeper is not None:
             store.relieve()  # first: who finds no room has sent nothing
+        admission: Admission | None = None
         if channel.asks_doorkeeper or DELIVER_AT in properties or DUPLICATE_ID in properties:
-            self._route_with_care(channel, envelope, origin, transaction, patience)
-            return
-        reference = store.store(envelope, origin)
+            admission = self.doorkeeper.admit(channel, envelope, patience)
+            if admission is None:
+                return
+            envelope = admission.envelope
         try:
-            if keeper is None or not reference.reliable or transaction is not None:
-                channel.take_over(reference, transaction)
-            elif channel.__class__ is Queue:  # without a call in between, as each one counts here
-                with keeper.work():
-                    keeper.send_to_queue(channel, reference, envelope)
+            if keeper is not None and transaction is None and envelope.delivery_mode == _PERSISTENT:
+                keeper.send(channel, envelope, origin, admission)
             else:
-                self._keep(channel, reference, envelope, None)
+                reference = store.store(envelope, origin)
+                if admission is not None:
+                    reference.deliver_at_ms = admission.deliver_at_ms
+                try:
+                    channel.take_over(reference, transaction)
+                except ProviderError:
+                    store.release(reference)
+                    raise
         except ProviderError:
-            store.release(reference)
+            if admission is not None:
+                admission.end(arrived=False)
             raise
-
-    def _route_with_care(
-        self,
-        channel: Queue | Topic,
-        envelope: Envelope,
-        origin: ConnectionId | None,
-        transaction: UnitOfWork | None,
-        patience: Patience | None,
-    ) -> None:
-        """Do the same for a message of which there is more to know: few messages come here, so the others are not held up."""
-        admission = self.doorkeeper.admit(channel, envelope, patience)
-        if admission is None:
-            return
-        reference = self.store.store(admission.envelope, origin)
-        reference.deliver_at_ms = admission.deliver_at_ms
-        try:
-            if self.keeper is None or not reference.reliable or transaction is not None:
-                channel.take_over(reference, transaction)
-            else:
-                self._keep(channel, reference, admission.envelope, admission.mark)
-        except ProviderError:
-            admission.end(arrived=False)
-            self.store.release(reference)
-            raise
-        admission.pass_in(transaction)
+        if admission is not None:
+            admission.pass_in(transaction)
 
     def may_wait(self, envelope: Envelope, *, is_transacted: bool) -> bool:
         """Say whether `route` may wait for the disk or for room."""
@@ -209,16 +192,6 @@ class VirtualHost:
             return False
         is_unknown = channel is None and address.kind is _QUEUE and not address.temporary
         return is_unknown or self.store.is_pressed or (envelope.delivery_mode == _PERSISTENT and not is_transacted)
-
-    def _keep(
-        self, channel: Queue | Topic, reference: MessageReference, envelope: Envelope, mark: DuplicateMark | None
-    ) -> None:
-        assert self.keeper is not None
-        with self.keeper.work():
-            if isinstance(channel, Topic):
-                self.keeper.publish(channel, reference, envelope, mark)
-            else:
-                self.keeper.send_to_queue(channel, reference, envelope, mark)
 
     def finish_commit(self, unit: UnitOfWork) -> None:
         """Make a unit true whose commit was begun. Raises `RolledBackError`, `InDoubtError`."""

@@ -56,14 +56,28 @@ class GroupCommit(Generic[_Work]):
             try:
                 self._commit((member,))  # nobody was busy, so nobody waits
             finally:
-                with self._lock:
-                    self._is_busy = is_wanted = bool(self._waiting)
-                if is_wanted:
-                    self._hand_over(())
+                self.end()
         elif self._wait(member, member.signal):
             self._lead(member)
         if member.error is not None:
             raise member.error
+
+    def begin(self) -> bool:
+        """Make the caller the only one who commits, and return True, unless somebody commits now. `end` must follow.
+
+        For work that is so small that a member and a group would cost as much as the work itself.
+        """
+        with self._lock:
+            was_busy = self._is_busy
+            self._is_busy = True
+        return not was_busy
+
+    def end(self) -> None:
+        """Let the next group begin."""
+        with self._lock:
+            self._is_busy = is_wanted = bool(self._waiting)
+        if is_wanted:
+            self._hand_over(())
 
     def _wait(self, member: Member[_Work], signal: Signal) -> bool:
         """Wait until the member's work was committed, or until it leads the next group: then return True."""

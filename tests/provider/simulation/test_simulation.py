@@ -81,7 +81,9 @@ def test_an_acknowledgement_that_is_not_written_is_found(monkeypatch: pytest.Mon
 
 
 def test_a_send_that_is_not_written_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(Keeper, "send_to_queue", lambda _, queue, reference, *__: queue.take_over(reference))
+    monkeypatch.setattr(
+        Keeper, "send", lambda keeper, queue, *message: queue.take_over(keeper._store.store(*message[:2]))
+    )
     assert "lost" in _seeds_until_found()
 
 

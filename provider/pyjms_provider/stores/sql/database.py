@@ -42,6 +42,12 @@ class Database(ABC):
         Raises `StoreError` when nothing was written, `LostStoreError` when nothing ever will be, `InDoubtError`.
         """
 
+    def add_message(self, row: Row) -> None:
+        """Do so with one message's row, forced. It is what most writes are, so a database may have a shorter way for it."""
+        batch = Batch()
+        batch.rows["add_message"] = {row[0]: row}
+        self.commit(batch, force=True)
+
     @abstractmethod
     def understand(self, error: Exception) -> StoreError:
         """Return what an error of the driver, or of SQLAlchemy, means, and what to do about it."""

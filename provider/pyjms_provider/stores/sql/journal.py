@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Final
 
 from pyjms.spi.errors import ClosedError, InDoubtError, ProviderError
 from pyjms_provider.core.journal import Changes, Journal, QueueNumber, QueueRecord, Recovery
-from pyjms_provider.core.reference import MessageReference, ReferenceId
+from pyjms_provider.core.reference import MESSAGE_OVERHEAD, MessageReference, ReferenceId
 from pyjms_provider.stores.codec import decode, encode
 from pyjms_provider.stores.errors import CodecError, LostStoreError, StoreError
 from pyjms_provider.stores.group_commit import GroupCommit, Member
@@ -90,10 +90,23 @@ class SqlJournal(Journal):
         self._submit(self._batch(changes), force=force)
 
     def add(self, reference: MessageReference, envelope: Envelope, queue: QueueNumber) -> None:
+        payload = encode(envelope)
+        reference.size = len(payload) + MESSAGE_OVERHEAD
+        row = message_row(reference, queue, None, payload)
+        group = self._group
+        if group.begin():  # nobody else writes now, so this is no group, but one statement
+            try:
+                if self._noted is None and self._lost is None and not self._is_closed:
+                    self._database.add_message(row)
+                    return
+            except (StoreError, InDoubtError) as error:
+                self._look_for_loss(error)
+                raise
+            finally:
+                group.end()
         batch = Batch()
-        row = message_row(reference, queue, None, encode(envelope))
         batch.rows["add_message"] = {row[0]: row}
-        self._group.submit(batch, force=True)  # where it is refused if the journal is closed, or lost
+        group.submit(batch, force=True)  # where it is refused if the journal is closed, or lost
 
     @property
     def can_join(self) -> bool:
@@ -186,11 +199,15 @@ class SqlJournal(Journal):
         try:
             self._database.commit(batch, force=force)
         except (StoreError, InDoubtError) as error:
-            lost = error.__cause__ if isinstance(error, InDoubtError) else error
-            if isinstance(lost, LostStoreError):
-                self._give_up(lost)
+            self._look_for_loss(error)
             return error
         return None
+
+    def _look_for_loss(self, error: ProviderError) -> None:
+        """Write nothing more if an error says that the store is lost."""
+        lost = error.__cause__ if isinstance(error, InDoubtError) else error
+        if isinstance(lost, LostStoreError):
+            self._give_up(lost)
 
     def _give_up(self, error: LostStoreError) -> None:
         with self._lock:

@@ -19,7 +19,7 @@ from pyjms_provider.core.journal import (
     RecoveredEntry,
     SubscriptionKey,
 )
-from pyjms_provider.core.reference import MessageReference, ReferenceId
+from pyjms_provider.core.reference import MESSAGE_OVERHEAD, MessageReference, ReferenceId
 from pyjms_provider.stores.sql import tables as t
 from pyjms_provider.stores.sql.batch import text_from_column
 
@@ -31,8 +31,6 @@ if TYPE_CHECKING:
 __all__ = ["Found", "read_entries", "read_places", "read_records"]
 
 _PROGRESS: Final = 10_000
-_OVERHEAD: Final = 600
-"""What a message takes in memory beside its encoded bytes, as `core.paging` counts it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -180,7 +178,7 @@ def _entries(messages: Iterable[Any], places: Iterator[Any], bad: list[Reference
             continue
         reference = MessageReference(message_id, None, expiration_ms, priority, bool(reliable))
         reference.deliver_at_ms = deliver_at_ms
-        reference.size = size + _OVERHEAD
+        reference.size = size + MESSAGE_OVERHEAD
         if queue is not None:
             yield RecoveredEntry(queue, reference, deliveries)
             continue

@@ -81,6 +81,7 @@ class SqliteDatabase(Database):
         self._checked_ms = -math.inf
         self._forced, self._unforced = _LEVELS[synchronous]
         self._level = "NORMAL"
+        self._add_message = self.statements.add_message
         self._writer: sqlite3.Connection | None = None
         self._cursor: sqlite3.Cursor | None = None
         self._lent: PoolProxiedConnection | None = None
@@ -92,14 +93,12 @@ class SqliteDatabase(Database):
             return
         now_ms = self._clock.monotonic_ms()
         if now_ms - self._checked_ms >= CHECK_MS:
-            self._check_file()
-            self._checked_ms = now_ms
+            self._check_file(now_ms)
         try:
             cursor = self._cursor or self.open_writer()
             level = self._forced if force else self._unforced
             if level != self._level:
-                cursor.execute(f"PRAGMA synchronous={level}")
-                self._level = level
+                self._set_level(cursor, level)
             statement, rows = steps[0]
             if len(steps) == 1 and len(rows) == 1:
                 cursor.execute(statement, *rows)  # alone it is a transaction, and costs one statement in place of three
@@ -114,6 +113,26 @@ class SqliteDatabase(Database):
         except BaseException:  # the thread was interrupted
             self._give_up()
             raise
+
+    def add_message(self, row: Row) -> None:
+        now_ms = self._clock.monotonic_ms()
+        if now_ms - self._checked_ms >= CHECK_MS:
+            self._check_file(now_ms)
+        try:
+            cursor = self._cursor or self.open_writer()
+            if self._level != self._forced:
+                self._set_level(cursor, self._forced)
+            cursor.execute(self._add_message, row)
+        except self.errors as error:
+            self._give_up()
+            raise self.understand(error) from error
+        except BaseException:  # as in `commit`
+            self._give_up()
+            raise
+
+    def _set_level(self, cursor: sqlite3.Cursor, level: str) -> None:
+        cursor.execute(f"PRAGMA synchronous={level}")
+        self._level = level
 
     def open_writer(self) -> sqlite3.Cursor:
         """Open the connection that writes, and return its cursor."""
@@ -141,7 +160,7 @@ class SqliteDatabase(Database):
             with suppress(sqlite3.Error):
                 writer.close()
 
-    def _check_file(self) -> None:
+    def _check_file(self, now_ms: float) -> None:
         # SQLite would go on writing to a file that nobody finds any more. It may be moved at any moment between the look
         # and the write, so a look a millisecond is as good as one for each write, which would cost as much as encoding it.
         try:
@@ -150,6 +169,7 @@ class SqliteDatabase(Database):
             raise UnavailableStoreError(f"{self._path} is gone ({error.strerror}); put the same file back") from error
         if not same:
             raise LostStoreError(f"{self._path} is another file than the one that was opened; start the broker again")
+        self._checked_ms = now_ms
 
     def stream(self, lent: PoolProxiedConnection, cursors: ExitStack) -> Callable[[str], Iterator[Row]]:
         connection: Any = lent.driver_connection
