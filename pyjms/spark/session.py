@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import sys
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
@@ -45,6 +47,7 @@ def make_session(
         builder = builder.master(master)
     if (master or LOCAL).startswith("local"):
         chosen |= _LOCAL_SETTINGS
+        os.environ.setdefault("PYSPARK_PYTHON", sys.executable)  # else workers run the first python3 on the PATH
         chosen["spark.sql.shuffle.partitions"] = str(_processors(master or LOCAL))
     for key, value in {**chosen, **(settings or {})}.items():
         builder = builder.config(key, value)
@@ -55,7 +58,5 @@ def make_session(
 
 def _processors(master: str) -> int:
     """Return how many tasks ``local[N]``, ``local[N,F]`` or ``local[*]`` runs at once."""
-    import os
-
     inside = master.partition("[")[2].rstrip("]").partition(",")[0]
     return int(inside) if inside.isdigit() else 1 if not inside else os.cpu_count() or 1
