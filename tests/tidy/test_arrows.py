@@ -15,6 +15,7 @@ COMMANDS = ("pyjms/cli.py", "pyjms/commands/", "pyjms/demo/", "pyjms/history/com
 # Where a dependency may be imported: `pip install pyjms` brings lark alone, the others come with an extra.
 THIRD_PARTY = {
     "lark": ("pyjms/spi/selector/",),
+    "defusedxml": ("pyjms/routing/xml_body.py",),
     "pyarrow": ("pyjms/history/parquet.py", "pyjms/spark/"),
     "pyspark": ("pyjms/spark/",),
     "argon2": (SECURITY,),

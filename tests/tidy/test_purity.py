@@ -13,6 +13,11 @@ PURE = (
     "pyjms/runtime/lifecycle.py",
     "pyjms/runtime/acknowledgements.py",
     "pyjms/spi/selector/",
+    *(f"pyjms/forwarding/{name}.py" for name in ("back_off", "marks", "plan", "settings", "unit")),
+    *(
+        f"pyjms/routing/{name}.py"
+        for name in ("compiled", "content", "explain", "facts", "reading", "rules", "transformers", "xml_body")
+    ),
     *(
         f"pyjms/history/{name}"
         for name in ("check.py", "checks/", "events.py", "facts.py", "findings.py", "rows.py", "rules.py")
@@ -53,9 +58,13 @@ COMPOSITES = frozenset(
         "keeping",
         "paging",
         "queue",
+        "reader_group",
+        "reader_groups",
+        "stages",
         "subscription",
         "time_limit",
         "topic",
+        "turn",
         "unit_of_work",
         "virtual_host",
     )

@@ -1,0 +1,244 @@
+"""Rules, compiled: a message meets those that may want it, not one rule after the other. Pure.
+
+Conditions that ask for one of some values (JMSType, the sender, the kind of body, ``property = 'text'`` and ``IN`` at the top of a
+selector, ``equals`` at a path) become tables: from the value to the rules that allow it, as bits of a number. One look into each
+table leaves the rules that can still hold. Their other conditions are evaluated once for a message, however many rules share them,
+and a selector is taken apart at its ANDs, so that parts of it are shared, too.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable, Iterable
+from dataclasses import dataclass, field
+from fnmatch import translate
+from re import compile as compile_expression
+from typing import Any, TypeAlias
+
+from pyjms.routing.content import finder, holds, key_of
+from pyjms.routing.facts import ABSENT, Facts
+from pyjms.routing.rules import Choice, Content, Rule, RuleSet
+from pyjms.spi.envelope import Envelope
+from pyjms.spi.selector import Selector
+from pyjms.spi.selector.compile import compile_condition
+from pyjms.spi.selector.headers import read
+from pyjms.spi.selector.nodes import And, Boolean, Comparison, Identifier, In, Node, String
+
+__all__ = ["CompiledRules"]
+
+_Test: TypeAlias = Callable[[Facts], bool]
+_Keys: TypeAlias = Callable[[Facts], Iterable[Hashable]]
+
+
+@dataclass(slots=True)
+class _Table:
+    """What one thing that messages can be told apart by says of all rules; a rule is a bit."""
+
+    keys: _Keys
+    allowed: dict[Hashable, int] = field(default_factory=dict)
+    constrained: int = 0
+    """The rules that ask for it at all."""
+
+    def add(self, bit: int, values: Iterable[Hashable]) -> None:
+        self.constrained |= bit
+        for value in values:
+            self.allowed[value] = self.allowed.get(value, 0) | bit
+
+
+class CompiledRules:
+    """Decides about messages. Immutable: any thread may use it."""
+
+    def __init__(self, rules: RuleSet) -> None:
+        self.rules = rules
+        self._tables: dict[Hashable, _Table] = {}
+        self._tests: dict[Hashable, tuple[int, _Test]] = {}
+        self._tests_of: list[tuple[int, ...]] = []
+        for number, rule in enumerate(rules.rules):
+            self._add(1 << number, rule)
+        # Cheap ones first: what they rule out, costly ones need not look at.
+        self._ordered = [self._tables[key] for key in sorted(self._tables, key=lambda key: str(key)[:2])]
+        self._test_list = [test for _, test in self._tests.values()]
+        self._all = (1 << len(rules.rules)) - 1
+        self._nobody = () if rules.undeliverable is None else (Choice(rules.undeliverable, None),)
+
+    def decide(self, envelope: Envelope) -> tuple[Choice, ...]:
+        """Return the targets of a message, each once, with the rule that wanted it; empty: it is undeliverable."""
+        rules = self.rules
+        facts = Facts(envelope, rules.sender_properties, rules.body_bytes_max)
+        candidates = self._candidates(facts)
+        known: dict[int, bool] = {}
+        found: dict[str, Choice] = {}
+        is_wanted = False
+        while candidates:
+            bit = candidates & -candidates
+            candidates ^= bit
+            number = bit.bit_length() - 1
+            if not self._holds(number, facts, known):
+                continue
+            rule = rules.rules[number]
+            for target in rule.targets:
+                if target not in found:
+                    found[target] = Choice(target, rule)
+            is_wanted = is_wanted or not rule.tap
+            if rule.stop:
+                break
+        if is_wanted:
+            return tuple(found.values())
+        return (*found.values(), *(each for each in self._nobody if each.target not in found))
+
+    def is_wanted(self, choices: Iterable[Choice]) -> bool:
+        """Say whether anybody gets the message, save for those that only listen in."""
+        return any(choice.rule is None or not choice.rule.tap for choice in choices)
+
+    def _candidates(self, facts: Facts) -> int:
+        candidates = self._all
+        for table in self._ordered:
+            concerned = candidates & table.constrained
+            if concerned:
+                allowed = 0
+                for key in table.keys(facts):
+                    allowed |= table.allowed.get(key, 0)
+                candidates ^= concerned & ~allowed
+        return candidates
+
+    def _holds(self, number: int, facts: Facts, known: dict[int, bool]) -> bool:
+        for test in self._tests_of[number]:
+            value = known.get(test)
+            if value is None:
+                value = known[test] = self._test_list[test](facts)
+            if not value:
+                return False
+        return True
+
+    # Compiling
+
+    def _add(self, bit: int, rule: Rule) -> None:
+        tests: list[int] = []
+        asked: dict[Hashable, tuple[_Keys, frozenset[Hashable]]] = {}
+        _one_of(rule.types, "1 type", lambda facts: facts.envelope.jms_type, asked, self._test_into(tests))
+        _one_of(rule.senders, "2 sender", lambda facts: facts.sender, asked, self._test_into(tests))
+        if rule.bodies is not None:
+            asked["4 body"] = (_kinds_for(rule.bodies), frozenset(rule.bodies))
+        if rule.selector is not None:
+            self._take_apart(rule.selector, asked, self._test_into(tests))
+        for content in rule.content:
+            self._add_content(content, asked, self._test_into(tests))
+        for key, (keys, values) in asked.items():
+            table = self._tables.setdefault(key, _Table(keys))
+            if key == "4 body" and keys is not _kind:
+                table.keys = keys
+            table.add(bit, values)
+        self._tests_of.append(tuple(dict.fromkeys(tests)))
+
+    def _test_into(self, tests: list[int]) -> Callable[[Hashable, _Test], None]:
+        def add(key: Hashable, test: _Test) -> None:
+            number, _ = self._tests.setdefault(key, (len(self._tests), test))
+            tests.append(number)
+
+        return add
+
+    def _take_apart(
+        self,
+        selector: Selector,
+        asked: dict[Hashable, tuple[_Keys, frozenset[Hashable]]],
+        add: Callable[[Hashable, _Test], None],
+    ) -> None:
+        root = selector.root
+        for term in root.terms if isinstance(root, And) else (root,):
+            equality = _equality(term)
+            if equality is None:
+                if term != Boolean(value=True, start=0, end=0):  # the empty selector
+                    add(("selector", selector.text[term.start : term.end]), _condition(term))
+                continue
+            name, values = equality
+            key = f"3 property {name}"
+            if key in asked:
+                values &= asked[key][1]
+            asked[key] = (_texts_of(name), values)
+
+    def _add_content(
+        self,
+        content: Content,
+        asked: dict[Hashable, tuple[_Keys, frozenset[Hashable]]],
+        add: Callable[[Hashable, _Test], None],
+    ) -> None:
+        find = finder(content)
+        key = f"5 {content.language.value} {content.as_number} {content.path}"
+        if content.equals is None or key in asked:
+            add(("content", str(content), content.as_number), lambda facts: holds(content, find(facts)))
+            return
+        keys = _keys_at(find)
+        asked[key] = (keys, frozenset(key_of(each) for each in content.equals))
+
+
+def _one_of(
+    wanted: tuple[str, ...] | None,
+    name: str,
+    value_of: Callable[[Facts], str | None],
+    asked: dict[Hashable, tuple[_Keys, frozenset[Hashable]]],
+    add: Callable[[Hashable, _Test], None],
+) -> None:
+    """Add the condition that a value is one of some, which may hold wildcards."""
+    if wanted is None:
+        return
+    if not any("*" in each for each in wanted):
+        asked[name] = (lambda facts: (value_of(facts),), frozenset(wanted))
+        return
+    # fnmatch knows more wildcards than the one of rules.
+    expressions = [
+        translate("*".join(part.replace("[", "[[]").replace("?", "[?]") for part in each.split("*"))) for each in wanted
+    ]
+    matches = compile_expression("|".join(expressions)).match
+
+    def test(facts: Facts) -> bool:
+        value = value_of(facts)
+        return value is not None and matches(value) is not None
+
+    add((name, wanted), test)
+
+
+def _equality(term: Node) -> tuple[str, frozenset[Hashable]] | None:
+    """Return the name and the texts of ``name = 'text'`` and ``name IN ('text', …)``; None: it is neither."""
+    match term:
+        case Comparison(operator="=", left=Identifier(name=name), right=String(value=value)):
+            return name, frozenset((value,))
+        case Comparison(operator="=", left=String(value=value), right=Identifier(name=name)):
+            return name, frozenset((value,))
+        case In(negated=False, operand=Identifier(name=name), items=items):
+            texts = [item.value for item in items if isinstance(item, String)]
+            return (name, frozenset(texts)) if len(texts) == len(items) else None
+        case _:
+            return None
+
+
+def _condition(term: Node) -> _Test:
+    matches, _ = compile_condition(term)
+    return lambda facts: matches(facts.envelope)
+
+
+def _texts_of(name: str) -> _Keys:
+    def keys(facts: Facts) -> Iterable[Hashable]:
+        value = read(facts.envelope, name)
+        return (value,) if isinstance(value, str) else ()
+
+    return keys
+
+
+def _keys_at(find: Callable[[Facts], tuple[Any, ...]]) -> _Keys:
+    return lambda facts: [key_of(value) for value in find(facts) if value is not None]
+
+
+def _kind(facts: Facts) -> Iterable[Hashable]:
+    return (facts.kind,)
+
+
+def _kinds(facts: Facts) -> Iterable[Hashable]:
+    yield facts.kind
+    if facts.json is not ABSENT:
+        yield "json"
+    if facts.xml is not None:
+        yield "xml"
+
+
+def _kinds_for(wanted: tuple[str, ...]) -> _Keys:
+    """Return what tells the kinds of a body; it reads bodies only if a rule asks for what is in them."""
+    return _kinds if {"json", "xml"} & set(wanted) else _kind

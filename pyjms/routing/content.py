@@ -1,0 +1,140 @@
+"""Paths into bodies. Pure.
+
+JSON: a JSON Pointer (RFC 6901), such as ``/customer/country`` or ``/lines/0/item``; ``*`` stands for any member of an array or an
+object. XML: the paths of Python's ElementTree from the root on, such as ``customer/address[1]/city`` or ``.//{urn:shop}item``, and
+an attribute at the end as ``customer/@country``; ``.`` is the root itself.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable, Iterable, Iterator
+from typing import TYPE_CHECKING, Any, TypeAlias
+from xml.etree.ElementTree import Element
+
+from pyjms.routing.facts import ABSENT, Facts
+from pyjms.routing.rules import Content, Language
+from pyjms.spi.envelope import Address, AddressKind, BodyKind, Envelope
+
+if TYPE_CHECKING:
+    from pyjms.types import Stored
+
+__all__ = ["Finder", "finder", "holds", "key_of", "read_pointer"]
+
+Finder: TypeAlias = Callable[[Facts], tuple[Any, ...]]
+"""Returns the values at a path: strings, numbers, booleans, None, or for JSON also lists and dicts."""
+
+_NOWHERE = Address(AddressKind.QUEUE, "value")
+
+
+def read_pointer(text: str) -> tuple[str, ...]:
+    """Return the steps of a JSON Pointer. Raises ValueError that says how one is written."""
+    if text and not text.startswith("/"):
+        raise ValueError(f"{text!r} is no JSON Pointer: it begins with a slash, as /customer/country does")
+    steps = text.split("/")[1:]
+    for step in steps:
+        if any(not part.startswith(("0", "1")) for part in step.split("~")[1:]):
+            raise ValueError(f"{text!r} is no JSON Pointer: write ~0 for ~, and ~1 for / in a name")
+    return tuple(step.replace("~1", "/").replace("~0", "~") for step in steps)
+
+
+def finder(content: Content) -> Finder:
+    """Return what finds the values of a condition. Raises ValueError for a path that is none."""
+    find = _json_finder(content.path) if content.language is Language.JSON else _xml_finder(content.path)
+    if not content.as_number:
+        return find
+    return lambda facts: tuple(number for value in find(facts) if (number := _number(value)) is not None)
+
+
+def _json_finder(path: str) -> Finder:
+    steps = read_pointer(path)
+    if "*" not in steps:
+        return lambda facts: _walk(facts.json, steps)
+    return lambda facts: tuple(_walk_all(facts.json, steps))
+
+
+def _walk(value: Any, steps: Iterable[str]) -> tuple[Any, ...]:
+    for step in steps:
+        value = _member(value, step)
+    return () if value is ABSENT else (value,)
+
+
+def _walk_all(value: Any, steps: tuple[str, ...]) -> Iterator[Any]:
+    if value is ABSENT:
+        return
+    if not steps:
+        yield value
+        return
+    step, rest = steps[0], steps[1:]
+    members: Iterable[Any] = (_member(value, step),)
+    if step == "*":
+        members = value.values() if isinstance(value, dict) else value if isinstance(value, list) else ()
+    for member in members:
+        yield from _walk_all(member, rest)
+
+
+def _member(value: Any, step: str) -> Any:
+    if isinstance(value, dict):
+        return value.get(step, ABSENT)
+    if isinstance(value, list) and step.isascii() and step.isdigit() and len(step) < 10:
+        return value[int(step)] if int(step) < len(value) else ABSENT
+    return ABSENT
+
+
+def _xml_finder(path: str) -> Finder:
+    elements, _, attribute = path.rpartition("@") if "@" in path.rpartition("]")[2] else (path, "", "")
+    place = elements.rstrip("/") or "."
+    if place.startswith("/"):
+        raise ValueError(f"{path!r} begins with a slash; paths begin below the root: write {place.lstrip('/')!r}")
+    try:
+        Element("probe").findall(place)
+    except (SyntaxError, KeyError) as error:
+        raise ValueError(f"{path!r} is no path of ElementTree: {error}") from error
+
+    def find(facts: Facts) -> tuple[Any, ...]:
+        root = facts.xml
+        if root is None:
+            return ()
+        found = [root] if place == "." else root.findall(place)
+        if attribute:
+            return tuple(each.attrib[attribute] for each in found if attribute in each.attrib)
+        return tuple((each.text or "").strip() for each in found)
+
+    return find
+
+
+def _number(value: Any) -> int | float | None:
+    if isinstance(value, bool) or not isinstance(value, (str, int, float)):
+        return None
+    try:
+        return int(value) if not isinstance(value, float) else value
+    except ValueError:
+        try:
+            return float(value)
+        except ValueError:
+            return None
+
+
+def key_of(value: Any) -> Hashable:
+    """Return what two equal values have in common: of numbers the value, whatever their type; True is no 1."""
+    if isinstance(value, bool):
+        return (bool, value)
+    return value if isinstance(value, (str, int, float)) else None
+
+
+def holds(content: Content, values: tuple[Any, ...]) -> bool:
+    """Say whether a condition holds for the values at its path."""
+    if content.equals is not None:
+        wanted = {key_of(each) for each in content.equals}
+        return any(value is not None and key_of(value) in wanted for value in values)
+    if content.where is not None:
+        return any(content.where.matches(_as_message(value)) for value in values)
+    return bool(values) is content.exists
+
+
+def _as_message(value: Any) -> Envelope:
+    """Return a message whose property ``value`` a selector can look at; null and what has members are null to it."""
+    stored: Stored = value if isinstance(value, (str, int, float, bool)) else None
+    if isinstance(stored, int) and not -(2**63) <= stored < 2**63:
+        stored = float(stored) if abs(stored) < 10**300 else None
+    properties = {} if stored is None else {"value": stored}
+    return Envelope(_NOWHERE, None, 0, 0, 2, 4, None, None, None, properties, BodyKind.NONE, None)

@@ -1,0 +1,92 @@
+"""What rules ask of one message: read when first asked for, and once. Pure."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any, Final
+
+from pyjms.spi.envelope import BodyKind, Envelope
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from xml.etree.ElementTree import Element
+
+__all__ = ["ABSENT", "Facts"]
+
+ABSENT: Final = object()
+"""There is no such value."""
+_KINDS: Final = {kind: kind.name.lower() for kind in BodyKind}
+
+
+class Facts:
+    """One message, as rules see it."""
+
+    __slots__ = ("_body_bytes_max", "_json", "_sender", "_sender_properties", "_xml", "envelope")
+
+    def __init__(self, envelope: Envelope, sender_properties: Sequence[str], body_bytes_max: int) -> None:
+        self.envelope = envelope
+        self._sender_properties = sender_properties
+        self._body_bytes_max = body_bytes_max
+        self._sender: Any = ABSENT
+        self._json: Any = None
+        self._xml: Any = None
+
+    @property
+    def sender(self) -> str | None:
+        """Who sent it; None: it does not say."""
+        if self._sender is ABSENT:
+            properties = self.envelope.properties
+            found = next((properties[name] for name in self._sender_properties if name in properties), None)
+            self._sender = None if found is None else str(found)
+        sender: str | None = self._sender
+        return sender
+
+    @property
+    def kind(self) -> str:
+        """The kind of its body."""
+        return _KINDS[self.envelope.body_kind]
+
+    @property
+    def json(self) -> Any:
+        """The body as JSON has it; `ABSENT` if it is no JSON object or array, or too large."""
+        if self._json is None:
+            self._json = self._read_json()
+        return self._json
+
+    @property
+    def xml(self) -> Element | None:
+        """The root of the body as XML; None if it is none, has a document type, or is too large."""
+        if self._xml is None:
+            text = self._text("<")
+            if text is None:
+                self._xml = ABSENT
+            else:
+                from pyjms.routing.xml_body import parse_xml
+
+                found = parse_xml(text)
+                self._xml = ABSENT if found is None else found
+        return None if self._xml is ABSENT else self._xml
+
+    def _read_json(self) -> Any:
+        text = self._text("{[")
+        if text is None:
+            return ABSENT
+        try:
+            return json.loads(text)
+        except (ValueError, RecursionError):
+            return ABSENT
+
+    def _text(self, beginnings: str) -> str | None:
+        """Return the text of the body if it begins like what is wanted."""
+        body = self.envelope.body
+        if isinstance(body, bytes):
+            if len(body) > self._body_bytes_max:
+                return None
+            try:
+                body = body.decode()
+            except UnicodeDecodeError:
+                return None
+        # A character is a byte at least, so this refuses nothing that the limit allows.
+        if not isinstance(body, str) or len(body) > self._body_bytes_max:
+            return None
+        return body if body.lstrip("\ufeff \t\r\n")[:1] in tuple(beginnings) else None
