@@ -5,7 +5,7 @@ from __future__ import annotations
 import atexit
 import logging
 import uuid
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from concurrent.futures import Future
 from dataclasses import dataclass, replace
 from itertools import count
@@ -17,14 +17,20 @@ from pyjms.spi.envelope import ConnectionId
 from pyjms.spi.errors import ClosedError, ConnectionLostError, ProviderError, ResourceError
 from pyjms_provider.core.keeping import Keeper, restore_host
 from pyjms_provider.core.paging import PagingMessageStore
+from pyjms_provider.core.storied_host import StoriedHost
+from pyjms_provider.core.storied_state import StoriedPagingStore
 from pyjms_provider.core.virtual_host import VirtualHost
 from pyjms_provider.housekeeping import Housekeeper
 from pyjms_provider.settings import Acknowledge, BrokerSettings
 from pyjms_provider.stores.memory import MemoryMessageStore
 from pyjms_provider.stores.opening import open_store
+from pyjms_provider.stories.log import StoryLog
+from pyjms_provider.stories.settings import StoryLevel
 
 if TYPE_CHECKING:
     from pyjms_provider.core.journal import Journal
+    from pyjms_provider.core.store import MessageStore
+    from pyjms_provider.core.tended import Tended
     from pyjms_provider.security.contracts import AccessPolicy, Principal
 
 __all__ = ["Client", "EmbeddedBroker", "find_broker", "running_broker", "stop_all_brokers", "stop_broker"]
@@ -85,13 +91,19 @@ class EmbeddedBroker:
         if journal is None and self.settings.store is not None:
             journal = open_store(self.settings.store, name, clock, on_lost=self._lose_store, cancelled=cancelled)
         self._journal = journal
+        self.stories = self._open_stories()
+        """Where the lives of messages are written down; None: nowhere."""
         try:
             self.virtual_host = self._open_host()
         except BaseException:
             self._housekeeper.stop()
+            if self.stories is not None:
+                self.stories.close()
             if journal is not None:
                 journal.close(clean=False)
             raise
+        if self.stories is not None:
+            self.stories.buffer.begin()
 
     def __repr__(self) -> str:
         return f"<EmbeddedBroker {self.name}>"
@@ -99,26 +111,16 @@ class EmbeddedBroker:
     def _open_host(self) -> VirtualHost:
         settings, journal, store_id = self.settings, self._journal, f"{self.name}-{self.run_id}"
         if journal is None:
-            return VirtualHost(
-                self.name,
-                MemoryMessageStore(store_id),
-                self.clock,
-                policy=settings.policy,
-                on_due=self._housekeeper.ask,
-            )
+            return self._make_host(MemoryMessageStore(store_id), None)
         recovery = journal.recover(self._tell_progress())
         chosen = settings.store
         memory = {} if chosen is None else {"memory_bytes": chosen.memory_bytes}
-        store = PagingMessageStore(store_id, journal, last_id=recovery.last_id, **memory)
+        kind = PagingMessageStore if self.stories is None else StoriedPagingStore
+        store = kind(store_id, journal, last_id=recovery.last_id, **memory)
+        if isinstance(store, StoriedPagingStore) and self.stories is not None:
+            store.stories = self.stories.buffer
         forced = chosen is not None and chosen.acknowledge is Acknowledge.FORCED
-        host = VirtualHost(
-            self.name,
-            store,
-            self.clock,
-            policy=settings.policy,
-            on_due=self._housekeeper.ask,
-            keeper=Keeper(journal, store, force_acknowledgements=forced),
-        )
+        host = self._make_host(store, Keeper(journal, store, force_acknowledgements=forced))
         restored = restore_host(host, journal, store, recovery)
         if restored.messages:
             _log.info(
@@ -136,6 +138,23 @@ class EmbeddedBroker:
             )
         return host
 
+    def _make_host(self, store: MessageStore, keeper: Keeper | None) -> VirtualHost:
+        policy, on_due = self.settings.policy, self._housekeeper.ask
+        if self.stories is None:
+            return VirtualHost(self.name, store, self.clock, policy=policy, on_due=on_due, keeper=keeper)
+        told = self.stories.buffer
+        return StoriedHost(self.name, store, self.clock, told, policy=policy, on_due=on_due, keeper=keeper)
+
+    def _open_stories(self) -> StoryLog | None:
+        chosen = self.settings.story
+        if chosen is None or chosen.level is StoryLevel.OFF:
+            return None
+        return StoryLog(self.name, self.run_id, self.clock, chosen, self._who)
+
+    def _who(self, connection_id: str) -> Mapping[str, str] | None:
+        client = self._clients.get(ConnectionId(connection_id))
+        return None if client is None else _facts_of(client)
+
     def _tell_progress(self) -> Callable[[int], None]:
         """Return what hears how many entries were recovered, and tells the log once a second."""
         next_ms = self.clock.monotonic_ms() + _PROGRESS_MS
@@ -147,6 +166,10 @@ class EmbeddedBroker:
                 _log.warning("PYJMS-BROKER-2 broker %s is starting: %d messages so far", self.name, entries)
 
         return progress
+
+    def tend(self, tended: Tended, at_ms: int) -> None:
+        """Have the housekeeper visit `tended` at `at_ms`, in milliseconds since 1970 UTC. Any thread; never blocks."""
+        self._housekeeper.ask(tended, at_ms)
 
     def attach(self, lose: Callable[[ConnectionLostError], None], handle: object = None) -> ConnectionId:
         """Register a connection, which `lose` ends when the broker stops; return its id. Raises `ClosedError`.
@@ -199,7 +222,9 @@ class EmbeddedBroker:
         """Forget a connection that has closed. May be repeated."""
         with self._lock:
             self._on_stop.pop(connection_id, None)
-            self._clients.pop(connection_id, None)
+            client = self._clients.pop(connection_id, None)
+        if client is not None and self.stories is not None:
+            self.stories.remember(connection_id, _facts_of(client))
 
     def stop(self) -> None:
         """End all connections, which are told once, and let go of the store. May be repeated."""
@@ -216,6 +241,8 @@ class EmbeddedBroker:
         for lose in connections:
             lose(error)
         self._housekeeper.stop()
+        if self.stories is not None:
+            self.stories.close()  # before the host lets go of its messages, which is no end of theirs
         if self.virtual_host.keeper is not None:
             self.virtual_host.keeper.end()  # clients' threads may be writing still
         self.virtual_host.close()
@@ -232,6 +259,12 @@ class EmbeddedBroker:
     def _leave(self, reason: ConnectionLostError) -> None:
         _forget(self)
         self._stop(reason)
+
+
+def _facts_of(client: Client) -> Mapping[str, str]:
+    client_id = getattr(client.handle, "client_id", None) or ""
+    facts = {"user": client.user, "address": client.address, "protocol": client.protocol, "client_id": client_id}
+    return {name: value for name, value in facts.items() if value}
 
 
 class _Starting:

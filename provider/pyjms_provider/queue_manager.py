@@ -263,7 +263,9 @@ class QueueManager:
             return None  # whom it was for has gone; the topic's other subscribers have had it
         return self._host.queue(address.name)
 
-    def _relocate(self, entry: QueueEntry, envelope: Envelope, target: Queue, cause: Happening) -> bool:
+    def _relocate(
+        self, entry: QueueEntry, envelope: Envelope, target: Queue, cause: Happening = Happening.MOVED
+    ) -> bool:
         if not entry.queue.take_out(entry):
             return False  # somebody got it meanwhile
         self._host.store.release(entry.reference)

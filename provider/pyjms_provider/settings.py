@@ -6,6 +6,7 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
 from enum import Enum
+from pathlib import Path
 from typing import Final, TypeVar
 
 from pyjms.spi.errors import UrlError
@@ -13,6 +14,7 @@ from pyjms.spi.url import ProviderUrl
 from pyjms_provider.core.branches import DEFAULT_TIMEOUT_MS
 from pyjms_provider.core.policy import PolicyError, QueuePolicies, QueuePolicy
 from pyjms_provider.core.virtual_host import ExpiredInTransaction, HostPolicy
+from pyjms_provider.stories.settings import StoryLevel, StorySettings
 
 __all__ = ["Acknowledge", "BrokerSettings", "StandBy", "StoreSettings", "Synchronous", "read_url"]
 
@@ -63,6 +65,8 @@ class BrokerSettings:
 
     policy: HostPolicy = field(default_factory=HostPolicy)
     store: StoreSettings | None = None
+    story: StorySettings | None = None
+    """What is written down of each message's life; None: nothing."""
 
 
 _VALUES: Final[Mapping[str, str]] = {
@@ -74,6 +78,11 @@ _VALUES: Final[Mapping[str, str]] = {
     "memory": "bytes, as 200MB or 1GiB",
     "branch_timeout": "seconds, 0: never",
     "transaction_timeout": "seconds, 0: never",
+    "story": "ends, all or off",
+    "story_directory": "a directory for stories alone",
+    "story_days": "days",
+    "story_size": "bytes, as 64MB",
+    "story_properties": "names of properties, joined by commas",
 }
 _POLICY: Final = {each.name: getattr(QueuePolicy(), each.name) for each in fields(QueuePolicy)}
 """The options that choose the policy of queues, with their defaults."""
@@ -106,7 +115,7 @@ def read_url(url: ProviderUrl) -> tuple[str, BrokerSettings | None]:
         transaction_timeout_ms=_milliseconds(options, "transaction_timeout", 0),
         queues=QueuePolicies(default=_policy(options)),
     )
-    return url.host, BrokerSettings(policy=policy, store=_store(options))
+    return url.host, BrokerSettings(policy=policy, store=_store(options), story=_story(options))
 
 
 def _store(options: Mapping[str, str]) -> StoreSettings | None:
@@ -121,6 +130,28 @@ def _store(options: Mapping[str, str]) -> StoreSettings | None:
         acknowledge=_choice(options, "acknowledge", Acknowledge.WRITTEN),
         stand_by=_choice(options, "stand_by", StandBy.REFUSE),
         memory_bytes=_bytes(options["memory"]) if "memory" in options else _MEMORY,
+    )
+
+
+def _story(options: Mapping[str, str]) -> StorySettings | None:
+    level = _choice(options, "story", StoryLevel.OFF)
+    if level is StoryLevel.OFF:
+        given = [name for name in options if name.startswith("story_")]
+        if given:
+            raise UrlError(f"{given[0]}= says how stories are kept, so it needs story=ends or story=all")
+        return None
+    directory = options.get("story_directory")
+    if not directory:
+        raise UrlError(f"story={level.value} needs story_directory={_VALUES['story_directory']}")
+    days = options.get("story_days", "7")
+    if not re.fullmatch(r"[1-9][0-9]{0,3}", days):
+        raise UrlError(f"{days!r} is no number of days; write story_days=7")
+    return StorySettings(
+        level=level,
+        directory=Path(directory),
+        days=int(days),
+        total_bytes=_bytes(options.get("story_size", "64MB"), "story_size"),
+        properties=tuple(name.strip() for name in options.get("story_properties", "").split(",") if name.strip()),
     )
 
 
@@ -165,9 +196,9 @@ def _policy_value(name: str, text: str) -> object:
         return text
 
 
-def _bytes(text: str) -> int:
+def _bytes(text: str, name: str = "memory") -> int:
     match = re.fullmatch(r"(\d{1,15})\s*([a-zA-Z]*)", text)
     unit = None if match is None else _UNITS.get(match[2].lower())
     if match is None or unit is None:
-        raise UrlError(f"{text!r} is no number of bytes; write memory={_VALUES['memory']}")
+        raise UrlError(f"{text!r} is no number of bytes; write {name}={_VALUES[name]}")
     return int(match[1]) * unit

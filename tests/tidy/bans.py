@@ -93,6 +93,7 @@ BANS = (
             "provider/pyjms_provider/broker.py": "who finds out that the store is lost cannot wait for the broker to stop",
             "provider/pyjms_provider/housekeeping.py": "the one timer thread of the broker",
             "provider/pyjms_provider/model/configuration_thread.py": "one thread that makes changes to managed objects",
+            "provider/pyjms_provider/stories/log.py": "the thread that writes stories, so that nobody waits for that",
             "provider/pyjms_provider/transport/service.py": "the one thread of the network's event loop",
             "provider/pyjms_provider/transport/timers.py": "the thread that waits by the injected clock for the network",
             "provider/pyjms_provider/transport/workers.py": "the threads for what may wait, so that the network does not",

@@ -72,13 +72,13 @@ def look_at(connection: VmConnection) -> ConnectionView:
                 held=sum(held_by(queue, receiving) for queue in queues),
                 consumers=tuple(
                     ConsumerView(
-                        name=str(number),
+                        name=str(consumer.number),
                         source=consumer.queue.name,
                         selector=None if consumer.selector is None else consumer.selector.text,
                         priority=consumer.priority,
                         is_browser=not consumer.acquires,
                     )
-                    for number, consumer in enumerate(consumers, 1)
+                    for consumer in consumers
                 ),
             )
         )

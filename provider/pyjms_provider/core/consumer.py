@@ -34,6 +34,7 @@ class Consumer:
         "acquires",
         "cursor",
         "group",
+        "number",
         "place",
         "priority",
         "queue",
@@ -66,6 +67,8 @@ class Consumer:
         self.cursor: Cursor | None = None
         """What is known of its selector; None: it has no selector."""
         self.wants_wake_ups = False
+        self.number = 0
+        """Among all consumers that its session has had; given when it is attached."""
 
     @property
     def wants_work(self) -> bool:
@@ -123,7 +126,7 @@ class ConsumerTarget:
 class ConsumerSession:
     """The receiving side of one client session: its targets, and where what they pulled came from."""
 
-    __slots__ = ("_lock", "_queues", "_targets", "is_closed", "is_delivering", "receiver_id")
+    __slots__ = ("_consumer_count", "_lock", "_queues", "_targets", "is_closed", "is_delivering", "receiver_id")
 
     def __init__(self, receiver_id: ReceiverId, *, is_delivering: bool) -> None:
         self.receiver_id = receiver_id
@@ -133,6 +136,7 @@ class ConsumerSession:
         self._lock = Lock()
         self._targets: dict[ConsumerTarget, None] = {}
         self._queues: dict[Queue, None] = {}
+        self._consumer_count = 0
 
     def add_target(self, on_ready: Callable[[], None]) -> ConsumerTarget:
         """Make a target without consumers. Raises `ClosedError`."""
@@ -147,6 +151,8 @@ class ConsumerSession:
         with self._lock:
             self._check_open()
             self._queues[consumer.queue] = None
+            self._consumer_count += 1
+            consumer.number = self._consumer_count
             consumer.target.consumers = (*consumer.target.consumers, consumer)
         consumer.queue.add_consumer(consumer)
 

@@ -151,6 +151,7 @@ class TellingState(EndsTellingState):
             envelope.message_id,
             envelope.correlation_id,
             reference.reliable,
+            reference.reliable and queue.kept is not None,
             reference.expiration_ms,
             reference.origin,
             transaction,

@@ -60,7 +60,7 @@ class Happening(Enum):
 
 
 _IDS: Final = ("message_id", "correlation_id")
-_BEGINNING: Final = (*_IDS, "persistent", "expiration_ms", "connection", "transaction", "properties")
+_BEGINNING: Final = (*_IDS, "persistent", "kept", "expiration_ms", "connection", "transaction", "properties")
 
 FACTS: Mapping[Happening, tuple[str, ...]] = MappingProxyType(
     {

@@ -1,0 +1,260 @@
+"""Finds the stories of messages in the files of a story log. Safe while a broker writes them, and long after it has ended.
+
+One pass, oldest file first. In a file, the lines with the wanted ids are found as bytes, then those of the same messages by their
+numbers; nothing else is decoded. A number stands for one message until another one begins with it. What a broker had in its
+store when it ended goes on under its number in the next run; what it had in memory alone is lost.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Final
+
+from pyjms_provider.core.message_state import MessageState
+from pyjms_provider.core.stories import FACTS, STATE_AFTER, Happening
+from pyjms_provider.stories.records import correlation_text, read_line, searched
+from pyjms_provider.stories.segments import segments_in
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+__all__ = ["LOST", "RESTARTED", "Found", "Story", "StoryEvent", "Wanted", "find_stories"]
+
+RESTARTED: Final = "restarted"
+"""The broker ended and was started again, and the message was in its store."""
+LOST: Final = "lost"
+"""The broker ended, and the message was in its memory alone."""
+_BEGINNINGS: Final = frozenset({Happening.SENT, Happening.ACCEPTED})
+_HAPPENINGS: Final = {each.value: each for each in Happening}
+_WITH_IDS: Final = frozenset(each for each, names in FACTS.items() if "message_id" in names)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Wanted:
+    """Which messages are looked for; what is None does not matter."""
+
+    message_id: str | None = None
+    correlation_id: str | None = None
+    property: tuple[str, str] | None = None
+    """A name and a value as text; only properties that the owner of the broker has chosen are written down."""
+
+    def fits(self, facts: dict[str, Any]) -> bool:
+        """Say whether the facts of a line are those of such a message."""
+        if self.message_id is not None and facts.get("message_id") != self.message_id:
+            return False
+        if self.correlation_id is not None and facts.get("correlation_id") != self.correlation_id:
+            return False
+        if self.property is not None:
+            name, value = self.property
+            found = (facts.get("properties") or {}).get(name)
+            return found is not None and _text(found) == value
+        return True
+
+    def needle(self) -> bytes:
+        """Return what stands in every line that fits."""
+        if self.message_id is not None:
+            return searched(self.message_id)
+        if self.correlation_id is not None:
+            return searched(correlation_text(self.correlation_id))
+        assert self.property is not None
+        return searched(self.property[0]) + b": "
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StoryEvent:
+    """One step."""
+
+    at_ms: int
+    what: str
+    """The value of a `Happening`, or `RESTARTED` or `LOST`."""
+    where: str
+    """The queue or subscription; empty: it concerns all of them."""
+    state: str | None
+    """The message's state there from then on; None: it does not change."""
+    facts: dict[str, Any]
+    """As `FACTS` names them; besides `user`, `address`, `protocol` and `client_id` of a connection that is known."""
+
+
+@dataclass(slots=True, kw_only=True)
+class Story:
+    """What is known of one message."""
+
+    message_id: str | None
+    correlation_id: str | None
+    events: list[StoryEvent] = field(default_factory=list)
+    number: int = 0
+    """Of the message in its store, at last; 0: it is not there."""
+    run_id: str = ""
+    """The run of the broker that the number belongs to."""
+
+    @property
+    def places(self) -> dict[str, str]:
+        """Where the message is, as far as was written down: its state by queue or subscription."""
+        states = {each.where: each.state for each in self.events if each.where and each.state is not None}
+        gone = {MessageState.ABSENT.name}
+        lost = bool(self.events) and self.events[-1].what == LOST
+        return {} if lost else {where: state for where, state in states.items() if state not in gone}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Found:
+    """All stories that were looked for."""
+
+    stories: tuple[Story, ...]
+    missing: int
+    """About how many steps, of whatever messages, could not be written down in the time that the files cover."""
+    since_ms: int | None
+    """When the oldest file was begun; None: there is none."""
+    is_cut: bool
+    """Whether there are more stories than were wanted."""
+
+
+@dataclass(slots=True)
+class _Life:
+    """One number of a message, as long as it stands for that message."""
+
+    story: Story
+    number: int
+    is_kept: bool = False
+    """Whether the store has it, so that it outlives the broker."""
+    open: set[str] = field(default_factory=set)
+    """The channels that have it."""
+
+
+def find_stories(directory: Path, wanted: Wanted, most: int = 20) -> Found:
+    """Return the stories of the messages that are wanted, at most so many. Raises `OSError`."""
+    reader = _Reader(wanted, most)
+    segments = segments_in(directory)
+    for segment in segments:
+        try:
+            data = segment.path.read_bytes()
+        except FileNotFoundError:
+            continue  # it went meanwhile, as the oldest do
+        reader.read(segment.run_id, segment.begun_ms, data)
+    return Found(
+        stories=tuple(reader.stories.values()),
+        missing=reader.missing,
+        since_ms=segments[0].begun_ms if segments else None,
+        is_cut=reader.is_cut,
+    )
+
+
+class _Reader:
+    def __init__(self, wanted: Wanted, most: int) -> None:
+        self._wanted = wanted
+        self._most = most
+        self._needle = wanted.needle()
+        self._run_id = ""
+        self._lives: dict[int, _Life] = {}
+        self._connections: dict[str, dict[str, Any]] = {}
+        self.stories: dict[str, Story] = {}
+        self.missing = 0
+        self.is_cut = False
+
+    def read(self, run_id: str, begun_ms: int, data: bytes) -> None:
+        """Take in one file."""
+        if run_id != self._run_id:
+            self._begin_run(run_id, begun_ms)
+        marks = list(_lines_with(data, b'\n{"missing":'))
+        self.missing += sum(int(mark["missing"]) for _, mark in marks if isinstance(mark, dict))
+        lines = dict(_lines_with(data, self._needle))
+        numbers = {line[0] for line in lines.values() if isinstance(line, list) and self._wanted.fits(line[4])}
+        numbers = (numbers - {0}) | set(self._lives)
+        for number in numbers:
+            lines |= dict(_lines_with(data, b"\n[%d," % number))
+        steps = [(place, line) for place, line in sorted(lines.items()) if isinstance(line, list)]
+        if not steps:
+            return
+        self._connections = {
+            line["connection"]: line for _, line in _lines_with(data, b'\n{"connection":') if isinstance(line, dict)
+        }
+        for _, (number, at_ms, what, where, facts) in steps:
+            happening = _HAPPENINGS.get(what)
+            if happening is not None:
+                self._take(number, at_ms, happening, where, facts)
+
+    def _begin_run(self, run_id: str, begun_ms: int) -> None:
+        """Go on with what was in the store of the run before."""
+        self._run_id = run_id
+        for number, life in list(self._lives.items()):
+            kept = life.is_kept and bool(life.open)
+            if life.open:
+                event = StoryEvent(at_ms=begun_ms, what=RESTARTED if kept else LOST, where="", state=None, facts={})
+                life.story.events.append(event)
+            if kept:
+                life.story.run_id = run_id
+            else:
+                del self._lives[number]
+
+    def _take(self, number: int, at_ms: int, happening: Happening, where: str, facts: dict[str, Any]) -> None:
+        life = self._lives.get(number)
+        fits = happening in _WITH_IDS and self._wanted.fits(facts)
+        if happening in _BEGINNINGS and (life is None or not fits or where in life.open):
+            self._lives.pop(number, None)  # the number stands for another message now
+            life = None
+        if life is None:
+            if not fits:
+                return
+            story = self._story(facts)
+            if story is None:
+                return
+            life = _Life(story, number)
+            if number:
+                self._lives[number] = life
+        story = life.story
+        if happening in _BEGINNINGS:
+            life.is_kept = life.is_kept or bool(facts.get("kept"))
+        state = STATE_AFTER[happening]
+        if state is MessageState.ABSENT:
+            life.open.discard(where)
+        elif state is not None:
+            life.open.add(where)
+            story.number, story.run_id = number, self._run_id
+        shown = {name: value for name, value in facts.items() if name not in {"message_id", "correlation_id"}}
+        story.events.append(
+            StoryEvent(
+                at_ms=at_ms,
+                what=happening.value,
+                where=where,
+                state=None if state is None else state.name,
+                facts=shown | self._who(facts),
+            )
+        )
+
+    def _story(self, facts: dict[str, Any]) -> Story | None:
+        message_id = facts.get("message_id")
+        key = message_id or f"\0{len(self.stories)}"
+        if key not in self.stories:
+            if len(self.stories) >= self._most:
+                self.is_cut = True
+                return None
+            self.stories[key] = Story(message_id=message_id, correlation_id=facts.get("correlation_id"))
+        return self.stories[key]
+
+    def _who(self, facts: dict[str, Any]) -> dict[str, Any]:
+        """Return what is known of the connection that a step names."""
+        named = facts.get("connection") or (facts.get("session") or "").rpartition("/")[0]
+        if not named:
+            return {}
+        known = self._connections.get(named, {})
+        return {"connection": named} | {name: value for name, value in known.items() if name != "connection" and value}
+
+
+def _lines_with(data: bytes, needle: bytes) -> Iterator[tuple[int, list[Any] | dict[str, Any]]]:
+    """Yield the whole lines that hold the needle, which may begin with the end of the line before, and their places."""
+    begins = needle.startswith(b"\n")
+    place = data.find(needle)
+    while place >= 0:
+        begin = place + 1 if begins else data.rfind(b"\n", 0, place) + 1
+        end = data.find(b"\n", begin)
+        if end < 0:
+            return  # the broker died while it wrote this line
+        line = read_line(data[begin:end])
+        if line is not None:
+            yield begin, line
+        place = data.find(needle, end)
+
+
+def _text(value: Any) -> str:
+    return str(value).lower() if isinstance(value, bool) else str(value)

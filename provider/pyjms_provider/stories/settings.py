@@ -1,0 +1,36 @@
+"""What an owner of a broker may choose for the stories of its messages."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import Enum
+from pathlib import Path
+from typing import Final
+
+__all__ = ["DAY_MS", "StoryLevel", "StorySettings"]
+
+DAY_MS: Final = 24 * 60 * 60 * 1000
+
+
+class StoryLevel(Enum):
+    """How much of a message's life is written down."""
+
+    ALL = "all"
+    """Every step of every message."""
+    ENDS = "ends"
+    """What leaves without having been consumed: it costs nothing while all goes well."""
+    OFF = "off"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StorySettings:
+    """Where stories are written, and how much of them is kept."""
+
+    level: StoryLevel
+    directory: Path
+    """Made if need be, for its owner alone."""
+    days: int = 7
+    """How long they are kept at least, as far as `total_bytes` allows."""
+    total_bytes: int = 64_000_000
+    properties: tuple[str, ...] = ()
+    """Properties of messages whose values are written down, so that messages can be found by them."""
