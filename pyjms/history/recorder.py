@@ -30,6 +30,7 @@ from pyjms.history.events import (
 from pyjms.history.recording import Recording
 from pyjms.history.rows import Call, Held, Scope
 from pyjms.spi.capability import Capability
+from pyjms.spi.clock import Clock, Signal
 from pyjms.spi.delivery import Delivery
 from pyjms.spi.envelope import Address, AddressKind, ConnectionId, Envelope
 from pyjms.spi.errors import (
@@ -303,6 +304,9 @@ class _Session(ProviderSession):
 
     def end_waits(self) -> None:
         self._inner.end_waits()
+
+    def waiter(self, clock: Clock) -> Callable[[Signal, float | None], bool]:
+        return self._inner.waiter(clock)
 
     def reject(self, delivery: Delivery, reason: str) -> None:
         inner = _inner_of(delivery)

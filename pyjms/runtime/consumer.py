@@ -48,7 +48,7 @@ class JmsMessageConsumer(MessageConsumer):
         """What the session's thread calls; guarded by the gate's lock."""
         self.is_closed = False
         """Whether `close` was called; guarded by the gate's lock."""
-        self._inbox = Inbox(session.clock)
+        self._inbox = Inbox(session.provider_session.waiter(session.clock))
         self.provider: ProviderConsumer = session.provider_session.subscribe(request, self._on_ready)
         """The consumer of the SPI beneath; polled with the gate's lock held."""
 

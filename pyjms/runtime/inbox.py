@@ -10,21 +10,22 @@ from functools import partial
 from threading import Condition, Lock, get_ident
 
 from pyjms.errors import JMSException
-from pyjms.spi.clock import Clock, Signal
+from pyjms.spi.clock import Signal
 
 __all__ = ["DeliveryGate", "Inbox", "Turn"]
 
 
 class Inbox:
-    """Where one thread waits for work. Its members are the clock's and the signal's own, as the wait is a hot path."""
+    """Where one thread waits for work. Its members are those of others, as the wait is a hot path."""
 
     __slots__ = ("wait", "wake")
 
-    def __init__(self, clock: Clock) -> None:
+    def __init__(self, wait: Callable[[Signal, float | None], bool]) -> None:
+        """`wait`: `Clock.wait`, or a provider's in its place (`ProviderSession.waiter`)."""
         signal = Signal()
         self.wake = signal.set
         """The `on_ready` of the SPI: any thread, cheap, never blocking."""
-        self.wait: Callable[[float | None], bool] = partial(clock.wait, signal)
+        self.wait: Callable[[float | None], bool] = partial(wait, signal)
         """Return True when woken, False when the clock reached that time (None: never)."""
 
 

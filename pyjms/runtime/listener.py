@@ -29,7 +29,7 @@ class WorkThread:
 
     def __init__(self, name: str, clock: Clock, work: Callable[[], bool]) -> None:
         self._work = work
-        self._inbox = Inbox(clock)
+        self._inbox = Inbox(clock.wait)
         self._ended = False
         self.wake = self._inbox.wake
         self._thread = Thread(target=self._run, name=name, daemon=True)

@@ -26,11 +26,14 @@ class Signal:
     Built on a bare lock, the cheapest thing that one thread can wait on with a timeout.
     """
 
-    __slots__ = ("_lock", "wait")
+    __slots__ = ("_lock", "ring", "wait")
 
     def __init__(self) -> None:
         self._lock = Lock()
         self._lock.acquire()
+        self.ring: Callable[[], None] | None = None
+        """Called when the flag was raised: set by who does not sleep on the flag, but in a system call, before it looks at the
+        flag for the last time. Must not block."""
         self.wait: Callable[[float], bool] = partial(self._lock.acquire, True)
         """Lower the flag and return True, or return False after so many seconds (-1: wait for ever)."""
 
@@ -40,6 +43,9 @@ class Signal:
             self._lock.release()
         except RuntimeError:
             return  # raised already, and not yet seen
+        ring = self.ring
+        if ring is not None:
+            ring()
 
 
 @runtime_checkable
@@ -65,6 +71,11 @@ class SystemClock:
     Under freezegun the time is the frozen one; a wait then ends at whichever comes first: its timeout in real time, or
     the moment when the frozen clock has been moved past it. So a wait in frozen time always ends.
     """
+
+    @property
+    def is_real(self) -> bool:
+        """Whether it goes as the machine's does, and is not frozen: then a system call may wait for it."""
+        return type(time.monotonic) is BuiltinFunctionType
 
     def time_ms(self) -> int:
         now = time.time

@@ -24,7 +24,7 @@ from dataclasses import dataclass, field
 from typing import Protocol
 
 from pyjms.spi.capability import Capability
-from pyjms.spi.clock import Clock
+from pyjms.spi.clock import Clock, Signal
 from pyjms.spi.delivery import Delivery
 from pyjms.spi.envelope import Address, AddressKind, ConnectionId, Envelope
 from pyjms.spi.errors import CapabilityError, ProviderError
@@ -235,6 +235,14 @@ class ProviderSession(ABC):
         They raise `ClosedError`, as do those to come. Any thread; never waits. `close` follows, once listeners that run
         have returned.
         """
+
+    def waiter(self, clock: Clock) -> Callable[[Signal, float | None], bool]:
+        """Return how a thread waits that blocks in a receive of this session: as `Clock.wait` does, and ended by the same.
+
+        A provider may have such a thread do its own work meanwhile, such as to read the socket by which the message comes: then
+        no other thread has to wake it. As given here it sleeps.
+        """
+        return clock.wait
 
     def commit(self) -> None:
         """Make the sends and acknowledgements since the last commit or rollback one atomic fact.

@@ -18,6 +18,7 @@ from types import TracebackType
 from typing import Self
 
 from pyjms.spi.capability import Capability
+from pyjms.spi.clock import Clock, Signal
 from pyjms.spi.delivery import Delivery
 from pyjms.spi.envelope import Address, AddressKind, ConnectionId, Envelope
 from pyjms.spi.errors import (
@@ -259,6 +260,9 @@ class _Session(ProviderSession):
 
     def end_waits(self) -> None:
         self._inner.end_waits()
+
+    def waiter(self, clock: Clock) -> Callable[[Signal, float | None], bool]:
+        return self._inner.waiter(clock)
 
     def reject(self, delivery: Delivery, reason: str) -> None:
         self._connection.alive()

@@ -123,6 +123,7 @@ BROAD_HANDLERS = {
     "pyjms/runtime/dispatch.py::_call": "a message listener: what it raised decides about redelivery",
     "pyjms/runtime/listener.py::_run": "the top of the threads that run listeners and callbacks",
     "provider/pyjms_provider/clients/stomp/link.py::_heal": "the top of a thread, which says that it could not heal",
+    "provider/pyjms_provider/clients/stomp/reading.py::_read_here": "what a reader finds wrong is raised by the I/O thread",
     "provider/pyjms_provider/clients/stomp/wire.py::_run": "the top of the I/O thread: the connection ends by it",
     "provider/pyjms_provider/clients/stomp/wire.py::_take": "a callback's fault must not end the connection of others",
     "provider/pyjms_provider/core/asynchronous_channel.py::_offer": "a receiver that raises is broken (JBM §5.2)",

@@ -28,13 +28,13 @@ def test_a_deadline_counts_from_its_making() -> None:
 
 class TestInbox:
     def test_a_wake_before_the_wait_is_not_lost(self) -> None:
-        inbox = Inbox(SystemClock())
+        inbox = Inbox(SystemClock().wait)
         inbox.wake()
         assert inbox.wait(None)
 
     def test_two_wakes_are_one(self) -> None:
         clock = VirtualClock()
-        inbox = Inbox(clock)
+        inbox = Inbox(clock.wait)
         inbox.wake()
         inbox.wake()
         assert inbox.wait(None)
@@ -42,7 +42,7 @@ class TestInbox:
 
     def test_a_wait_ends_with_its_deadline(self) -> None:
         clock = VirtualClock()
-        inbox = Inbox(clock)
+        inbox = Inbox(clock.wait)
         waiting = Call(inbox.wait, Deadline(clock, 1000).until_ms)
         clock.await_wait(1000)
         clock.advance(999)
@@ -54,11 +54,11 @@ class TestInbox:
         clock = VirtualClock()
         until_ms = Deadline(clock, 10).until_ms
         clock.advance(11)
-        assert Inbox(clock).wait(until_ms) is False
+        assert Inbox(clock.wait).wait(until_ms) is False
 
     def test_waking_ends_a_wait_without_limit(self) -> None:
         clock = WatchedClock()
-        inbox = Inbox(clock)
+        inbox = Inbox(clock.wait)
         waiting = Call(inbox.wait, None)
         clock.await_blocked(waiting)
         inbox.wake()

@@ -33,6 +33,7 @@ from pyjms.spi import (
     find_provider,
     register_provider,
 )
+from pyjms.spi.clock import Clock, Signal
 from pyjms.spi.errors import ProviderError
 from pyjms.spi.selector import Selector
 
@@ -164,6 +165,9 @@ class _Session(ProviderSession):
 
     def end_waits(self) -> None:
         self._inner.end_waits()
+
+    def waiter(self, clock: Clock) -> Callable[[Signal, float | None], bool]:
+        return self._inner.waiter(clock)
 
     def retry(self, delivery: Delivery, reason: str) -> None:
         self._wrapped.passing("recover")

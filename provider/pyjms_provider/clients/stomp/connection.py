@@ -450,6 +450,10 @@ class StompConnection(ProviderConnection):
             _log.warning("a message stays pending until the connection is closed: %s", error)
         return True
 
+    def is_alone(self) -> bool:
+        """Return whether nobody waits for messages, which is not known here."""
+        return False
+
     def on_broker_error(self, error: ProviderError) -> None:
         """Tell the client; open transactions may lack what was refused."""
         with self._lock:

@@ -39,6 +39,10 @@ class EpochEvents(Protocol):
         """The broker complained about something that no call waits for."""
         ...
 
+    def is_alone(self) -> bool:
+        """Return whether nobody waits for what may come, but for the thread that asks."""
+        ...
+
     def on_epoch_end(self, epoch: Epoch, reason: str) -> None:
         """It has ended; called once."""
         ...
@@ -111,7 +115,7 @@ class Epoch:
         try:
             self.post(*frames)
             limit_ms = self._settings.timeout_ms if timeout_ms is None else timeout_ms
-            self._clock.wait(answer.signal, self._clock.monotonic_ms() + limit_ms)
+            self.wire.wait(self._clock, answer.signal, self._clock.monotonic_ms() + limit_ms, self._events.is_alone)
         finally:
             with self._lock:
                 self._answers.pop(receipt, None)

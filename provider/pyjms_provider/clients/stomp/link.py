@@ -88,6 +88,10 @@ class LinkOwner(Protocol):
         """The connection was lost; it is being made anew."""
         ...
 
+    def is_alone(self) -> bool:
+        """Return whether nobody waits for what may come, but for the thread that asks."""
+        ...
+
     def restore(self, epoch: Epoch) -> None:
         """Subscribe in `epoch`, which clients use as soon as this returns. Raises `InterruptedLinkError`, `ProviderError`."""
         ...
@@ -236,6 +240,17 @@ class Link:
     def on_broker_error(self, error: ProviderError) -> None:
         """Hand on a complaint."""
         self._owner.on_broker_error(error)
+
+    def is_alone(self) -> bool:
+        """Ask whoever knows."""
+        return self._owner.is_alone()
+
+    def wait(self, signal: Signal, until_ms: float | None) -> bool:
+        """Wait as the clock does, for something that this connection brings."""
+        epoch = self.present()
+        if epoch is None:
+            return self._clock.wait(signal, until_ms)
+        return epoch.wire.wait(self._clock, signal, until_ms, self._owner.is_alone)
 
     def on_epoch_end(self, epoch: Epoch, reason: str) -> None:
         """Begin to heal, if it was the present one."""

@@ -30,6 +30,7 @@ from pyjms_provider.protocols.stomp.dialects import NackMeaning
 from pyjms_provider.protocols.stomp.frames import Frame
 
 if TYPE_CHECKING:
+    from pyjms.spi.clock import Clock, Signal
     from pyjms_provider.clients.stomp.connection import StompConnection
 
 __all__ = ["StompSession"]
@@ -283,6 +284,9 @@ class StompSession(ProviderSession):
             subscriptions = list(self._subscriptions)
         for subscription in subscriptions:
             subscription.end_waits()
+
+    def waiter(self, clock: Clock) -> Callable[[Signal, float | None], bool]:
+        return self._link.wait
 
     def close(self) -> None:
         if not self._ending.begin():

@@ -17,9 +17,9 @@ from __future__ import annotations
 
 import logging
 import os
-import selectors
 import socket
 import ssl
+from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -34,11 +34,12 @@ from stomp.exception import ConnectFailedException
 from stomp.transport import Transport
 from websocket import ABNF, WebSocketException
 
-from pyjms.spi.clock import Signal, SystemClock
+from pyjms.spi.clock import Clock, Signal, SystemClock
 from pyjms.spi.errors import ProviderError, ResourceError
 from pyjms_provider.clients.stomp.heart_beat import HeartBeat
 from pyjms_provider.clients.stomp.options import Endpoint, StompSettings
 from pyjms_provider.clients.stomp.outbox import Outbox, OutboxClosedError
+from pyjms_provider.clients.stomp.reading import TICK_S, InterruptedReadError, Reading, Watch
 from pyjms_provider.protocols.stomp.codec import FrameDecoder, Limits, encode
 from pyjms_provider.protocols.stomp.errors import EncodingError, StompError
 from pyjms_provider.protocols.stomp.frames import Frame, Heartbeat, Version
@@ -98,6 +99,8 @@ class Wire:
             _UNWRITTEN_BYTES_MAX, self._wake, self._channel.write if self._channel.is_shared else None
         )
         limits = Limits(header_line_max=_HEADERS_MAX, header_size_max=_HEADERS_MAX, body_max=settings.frame_bytes_max)
+        self._watch = Watch(self._channel.fileno(), self._wake_reader.fileno())
+        self._reading = Reading(is_shared=self._channel.is_lendable, wake=self._wake, look=self._watch.look)
         self._decoder = FrameDecoder(limits)
         self._beats = HeartBeat(0, "", 0.0)
         self._answered = Signal()
@@ -145,8 +148,8 @@ class Wire:
 
     def _put(self, data: bytes) -> None:
         try:
-            # The I/O thread makes the room itself.
-            patience_s = 0.0 if current_thread() is self._thread else self._settings.timeout_ms / 1000
+            # The I/O thread makes the room itself, and who reads for it must not hold up the reading.
+            patience_s = 0.0 if self.is_own_thread() else self._settings.timeout_ms / 1000
             self._outbox.put(data, patience_s)
         except (OutboxClosedError, OSError) as error:
             self._wake()
@@ -159,8 +162,12 @@ class Wire:
         self._wake()
 
     def is_own_thread(self) -> bool:
-        """Say whether the caller runs on the I/O thread, which must not wait for what it alone can read."""
-        return current_thread() is self._thread
+        """Say whether the caller is the one who reads, and so must not wait for what it alone can read."""
+        return self._reading.is_own_thread() or current_thread() is self._thread
+
+    def wait(self, clock: Clock, signal: Signal, until_ms: float | None, is_alone: Callable[[], bool]) -> bool:
+        """Wait as `clock.wait` does, for something that this connection brings; see `Reading.wait`."""
+        return self._reading.wait(clock, signal, until_ms, is_alone)
 
     def join(self, timeout_s: float) -> None:
         """Wait for the thread to end, unless it is the caller's."""
@@ -172,13 +179,15 @@ class Wire:
     def _run(self) -> None:
         try:
             self._serve()
-        except (OSError, StompError, WebSocketException, WireEndedError) as error:
+        except (OSError, StompError, WebSocketException, WireEndedError, InterruptedReadError) as error:
             self._reason = str(error) or type(error).__name__
         except Exception as error:  # the top of a thread
             _log.exception("PYJMS-STOMP the connection to %s ends because of an error of pyjms", self.endpoint)
             self._reason = f"{type(error).__name__}: {error}"
         self._is_closing = True
         self._outbox.close()
+        self._reading.end()  # first: the number of a closed socket may be another one's soon
+        self._watch.close()
         self._channel.close()
         self._wake_reader.close()
         self._wake_writer.close()
@@ -186,27 +195,32 @@ class Wire:
         self._events.on_end(self._reason or "it was closed")
 
     def _serve(self) -> None:
-        with selectors.DefaultSelector() as selector:
-            selector.register(self._wake_reader, selectors.EVENT_READ)
-            fileno, reading = self._channel.fileno(), selectors.EVENT_READ
-            selector.register(fileno, reading)
-            self._read()  # TLS may have read ahead while it shook hands
-            while not self._is_closing:
-                wanted = selectors.EVENT_READ | (selectors.EVENT_WRITE if self._outbox.has_rest else 0)
-                if wanted != reading:
-                    selector.modify(fileno, wanted)
-                    reading = wanted
-                wait_ms = self._beats.wait_ms(self._clock.monotonic_ms())
-                ready = {key.fd: mask for key, mask in selector.select(None if wait_ms is None else wait_ms / 1000)}
-                if self._wake_reader.fileno() in ready:
-                    with suppress(BlockingIOError):
-                        self._wake_reader.recv(4096)
-                if ready.get(fileno, 0) & selectors.EVENT_READ:
-                    self._read()
-                if self._outbox.has_rest:
-                    self._outbox.flush(self._channel.write)
-                    self._beats.sent(self._clock.monotonic_ms())
-                self._keep_time()
+        reading, watch = self._reading, self._watch
+        self._read()  # TLS may have read ahead while it shook hands
+        reading.begin(self._channel.fileno(), self._read)
+        while not self._is_closing:
+            watch.want_writing(self._outbox.has_rest)
+            is_woken, is_readable = watch.wait(self._patience_s())
+            if is_woken:
+                with suppress(BlockingIOError):
+                    self._wake_reader.recv(4096)
+            if reading.trouble is not None:
+                raise reading.trouble
+            if is_readable:
+                reading.try_read()
+            if self._outbox.has_rest:
+                self._outbox.flush(self._channel.write)
+                self._beats.sent(self._clock.monotonic_ms())
+            if reading.is_ticking and not is_woken:
+                reading.tick()
+            self._keep_time()
+
+    def _patience_s(self) -> float | None:
+        """Return how long the thread may sleep; None: until it is woken."""
+        if self._reading.is_ticking:
+            return TICK_S
+        wait_ms = self._beats.wait_ms(self._clock.monotonic_ms())
+        return None if wait_ms is None else wait_ms / 1000
 
     def _read(self) -> None:
         while (data := self._channel.read()) is not None:
@@ -255,6 +269,8 @@ class _Channel:
 
     is_shared = True
     """Whether a caller may write while the I/O thread reads."""
+    is_lendable = True
+    """Whether a caller may read: what the socket has says all that there is."""
     has_more = False
     """Whether `read` may have more without the socket being ready."""
 
@@ -310,7 +326,7 @@ class _Channel:
 
 
 class _TlsChannel(_Channel):
-    is_shared = False
+    is_shared = is_lendable = False
 
     @property
     def has_more(self) -> bool:  # type: ignore[override]  # decided anew each time
@@ -321,6 +337,7 @@ class _WebSocketChannel(_Channel):
     """Frames of a WebSocket; their bounds mean nothing, as what is in them is one stream."""
 
     has_more = True
+    is_lendable = False
 
     def __init__(self, web_socket: Any) -> None:
         super().__init__(web_socket.sock)

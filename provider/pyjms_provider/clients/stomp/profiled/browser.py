@@ -39,6 +39,11 @@ class ProfiledBrowser:
         self._has_ended = False
         self._is_interrupted = False
 
+    @property
+    def is_waiting(self) -> bool:
+        """Whether somebody may wait for messages."""
+        return True
+
     def arrived(self, epoch: Epoch, frame: Frame) -> None:
         """Put a message, or the end, away. The I/O thread."""
         if frame.headers.get("browser") == "end":

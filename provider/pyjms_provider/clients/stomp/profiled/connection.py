@@ -315,6 +315,13 @@ class ProfiledConnection(ProviderConnection):
         if receiver is not None:
             receiver.arrived(epoch, frame)
 
+    def is_alone(self) -> bool:
+        """Return whether no consumer waits for messages, but for one that has some to look at first."""
+        receivers = self._receivers
+        if len(receivers) > 1:
+            return False
+        return not any(receiver.is_waiting for receiver in tuple(receivers.values()))
+
     def on_broker_error(self, error: ProviderError) -> None:
         """Tell the client of what no call waits for."""
         self._events.on_exception(error)

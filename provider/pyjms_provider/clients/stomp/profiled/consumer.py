@@ -73,6 +73,11 @@ class ProfiledConsumer(ProviderConsumer):
         """Whether it has not been closed."""
         return not self._is_closed
 
+    @property
+    def is_waiting(self) -> bool:
+        """Whether somebody may wait for messages, and has not been told of any."""
+        return self._is_interested and not self._arrived
+
     def is_in(self, epoch: Epoch) -> bool:
         """Say whether the broker knows it in that epoch."""
         return self._epoch is epoch

@@ -31,6 +31,7 @@ from pyjms_provider.protocols.stomp.answers import Prepared, Recovered
 from pyjms_provider.protocols.stomp.delivery_ids import DeliveryIds, delivery_ids
 
 if TYPE_CHECKING:
+    from pyjms.spi.clock import Clock, Signal
     from pyjms.spi.envelope import Address, Envelope
     from pyjms.spi.selector import Selector
     from pyjms_provider.clients.stomp.epoch import Epoch
@@ -349,6 +350,9 @@ class ProfiledSession(ProviderSession):
         """Hear that the epoch has ended."""
         self.epoch = None
         self._good.clear()
+
+    def waiter(self, clock: Clock) -> Callable[[Signal, float | None], bool]:
+        return self.connection.link.wait
 
     def end_waits(self) -> None:
         self.connection.post(verbs.Interrupt(session=self.name).write())
