@@ -62,7 +62,8 @@ rules = [
 ]
 
 # Where the configuration of a virtual host is kept, with its queues: in a JSON file, which the broker writes. The file
-# says too that the messages are in the SQLite database data/messages.db.
+# says too that the messages are in the SQLite database data/messages.db, and that what becomes of those that leave without having
+# been consumed is written down in data/stories, for: pyjms story MESSAGE-ID.
 [[virtual_host_node]]
 name = "@HOST@"
 type = "json"
@@ -161,6 +162,10 @@ def _make(file: Path, data: Path, operator: str, password: str, text: str) -> No
         UserFile(users).add(operator, password, [_OPERATORS])
         undo.append(lambda: host.unlink(missing_ok=True))
         attributes = {"name": _HOST, "type": "standard", "store_url": "sqlite:///${data}/messages.db"}
+        attributes |= {
+            "story": "ends",
+            "story_directory": "${data}/stories",
+        }  # what leaves unconsumed costs nothing to write down
         store = JsonConfigurationStore(host)
         store.open("pyjms broker init")
         try:

@@ -11,6 +11,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar, Final
 
+from pyjms_provider.core.stories import ACTING
 from pyjms_provider.model import tree
 from pyjms_provider.model.attributes import Attributes, mask, plain
 from pyjms_provider.model.context import process_variable
@@ -209,7 +210,11 @@ class ManagedObject:
         declared = known[name]
         read = declared.read_arguments(self.path, arguments)
         injected = {"by": by, "progress": progress}
-        result = getattr(self, name)(**read, **{each: injected[each] for each in declared.injected})
+        acting = ACTING.set(by)
+        try:
+            result = getattr(self, name)(**read, **{each: injected[each] for each in declared.injected})
+        finally:
+            ACTING.reset(acting)
         return declared.plain_result(result)
 
     # Children; any thread

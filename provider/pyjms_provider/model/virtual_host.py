@@ -29,6 +29,7 @@ from pyjms_provider.model.queue_source import QueueSource
 from pyjms_provider.model.startable import Stoppable
 from pyjms_provider.model.statistics import statistic
 from pyjms_provider.model.store_url import has_password, with_password
+from pyjms_provider.model.stories import StoryAttributes, StoryTelling, story_settings
 from pyjms_provider.queue_manager import UnknownQueueError
 from pyjms_provider.security.contracts import Operation, Target, TargetKind
 from pyjms_provider.settings import Acknowledge, BrokerSettings, StandBy, StoreSettings, Synchronous
@@ -41,7 +42,7 @@ if TYPE_CHECKING:
 __all__ = ["VirtualHost", "VirtualHostAttributes"]
 
 
-class VirtualHostAttributes(Attributes):
+class VirtualHostAttributes(StoryAttributes):
     """What can be chosen for a virtual host. All but the names of policies is obeyed when it is opened next."""
 
     store_url: str | None = attribute(
@@ -77,7 +78,7 @@ class FoundMessage(BaseModel):
     message: MessageView
 
 
-class VirtualHost(Stoppable):
+class VirtualHost(StoryTelling, Stoppable):
     """Runs while it is ACTIVE."""
 
     category = "virtual_host"
@@ -175,8 +176,10 @@ class VirtualHost(Stoppable):
             transaction_timeout_ms=chosen.transaction_timeout_ms,
             queues=self._policies(chosen),
         )
+        node = "" if self.parent is None else self.parent.name
+        story = story_settings(chosen, node, self.name)
         if chosen.store_url is None:
-            return BrokerSettings(policy=policy)
+            return BrokerSettings(policy=policy, story=story)
         store = StoreSettings(
             url=with_password(chosen.store_url, chosen.store_password),
             synchronous=chosen.synchronous,
@@ -184,7 +187,7 @@ class VirtualHost(Stoppable):
             stand_by=chosen.stand_by,
             memory_bytes=chosen.memory_bytes,
         )
-        return BrokerSettings(policy=policy, store=store)
+        return BrokerSettings(policy=policy, store=store, story=story)
 
     def _on_open(self) -> None:
         if self._adopted is not None:

@@ -1,0 +1,223 @@
+"""The stories of a virtual host's messages, as operators choose and read them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+from urllib.parse import quote
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from pyjms_provider.core.observing import durable_subscriptions
+from pyjms_provider.core.whereabouts import channel_named, whereabouts
+from pyjms_provider.model.attributes import Attributes, ByteCount, attribute
+from pyjms_provider.model.errors import InvalidArgumentsError, Problem
+from pyjms_provider.model.operations import operation
+from pyjms_provider.security.contracts import Operation
+from pyjms_provider.stories.reading import Found, Story, Wanted, find_stories
+from pyjms_provider.stories.settings import StoryLevel, StorySettings
+from pyjms_provider.stories.words import in_words
+
+if TYPE_CHECKING:
+    from pyjms_provider.broker import EmbeddedBroker
+
+__all__ = ["StoriesView", "StoryAttributes", "StoryTelling", "story_settings"]
+
+
+class StoryAttributes(Attributes):
+    """What can be chosen for stories."""
+
+    story: StoryLevel = attribute(
+        "What is written down of messages: ends (what leaves without having been consumed), all (every step), or off.",
+        default="off",
+    )
+    story_directory: str = attribute(
+        "Below which folder; the node and the host have one of their own there.", default="${pyjms.work_dir}/stories"
+    )
+    story_days: int = attribute("How long stories are kept.", default=7, unit="days", ge=1, le=9999)
+    story_bytes: ByteCount = attribute(
+        "How much room they take at most; the oldest go first.", default="64MB", unit="bytes", ge=1_000_000
+    )
+    story_properties: list[str] = attribute(
+        "Properties of messages whose values are written down too, so that messages are found by them.", default=[]
+    )
+
+
+class _Shown(BaseModel):
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+
+class StoryStep(_Shown):
+    """One change."""
+
+    at_ms: int
+    what: str
+    where: str
+    """The queue, or the subscription's channel; empty: it concerns all of them."""
+    state: str | None
+    """The message's state there from then on; null: it does not change."""
+    text: str
+    facts: dict[str, Any]
+
+
+class StoryPlace(_Shown):
+    """Where the message is now, as the broker knows it."""
+
+    where: str
+    state: str
+    delivery_count: int
+    session: str | None
+    is_in_memory: bool
+    deliver_at_ms: int
+
+
+class StoryView(_Shown):
+    """One message."""
+
+    message_id: str | None
+    correlation_id: str | None
+    steps: list[StoryStep]
+    now: list[StoryPlace]
+
+
+class StoriesView(_Shown):
+    """All messages that were looked for."""
+
+    stories: list[StoryView]
+    level: str
+    """What is written down at this virtual host."""
+    since_ms: int | None
+    """When the oldest file was begun that is still there; null: there is none."""
+    missing: int
+    """About how many steps of whatever messages could not be written down."""
+    is_cut: bool
+    """Whether there are more messages than were wanted."""
+
+
+def story_settings(chosen: StoryAttributes, node: str, host: str) -> StorySettings | None:
+    """Return what a broker is started with; None: stories are off."""
+    if chosen.story is StoryLevel.OFF:
+        return None
+    return StorySettings(
+        level=chosen.story,
+        directory=Path(chosen.story_directory) / _folder(node) / _folder(host),
+        days=chosen.story_days,
+        total_bytes=chosen.story_bytes,
+        properties=tuple(chosen.story_properties),
+    )
+
+
+def _folder(name: str) -> str:
+    """Return a name as that of a folder, whatever characters are in it."""
+    safe = quote(name, safe=" ")
+    return safe.replace(".", "%2E") if not safe.strip(".") else safe
+
+
+class StoryTelling:
+    """The operation of a virtual host."""
+
+    if TYPE_CHECKING:
+
+        @property
+        def embedded(self) -> EmbeddedBroker: ...
+        @property
+        def path(self) -> str: ...
+
+    @operation(
+        "Tell the story of a message: what happened to it, and where it is.", needs=Operation.OBSERVE, changes=False
+    )
+    def story(
+        self,
+        id: Annotated[str | None, Field(max_length=1000, description="Its JMSMessageID.")] = None,
+        correlation_id: Annotated[
+            str | None, Field(max_length=10_000, description="Instead: its JMSCorrelationID.")
+        ] = None,
+        property: Annotated[
+            str | None,
+            Field(max_length=10_000, description="Instead: NAME=VALUE, of those that story_properties names."),
+        ] = None,
+        most: Annotated[int, Field(ge=1, le=100, description="So many messages at most.")] = 20,
+    ) -> StoriesView:
+        """Tell it, as far as it was written down. Raises `InvalidArgumentsError`, `WrongStateError`."""
+        given = [each for each in (id, correlation_id, property) if each]
+        if len(given) != 1:
+            told = Problem(name="id", text="say which message: one of id, correlation_id and property")
+            raise InvalidArgumentsError(f"story of {self.path}", (told,))
+        name, equals, value = (property or "").partition("=")
+        if property and not equals:
+            told = Problem(name="property", text="is NAME=VALUE")
+            raise InvalidArgumentsError(f"story of {self.path}", (told,))
+        wanted = Wanted(message_id=id, correlation_id=correlation_id, property=(name, value) if property else None)
+        return _tell(self.embedded, wanted, most)
+
+
+def _tell(broker: EmbeddedBroker, wanted: Wanted, most: int) -> StoriesView:
+    log = broker.stories
+    if log is None:
+        found = Found(stories=(), missing=0, since_ms=None, is_cut=False)
+    else:
+        log.flush()
+        found = find_stories(log.settings.directory, wanted, most)
+    stories = list(found.stories)
+    if wanted.message_id is not None and not stories:
+        stories = [Story(message_id=wanted.message_id, correlation_id=None)]
+    now = _now(broker, stories)
+    views = [_view(each, now.get(each.message_id or "", [])) for each in stories]
+    return StoriesView(
+        stories=[each for each in views if each.steps or each.now],
+        level=StoryLevel.OFF.value if log is None else log.settings.level.value,
+        since_ms=found.since_ms,
+        missing=found.missing,
+        is_cut=found.is_cut,
+    )
+
+
+def _now(broker: EmbeddedBroker, stories: list[Story]) -> dict[str, list[StoryPlace]]:
+    """Return where the messages are, by their ids: each step is known, so the last one says where to look; else everywhere."""
+    host = broker.virtual_host
+    is_exact = broker.stories is not None and broker.stories.settings.level is StoryLevel.ALL
+    if is_exact and all(each.events for each in stories):
+        names = {where for each in stories for where in each.places}
+        channels = [found for name in names if (found := channel_named(host, name)) is not None]
+    else:
+        queues = [found for name in host.queue_names() if (found := host.find_queue(name)) is not None]
+        channels = [*queues, *durable_subscriptions(host).values()]
+    numbers = {
+        each.number: each.message_id
+        for each in stories
+        if each.message_id and each.run_id == broker.run_id and each.number
+    }
+    there = whereabouts(host, [each.message_id for each in stories if each.message_id], numbers, channels)
+    return {
+        message_id: [
+            StoryPlace(
+                where=each.where,
+                state=each.state.name,
+                delivery_count=each.delivery_count,
+                session=each.session,
+                is_in_memory=each.is_in_memory,
+                deliver_at_ms=each.deliver_at_ms,
+            )
+            for each in places
+        ]
+        for message_id, places in there.items()
+    }
+
+
+def _view(story: Story, now: list[StoryPlace]) -> StoryView:
+    return StoryView(
+        message_id=story.message_id,
+        correlation_id=story.correlation_id,
+        steps=[
+            StoryStep(
+                at_ms=each.at_ms,
+                what=each.what,
+                where=each.where,
+                state=each.state,
+                text=in_words(each),
+                facts=each.facts,
+            )
+            for each in story.events
+        ],
+        now=now,
+    )
