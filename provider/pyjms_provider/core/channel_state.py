@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from enum import Enum
+from itertools import islice
 from typing import TYPE_CHECKING, NamedTuple
 
 from pyjms_provider.core.delays import DelayIndex
@@ -125,14 +126,12 @@ class ChannelState:
         return len(self._delivered if state is MessageState.DELIVERED else self._uncommitted)
 
     def counts(self) -> Counts:
-        """Return all counts together: quickly when there is nothing."""
-        return Counts(
-            self.count(MessageState.NEW) if self.ordering or self.delays or self._pushed else 0,
-            len(self.delays),
-            len(self._delivered),
-            len(self._uncommitted),
-            self.accepted,
-        )
+        """Return all counts together: quickly, as who watches over thousands of queues asks each of them."""
+        delayed = len(self.delays) if self.delays else 0
+        new = len(self.ordering) + delayed
+        if self._pushed:
+            new = self.count(MessageState.NEW)
+        return Counts(new, delayed, len(self._delivered), len(self._uncommitted), self.accepted)
 
     def entries(self, state: MessageState) -> list[QueueEntry]:
         """Return the messages in `state`: NEW ones in order, then those that wait; the others by age in that state."""
@@ -141,6 +140,10 @@ class ChannelState:
         if state is MessageState.ABSENT:
             return []
         return list(self._delivered if state is MessageState.DELIVERED else self._uncommitted)
+
+    def first_held(self, most: int) -> list[QueueEntry]:
+        """Return up to `most` messages that are held, those that have been so for longest."""
+        return list(islice(self._delivered, most))
 
     def held_by(self, session: ConsumerSession) -> list[QueueEntry]:
         """Return the messages that `session` pulled and has not settled."""

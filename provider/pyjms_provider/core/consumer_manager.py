@@ -158,6 +158,8 @@ class ConsumerManager:
                 yield from consumers
 
     def __len__(self) -> int:
+        if not self._groups:
+            return 0
         return sum(len(consumers) for group in self._groups for consumers in group.lists.values())
 
     def members(self, place: ConsumerList) -> list[Consumer]:

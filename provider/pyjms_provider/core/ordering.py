@@ -166,7 +166,12 @@ class Ordering:
         self._by_priority = tuple(self._lanes[level] for level in self._levels)
 
     def __len__(self) -> int:
-        return sum(lane.live for lane in self._lanes)
+        mask, total = self._mask, 0
+        while mask:  # who watches over thousands of queues asks each of them, and most have one priority, if any
+            priority = mask.bit_length() - 1
+            total += self._lanes[priority].live
+            mask ^= _BITS[priority]
+        return total
 
     def __bool__(self) -> bool:
         return self._mask != 0
@@ -192,6 +197,24 @@ class Ordering:
                 if entry is not None:
                     answer.append(entry.reference)
         return answer
+
+    def oldest(self) -> list[QueueEntry]:
+        """Return the oldest message of each priority."""
+        heads = (lane.entries[lane.head] for lane in self._lanes if lane.live)
+        return [entry for entry in heads if entry is not None]
+
+    def first(self, most: int) -> list[QueueEntry]:
+        """Return up to `most` messages of those that leave first; fewer where many have been taken from the middle."""
+        answer: list[QueueEntry] = []
+        for lane in reversed(self._lanes):
+            if lane.live:
+                places = islice(lane.entries, lane.head, lane.head + 2 * most)
+                answer += islice((entry for entry in places if entry is not None), most - len(answer))
+        return answer
+
+    def newest(self, most: int) -> list[QueueEntry]:
+        """Return up to about `most` messages of each priority that came last."""
+        return [entry for lane in self._lanes if lane.live for entry in lane.entries[-most:] if entry is not None]
 
     def append(self, entry: QueueEntry) -> None:
         """Give `entry` the last place of its priority."""

@@ -33,6 +33,18 @@ class MessageOrder(Protocol):
         """Yield the messages in order; nothing may change meanwhile."""
         ...
 
+    def oldest(self) -> list[QueueEntry]:
+        """Return a few messages, the oldest one among them."""
+        ...
+
+    def first(self, most: int) -> list[QueueEntry]:
+        """Return up to `most` messages of those that leave first, or some of them."""
+        ...
+
+    def newest(self, most: int) -> list[QueueEntry]:
+        """Return about `most` messages, or a few times as many, those among them that came last."""
+        ...
+
     def append(self, entry: QueueEntry) -> None:
         """Give a new message its place, and a sequence number."""
         ...

@@ -81,6 +81,18 @@ class SortedOrdering:
         """Return up to `most` messages that will probably be wanted after that one: the first ones."""
         return [entry.reference for entry in islice(self, most + 1) if entry.reference is not reference][:most]
 
+    def oldest(self) -> list[QueueEntry]:
+        """Return the message that came first, as far as messages came in their order."""
+        return list(islice(self._entries.values(), 1))
+
+    def first(self, most: int) -> list[QueueEntry]:
+        """Return up to `most` messages of those that leave first."""
+        return list(islice(self, most))
+
+    def newest(self, most: int) -> list[QueueEntry]:
+        """Return up to `most` messages that came last."""
+        return list(islice(reversed(self._entries.values()), most))
+
     def append(self, entry: QueueEntry) -> None:
         """Give `entry` its place, behind others of the same value."""
         sequence: int = entry.reference.id

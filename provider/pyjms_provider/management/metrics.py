@@ -11,6 +11,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
 from heapq import nlargest
+from itertools import chain, islice
 from typing import TYPE_CHECKING, Any, Final
 
 from prometheus_client import CollectorRegistry, GCCollector, PlatformCollector, ProcessCollector, generate_latest
@@ -21,6 +22,7 @@ from pyjms.spi.errors import ProviderError
 from pyjms_provider.model import tree
 from pyjms_provider.model.lookup import collect, names_needed
 from pyjms_provider.model.statistics import StatisticDeclaration, StatisticKind, statistics_of
+from pyjms_provider.model.virtual_host import VirtualHost
 
 if TYPE_CHECKING:
     from pyjms_provider.model.managed import ManagedObject
@@ -68,6 +70,7 @@ class Metrics(Collector):
         for category in _SINGLE:
             yield from self._of_objects(category)
         yield from self._of_queues()
+        yield self._alerts()
 
     def _objects(self, category: str) -> list[ManagedObject]:
         return [self._system.broker] if category == "broker" else list(collect(self._system, category))
@@ -107,6 +110,18 @@ class Metrics(Collector):
                     others = _sum(column) - _sum({name: column[name] for name in own if name in column})
                     _add(family, (*names, OTHERS), declared, others)
             yield family
+
+    def _alerts(self) -> Metric:
+        labels = (*names_needed("queue"), "kind")
+        found = GaugeMetricFamily(
+            "pyjms_queue_alert", "Alerts of queues that hold now, at most so many.", labels=labels
+        )
+        for host in self._objects("virtual_host"):
+            if isinstance(host, VirtualHost) and host.is_running:
+                holding = chain.from_iterable(host.watch.book.holding.values())
+                for each in islice(holding, self._queues):
+                    found.add_metric((*host.names, each.queue, each.kind.value), 1)
+        return found
 
 
 def _measured(category: str) -> list[StatisticDeclaration]:

@@ -16,8 +16,15 @@ __all__ = ["DEFAULTS", "interpolate", "interpolate_all", "process_variable", "re
 
 Lookup = Callable[[str], str | None]
 
-DEFAULTS: Final[Mapping[str, str]] = {"pyjms.work_dir": "pyjms-data"}
-"""What variables are that nobody has given a value: the folder for everything that a broker keeps."""
+DEFAULTS: Final[Mapping[str, str]] = {
+    "pyjms.work_dir": "pyjms-data",
+    "pyjms.alert.messages": "0",
+    "pyjms.alert.bytes": "0",
+    "pyjms.alert.age_ms": "0",
+    "pyjms.alert.message_bytes": "0",
+    "pyjms.alert.repeat_gap_ms": "600000",
+}
+"""What variables are that nobody has given a value: the folder for everything that a broker keeps; no alerts."""
 
 _BEGIN: Final = "${"
 _END: Final = "}"

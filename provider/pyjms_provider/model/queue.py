@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 from pydantic import BaseModel, Field
 
 from pyjms.spi.selector import compile_selector
+from pyjms_provider.core.measuring import oldest_timestamp_ms
 from pyjms_provider.core.message_state import MessageState
 from pyjms_provider.core.observing import counts_of, traffic_of
 from pyjms_provider.model.configuration.contract import ObjectId, ObjectRecord
@@ -18,8 +19,9 @@ from pyjms_provider.model.life_cycle import State
 from pyjms_provider.model.managed import ManagedObject, Snapshot
 from pyjms_provider.model.messages import MessageView, NewMessage, to_envelope, view_message
 from pyjms_provider.model.operations import NO_PROGRESS, WRITES_TO, Progress, operation
-from pyjms_provider.model.queue_attributes import POLICY_FIELDS, QueueAttributes
+from pyjms_provider.model.queue_attributes import ALERT_FIELDS, POLICY_FIELDS, QueueAttributes
 from pyjms_provider.model.statistics import StatisticKind, statistic
+from pyjms_provider.model.watched import AlertView, PastView, Since, alert_views, past_view
 from pyjms_provider.security.contracts import Operation, Target, TargetKind
 
 if TYPE_CHECKING:
@@ -27,6 +29,7 @@ if TYPE_CHECKING:
     from pyjms_provider.core.queue import Queue
     from pyjms_provider.model.queue_source import QueueSource
     from pyjms_provider.model.virtual_host import VirtualHost
+    from pyjms_provider.watching.alerts import AlertLimits
 
 __all__ = ["Ids", "ManagedQueue", "MessagePage", "Page", "Selector", "chosen", "page_of"]
 
@@ -97,7 +100,7 @@ class ManagedQueue(ManagedObject):
         self._children = {}
         self._listeners = ()
         self.pending = ()
-        self._seen: tuple[QueuePolicy, ObjectRecord | None, Snapshot] | None = None
+        self._seen: tuple[tuple[object, ...], Snapshot] | None = None
 
     # What it is
 
@@ -112,13 +115,14 @@ class ManagedQueue(ManagedObject):
         except UnknownObjectError:
             gone = State.DELETED if self._host.is_running else State.CLOSED
             return Snapshot(state=gone, record=source.record(self.name), attributes=None)
-        kept = source.kept_record(self.name)
+        limits = source.alert_limits(self.name)
+        made_of = policy, source.kept_record(self.name), limits
         seen = self._seen
-        if seen is None or seen[0] is not policy or seen[1] is not kept:
+        if seen is None or seen[0] != made_of:
             record = source.record(self.name)
-            shown = Snapshot(state=State.ACTIVE, record=record, attributes=_attributes(record, policy))
-            self._seen = seen = policy, kept, shown
-        return seen[2]
+            shown = Snapshot(state=State.ACTIVE, record=record, attributes=_attributes(record, policy, limits))
+            self._seen = seen = made_of, shown
+        return seen[1]
 
     @property
     def type(self) -> str:
@@ -204,7 +208,32 @@ class ManagedQueue(ManagedObject):
         """How many messages a second leave; None: nobody has looked before."""
         return self._rates()[1]
 
+    @statistic("Its alerts that hold now: too many messages, too old ones, or too large ones.")
+    def alerts(self) -> list[AlertView]:
+        """Its alerts that hold now."""
+        return alert_views(self._source.alerts(self.name))
+
+    @statistic("How many alerts hold now.", unit="alerts")
+    def alert_count(self) -> int:
+        """How many alerts hold now."""
+        return len(self._source.alerts(self.name))
+
+    @statistic("How long ago the oldest message was sent that waits or is held.", unit="ms", costly=True)
+    def oldest_age_ms(self) -> int | None:
+        """How long ago the oldest message was sent; None: there is none, or its sender did not say."""
+        oldest_ms = oldest_timestamp_ms(self._running())
+        return None if oldest_ms is None else max(0, self.clock.time_ms() - oldest_ms)
+
     # Operations
+
+    @operation(
+        "Return the last hour, a point each ten seconds, if it is among the busiest queues.",
+        needs=Operation.OBSERVE,
+        changes=False,
+    )
+    def history(self, since_ms: Since = 0) -> PastView:
+        """Return what was noted after `since_ms`."""
+        return past_view(self._host.watch.past_of(self.name, since_ms))
 
     @operation("Look at messages that nobody holds, in their order.", needs=Operation.BROWSE, changes=False)
     def browse(
@@ -313,7 +342,7 @@ class ManagedQueue(ManagedObject):
         return Done(messages=done)
 
 
-def _attributes(record: ObjectRecord, policy: QueuePolicy) -> QueueAttributes:
+def _attributes(record: ObjectRecord, policy: QueuePolicy, limits: AlertLimits) -> QueueAttributes:
     """Return the effective attributes: what the queue obeys, and what its record says besides."""
     said = record.attributes
     return QueueAttributes.model_construct(
@@ -322,4 +351,5 @@ def _attributes(record: ObjectRecord, policy: QueuePolicy) -> QueueAttributes:
         durable=said.get("durable", True),
         context=said.get("context", {}),
         **{name: getattr(policy, name) for name in POLICY_FIELDS},
+        **{name: getattr(limits, name.removeprefix("alert_")) for name in ALERT_FIELDS},
     )

@@ -11,10 +11,22 @@ from pydantic import BaseModel, ConfigDict
 from pyjms_provider.core.policy import MAXIMUM_FAILURES, Overflow, PolicyError, QueuePolicy, QueueType
 from pyjms_provider.model.attributes import Attributes, ByteCount, attribute
 from pyjms_provider.model.errors import InvalidAttributesError, Problem
+from pyjms_provider.watching.alerts import AlertLimits
 
-__all__ = ["POLICY_FIELDS", "PolicyPattern", "QueueAttributes", "changed_fields", "policy_of", "read_policy"]
+__all__ = [
+    "ALERT_FIELDS",
+    "POLICY_FIELDS",
+    "PolicyPattern",
+    "QueueAttributes",
+    "alert_choices",
+    "changed_fields",
+    "policy_of",
+    "read_policy",
+]
 
 POLICY_FIELDS: Final = tuple(field.name for field in fields(QueuePolicy))
+ALERT_FIELDS: Final = tuple(f"alert_{field.name}" for field in fields(AlertLimits))
+"""What the queue itself does not obey, but who watches over it."""
 
 
 class QueueAttributes(Attributes):
@@ -50,6 +62,27 @@ class QueueAttributes(Attributes):
         "How long a producer's duplicate id is remembered.", default=300_000, unit="ms"
     )
     duplicate_count: int = attribute("How many of them are remembered.", default=20_000)
+    alert_messages: int | None = attribute(
+        "So many messages raise an alert; 0: none do; none: as the virtual host says.",
+        default=None,
+        unit="messages",
+        ge=0,
+    )
+    alert_bytes: ByteCount | None = attribute(
+        "The same for about how many bytes they take.", default=None, unit="bytes", ge=0
+    )
+    alert_age_ms: int | None = attribute(
+        "The same for the age of the oldest message that waits or is held.", default=None, unit="ms", ge=0
+    )
+    alert_message_bytes: ByteCount | None = attribute(
+        "The same for about how many bytes one message takes.", default=None, unit="bytes", ge=0
+    )
+    alert_repeat_gap_ms: int | None = attribute(
+        "After which an alert that holds is told again; 0: it is not; none: as the virtual host says.",
+        default=None,
+        unit="ms",
+        ge=0,
+    )
 
 
 class PolicyPattern(BaseModel):
@@ -81,6 +114,12 @@ def _refused(where: str, error: PolicyError, attribute_name: str) -> InvalidAttr
     first = error.reason.partition(" ")[0].partition("=")[0]
     name = attribute_name or (first if first in POLICY_FIELDS else "")
     return InvalidAttributesError(where, (Problem(name=name, text=error.reason),))
+
+
+def alert_choices(attributes: BaseModel) -> dict[str, int]:
+    """Return what the attributes of a queue, or of a host, say of alerts, by the fields of `AlertLimits`."""
+    found = {name.removeprefix("alert_"): getattr(attributes, name) for name in ALERT_FIELDS}
+    return {name: value for name, value in found.items() if value is not None}
 
 
 def changed_fields(policy: QueuePolicy) -> dict[str, Any]:

@@ -41,6 +41,11 @@ def _state(host: VirtualHost) -> Mapping[str, Any]:
     return {**dict.fromkeys(host.queues.names(), state.value), **in_error}
 
 
+def _alerts(host: VirtualHost) -> Mapping[str, Any]:
+    holding = host.watch.book.holding if host.is_running else {}
+    return {name: len(holding.get(name, ())) for name, _ in _running(host)}
+
+
 def _running(host: VirtualHost) -> list[tuple[str, Queue]]:
     return queues_of(host.embedded.virtual_host) if host.is_running else []
 
@@ -58,6 +63,7 @@ _COLUMNS: Final[Mapping[str, Column]] = {
     **{field: partial(_chosen, field) for field in POLICY_FIELDS},
     "state": _state,
     "consumers": _consumers,
+    "alert_count": _alerts,
 }
 KNOWN: Final = frozenset({*_COUNTED, *_COLUMNS})
 """The fields that `queue_columns` knows."""

@@ -32,16 +32,26 @@ from pyjms_provider.model.errors import (
     UnknownObjectError,
 )
 from pyjms_provider.model.queue import ManagedQueue
-from pyjms_provider.model.queue_attributes import POLICY_FIELDS, QueueAttributes, changed_fields, policy_of
+from pyjms_provider.model.queue_attributes import (
+    ALERT_FIELDS,
+    POLICY_FIELDS,
+    QueueAttributes,
+    alert_choices,
+    changed_fields,
+    policy_of,
+)
 from pyjms_provider.model.queue_columns import KNOWN, queue_columns
 from pyjms_provider.model.rates import Rates
 from pyjms_provider.model.statistics import Statistic, statistics_of
 from pyjms_provider.queue_manager import QueueExistsError, QueueManager, UnknownQueueError
 from pyjms_provider.security.contracts import TargetKind
+from pyjms_provider.watching.alerts import AlertLimits
 
 if TYPE_CHECKING:
+    from pyjms_provider.model.attributes import Attributes
     from pyjms_provider.model.managed import ManagedObject
     from pyjms_provider.model.virtual_host import VirtualHost
+    from pyjms_provider.watching.alerts import Alert
 
 __all__ = ["QueueSource"]
 
@@ -56,6 +66,8 @@ class QueueSource(ChildSource):
         self._host = host
         self._records: Mapping[str, ObjectRecord] = {}
         self._errors: Mapping[str, str] = {}
+        self._own_alerts: Mapping[str, Mapping[str, int]] = {}
+        self._host_alerts: tuple[Attributes | None, AlertLimits] = (None, AlertLimits())
         self.rates = Rates()
         self.made: WeakValueDictionary[str, ManagedQueue] = WeakValueDictionary()
 
@@ -138,6 +150,29 @@ class QueueSource(ChildSource):
                 id=observed_id(self._host, "queue", name), category="queue", parent=self._host.id, attributes=actual
             )
         return found
+
+    def alert_limits(self, name: str) -> AlertLimits:
+        """Return from where on a queue has alerts: what it says itself, and else what its host says."""
+        limits, own = self._alerts_of_host(), self._own_alerts.get(name)
+        return limits if own is None else replace(limits, **own)
+
+    def _alerts_of_host(self) -> AlertLimits:
+        chosen = self._host.snapshot.attributes
+        known, limits = self._host_alerts
+        if chosen is not None and chosen is not known:
+            limits = AlertLimits(**alert_choices(chosen))
+            self._host_alerts = chosen, limits
+        return limits
+
+    def watched_for_alerts(self) -> frozenset[str] | None:
+        """Return the queues that may have alerts; None: all."""
+        if self._host.snapshot.attributes is None or not self._alerts_of_host().is_any:
+            return frozenset(self._own_alerts)
+        return None
+
+    def alerts(self, name: str) -> tuple[Alert, ...]:
+        """Return the alerts of a queue that hold now."""
+        return self._host.watch.book.holding.get(name, ()) if self._host.is_running else ()
 
     # On the configuration thread
 
@@ -252,7 +287,9 @@ class QueueSource(ChildSource):
         self._errors = {**self._errors, **errors}
 
     def _restore(self, record: ObjectRecord) -> None:
-        policy = policy_of(self._resolve(record), f"queue {record.name}")
+        resolved = self._resolve(record)
+        policy = policy_of(resolved, f"queue {record.name}")
+        self._note_alerts(record.name, alert_choices(resolved))
         if not self.is_there(record.name):
             self.manager.create(record.name, policy)
         elif self.policy(record.name) != policy:
@@ -261,7 +298,7 @@ class QueueSource(ChildSource):
     def put_away(self) -> list[ObjectRecord]:
         """Return the records that a start needs again, and forget them."""
         kept = [record for record in self._records.values() if record.attributes.get("durable", True)]
-        self._records, self._errors = {}, {}
+        self._records, self._errors, self._own_alerts = {}, {}, {}
         self.made.clear()
         return kept
 
@@ -292,6 +329,13 @@ class QueueSource(ChildSource):
         elif name in self._records and self._must_be_kept(self._records[name]):
             self._host.remove_record(record.id)
         self._records = {**self._records, name: record}
+        says_something = not record.attributes.keys().isdisjoint(ALERT_FIELDS)
+        self._note_alerts(name, alert_choices(self._resolve(record)) if says_something else {})
+
+    def _note_alerts(self, name: str, chosen: Mapping[str, int]) -> None:
+        if chosen or name in self._own_alerts:
+            others = {each: known for each, known in self._own_alerts.items() if each != name}
+            self._own_alerts = {**others, name: chosen} if chosen else others
 
     def _forget(self, name: str) -> None:
         record = self._records.get(name)
@@ -299,6 +343,7 @@ class QueueSource(ChildSource):
             if self._must_be_kept(record):
                 self._host.remove_record(record.id)
             self._records = {each: kept for each, kept in self._records.items() if each != name}
+            self._note_alerts(name, {})
 
     def _must_be_kept(self, record: ObjectRecord) -> bool:
         if not record.attributes.get("durable", True):

@@ -20,6 +20,7 @@ from pyjms_provider.model.attributes import Attributes, ByteCount, Secret, attri
 from pyjms_provider.model.configuration_thread import ConfigurationThread
 from pyjms_provider.model.errors import InvalidAttributesError, ObjectInUseError, Problem, WrongStateError
 from pyjms_provider.model.host_children import host_sources
+from pyjms_provider.model.host_watch import HostWatch
 from pyjms_provider.model.life_cycle import Phase
 from pyjms_provider.model.messages import MessageView, view_message
 from pyjms_provider.model.operations import NO_PROGRESS, Progress, operation
@@ -30,6 +31,7 @@ from pyjms_provider.model.startable import Stoppable
 from pyjms_provider.model.statistics import statistic
 from pyjms_provider.model.store_url import has_password, with_password
 from pyjms_provider.model.stories import StoryAttributes, StoryTelling, story_settings
+from pyjms_provider.model.watched import PastView, Since, past_view
 from pyjms_provider.queue_manager import UnknownQueueError
 from pyjms_provider.security.contracts import Operation, Target, TargetKind
 from pyjms_provider.settings import Acknowledge, BrokerSettings, StandBy, StoreSettings, Synchronous
@@ -43,7 +45,7 @@ __all__ = ["VirtualHost", "VirtualHostAttributes"]
 
 
 class VirtualHostAttributes(StoryAttributes):
-    """What can be chosen for a virtual host. All but the names of policies is obeyed when it is opened next."""
+    """What can be chosen for a virtual host. Alerts and the last hour obey a change at once; all else when it is opened next."""
 
     store_url: str | None = attribute(
         "Where messages are kept: an SQLAlchemy URL without a password; none: in memory.", default=None, mutable=False
@@ -70,6 +72,37 @@ class VirtualHostAttributes(StoryAttributes):
         "Policies by name, as a glob, or after topic:// for subscriptions; the first that matches counts.", default=[]
     )
 
+    alert_messages: int = attribute(
+        "So many messages in a queue that says nothing itself raise an alert; 0: none.",
+        default="${pyjms.alert.messages}",
+        unit="messages",
+        ge=0,
+    )
+    alert_bytes: ByteCount = attribute(
+        "The same for about how many bytes they take.", default="${pyjms.alert.bytes}", unit="bytes", ge=0
+    )
+    alert_age_ms: int = attribute(
+        "The same for the age of the oldest message that waits or is held.",
+        default="${pyjms.alert.age_ms}",
+        unit="ms",
+        ge=0,
+    )
+    alert_message_bytes: ByteCount = attribute(
+        "The same for about how many bytes one message takes.",
+        default="${pyjms.alert.message_bytes}",
+        unit="bytes",
+        ge=0,
+    )
+    alert_repeat_gap_ms: int = attribute(
+        "After which an alert that holds is told again; 0: it is not.",
+        default="${pyjms.alert.repeat_gap_ms}",
+        unit="ms",
+        ge=0,
+    )
+    history_queues: int = attribute(
+        "So many queues, the busiest, have the last hour kept; each takes 14 kB.", default=100, ge=0, le=10_000
+    )
+
 
 class FoundMessage(BaseModel):
     """A message, and where it waits."""
@@ -91,6 +124,7 @@ class VirtualHost(StoryTelling, Stoppable):
         self._cancelled = Signal()
         self._adopted = getattr(self.root, "adopted", None)
         self.queues = QueueSource(self)
+        self._watch: HostWatch | None = None
         self._sources: Mapping[str, ChildSource] = {"queue": self.queues, **host_sources(self)}
 
     @property
@@ -191,9 +225,12 @@ class VirtualHost(StoryTelling, Stoppable):
 
     def _on_open(self) -> None:
         if self._adopted is not None:
-            self._broker = self._adopted
-            return
-        self._broker = EmbeddedBroker(self.name, self.clock, self._settings(), cancelled=self._cancelled)
+            self._broker = broker = self._adopted
+        else:
+            broker = EmbeddedBroker(self.name, self.clock, self._settings(), cancelled=self._cancelled)
+            self._broker = broker
+        self._watch = HostWatch(self, broker)
+        self._watch.start()
 
     def _open_pending(self) -> None:
         self.queues.restore([record for record in self.pending if record.category == "queue"])
@@ -201,6 +238,8 @@ class VirtualHost(StoryTelling, Stoppable):
         super()._open_pending()
 
     def _on_stop(self) -> None:
+        if self._watch is not None:
+            self._watch.close()
         broker, self._broker = self._broker, None
         if broker is not None and broker is not self._adopted:
             broker.stop()
@@ -228,7 +267,32 @@ class VirtualHost(StoryTelling, Stoppable):
         super().close()
         self._thread.stop()
 
+    # Watching
+
+    @property
+    def watch(self) -> HostWatch:
+        """Who looks over its queues. Raises `WrongStateError` while it does not run."""
+        watch = self._watch
+        if watch is None or self._broker is None:
+            raise WrongStateError(f"{self.path} is {self.state.value}: it does not run; start it")
+        return watch
+
+    @property
+    def history_queues(self) -> int:
+        """How many queues have the last hour kept."""
+        chosen = self.snapshot.attributes
+        return chosen.history_queues if isinstance(chosen, VirtualHostAttributes) else 0
+
     # Operations
+
+    @operation(
+        "Return the last hour of all queues together, a point each ten seconds.",
+        needs=Operation.OBSERVE,
+        changes=False,
+    )
+    def history(self, since_ms: Since = 0) -> PastView:
+        """Return what was noted after `since_ms`."""
+        return past_view(self.watch.past(since_ms))
 
     @operation("Find messages by their ids, in whatever queues they wait.", needs=Operation.OBSERVE, changes=False)
     def find_messages(
@@ -271,6 +335,11 @@ class VirtualHost(StoryTelling, Stoppable):
     def queue_count(self) -> int:
         """How many queues there are."""
         return 0 if self._broker is None else len(self._broker.virtual_host.queue_names())
+
+    @statistic("How many queues have alerts now.", unit="queues")
+    def alert_count(self) -> int:
+        """How many queues have alerts now."""
+        return 0 if self._broker is None else len(self.watch.book.holding)
 
     @statistic("How many messages are kept, each counted once.", unit="messages")
     def message_count(self) -> int:
