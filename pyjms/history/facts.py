@@ -7,7 +7,7 @@ from __future__ import annotations
 from bisect import bisect_right
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import Enum
 from itertools import chain
 from typing import NamedTuple
@@ -32,7 +32,7 @@ from pyjms.history.events import (
 )
 from pyjms.history.notes import note_of
 
-__all__ = ["BRANCH", "Channel", "Facts", "Options", "Outcome", "is_queue", "is_temporary"]
+__all__ = ["BRANCH", "Channel", "Facts", "Options", "Outcome", "Surroundings", "is_queue", "is_temporary"]
 
 BRANCH = "xa:"
 """How the name of a distributed transaction begins."""
@@ -49,6 +49,18 @@ class Options:
     """Whether all was consumed at the end, so that what was not is lost, even where no queue browser looked."""
     expiry_allowance_ms: int = 1000
     """How much later than its expiration a message may come: for differences of clocks, and messages on their way."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Surroundings:
+    """What is known of the rest of a history by one who holds a part of it: some messages, and all that concerns them."""
+
+    end_ns: int = 0
+    """The last moment of the whole."""
+    lags: Mapping[frozenset[str], int] = field(default_factory=dict)
+    """By how much messages between two nodes seemed to arrive before they were sent, in nanoseconds, at most."""
+    judged: frozenset[str] | None = None
+    """The messages that the part holds wholly; None: all."""
 
 
 class Outcome(Enum):
@@ -79,8 +91,10 @@ def is_temporary(dest: str) -> bool:
 class Facts:
     """A history, indexed. Nothing in it changes once it is made."""
 
-    def __init__(self, events: Iterable[Event], options: Options) -> None:
+    def __init__(self, events: Iterable[Event], options: Options, around: Surroundings | None = None) -> None:
+        around = around or Surroundings()
         self.options = options
+        self.judged = around.judged
         self.sends: Mapping[str, Sequence[Event]] = defaultdict(list)
         self.deliveries: list[Event] = []
         self.groups: Mapping[tuple[Channel, str], list[Event]] = defaultdict(list)
@@ -99,7 +113,7 @@ class Facts:
         self.unsubscribes: Mapping[str, list[Event]] = defaultdict(list)
         self.expired: set[str] = set()
         self.rejected: set[tuple[Channel, str]] = set()
-        self.end_ns = 0
+        self.end_ns = around.end_ns
         self.events = 0
         self._settlements: Mapping[tuple[str | None, int | None], list[Event]] = defaultdict(list)
         self._ends: Mapping[str, list[Event]] = defaultdict(list)
@@ -109,7 +123,7 @@ class Facts:
             self._enter(event)
         self._arrange()
         self._moves = dict(self._find_moves())
-        self._lags = self._measure_clocks()
+        self._lags = self._measure_clocks() if around.judged is None else around.lags
 
     def _enter(self, event: Event) -> None:
         self.events += 1
@@ -322,12 +336,15 @@ class Facts:
 
     def broke(self, since: Event, until: Event) -> bool:
         """Say whether a connection may have broken between two of its events: it, its process or the broker died."""
-        return any(
-            self._concerns(crash, since.conn, since.pid)
-            and not self.precedes(crash, since)
-            and not self.precedes(until, crash)
+        return any(not self.precedes(until, crash) for crash in self.troubles(since))
+
+    def troubles(self, since: Event) -> list[Event]:
+        """Return what may have broken the connection of an event after it."""
+        return [
+            crash
             for crash in self.crashes
-        )
+            if self._concerns(crash, since.conn, since.pid) and not self.precedes(crash, since)
+        ]
 
     @staticmethod
     def _concerns(crash: Event, conn: str | None, pid: str) -> bool:

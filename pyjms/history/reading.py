@@ -11,7 +11,7 @@ from pyjms.history.journal import read_journals
 from pyjms.history.missing import parquet
 from pyjms.spi.errors import ProviderError
 
-__all__ = ["HistoryError", "read"]
+__all__ = ["HistoryError", "open_journals", "read"]
 
 _NUMBER_LENGTH = len("-000001")
 
@@ -42,6 +42,12 @@ def read(*directories: Path | str) -> History:
     if not found:
         raise HistoryError(f"there is no recorded history in {', '.join(map(str, directories)) or 'no directory'}")
     return History(events=tuple(events), cut_off=tuple(cut_off))
+
+
+def open_journals(directory: Path) -> Iterator[Event]:
+    """Yield the events of the journals below `directory` that no Parquet file has replaced. Raises `HistoryError`."""
+    for paths in _journals(directory, {path.stem for path in directory.rglob("*.parquet")}).values():
+        yield from _checked(paths[0], read_journals(paths))
 
 
 def _journals(directory: Path, replaced: set[str]) -> dict[str, list[Path]]:

@@ -12,7 +12,7 @@ from pyjms.spi.envelope import Address, AddressKind, BodyKind, Envelope, Message
 from pyjms.spi.selector import compile_selector
 from pyjms.types import Float, Stored
 
-__all__ = ["check_filters"]
+__all__ = ["check_filters", "missed_selector"]
 
 _NOWHERE = Address(AddressKind.QUEUE, "")
 
@@ -24,10 +24,18 @@ def check_filters(facts: Facts) -> Iterator[Finding]:
         sent = facts.sent(event.mid)
         if begun is not None and note_of(begun).get("no_local") and sent is not None and sent.conn == event.conn:
             yield finding("no-local", [begun, sent, event], mid=event.mid, dest=event.dest)
-        note = note_of(event)
-        selector, read = note.get("selector"), _as_read(event, note)
-        if isinstance(selector, str) and read is not None and not compile_selector(selector).matches(read):
+        selector = missed_selector(event)
+        if selector is not None:
             yield finding("selector", [event], mid=event.mid, dest=event.dest, selector=selector)
+
+
+def missed_selector(event: Event) -> str | None:
+    """Return the consumer's selector if the message that was delivered does not match it."""
+    note = note_of(event)
+    selector, read = note.get("selector"), _as_read(event, note)
+    if isinstance(selector, str) and read is not None and not compile_selector(selector).matches(read):
+        return selector
+    return None
 
 
 def _as_read(event: Event, note: Mapping[str, object]) -> Envelope | None:

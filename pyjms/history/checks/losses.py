@@ -17,12 +17,12 @@ from pyjms.history.facts import BRANCH, Channel, Facts, Outcome, is_queue, is_te
 from pyjms.history.findings import Finding, finding
 from pyjms.history.notes import note_of
 
-__all__ = ["check_losses"]
+__all__ = ["Life", "check_losses", "last_whole", "lives", "sharer"]
 
 _NON_PERSISTENT = 1
 
 
-class _Life(NamedTuple):
+class Life(NamedTuple):
     """A subscription from its making to its end, if it has one."""
 
     channel: Channel
@@ -36,7 +36,7 @@ def check_losses(facts: Facts) -> Iterator[Finding]:
     here: list[tuple[Channel, Event]] = []
     by_topic: Mapping[str, list[Event]] = defaultdict(list)
     for mid in facts.sends:
-        sent = facts.sent(mid)
+        sent = facts.sent(mid) if facts.judged is None or mid in facts.judged else None
         if sent is None or sent.dest is None or is_temporary(sent.dest) or not facts.surely_sent(sent):
             continue
         if is_queue(sent.dest):
@@ -64,11 +64,11 @@ class _Judge:
     # Queues
 
     def queues(self, messages: Sequence[tuple[Channel, Event]]) -> Iterator[Finding]:
-        walks = {dest: self._last_whole(found) for dest, found in self._facts.walks.items()}
+        walks = {dest: last_whole(found) for dest, found in self._facts.walks.items()}
         seen: Mapping[str, set[str | None]] = defaultdict(set)
         for event in self._facts.seen:
             seen[event.consumer or ""].add(event.mid)
-        is_shared = {dest: walk is not None and self._is_shared(walk) for dest, walk in walks.items()}
+        is_shared = {dest: walk is not None and sharer(self._facts, walk) is not None for dest, walk in walks.items()}
         for channel, sent in messages:
             walk = walks.get(channel.dest)
             if walk is not None and not self._facts.precedes(self._facts.surely_sent(sent)[-1], walk):
@@ -81,28 +81,10 @@ class _Judge:
             yield from self._judge(channel, sent, walk, None, why)
         yield from self._tell_unaccounted()
 
-    def _is_shared(self, walk: Event) -> bool:
-        """Say whether a consumer of the queue may have held messages in advance while a browser walked it."""
-        facts = self._facts
-        begun = dict(facts.subscribes)
-        for consumer, deliveries in facts.by_consumer.items():
-            begun.setdefault(consumer, deliveries[0])
-        return any(
-            event.dest == walk.dest
-            and event.ok != FAIL
-            and not facts.precedes(walk, event)
-            and not facts.surely_gone(event, walk)
-            for event in begun.values()
-        )
-
-    def _last_whole(self, walks: Sequence[Event]) -> Event | None:
-        whole = [walk for walk in walks if walk.ok == OK and not note_of(walk).get("selector")]
-        return max(whole, key=lambda walk: walk.t0, default=None)
-
     # Subscriptions
 
     def topics(self, by_topic: Mapping[str, Sequence[Event]]) -> Iterator[Finding]:
-        for life in self._lives():
+        for life in lives(self._facts):
             latest = self._latest(life)
             for sent in by_topic.get(life.channel.dest, ()):
                 shown = self._facts.surely_sent(sent)
@@ -113,7 +95,7 @@ class _Judge:
                 yield from self._judge_in(life, sent, latest)
         yield from self._tell_unaccounted()
 
-    def _judge_in(self, life: _Life, sent: Event, latest: Mapping[object, tuple[Event, Event]]) -> Iterator[Finding]:
+    def _judge_in(self, life: Life, sent: Event, latest: Mapping[object, tuple[Event, Event]]) -> Iterator[Finding]:
         channel = life.channel
         later = latest.get(stream_of(sent, sent))
         is_skipped = (
@@ -130,22 +112,7 @@ class _Judge:
         elif life.is_durable and life.end is None:  # unsubscribing drops what is left
             yield from self._judge(channel, sent, None, life.begun, "all was consumed at the end")
 
-    def _lives(self) -> Iterator[_Life]:
-        for sub, subscribes in self._facts.subscriptions.items():
-            made = [event for event in subscribes if event.ok == OK and event.dest is not None]
-            if not made or any(note_of(event).keys() & {"selector", "no_local"} for event in subscribes):
-                continue  # what it should have got is not known without every message's properties
-            first = made[0]
-            is_durable = bool(note_of(first).get("durable"))
-            ends = [*self._facts.unsubscribes.get(sub, ()), *(each for each in subscribes if each.dest != first.dest)]
-            if not is_durable:
-                places = (first.consumer, first.sess, first.conn)
-                ends = [end for place in places for end in self._facts.closes(place)]
-            end = min(ends, key=lambda event: event.t0, default=None)
-            assert first.dest is not None
-            yield _Life(Channel(first.dest, sub), first, end, is_durable)
-
-    def _latest(self, life: _Life) -> dict[object, tuple[Event, Event]]:
+    def _latest(self, life: Life) -> dict[object, tuple[Event, Event]]:
         """Return send and delivery of the last message of each stream that came during a life."""
         latest: dict[object, tuple[Event, Event]] = {}
         for mid, deliveries in self._by_channel[life.channel]:
@@ -205,3 +172,41 @@ class _Judge:
         for channel, sends in self._unaccounted.items():
             dest = channel.dest if channel.sub is None else f"{channel.dest} (subscription {channel.sub})"
             yield finding("unaccounted", sends[:1], mid=sends[0].mid, dest=dest, number=len(sends))
+
+
+def last_whole(walks: Sequence[Event]) -> Event | None:
+    """Return the last walk that saw all of a queue."""
+    whole = [walk for walk in walks if walk.ok == OK and not note_of(walk).get("selector")]
+    return max(whole, key=lambda walk: walk.t0, default=None)
+
+
+def sharer(facts: Facts, walk: Event) -> Event | None:
+    """Return a sign of a consumer that may have held messages of the queue in advance while a browser walked it."""
+    begun = dict(facts.subscribes)
+    for consumer, deliveries in facts.by_consumer.items():
+        begun.setdefault(consumer, deliveries[0])
+    found = (
+        event
+        for event in begun.values()
+        if event.dest == walk.dest
+        and event.ok != FAIL
+        and not facts.precedes(walk, event)
+        and not facts.surely_gone(event, walk)
+    )
+    return next(found, None)
+
+
+def lives(facts: Facts) -> Iterator[Life]:
+    """Yield the subscriptions that should get all messages of their topics."""
+    for sub, subscribes in facts.subscriptions.items():
+        made = [event for event in subscribes if event.ok == OK and event.dest is not None]
+        if not made or any(note_of(event).keys() & {"selector", "no_local"} for event in subscribes):
+            continue  # what it should have got is not known without every message's properties
+        first = made[0]
+        is_durable = bool(note_of(first).get("durable"))
+        ends = [*facts.unsubscribes.get(sub, ()), *(each for each in subscribes if each.dest != first.dest)]
+        if not is_durable:
+            ends = [end for place in (first.consumer, first.sess, first.conn) for end in facts.closes(place)]
+        end = min(ends, key=lambda event: event.t0, default=None)
+        assert first.dest is not None
+        yield Life(Channel(first.dest, sub), first, end, is_durable)

@@ -1,0 +1,8 @@
+"""The checker of recorded histories, on Spark: the rules of `pyjms.history`, for histories that one machine cannot hold.
+
+It works in three steps. *Screening* (`screening`, `ordering`) clears, with joins and aggregations, all messages that cannot
+break a rule; it never clears one that might. *Gathering* (`gathering`) brings each suspect together with all that its
+judgement needs. *Judging* (`judging`) gives each suspect to the very functions that `pyjms.history.check` runs, on the
+executors. So verdicts, texts and witnesses are those of the reference, and no part of the history reaches the driver
+except what clients, not messages, do: subscribe, close, crash.
+"""

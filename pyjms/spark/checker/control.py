@@ -1,0 +1,259 @@
+"""What clients do, without what they do with messages: small enough for the driver, and sent to all who judge.
+
+Subscribing, closing, crashing, and the ends of browsers' walks: their number grows with that of connections, sessions
+and consumers, not with that of messages.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import chain
+from typing import TYPE_CHECKING, Any
+
+from pyjms.history.checks.losses import Life, last_whole, lives, sharer
+from pyjms.history.events import CLOSE, CRASH, DELIVER, OK, OPERATIONS, OUTCOMES, SUBSCRIBE, UNSUBSCRIBE, Event
+from pyjms.history.facts import Facts, Options, Surroundings, is_queue
+from pyjms.history.notes import note_of
+from pyjms.history.reading import HistoryError
+from pyjms.spark.checker.expressions import expr
+from pyjms.spark.checker.reading import event_of
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+__all__ = ["Control", "Overview", "Reader", "control_of", "overview_of"]
+
+_CONTROL = "op IN ('subscribe', 'unsubscribe', 'close', 'crash') OR (op = 'browse' AND mid IS NULL)"
+_OVERVIEW_KEYS = {
+    "h": "h",
+    "op": "op",
+    "node": "node",
+    "conn": "IF(op = 'deliver', conn, NULL)",
+    "sess": "IF(op = 'deliver', sess, NULL)",
+    "consumer": "IF(op = 'deliver', consumer, NULL)",
+    "sub": "IF(op = 'deliver', sub, NULL)",
+    "is_queue": "dest LIKE 'queue://%' OR dest LIKE 'temp-queue://%'",
+    "ok": "ok",
+}
+_OVERVIEW = {
+    "events": "count(*)",
+    "last_ns": "max(greatest(t0, coalesce(t1, 0)))",
+    "last_t0": "max(t0)",
+    "least_prio": "min(coalesce(prio, 0))",
+    "most_prio": "max(coalesce(prio, 0))",
+    "has_selector": """coalesce(bool_or(note LIKE '%"selector"%'), false)""",
+    "has_tx": "bool_or(tx IS NOT NULL)",
+    "has_no_mid": "bool_or(mid IS NULL)",
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Reader:
+    """All that one consumer did on one node, in short."""
+
+    h: str
+    node: str
+    conn: str | None
+    sess: str | None
+    consumer: str | None
+    sub: str | None
+    last_t0: int
+    has_priorities: bool
+
+
+@dataclass(slots=True)
+class Overview:
+    """A history from above."""
+
+    events: int = 0
+    end_ns: dict[str, int] = field(default_factory=dict)
+    """By history."""
+    nodes: dict[str, set[str]] = field(default_factory=lambda: defaultdict(set))
+    readers: list[Reader] = field(default_factory=list)
+    has_selectors: bool = False
+    has_transactions: bool = False
+    has_topics: bool = False
+    has_nameless: bool = False
+    """Whether there are deliveries without an id."""
+
+
+def overview_of(events: DataFrame) -> Overview:
+    """Return a history from above. Raises `HistoryError` for what is no history."""
+    keys = [expr(text).alias(name) for name, text in _OVERVIEW_KEYS.items()]
+    rows = events.groupBy(*keys).agg(*(expr(text).alias(name) for name, text in _OVERVIEW.items())).toArrow()
+    found = Overview()
+    for row in rows.to_pylist():
+        if row["op"] not in OPERATIONS or row["ok"] not in OUTCOMES:
+            raise HistoryError(f"this is no history: it has an event {row['op']!r} that ended {row['ok']!r}")
+        _add(found, row)
+    return found
+
+
+def _add(found: Overview, row: dict[str, Any]) -> None:
+    h = row["h"]
+    found.events += row["events"]
+    found.end_ns[h] = max(found.end_ns.get(h, 0), row["last_ns"])
+    found.nodes[h].add(row["node"])
+    found.has_transactions |= row["has_tx"]
+    found.has_topics |= row["op"] == "send" and row["is_queue"] is False
+    if row["op"] == DELIVER:
+        found.has_selectors |= row["has_selector"]
+        found.has_nameless |= row["has_no_mid"]
+        names = {name: row[name] for name in ("h", "node", "conn", "sess", "consumer", "sub", "last_t0")}
+        found.readers.append(Reader(**names, has_priorities=row["least_prio"] < row["most_prio"]))
+
+
+class Control:
+    """What happened in one history beside its messages, by who looks for it."""
+
+    def __init__(self, events: Iterable[Event], strays: Iterable[Event], end_ns: int, nodes: Iterable[str]) -> None:
+        self.end_ns = end_ns
+        self.nodes = frozenset(nodes)
+        self.lags: dict[frozenset[str], int] = {}
+        self._closes: Mapping[str, list[Event]] = defaultdict(list)
+        self._by_consumer: Mapping[str, list[Event]] = defaultdict(list)
+        self._by_sub: Mapping[str, list[Event]] = defaultdict(list)
+        self._subs: Mapping[str, dict[str, None]] = defaultdict(dict)
+        self._by_dest: Mapping[str, list[Event]] = defaultdict(list)
+        self._strays: Mapping[str, list[Event]] = defaultdict(list)
+        self._crashes: list[Event] = []
+        self._walks: dict[str, tuple[Event, ...]] = {}
+        ordered = sorted(events, key=lambda each: each.t0)
+        for event in ordered:
+            self._enter(event)
+        for event in strays:
+            self._strays[event.dest or ""].append(event)
+        self._events = [*ordered, *chain.from_iterable(self._strays.values())]
+        self.facts = Facts(self._events, Options())
+
+    def calibrate(self, lags: Mapping[frozenset[str], int]) -> None:
+        """Judge by how much the clocks of nodes differ: what was surely before what depends on it."""
+        self.lags = dict(lags)
+        self.facts = Facts(self._events, Options(), self.surroundings())
+        for dest, walks in self.facts.walks.items():
+            walk = last_whole(walks)
+            if walk is not None:
+                other = sharer(self.facts, walk)
+                self._walks[dest] = (walk,) if other is None else (walk, other)
+
+    def surroundings(self, *mids: str) -> Surroundings:
+        """Return what the judgement of some messages is to know of the whole."""
+        return Surroundings(end_ns=self.end_ns, lags=self.lags, judged=frozenset(mids))
+
+    def _enter(self, event: Event) -> None:
+        if event.op == CLOSE:
+            self._closes[event.consumer or event.sess or event.conn or ""].append(event)
+        elif event.op == CRASH:
+            self._crashes.append(event)
+        elif event.op in {SUBSCRIBE, UNSUBSCRIBE}:
+            if event.sub is not None:
+                self._by_sub[event.sub].append(event)
+            if event.op == SUBSCRIBE:
+                self._by_consumer[event.consumer or ""].append(event)
+                self._by_dest[event.dest or ""].append(event)
+                if event.sub is not None and not is_queue(event.dest):
+                    self._subs[event.dest or ""][event.sub] = None
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Leave the facts at the driver: who judges makes its own."""
+        return {**self.__dict__, "facts": None, "_events": ()}
+
+    def lives(self) -> Iterator[Life]:
+        """Yield the subscriptions that should get all messages of their topics."""
+        return lives(self.facts)
+
+    def subscriptions(self) -> Iterator[tuple[str, str, list[Event]]]:
+        """Yield each topic, each of its subscriptions, and how that was made."""
+        for dest, subs in self._subs.items():
+            for sub in subs:
+                made = [each for each in self._by_sub[sub] if each.op == SUBSCRIBE and each.dest == dest]
+                yield dest, sub, made
+
+    def first_close_ns(self, *places: str | None) -> int | None:
+        """Return when the first of some places had closed for sure."""
+        ends = (end.t1 for place in places for end in self._closes.get(place or "", ()) if end.ok == OK)
+        return min((end for end in ends if end is not None), default=None)
+
+    def last_close_ns(self, *places: str | None) -> int | None:
+        """Return when the last recorded close of some places was over; None if there is none, or it may go on."""
+        ends = [end.t1 for place in places for end in self._closes.get(place or "", ())]
+        return None if not ends or None in ends else max(end for end in ends if end is not None)
+
+    def first_unsubscribe_ns(self, sub: str | None) -> int | None:
+        """Return when the first deletion of a subscription had been done for sure."""
+        ends = (end.t1 for end in self._by_sub.get(sub or "", ()) if end.op == UNSUBSCRIBE and end.ok == OK)
+        return min((end for end in ends if end is not None), default=None)
+
+    def knows(self, consumer: str | None) -> bool:
+        """Say whether it was recorded how a consumer was made."""
+        return consumer is None or consumer in self._by_consumer
+
+    def without_local(self) -> set[str]:
+        """Return the consumers that asked to be spared the messages of their own connections."""
+        return {
+            name for name, made in self._by_consumer.items() if any(note_of(event).get("no_local") for event in made)
+        }
+
+    def around(self, events: Sequence[Event], dest: str | None = None) -> list[Event]:
+        """Return what the judgement of some messages needs to know beside their own events.
+
+        dest: a queue of which all consumers are wanted, too.
+        """
+        found: dict[Event, None] = {}
+        subscribes: list[Event] = list(self._by_dest.get(dest or "", ()))
+        for event in events:
+            if event.op == DELIVER:
+                subscribes += self._by_consumer.get(event.consumer or "", ())
+            for sub in (event.sub, *self._subs.get(event.dest or "", ())):
+                found.update(dict.fromkeys(self._by_sub.get(sub or "", ())))
+            found.update(dict.fromkeys(self._walks.get(event.dest or "", ())))
+        found.update(dict.fromkeys(self._strays.get(dest or "", ())))
+        found.update(dict.fromkeys(subscribes))
+        everybody = [*events, *(event for event in found if event.op in {SUBSCRIBE, DELIVER})]
+        for place in {place for each in everybody for place in (each.consumer, each.sess, each.conn)}:
+            found.update(dict.fromkeys(self._closes.get(place or "", ())))
+        found.update(dict.fromkeys(self._crashes_of(everybody)))
+        return list(found)
+
+    def _crashes_of(self, events: Sequence[Event]) -> Iterator[Event]:
+        """Yield the crashes that concern somebody; of the others one on each node, after which messages may be dropped."""
+        conns, pids = {event.conn for event in events}, {event.pid for event in events}
+        latest: dict[str, Event] = {}
+        for crash in self._crashes:
+            if (crash.conn in conns) if crash.conn is not None else crash.pid in {"", *pids}:
+                yield crash
+            elif (other := latest.get(crash.node)) is None or _end(other) < _end(crash):
+                latest[crash.node] = crash
+        yield from latest.values()
+
+
+def _end(event: Event) -> float:
+    return float("inf") if event.t1 is None else event.t1
+
+
+def control_of(events: DataFrame, overview: Overview) -> dict[str, Control]:
+    """Return, by history, what happened beside its messages."""
+    by_history: Mapping[str, list[Event]] = defaultdict(list)
+    for row in events.where(_CONTROL).toArrow().to_pylist():
+        by_history[row["h"]].append(event_of(row))
+    known = {(h, event.consumer) for h, found in by_history.items() for event in found if event.op == SUBSCRIBE}
+    strange = {(each.h, each.consumer) for each in overview.readers if each.consumer} - known
+    strays: Mapping[str, list[Event]] = defaultdict(list)
+    if strange:
+        for h, event in _first_deliveries(events, strange):
+            strays[h].append(event)
+    return {h: Control(by_history[h], strays[h], end_ns, overview.nodes[h]) for h, end_ns in overview.end_ns.items()}
+
+
+def _first_deliveries(events: DataFrame, consumers: set[tuple[str, str]]) -> Iterator[tuple[str, Event]]:
+    """Yield the first delivery of each of some consumers: nobody knows when they came."""
+    names = events.sparkSession.createDataFrame(sorted(consumers), "h STRING, consumer STRING")
+    first = events.where("op = 'deliver'").join(names.hint("broadcast"), ["h", "consumer"], "left_semi")
+    columns = ", ".join(f"`{name}`" for name in first.columns)
+    rows = first.groupBy("h", "consumer").agg(
+        expr(f"min_by(struct({columns}), struct(coalesce(dn, 0L), t0))").alias("event")
+    )
+    for row in rows.select("event.*").toArrow().to_pylist():
+        yield row["h"], event_of(row)

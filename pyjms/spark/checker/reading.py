@@ -1,0 +1,73 @@
+"""Recorded histories as a table of Spark."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+
+from pyjms.history.events import COLUMNS, Event
+from pyjms.history.parquet import SCHEMA
+from pyjms.history.reading import HistoryError, open_journals
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+__all__ = ["EVENT_SCHEMA", "Recorded", "event_of", "read_history", "table_of"]
+
+_NAMES = {"int64": "BIGINT", "int32": "INT", "int8": "TINYINT", "bool": "BOOLEAN", "string": "STRING"}
+
+EVENT_SCHEMA = ", ".join(f"`{field.name}` {_NAMES[str(field.type)]}" for field in SCHEMA)
+"""The columns of a history, as Spark writes schemas."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Recorded:
+    """A history, not yet read."""
+
+    events: DataFrame
+    """The columns of `pyjms.history.events.Event`, and `h`, which tells histories apart that lie together."""
+    cut_off: tuple[str, ...]
+    """The processes whose buffered recording was not closed."""
+
+
+def read_history(session: SparkSession, directories: Sequence[Path | str], *, by_run: bool = False) -> Recorded:
+    """Return the history that lies in `directories` and the folders beneath.
+
+    directories: local ones, whose journals are read as well, or URLs that Spark can read, such as ``hdfs://...``, of
+    which only Parquet files are.
+    by_run: each run is a history of its own; else all are taken as one, as `pyjms.history.read` does.
+    Raises `HistoryError` when there is none.
+    """
+    remote = [str(each) for each in directories if "://" in str(each)]
+    local = [Path(each) for each in directories if "://" not in str(each)]
+    files = [path for folder in local for path in folder.rglob("*.parquet") if not path.name.startswith("_")]
+    journals = [event for folder in local for event in open_journals(folder)]
+    cut_off = tuple(
+        str(json.loads(mark.read_text())["pid"]) for folder in local for mark in sorted(folder.rglob("_*.open"))
+    )
+    places = [*remote, *(str(folder) for folder in local if any(folder in path.parents for path in files))]
+    if not places and not journals:
+        raise HistoryError(f"there is no recorded history in {', '.join(map(str, directories)) or 'no directory'}")
+    parts = []
+    if places:
+        reader = session.read.schema(EVENT_SCHEMA).option("recursiveFileLookup", "true")
+        parts.append(reader.option("pathGlobFilter", "*.parquet").parquet(*places))
+    if journals:
+        parts.append(session.createDataFrame(table_of(journals), EVENT_SCHEMA))
+    events = parts[0] if len(parts) == 1 else parts[0].unionByName(parts[1])
+    return Recorded(events=events.selectExpr("run AS h" if by_run else "'' AS h", "*"), cut_off=cut_off)
+
+
+def table_of(events: Sequence[Event]) -> pa.Table:
+    """Return events as an Arrow table with the columns of a history."""
+    return pa.Table.from_pylist([asdict(event) for event in events], schema=SCHEMA)
+
+
+def event_of(row: dict[str, object]) -> Event:
+    """Return the event that a row is; columns that no event has are left out."""
+    return Event(*(row[name] for name in COLUMNS))  # type: ignore[arg-type]  # the schema says what they are
