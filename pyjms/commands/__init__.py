@@ -1,4 +1,4 @@
-"""What ``pyjms`` does with any broker: send, receive, browse, purge, move, stats and bench, on the public API alone.
+"""What ``pyjms`` does with any broker: send, receive, browse, purge, move, stats and bench on the public API alone, and story.
 
 A command is imported when it is asked for, or when help is.
 """
@@ -14,6 +14,7 @@ COMMANDS: Final = {
     "purge": "pyjms.commands.purge:purge",
     "move": "pyjms.commands.move:move",
     "stats": "pyjms.commands.stats:stats",
+    "story": "pyjms.commands.story:story",
     "bench": "pyjms.commands.bench:bench",
 }
 """By the command's name, ``module:function``."""

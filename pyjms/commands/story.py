@@ -1,0 +1,135 @@
+"""``pyjms story``."""
+
+from __future__ import annotations
+
+import os
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Annotated, Any, Final
+
+import typer
+from rich.markup import escape
+from rich.table import Table
+
+from pyjms.commands.connecting import read_password
+from pyjms.commands.options import AsJson, PasswordFile, UserName
+from pyjms.commands.reporting import FAILED, CommandError, errors_told, note, put_json, tables
+from pyjms.commands.story_sources import BrokerStories, NoAnswerError, history_stories
+
+__all__ = ["EXAMPLES", "story"]
+
+EXAMPLES: Final = (
+    "pyjms story ID:shop-4f2a-1:1:7 --user boss",
+    "pyjms story --correlation-id A-17 --url https://broker:8161 --ca-file ca.pem --user boss --json",
+    "pyjms story --property customer=4711 --virtual-host default/default --user boss",
+    "pyjms story ID:shop-4f2a-1:1:7 --history recordings",
+)
+_TOKEN: Final = "PYJMS_TOKEN"  # noqa: S105 - the name of a variable
+
+
+def story(
+    message_id: Annotated[
+        str | None, typer.Argument(help="The message's JMSMessageID.", metavar="[ID]", show_default=False)
+    ] = None,
+    url: Annotated[
+        str, typer.Option("--url", "--broker", help="A pyjms broker's http port.", metavar="URL")
+    ] = "http://127.0.0.1:8161",
+    correlation_id: Annotated[
+        str | None, typer.Option(help="Instead of ID: the JMSCorrelationID.", metavar="TEXT", show_default=False)
+    ] = None,
+    property: Annotated[
+        str | None,
+        typer.Option(
+            help="Instead of ID: a property that the virtual host's story_properties names.",
+            metavar="NAME=VALUE",
+            show_default=False,
+        ),
+    ] = None,
+    virtual_host: Annotated[
+        list[str] | None,
+        typer.Option(help="Ask only this one; may be given several times.", metavar="NODE/HOST", show_default=False),
+    ] = None,
+    most: Annotated[int, typer.Option(help="So many messages of a virtual host at most.", min=1, max=100)] = 20,
+    history: Annotated[
+        list[Path] | None,
+        typer.Option(help="Ask no broker, but the recordings in this directory.", metavar="DIR", show_default=False),
+    ] = None,
+    user: UserName = None,
+    password_file: PasswordFile = None,
+    ca_file: Annotated[
+        Path | None,
+        typer.Option(help="Whom to trust, for https: certificates as PEM.", metavar="FILE", show_default=False),
+    ] = None,
+    as_json: AsJson = False,
+) -> None:
+    """Tell what happened to a message, when, through whom and why, and where it is now.
+
+    A broker tells what its virtual hosts write down: what went wrong with messages (story=ends), or every step
+    (story=all). Exit code: 0 told, 1 there is no such message or the broker does not answer, 2 it cannot be done as
+    asked.
+    """
+    with errors_told("story"):
+        named = {"id": message_id, "correlation_id": correlation_id, "property": property}
+        wanted = {name: value for name, value in named.items() if value}
+        if len(wanted) != 1:
+            raise CommandError("say which message: an ID, --correlation-id TEXT, or --property NAME=VALUE")
+        if history:
+            if message_id is None:
+                raise CommandError("recordings are searched by the ID of a message alone")
+            found = history_stories(history, message_id)
+        else:
+            login = None if user is None else (user, read_password(user, password_file))
+            asked = BrokerStories(url=url, user=login, token=os.environ.get(_TOKEN), ca_file=ca_file)
+            try:
+                found = asked.find({**wanted, "most": str(most)}, virtual_host or ())
+            except NoAnswerError as error:
+                note(f"pyjms story: {error}", style="red")
+                raise typer.Exit(FAILED) from error
+    if as_json:
+        put_json(found)
+    else:
+        for each in found["stories"]:
+            _show(each)
+        _note_gaps(found)
+    if not found["stories"]:
+        if not as_json:
+            note(f"nothing is known of a message with {' '.join(f'{name} {value}' for name, value in wanted.items())}")
+        raise typer.Exit(FAILED)
+
+
+def _show(told: dict[str, Any]) -> None:
+    console = tables()
+    place = f" at {told['virtual_host']}" if "virtual_host" in told else ""
+    console.print(f"[bold]{escape(str(told['message_id']))}[/]{escape(place)}", soft_wrap=True)
+    table = Table("time (UTC)", "where", "state", "what", box=None, pad_edge=False)
+    for step in told["steps"]:
+        table.add_row(_time(step["at_ms"]), escape(step["where"]), step["state"] or "", escape(step["text"]))
+    if told["steps"]:
+        console.print(table)
+    for each in told["now"]:
+        holder = f", held by session {each['session']}" if each["session"] else ""
+        console.print(
+            f"[green]now[/] {escape(each['where'])}: {each['state']}, delivered {each['delivery_count']} times{escape(holder)}",
+            soft_wrap=True,
+        )
+    if "virtual_host" in told and not told["now"]:
+        console.print("[yellow]now[/] in no queue and no durable subscription")
+
+
+def _note_gaps(found: dict[str, Any]) -> None:
+    """Say what keeps a story from being whole."""
+    for host, told in found["virtual_hosts"].items():
+        if told["level"] == "off":
+            note(
+                f"{host} writes no stories; give it story=ends or story=all: pyjms manage set URL virtual_host {host} …"
+            )
+        elif told["level"] == "ends":
+            note(f"{host} writes down only what leaves without having been consumed (story=ends)")
+        if told["missing"]:
+            note(f"{host} could not write down about {told['missing']} steps", style="yellow")
+        if told["is_cut"]:
+            note(f"{host} knows more such messages; see --most", style="yellow")
+
+
+def _time(at_ms: int) -> str:
+    return f"{datetime.fromtimestamp(at_ms // 1000, UTC):%Y-%m-%d %H:%M:%S}.{at_ms % 1000:03d}"
