@@ -4,3 +4,8 @@ It needs the extra `spark` (PySpark and pyarrow) and a Java runtime, 17 or newer
 says what is missing when it is called (`pyjms.spark.missing`). PySpark itself finds the data source ``format("jms")``
 through the module `pyspark_jms`.
 """
+
+from pyjms.spark.foreach_batch import promote
+from pyjms.spark.jobs import acknowledge, groups, release
+
+__all__ = ["acknowledge", "groups", "promote", "release"]

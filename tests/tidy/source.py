@@ -7,7 +7,7 @@ from functools import cache
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
-LIBRARY = ("pyjms", "provider/pyjms_provider", "tck/pyjms_tck")
+LIBRARY = ("pyjms", "pyspark_jms", "provider/pyjms_provider", "tck/pyjms_tck")
 # Tests that ship: their names say what they check, as those of other tests.
 SHIPPED_TESTS = ("tck/pyjms_tck/suite/", "tck/pyjms_tck/spi/")
 EVERYTHING = (*LIBRARY, "tests", "tools", "docs")

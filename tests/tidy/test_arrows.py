@@ -17,14 +17,14 @@ THIRD_PARTY = {
     "lark": ("pyjms/spi/selector/",),
     "defusedxml": ("pyjms/routing/xml_body.py",),
     "pyarrow": ("pyjms/history/parquet.py", "pyjms/spark/"),
-    "pyspark": ("pyjms/spark/",),
+    "pyspark": ("pyjms/spark/", "pyspark_jms/"),
     "argon2": (SECURITY,),
     "cryptography": (SECURITY, "provider/pyjms_provider/model/key_stores.py"),
     "jwt": (SECURITY,),
     "scramp": (SECURITY,),
     "msgspec": ("provider/pyjms_provider/stores/codec.py",),
     "psycopg": ("provider/pyjms_provider/stores/sql/",),
-    "sqlalchemy": ("provider/pyjms_provider/stores/sql/", BROKER_COMMANDS),
+    "sqlalchemy": ("provider/pyjms_provider/stores/sql/", "pyjms/recoverable/", BROKER_COMMANDS),
     "websocket": ("provider/pyjms_provider/clients/stomp/wire.py",),
     "stomp": ("provider/pyjms_provider/clients/stomp/wire.py",),
     "pydantic": ("provider/pyjms_provider/model/", "provider/pyjms_provider/management/"),
@@ -40,7 +40,7 @@ THIRD_PARTY = {
     "freezegun": ("pyjms/testing/",),
     "pytest": ("pyjms/testing/", "provider/pyjms_provider/stores/testing/", *TCK),
 }
-OURS = {"pyjms", "pyjms_provider", "pyjms_tck"}
+OURS = {"pyjms", "pyjms_provider", "pyjms_tck", "pyspark_jms"}
 OPEN_TO_PROVIDERS = ("pyjms.spi", "pyjms.types")
 
 

@@ -1,0 +1,95 @@
+"""Messages as Arrow record batches, built by the column, and record batches as columns of Python values."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from datetime import UTC, datetime, timedelta
+from itertools import accumulate
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+
+from pyjms.spark.columns import COLUMNS
+from pyjms.spark.errors import RowError
+from pyjms.spark.schema import column_values
+from pyjms.spi.replay import ReservedMessage
+
+if TYPE_CHECKING:
+    from pyspark.sql.types import StructType
+
+__all__ = ["arrow_schema", "column_lists", "full_schema", "record_batch", "tuples"]
+
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_TIMES = frozenset({"timestamp", "expiration"})
+_MAPS = frozenset({"properties", "property_types"})
+
+
+def arrow_schema(schema: StructType) -> pa.Schema:
+    """Return how Spark wants the batches of `schema`. Raises `RowError` for columns that messages do not have."""
+    from pyspark.sql.pandas.types import to_arrow_schema
+
+    for field in schema.fields:
+        kind = COLUMNS.get(field.name)
+        if kind is None:
+            raise RowError(f"messages have no column {field.name!r}; they have {', '.join(COLUMNS)}")
+        if field.dataType.simpleString() != kind:
+            raise RowError(
+                f"column {field.name!r} is {kind}, not {field.dataType.simpleString()}: name it so in .schema(...), and cast it "
+                "where you read it"
+            )
+    return to_arrow_schema(schema, timezone="UTC")
+
+
+def full_schema() -> pa.Schema:
+    """Return `arrow_schema` of all columns, without asking Spark."""
+    return pa.schema([pa.field(name, _TYPES[kind]) for name, kind in COLUMNS.items()])
+
+
+_TYPES = {
+    "string": pa.string(),
+    "bigint": pa.int64(),
+    "int": pa.int32(),
+    "tinyint": pa.int8(),
+    "boolean": pa.bool_(),
+    "binary": pa.binary(),
+    "timestamp": pa.timestamp("us", tz="UTC"),
+    "map<string,string>": pa.map_(pa.string(), pa.string()),
+}
+
+
+def record_batch(messages: Sequence[ReservedMessage], schema: pa.Schema, *, with_bodies: bool = True) -> pa.RecordBatch:
+    """Return messages as one batch of `schema`, which `arrow_schema` made."""
+    columns = column_values(messages, schema.names, with_bodies=with_bodies)
+    return pa.RecordBatch.from_arrays([_array(field, columns[field.name]) for field in schema], schema=schema)
+
+
+def _array(field: pa.Field, values: list[Any]) -> pa.Array:
+    if field.name in _MAPS:
+        return _map_array(field.type, values)
+    if field.name in _TIMES:
+        return pa.array(values, pa.int64()).cast(field.type)
+    return pa.array(values, field.type)
+
+
+def _map_array(kind: pa.DataType, maps: list[dict[str, Any]]) -> pa.Array:
+    offsets = pa.array(accumulate(map(len, maps), initial=0), pa.int32())
+    keys = pa.array([key for each in maps for key in each], pa.string())
+    items = pa.array([value for each in maps for value in each.values()], pa.string())
+    return pa.MapArray.from_arrays(offsets, keys, items, kind)
+
+
+def tuples(
+    messages: Sequence[ReservedMessage], names: Sequence[str], *, with_bodies: bool = True
+) -> Iterator[tuple[Any, ...]]:
+    """Yield messages as the tuples that Spark takes: slower than `record_batch`, and the same rows."""
+    columns = column_values(messages, names, with_bodies=with_bodies)
+    for name in _TIMES & columns.keys():
+        columns[name] = [None if value is None else _EPOCH + timedelta(microseconds=value) for value in columns[name]]
+    return zip(*columns.values(), strict=True)
+
+
+def column_lists(batch: pa.RecordBatch) -> Iterable[list[Any]]:
+    """Return each column of a batch as Python values, as `pyjms.spark.messages` reads them."""
+    for name, column in zip(batch.schema.names, batch.columns, strict=True):
+        plain = column.cast(pa.timestamp("us", column.type.tz)).cast(pa.int64()) if name in _TIMES else column
+        yield plain.to_pylist()

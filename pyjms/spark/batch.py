@@ -1,0 +1,186 @@
+"""The batch source: a look at a queue (``mode=browse``), or a part of it that is held for a job (``mode=reserve``).
+
+There is no batch read that takes messages away: Spark tells no reader when its output is safe, and plans a table anew for each action.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+from pyspark.sql.datasource import (
+    DataSourceReader,
+    EqualTo,
+    Filter,
+    GreaterThan,
+    GreaterThanOrEqual,
+    In,
+    InputPartition,
+    IsNotNull,
+    LessThan,
+    LessThanOrEqual,
+    StringStartsWith,
+)
+
+from pyjms.spark.connecting import link_of, require
+from pyjms.spark.errors import OptionError
+from pyjms.spark.offsets import Range
+from pyjms.spark.options import JmsOptions, Mode, parse_options
+from pyjms.spark.planning import Piece, group_request, pieces_of_group, reserve_all, source_address
+from pyjms.spark.pushdown import Condition, selector_of
+from pyjms.spark.reading import Page, rows
+from pyjms.spark.source import PiecePartition
+from pyjms.spi.capability import Capability
+from pyjms.spi.envelope import AddressKind
+from pyjms.spi.provider import ProviderConnection
+from pyjms.spi.replay import OpenGroup, ReservedMessage
+from pyjms.spi.selector import selector_or_none
+
+if TYPE_CHECKING:
+    from pyspark.sql.types import StructType
+
+__all__ = ["BrowsePiece", "JmsBatchReader", "PushingReader", "batch_reader"]
+
+_PAGE = 1_000
+
+
+def batch_reader(options: Mapping[str, Any], schema: StructType) -> JmsBatchReader:
+    """Return the reader of a table. Raises `OptionError`."""
+    parsed = parse_options(options)
+    mode = parsed.mode or Mode.BROWSE
+    if mode is Mode.RESERVE:
+        if parsed.job_id is None:
+            raise OptionError(
+                "mode=reserve needs jobId: the name under which the broker holds the messages until pyjms.spark.acknowledge"
+            )
+    elif mode is not Mode.BROWSE:
+        raise OptionError(f"mode={mode.value} is for spark.readStream; spark.read has browse (the default) and reserve")
+    elif parsed.destination is not None and parsed.destination.kind is AddressKind.TOPIC:
+        raise OptionError("mode=browse looks at a queue; a topic keeps no messages")
+    source_address(parsed)
+    parsed = replace(parsed, mode=mode)
+    if parsed.pushdown and mode is Mode.BROWSE:
+        return PushingReader(parsed, schema)
+    return JmsBatchReader(parsed, schema)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BrowsePiece:
+    """The messages of a queue, as they are when the task runs."""
+
+    selector: str | None
+
+    def rows(self, schema: StructType, options: JmsOptions) -> Iterator[Any]:
+        """Yield the messages in order."""
+        return rows(self._pages(options), schema, options)
+
+    def _pages(self, options: JmsOptions) -> Iterator[Page]:
+        connection = link_of(options).call(_browsable)
+        session = connection.open_session(transacted=False)
+        try:
+            page: list[ReservedMessage] = []
+            looked = session.browse(source_address(options), selector_or_none(self.selector))
+            for number, seen in enumerate(looked, 1):
+                page.append(
+                    ReservedMessage(
+                        number=number, envelope=seen.envelope, count=seen.count, redelivered=seen.redelivered
+                    )
+                )
+                if len(page) >= _PAGE:
+                    yield page
+                    page = []
+            if page:
+                yield page
+        finally:
+            session.close()
+
+
+def _browsable(connection: ProviderConnection) -> ProviderConnection:
+    require(connection, Capability.BROWSING, "this provider's queues cannot be looked at")
+    connection.start()
+    return connection
+
+
+class JmsBatchReader(DataSourceReader):
+    """Reads a table. Spark plans it anew for each action."""
+
+    def __init__(self, options: JmsOptions, schema: StructType) -> None:
+        self._options = options
+        self._schema = schema
+        self._selector = options.selector
+
+    def partitions(self) -> Sequence[InputPartition]:
+        return [PiecePartition(piece) for piece in self._pieces()]
+
+    def _pieces(self) -> Sequence[Piece]:
+        if self._options.mode is Mode.BROWSE:
+            return [BrowsePiece(selector=self._selector)]
+        opened, high = _reserve(self._options)
+        group = opened.group
+        return pieces_of_group(
+            group.name, group.generation, Range(after=group.low, upto=high), self._options.partitions
+        )
+
+    def read(self, partition: InputPartition) -> Iterator[Any]:
+        assert isinstance(partition, PiecePartition)
+        return partition.piece.rows(self._schema, self._options)
+
+
+def _reserve(options: JmsOptions) -> tuple[OpenGroup, int]:
+    """Open the job's group, and reserve for it if it holds nothing: a job that is planned again reads the same."""
+    assert options.job_id is not None
+    request = group_request(options, options.job_id)
+    link = link_of(options, with_client_id=options.subscription is not None)
+
+    def open_group(connection: ProviderConnection) -> OpenGroup:
+        require(connection, Capability.REPLAY, "read with mode=browse, which changes nothing")
+        return connection.reader_groups().open(request)
+
+    opened = link.call(open_group)
+    group = opened.group
+    if group.high > group.low:
+        return opened, group.high
+    if options.max_messages is None:
+        return opened, reserve_all(link, opened)
+    most = options.max_messages
+    high = link.call(
+        lambda connection: connection.reader_groups().reserve(
+            opened, after=group.low, max_messages=most, max_bytes=options.max_bytes, wait_ms=0
+        )
+    )
+    return opened, high
+
+
+class PushingReader(JmsBatchReader):
+    """A reader that lets the broker choose: filters become a selector.
+
+    A class of its own, as Spark refuses every reader that has `pushFilters` where push-down is switched off, as it is by default.
+    """
+
+    def pushFilters(self, filters: list[Filter]) -> Iterable[Filter]:
+        """Take what a selector can say of `filters`. All go back to Spark, too: the two may think differently of NULL."""
+        selector = selector_of([_condition(each) for each in filters])
+        self._selector = " AND ".join(f"({each})" for each in (self._options.selector, selector) if each) or None
+        return filters
+
+
+_OPERATORS: Mapping[type[Filter], str] = {
+    EqualTo: "=",
+    GreaterThan: ">",
+    GreaterThanOrEqual: ">=",
+    LessThan: "<",
+    LessThanOrEqual: "<=",
+    In: "IN",
+    StringStartsWith: "STARTS",
+    IsNotNull: "IS NOT NULL",
+}
+
+
+def _condition(given: Filter) -> Condition:
+    """Return a filter without Spark's classes; one that is not known has an empty operator."""
+    return Condition(
+        operator=_OPERATORS.get(type(given), ""),
+        column=".".join(getattr(given, "attribute", ())),
+        value=getattr(given, "value", None),
+    )

@@ -1,0 +1,61 @@
+"""What an application says about the messages that the broker holds for it: done with, or given back; and a look at who holds what."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from pyjms.spark.connecting import Link, link_of, require
+from pyjms.spark.options import parse_options
+from pyjms.spi.capability import Capability
+from pyjms.spi.errors import GroupError
+from pyjms.spi.provider import ProviderConnection
+from pyjms.spi.replay import GroupRequest, ReaderGroup, ReaderGroups
+
+__all__ = ["acknowledge", "groups", "release"]
+
+
+def acknowledge(job_id: str, *, url: str, credentials: str | None = None) -> int:
+    """Settle all messages that ``mode=reserve`` holds for a job, and forget the job. Return how many messages that were.
+
+    To be called when the job's output is safe; again it does nothing and returns 0. Raises `ProviderError`.
+    """
+    return _link(url, credentials).call(lambda connection: _acknowledge(_groups_of(connection), job_id))
+
+
+def _acknowledge(found: ReaderGroups, name: str) -> int:
+    group = next((each for each in found.groups() if each.name == name), None)
+    if group is None:
+        return 0
+    request = GroupRequest(name=name, address=group.address, subscription=group.subscription, selector=group.selector)
+    opened = found.open(request)
+    held = opened.group.high - opened.group.low
+    found.acknowledge(opened, opened.group.high)
+    try:
+        found.release(name)
+    except GroupError:
+        return held  # somebody did the same at the same time
+    return held
+
+
+def release(name: str, *, url: str, credentials: str | None = None) -> int:
+    """Give back what the broker holds for a job or a reader group, marked redelivered. Return how many messages that were.
+
+    A query of this group cannot go on from its checkpoint then, unless it says ``failOnDataLoss=false``. Raises `GroupError` when
+    there is no such group.
+    """
+    return _link(url, credentials).call(lambda connection: _groups_of(connection).release(name))
+
+
+def groups(*, url: str, credentials: str | None = None) -> Sequence[ReaderGroup]:
+    """Return all reader groups of the broker, by name: what each reads, and how much it holds. Raises `ProviderError`."""
+    return _link(url, credentials).call(lambda connection: _groups_of(connection).groups())
+
+
+def _groups_of(connection: ProviderConnection) -> ReaderGroups:
+    require(connection, Capability.REPLAY, "only a broker that has them holds messages for jobs")
+    return connection.reader_groups()
+
+
+def _link(url: str, credentials: str | None) -> Link:
+    given = {"url": url} if credentials is None else {"url": url, "credentials": credentials}
+    return link_of(parse_options(given))

@@ -1,0 +1,284 @@
+"""Rows as messages: what the sink makes of a row. The other direction, and what values look like, is `pyjms.spark.schema`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import Any
+
+from pyjms.messages.java_text import shorten
+from pyjms.spark.columns import DEDUP_ID, SINK_COLUMNS
+from pyjms.spark.errors import OptionError, RowError
+from pyjms.spark.options import parse_address
+from pyjms.spark.schema import KINDS, MODES
+from pyjms.spi.envelope import Address, Body, BodyKind, Envelope, MessageId, ObjectBody
+from pyjms.spi.selector.identifiers import first_bad_character
+from pyjms.spi.typed_json import read_map, read_stream
+from pyjms.spi.typed_values import READERS
+from pyjms.types import Stored
+
+__all__ = ["ARTEMIS_DUPLICATE", "EnvelopeMaker", "check_sink_columns", "envelope_of"]
+
+ARTEMIS_DUPLICATE = "_AMQ_DUPL_ID"
+"""The property by which ActiveMQ Artemis knows duplicates."""
+
+_KINDS = {text: kind for kind, text in KINDS.items()}
+_MODES = {text: mode for mode, text in MODES.items()}
+_PROPERTY_LETTERS = frozenset("ZBSIJFDTNU")
+_HEADERS = frozenset(
+    {"JMSCorrelationID", "JMSMessageID", "JMSType", "JMSDestination", "JMSReplyTo", "JMSTimestamp", "JMSExpiration"}
+)
+_PERSISTENT, _PRIORITY = 2, 4
+_LONG_MAX = 2**63 - 1
+
+
+def check_sink_columns(columns: Iterable[tuple[str, str]]) -> None:
+    """Refuse columns that the sink does not take; each is a name and Spark's name of its type. Raises `RowError`."""
+    for name, kind in columns:
+        allowed = SINK_COLUMNS.get(name)
+        if allowed is None:
+            raise RowError(
+                f"column {name!r} says nothing to a message: drop it, or put it into the map column properties; the sink takes "
+                f"{', '.join(SINK_COLUMNS)}"
+            )
+        if kind not in allowed:
+            raise RowError(f"column {name!r} is {kind}: cast it to {' or '.join(sorted(allowed))}")
+
+
+class EnvelopeMaker:
+    """Makes the messages of one attempt to write, with the ids and time stamps of a producer (JMS 1.1 §3.4)."""
+
+    def __init__(
+        self,
+        *,
+        destination: Address | None,
+        next_id: Callable[[], MessageId],
+        now_ms: Callable[[], int],
+        keeps_headers: bool = False,
+    ) -> None:
+        self._destination = destination
+        self._next_id = next_id
+        self._now_ms = now_ms
+        self._keeps = keeps_headers
+
+    def envelopes(self, names: Sequence[str], columns: Sequence[Sequence[Any]]) -> Iterator[Envelope]:
+        """Yield one message for each row of a table that is given by the column. Raises `RowError`."""
+        for values in zip(*columns, strict=True):
+            yield self.envelope(dict(zip(names, values, strict=True)))
+
+    def envelope(self, row: Mapping[str, Any]) -> Envelope:
+        """Return the message of one row. Raises `RowError`."""
+        message_id, moment_ms = (
+            (row.get("message_id"), _moment(None, row.get("timestamp"))) if self._keeps else (None, 0)
+        )
+        stamp = self._next_id() if message_id is None else MessageId(message_id), moment_ms or self._now_ms()
+        return envelope_of(row, self._destination, stamp)
+
+
+def envelope_of(
+    row: Mapping[str, Any], destination: Address | None = None, stamp: tuple[MessageId | None, int] | None = None
+) -> Envelope:
+    """Return the message that a row is.
+
+    destination: that of rows which name none.
+    stamp: JMSMessageID and JMSTimestamp in milliseconds; None: those of the row.
+    Raises `RowError`.
+    """
+    properties, unfit = _properties(row.get("properties"), row.get("property_types"))
+    kind, body = _body(row)
+    if stamp is None:
+        message_id = unfit.get("JMSMessageID", row.get("message_id"))
+        stamp = (
+            None if message_id is None else MessageId(message_id),
+            _moment(unfit.get("JMSTimestamp"), row.get("timestamp")),
+        )
+    return Envelope(
+        _destination(unfit.get("JMSDestination", row.get("destination")), destination),
+        *stamp,
+        _moment(unfit.get("JMSExpiration"), row.get("expiration")),
+        _mode(row.get("delivery_mode")),
+        _priority(row.get("priority")),
+        unfit.get("JMSCorrelationID", row.get("correlation_id")),
+        _reply_to(unfit.get("JMSReplyTo", row.get("reply_to"))),
+        unfit.get("JMSType", row.get("type")),
+        _with_duplicate_id(properties, row.get(DEDUP_ID)),
+        kind,
+        body,
+    )
+
+
+def _destination(text: Any, otherwise: Address | None) -> Address:
+    if text is not None:
+        return _address(text, "destination")
+    if otherwise is None:
+        raise RowError(
+            "a row names no destination: fill the column destination, or give the option destination=queue:NAME"
+        )
+    return otherwise
+
+
+def _reply_to(text: Any) -> Address | None:
+    return None if text is None else _address(text, "reply_to")
+
+
+def _address(text: str, column: str) -> Address:
+    try:
+        return parse_address(text, column)
+    except OptionError as error:
+        raise RowError(f"column {error.reason}") from None
+
+
+def _moment(unfit_ms: Any, micros: int | None) -> int:
+    if unfit_ms is not None:
+        return int(unfit_ms)
+    return 0 if micros is None else max(0, micros // 1000)
+
+
+def _mode(text: str | None) -> int:
+    if text is None:
+        return _PERSISTENT
+    mode = _MODES.get(text)
+    if mode is None:
+        raise RowError(f"column delivery_mode has {shorten(text)}: write PERSISTENT or NON_PERSISTENT")
+    return mode
+
+
+def _priority(value: int | None) -> int:
+    if value is None:
+        return _PRIORITY
+    if not 0 <= value <= 9:
+        raise RowError(f"column priority has {value}: JMS has 0 to 9 (JMS 1.1 §3.4.10)")
+    return value
+
+
+# -------------------------------------------------------------------------------------------------------- properties
+
+
+def _pairs(value: Any) -> Iterable[tuple[str, Any]]:
+    if value is None:
+        return ()
+    return value.items() if isinstance(value, Mapping) else value
+
+
+def _properties(texts: Any, types: Any) -> tuple[dict[str, Stored], dict[str, Any]]:
+    """Return the properties, and the header fields that stand among them as no column can hold them."""
+    letters = dict(_pairs(types))
+    if not letters:
+        found = {name: text for name, text in _pairs(texts) if _checked(name)}
+        return {name: text for name, text in found.items() if text is not None}, {}
+    properties: dict[str, Stored] = {}
+    unfit: dict[str, Any] = {}
+    for name, text in _pairs(texts):
+        letter = letters.get(name, "T")
+        if name in _HEADERS and letter != "T":
+            unfit[name] = _value(name, text, letter)
+        elif letter == "N":
+            properties[_checked(name)] = None
+        elif letter not in _PROPERTY_LETTERS:
+            raise RowError(f"column property_types has {letter!r} for {shorten(name)}: properties have {_LETTERS_TOLD}")
+        elif text is not None:
+            properties[_checked(name)] = text if letter == "T" else _value(name, text, letter)
+    return properties, unfit
+
+
+_LETTERS_TOLD = "Z B S I J F D (Java's types), T (String) or N (null)"
+
+
+def _value(name: str, text: Any, letter: str) -> Any:
+    try:
+        return READERS[letter](text)
+    except (KeyError, ValueError, TypeError) as error:
+        raise RowError(
+            f"column properties has {shorten(str(text))} for {shorten(name)}, which is no {letter!r}: {error}"
+        ) from None
+
+
+_known_names: set[str] = set()
+_KNOWN_MAX = 4096
+
+
+def _checked(name: str) -> str:
+    if name in _known_names:
+        return name
+    if not name or first_bad_character(name) is not None:
+        raise RowError(
+            f"column properties has the name {shorten(name)}, which is no identifier: use letters, digits, _ and $ "
+            "(JMS 1.1 §3.5.1)"
+        )
+    if len(_known_names) >= _KNOWN_MAX:
+        _known_names.clear()
+    _known_names.add(name)
+    return name
+
+
+def _with_duplicate_id(properties: dict[str, Stored], dedup_id: str | None) -> dict[str, Stored]:
+    if dedup_id is not None:
+        properties[ARTEMIS_DUPLICATE] = dedup_id
+    return properties
+
+
+# ------------------------------------------------------------------------------------------------------------ bodies
+
+
+def _body(row: Mapping[str, Any]) -> tuple[BodyKind, Body]:
+    text, data, body, told = row.get("text"), row.get("bytes"), row.get("body"), row.get("kind")
+    if (text is not None) + (data is not None) + (body is not None) > 1:
+        raise RowError(
+            "a row fills more than one of text, bytes and body: a message has one body, so leave the others NULL"
+        )
+    if told is None:
+        if text is not None:
+            return BodyKind.TEXT, text
+        if data is not None:
+            return BodyKind.BYTES, data
+        raise RowError(
+            "a row has no text and no bytes, and no kind that says what else it is: fill one of them, or set kind to map or stream "
+            "(with body), to text (a text that is null) or to none (a message without body)"
+        )
+    kind = _KINDS.get(told)
+    if kind is None:
+        raise RowError(f"column kind has {shorten(told)}: write {', '.join(_KINDS)}")
+    if _FILLED[kind].isdisjoint(_filled(text, data, body)):
+        return kind, _empty(kind)
+    try:
+        return kind, _read(kind, text, data, body)
+    except (ValueError, TypeError, KeyError, RecursionError, IndexError):
+        raise RowError(
+            f"column body has no typed JSON of a {told} message: {shorten(str(body))}; docs/reference/spark.md shows how to write it"
+        ) from None
+
+
+def _filled(text: Any, data: Any, body: Any) -> frozenset[str]:
+    filled = {name for name, value in (("text", text), ("bytes", data), ("body", body)) if value is not None}
+    return frozenset(filled or {"nothing"})
+
+
+def _empty(kind: BodyKind) -> Body:
+    raise RowError(
+        f"a {KINDS[kind]} message has its body in {' or '.join(sorted(_FILLED[kind] - {'nothing'})) or 'no column'}"
+    )
+
+
+_FILLED: Mapping[BodyKind, frozenset[str]] = {
+    BodyKind.NONE: frozenset({"nothing"}),
+    BodyKind.TEXT: frozenset({"text", "body", "nothing"}),
+    BodyKind.BYTES: frozenset({"bytes"}),
+    BodyKind.MAP: frozenset({"body"}),
+    BodyKind.STREAM: frozenset({"body"}),
+    BodyKind.OBJECT: frozenset({"bytes", "nothing"}),
+}
+"""Which columns hold the body of each kind."""
+
+
+def _read(kind: BodyKind, text: Any, data: Any, body: Any) -> Body:
+    if kind is BodyKind.MAP:
+        return read_map(body)
+    if kind is BodyKind.STREAM:
+        return read_stream(body)
+    if kind is BodyKind.OBJECT:
+        return None if data is None else ObjectBody(data, local=False)
+    if kind is BodyKind.TEXT and body is not None:
+        (text,) = read_stream(body)
+        if not isinstance(text, str):
+            raise ValueError("no text")
+    found: Body = data if kind is BodyKind.BYTES else text
+    return found

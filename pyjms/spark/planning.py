@@ -1,0 +1,289 @@
+"""How the batches of a stream are planned, apart from Spark: the contract of planners, and the planner of reader groups.
+
+A planner lives in one process as long as its query runs. Spark may kill it at any moment: what matters is kept by the message system
+or on a disk, and every call may come again from another process.
+"""
+
+from __future__ import annotations
+
+import os
+from abc import ABC, abstractmethod
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Protocol
+
+from pyjms.spark.connecting import Link, link_of, require
+from pyjms.spark.errors import DataLossError, OptionError
+from pyjms.spark.offsets import Offset, Range, between, cut
+from pyjms.spark.options import AckOn, JmsOptions
+from pyjms.spark.reading import pages_of_group, rows
+from pyjms.spi.capability import Capability
+from pyjms.spi.envelope import Address, AddressKind
+from pyjms.spi.errors import FencedError, GroupError
+from pyjms.spi.replay import GroupRequest, OpenGroup
+
+if TYPE_CHECKING:
+    from pyspark.sql.types import StructType
+
+__all__ = ["GroupPiece", "GroupPlanner", "Limits", "Piece", "Planner", "group_request", "reserve_all", "source_address"]
+
+WAIT_MS = 300
+"""How long a planner waits for a first message: Spark asks again at once, and would spin."""
+_LEAST_IN_PARTITION = 1_000
+_PAGE = 10_000
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Limits:
+    """What one batch may have."""
+
+    max_messages: int | None
+    """None: all that is there."""
+    max_bytes: int | None = None
+
+
+class Piece(Protocol):
+    """What one task reads; it is pickled. Reading it changes nothing, and gives the same each time."""
+
+    def rows(self, schema: StructType, options: JmsOptions) -> Iterator[Any]:
+        """Yield record batches, or tuples."""
+        ...
+
+
+class Planner(ABC):
+    """What a stream asks of its source."""
+
+    @abstractmethod
+    def initial(self) -> Offset:
+        """Return where a query without a checkpoint begins. Changes nothing."""
+
+    @abstractmethod
+    def prepare_available_now(self) -> None:
+        """Remember what is there now: later offsets do not go beyond."""
+
+    @abstractmethod
+    def latest(self, start: Offset, limits: Limits) -> Offset:
+        """Return where the batch after `start` ends; `start` itself when there is none. All before `start` is done with."""
+
+    @abstractmethod
+    def reported(self) -> Offset | None:
+        """Return how far messages are known, for the progress report."""
+
+    @abstractmethod
+    def pieces(self, start: Offset, end: Offset) -> Sequence[Piece]:
+        """Cut the batch between two offsets."""
+
+    @abstractmethod
+    def commit(self, end: Offset) -> None:
+        """Hear that all before `end` is done with. May come late, again, or never."""
+
+    @abstractmethod
+    def close(self) -> None:
+        """Let go of connections and files."""
+
+
+def source_address(options: JmsOptions) -> Address:
+    """Return what is to be read. Raises `OptionError`."""
+    address = options.destination
+    if address is None:
+        raise OptionError(
+            "option destination is missing: write queue:NAME, or topic:NAME with subscription and clientId"
+        )
+    if address.kind is AddressKind.TOPIC and options.subscription is None:
+        raise OptionError(
+            f"destination={address.kind.name.lower()}:{address.name}: a topic keeps no messages; give subscription and clientId, the "
+            "durable subscription to read from"
+        )
+    return address
+
+
+def group_request(options: JmsOptions, name: str) -> GroupRequest:
+    """Return what opens the reader group `name` with these options. Raises `OptionError`."""
+    return GroupRequest(
+        name=name, address=source_address(options), subscription=options.subscription, selector=options.selector
+    )
+
+
+def processors() -> int:
+    """Return how many processors this machine has: the parts a batch is cut into where no option says it."""
+    return os.cpu_count() or 1
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GroupPiece:
+    """A range of a reader group."""
+
+    group: str
+    generation: str
+    span: Range
+
+    def rows(self, schema: StructType, options: JmsOptions) -> Iterator[Any]:
+        """Yield the range, as it is at the message system. Raises `GroupError` when it is not there any more."""
+        pages = pages_of_group(options, self.group, self.generation, self.span.after, self.span.upto)
+        return rows(pages, schema, options)
+
+
+def pieces_of_group(group: str, generation: str, whole: Range, parts: int | None) -> list[GroupPiece]:
+    """Return `whole` in pieces."""
+    spans = cut(whole, parts, processors=processors(), least=_LEAST_IN_PARTITION)
+    return [GroupPiece(group=group, generation=generation, span=span) for span in spans]
+
+
+def reserve_all(link: Link, opened: OpenGroup) -> int:
+    """Reserve what is deliverable now, and return the highest number. Ends when a page is not full."""
+    high = opened.group.high
+    while True:
+        found = link.call(
+            lambda connection, after=high: connection.reader_groups().reserve(  # type: ignore[misc]
+                opened, after=after, max_messages=_PAGE, max_bytes=None, wait_ms=0
+            )
+        )
+        if found < high + _PAGE:
+            return int(found)
+        high = found
+
+
+class GroupPlanner(Planner):
+    """Plans by a reader group of the message system: `Capability.REPLAY`."""
+
+    def __init__(self, options: JmsOptions) -> None:
+        if options.reader_group is None:
+            raise OptionError(
+                "option readerGroup is missing: give the query a name of its own, by which the broker knows what it holds; a query "
+                "that starts again gives the same"
+            )
+        self._request = group_request(options, options.reader_group)
+        self._options = options
+        self._name = options.reader_group
+        self._opened: OpenGroup | None = None
+        self._low = self._high = 0
+        self._target: int | None = None
+
+    @property
+    def _link(self) -> Link:
+        return link_of(self._options, with_client_id=self._options.subscription is not None)
+
+    def _open(self) -> OpenGroup:
+        """Open the group, once: who opens it later takes it from us, and we must notice."""
+        if self._opened is None:
+            self._opened = self._link.call(self._open_with)
+            self._low, self._high = self._opened.group.low, self._opened.group.high
+        return self._opened
+
+    def _open_with(self, connection: Any) -> OpenGroup:
+        require(
+            connection,
+            Capability.REPLAY,
+            "read with mode=spool and a spoolDir that driver and executors share, or with mode=at-least-once",
+        )
+        opened: OpenGroup = connection.reader_groups().open(self._request)
+        return opened
+
+    def _offset(self, seq: int, begins_after: int | None = None) -> Offset:
+        generation = self._open().group.generation
+        return Offset(group=self._name, generation=generation, seq=seq, begins_after=begins_after)
+
+    def initial(self) -> Offset:
+        self._open()
+        return self._offset(self._low)
+
+    def prepare_available_now(self) -> None:
+        opened = self._open()
+        self._target = self._high = self._guarded(lambda: reserve_all(self._link, opened))
+
+    def latest(self, start: Offset, limits: Limits) -> Offset:
+        self._open()
+        after = self._place_of(start)
+        is_known = after == start.seq and self._is_ours(start)
+        if is_known and self._options.ack_on is AckOn.PROGRESS:
+            self._acknowledge(start.seq)
+        high = self._reserve(after, limits)
+        if high == after:
+            return start
+        return self._offset(high, None if is_known else after)
+
+    def _reserve(self, after: int, limits: Limits) -> int:
+        opened = self._open()
+        if self._target is not None:
+            most = self._target if limits.max_messages is None else after + limits.max_messages
+            return max(after, min(self._target, most))
+        if limits.max_messages is None:
+            self._high = self._guarded(lambda: reserve_all(self._link, opened))
+            return self._high
+        most = limits.max_messages
+        high = self._guarded(
+            lambda: self._link.call(
+                lambda connection: connection.reader_groups().reserve(
+                    opened, after=after, max_messages=most, max_bytes=limits.max_bytes, wait_ms=WAIT_MS
+                )
+            )
+        )
+        self._high = max(self._high, high)
+        return int(high)
+
+    def _is_ours(self, offset: Offset) -> bool:
+        return offset.group == self._name and offset.generation == self._open().group.generation
+
+    def _place_of(self, start: Offset) -> int:
+        """Return the number after which the next batch begins. Raises `DataLossError`."""
+        if not self._is_ours(start):
+            self._lose(
+                f"the checkpoint is at message {start.seq} of reader group {start.group!r}, generation {start.generation}, and the "
+                f"broker has generation {self._open().group.generation} of {self._name!r}: the group was released, or the broker's "
+                "store replaced"
+            )
+            return self._low
+        if start.seq < self._low:
+            self._lose(
+                f"the checkpoint is at message {start.seq} of reader group {self._name!r}, whose messages up to {self._low} are "
+                "acknowledged and gone: the checkpoint is an old copy"
+            )
+            return self._low
+        if start.seq > self._high:
+            self._lose(
+                f"the checkpoint is at message {start.seq} of reader group {self._name!r}, and the broker knows {self._high}: its "
+                "store is an old copy"
+            )
+            return self._high
+        return start.seq
+
+    def _lose(self, what: str) -> None:
+        if self._options.fail_on_data_loss:
+            raise DataLossError(
+                f"{what}. What is missing will not be read: start the query with failOnDataLoss=false to go on with what the "
+                "broker holds now"
+            )
+
+    def reported(self) -> Offset | None:
+        return None if self._opened is None else self._offset(self._high)
+
+    def pieces(self, start: Offset, end: Offset) -> Sequence[Piece]:
+        return pieces_of_group(end.group, end.generation, between(start, end), self._options.partitions)
+
+    def commit(self, end: Offset) -> None:
+        if self._is_ours(end):
+            self._acknowledge(end.seq)
+
+    def _acknowledge(self, upto: int) -> None:
+        if upto <= self._low:
+            return
+        opened = self._open()
+        self._guarded(lambda: self._link.call(lambda connection: connection.reader_groups().acknowledge(opened, upto)))
+        self._low = upto
+
+    def _guarded(self, action: Any) -> Any:
+        try:
+            return action()
+        except FencedError as error:
+            raise FencedError(
+                f"another query has opened reader group {self._name!r} since: give each query a readerGroup of its own, and let one "
+                f"run at a time ({error.reason})"
+            ) from error
+        except GroupError as error:
+            raise GroupError(
+                f"reader group {self._name!r}: {error.reason}. If an operator released it, start the query again with "
+                "failOnDataLoss=false"
+            ) from error
+
+    def close(self) -> None:
+        self._link.close()

@@ -1,0 +1,195 @@
+"""Messages as rows and rows as messages, without loss in either direction. No Spark and no Arrow in here.
+
+A value of a row is what Arrow has for it: moments are microseconds since 1970 UTC. What no column can hold (a correlation id of bytes,
+half of a surrogate pair, a moment after the year 9999) stands among the properties, under the JMS name of the header field, which no
+property can have, and with the letter of its type.
+"""
+
+from __future__ import annotations
+
+from base64 import b64encode
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any
+
+from pyjms.messages.java_text import shorten
+from pyjms.spark.columns import COLUMNS
+from pyjms.spark.errors import RowError
+from pyjms.spark.options import address_text
+from pyjms.spi.envelope import Address, BodyKind, Envelope, ObjectBody
+from pyjms.spi.replay import ReservedMessage
+from pyjms.spi.typed_json import is_unicode, write_map, write_stream
+from pyjms.spi.typed_values import LETTERS, base64_of_text, double_text, float_text
+from pyjms.types import Byte, Double, Float, Int, Long, Short, Stored
+
+__all__ = ["KINDS", "MODES", "TIME_MAX_MS", "column_values", "row_of"]
+
+TIME_MAX_MS = 253_402_300_799_999
+"""The last millisecond of the year 9999, after which Python has no `datetime`."""
+KINDS: Mapping[BodyKind, str] = {kind: kind.name.lower() for kind in BodyKind}
+MODES: Mapping[int, str] = {1: "NON_PERSISTENT", 2: "PERSISTENT"}
+
+_TEXTS: Mapping[type, Callable[[Any], str]] = {
+    str: str.__str__,
+    bool: lambda value: "true" if value else "false",
+    Byte: int.__repr__,
+    Short: int.__repr__,
+    int: int.__repr__,
+    Int: int.__repr__,
+    Long: int.__repr__,
+    Float: float_text,
+    float: double_text,
+    Double: double_text,
+}
+_PLAIN = str
+
+
+def row_of(message: ReservedMessage, *, with_body: bool = True) -> dict[str, Any]:
+    """Return all columns of one message by name."""
+    return {name: values[0] for name, values in column_values([message], COLUMNS, with_bodies=with_body).items()}
+
+
+def column_values(
+    messages: Sequence[ReservedMessage], names: Iterable[str], *, with_bodies: bool = True
+) -> dict[str, list[Any]]:
+    """Return the values of the columns `names`, each for all messages, in order."""
+    wanted = list(names)
+    found: dict[str, list[Any]] = {}
+    if "properties" in wanted or "property_types" in wanted:
+        found["properties"], found["property_types"] = _properties(messages)
+    for name in wanted:
+        if name in found:
+            continue
+        if not with_bodies and name in _BODIES:
+            found[name] = [None] * len(messages)
+        else:
+            found[name] = _COLUMN[name](messages)
+    return {name: found[name] for name in wanted}
+
+
+# ------------------------------------------------------------------------------------------------------ header fields
+
+
+def _shown(text: str | None) -> str | None:
+    return text if text is None or is_unicode(text) else None
+
+
+def _address(address: Address | None) -> str | None:
+    return None if address is None else _shown(address_text(address))
+
+
+def _addresses(found: Sequence[Address | None]) -> list[str | None]:
+    known: dict[Address | None, str | None] = {}
+    return [known[each] if each in known else known.setdefault(each, _address(each)) for each in found]
+
+
+def _correlation(value: str | bytes | None) -> str | None:
+    return _shown(value) if isinstance(value, str) else None
+
+
+def _micros(moment_ms: int) -> int | None:
+    return moment_ms * 1000 if 0 < moment_ms <= TIME_MAX_MS else None
+
+
+# -------------------------------------------------------------------------------------------------------- properties
+
+
+def _properties(
+    messages: Sequence[ReservedMessage],
+) -> tuple[list[dict[str, str | None]], list[dict[str, str]]]:
+    """Return texts and letters of all properties, and of the header fields that no column can hold."""
+    values: list[dict[str, str | None]] = []
+    letters: list[dict[str, str]] = []
+    for message in messages:
+        envelope = message.envelope
+        texts: dict[str, str | None] = {}
+        types: dict[str, str] = {}
+        for name, value in envelope.properties.items():
+            kind = value.__class__
+            if kind is _PLAIN and value.isascii():  # type: ignore[union-attr]
+                texts[name] = value  # type: ignore[assignment]
+                continue
+            texts[name], letter = _spell(name, value)
+            if letter != "T":
+                types[name] = letter
+        _add_unfit(envelope, texts, types)
+        values.append(texts)
+        letters.append(types)
+    return values, letters
+
+
+def _spell(name: str, value: Stored) -> tuple[str | None, str]:
+    if value is None:
+        return None, "N"
+    kind = type(value)
+    write = _TEXTS.get(kind)
+    if write is None or not is_unicode(name):
+        raise RowError(f"property {shorten(name)} is a {kind.__name__}, which no message has (JMS 1.1 §3.5.1, §3.5.4)")
+    if kind is str and not is_unicode(value):  # type: ignore[arg-type]
+        return base64_of_text(value), "U"  # type: ignore[arg-type]
+    return write(value), LETTERS[kind]
+
+
+def _add_unfit(envelope: Envelope, texts: dict[str, str | None], types: dict[str, str]) -> None:
+    correlation = envelope.correlation_id
+    if correlation.__class__ is bytes:
+        texts["JMSCorrelationID"], types["JMSCorrelationID"] = b64encode(correlation).decode(), "X"
+    for name, text in (
+        ("JMSCorrelationID", correlation),
+        ("JMSMessageID", envelope.message_id),
+        ("JMSType", envelope.jms_type),
+    ):
+        if text.__class__ is not bytes and text and not text.isascii() and not is_unicode(text):  # type: ignore[arg-type]
+            texts[name], types[name] = base64_of_text(text), "U"  # type: ignore[arg-type]
+    for name, address in (("JMSDestination", envelope.destination), ("JMSReplyTo", envelope.reply_to)):
+        if address is not None and not address.name.isascii() and not is_unicode(address.name):
+            texts[name], types[name] = base64_of_text(address_text(address)), "U"
+    for name, moment_ms in (("JMSTimestamp", envelope.timestamp_ms), ("JMSExpiration", envelope.expiration_ms)):
+        if not 0 <= moment_ms <= TIME_MAX_MS:
+            texts[name], types[name] = str(moment_ms), "J"
+
+
+# ------------------------------------------------------------------------------------------------------------ bodies
+
+
+def _text(envelope: Envelope) -> str | None:
+    return _shown(envelope.body) if envelope.body_kind is BodyKind.TEXT else None  # type: ignore[arg-type]
+
+
+def _bytes(envelope: Envelope) -> bytes | None:
+    if envelope.body_kind is BodyKind.BYTES:
+        return envelope.body  # type: ignore[return-value]
+    return envelope.body.data if isinstance(envelope.body, ObjectBody) else None
+
+
+def _body(envelope: Envelope) -> str | None:
+    """Return the typed JSON of a map, of a stream, and of a text that no column can hold: a stream of one value."""
+    kind, body = envelope.body_kind, envelope.body
+    if kind is BodyKind.MAP:
+        return write_map(body)  # type: ignore[arg-type]
+    if kind is BodyKind.STREAM:
+        return write_stream(body)  # type: ignore[arg-type]
+    if kind is BodyKind.TEXT and body is not None and not is_unicode(body):  # type: ignore[arg-type]
+        return write_stream((body,))  # type: ignore[arg-type]
+    return None
+
+
+_BODIES = frozenset({"text", "bytes", "body"})
+
+_COLUMN: Mapping[str, Callable[[Sequence[ReservedMessage]], list[Any]]] = {
+    "destination": lambda messages: _addresses([m.envelope.destination for m in messages]),
+    "seq": lambda messages: [m.number for m in messages],
+    "message_id": lambda messages: [_shown(m.envelope.message_id) for m in messages],
+    "correlation_id": lambda messages: [_correlation(m.envelope.correlation_id) for m in messages],
+    "reply_to": lambda messages: _addresses([m.envelope.reply_to for m in messages]),
+    "type": lambda messages: [_shown(m.envelope.jms_type) for m in messages],
+    "delivery_mode": lambda messages: [MODES[m.envelope.delivery_mode] for m in messages],
+    "priority": lambda messages: [m.envelope.priority for m in messages],
+    "timestamp": lambda messages: [_micros(m.envelope.timestamp_ms) for m in messages],
+    "expiration": lambda messages: [_micros(m.envelope.expiration_ms) for m in messages],
+    "redelivered": lambda messages: [m.redelivered for m in messages],
+    "delivery_count": lambda messages: [m.count for m in messages],
+    "kind": lambda messages: [KINDS[m.envelope.body_kind] for m in messages],
+    "text": lambda messages: [_text(m.envelope) for m in messages],
+    "bytes": lambda messages: [_bytes(m.envelope) for m in messages],
+    "body": lambda messages: [_body(m.envelope) for m in messages],
+}

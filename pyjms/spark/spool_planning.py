@@ -1,0 +1,191 @@
+"""The planner of ``mode=spool``: exactly once from any message system, by a folder that driver and executors share."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+from urllib.parse import quote
+
+from pyjms.spark.errors import DataLossError, OptionError, SpoolError
+from pyjms.spark.offsets import Offset, Range, between, cut
+from pyjms.spark.options import AckOn, Duplicates, JmsOptions
+from pyjms.spark.planning import WAIT_MS, Limits, Piece, Planner, processors
+from pyjms.spark.receiving import Receiver
+from pyjms.spark.spool import Marks, Seen
+from pyjms.spi.clock import SystemClock
+from pyjms.spi.delivery import Delivery
+from pyjms.spi.replay import ReservedMessage
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+    from pyspark.sql.types import StructType
+
+    from pyjms.spark.spool_files import SpoolFolder
+
+__all__ = ["SpoolPiece", "SpoolPlanner", "as_rows", "numbered"]
+
+_LEAST_IN_PARTITION = 1_000
+_EVERYTHING = Limits(max_messages=10_000)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SpoolPiece:
+    """A range of a spool."""
+
+    folder: str
+    span: Range
+
+    def rows(self, schema: StructType, options: JmsOptions) -> Iterator[Any]:
+        """Yield the range. Raises `SpoolError` when it is not there."""
+        from pyjms.spark.spool_files import batches_between
+
+        return as_rows(batches_between(Path(self.folder), self.span.after, self.span.upto), schema)
+
+
+def as_rows(batches: Iterator[pa.RecordBatch], schema: StructType) -> Iterator[pa.RecordBatch]:
+    """Yield the columns of `schema` of batches that have all columns."""
+    import pyarrow as pa
+
+    from pyjms.spark.arrow import arrow_schema
+
+    wanted = arrow_schema(schema)
+    for batch in batches:
+        yield pa.RecordBatch.from_arrays([batch.column(name) for name in wanted.names], schema=wanted)
+
+
+def numbered(deliveries: Sequence[Delivery], after: int) -> list[ReservedMessage]:
+    """Return deliveries with the numbers from ``after + 1`` on."""
+    return [
+        ReservedMessage(number=number, envelope=each.envelope, count=each.count, redelivered=each.redelivered)
+        for number, each in enumerate(deliveries, after + 1)
+    ]
+
+
+def full_batch(messages: Sequence[ReservedMessage], *, with_bodies: bool) -> pa.RecordBatch:
+    """Return messages as a record batch of all columns."""
+    from pyjms.spark.arrow import full_schema, record_batch
+
+    return record_batch(messages, full_schema(), with_bodies=with_bodies)
+
+
+class SpoolPlanner(Planner):
+    """Receives, writes down, synchronises, and only then acknowledges."""
+
+    def __init__(self, options: JmsOptions) -> None:
+        if options.spool_dir is None:
+            raise OptionError(
+                "mode=spool needs spoolDir: a folder that the driver and all executors see, and that outlives both; without one, use "
+                "mode=at-least-once"
+            )
+        if options.reader_group is None:
+            raise OptionError(
+                "option readerGroup is missing: give the query a name of its own, by which its spool is found again"
+            )
+        self._options = options
+        self._name = options.reader_group
+        self._path = Path(options.spool_dir) / quote(options.reader_group, safe="")
+        self._receiver = Receiver(options)
+        self._opened: SpoolFolder | None = None
+        self._seen = Seen()
+        self._target: int | None = None
+
+    def _folder(self) -> SpoolFolder:
+        if self._opened is None:
+            from pyjms.spark.spool_files import SpoolFolder
+
+            self._opened = SpoolFolder(self._path, SystemClock())
+            self._seen = Seen(set(self._opened.suspects))
+        return self._opened
+
+    def _offset(self, seq: int, begins_after: int | None = None) -> Offset:
+        generation = self._folder().marks.generation
+        return Offset(group=self._name, generation=generation, seq=seq, begins_after=begins_after)
+
+    def initial(self) -> Offset:
+        return self._offset(self._folder().marks.low)
+
+    def prepare_available_now(self) -> None:
+        while self._receive(_EVERYTHING):
+            pass
+        self._target = self._folder().high
+
+    def latest(self, start: Offset, limits: Limits) -> Offset:
+        folder = self._folder()
+        after = self._place_of(start)
+        is_known = after == start.seq and self._is_ours(start)
+        if is_known and self._options.ack_on is AckOn.PROGRESS:
+            self._done(start.seq)
+        if folder.high == after and self._target is None:
+            self._receive(limits)
+        high = folder.high if self._target is None else min(folder.high, self._target)
+        if limits.max_messages is not None:
+            high = min(high, after + limits.max_messages)
+        if high <= after:
+            return start
+        return self._offset(high, None if is_known else after)
+
+    def _is_ours(self, offset: Offset) -> bool:
+        return offset.group == self._name and offset.generation == self._folder().marks.generation
+
+    def _place_of(self, start: Offset) -> int:
+        folder = self._folder()
+        if self._is_ours(start) and folder.marks.low <= start.seq <= folder.high:
+            return start.seq
+        if self._options.fail_on_data_loss:
+            raise DataLossError(
+                f"the checkpoint is at message {start.seq}, and the spool {self._path} has {folder.marks.low + 1} to {folder.high}"
+                f"{'' if self._is_ours(start) else ' of another generation'}: one of the two is an old copy, or was replaced. Start "
+                "the query with failOnDataLoss=false to go on with what the spool has"
+            )
+        return folder.marks.low
+
+    def _receive(self, limits: Limits) -> int:
+        """Receive, spool and acknowledge; return how many messages that were."""
+        deliveries = self._receiver.receive(limits, WAIT_MS)
+        fresh = [each for each in deliveries if not self._seen.is_repeated(each.envelope.message_id)]
+        if self._options.duplicates is Duplicates.REFUSE and any(each.envelope.message_id is None for each in fresh):
+            raise SpoolError(
+                "a message has no JMSMessageID, so that the spool would not know it if it came again after a crash: let its sender "
+                "set ids (setDisableMessageID(false)), or read with duplicates=allow"
+            )
+        if fresh:
+            self._write(fresh)
+        ids = [each.envelope.message_id for each in deliveries]
+        self._seen.spooled(ids)
+        if deliveries and self._receiver.acknowledge(deliveries):
+            self._seen.settled(ids)
+        return len(deliveries)
+
+    def _write(self, fresh: Sequence[Delivery]) -> None:
+        folder = self._folder()
+        folder.append(full_batch(numbered(fresh, folder.high), with_bodies=self._options.with_bodies))
+
+    def reported(self) -> Offset | None:
+        return None if self._opened is None else self._offset(self._opened.high)
+
+    def pieces(self, start: Offset, end: Offset) -> Sequence[Piece]:
+        spans = cut(between(start, end), self._options.partitions, processors=processors(), least=_LEAST_IN_PARTITION)
+        return [SpoolPiece(folder=str(self._path.resolve()), span=span) for span in spans]
+
+    def commit(self, end: Offset) -> None:
+        if self._is_ours(end):
+            self._done(end.seq)
+
+    def _done(self, upto: int) -> None:
+        folder = self._folder()
+        marks = folder.marks
+        if upto <= marks.low:
+            return
+        # What is not known to be acknowledged is named in the marks, as the segment that names it may go.
+        folder.save(
+            Marks(generation=marks.generation, low=upto, settled=folder.high, unsettled=frozenset(self._seen.ids))
+        )
+        folder.trim()
+
+    def close(self) -> None:
+        self._receiver.forget()
+        if self._opened is not None:
+            self._opened.close()
+            self._opened = None

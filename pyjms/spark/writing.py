@@ -1,0 +1,153 @@
+"""Writing one partition, and making an epoch visible, apart from Spark: by staged units, or by plain transactions.
+
+Exactly once is *stage, then promote*: each partition is made safe under a name and stays invisible; one call then makes all of an epoch
+visible and moves the sink's marker, so that a repeated epoch does nothing. The other ways promise less (`pyjms.spark.branches` has the third);
+docs/reference/spark.md says what.
+"""
+
+from __future__ import annotations
+
+import logging
+from abc import ABC, abstractmethod
+from collections.abc import Iterable, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+
+from pyjms.spark.connecting import Link
+from pyjms.spark.options import JmsOptions
+from pyjms.spi.envelope import Envelope
+from pyjms.spi.errors import ClosedError, ConnectionLostError, StageError
+from pyjms.spi.provider import ProviderConnection
+from pyjms.spi.replay import StageName
+
+__all__ = ["SOURCE_PROPERTY", "Staging", "Transactions", "Way", "Written", "marked"]
+
+_log = logging.getLogger(__name__)
+
+SOURCE_PROPERTY = "JMS_pyjms_src"
+"""Says ``sink:epoch:partition:row`` on messages whose sink may write them twice: by it a reader can tell."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Written:
+    """What one task tells the one that commits."""
+
+    name: StageName
+    way: str
+    """Which way it was written: ``stage``, ``xa`` or ``transaction``."""
+    messages: int
+    waits: bool
+    """Whether there is something that waits under the name; else it was empty, or is visible already."""
+
+
+class Way(ABC):
+    """One way of writing."""
+
+    @abstractmethod
+    def write(
+        self, connection: ProviderConnection, name: StageName, envelopes: Iterable[Envelope], options: JmsOptions
+    ) -> Written:
+        """Write a partition. What fails leaves nothing that anybody sees, but as the way's guarantee says."""
+
+    @abstractmethod
+    def finish(self, link: Link, sink: str, epoch: int, written: Sequence[Written]) -> None:
+        """Make an epoch visible. May be called again."""
+
+    @abstractmethod
+    def abandon(self, link: Link, written: Sequence[Written]) -> None:
+        """Drop what waits; harmless after `finish`."""
+
+
+def _marked(name: StageName, row: int, envelope: Envelope) -> Envelope:
+    properties = {**envelope.properties, SOURCE_PROPERTY: f"{name.sink}:{name.epoch}:{name.partition}:{row}"}
+    return Envelope(
+        envelope.destination,
+        envelope.message_id,
+        envelope.timestamp_ms,
+        envelope.expiration_ms,
+        envelope.delivery_mode,
+        envelope.priority,
+        envelope.correlation_id,
+        envelope.reply_to,
+        envelope.jms_type,
+        properties,
+        envelope.body_kind,
+        envelope.body,
+    )
+
+
+def marked(name: StageName, envelopes: Iterable[Envelope]) -> Iterable[Envelope]:
+    """Yield messages that say where they come from."""
+    return (_marked(name, row, envelope) for row, envelope in enumerate(envelopes))
+
+
+class Staging(Way):
+    """Staged units: exactly once."""
+
+    def write(
+        self, connection: ProviderConnection, name: StageName, envelopes: Iterable[Envelope], options: JmsOptions
+    ) -> Written:
+        marker = connection.stages().marker(name.sink)
+        if marker is not None and marker >= name.epoch:
+            return self._repeated(marker, name)
+        session = connection.open_session(transacted=True)
+        try:
+            count = 0
+            for envelope in envelopes:
+                session.send(envelope)
+                count += 1
+            if count:
+                session.stage(name, keep_s=options.stage_timeout_s)
+        finally:
+            with suppress(ClosedError, ConnectionLostError):
+                session.close()
+        return Written(name=name, way="stage", messages=count, waits=count > 0)
+
+    @staticmethod
+    def _repeated(marker: int, name: StageName) -> Written:
+        if marker == name.epoch:  # the driver died after it had promoted this epoch, and before Spark knew
+            return Written(name=name, way="stage", messages=0, waits=False)
+        raise StageError(
+            f"sink {name.sink!r} has come to epoch {marker}, and this is epoch {name.epoch}: its rows were written before, or the "
+            "query has a new checkpoint. With a new checkpoint give a new sinkId"
+        )
+
+    def finish(self, link: Link, sink: str, epoch: int, written: Sequence[Written]) -> None:
+        units = [each.name for each in written if each.waits]
+        if not link.call(lambda connection: connection.stages().promote(sink, epoch, units)) and units:
+            link.call(lambda connection: connection.stages().discard(units))
+
+    def abandon(self, link: Link, written: Sequence[Written]) -> None:
+        units = [each.name for each in written]
+        if units:
+            link.call(lambda connection: connection.stages().discard(units))
+
+
+class Transactions(Way):
+    """One transaction a partition: at least once, and each message says which row it was."""
+
+    def write(
+        self, connection: ProviderConnection, name: StageName, envelopes: Iterable[Envelope], options: JmsOptions
+    ) -> Written:
+        _log.warning(
+            "%s can neither stage nor prepare: rows are written at least once; %s tells repeated ones",
+            connection.info.name,
+            SOURCE_PROPERTY,
+        )
+        session = connection.open_session(transacted=True)
+        try:
+            count = 0
+            for envelope in marked(name, envelopes):
+                session.send(envelope)
+                count += 1
+            session.commit()
+        finally:
+            with suppress(ClosedError, ConnectionLostError):
+                session.close()
+        return Written(name=name, way="transaction", messages=count, waits=False)
+
+    def finish(self, link: Link, sink: str, epoch: int, written: Sequence[Written]) -> None:
+        """Do nothing: each task has committed its own."""
+
+    def abandon(self, link: Link, written: Sequence[Written]) -> None:
+        """Do nothing: what was committed is visible."""

@@ -1,0 +1,150 @@
+"""Messages as rows and back: nothing is lost, by Arrow or by tuples."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+
+from pyjms.spark.arrow import column_lists, full_schema, record_batch
+from pyjms.spark.columns import COLUMNS
+from pyjms.spark.errors import RowError
+from pyjms.spark.messages import check_sink_columns, envelope_of
+from pyjms.spark.schema import row_of
+from pyjms.spi.envelope import Address, AddressKind, BodyKind, Envelope, MessageId
+from pyjms.spi.replay import ReservedMessage
+from pyjms.types import Float, Long, Short
+from tests.pyjms.spark.strategies import envelopes
+
+QUEUE = Address(AddressKind.QUEUE, "orders")
+
+
+def reserved(envelope: Envelope, number: int = 1) -> ReservedMessage:
+    return ReservedMessage(number=number, envelope=envelope, count=1, redelivered=False)
+
+
+def types_of(value: Any) -> Any:
+    """Return a value with the classes in it, as 1, True and Byte(1) are equal."""
+    if isinstance(value, Mapping):
+        return {name: types_of(each) for name, each in value.items()}
+    return [types_of(each) for each in value] if isinstance(value, tuple) else (type(value), repr(value))
+
+
+def assert_same(made: Envelope, sent: Envelope) -> None:
+    assert made == sent
+    assert types_of(made.properties) == types_of(sent.properties)
+    assert types_of(made.body) == types_of(sent.body)
+
+
+@given(envelopes())
+@settings(max_examples=80, deadline=None)
+def test_any_message_is_itself_again_after_a_row(envelope: Envelope) -> None:
+    assert_same(envelope_of(row_of(reserved(envelope))), envelope)
+
+
+@given(envelopes())
+@settings(max_examples=40, deadline=None)
+def test_any_message_is_itself_again_after_a_record_batch(envelope: Envelope) -> None:
+    batch = record_batch([reserved(envelope)], full_schema())
+    row = dict(zip(COLUMNS, (values[0] for values in column_lists(batch)), strict=True))
+    assert_same(envelope_of(row), envelope)
+
+
+def message(body_kind: BodyKind = BodyKind.NONE, body: Any = None, **changes: Any) -> Envelope:
+    facts: dict[str, Any] = {
+        "destination": QUEUE,
+        "message_id": MessageId("ID:7"),
+        "timestamp_ms": 1_767_323_045_678,
+        "expiration_ms": 0,
+        "delivery_mode": 2,
+        "priority": 4,
+        "correlation_id": None,
+        "reply_to": None,
+        "jms_type": None,
+        "properties": {},
+        **changes,
+    }
+    return Envelope(**facts, body_kind=body_kind, body=body)
+
+
+def test_a_row_reads_as_its_message_does() -> None:
+    properties = {
+        "cups": 2,
+        "ratio": Float(0.5),
+        "size": Short(3),
+        "far": Long(2**40),
+        "hot": True,
+        "name": "x",
+        "gone": None,
+    }
+    row = row_of(reserved(message(BodyKind.TEXT, "hello", properties=properties, jms_type="order"), 5))
+    assert row["properties"] == {
+        "cups": "2", "ratio": "0.5", "size": "3", "far": str(2**40), "hot": "true", "name": "x", "gone": None,
+    }  # fmt: skip
+    assert row["property_types"] == {"cups": "I", "ratio": "F", "size": "S", "far": "J", "hot": "Z", "gone": "N"}
+    assert (row["seq"], row["kind"], row["text"], row["bytes"], row["body"]) == (5, "text", "hello", None, None)
+    assert (row["destination"], row["type"], row["delivery_mode"]) == ("queue:orders", "order", "PERSISTENT")
+    assert (row["timestamp"], row["expiration"]) == (1_767_323_045_678_000, None)
+
+
+def test_bodies_can_be_left_out() -> None:
+    row = row_of(reserved(message(BodyKind.TEXT, "hello")), with_body=False)
+    assert (row["kind"], row["text"]) == ("text", None)
+
+
+@pytest.mark.parametrize(
+    ("row", "kind", "body"),
+    [
+        ({"text": "a"}, BodyKind.TEXT, "a"),
+        ({"bytes": b"a"}, BodyKind.BYTES, b"a"),
+        ({"kind": "none"}, BodyKind.NONE, None),
+        ({"kind": "text"}, BodyKind.TEXT, None),
+        ({"kind": "map", "body": '[["n","I",1]]'}, BodyKind.MAP, {"n": 1}),
+        ({"kind": "stream", "body": '[["J","1"]]'}, BodyKind.STREAM, (Long(1),)),
+    ],
+)
+def test_one_column_decides_the_body(row: dict[str, Any], kind: BodyKind, body: Any) -> None:
+    made = envelope_of(row, QUEUE)
+    assert (made.body_kind, made.body) == (kind, body)
+    assert (made.delivery_mode, made.priority, made.expiration_ms) == (2, 4, 0)
+
+
+@pytest.mark.parametrize(
+    ("row", "told"),
+    [
+        ({}, "no kind that says what else it is"),
+        ({"text": "a", "bytes": b"a"}, "more than one of text, bytes and body"),
+        ({"kind": "map", "text": "a"}, "a map message has its body in body"),
+        ({"kind": "map", "body": "{}"}, "no typed JSON of a map message"),
+        ({"kind": "text", "body": '[["I",1]]'}, "no typed JSON of a text message"),
+        ({"kind": "letter", "text": "a"}, "write none, text, bytes, map, stream, object"),
+        ({"text": "a", "priority": 12}, "JMS has 0 to 9"),
+        ({"text": "a", "delivery_mode": "SAFE"}, "write PERSISTENT or NON_PERSISTENT"),
+        ({"text": "a", "destination": "orders"}, "write queue:NAME or topic:NAME"),
+        ({"text": "a", "properties": {"a b": "1"}}, "no identifier"),
+        ({"text": "a", "properties": {"n": "x"}, "property_types": {"n": "I"}}, "is no 'I'"),
+        ({"text": "a", "properties": {"n": "x"}, "property_types": {"n": "X"}}, "properties have Z B S I J F D"),
+    ],
+)
+def test_a_row_that_is_no_message_is_refused_with_what_to_do(row: dict[str, Any], told: str) -> None:
+    with pytest.raises(RowError, match=told.replace("(", r"\(")):
+        envelope_of(row, QUEUE)
+
+
+def test_a_row_needs_a_destination() -> None:
+    with pytest.raises(RowError, match="fill the column destination, or give the option"):
+        envelope_of({"text": "a"})
+
+
+def test_columns_that_say_nothing_to_a_message_are_refused() -> None:
+    check_sink_columns([("text", "string"), ("priority", "int"), ("dedup_id", "string")])
+    with pytest.raises(RowError, match="column 'colour' says nothing"):
+        check_sink_columns([("text", "string"), ("colour", "string")])
+    with pytest.raises(RowError, match="column 'text' is int: cast it to string"):
+        check_sink_columns([("text", "int")])
+
+
+def test_a_duplicate_id_becomes_the_property_that_artemis_knows() -> None:
+    assert envelope_of({"text": "a", "dedup_id": "7"}, QUEUE).properties == {"_AMQ_DUPL_ID": "7"}
