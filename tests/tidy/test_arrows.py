@@ -11,7 +11,15 @@ SECURITY = "provider/pyjms_provider/security/"
 TCK = ("tck/pyjms_tck/",)
 SPARK_COMMANDS = "pyjms/spark/commands/"
 BROKER_COMMANDS = "provider/pyjms_provider/commands/"
-COMMANDS = ("pyjms/cli.py", "pyjms/commands/", "pyjms/demo/", "pyjms/history/command.py", SPARK_COMMANDS, BROKER_COMMANDS, *TCK)
+COMMANDS = (
+    "pyjms/cli.py",
+    "pyjms/commands/",
+    "pyjms/demo/",
+    "pyjms/history/command.py",
+    SPARK_COMMANDS,
+    BROKER_COMMANDS,
+    *TCK,
+)
 # Where a dependency may be imported: `pip install pyjms` brings lark alone, the others come with an extra.
 THIRD_PARTY = {
     "lark": ("pyjms/spi/selector/",),

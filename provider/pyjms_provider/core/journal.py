@@ -186,6 +186,11 @@ class Journal(ABC):
         """Whether what it keeps survives the process (JBoss Messaging Core §4)."""
         return True
 
+    @property
+    def is_local(self) -> bool:
+        """Whether it waits for a disk of this machine at most, and for no network."""
+        return False
+
     @abstractmethod
     def recover(self, progress: Callable[[int], None]) -> Recovery:
         """Return what was kept; called once, before anything is written. `progress` hears how many entries were read.

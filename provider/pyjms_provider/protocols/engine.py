@@ -53,8 +53,13 @@ class Conduit(Protocol):
         """Have the connection serviced soon (Broker-J `schedule`). Any thread; cheap; calls before it is are one."""
         ...
 
-    def work(self, job: Callable[[], _T], done: Callable[[_T | None, BaseException | None], None]) -> None:
+    def work(
+        self, job: Callable[[], _T], done: Callable[[_T | None, BaseException | None], None], *, brief: bool = False
+    ) -> None:
         """Run `job`, which may wait, on another thread; then call `done` with its result or its error.
+
+        `brief`: it waits for a local disk at most, once or a few times. Such a job may run on the connection's thread after
+        all, soon, if no other one waits and the disk has been quick: two changes of threads cost more than a quick disk.
 
         Called on the connection's thread, as `done` is. Several jobs of a connection may run at the same time: the engine
         keeps what must be in order in order, and says by `is_reading` how much may wait for them. `done` is called even

@@ -6,9 +6,10 @@ from typing import TYPE_CHECKING
 
 from pyjms.spi.envelope import AddressKind
 from pyjms_provider.clients.vm import VmConnection
+from pyjms_provider.core.policy import Overflow
 
 if TYPE_CHECKING:
-    from pyjms.spi.envelope import Address, ConnectionId
+    from pyjms.spi.envelope import Address, ConnectionId, Envelope
     from pyjms.spi.provider import ConnectionEvents, ProviderConnection
     from pyjms_provider.broker import EmbeddedBroker
     from pyjms_provider.security.contracts import AccessPolicy, Principal
@@ -37,6 +38,16 @@ class EmbeddedHost:
     def writes(self) -> bool:
         """Whether there is a store."""
         return self._broker.virtual_host.keeper is not None
+
+    def waits_briefly(self, envelope: Envelope | None) -> bool:
+        """Say whether what is done with a message, or settling and committing (None), waits for a local disk at most."""
+        host = self._broker.virtual_host
+        if host.keeper is None or not host.keeper.journal.is_local or host.store.is_pressed:
+            return False
+        if envelope is None or envelope.destination.temporary or envelope.destination.kind is AddressKind.TOPIC:
+            return True
+        queue = host.find_queue(envelope.destination.name)
+        return queue is not None and not (queue.asks_doorkeeper and queue.policy.overflow is Overflow.BLOCK)
 
     def connect(self, events: ConnectionEvents, *, principal: Principal, address: str) -> ProviderConnection:
         """Return a new connection. Raises `ClosedError` when the broker has stopped."""

@@ -156,7 +156,9 @@ class Connection(asyncio.BufferedProtocol):
             self._is_awake = True
             self._home.scheduler.add(self._turn)
 
-    def work(self, job: Callable[[], _T], done: Callable[[_T | None, BaseException | None], None]) -> None:
+    def work(
+        self, job: Callable[[], _T], done: Callable[[_T | None, BaseException | None], None], *, brief: bool = False
+    ) -> None:
         self._jobs += 1
 
         def finished(result: object, error: BaseException | None) -> None:
@@ -164,7 +166,7 @@ class Connection(asyncio.BufferedProtocol):
             self._try(cast("Callable[[object, BaseException | None], None]", done), result, error)
             self.wake()
 
-        self._home.workers.submit(job, finished)
+        self._home.workers.submit(job, finished, brief=brief)
 
     # -------------------------------------------------------------------------------------------- what asyncio calls
 

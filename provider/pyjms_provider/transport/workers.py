@@ -4,6 +4,10 @@ A few threads serve short jobs well, and many at once only quarrel about the int
 as a queue is full. So the pool grows quickly to a few threads, and beyond that only while nothing moves: every time it
 looks and finds the same job first in line, it adds threads, up to a limit. At the limit, a job that has waited too long
 is refused, which its client hears as an error instead of as silence.
+
+A job that waits for a quick disk at most is done on the loop, if it is the only one: a change of threads there and one back
+take longer than such a write. Two at the same time go to threads, where they share one write; so does everything for a
+while after the disk was slow, as all connections wait for the loop.
 """
 
 from __future__ import annotations
@@ -15,6 +19,7 @@ from dataclasses import dataclass
 from functools import partial
 from queue import SimpleQueue
 from threading import Thread
+from time import perf_counter
 from typing import Final
 
 from pyjms.spi.errors import ResourceError
@@ -26,6 +31,9 @@ __all__ = ["Job", "WorkerPool", "WorkerSettings", "WorkersBusyError"]
 _LOOK_S: Final = 0.02
 _PRUNE_S: Final = 5.0
 _JOIN_S: Final = 2.0
+_BRIEF_S: Final = 0.01  # longer than this nobody else's work is held up on the loop, if it can be known
+_FIRST_PAUSE_S: Final = 0.25
+_LONGEST_PAUSE_S: Final = 30.0
 
 Finished = Callable[[object, BaseException | None], None]
 
@@ -92,6 +100,9 @@ class WorkerPool:
         self._threads: list[Thread] = []
         self._watch: TimerHandle | None = None
         self._first: Job | None = None
+        self._brief: list[Job] = []
+        self._pause_s = _FIRST_PAUSE_S
+        self._slow_s = -_LONGEST_PAUSE_S
         self._idle = Event()
         self._idle.set()
 
@@ -103,12 +114,39 @@ class WorkerPool:
     @property
     def job_count(self) -> int:
         """How many jobs run or wait."""
-        return self._running + len(self._waiting)
+        return self._running + len(self._waiting) + len(self._brief)
 
-    def submit(self, call: Callable[[], object], finished: Finished) -> None:
-        """Have `call` run, and `finished` called on the loop with its result or its error."""
+    def submit(self, call: Callable[[], object], finished: Finished, *, brief: bool = False) -> None:
+        """Have `call` run, and `finished` called on the loop with its result or its error.
+
+        `brief`: it waits for a local disk at most, and may run on the loop.
+        """
         self._idle.clear()
-        self._waiting.append(Job(call, finished, self._loop.time()))
+        job = Job(call, finished, self._loop.time())
+        if not brief or self._running or self._waiting or perf_counter() < self._slow_s + self._pause_s:
+            self._add(job)
+            return
+        self._brief.append(job)
+        if len(self._brief) == 1:
+            self._loop.call_soon(self._do_brief)  # after all that has been read by now
+
+    def _do_brief(self) -> None:
+        jobs, self._brief = self._brief, []
+        if len(jobs) > 1 or self._running:
+            for job in jobs:
+                self._add(job)
+            return
+        begin_s = perf_counter()
+        jobs[0].run()
+        end_s = perf_counter()
+        if end_s - begin_s > _BRIEF_S:
+            was_quick_long = end_s - self._slow_s > 2 * _LONGEST_PAUSE_S
+            self._pause_s = _FIRST_PAUSE_S if was_quick_long else min(2 * self._pause_s, _LONGEST_PAUSE_S)
+            self._slow_s = end_s
+        self._tell(jobs[0])
+
+    def _add(self, job: Job) -> None:
+        self._waiting.append(job)
         if self._running == self._alive < self._settings.quick:
             self._grow(1)
         self._hand_out()

@@ -134,7 +134,13 @@ class World:
         self.alarms.append(at_ms)
         return at_ms
 
-    def submit(self, job: Callable[[], object], finished: Callable[[object, BaseException | None], None]) -> None:
+    def submit(
+        self,
+        job: Callable[[], object],
+        finished: Callable[[object, BaseException | None], None],
+        *,
+        brief: bool = False,
+    ) -> None:
         self.jobs.append((job, finished))
 
     def run(self) -> None:

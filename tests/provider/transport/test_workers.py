@@ -9,6 +9,7 @@ from threading import Event
 import pytest
 
 from pyjms.spi.errors import ResourceError
+from pyjms_provider.transport import workers
 from pyjms_provider.transport.service import NetworkService
 from pyjms_provider.transport.workers import WorkerSettings
 from tests.provider.transport.world import PATIENCE_S
@@ -22,9 +23,10 @@ class Pool:
         self.told: SimpleQueue[Outcome] = SimpleQueue()
         self.told_on: SimpleQueue[str] = SimpleQueue()
 
-    def submit(self, call: Callable[[], object]) -> None:
+    def submit(self, *calls: Callable[[], object], brief: bool = False) -> None:
         async def there() -> None:
-            self.service.workers.submit(call, self._tell)
+            for call in calls:
+                self.service.workers.submit(call, self._tell, brief=brief)
 
         self.service.run(there()).result(PATIENCE_S)
 
@@ -129,3 +131,66 @@ def test_a_stop_does_not_wait_for_a_job_that_never_ends(caplog: pytest.LogCaptur
             gate.set()
             thread.join(PATIENCE_S)
     assert gate.is_set()
+
+
+LOOP, THREAD = "pyjms network test", "pyjms worker test 1"
+
+
+def name_of_thread() -> str:
+    return threading.current_thread().name
+
+
+def test_a_brief_job_runs_on_the_loop_if_it_is_the_only_one(pool: Pool) -> None:
+    pool.submit(name_of_thread, brief=True)
+    assert pool.next() == (LOOP, None)
+    assert pool.threads == 0
+
+
+def test_brief_jobs_at_the_same_time_go_to_threads_where_they_share_a_write(pool: Pool) -> None:
+    pool.submit(name_of_thread, name_of_thread, brief=True)
+    assert LOOP not in (pool.next()[0], pool.next()[0])
+
+
+def test_a_brief_job_does_not_overtake_on_the_loop_what_a_thread_does(pool: Pool) -> None:
+    gate = Event()
+    pool.submit(lambda: gate.wait(PATIENCE_S))
+    pool.submit(name_of_thread, brief=True)
+    assert pool.next()[0] != LOOP
+    gate.set()
+    pool.next()
+
+
+def test_what_a_brief_job_raises_is_told(pool: Pool) -> None:
+    fault = ValueError("no")
+
+    def fail() -> None:
+        raise fault
+
+    pool.submit(fail, brief=True)
+    assert pool.next() == (None, fault)
+
+
+def test_after_a_slow_disk_brief_jobs_leave_the_loop_alone_for_a_while(
+    pool: Pool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    now_s = [1000.0]
+    monkeypatch.setattr(workers, "perf_counter", lambda: now_s[0])
+
+    def is_slow() -> None:
+        now_s[0] += 0.011
+
+    for pause_s in (0.25, 0.5, 1.0):
+        pool.submit(is_slow, brief=True)
+        pool.next()
+        now_s[0] += pause_s - 0.001
+        pool.submit(name_of_thread, brief=True)
+        assert pool.next() == (THREAD, None)
+        now_s[0] += 0.002
+    pool.submit(name_of_thread, brief=True)
+    assert pool.next() == (LOOP, None)
+    now_s[0] += 61.0  # quick for so long that all is forgotten
+    pool.submit(is_slow, brief=True)
+    pool.next()
+    now_s[0] += 0.251
+    pool.submit(name_of_thread, brief=True)
+    assert pool.next() == (LOOP, None)

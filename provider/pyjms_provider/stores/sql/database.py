@@ -27,6 +27,8 @@ class Database(ABC):
 
     name: ClassVar[str]
     """As it stands in URLs."""
+    is_local: ClassVar[bool] = False
+    """Whether it is a file of this machine, so that nobody waits for a network."""
     reading_options: ClassVar[Mapping[str, str]] = {}
     """Execution options of a connection for `reading`."""
 

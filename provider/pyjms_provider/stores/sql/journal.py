@@ -67,6 +67,10 @@ class SqlJournal(Journal):
         self._lost: LostStoreError | None = None
         self._is_closed = False
 
+    @property
+    def is_local(self) -> bool:
+        return self._database.is_local
+
     def recover(self, progress: Callable[[int], None]) -> Recovery:
         database = self._database
         with database.reading() as connection:

@@ -68,6 +68,7 @@ class SqliteDatabase(Database):
     """One file. It stays the same file: one that was moved or deleted in the meantime is not written any more."""
 
     name: ClassVar[str] = "sqlite"
+    is_local: ClassVar[bool] = True
     reading_options: ClassVar[Mapping[str, str]] = {"sqlite_begin": "BEGIN"}  # so that others may write meanwhile
     errors = (sqlite3.Error, DBAPIError, OverflowError, ValueError, TypeError)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Protocol
 
-from pyjms.spi.envelope import Address, ConnectionId
+from pyjms.spi.envelope import Address, ConnectionId, Envelope
 from pyjms.spi.provider import ConnectionEvents, ProviderConnection
 from pyjms_provider.security.contracts import AccessPolicy, Operation, Principal, Target, TargetKind
 
@@ -28,6 +28,10 @@ class ServedHost(Protocol):
     @property
     def writes(self) -> bool:
         """Whether settling and committing may wait for a disk."""
+        ...
+
+    def waits_briefly(self, envelope: Envelope | None) -> bool:
+        """Say whether a send of `envelope`, or settling and committing (None), waits for a local disk at most. Never waits."""
         ...
 
     def connect(self, events: ConnectionEvents, *, principal: Principal, address: str) -> ProviderConnection:

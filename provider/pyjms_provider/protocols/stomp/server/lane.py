@@ -17,6 +17,7 @@ __all__ = ["Act", "Lane"]
 _RUN_MAX: Final = 64  # acts of one job, so that others get their turn
 _ACT_SIZE: Final = 512  # bytes of what is not text
 _HEADER_SIZE: Final = 128
+_BRIEF_MAX: Final = 2  # waits of a job that is brief as a whole
 
 
 @dataclass(slots=True)
@@ -26,6 +27,8 @@ class Act:
     frame: Frame
     do: Callable[[], None]
     may_wait: bool
+    is_brief: bool = False
+    """Whether it waits for a local disk at most."""
 
     @property
     def size(self) -> int:
@@ -57,6 +60,11 @@ class Lane:
         """Whether nothing waits and nothing runs."""
         return not self._is_busy and not self._acts
 
+    @property
+    def last(self) -> Act | None:
+        """What would be done last of all that waits."""
+        return self._acts[-1] if self._acts else None
+
     def add(self, act: Act) -> None:
         """Do `act` now if it is its turn and it cannot wait; else with `run`."""
         if not act.may_wait and self.is_idle:
@@ -74,7 +82,10 @@ class Lane:
         if acts and not self._is_busy:
             run = [acts.popleft() for _ in range(min(_RUN_MAX, len(acts)))]
             self._is_busy = True
-            self._conduit.work(partial(self._do_all, run), partial(self._done, sum(act.size for act in run)))
+            waiting = [act for act in run if act.may_wait]
+            is_brief = len(waiting) <= _BRIEF_MAX and all(act.is_brief for act in waiting)
+            done = partial(self._done, sum([act.size for act in run]))
+            self._conduit.work(partial(self._do_all, run), done, brief=is_brief)
 
     def clear(self) -> None:
         """Forget what waits."""

@@ -121,7 +121,9 @@ class PlainDialogue(Dialogue):
         session = self._session
         if transaction is not None and transaction in self._transactions:
             session = self._transactions[transaction].session
-        return Act(frame, partial(self._send_to, envelope, transaction), session.may_wait(envelope))
+        may_wait = session.may_wait(envelope)
+        is_brief = may_wait and self.guard.host.waits_briefly(envelope)
+        return Act(frame, partial(self._send_to, envelope, transaction), may_wait, is_brief)
 
     def _read(self, frame: Frame) -> Envelope:
         if "," in frame.headers.get("destination", ""):

@@ -142,7 +142,9 @@ class ProfileDialogue(Dialogue):
         if frame.command == _SEND:
             session = self._session_of(frame)
             envelope = self._read(frame)
-            return Act(frame, partial(self._send, session, envelope, frame), session.session.may_wait(envelope))
+            may_wait = session.session.may_wait(envelope)
+            is_brief = may_wait and self.guard.host.waits_briefly(envelope)
+            return Act(frame, partial(self._send, session, envelope, frame), may_wait, is_brief)
         verb = verbs.read_verb(frame)
         if isinstance(verb, verbs.Interrupt):
             self._session(verb.session).session.end_waits()  # what waits in its lane is what this is to end
@@ -159,7 +161,27 @@ class ProfileDialogue(Dialogue):
             consumer = self._new_consumer(verb)
             return Act(frame, partial(self._subscribe, verb, consumer), self._waits)
         do, waits = self._verbs[type(verb)]
-        return Act(frame, partial(self._do, frame, do, verb), waits and self._waits)
+        may_wait = waits and self._waits
+        is_brief = False
+        if may_wait and isinstance(verb, (verbs.Acknowledge, verbs.CommitTransaction)):
+            session = self._session(verb.session)
+            is_brief = session.is_small and self.guard.host.waits_briefly(None)
+            if isinstance(verb, verbs.Acknowledge):
+                may_wait = session.waits_for(verb.ids)
+                if may_wait and "receipt" not in frame.headers:
+                    return self._acknowledge_late(frame, session, verb, is_brief=is_brief)
+        return Act(frame, partial(self._do, frame, do, verb), may_wait, is_brief)
+
+    def _acknowledge_late(
+        self, frame: Frame, session: ServedSession, verb: verbs.Acknowledge, *, is_brief: bool
+    ) -> Act | None:
+        """Acknowledge what nobody waits for: all that comes together is written together."""
+        if session.joins(verb.ids):
+            return None
+        numbers = list(verb.ids)
+        act = Act(frame, lambda: session.acknowledge(tuple(numbers)), True, is_brief)
+        session.late = act, numbers
+        return act
 
     def _do(self, frame: Frame, do: Callable[[Any], Mapping[str, str] | None], verb: verbs.Verb) -> None:
         said = do(verb)
@@ -285,6 +307,7 @@ class ProfileDialogue(Dialogue):
     def _send(self, session: ServedSession, envelope: Envelope, frame: Frame) -> None:
         self.guard.send(envelope.destination)
         session.session.send(envelope)
+        session.unit_size += session.transacted
         receipt = frame.headers.get("receipt")
         if receipt is not None:
             self._receipts[receipt] = Sent(envelope.message_id).headers()

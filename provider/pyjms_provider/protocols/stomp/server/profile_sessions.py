@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from pyjms.spi.errors import RolledBackError
 
@@ -13,9 +13,12 @@ if TYPE_CHECKING:
     from pyjms.spi.provider import ProviderSession
     from pyjms.spi.xid import Xid
     from pyjms_provider.protocols.stomp.delivery_ids import DeliveryIds
-    from pyjms_provider.protocols.stomp.server.lane import Lane
+    from pyjms_provider.protocols.stomp.server.lane import Act, Lane
 
 __all__ = ["ServedSession"]
+
+_SMALL: Final = 256
+_PERSISTENT: Final = 2
 
 
 class ServedSession:
@@ -31,6 +34,10 @@ class ServedSession:
         self.failure: ProviderError | None = None
         """Why the transaction can only be rolled back: something in it failed that nobody waited for."""
         self.branch: Xid | None = None
+        self.late: tuple[Act, list[range]] | None = None
+        """The last acknowledgement that came and nobody waits for, with what it names: later ones may join it."""
+        self.unit_size = 0
+        """How many messages the open transaction has sent and acknowledged."""
         self._acknowledged: dict[int, Delivery] = {}
         """What was acknowledged in the transaction or branch that is open."""
 
@@ -38,6 +45,26 @@ class ServedSession:
     def is_in_unit(self) -> bool:
         """Whether what it acknowledges may yet be rolled back."""
         return self.transacted or self.branch is not None
+
+    @property
+    def is_small(self) -> bool:
+        """Whether what is to be committed is done in a moment."""
+        return self.unit_size <= _SMALL
+
+    def waits_for(self, ids: DeliveryIds) -> bool:
+        """Say whether acknowledging these writes anything: not in a unit, and not what no disk has."""
+        if self.is_in_unit:
+            return False
+        if sum(map(len, ids)) > _SMALL:
+            return True
+        return any(self.unsettled[number].envelope.delivery_mode == _PERSISTENT for number in self.known(ids))
+
+    def joins(self, ids: DeliveryIds) -> bool:
+        """Have these acknowledged together with what waits, if that is what came last; return whether they are."""
+        if self.late is None or self.lane.last is not self.late[0]:
+            return False
+        self.late[1].extend(ids)
+        return True
 
     def take(self, ids: DeliveryIds) -> list[Delivery]:
         """Take deliveries out of what is unsettled, in the order of `ids`; those that are not there are passed over."""
@@ -50,12 +77,14 @@ class ServedSession:
             return
         numbers = list(self.known(ids))
         self.session.acknowledge([self.unsettled[number] for number in numbers])
+        self.unit_size += len(numbers)
         for number in numbers:
             self._acknowledged[number] = self.unsettled[number]
 
     def commit(self) -> None:
         """Commit, or roll back what failed before. Raises as the SPI does."""
         failure, self.failure = self.failure, None
+        self.unit_size = 0
         if failure is not None:
             self._acknowledged.clear()
             self.session.rollback()
@@ -70,6 +99,7 @@ class ServedSession:
     def roll_back(self) -> None:
         """Roll back; what was acknowledged is the client's again, until it gives it back."""
         self.failure = None
+        self.unit_size = 0
         self._acknowledged.clear()
         self.session.rollback()
 

@@ -64,12 +64,16 @@ class HandConduit:
         self.peer = Peer("127.0.0.1:50000", "stomp://127.0.0.1:61613", False, certificate)
         self.wakes = 0
         self.jobs: list[Callable[[], None]] = []
+        self.briefs: list[bool] = []
+        """Of all jobs, whether they are brief."""
         self.heard_ms = 0.0
 
     def wake(self) -> None:
         self.wakes += 1
 
-    def work(self, job: Callable[[], _T], done: Callable[[_T | None, BaseException | None], None]) -> None:
+    def work(
+        self, job: Callable[[], _T], done: Callable[[_T | None, BaseException | None], None], *, brief: bool = False
+    ) -> None:
         def run() -> None:
             try:
                 result = job()
@@ -79,6 +83,7 @@ class HandConduit:
                 done(result, None)
 
         self.jobs.append(run)
+        self.briefs.append(brief)
 
 
 class Client:

@@ -10,7 +10,7 @@ from pyjms_provider.protocols.stomp.dialects import PYJMS
 from pyjms_provider.protocols.stomp.frames import Frame
 from pyjms_provider.protocols.stomp.profile import from_frame, to_frame
 from pyjms_provider.protocols.stomp.wire_errors import error_of, is_closing
-from tests.provider.helpers import ORDERS
+from tests.provider.helpers import ORDERS, make_envelope
 from tests.provider.protocols.stomp.server.bench import Bench, Client
 
 
@@ -47,6 +47,17 @@ class PyjmsClient:
         """Say `verb` without waiting for an answer."""
         frame = verb if isinstance(verb, Frame) else verb.write()
         self.client.feed(encode(frame, self.client.version))
+
+    def together(self, *said: verbs.Verb | Frame) -> None:
+        """Say all of these in one read, without waiting for answers."""
+        frames = [each if isinstance(each, Frame) else each.write() for each in said]
+        self.client.feed(b"".join([encode(frame, self.client.version) for frame in frames]))
+
+    def tell_sent(self, text: str, session: str = "a") -> None:
+        """Send a PERSISTENT message without waiting for an answer."""
+        frame = to_frame(make_envelope(text, persistent=True), PYJMS)
+        frame.headers["session"] = session
+        self.tell(frame)
 
     def session(self, name: str = "a", *, transacted: bool = False) -> str:
         self.do(verbs.OpenSession(session=name, transacted=transacted))
