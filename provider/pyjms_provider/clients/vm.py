@@ -7,8 +7,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
-from functools import cache
-from importlib.metadata import PackageNotFoundError, version
 from itertools import count
 from threading import Lock
 
@@ -25,12 +23,15 @@ from pyjms.spi.provider import (
     ProviderSession,
     SubscribeRequest,
 )
+from pyjms.spi.replay import StageName
 from pyjms.spi.selector import Selector
 from pyjms.spi.url import ProviderUrl
 from pyjms.spi.xid import BranchFailure, Xid
 from pyjms_provider.broker import EmbeddedBroker, find_broker, stop_broker
 from pyjms_provider.clients.ending import Ending
 from pyjms_provider.clients.vm_consumer import VmConsumer
+from pyjms_provider.clients.vm_info import embedded_broker_info
+from pyjms_provider.clients.vm_pipelines import VmReaderGroups, VmStages
 from pyjms_provider.core.branch import Branch
 from pyjms_provider.core.branches import NEEDS_STORE, Branches
 from pyjms_provider.core.consumer import Consumer, ConsumerSession, ConsumerTarget
@@ -46,16 +47,7 @@ from pyjms_provider.settings import read_url
 
 __all__ = ["VmConnection", "VmConsumer", "VmProvider", "VmSession"]
 
-_WITH_STORE = ~(Capability.REPLAY | Capability.STAGE)
-_WITHOUT_STORE = _WITH_STORE & ~(Capability.XA | Capability.SHARED_TRANSACTIONS)
-
-
-@cache  # it is looked up on the disk
-def _version() -> str:
-    try:
-        return version("pyjms")
-    except PackageNotFoundError:  # run from a source tree that is not installed
-        return "0"
+_WITHOUT_STORE = ~(Capability.XA | Capability.SHARED_TRANSACTIONS)
 
 
 class VmProvider(Provider):
@@ -97,11 +89,6 @@ class VmConnection(ProviderConnection):
         self._sessions: dict[VmSession, None] = {}
         self._numbers = count(1)
         self._connection_id = broker.attach(self._lose, self)
-        self._info = ProviderInfo(
-            name="pyjms embedded broker",
-            version=_version(),
-            jmsx_property_names=("JMSXDeliveryCount", "JMSXGroupID", "JMSXGroupSeq"),
-        )
 
     @property
     def connection_id(self) -> ConnectionId:
@@ -112,12 +99,11 @@ class VmConnection(ProviderConnection):
         if not self._host.branches.are_kept:
             return _WITHOUT_STORE
         keeper = self._host.keeper
-        joins = keeper is not None and keeper.journal.can_join
-        return _WITH_STORE if joins else _WITH_STORE & ~Capability.SHARED_TRANSACTIONS
+        return ~Capability.NONE if keeper is not None and keeper.journal.can_join else ~Capability.SHARED_TRANSACTIONS
 
     @property
     def info(self) -> ProviderInfo:
-        return self._info
+        return embedded_broker_info()
 
     @property
     def resource_manager(self) -> str:
@@ -166,6 +152,12 @@ class VmConnection(ProviderConnection):
     def delete_temporary(self, address: Address) -> None:
         self._check_open()
         self._host.delete_temporary(address, self._connection_id)
+
+    def reader_groups(self) -> VmReaderGroups:
+        return VmReaderGroups(self._host.pipelines.groups, self._check_open, lambda: self._client_id)
+
+    def stages(self) -> VmStages:
+        return VmStages(self._host.pipelines.stages, self._check_open)
 
     def close(self) -> None:
         if not self._ending.begin():
@@ -270,6 +262,12 @@ class VmSession(ProviderSession):
             joined.commit()
         else:
             unit.finish_commit(joined)
+
+    def stage(self, name: StageName, *, keep_s: int) -> int:
+        if not self._transacted:
+            raise CapabilityError("the session is not transacted")
+        self._check_local()
+        return self._host.pipelines.stages.stage(name, keep_s, self._open_unit, self._begin_commit)
 
     def rollback(self) -> None:
         with self._lock:

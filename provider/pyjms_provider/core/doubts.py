@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from pyjms_provider.core.queue import Queue
     from pyjms_provider.core.virtual_host import VirtualHost
 
-__all__ = ["Doubts"]
+__all__ = ["Doubts", "adopted"]
 
 
 class Doubts:
@@ -49,7 +49,7 @@ class Doubts:
         branches = host.branches
         for branch in self._branches:
             received = [entry for place in branch.removals if (entry := self._held[place]) is not None]
-            sent = list(_adopted(branch.messages, queues, store))
+            sent = list(adopted(branch.messages, queues, store))
             claims = _claims(host, dict.fromkeys(reference for _, reference in sent), journal)
             branches.restore(branch.xid, branch.prepared_ms, sent, received, claims)
         for outcome in self._heuristics:
@@ -71,7 +71,7 @@ def _claims(host: VirtualHost, references: Iterable[MessageReference], journal: 
     return claims
 
 
-def _adopted(
+def adopted(
     messages: Iterable[tuple[QueueNumber, MessageReference]],
     queues: Mapping[QueueNumber, Queue],
     store: PagingMessageStore,

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, NewType
 
 from pyjms.spi.envelope import Address, Envelope, fact
 from pyjms.spi.errors import CapabilityError
+from pyjms.spi.replay import StageName
 from pyjms_provider.core.reference import MessageReference, ReferenceId
 
 if TYPE_CHECKING:
@@ -25,16 +26,23 @@ __all__ = [
     "BranchOutcome",
     "Changes",
     "DuplicateMark",
+    "GroupNumber",
+    "GroupRecord",
     "JoinedTransaction",
     "Journal",
     "NewMessage",
+    "PipelineChanges",
     "PreparedBranch",
     "QueueNumber",
     "QueueRecord",
     "RecoveredBranch",
     "RecoveredEntry",
+    "RecoveredGroup",
+    "RecoveredStage",
     "Recovery",
     "Removal",
+    "Reservation",
+    "StageRecord",
     "SubscriptionKey",
 ]
 
@@ -85,6 +93,64 @@ class BranchOutcome:
     heuristic: bool = False
 
 
+GroupNumber = NewType("GroupNumber", int)
+"""The number under which a journal knows a reader group; never given twice."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GroupRecord:
+    """A reader group as it is kept, but for what it holds (`pyjms.spi.replay`)."""
+
+    number: GroupNumber
+    name: str
+    queue: QueueNumber
+    """Of the queue, or the durable subscription, that it reads; it goes with that."""
+    selector_text: str | None
+    generation: str
+    low: int
+    fence: int
+    opened_ms: int
+
+
+@fact
+class Reservation:
+    """A message is a reader group's: `number` in it. Repeating it changes nothing."""
+
+    group: GroupNumber
+    number: int
+    reference: MessageReference
+    count: int
+    """How often it was handed out then."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StageRecord:
+    """A staged unit as it is kept, but for its messages (`pyjms.spi.replay`)."""
+
+    name: StageName
+    messages: int
+    staged_ms: int
+    discarded_after_ms: int
+
+
+@dataclass(slots=True, kw_only=True)
+class PipelineChanges:
+    """What reader groups and staged units add to `Changes`. With `staged`, the messages of the changes are that unit's."""
+
+    groups: list[GroupRecord] = field(default_factory=list)
+    """Groups that are made, or taken over."""
+    reserved: list[Reservation] = field(default_factory=list)
+    acknowledged: list[tuple[GroupNumber, int]] = field(default_factory=list)
+    """Up to this number a group holds nothing any more; the messages are among the removals."""
+    released: list[GroupNumber] = field(default_factory=list)
+    """Groups that end; what they hold stays where it is."""
+    staged: StageRecord | None = None
+    outcomes: list[tuple[StageName, bool]] = field(default_factory=list)
+    """Staged units that end, and whether their messages are there from now on. One that is not there is passed over."""
+    markers: list[tuple[str, int]] = field(default_factory=list)
+    """Sinks, and the last epoch that was promoted."""
+
+
 @dataclass(slots=True, kw_only=True)
 class Changes:
     """What must become durable together.
@@ -104,6 +170,7 @@ class Changes:
     """Queues of its messages that are not kept yet, with their numbers; one that is kept stays as it is."""
     prepared: PreparedBranch | None = None
     outcomes: list[BranchOutcome] = field(default_factory=list)
+    pipelines: PipelineChanges | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -148,6 +215,23 @@ class RecoveredBranch:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class RecoveredGroup:
+    """A reader group and what it holds: number, message, and how often that was handed out."""
+
+    record: GroupRecord
+    reserved: Sequence[tuple[int, ReferenceId, int]]
+    """By number. One whose message is not among the entries was set aside, as it could not be understood."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RecoveredStage:
+    """A staged unit and its messages, which are not among the entries."""
+
+    record: StageRecord
+    messages: Sequence[tuple[QueueNumber, MessageReference]]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Recovery:
     """All that a journal has kept. `entries` is read once, in the order in which messages were added."""
 
@@ -161,6 +245,9 @@ class Recovery:
     """Whether the last holder closed the journal: then nothing was being delivered, and marks mean nothing."""
     last_id: ReferenceId
     """The highest reference id that is in use; new ones must be higher."""
+    groups: Sequence[RecoveredGroup] = ()
+    stages: Sequence[RecoveredStage] = ()
+    stage_markers: Sequence[tuple[str, int]] = ()
 
 
 class JoinedTransaction(ABC):
@@ -255,7 +342,7 @@ class Journal(ABC):
 
     @abstractmethod
     def drop_queue(self, number: QueueNumber) -> None:
-        """Forget a queue or a subscription with all its messages."""
+        """Forget a queue or a subscription with all its messages, and the reader groups that read it."""
 
     @abstractmethod
     def close(self, *, clean: bool) -> None:

@@ -15,6 +15,7 @@ from pyjms.spi.selector import selector_or_none
 from pyjms_provider.core.doubts import Doubts
 from pyjms_provider.core.journal import Changes, NewMessage, QueueNumber, QueueRecord, Removal, SubscriptionKey
 from pyjms_provider.core.kept_queue import KeptQueue
+from pyjms_provider.core.pipelines import FoundPipelines
 from pyjms_provider.core.policy import PolicyError, QueuePolicy
 from pyjms_provider.core.reference import MessageReference, ReferenceId
 from pyjms_provider.core.topic import Topic
@@ -278,6 +279,7 @@ def restore_host(host: VirtualHost, journal: Journal, store: PagingMessageStore,
     # Whoever may have been seen is counted once and for all, and the marks begin anew.
     seen = Changes(marks=[(number, priority, ReferenceId(0)) for number, priority in marks])
     doubts = Doubts(recovery)
+    pipelines = FoundPipelines(recovery)
     messages = 0
     for entry in recovery.entries:
         reference = entry.reference
@@ -289,16 +291,21 @@ def restore_host(host: VirtualHost, journal: Journal, store: PagingMessageStore,
             journal.note(Changes(removals=[Removal(entry.queue, reference)]))
             continue
         was_seen = not entry.delivery_count and reference.id <= marks.get((entry.queue, reference.priority), 0)
-        is_held = doubts.holds(entry.queue, reference)
-        was_seen = was_seen and not is_held  # that delivery is counted by its branch
+        reserved_count = pipelines.count_of(entry.queue, reference)
+        is_held = reserved_count is not None or doubts.holds(entry.queue, reference)
+        was_seen = was_seen and not is_held  # that delivery is counted by its branch, or its group
         store.adopt(reference)
-        doubts.found(entry.queue, queue.restore(reference, entry.delivery_count + was_seen, is_held=is_held))
+        delivery_count = entry.delivery_count + was_seen if reserved_count is None else reserved_count
+        restored = queue.restore(reference, delivery_count, is_held=is_held)
+        doubts.found(entry.queue, restored)
+        pipelines.found(entry.queue, restored)
         messages += 1
         if was_seen:
             seen.counts.append((entry.queue, reference, 1))
     journal.note(seen)
     host.doorkeeper.restore(recovery.duplicates)
     doubts.restore(host, journal, queues, store)
+    pipelines.restore(host, journal, queues, store)
     for queue in queues.values():
         queue.bury_spent()
     subscriptions = sum(record.subscription is not None for record in recovery.queues)

@@ -191,6 +191,22 @@ class Queue(PolicedQueue):
         for other in woken:
             other.notify_work()
 
+    def keep_cursor(self, selector: Selector | None) -> Callable[[], None]:
+        """Remember what a selector has seen while consumers with it come and go, until the answer is called."""
+        matches = self._matcher(selector)
+        if selector is None or matches is None:
+            return lambda: None
+        text = selector.text
+        with self._lock:
+            ordering = self._ordering
+            ordering.open_cursor(text, matches)
+
+        def let_go() -> None:
+            with self._lock:
+                ordering.close_cursor(text)
+
+        return let_go
+
     def set_notify_work_desired(self, consumer: Consumer, desired: bool) -> None:
         """Note whether `consumer` wants to be woken. Any thread; ignored for a consumer that has been removed.
 

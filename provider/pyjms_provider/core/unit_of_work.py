@@ -16,13 +16,20 @@ from typing import TYPE_CHECKING, NewType, TypeVar
 from pyjms.spi.errors import InDoubtError, ProviderError, RolledBackError
 from pyjms_provider.core.entry import QueueEntry, ReceiverId
 from pyjms_provider.core.expiry import is_expired
-from pyjms_provider.core.journal import Changes, JoinedTransaction, NewMessage, PreparedBranch, Removal
+from pyjms_provider.core.journal import (
+    Changes,
+    JoinedTransaction,
+    NewMessage,
+    PipelineChanges,
+    PreparedBranch,
+    Removal,
+)
 
 if TYPE_CHECKING:
     from pyjms.spi.xid import Xid
     from pyjms_provider.core.consumer import ConsumerSession
     from pyjms_provider.core.doorkeeper import DuplicateClaim
-    from pyjms_provider.core.journal import DuplicateMark, Journal
+    from pyjms_provider.core.journal import DuplicateMark, Journal, StageRecord
     from pyjms_provider.core.queue import Queue
     from pyjms_provider.core.reference import MessageReference
 
@@ -251,6 +258,25 @@ class UnitOfWork:
         with self._lock:
             self._end(UnitEvent.KEPT)
 
+    def stage(self, record: StageRecord, journal: Journal | None) -> None:
+        """Have what it sends kept as a staged unit, which only `decide` ends; `begin_commit` was called.
+
+        All of it is kept, also what is NON_PERSISTENT: the unit is promoted as a whole. Waits for the journal. Raises as
+        `prepare`.
+        """
+        if journal is not None:
+            changes = self._changes(with_transient=True) or Changes()
+            changes.pipelines = PipelineChanges(staged=record)
+            changes.duplicates = []  # as in `prepare`
+            try:
+                self._write(journal, changes, force=True)
+            except InDoubtError:
+                with self._lock:
+                    self._end(UnitEvent.REFUSED)
+                raise
+        with self._lock:
+            self._end(UnitEvent.KEPT)
+
     def restore_prepared(self) -> None:
         """Be the prepared branch again that a journal has kept, and that has been added; before anybody uses it."""
         with self._lock:
@@ -310,13 +336,16 @@ class UnitOfWork:
                 if entry.queue.kept is not None:
                     entry.queue.kept.definition = None
 
-    def _changes(self) -> Changes | None:
+    def _changes(self, *, with_transient: bool = False) -> Changes | None:
         """Return what must be written; None: nothing. The unit is COMMITTING, so nobody changes it."""
         changes = Changes()
         messages: dict[MessageReference, NewMessage] = {}
         for entry in self._sent:
             kept, reference = entry.queue.kept, entry.reference
-            if kept is None or not reference.reliable or (envelope := entry.queue.uncommitted_message(entry)) is None:
+            if kept is None or not (reference.reliable or with_transient):
+                continue
+            envelope = entry.queue.uncommitted_message(entry)
+            if envelope is None:
                 continue
             known = messages.get(reference)
             queues = (kept.number,) if known is None else (*known.queues, kept.number)

@@ -33,6 +33,7 @@ from pyjms_provider.core.doorkeeper import Admission, Doorkeeper, Patience
 from pyjms_provider.core.duplicates import DUPLICATE_ID
 from pyjms_provider.core.journal import SubscriptionKey
 from pyjms_provider.core.message_state import MessageState
+from pyjms_provider.core.pipelines import Pipelines
 from pyjms_provider.core.policy import Overflow, QueuePolicies, QueuePolicy
 from pyjms_provider.core.queue import Queue
 from pyjms_provider.core.subscription import Subscription, SubscriptionTerms
@@ -121,6 +122,7 @@ class VirtualHost:
             on_due=on_due,
         )
         """The branches of distributed transactions."""
+        self.pipelines = Pipelines(self, on_due)
         self.time_limit = TimeLimit(clock, self.policy.transaction_timeout_ms, on_due)
         """Of local transactions."""
         self._lock = Lock()

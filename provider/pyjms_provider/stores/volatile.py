@@ -15,20 +15,28 @@ from typing import TypeAlias
 
 from pyjms.spi.envelope import Address, Envelope, ObjectBody
 from pyjms.spi.errors import ResourceError
+from pyjms.spi.replay import StageName
 from pyjms.spi.xid import Xid
 from pyjms_provider.core.journal import (
     BranchOutcome,
     Changes,
     DuplicateMark,
+    GroupNumber,
+    GroupRecord,
     Journal,
+    PipelineChanges,
     PreparedBranch,
     QueueNumber,
     QueueRecord,
     RecoveredBranch,
     RecoveredEntry,
+    RecoveredGroup,
+    RecoveredStage,
     Recovery,
+    StageRecord,
     SubscriptionKey,
 )
+from pyjms_provider.core.recovered_runs import in_runs
 from pyjms_provider.core.reference import MessageReference, ReferenceId
 from pyjms_provider.stores.errors import HeldStoreError
 
@@ -49,6 +57,12 @@ class _Branch:
 
 
 @dataclass(slots=True)
+class _Stage:
+    record: StageRecord
+    changes: Changes
+
+
+@dataclass(slots=True)
 class Medium:
     """What has been written."""
 
@@ -59,6 +73,10 @@ class Medium:
     heuristics: dict[Xid, BranchOutcome] = field(default_factory=dict)
     duplicates: dict[tuple[str, str], DuplicateMark] = field(default_factory=dict)
     marks: dict[tuple[QueueNumber, int], ReferenceId] = field(default_factory=dict)
+    groups: dict[GroupNumber, GroupRecord] = field(default_factory=dict)
+    reserved: dict[GroupNumber, dict[int, tuple[ReferenceId, int]]] = field(default_factory=dict)
+    stages: dict[StageName, _Stage] = field(default_factory=dict)
+    stage_markers: dict[str, int] = field(default_factory=dict)
     last_number: int = 0
     is_clean: bool = True
     holder: str | None = None
@@ -68,8 +86,11 @@ class Medium:
         for record in changes.definitions:
             self.queues.setdefault(record.number, record)
             self.last_number = max(self.last_number, record.number)
+        pipelines = changes.pipelines
         if changes.prepared is not None:
             self.branches[changes.prepared.xid] = _Branch(changes.prepared, changes)
+        elif pipelines is not None and pipelines.staged is not None:
+            self.stages[pipelines.staged.name] = _Stage(pipelines.staged, changes)
         else:
             self._move(changes)
         for number, reference, delivery_count in changes.counts:
@@ -81,6 +102,35 @@ class Medium:
             self.duplicates[str(mark.address), mark.duplicate_id] = mark
         for outcome in changes.outcomes:
             self._end(outcome)
+        if pipelines is not None:
+            self._follow(pipelines)
+
+    def in_doubt(self) -> list[Changes]:
+        """Return what prepared branches and staged units will do."""
+        return [
+            *(branch.changes for branch in self.branches.values()),
+            *(stage.changes for stage in self.stages.values()),
+        ]
+
+    def _follow(self, pipelines: PipelineChanges) -> None:
+        for record in pipelines.groups:
+            self.groups[record.number] = record
+            self.reserved.setdefault(record.number, {})
+        for each in pipelines.reserved:
+            self.reserved[each.group][each.number] = (each.reference.id, each.count)
+        for group, upto in pipelines.acknowledged:
+            if group in self.groups:
+                self.groups[group] = replace(self.groups[group], low=upto)
+                held = self.reserved[group]
+                self.reserved[group] = {number: held[number] for number in held if number > upto}
+        for group in pipelines.released:
+            self.groups.pop(group, None)
+            self.reserved.pop(group, None)
+        for name, is_promoted in pipelines.outcomes:
+            stage = self.stages.pop(name, None)
+            if stage is not None and is_promoted:
+                self._move(stage.changes)
+        self.stage_markers.update(pipelines.markers)
 
     def _move(self, changes: Changes) -> None:
         for message in changes.messages:
@@ -113,12 +163,18 @@ class Medium:
             del self.entries[message, holder]
             self._forget_unused(message)
         self.marks = {key: up_to for key, up_to in self.marks.items() if key[0] != number}
-        for branch in self.branches.values():
-            branch.changes.removals = [each for each in branch.changes.removals if each.queue != number]
-            branch.changes.messages = [
+        for group in [each.number for each in self.groups.values() if each.queue == number]:
+            del self.groups[group], self.reserved[group]
+        for changes in self.in_doubt():
+            changes.removals = [each for each in changes.removals if each.queue != number]
+            changes.messages = [
                 replace(each, queues=tuple(queue for queue in each.queues if queue != number))
-                for each in branch.changes.messages
+                for each in changes.messages
             ]
+
+
+def _places(changes: Changes) -> list[tuple[QueueNumber, MessageReference]]:
+    return [(number, _survivor(message.reference)) for message in changes.messages for number in message.queues]
 
 
 def _survivor(reference: MessageReference) -> MessageReference:
@@ -150,16 +206,27 @@ class VolatileJournal(Journal):
         medium = self._medium
         references = {number: _survivor(reference) for number, (reference, _) in medium.messages.items()}
         in_doubt = [self._in_doubt(branch) for branch in medium.branches.values()]
-        kept = chain(medium.messages, *((reference.id for _, reference in branch.messages) for branch in in_doubt))
+        stages = [RecoveredStage(record=each.record, messages=_places(each.changes)) for each in medium.stages.values()]
+        waiting = ([message.reference.id for message in changes.messages] for changes in medium.in_doubt())
+        kept = chain(medium.messages, *waiting)
         recovery = Recovery(
             queues=list(medium.queues.values()),
-            entries=self._entries(references, progress),
+            entries=in_runs(self._entries(references, progress)),
             branches=in_doubt,
             heuristics=list(medium.heuristics.values()),
             duplicates=list(medium.duplicates.values()),
             marks=[(number, priority, up_to) for (number, priority), up_to in medium.marks.items()],
             was_closed=medium.is_clean,
             last_id=max(kept, default=ReferenceId(0)),
+            groups=[
+                RecoveredGroup(
+                    record=record,
+                    reserved=[(number, *found) for number, found in sorted(medium.reserved[record.number].items())],
+                )
+                for record in medium.groups.values()
+            ],
+            stages=stages,
+            stage_markers=list(medium.stage_markers.items()),
         )
         medium.is_clean = False
         return recovery
@@ -174,9 +241,7 @@ class VolatileJournal(Journal):
 
     @staticmethod
     def _in_doubt(branch: _Branch) -> RecoveredBranch:
-        messages = [
-            (number, _survivor(message.reference)) for message in branch.changes.messages for number in message.queues
-        ]
+        messages = _places(branch.changes)
         removals = [(removal.queue, removal.reference.id) for removal in branch.changes.removals]
         return RecoveredBranch(
             xid=branch.branch.xid, prepared_ms=branch.branch.prepared_ms, messages=messages, removals=removals
@@ -209,8 +274,8 @@ class VolatileJournal(Journal):
         kept = self._medium.messages.get(number)
         if kept is not None:
             return kept[1]
-        for branch in self._medium.branches.values():
-            for message in branch.changes.messages:
+        for changes in self._medium.in_doubt():
+            for message in changes.messages:
                 if message.reference.id == number and message.queues:
                     return message.envelope
         return None

@@ -11,6 +11,7 @@ from sqlalchemy import Connection, create_engine, make_url, text
 
 from pyjms.spi.clock import SystemClock
 from pyjms.spi.errors import UrlError
+from pyjms_provider.core.journal import Changes, PipelineChanges
 from pyjms_provider.settings import Acknowledge, StoreSettings, Synchronous
 from pyjms_provider.stores.errors import (
     DamagedStoreError,
@@ -21,6 +22,7 @@ from pyjms_provider.stores.errors import (
 )
 from pyjms_provider.stores.sql import SqlJournal, open_journal
 from pyjms_provider.stores.sql import schema as schema_module
+from pyjms_provider.stores.sql.tables import VERSION
 from pyjms_provider.stores.testing import JournalHome
 from pyjms_provider.stores.testing.world import World
 
@@ -87,6 +89,7 @@ import sys
 sys.modules[{driver!r}] = None
 from pyjms.spi.clock import SystemClock
 from pyjms.spi.errors import ProviderError
+from pyjms_provider.core.journal import Changes, PipelineChanges
 from pyjms_provider.settings import StoreSettings
 from pyjms_provider.stores.opening import open_store
 try:
@@ -141,8 +144,25 @@ def test_a_refused_store_is_not_held(url: str, change: Change) -> None:
     change("UPDATE pyjms_meta SET version = 99")
     with pytest.raises(NewerStoreError):
         opened(url)
-    change("UPDATE pyjms_meta SET version = 1")
+    change(f"UPDATE pyjms_meta SET version = {VERSION}")
     opened(url).close(clean=True)
+
+
+PIPELINES = ("pyjms_group", "pyjms_reserved", "pyjms_stage", "pyjms_stage_marker")
+
+
+def test_a_store_of_the_first_version_gets_the_tables_of_pipelines_and_keeps_its_messages(
+    url: str, change: Change
+) -> None:
+    world = World(JournalHome(lambda _: opened(url)))
+    sent = world.add(world.message()).reference
+    world.journal.close(clean=True)
+    change(*(f"DROP TABLE {name}" for name in PIPELINES), "UPDATE pyjms_meta SET version = 1")
+    world = World(JournalHome(lambda _: opened(url)))
+    assert [entry.reference.id for entry in world.found.entries] == [sent.id]
+    world.journal.write(Changes(pipelines=PipelineChanges(markers=[("sink", 7)])), force=True)
+    assert world.reopen().recovery.stage_markers == [("sink", 7)]
+    world.journal.close(clean=True)
 
 
 def test_an_older_schema_is_brought_to_the_present_version_step_by_step(
@@ -163,7 +183,7 @@ def test_an_older_schema_is_brought_to_the_present_version_step_by_step(
         seen.append(0)
         connection.execute(text("ALTER TABLE pyjms_message RENAME COLUMN later TO deliver_at"))
 
-    monkeypatch.setattr(schema_module, "MIGRATIONS", {-1: first, 0: second})
+    monkeypatch.setattr(schema_module, "MIGRATIONS", {-1: first, 0: second, 1: lambda _: None})
     world = World(JournalHome(lambda _: opened(url)))
     assert seen == [-1, 0]
     sent = world.add(world.message(deliver_at_ms=5)).reference
@@ -179,10 +199,10 @@ def test_a_migration_that_fails_changes_nothing(url: str, change: Change, monkey
         connection.execute(text("ALTER TABLE pyjms_queue ADD COLUMN half BIGINT"))
         connection.execute(text("ALTER TABLE no_such_table ADD COLUMN half BIGINT"))
 
-    monkeypatch.setattr(schema_module, "MIGRATIONS", {0: broken})
+    monkeypatch.setattr(schema_module, "MIGRATIONS", {0: broken, 1: broken})
     with pytest.raises(StoreError, match="no_such_table"):
         opened(url)
-    change("ALTER TABLE pyjms_queue ADD COLUMN half BIGINT", "UPDATE pyjms_meta SET version = 1")
+    change("ALTER TABLE pyjms_queue ADD COLUMN half BIGINT", f"UPDATE pyjms_meta SET version = {VERSION}")
     opened(url).close(clean=True)
 
 

@@ -161,12 +161,13 @@ def next_queue(number: QueueNumber) -> Row:
 
 
 def make_batch(changes: Changes) -> Batch:
-    """Return `changes` as rows, all but their branches. Raises `CodecError`."""
+    """Return `changes` as rows, all but branches, reader groups and staged units. Raises `CodecError`."""
     batch = Batch()
     for record in changes.definitions:
         batch.put("add_queue", record.number, queue_row(record))
         batch.put("raise_next_queue", record.number, next_queue(record.number))
-    if changes.prepared is None:
+    pipelines = changes.pipelines
+    if changes.prepared is None and (pipelines is None or pipelines.staged is None):
         for message in changes.messages:
             batch.add(message.reference, message.queues, None, encode(message.envelope))
         if changes.removals:

@@ -27,7 +27,13 @@ def drop_queue(statements: Statements, number: QueueNumber) -> Batch:
     batch = Batch()
     batch.others = [
         (statement, [(number,)])
-        for statement in (statements.drop_queue_removals, statements.drop_queue_marks, statements.drop_queue)
+        for statement in (
+            statements.drop_queue_removals,
+            statements.drop_queue_marks,
+            statements.drop_queue_reserved,
+            statements.drop_queue_groups,
+            statements.drop_queue,
+        )
     ]
     return batch
 

@@ -19,6 +19,7 @@ from pyjms_provider.stores.sql.batch import Batch, make_batch, merge, message_ro
 from pyjms_provider.stores.sql.branches import add_branches
 from pyjms_provider.stores.sql.dropping import drop_messages, drop_queue
 from pyjms_provider.stores.sql.joining import JoinedWriter
+from pyjms_provider.stores.sql.pipelines import add_pipelines
 from pyjms_provider.stores.sql.recovery import read_entries, read_places, read_records
 
 if TYPE_CHECKING:
@@ -86,6 +87,9 @@ class SqlJournal(Journal):
             marks=found.marks,
             was_closed=self._meta.was_closed,
             last_id=found.last_id,
+            groups=found.groups,
+            stages=found.stages,
+            stage_markers=found.stage_markers,
         )
 
     # Writing
@@ -126,7 +130,7 @@ class SqlJournal(Journal):
 
     def _batch(self, changes: Changes) -> Batch:
         batch = make_batch(changes)
-        if changes.duplicates or changes.outcomes or changes.prepared is not None:
+        if changes.duplicates or changes.outcomes or changes.prepared is not None or changes.pipelines is not None:
             self._complete(batch, changes)
         return batch
 
@@ -134,6 +138,8 @@ class SqlJournal(Journal):
         """Add what few changes have."""
         if changes.prepared is not None or changes.outcomes:
             add_branches(batch, changes, self._database, lambda: next(self._branch_numbers))
+        if changes.pipelines is not None:
+            add_pipelines(batch, changes, self._database, lambda: next(self._branch_numbers))
         if changes.duplicates:
             self._duplicates += len(changes.duplicates)
             if self._duplicates >= _DUPLICATES_BETWEEN_PURGES:

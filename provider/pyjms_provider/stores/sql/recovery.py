@@ -17,11 +17,14 @@ from pyjms_provider.core.journal import (
     QueueRecord,
     RecoveredBranch,
     RecoveredEntry,
+    RecoveredGroup,
+    RecoveredStage,
     SubscriptionKey,
 )
 from pyjms_provider.core.reference import MESSAGE_OVERHEAD, MessageReference, ReferenceId
 from pyjms_provider.stores.sql import tables as t
 from pyjms_provider.stores.sql.batch import text_from_column
+from pyjms_provider.stores.sql.pipelines import read_groups, read_markers, read_stages
 
 if TYPE_CHECKING:
     from sqlalchemy import Connection, Row
@@ -42,8 +45,12 @@ class Found:
     heuristics: Sequence[BranchOutcome]
     duplicates: Sequence[DuplicateMark]
     marks: Sequence[tuple[QueueNumber, int, ReferenceId]]
+    groups: Sequence[RecoveredGroup]
+    stages: Sequence[RecoveredStage]
+    stage_markers: Sequence[tuple[str, int]]
     last_id: ReferenceId
     last_branch: int
+    """The highest number of a branch or a staged unit."""
 
 
 def read_records(connection: Connection) -> Found:
@@ -62,6 +69,7 @@ def read_records(connection: Connection) -> Found:
         connection.scalar(select(func.max(column))) or 0
         for column in (t.MESSAGE.c.id, t.MARK.c.message, t.SET_ASIDE.c.id)
     ]
+    stages = read_stages(connection)
     return Found(
         queues=queues,
         branches=branches,
@@ -69,7 +77,10 @@ def read_records(connection: Connection) -> Found:
         duplicates=duplicates,
         marks=marks,
         last_id=ReferenceId(max(highest)),
-        last_branch=connection.scalar(select(func.max(t.BRANCH.c.number))) or 0,
+        groups=read_groups(connection),
+        stages=[RecoveredStage(record=record, messages=_messages_of(connection, number)) for number, record in stages],
+        stage_markers=read_markers(connection),
+        last_branch=max(connection.scalar(select(func.max(each.c.number))) or 0 for each in (t.BRANCH, t.STAGE)),
     )
 
 
@@ -101,21 +112,26 @@ def _duplicate(row: Row[Any]) -> DuplicateMark:
     return DuplicateMark(_address(row), _text(row.duplicate_id), row.until_ms)
 
 
-def _branch(connection: Connection, row: Row[Any]) -> RecoveredBranch:
-    of_branch = t.MESSAGE.c.branch == row.number
+def _messages_of(connection: Connection, number: int) -> list[tuple[QueueNumber, MessageReference]]:
+    """Return the messages of a branch or a staged unit."""
+    of_branch = t.MESSAGE.c.branch == number
     places = select(t.ENTRY).where(t.ENTRY.c.message.in_(select(t.MESSAGE.c.id).where(of_branch)))
     entries = _entries(
         connection.execute(_messages().where(of_branch)),
         iter(connection.execute(places.order_by(t.ENTRY.c.message, t.ENTRY.c.queue)).all()),
         [],
     )
+    return [(entry.queue, entry.reference) for entry in entries]
+
+
+def _branch(connection: Connection, row: Row[Any]) -> RecoveredBranch:
     removals = connection.execute(
         select(t.REMOVAL.c.queue, t.REMOVAL.c.message).where(t.REMOVAL.c.branch == row.number)
     )
     return RecoveredBranch(
         xid=_xid(row),
         prepared_ms=row.prepared_ms,
-        messages=[(entry.queue, entry.reference) for entry in entries],
+        messages=_messages_of(connection, row.number),
         removals=[(QueueNumber(queue), ReferenceId(message)) for queue, message in removals],
     )
 

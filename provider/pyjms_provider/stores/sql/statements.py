@@ -49,6 +49,19 @@ class Statements:
     put_heuristic: str  # format_id, global_id, qualifier, committed
     drop_heuristic: str  # format_id, global_id, qualifier
 
+    put_group: str  # number, name, queue, selector, generation, low, fence, opened_ms
+    raise_low: str  # low, number
+    drop_group: str  # number
+    put_reserved: str  # group_number, number, message, deliveries
+    drop_acknowledged: str  # group_number, upto
+    drop_reserved: str  # group_number
+    drop_queue_reserved: str  # queue
+    drop_queue_groups: str  # queue
+    add_stage: str  # number, sink, epoch, partition, attempt, messages, staged_ms, discard_ms
+    find_stage: str  # sink, epoch, partition, attempt
+    drop_stage: str  # number
+    put_stage_marker: str  # sink, epoch
+
     read_message: str  # id
     has_message: str  # id
     add_paged: str  # id, payload
@@ -124,7 +137,13 @@ _compiled: dict[tuple[str, str], Statements] = {}
 
 def _compile(c: _Compiler) -> Statements:
     return Statements(
-        **_for_messages(c), **_for_branches(c), **_for_paging(c), **_for_queues(c), **_for_rows_set_aside(c)
+        **_for_messages(c),
+        **_for_branches(c),
+        **_for_groups(c),
+        **_for_stages(c),
+        **_for_paging(c),
+        **_for_queues(c),
+        **_for_rows_set_aside(c),
     )
 
 
@@ -181,6 +200,35 @@ def _for_branches(c: _Compiler) -> dict[str, str]:
         "drop_branch_removals": c(delete(removal).where(removal.c.branch == number), "number_"),
         "put_heuristic": c.put(t.HEURISTIC, "committed"),
         "drop_heuristic": c.remove(t.HEURISTIC, *xid),
+    }
+
+
+def _for_groups(c: _Compiler) -> dict[str, str]:
+    group, reserved = t.GROUP, t.RESERVED
+    low, upto = (bindparam(name, type_=group.c.low.type) for name in ("low_", "upto_"))
+    of_queue = select(group.c.number).where(*_equal(group, ["queue"]))
+    return {
+        "put_group": c.put(group, *group.c.keys()[1:]),
+        "raise_low": c(update(group).values(low=low).where(*_equal(group, ["number"])), "low_", "number_"),
+        "drop_group": c.remove(group, "number"),
+        "put_reserved": c.put(reserved, "message", "deliveries"),
+        "drop_acknowledged": c(
+            delete(reserved).where(*_equal(reserved, ["group_number"]), reserved.c.number <= upto),
+            *("group_number_", "upto_"),
+        ),
+        "drop_reserved": c.remove(reserved, "group_number"),
+        "drop_queue_reserved": c(delete(reserved).where(reserved.c.group_number.in_(of_queue)), "queue_"),
+        "drop_queue_groups": c.remove(group, "queue"),
+    }
+
+
+def _for_stages(c: _Compiler) -> dict[str, str]:
+    stage, name = t.STAGE, ("sink", "epoch", "partition", "attempt")
+    return {
+        "add_stage": c.insert(stage),
+        "find_stage": c(select(stage.c.number).where(*_equal(stage, name)), *(f"{each}_" for each in name)),
+        "drop_stage": c.remove(stage, "number"),
+        "put_stage_marker": c.put(t.STAGE_MARKER, "epoch"),
     }
 
 

@@ -25,6 +25,7 @@ __all__ = [
     "BRANCH",
     "DUPLICATE",
     "ENTRY",
+    "GROUP",
     "HEURISTIC",
     "MARK",
     "MESSAGE",
@@ -33,12 +34,15 @@ __all__ = [
     "PREFIX",
     "QUEUE",
     "REMOVAL",
+    "RESERVED",
     "SCHEMA",
     "SET_ASIDE",
+    "STAGE",
+    "STAGE_MARKER",
     "VERSION",
 ]
 
-VERSION = 1
+VERSION = 2
 """Of the schema. A change of it comes with a function in `migrations`."""
 PREFIX = "pyjms_"
 SCHEMA = MetaData()
@@ -173,6 +177,56 @@ SET_ASIDE = Table(
     Column("payload", LargeBinary),
 )
 """Messages that could not be understood, for somebody to look at."""
+
+GROUP = Table(
+    f"{PREFIX}group",
+    SCHEMA,
+    Column("number", _Id, primary_key=True, autoincrement=False),
+    Column("name", Text, nullable=False),
+    Column("queue", BigInteger, nullable=False),
+    Column("selector", Text),
+    Column("generation", Text, nullable=False),
+    Column("low", BigInteger, nullable=False),
+    Column("fence", BigInteger, nullable=False),
+    Column("opened_ms", BigInteger, nullable=False),
+)
+"""Reader groups. Since version 2."""
+
+RESERVED = Table(
+    f"{PREFIX}reserved",
+    SCHEMA,
+    Column("group_number", BigInteger, nullable=False),
+    Column("number", BigInteger, nullable=False),
+    Column("message", BigInteger, nullable=False),
+    Column("deliveries", Integer, nullable=False),
+    PrimaryKeyConstraint("group_number", "number"),
+    sqlite_with_rowid=False,
+)
+"""What a reader group holds of its queue, above its low mark. Since version 2."""
+
+STAGE = Table(
+    f"{PREFIX}stage",
+    SCHEMA,
+    Column("number", _Id, primary_key=True, autoincrement=False),
+    Column("sink", Text, nullable=False),
+    Column("epoch", BigInteger, nullable=False),
+    Column("partition", Integer, nullable=False),
+    Column("attempt", Text, nullable=False),
+    Column("messages", BigInteger, nullable=False),
+    Column("staged_ms", BigInteger, nullable=False),
+    Column("discard_ms", BigInteger, nullable=False),
+)
+"""Staged units. Their messages name them in `branch`, so a number is never a branch's and a unit's. Since version 2."""
+
+Index(f"{PREFIX}stage_name", STAGE.c.sink, STAGE.c.epoch, STAGE.c.partition, STAGE.c.attempt, unique=True)
+
+STAGE_MARKER = Table(
+    f"{PREFIX}stage_marker",
+    SCHEMA,
+    Column("sink", Text, primary_key=True),
+    Column("epoch", BigInteger, nullable=False),
+)
+"""The last epoch of each sink that was promoted. Since version 2."""
 
 PAGED = Table(
     f"{PREFIX}paged",

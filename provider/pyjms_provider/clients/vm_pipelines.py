@@ -1,0 +1,89 @@
+"""Reader groups and staged units of a broker in this process, as one connection sees them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from pyjms.spi.replay import (
+    GroupRequest,
+    OpenGroup,
+    ReaderGroup,
+    ReaderGroups,
+    ReservedMessage,
+    StagedUnit,
+    StageName,
+    Stages,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from pyjms_provider.core.reader_groups import GroupTable
+    from pyjms_provider.core.stages import StageTable
+
+__all__ = ["VmReaderGroups", "VmStages"]
+
+
+class VmReaderGroups(ReaderGroups):
+    """The groups of a host. `check_open` raises `ClosedError` when the connection is closed."""
+
+    def __init__(
+        self,
+        groups: GroupTable,
+        check_open: Callable[[], None],
+        client_id: Callable[[], str | None],
+    ) -> None:
+        self._groups = groups
+        self._check_open = check_open
+        self._client_id = client_id
+
+    def open(self, request: GroupRequest) -> OpenGroup:
+        self._check_open()
+        return self._groups.open(request, self._client_id())
+
+    def reserve(self, opened: OpenGroup, *, after: int, max_messages: int, max_bytes: int | None, wait_ms: int) -> int:
+        self._check_open()
+        return self._groups.reserve(
+            opened, after=after, max_messages=max_messages, max_bytes=max_bytes, wait_ms=wait_ms
+        )
+
+    def read(self, name: str, generation: str, *, after: int, upto: int) -> Sequence[ReservedMessage]:
+        self._check_open()
+        return self._groups.read(name, generation, after=after, upto=upto)
+
+    def acknowledge(self, opened: OpenGroup, upto: int) -> None:
+        self._check_open()
+        self._groups.acknowledge(opened, upto)
+
+    def release(self, name: str) -> int:
+        self._check_open()
+        return self._groups.release(name)
+
+    def groups(self) -> Sequence[ReaderGroup]:
+        self._check_open()
+        return self._groups.groups()
+
+
+class VmStages(Stages):
+    """The staged units of a host. `check_open` as in `VmReaderGroups`."""
+
+    def __init__(self, stages: StageTable, check_open: Callable[[], None]) -> None:
+        self._stages = stages
+        self._check_open = check_open
+
+    def promote(self, sink: str, epoch: int, units: Sequence[StageName]) -> bool:
+        self._check_open()
+        return self._stages.promote(sink, epoch, units)
+
+    def discard(self, units: Sequence[StageName]) -> None:
+        self._check_open()
+        self._stages.discard(units)
+
+    def marker(self, sink: str) -> int | None:
+        self._check_open()
+        return self._stages.marker(sink)
+
+    def units(self, sink: str | None = None) -> Sequence[StagedUnit]:
+        self._check_open()
+        return self._stages.units(sink)

@@ -1,0 +1,50 @@
+"""One at a time, without a lock: who works may wait for the disk, and others wait for him."""
+
+from __future__ import annotations
+
+from collections import deque
+from threading import Lock
+
+from pyjms.spi.clock import Signal
+
+__all__ = ["Turn"]
+
+
+class Turn:
+    """The right to change something whose changes are written: used as ``with turn:``, in the order of asking.
+
+    Who has it waits for nothing but the disk, so that all others get it.
+    """
+
+    __slots__ = ("_is_taken", "_lock", "_waiting")
+
+    def __init__(self) -> None:
+        self._lock = Lock()
+        self._is_taken = False
+        self._waiting: deque[Signal] = deque()
+
+    def __enter__(self) -> None:
+        with self._lock:
+            if not self._is_taken:
+                self._is_taken = True
+                return
+            signal = Signal()
+            self._waiting.append(signal)
+        signal.wait(-1)  # it is handed over, so that nobody overtakes
+
+    def __exit__(self, *_: object) -> None:
+        self.leave()
+
+    def leave(self) -> None:
+        """Hand it on."""
+        with self._lock:
+            if self._waiting:
+                self._waiting.popleft().set()
+            else:
+                self._is_taken = False
+
+    def try_enter(self) -> bool:
+        """Have it, if it is free now, until `leave`."""
+        with self._lock:
+            was_taken, self._is_taken = self._is_taken, True
+        return not was_taken
