@@ -120,6 +120,7 @@ BROAD_HANDLERS = {
     "tck/pyjms_tck/failures.py::_short": "the repr of any object, which may fail in any way",
     "pyjms/forwarding/running.py::_run": "the top of the thread of a route, which tells that it has failed",
     "pyjms/history/recording.py::_run": "the top of a thread: who is recorded must not suffer",
+    "pyjms/recoverable/server.py::_serve_one": "a server's work: what it raised rolls the request back, and the server goes on",
     "pyjms/runtime/dispatch.py::_call": "a message listener: what it raised decides about redelivery",
     "pyjms/runtime/listener.py::_run": "the top of the threads that run listeners and callbacks",
     "provider/pyjms_provider/clients/stomp/link.py::_heal": "the top of a thread, which says that it could not heal",

@@ -55,6 +55,7 @@ def test_no_other_name_is_public() -> None:
         "jndi",
         "joining",
         "messages",
+        "recoverable",
         "routing",
         "runtime",
         "spi",

@@ -1,0 +1,27 @@
+"""Requests and replies that survive the death of client, server and broker (lecture on message-oriented systems).
+
+A request with its reply is three transactions: the client enqueues the request; the server dequeues it, works and enqueues the
+reply; the client dequeues the reply. Whatever dies between or within them, `RecoverableRequestor.recover` finds out which of the
+four states A to D holds, and does what that state asks for. Any provider with transactions will do.
+"""
+
+from pyjms.recoverable.client_log import ClientLog, LogEntry
+from pyjms.recoverable.errors import ClientLogException, RecoveryNeededException, SessionTakenException
+from pyjms.recoverable.requestor import Device, RecoverableRequestor, Recovery, Reply
+from pyjms.recoverable.server import RecoverableServer, Unit
+from pyjms.recoverable.states import State
+
+__all__ = [
+    "ClientLog",
+    "ClientLogException",
+    "Device",
+    "LogEntry",
+    "RecoverableRequestor",
+    "RecoverableServer",
+    "Recovery",
+    "RecoveryNeededException",
+    "Reply",
+    "SessionTakenException",
+    "State",
+    "Unit",
+]

@@ -1,0 +1,248 @@
+"""The server's side: dequeue, work and enqueue as one unit, with the application's database too."""
+
+from __future__ import annotations
+
+import logging
+import random
+import threading
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Protocol, cast
+
+from pyjms.api.session import AcknowledgeMode
+from pyjms.errors import JMSException
+from pyjms.joining import joined
+from pyjms.recoverable.requestor import CLIENT, NUMBER
+from pyjms.recoverable.stored_message import envelope_of, message_of, read_message, write_message
+
+if TYPE_CHECKING:
+    from pyjms.api.connection import Connection
+    from pyjms.api.consumer import MessageConsumer
+    from pyjms.api.message import Message
+    from pyjms.api.session import Session
+    from pyjms.messages.context import MessageContext
+    from pyjms.runtime.factory import ConnectionFactory
+
+__all__ = ["RecoverableServer", "Unit", "Work"]
+
+_log = logging.getLogger("pyjms.recoverable")
+_SHORTEST_PAUSE_S = 0.1
+_LONGEST_PAUSE_S = 10.0
+
+
+class Database(Protocol):
+    """What is used of a `sqlalchemy.Engine`."""
+
+    def connect(self) -> Any:
+        """Return a connection, which is a context manager."""
+        ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Unit:
+    """What belongs together: all done with these commits with the request's dequeue, or not at all."""
+
+    session: Session
+    """Transacted; messages that are sent with it are part of the unit. With `done_once`, only the reply is."""
+    connection: Any
+    """The `sqlalchemy.Connection`, or None without a database. Its transaction is ended by the server."""
+    client: str
+    """Who asks, or "" when the client is no `RecoverableRequestor`."""
+    number: int
+    """The client's number of this request, or 0."""
+
+
+Work = Callable[["Message", Unit], "Message | None"]
+
+
+class RecoverableServer:
+    """Serves a queue of requests; of one `serve` call, requests one by one. Start more for more at once.
+
+    work: gets the request and the `Unit`, returns the reply or None for none; an error rolls the unit back, and the provider
+    delivers the request again as its policies say. The reply goes to the request's JMSReplyTo, with its JMSCorrelationID
+    or, without one, its JMSMessageID.
+
+    database: a `sqlalchemy.Engine` of the application. With `shared`, it is the database of the embedded broker's store, and one commit covers all (`pyjms.joining`). Without, it is any
+    database: its transaction commits first, with the reply in the table ``pyjms_replies``, and a request that comes again
+    after a crash gets that reply without being worked on again: work is done once, without XA.
+    """
+
+    def __init__(
+        self,
+        factory: ConnectionFactory,
+        queue: str,
+        work: Work,
+        *,
+        database: Database | None = None,
+        shared: bool = False,
+        selector: str | None = None,
+    ) -> None:
+        self._factory = factory
+        self._queue = queue
+        self._work = work
+        self._database = database
+        self._shared = shared
+        self._selector = selector
+        self._stopped = threading.Event()
+        self._replies = None if database is None or shared else _reply_table(database)
+        self._connection: Connection | None = None
+        self._guard = threading.Lock()
+
+    def serve(self, *, requests: int | None = None, timeout_ms: int = 0) -> int:
+        """Serve until `stop`, or `requests` were served, or none came for timeout_ms (0: no limit); return how many were.
+
+        When the connection is lost, connects again with pauses of up to ten seconds. Raises what is wrong with the
+        queue or the selector.
+        """
+        served, pauses = 0, _Pauses(self._stopped)
+        while not self._stopped.is_set() and (requests is None or served < requests):
+            try:
+                session, consumer = self._open()
+            except JMSException as error:
+                if not pauses.has_been_well:
+                    raise
+                _log.warning("cannot connect to serve %s: %s", self._queue, error)
+                pauses.wait()
+                continue
+            pauses.has_been_well = True
+            try:
+                while requests is None or served < requests:
+                    request = consumer.receive(timeout_ms)
+                    if request is None:
+                        return served
+                    served += self._serve_one(session, request)
+                    pauses.begin_anew()
+            except JMSException as error:
+                if not self._stopped.is_set():
+                    _log.warning("%s; what was not committed comes again", error)
+                    pauses.wait()
+            finally:
+                self._close_connection()
+        return served
+
+    def stop(self) -> None:
+        """End `serve`; a unit that is not committed is rolled back. Any thread; may be repeated."""
+        self._stopped.set()
+        self._close_connection()
+
+    def _open(self) -> tuple[Session, MessageConsumer]:
+        connection = self._factory.create_connection()
+        with self._guard:
+            self._connection = connection
+        try:
+            session = connection.create_session(True, AcknowledgeMode.AUTO_ACKNOWLEDGE)
+            consumer = session.create_consumer(session.create_queue(self._queue), self._selector)
+            connection.start()
+        except BaseException:
+            self._close_connection()
+            raise
+        return session, consumer
+
+    def _serve_one(self, session: Session, request: Message) -> bool:
+        """Serve one request; return whether it was committed. Raises what the provider raises."""
+        try:
+            if self._database is None:
+                self._answer(session, request, self._do(request, _unit(session, None, request)))
+                session.commit()
+            else:
+                with self._database.connect() as connection:
+                    self._serve_with(session, connection, request)
+        except JMSException:
+            raise
+        except Exception:
+            _log.exception("request %s was not served: rolled back", _key(request))
+            session.rollback()
+            return False
+        return True
+
+    def _serve_with(self, session: Session, connection: Any, request: Message) -> None:
+        if self._shared:
+            with joined(session, connection):
+                self._answer(session, request, self._do(request, _unit(session, connection, request)))
+        else:
+            self._answer(session, request, self._work_once(session, connection, request))
+            session.commit()
+
+    def _do(self, request: Message, unit: Unit) -> Message | None:
+        """Call the application. Its errors are told apart from those of the provider, even when they are JMS's."""
+        try:
+            return self._work(request, unit)
+        except JMSException as error:
+            raise _WorkFailedError(str(error)) from error
+
+    def _work_once(self, session: Session, connection: Any, request: Message) -> Message | None:
+        """Return the reply: of the work, in one transaction with it, or of the work that was done before."""
+        assert self._replies is not None
+        key = _key(request)
+        with connection.begin():
+            known = self._replies.find(connection, key)
+            if known is None:
+                reply = self._do(request, _unit(session, connection, request))
+                self._replies.keep(connection, key, "" if reply is None else write_message(envelope_of(reply)))
+                return reply
+        if not known:
+            return None
+        return message_of(
+            read_message(known), cast("MessageContext", session), correlation_id=key, reply_to=None, properties={}
+        )
+
+    def _answer(self, session: Session, request: Message, reply: Message | None) -> None:
+        target = request.jms_reply_to
+        if reply is None or target is None:
+            return
+        reply.jms_correlation_id = _key(request)
+        producer = session.create_producer(target)
+        try:
+            producer.send(reply)
+        finally:
+            producer.close()
+
+    def _close_connection(self) -> None:
+        with self._guard:
+            connection, self._connection = self._connection, None
+        if connection is not None:
+            try:
+                connection.close()
+            except JMSException as error:
+                _log.warning("the server's connection did not close well: %s", error)
+
+
+class _WorkFailedError(Exception):
+    """The application's work raised an exception of JMS."""
+
+
+class _Pauses:
+    """Between attempts to connect: doubled each time, with jitter, and ended by `stopped`."""
+
+    def __init__(self, stopped: threading.Event) -> None:
+        self._stopped = stopped
+        self._next_s = _SHORTEST_PAUSE_S
+        self.has_been_well = False
+        """Whether there ever was a connection: before that, an error is the caller's mistake."""
+
+    def begin_anew(self) -> None:
+        self._next_s = _SHORTEST_PAUSE_S
+
+    def wait(self) -> None:
+        self._stopped.wait(self._next_s * random.uniform(0.5, 1.0))  # noqa: S311 - no secret
+        self._next_s = min(self._next_s * 2, _LONGEST_PAUSE_S)
+
+
+def _unit(session: Session, connection: Any, request: Message) -> Unit:
+    known = request.property_exists(CLIENT) and request.property_exists(NUMBER)
+    return Unit(
+        session=session,
+        connection=connection,
+        client=(request.get_string_property(CLIENT) or "") if known else "",
+        number=request.get_long_property(NUMBER) if known else 0,
+    )
+
+
+def _key(request: Message) -> str:
+    return request.jms_correlation_id or request.jms_message_id or ""
+
+
+def _reply_table(database: Database) -> Any:
+    from pyjms.recoverable.sql_replies import SqlReplies
+
+    return SqlReplies(database)

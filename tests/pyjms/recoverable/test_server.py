@@ -1,0 +1,195 @@
+"""The server's unit: whatever fails between two of its steps, work is done once and the reply comes once."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+from urllib.parse import quote
+
+import pytest
+from sqlalchemy import Engine, create_engine, text
+
+from pyjms import ConnectionFactory, Destination, JMSException, Message, MessageFormatException, TextMessage
+from pyjms.recoverable import RecoverableServer, Unit
+from pyjms.recoverable.server import Work
+from pyjms.recoverable.sql_replies import SqlReplies
+from pyjms.runtime.session import JmsSession
+from pyjms.testing import VirtualClock
+from pyjms_provider.broker import stop_broker
+
+
+class Died(BaseException):
+    """The server's process died here."""
+
+
+@pytest.fixture
+def database(tmp_path: Path) -> Iterator[Engine]:
+    engine = create_engine(f"sqlite:///{tmp_path / 'shop.db'}")
+    with engine.begin() as connection:
+        connection.execute(text("CREATE TABLE sold (item TEXT)"))
+    yield engine
+    engine.dispose()
+
+
+def sold(engine: Engine) -> list[str]:
+    with engine.connect() as connection:
+        return list(connection.execute(text("SELECT item FROM sold")).scalars())
+
+
+def sell(request: Message, unit: Unit) -> Message:
+    assert isinstance(request, TextMessage)
+    if unit.connection is not None:
+        unit.connection.execute(text("INSERT INTO sold VALUES (:item)"), {"item": request.text})
+    return unit.session.create_text_message(f"sold: {request.text}")
+
+
+def ask(factory: ConnectionFactory, *items: str, reply_to: str | None = "answers") -> None:
+    with factory.create_connection() as connection:
+        session = connection.create_session(False, 1)
+        target: Destination | None = session.create_queue(reply_to) if reply_to else None
+        producer = session.create_producer(session.create_queue("orders"))
+        for item in items:
+            message = session.create_text_message(item)
+            message.jms_reply_to = target
+            message.jms_correlation_id = f"order of {item}"
+            producer.send(message)
+
+
+def answers(factory: ConnectionFactory) -> list[tuple[str | None, str | None]]:
+    with factory.create_connection() as connection:
+        session = connection.create_session(False, 1)
+        connection.start()
+        consumer = session.create_consumer(session.create_queue("answers"))
+        return [(each.jms_correlation_id, each.text) for each in iter(consumer.receive_no_wait, None)]  # type: ignore[attr-defined]
+
+
+def serve(factory: ConnectionFactory, work: Work = sell, **options: Any) -> int:
+    return RecoverableServer(factory, "orders", work, **options).serve(timeout_ms=1)
+
+
+@pytest.mark.realises("MOM-17")
+def test_requests_are_answered_under_their_correlation_ids(factory: ConnectionFactory) -> None:
+    ask(factory, "tea", "milk")
+    assert serve(factory) == 2
+    assert answers(factory) == [("order of tea", "sold: tea"), ("order of milk", "sold: milk")]
+
+
+def test_a_request_without_a_place_for_the_reply_is_worked_on_all_the_same(
+    factory: ConnectionFactory, database: Engine
+) -> None:
+    ask(factory, "tea", reply_to=None)
+    assert serve(factory, database=database) == 1
+    assert sold(database) == ["tea"]
+
+
+@pytest.mark.parametrize("error", [ValueError("no"), MessageFormatException("no such field")])
+def test_work_that_fails_is_rolled_back_and_tried_again(
+    factory: ConnectionFactory, database: Engine, error: Exception
+) -> None:
+    failures = [error]
+
+    def fail_once(request: Message, unit: Unit) -> Message:
+        reply = sell(request, unit)
+        if failures:
+            raise failures.pop()
+        return reply
+
+    ask(factory, "tea")
+    assert serve(factory, fail_once, database=database) == 1
+    assert sold(database) == ["tea"]
+    assert answers(factory) == [("order of tea", "sold: tea")]
+
+
+@pytest.mark.realises("MOM-17")
+def test_a_server_that_dies_between_its_two_commits_does_the_work_once(
+    factory: ConnectionFactory, database: Engine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ask(factory, "tea")
+    with monkeypatch.context() as patch, pytest.raises(Died):
+        patch.setattr(JmsSession, "commit", dying)
+        serve(factory, database=database)
+    assert sold(database) == ["tea"]
+    assert answers(factory) == []
+    assert serve(factory, database=database) == 1
+    assert sold(database) == ["tea"]
+    assert answers(factory) == [("order of tea", "sold: tea")]
+
+
+def dying(_: object) -> None:
+    raise Died
+
+
+@pytest.mark.parametrize("after", [False, True])
+def test_a_shared_database_commits_all_at_once(tmp_path: Path, database: Engine, after: bool) -> None:
+    url = f"vm://served?store={quote(f'sqlite:///{tmp_path}/shop.db?pyjms_shared=true', safe='')}"
+    factory = ConnectionFactory(url)
+
+    def die(request: Message, unit: Unit) -> Message:
+        if after:
+            sell(request, unit)
+        raise Died
+
+    try:
+        ask(factory, "tea")
+        with pytest.raises(Died):
+            serve(factory, die, database=database, shared=True)
+        assert sold(database) == []
+        assert serve(factory, database=database, shared=True) == 1
+        assert sold(database) == ["tea"]
+        assert answers(factory) == [("order of tea", "sold: tea")]
+    finally:
+        stop_broker("served")
+
+
+def test_a_server_is_stopped_by_another_thread(factory: ConnectionFactory) -> None:
+    waits = threading.Event()
+    server = RecoverableServer(factory, "orders", stopped_by(waits))
+    counts: list[int] = []
+    thread = threading.Thread(target=lambda: counts.append(server.serve()))
+    thread.start()
+    ask(factory, "tea")
+    assert waits.wait(30)
+    server.stop()
+    thread.join(30)
+    assert counts in ([0], [1])
+
+
+def stopped_by(waits: threading.Event) -> Callable[[Message, Unit], None]:
+    return lambda _request, _unit: waits.set()
+
+
+def test_a_server_that_loses_its_broker_connects_again(
+    factory: ConnectionFactory, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    commits: list[object] = []
+    commit = JmsSession.commit
+
+    def lost_once(session: JmsSession) -> None:
+        commits.append(session)
+        if len(commits) == 1:
+            raise JMSException("the connection was lost")
+        commit(session)
+
+    monkeypatch.setattr(JmsSession, "commit", lost_once)
+    ask(factory, "tea")
+    assert RecoverableServer(factory, "orders", sell).serve(requests=1) == 1
+    assert len(set(map(id, commits))) == 2
+    assert answers(factory) == [("order of tea", "sold: tea")]
+
+
+def test_what_is_wrong_from_the_start_is_raised(factory: ConnectionFactory) -> None:
+    with pytest.raises(JMSException, match="expected a value"):
+        serve(factory, selector="price >")
+
+
+def test_old_replies_can_be_forgotten(database: Engine) -> None:
+    clock = VirtualClock()
+    replies = SqlReplies(database, clock)
+    with database.begin() as connection:
+        replies.keep(connection, "old", "")
+        clock.advance(60)
+        replies.keep(connection, "new", "reply")
+        assert replies.forget(connection, clock.time_ms()) == 1
+        assert [replies.find(connection, key) for key in ("old", "new")] == [None, "reply"]
