@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from pyjms_provider.core.consumer import Consumer, ConsumerSession
     from pyjms_provider.core.queue import Queue
     from pyjms_provider.core.queue_types import MessageOrder
+    from pyjms_provider.core.recovered_runs import RecoveredRun
     from pyjms_provider.core.stories import Happening
     from pyjms_provider.core.unit_of_work import UnitOfWork
 
@@ -145,6 +146,18 @@ class ChannelState:
         """Return up to `most` messages that are held, those that have been so for longest."""
         return list(islice(self._delivered, most))
 
+    def awake(self) -> list[QueueEntry]:
+        """Return the NEW messages about which more is known than that they were found again; in order, if they have one."""
+        order = self.ordering
+        pushed = (entry for entry in self._pushed.values() if entry.state is MessageState.NEW)
+        return [*pushed, *(order.awake() if isinstance(order, Ordering) else order), *self.delays]
+
+    @property
+    def size(self) -> int:
+        """About how many bytes the messages take, as far as anybody needed to know."""
+        known = sum(entry.reference.size for entry in (*self.awake(), *self._uncommitted, *self._delivered))
+        return known + (self.ordering.dormant_size if isinstance(self.ordering, Ordering) else 0)
+
     def held_by(self, session: ConsumerSession) -> list[QueueEntry]:
         """Return the messages that `session` pulled and has not settled."""
         return [entry for entry in self._delivered if entry.holder is session]
@@ -174,6 +187,14 @@ class ChannelState:
         """Accept a message: it is NEW, and has no place in the order yet; see `place` and `delays`."""
         self.accepted += 1
         return QueueEntry(queue, reference, _ACCEPTED)
+
+    def restore_run(self, queue: Queue, run: RecoveredRun) -> bool:
+        """Take in messages that are NEW and available; return False, having done nothing, if they must come one by one."""
+        order = self.ordering
+        if not isinstance(order, Ordering) or not order.append_run(queue, run.priority, run.ids, run.sizes):
+            return False
+        self.accepted += len(run.ids)
+        return True
 
     def place(self, entry: QueueEntry) -> None:
         """Make a NEW message available: at the end, or in the old place of one that was given back."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
 from threading import Lock
@@ -17,6 +17,7 @@ from pyjms_provider.core.journal import Changes, NewMessage, QueueNumber, QueueR
 from pyjms_provider.core.kept_queue import KeptQueue
 from pyjms_provider.core.pipelines import FoundPipelines
 from pyjms_provider.core.policy import PolicyError, QueuePolicy
+from pyjms_provider.core.recovered_runs import RecoveredRun, RecoveredRuns
 from pyjms_provider.core.reference import MessageReference, ReferenceId
 from pyjms_provider.core.topic import Topic
 
@@ -24,7 +25,7 @@ if TYPE_CHECKING:
     from pyjms.spi.envelope import Address, ConnectionId, Envelope
     from pyjms_provider.core.doorkeeper import Admission
     from pyjms_provider.core.entry import QueueEntry
-    from pyjms_provider.core.journal import DuplicateMark, Journal, Recovery
+    from pyjms_provider.core.journal import DuplicateMark, Journal, RecoveredEntry, Recovery
     from pyjms_provider.core.paging import PagingMessageStore
     from pyjms_provider.core.queue import Queue
     from pyjms_provider.core.subscription import SubscriptionTerms
@@ -280,8 +281,9 @@ def restore_host(host: VirtualHost, journal: Journal, store: PagingMessageStore,
     seen = Changes(marks=[(number, priority, ReferenceId(0)) for number, priority in marks])
     doubts = Doubts(recovery)
     pipelines = FoundPipelines(recovery)
+    plain = _PlainMessages(recovery, queues, marks, store)
     messages = 0
-    for entry in recovery.entries:
+    for entry in plain.take_in():
         reference = entry.reference
         if not reference.journaled:
             reference.journaled = True
@@ -309,7 +311,47 @@ def restore_host(host: VirtualHost, journal: Journal, store: PagingMessageStore,
     for queue in queues.values():
         queue.bury_spent()
     subscriptions = sum(record.subscription is not None for record in recovery.queues)
-    return Restored(len(recovery.queues) - subscriptions, subscriptions, messages, len(seen.counts), len(doubts))
+    return Restored(
+        len(recovery.queues) - subscriptions, subscriptions, plain.count + messages, len(seen.counts), len(doubts)
+    )
+
+
+class _PlainMessages:
+    """Those messages that go into their queues many at a time, as there is nothing to be said of each."""
+
+    def __init__(
+        self,
+        recovery: Recovery,
+        queues: Mapping[QueueNumber, Queue],
+        marks: Mapping[tuple[QueueNumber, int], ReferenceId],
+        store: PagingMessageStore,
+    ) -> None:
+        self._entries = recovery.entries
+        self._queues = queues
+        self._marks = marks
+        self._store = store
+        self._held = {number for branch in recovery.branches for number, _ in branch.removals}
+        self._held |= {group.record.queue for group in recovery.groups}
+        self.count = 0
+
+    def take_in(self) -> Iterator[RecoveredEntry]:
+        """Put them into their queues, and yield all others, one by one, each when it is its turn."""
+        entries = self._entries
+        for run in entries.runs if isinstance(entries, RecoveredRuns) else (entries,):
+            if isinstance(run, RecoveredRun) and self._is_plain(run) and self._queues[run.queue].restore_run(run):
+                self._store.adopt_run(len(run.ids))
+                self.count += len(run.ids)
+            else:
+                yield from run
+
+    def _is_plain(self, run: RecoveredRun) -> bool:
+        """Return whether nobody may have seen one of its messages."""
+        number = run.queue
+        return (
+            number in self._queues
+            and number not in self._held
+            and run.ids[0] > self._marks.get((number, run.priority), 0)
+        )
 
 
 def _restore_policy(record: QueueRecord) -> QueuePolicy | None:

@@ -10,6 +10,9 @@ A `Cursor` remembers, for one selector text, up to where nothing matches. All co
 message is evaluated once for a text, and a poll over a long backlog of others costs only what is new. A message that is
 given back behind a cursor is noted with the cursor, so nothing before it is evaluated again.
 
+A message that was found again after a restart, and that nobody has asked for yet, is *dormant*: two numbers in its lane,
+no objects. It wakes when it is looked at.
+
 Invariants: a lane's `entries` and `sequences` are parallel and sorted from `head` on; the entry at `head` is available
 unless the lane is empty; bit P of the mask says that lane P is not empty.
 """
@@ -17,14 +20,19 @@ unless the lane is empty; bit P of the mask says that lane P is not empty.
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right, insort
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from enum import Enum
 from itertools import islice
 from operator import attrgetter
-from typing import Final, Literal
+from typing import TYPE_CHECKING, Final, Literal
 
 from pyjms_provider.core.entry import QueueEntry
-from pyjms_provider.core.reference import MessageReference
+from pyjms_provider.core.message_state import MessageState
+from pyjms_provider.core.recovered_runs import plain_reference
+from pyjms_provider.core.reference import MESSAGE_OVERHEAD, MessageReference
+
+if TYPE_CHECKING:
+    from pyjms_provider.core.queue import Queue
 
 __all__ = ["PRIORITIES", "UNFINISHED", "Cursor", "Ordering", "Unfinished"]
 
@@ -64,15 +72,33 @@ class Cursor:
 class _Lane:
     """The available messages of one priority."""
 
-    __slots__ = ("bit", "entries", "head", "live", "sequences")
+    __slots__ = ("bit", "entries", "head", "live", "queue", "sequences")
 
     def __init__(self, bit: int) -> None:
         self.bit = bit
         """What says in the ordering's mask that the lane is not empty."""
-        self.entries: list[QueueEntry | None] = []
+        self.entries: list[QueueEntry | int | None] = []
+        """None: a gap. A number: the message is dormant, and takes so many bytes in the journal; its sequence is its id."""
         self.sequences: list[int] = []
         self.head = 0
         self.live = 0
+        self.queue: Queue | None = None
+        """Whose messages they are; known once there have been dormant ones."""
+
+    def at(self, index: int) -> QueueEntry | None:
+        """Return the message at `index`, awake; None: a gap."""
+        entry = self.entries[index]
+        return self.wake(index, entry) if isinstance(entry, int) else entry
+
+    def wake(self, index: int, size: int) -> QueueEntry:
+        """Make the objects of a dormant message."""
+        assert self.queue is not None
+        sequence = self.sequences[index]
+        reference = plain_reference(sequence, self.bit.bit_length() - 1, size)
+        reference.journaled = True
+        entry = self.entries[index] = QueueEntry(self.queue, reference, MessageState.NEW)
+        entry.sequence = sequence
+        return entry
 
     def drop(self, index: int) -> bool:
         """Make a gap at `index`; return whether the lane is empty now."""
@@ -92,12 +118,18 @@ class _Lane:
             if index > _SPARE and index * 2 > len(entries):
                 self._forget_passed()
         elif len(entries) - self.head > 2 * self.live + _SPARE:
-            self._rebuild([entry for entry in entries if entry is not None])
+            self._close_gaps()
         return False
 
     def _forget_passed(self) -> None:
         del self.entries[: self.head]
         del self.sequences[: self.head]
+        self.head = 0
+
+    def _close_gaps(self) -> None:
+        entries = self.entries
+        self.sequences = [each for each, entry in zip(self.sequences, entries, strict=True) if entry is not None]
+        self.entries = [entry for entry in entries if entry is not None]
         self.head = 0
 
     def _rebuild(self, entries: list[QueueEntry]) -> None:
@@ -144,7 +176,8 @@ class _Lane:
             else:
                 homeless.append(entry)  # its gap has been closed
         if homeless:
-            present = [entry for entry in self.entries[self.head :] if entry is not None]
+            places = range(self.head, len(self.entries))
+            present = [each for place in places if (each := self.at(place)) is not None]
             self._rebuild(sorted(present + homeless, key=_by_sequence))
 
 
@@ -179,9 +212,22 @@ class Ordering:
     def __iter__(self) -> Iterator[QueueEntry]:
         """Yield the available messages in order; nothing may change meanwhile."""
         for lane in reversed(self._lanes):
-            for entry in lane.entries:
+            for index in range(len(lane.entries)):
+                entry = lane.at(index)
                 if entry is not None:
                     yield entry
+
+    def awake(self) -> Iterator[QueueEntry]:
+        """Yield the available messages that are not dormant, in order; nothing may change meanwhile."""
+        for lane in reversed(self._lanes):
+            for entry in lane.entries:
+                if isinstance(entry, QueueEntry):
+                    yield entry
+
+    @property
+    def dormant_size(self) -> int:
+        """About how many bytes the dormant messages take."""
+        return sum(entry + MESSAGE_OVERHEAD for lane in self._lanes for entry in lane.entries if entry.__class__ is int)
 
     def following(self, reference: MessageReference, most: int) -> list[MessageReference]:
         """Return up to `most` messages that will probably be wanted after that one, or about as many."""
@@ -191,16 +237,33 @@ class Ordering:
             lane = self._lanes[priority]
             first = reference.id if priority == level else 0
             index = bisect_right(lane.sequences, first, lane.head)
-            for entry in islice(lane.entries, index, index + 2 * most):
+            for place in range(index, min(index + 2 * most, len(lane.entries))):
                 if len(answer) == most:
                     return answer
+                entry = lane.at(place)
                 if entry is not None:
                     answer.append(entry.reference)
         return answer
 
+    def append_run(self, queue: Queue, priority: int, ids: Sequence[int], sizes: Sequence[int]) -> bool:
+        """Give messages of `queue` the last places of their priority, dormant, as `RecoveredRun` has them.
+
+        Return False, having done nothing, if they must come one by one.
+        """
+        if self._levels is not _LEVELS or ids[0] <= self._last:
+            return False
+        lane = self._lanes[priority]
+        lane.queue = queue
+        lane.entries += sizes
+        lane.sequences += ids
+        lane.live += len(ids)
+        self._last = ids[-1]
+        self._mask |= lane.bit
+        return True
+
     def oldest(self) -> list[QueueEntry]:
         """Return the oldest message of each priority."""
-        heads = (lane.entries[lane.head] for lane in self._lanes if lane.live)
+        heads = (lane.at(lane.head) for lane in self._lanes if lane.live)
         return [entry for entry in heads if entry is not None]
 
     def first(self, most: int) -> list[QueueEntry]:
@@ -208,13 +271,14 @@ class Ordering:
         answer: list[QueueEntry] = []
         for lane in reversed(self._lanes):
             if lane.live:
-                places = islice(lane.entries, lane.head, lane.head + 2 * most)
+                places = map(lane.at, range(lane.head, min(lane.head + 2 * most, len(lane.entries))))
                 answer += islice((entry for entry in places if entry is not None), most - len(answer))
         return answer
 
     def newest(self, most: int) -> list[QueueEntry]:
         """Return up to about `most` messages of each priority that came last."""
-        return [entry for lane in self._lanes if lane.live for entry in lane.entries[-most:] if entry is not None]
+        places = ((lane, place) for lane in self._lanes if lane.live for place in _last_places(lane, most))
+        return [entry for lane, place in places if (entry := lane.at(place)) is not None]
 
     def append(self, entry: QueueEntry) -> None:
         """Give `entry` the last place of its priority."""
@@ -252,6 +316,8 @@ class Ordering:
         head = lane.head
         entries = lane.entries
         entry = entries[head]
+        if isinstance(entry, int):
+            entry = lane.wake(head, entry)
         if lane.live == 1 and head < _SPARE:  # what `drop` does then, without the price of a call
             entries[head] = None
             lane.live = 0
@@ -273,7 +339,7 @@ class Ordering:
     def least(self) -> QueueEntry | None:
         """Return the oldest message of the lowest priority."""
         lane = next((lane for lane in self._lanes if lane.live), None)
-        return None if lane is None else lane.entries[lane.head]
+        return None if lane is None else lane.at(lane.head)
 
     def clear(self) -> list[QueueEntry]:
         """Take out all messages and return them in order."""
@@ -334,7 +400,7 @@ class Ordering:
         if found is None or found is UNFINISHED:
             return found
         priority, index = found
-        entry = self._lanes[priority].entries[index]
+        entry = self._lanes[priority].at(index)
         self._drop(priority, index)
         return entry
 
@@ -344,7 +410,7 @@ class Ordering:
         if found is None or found is UNFINISHED:
             return found
         priority, index = found
-        return self._lanes[priority].entries[index]
+        return self._lanes[priority].at(index)
 
     def _find(
         self, cursor: Cursor, permits: Callable[[QueueEntry], bool] | None, evaluations: int
@@ -370,7 +436,7 @@ class Ordering:
         answer = -1
         while position < len(behind) and answer < 0:
             index = lane.find(behind[position])
-            entry = None if index < 0 else lane.entries[index]
+            entry = None if index < 0 else lane.at(index)
             if entry is None or (cursor.matches and not cursor.matches(entry)):
                 del behind[position]
             elif permits is None or permits(entry):
@@ -387,10 +453,10 @@ class Ordering:
     ) -> tuple[int, int]:
         """Return the index of the first matching message after `cursor`, or -1, and the evaluations that are left."""
         lane = self._lanes[priority]
-        entries, sequences, matches = lane.entries, lane.sequences, cursor.matches
+        sequences, matches = lane.sequences, cursor.matches
         blocked = False  # a match that is not permitted now stays ahead of the cursor
-        for index in range(bisect_right(sequences, cursor.passed[priority], lane.head), len(entries)):
-            entry = entries[index]
+        for index in range(bisect_right(sequences, cursor.passed[priority], lane.head), len(sequences)):
+            entry = lane.at(index)
             if entry is not None:
                 if evaluations <= 0 and not blocked:
                     return -1, evaluations
@@ -404,6 +470,10 @@ class Ordering:
             if not blocked:
                 cursor.passed[priority] = sequences[index]
         return -1, max(evaluations, 1)
+
+
+def _last_places(lane: _Lane, most: int) -> range:
+    return range(max(len(lane.entries) - most, 0), len(lane.entries))
 
 
 def _note_behind(cursor: Cursor, priority: int, returned: list[QueueEntry]) -> None:

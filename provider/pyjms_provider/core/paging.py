@@ -125,6 +125,11 @@ class PagingMessageStore(MessageStore):
                 reference.holders = 1
                 self._count += 1
 
+    def adopt_run(self, messages: int) -> None:
+        """Do so for so many messages whose references are made when they are needed, each with one holder."""
+        with self._lock:
+            self._count += messages
+
     def publish(self, reference: MessageReference) -> None:
         with self._lock:
             if reference.id in self._messages:

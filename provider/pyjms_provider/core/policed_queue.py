@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from pyjms_provider.core.channel_state import ChannelState
     from pyjms_provider.core.consumer import Consumer
     from pyjms_provider.core.kept_queue import KeptQueue
+    from pyjms_provider.core.recovered_runs import RecoveredRun
     from pyjms_provider.core.reference import MessageReference
     from pyjms_provider.core.store import MessageStore
     from pyjms_provider.core.unit_of_work import UnitOfWork
@@ -310,7 +311,7 @@ class PolicedQueue(AsynchronousChannel):
     def bury_spent(self) -> None:
         """Set aside what was delivered too often before the broker started, as it may be what ended the last one."""
         with self._lock:
-            for entry in self._state.entries(MessageState.NEW):
+            for entry in self._state.awake():
                 if entry.delivery_count and self.is_spent(entry.delivery_count, failed=False):
                     self._die(entry, DeadKind.DELIVERIES, MessageEvent.REMOVE, None)
                     if entry.reference.expiration_ms:
@@ -380,6 +381,11 @@ class PolicedQueue(AsynchronousChannel):
             unit.add_sent(entry)
         return entry
 
+    def restore_run(self, run: RecoveredRun) -> bool:
+        """Take in messages that the journal has kept; return False, having done nothing, if they must come one by one."""
+        with self._lock:
+            return self._rules is None and self._state.restore_run(self, run)  # type: ignore[arg-type]  # as before
+
     def _place_again(self, entry: QueueEntry, *, is_held: bool) -> None:
         """Make a restored message available, now or later. The lock is held."""
         count = entry.delivery_count
@@ -411,7 +417,7 @@ class PolicedQueue(AsynchronousChannel):
     def size(self) -> int:
         """About how many bytes the messages take, as far as anybody needed to know."""
         with self._lock:
-            return sum(entry.reference.size for state in _STATES for entry in self._state.entries(state))
+            return self._state.size
 
     def message_of(self, reference: MessageReference) -> Envelope | None:
         """Return a message of this queue; None if it has gone. Waits for a disk. Raises `ResourceError`."""

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import islice, starmap
 from typing import TYPE_CHECKING, Any, Final
 
-from sqlalchemy import Select, func, select
+from sqlalchemy import Select, and_, case, func, null, select
 
 from pyjms.spi.envelope import Address, AddressKind
 from pyjms.spi.xid import Xid
@@ -21,19 +22,24 @@ from pyjms_provider.core.journal import (
     RecoveredStage,
     SubscriptionKey,
 )
+from pyjms_provider.core.recovered_runs import RecoveredRun, RecoveredRuns
 from pyjms_provider.core.reference import MESSAGE_OVERHEAD, MessageReference, ReferenceId
 from pyjms_provider.stores.sql import tables as t
 from pyjms_provider.stores.sql.batch import text_from_column
 from pyjms_provider.stores.sql.pipelines import read_groups, read_markers, read_stages
 
 if TYPE_CHECKING:
-    from sqlalchemy import Connection, Row
+    from sqlalchemy import ColumnElement, Connection, Row
 
     from pyjms_provider.stores.sql.database import Database
 
 __all__ = ["Found", "read_entries", "read_places", "read_records"]
 
-_PROGRESS: Final = 10_000
+_RUN: Final = 10_000
+"""So many messages are read at a time; as often, progress is told."""
+_PRIORITIES: Final = 10
+_HIGHEST: Final = 2**53
+"""No queue has a higher number."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -118,7 +124,7 @@ def _messages_of(connection: Connection, number: int) -> list[tuple[QueueNumber,
     places = select(t.ENTRY).where(t.ENTRY.c.message.in_(select(t.MESSAGE.c.id).where(of_branch)))
     entries = _entries(
         connection.execute(_messages().where(of_branch)),
-        iter(connection.execute(places.order_by(t.ENTRY.c.message, t.ENTRY.c.queue)).all()),
+        _Places(iter(connection.execute(places.order_by(t.ENTRY.c.message, t.ENTRY.c.queue)).all())),
         [],
     )
     return [(entry.queue, entry.reference) for entry in entries]
@@ -161,33 +167,112 @@ def read_places(connection: Connection, reference_id: ReferenceId) -> str:
 
 def read_entries(
     database: Database, progress: Callable[[int], None], set_aside: Callable[[Sequence[ReferenceId]], None]
-) -> Iterator[RecoveredEntry]:
-    """Yield all entries in the order in which messages were added. Raises `StoreError`.
+) -> RecoveredRuns:
+    """Return all entries, which are read as they are asked for. Raises `StoreError` then.
 
     `set_aside` is told at the end which messages have rows that cannot be understood.
     """
-    dialect = database.engine.dialect
-    messages = str(_messages().where(t.MESSAGE.c.branch.is_(None)).compile(dialect=dialect))
-    places = str(select(t.ENTRY).order_by(t.ENTRY.c.message, t.ENTRY.c.queue).compile(dialect=dialect))
+    return RecoveredRuns(_read_runs(database, progress, set_aside))
+
+
+def _read_runs(
+    database: Database, progress: Callable[[int], None], set_aside: Callable[[Sequence[ReferenceId]], None]
+) -> Iterator[Sequence[RecoveredEntry] | RecoveredRun]:
+    def text(query: Select[Any]) -> str:
+        return str(query.compile(dialect=database.engine.dialect, compile_kwargs={"literal_binds": True}))
+
+    message = t.MESSAGE.c
+    in_queues = message.branch.is_(None)
     count = 0
     bad: list[ReferenceId] = []
     with database.streaming() as stream:
-        for entry in _entries(stream(messages), stream(places), bad):
-            count += 1
-            if not count % _PROGRESS:
+        places = _Places(stream(text(select(t.ENTRY).order_by(t.ENTRY.c.message, t.ENTRY.c.queue))))
+        rows = stream(
+            text(select(_lane(), message.id, func.length(message.payload)).where(in_queues).order_by(message.id))
+        )
+        while found := list(islice(rows, _RUN)):
+            others: dict[ReferenceId, list[RecoveredEntry]] = {}
+            lanes, ids, sizes = zip(*found, strict=True)
+            if lanes.count(lanes[0]) == len(lanes) and lanes[0] is not None:  # often so, and quickly seen
+                count += len(ids)
+                yield _run(lanes[0], ids, sizes)
                 progress(count)
-            yield entry
-    progress(count)
+                continue
+            if None in lanes:
+                span = message.id.between(ids[0], ids[-1])
+                for entry in _entries(stream(text(_messages().where(in_queues, span, _lane().is_(None)))), places, bad):
+                    others.setdefault(entry.reference.id, []).append(entry)
+            for run in _in_order(found, others):
+                count += len(run) if isinstance(run, list) else len(run.ids)
+                yield run
+            progress(count)
     if bad:
         set_aside(bad)
 
 
-def _entries(messages: Iterable[Any], places: Iterator[Any], bad: list[ReferenceId]) -> Iterator[RecoveredEntry]:
+def _lane() -> ColumnElement[int | None]:
+    """Return what is the same for messages of one `RecoveredRun`; NULL for messages of which there is more to know.
+
+    A file of SQLite may hold anything in any column. Numbers come before all else there, so that none of these
+    conditions holds for something else.
+    """
+    message = t.MESSAGE.c
+    is_plain = and_(
+        message.queue.between(1, _HIGHEST),
+        message.priority.between(0, _PRIORITIES - 1),
+        message.expiration == 0,
+        message.deliver_at == 0,
+        message.reliable,
+        message.deliveries == 0,
+        func.length(message.payload) >= 0,
+    )
+    return case((is_plain, message.queue * _PRIORITIES + message.priority), else_=null())
+
+
+def _in_order(
+    found: Sequence[tuple[int | None, int, int]], others: Mapping[ReferenceId, list[RecoveredEntry]]
+) -> Iterator[list[RecoveredEntry] | RecoveredRun]:
+    """Yield runs of the rows that have a lane, and `others`, those of each queue in the order of their ids."""
+    lanes: dict[int, list[tuple[int, int]]] = {}
+    for lane, message_id, size in found:
+        if lane is not None:
+            lanes.setdefault(lane, []).append((message_id, size))
+        elif message_id in others:
+            yield from starmap(_run_of, lanes.items())
+            lanes = {}
+            yield others[ReferenceId(message_id)]
+    yield from starmap(_run_of, lanes.items())
+
+
+def _run_of(lane: int, found: Sequence[tuple[int, int]]) -> RecoveredRun:
+    ids, sizes = zip(*found, strict=True)
+    return _run(lane, ids, sizes)
+
+
+def _run(lane: int, ids: Sequence[int], sizes: Sequence[int]) -> RecoveredRun:
+    return RecoveredRun(QueueNumber(lane // _PRIORITIES), lane % _PRIORITIES, ids, sizes)
+
+
+class _Places:
+    """The entries of messages that are in several queues, by message."""
+
+    def __init__(self, rows: Iterator[Any]) -> None:
+        self._rows = rows
+        self._next = next(rows, None)
+
+    def of(self, message: ReferenceId) -> Iterator[Any]:
+        """Yield the rows of a message; messages must be asked for in the order of their ids."""
+        while self._next is not None and self._next[0] <= message:
+            if self._next[0] == message:
+                yield self._next
+            self._next = next(self._rows, None)
+
+
+def _entries(messages: Iterable[Any], places: _Places, bad: list[ReferenceId]) -> Iterator[RecoveredEntry]:
     """Yield the entries of `messages`; those that are in several queues have them in `places`. Both come by id.
 
     A file of SQLite may hold anything in any column, so the types are looked at; what has wrong ones goes to `bad`.
     """
-    place = next(places, None)
     for message_id, queue, priority, expiration_ms, deliver_at_ms, reliable, deliveries, size in messages:
         if not (type(priority) is type(expiration_ms) is type(deliver_at_ms) is type(deliveries) is type(size) is int):
             bad.append(message_id)
@@ -199,7 +284,5 @@ def _entries(messages: Iterable[Any], places: Iterator[Any], bad: list[Reference
             yield RecoveredEntry(queue, reference, deliveries)
             continue
         reference.shared = True
-        while place is not None and place[0] <= message_id:
-            if place[0] == message_id:
-                yield RecoveredEntry(place[1], reference, place[2])
-            place = next(places, None)
+        for _, entry_queue, entry_deliveries in places.of(message_id):
+            yield RecoveredEntry(entry_queue, reference, entry_deliveries)

@@ -1,0 +1,71 @@
+"""Messages that a journal found again, many at a time: a million of them must not take as many objects to be known."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from itertools import chain, groupby
+
+from pyjms_provider.core.journal import QueueNumber, RecoveredEntry
+from pyjms_provider.core.reference import MESSAGE_OVERHEAD, MessageReference, ReferenceId
+
+__all__ = ["RecoveredRun", "RecoveredRuns", "in_runs", "plain_reference"]
+
+
+@dataclass(frozen=True, slots=True)
+class RecoveredRun:
+    """Messages of one queue and one priority about which there is nothing else to know.
+
+    They are PERSISTENT, in this queue alone, never expire, are not scheduled, and were never delivered as far as is
+    written.
+    """
+
+    queue: QueueNumber
+    priority: int
+    ids: Sequence[int]
+    """Growing."""
+    sizes: Sequence[int]
+    """So many bytes each of them takes in the journal."""
+
+    def __iter__(self) -> Iterator[RecoveredEntry]:
+        for message_id, size in zip(self.ids, self.sizes, strict=True):
+            yield RecoveredEntry(self.queue, plain_reference(message_id, self.priority, size), 0)
+
+
+class RecoveredRuns(Iterator[RecoveredEntry]):
+    """The entries of a recovery, one by one; or, for who can take many at once, `runs`. Either is read, and once."""
+
+    def __init__(self, runs: Iterator[Iterable[RecoveredEntry]]) -> None:
+        self.runs = runs
+        """`RecoveredRun`, and other entries a few at a time. Those of a queue come in the order in which they were added."""
+        self._entries = chain.from_iterable(runs)
+
+    def __next__(self) -> RecoveredEntry:
+        return next(self._entries)
+
+
+def plain_reference(message_id: int, priority: int, size: int) -> MessageReference:
+    """Return the reference of a message of a run, as a journal finds it."""
+    reference = MessageReference(ReferenceId(message_id), None, 0, priority, True)
+    reference.size = size + MESSAGE_OVERHEAD
+    return reference
+
+
+def in_runs(entries: Iterable[RecoveredEntry]) -> RecoveredRuns:
+    """Return entries, which come one by one, as runs as far as that can be."""
+    return RecoveredRuns(
+        found if lane is None else _run(*lane, found)
+        for lane, found in ((lane, list(found)) for lane, found in groupby(entries, _lane))
+    )
+
+
+def _lane(entry: RecoveredEntry) -> tuple[QueueNumber, int] | None:
+    reference = entry.reference
+    is_special = reference.expiration_ms or reference.deliver_at_ms or reference.shared or entry.delivery_count
+    return None if is_special or not reference.reliable else (entry.queue, reference.priority)
+
+
+def _run(queue: QueueNumber, priority: int, entries: Sequence[RecoveredEntry]) -> RecoveredRun:
+    references = [entry.reference for entry in entries]
+    sizes = [max(reference.size - MESSAGE_OVERHEAD, 0) for reference in references]
+    return RecoveredRun(queue, priority, [reference.id for reference in references], sizes)

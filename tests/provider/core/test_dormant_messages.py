@@ -1,0 +1,153 @@
+"""Messages that were found again after a restart: two numbers until somebody looks at them, and no difference to be seen."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from pyjms_provider.core.entry import QueueEntry
+from pyjms_provider.core.journal import QueueNumber, RecoveredEntry
+from pyjms_provider.core.message_state import MessageState
+from pyjms_provider.core.ordering import UNFINISHED, Ordering
+from pyjms_provider.core.queue_types import priority_levels
+from pyjms_provider.core.recovered_runs import RecoveredRun, in_runs, plain_reference
+from pyjms_provider.core.reference import MESSAGE_OVERHEAD, MessageReference, ReferenceId
+
+IDS = range(1, 41)
+
+
+def entry_of(message: int, priority: int = 4) -> QueueEntry:
+    reference = plain_reference(message, priority, 100)
+    return QueueEntry(None, reference, MessageState.NEW)  # type: ignore[arg-type]  # an ordering asks no queue
+
+
+def asleep(priorities: dict[int, int]) -> Ordering:
+    """Return an ordering of dormant messages: priorities by id."""
+    ordering = Ordering()
+    for message, priority in priorities.items():
+        assert ordering.append_run(object(), priority, [message], [100])  # type: ignore[arg-type]
+    return ordering
+
+
+def awake(priorities: dict[int, int]) -> Ordering:
+    ordering = Ordering()
+    for message, priority in priorities.items():
+        ordering.append(entry_of(message, priority))
+    return ordering
+
+
+def is_even(entry: QueueEntry) -> bool:
+    return entry.reference.id % 2 == 0
+
+
+class Actor:
+    """Does the same to any ordering, and says what came of it."""
+
+    def __init__(self, ordering: Ordering) -> None:
+        self.ordering = ordering
+        self.cursor = ordering.open_cursor("even", is_even)
+        self.browser = ordering.new_cursor(None)
+        self.taken: list[QueueEntry] = []
+        self.last = max(IDS)
+
+    def take(self) -> object:
+        return self._took(self.ordering.take_first())
+
+    def take_even(self) -> object:
+        found = self.ordering.take_matching(self.cursor, None, 1000)
+        assert found is not UNFINISHED
+        return self._took(found)
+
+    def look(self) -> object:
+        found = self.ordering.look(self.browser, 1000)
+        assert found is not UNFINISHED
+        return None if found is None else found.reference.id
+
+    def give_back(self) -> object:
+        taken, self.taken = self.taken, []
+        self.ordering.restore(taken)
+        return len(self.ordering)
+
+    def discard_least(self) -> object:
+        least = self.ordering.least()
+        return None if least is None else (least.reference.id, self.ordering.discard(least))
+
+    def add(self) -> object:
+        self.last += 1
+        self.ordering.append(entry_of(self.last, self.last % 10))
+        return len(self.ordering)
+
+    def follow(self) -> object:
+        reference = plain_reference(20, 5, 0)
+        return [each.id for each in self.ordering.following(reference, 5)]
+
+    def list_all(self) -> object:
+        return [(entry.reference.id, entry.reference.priority, entry.sequence) for entry in self.ordering]
+
+    def _took(self, entry: QueueEntry | None) -> object:
+        if entry is None:
+            return None
+        self.taken.append(entry)
+        reference = entry.reference
+        return reference.id, reference.priority, reference.reliable, entry.state, len(self.ordering)
+
+
+ACTS: list[Callable[[Actor], object]] = [
+    *(Actor.take, Actor.take_even, Actor.look, Actor.give_back, Actor.discard_least, Actor.add, Actor.follow),
+]
+
+
+@given(
+    st.dictionaries(st.sampled_from(IDS), st.integers(3, 6)),
+    st.lists(st.tuples(st.sampled_from(ACTS), st.integers(1, 30)), max_size=12),
+)
+def test_dormant_messages_do_all_that_others_do(priorities: dict[int, int], acts: list[tuple[object, int]]) -> None:
+    ordered = dict(sorted(priorities.items()))
+    one, other = Actor(asleep(ordered)), Actor(awake(ordered))
+    for act, times in acts:
+        for _ in range(times):
+            assert act(one) == act(other)  # type: ignore[operator]
+    assert one.list_all() == other.list_all()
+
+
+def test_looking_at_some_messages_wakes_no_others() -> None:
+    ordering = asleep(dict.fromkeys(IDS, 4))
+    assert list(ordering.awake()) == []
+    first = ordering.take_first()
+    assert first is not None
+    assert (first.reference.id, first.reference.journaled) == (1, True)
+    assert len(ordering.following(first.reference, 5)) == 5
+    assert [entry.reference.id for entry in ordering.awake()] == [2, 3, 4, 5, 6]
+    assert ordering.dormant_size == 34 * (100 + MESSAGE_OVERHEAD)
+    assert len(ordering) == 39
+
+
+def test_messages_that_come_too_late_for_their_ids_come_one_by_one() -> None:
+    ordering = asleep({5: 4})
+    assert not ordering.append_run(object(), 4, [5, 6], [1, 1])  # type: ignore[arg-type]
+    assert len(ordering) == 1
+
+
+def test_a_queue_with_fewer_levels_takes_no_runs_as_a_lane_is_no_priority_there() -> None:
+    assert not Ordering(priority_levels(2)).append_run(object(), 4, [1], [1])  # type: ignore[arg-type]
+
+
+def recovered(message: int, queue: int = 1, **special: int) -> RecoveredEntry:
+    reference = MessageReference(
+        ReferenceId(message), None, special.get("expiration", 0), 4, "transient" not in special
+    )
+    reference.deliver_at_ms = special.get("deliver_at", 0)
+    reference.shared = "shared" in special
+    return RecoveredEntry(QueueNumber(queue), reference, special.get("count", 0))
+
+
+@pytest.mark.parametrize("special", ["expiration", "deliver_at", "shared", "count", "transient"])
+def test_what_is_special_about_a_message_keeps_it_out_of_runs(special: str) -> None:
+    found = [recovered(1), recovered(2), recovered(3, **{special: 7}), recovered(4), recovered(5, queue=2)]
+    runs = list(in_runs(iter(found)).runs)
+    assert [isinstance(run, RecoveredRun) for run in runs] == [True, False, True, True]
+    assert [[entry.reference.id for entry in run] for run in runs] == [[1, 2], [3], [4], [5]]
+    assert [entry.reference.id for entry in in_runs(iter(found))] == [1, 2, 3, 4, 5]
