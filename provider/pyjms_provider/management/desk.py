@@ -7,14 +7,16 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, Final, TypeVar
+from typing import TYPE_CHECKING, Any, Final, Protocol, TypeVar
 from uuid import UUID
+from weakref import WeakSet
 
 from pyjms.spi.errors import AccessDeniedError, ProviderError
 from pyjms_provider.management.describing import describe
 from pyjms_provider.management.errors import UnknownJobError
 from pyjms_provider.management.jobs import Job, Jobs
 from pyjms_provider.management.listing import ListedPage, ListRequest, check_fields, list_objects
+from pyjms_provider.management.versions import Expected, while_expected
 from pyjms_provider.model import tree
 from pyjms_provider.model.attributes import declarations
 from pyjms_provider.model.errors import UnknownObjectError, UnknownOperationError
@@ -29,10 +31,11 @@ if TYPE_CHECKING:
     from pyjms_provider.model.system_config import SystemConfig
     from pyjms_provider.security.contracts import AccessPolicy, Principal
 
-__all__ = ["Caller", "Desk"]
+__all__ = ["Caller", "Desk", "UserSessions"]
 
 _T = TypeVar("_T")
 _TYPED: Final = "type"
+ANYTHING: Final = Expected()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -44,6 +47,14 @@ class Caller:
     peer: str = ""
 
 
+class UserSessions(Protocol):
+    """Log-ins that outlive a request."""
+
+    def end_all_of(self, provider: str, user_name: str) -> None:
+        """End those of a user whom an authentication provider vouched for."""
+        ...
+
+
 class Desk:
     """Safe to use from any thread. Every call raises `AccessDeniedError`, and the errors of the model."""
 
@@ -51,6 +62,7 @@ class Desk:
         self.system = system
         self.jobs = Jobs(system.clock)
         self._audit = audit
+        self._sessions: WeakSet[UserSessions] = WeakSet()
 
     # Looking
 
@@ -117,27 +129,31 @@ class Desk:
             secure=_secure(category, attributes.get(_TYPED)),
         )
 
-    def change(self, caller: Caller, managed: ManagedObject, changes: Mapping[str, Any]) -> None:
-        """Change attributes; null: the default again."""
+    def change(
+        self, caller: Caller, managed: ManagedObject, changes: Mapping[str, Any], expected: Expected = ANYTHING
+    ) -> None:
+        """Change attributes; null: the default again. Raises `ChangedMeanwhileError` if it is not what was expected."""
         self._changed(
             caller,
             AuditAction.CHANGE,
             _address(managed),
             lambda: self._check(caller, Operation.ADMINISTER, managed),
-            lambda: managed.set_attributes(changes, by=caller.principal.name),
+            lambda: while_expected(
+                managed, expected, lambda: managed.set_attributes(changes, by=caller.principal.name)
+            ),
             before=managed.attribute_values(tuple(changes), actual=True),
             after=changes,
             secure=_secure(managed.category, managed.type),
         )
 
-    def delete(self, caller: Caller, managed: ManagedObject) -> None:
-        """Delete an object with all below it."""
+    def delete(self, caller: Caller, managed: ManagedObject, expected: Expected = ANYTHING) -> None:
+        """Delete an object with all below it. Raises `ChangedMeanwhileError` if it is not what was expected."""
         self._changed(
             caller,
             AuditAction.DELETE,
             _address(managed),
             lambda: self._check(caller, Operation.ADMINISTER, managed),
-            lambda: managed.delete(by=caller.principal.name),
+            lambda: while_expected(managed, expected, lambda: managed.delete(by=caller.principal.name), above=True),
         )
 
     # Operations
@@ -206,6 +222,15 @@ class Desk:
     ) -> None:
         """Have it audited that somebody came, was refused, or went."""
         self._audit.write(AuditRecord(action=action, who=principal, target=user_name, result=result, peer=peer))
+
+    def add_sessions(self, sessions: UserSessions) -> None:
+        """Have these log-ins end with their users, as long as somebody holds them."""
+        self._sessions.add(sessions)
+
+    def end_sessions(self, provider: str, user_name: str) -> None:
+        """End the log-ins of a user, who is not what they were at the log-in."""
+        for each in list(self._sessions):
+            each.end_all_of(provider, user_name)
 
     def _parent(self, category: str, names: Sequence[str]) -> ManagedObject:
         above = tree.shape_of(category).parent

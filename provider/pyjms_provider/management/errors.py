@@ -7,6 +7,7 @@ from pyjms.spi.errors import ProviderError
 __all__ = [
     "BadMethodError",
     "BadRequestError",
+    "ChangedMeanwhileError",
     "ContentTypeError",
     "JobError",
     "RequestTooLargeError",
@@ -22,6 +23,12 @@ class BadMethodError(ProviderError):
     def __init__(self, reason: str, allowed: tuple[str, ...]) -> None:
         super().__init__(reason)
         self.allowed = allowed
+
+
+class ChangedMeanwhileError(ProviderError):
+    """An object is not the version that somebody has seen who wants it changed."""
+
+    code = "PYJMS-CHANGED-MEANWHILE"
 
 
 class ContentTypeError(ProviderError):

@@ -49,6 +49,12 @@ _LIST_OPTIONS: Final = (
 )
 
 
+_IF_MATCH: Final[Mapping[str, Any]] = parameter(
+    "If-Match",
+    "The etag that a look at the object answered with: it is changed only if nobody else has changed it since; else 412.",
+    {"type": "string"},
+    where="header",
+)
 _WHO: Final[Mapping[str, Any]] = {
     "type": "object",
     "required": ["user_name", "groups"],
@@ -117,6 +123,7 @@ def _fixed_paths() -> dict[str, Any]:
                 {"200": content("Who asks", _WHO)}, operationId="whoami", summary="Who the broker takes me for"
             )
         },
+        **_monitoring_paths(),
         f"{_ROOT}/openapi.json": {
             "get": answering({"200": content("This", anything)}, operationId="openapi", summary="This description")
         },
@@ -143,6 +150,34 @@ def _fixed_paths() -> dict[str, Any]:
                 summary="End a long operation half way",
                 parameters=by_id,
             ),
+        },
+    }
+
+
+def _monitoring_paths() -> dict[str, Any]:
+    """Return what a port answers to machines that watch over the broker; `metrics` of the port says who may ask for them."""
+    text = {
+        "description": "In the text format of Prometheus",
+        "content": {"text/plain": {"schema": {"type": "string"}}},
+    }
+    states = {"category": {"type": "string"}, "state": {"type": "string"}}
+    status = {
+        "type": "object",
+        "required": ["status"],
+        "properties": {
+            "status": {"type": "string"},
+            "objects": {"type": "array", "items": {"type": "object", "properties": states}},
+        },
+    }
+    live = {"200": content("The process answers", status)}
+    ready = {"200": content("All is active", status), "503": content("What is not active", status)}
+    return {
+        "/metrics": {"get": answering({"200": text}, operationId="metrics", summary="What is measured")},
+        "/health/live": {
+            "get": answering(live, operationId="live", summary="Whether the process answers", security=[])
+        },
+        "/health/ready": {
+            "get": answering(ready, operationId="ready", summary="Whether the broker can be used", security=[])
         },
     }
 
@@ -244,7 +279,7 @@ class _Category:
                 {"200": content("As it is now", self._one), "201": content("It was created", self._one)},
                 operationId=f"put_{category}",
                 summary=f"Change a {category}, or create it",
-                parameters=parameters,
+                parameters=[*parameters, _IF_MATCH],
                 requestBody=self._body(),
             )
             found["delete"] = self._deleting(f"delete_{category}", parameters)
@@ -255,7 +290,7 @@ class _Category:
             {"200": content("As it is now", self._one)},
             operationId=operation_id,
             summary=f"Change a {self._category}",
-            parameters=parameters,
+            parameters=[*parameters, _IF_MATCH],
             requestBody=self._body(),
         )
 
@@ -264,7 +299,7 @@ class _Category:
             {"204": {"description": "It is gone"}},
             operationId=operation_id,
             summary=f"Delete a {self._category}",
-            parameters=parameters,
+            parameters=[*parameters, _IF_MATCH],
         )
 
     def _operation_methods(self, declared: OperationDeclaration) -> dict[str, Any]:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import fields
 from pathlib import Path
-from typing import Any, Final, Literal
+from typing import TYPE_CHECKING, Any, Final, Literal
 
 from pydantic import create_model
 
@@ -24,6 +24,9 @@ from pyjms_provider.security.kinds import AUTHENTICATION_KINDS, AuthenticationKi
 from pyjms_provider.security.private_files import create_private
 from pyjms_provider.security.settings import UserFileSettings
 from pyjms_provider.security.user_file import UserFile
+
+if TYPE_CHECKING:
+    from pyjms_provider.model.managed import ManagedObject
 
 __all__ = [
     "AnonymousProvider",
@@ -67,6 +70,14 @@ class AuthenticationProvider(Stoppable):
 
     def sources(self) -> Mapping[str, ChildSource]:
         return users_of(self)
+
+    def tell_user_changed(self, user: ManagedObject, old: Mapping[str, Any], new: Mapping[str, Any]) -> None:
+        """Tell listeners of a user that was changed."""
+        self._tell(user, lambda listener: listener.attributes_changed(user, old, new))
+
+    def tell_user_removed(self, user: ManagedObject) -> None:
+        """Tell listeners of a user that was removed."""
+        self._tell(self, lambda listener: listener.child_removed(self, user))
 
     def _make(self, attributes: Attributes) -> Authenticator:
         try:

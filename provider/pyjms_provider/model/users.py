@@ -102,12 +102,16 @@ class UserSource(ChildSource):
             self._do(name, lambda: self._file.set_password(name, password))
         if "groups" in changes:
             self._do(name, lambda: self._file.set_groups(name, chosen.groups))
+        new = {**known, "groups": chosen.groups, "password": MASK}
+        self._provider.tell_user_changed(found, {**known, "password": MASK}, new)
 
     def remove(self, name: str) -> None:
         """Remove a user. Raises `UnknownObjectError`."""
-        if self.find(name) is None:
+        found = self.find(name)
+        if found is None:
             raise UnknownObjectError(f"{self._provider.path} has no user {name!r}")
         self._file.remove(name)
+        self._provider.tell_user_removed(found)
 
     def _read(self, attributes: Mapping[str, Any], name: str) -> UserAttributes:
         found = resolve(UserAttributes, attributes, self._provider.variable, f"user {name}")

@@ -117,6 +117,7 @@ def http_opener(
             is_secure=settings.tls is not None,
             metrics=chosen.metrics,
             metrics_queues=chosen.metrics_queues,
+            port_id=port.id.hex[:12],
         )
         app = make_app(desk(port), port.authenticator(), port.access(), rest, routes(port))
         return HttpListeningPort(network, settings, app)

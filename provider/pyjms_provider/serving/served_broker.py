@@ -17,6 +17,7 @@ from pyjms_provider.security.audit import AuditLog
 from pyjms_provider.serving.http_port import http_opener
 from pyjms_provider.serving.management_queues import ManagementQueues
 from pyjms_provider.serving.stomp_port import stomp_opener
+from pyjms_provider.serving.user_watch import UserWatch
 from pyjms_provider.transport.service import NetworkService
 
 if TYPE_CHECKING:
@@ -106,6 +107,7 @@ class ServedBroker:
             synthetic.stop()
             network.stop()
             raise
+        system.broker.add_listener(UserWatch(desks.of, synthetic), below=True)
         return cls(system, network, desks, ManagementQueues(desks.of(system), synthetic))
 
     @property

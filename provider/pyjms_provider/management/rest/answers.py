@@ -20,6 +20,7 @@ from pyjms.spi.errors import (
 from pyjms_provider.management.errors import (
     BadMethodError,
     BadRequestError,
+    ChangedMeanwhileError,
     ContentTypeError,
     JobError,
     RequestTooLargeError,
@@ -42,6 +43,7 @@ STATUSES: Final[tuple[tuple[type[ProviderError], int], ...]] = (
     (model.UnknownOperationError, 404),
     (UnknownJobError, 404),
     (BadMethodError, 405),
+    (ChangedMeanwhileError, 412),
     (model.NotChangeableError, 409),
     (model.ObjectExistsError, 409),
     (model.ObjectInUseError, 409),

@@ -7,7 +7,7 @@ event loop.
 from __future__ import annotations
 
 import logging
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, Literal, TypeVar
 
@@ -18,7 +18,7 @@ from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
 from pyjms.spi.errors import AccessDeniedError, ProviderError
-from pyjms_provider.management.errors import BadMethodError, BadRequestError
+from pyjms_provider.management.errors import BadMethodError, BadRequestError, ChangedMeanwhileError
 from pyjms_provider.management.jobs import Job, JobState
 from pyjms_provider.management.model_description import describe_model
 from pyjms_provider.management.openapi import describe_api
@@ -36,7 +36,8 @@ from pyjms_provider.management.rest.requests import (
     read_options,
     read_query,
 )
-from pyjms_provider.management.rest.sessions import COOKIE, Session, Sessions
+from pyjms_provider.management.rest.sessions import Session, Sessions
+from pyjms_provider.management.versions import Expected, read_expected, tag_of
 from pyjms_provider.model.errors import UnknownObjectError
 from pyjms_provider.security.audit import AuditAction, AuditResult
 from pyjms_provider.security.contracts import PasswordCredentials
@@ -66,6 +67,13 @@ class RestSettings:
     """Whether the port is reached over TLS, so that cookies need not be sent without it."""
     metrics: Literal["open", "login", "off"] = "open"
     metrics_queues: int = 100
+    port_id: str = ""
+    """What is in the name of the cookie: browsers send a cookie to all ports of a host, whoever's they are."""
+
+    @property
+    def cookie(self) -> str:
+        """The name of the cookie. Over TLS, no page of the host without TLS can set another one in its place."""
+        return f"{'__Host-' if self.is_secure else ''}pyjms_session{'_' if self.port_id else ''}{self.port_id}"
 
 
 class RestApi:
@@ -152,20 +160,21 @@ class RestApi:
         self._desk.note_login(principal, user_name, peer, AuditAction.LOG_IN, AuditResult.DONE)
         cookie, session = self._identity.sessions.begin(principal)
         response = JSONResponse(_who(session))
-        response.set_cookie(COOKIE, cookie, httponly=True, samesite="strict", secure=self._settings.is_secure, path="/")
+        name, is_secure = self._settings.cookie, self._settings.is_secure
+        response.set_cookie(name, cookie, httponly=True, samesite="strict", secure=is_secure, path="/")
         return response
 
     async def _log_out(self, request: Request, caller: Caller) -> Response:
-        self._identity.sessions.end(request.cookies.get(COOKIE))
+        self._identity.sessions.end(request.cookies.get(self._settings.cookie))
         self._desk.note_login(
             caller.principal, caller.principal.name, caller.peer, AuditAction.LOG_OUT, AuditResult.DONE
         )
         response = Response(status_code=204)
-        response.delete_cookie(COOKIE, path="/")
+        response.delete_cookie(self._settings.cookie, path="/", secure=self._settings.is_secure)
         return response
 
     async def _who_am_i(self, request: Request, caller: Caller) -> Response:
-        session = self._identity.sessions.find(request.cookies.get(COOKIE))
+        session = self._identity.sessions.find(request.cookies.get(self._settings.cookie))
         if session is not None and read_credentials(request.headers.get("authorization")) is None:
             return JSONResponse(_who(session))
         return JSONResponse({"user_name": caller.principal.name, "groups": sorted(caller.principal.groups)})
@@ -204,7 +213,7 @@ class RestApi:
             managed = await self._call(self._desk.find_by_id, caller, address.category, object_id)
             return await self._change_or_delete(request, caller, managed, body)
         if request.method == "PUT":
-            return await self._put(caller, address, body)
+            return await self._put(request, caller, address, body)
         if request.method == "POST" and address.is_parent:
             return await self._create(caller, address.category, address.names, body)
         if not address.is_whole:
@@ -222,14 +231,24 @@ class RestApi:
             return JSONResponse({"items": list(page.items), "total": page.total, "offset": page.offset})
         else:
             managed = await self._call(self._desk.find, caller, address.category, address.names)
-        return JSONResponse(await self._call(lambda: self._desk.describe(managed, wanted.fields, actual=wanted.actual)))
+        return await self._show(managed, wanted.fields, actual=wanted.actual)
 
-    async def _put(self, caller: Caller, address: Address, body: dict[str, Any]) -> Response:
+    async def _show(
+        self, managed: ManagedObject, fields: Sequence[str] | None = None, *, actual: bool = False, status: int = 200
+    ) -> Response:
+        """Answer with an object; first its version, so that what is shown is at least as new."""
+        tag = await self._call(tag_of, managed)
+        shown = await self._call(lambda: self._desk.describe(managed, fields, actual=actual))
+        return JSONResponse(shown, status, headers={"etag": tag})
+
+    async def _put(self, request: Request, caller: Caller, address: Address, body: dict[str, Any]) -> Response:
         """Make an object be as the body says: change what it says of one that is there."""
         names = address.names
         managed = await self._call(self._desk.find_or_none, caller, address.category, names)
         if managed is not None:
-            return await self._change(caller, managed, body)
+            return await self._change(request, caller, managed, body)
+        if _expected(request).tags:
+            raise ChangedMeanwhileError(f"there is no {address.category} {names[-1]!r} any more, so nothing was done")
         if body.get("name", names[-1]) != names[-1]:
             raise BadRequestError("the name in the body is not that in the address; leave it out")
         return await self._create(caller, address.category, names[:-1], {**body, "name": names[-1]})
@@ -238,20 +257,20 @@ class RestApi:
         self, request: Request, caller: Caller, managed: ManagedObject, body: dict[str, Any]
     ) -> Response:
         if request.method != "DELETE":
-            return await self._change(caller, managed, body)
+            return await self._change(request, caller, managed, body)
         if body:
             raise BadRequestError("DELETE takes no body")
-        await self._call(self._desk.delete, caller, managed)
+        await self._call(self._desk.delete, caller, managed, _expected(request))
         return Response(status_code=204)
 
-    async def _change(self, caller: Caller, managed: ManagedObject, body: dict[str, Any]) -> Response:
+    async def _change(self, request: Request, caller: Caller, managed: ManagedObject, body: dict[str, Any]) -> Response:
         changes = {name: value for name, value in body.items() if name != "name" or value != managed.name}
-        await self._call(self._desk.change, caller, managed, changes)
-        return JSONResponse(await self._call(self._desk.describe, managed))
+        await self._call(self._desk.change, caller, managed, changes, _expected(request))
+        return await self._show(managed)
 
     async def _create(self, caller: Caller, category: str, names: tuple[str, ...], body: dict[str, Any]) -> Response:
         managed: ManagedObject = await self._call(self._desk.create, caller, category, names, body)
-        return JSONResponse(await self._call(self._desk.describe, managed), 201)
+        return await self._show(managed, status=201)
 
     async def _operate(self, request: Request, caller: Caller, address: Address) -> Response:
         managed = await self._call(self._desk.find, caller, address.category, address.names)
@@ -271,6 +290,10 @@ class RestApi:
         return JSONResponse({"result": result})
 
 
+def _expected(request: Request) -> Expected:
+    return read_expected(request.headers.get("if-match"), request.headers.get("if-none-match"))
+
+
 _ID: Final = frozenset({"id"})
 _NO_OPTIONS: Final[frozenset[str]] = frozenset()
 _CHALLENGE: Final = {"www-authenticate": 'Basic realm="pyjms", charset="UTF-8"'}
@@ -280,7 +303,9 @@ def make_app(
     desk: Desk, authenticator: Authenticator, access: AccessPolicy, settings: RestSettings, extra: list[Route]
 ) -> Starlette:
     """Return the application of one port. `extra`: routes of the console, metrics and the like."""
-    identity = Identity(authenticator, access, Sessions(desk.system.clock))
+    sessions = Sessions(desk.system.clock)
+    desk.add_sessions(sessions)
+    identity = Identity(authenticator, access, sessions, settings.cookie)
     api = RestApi(desk, identity, settings)
     login = None if settings.metrics == "off" else settings.metrics == "login"
     monitoring = monitoring_routes(desk.system, identity, login=login, queues=settings.metrics_queues)

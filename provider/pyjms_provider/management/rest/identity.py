@@ -9,7 +9,7 @@ from urllib.parse import urlsplit
 
 from pyjms.spi.errors import AccessDeniedError
 from pyjms_provider.management.desk import Caller
-from pyjms_provider.management.rest.sessions import COOKIE, CSRF_HEADER, Sessions
+from pyjms_provider.management.rest.sessions import CSRF_HEADER, Sessions
 from pyjms_provider.security.contracts import Credentials, PasswordCredentials, TokenCredentials
 
 if TYPE_CHECKING:
@@ -49,7 +49,9 @@ def read_credentials(header: str | None) -> Credentials | None:
 class Identity:
     """Tells who asks. `identify` may wait, so it is called on a thread that may."""
 
-    def __init__(self, authenticator: Authenticator, access: AccessPolicy, sessions: Sessions) -> None:
+    def __init__(self, authenticator: Authenticator, access: AccessPolicy, sessions: Sessions, cookie: str) -> None:
+        """`cookie`: the name of what a browser shows."""
+        self._cookie = cookie
         self.authenticator = authenticator
         self.access = access
         self.sessions = sessions
@@ -57,7 +59,7 @@ class Identity:
     def identify(self, request: Request) -> Caller:
         """Return who asks. Raises `AccessDeniedError`, `ForgedRequestError`."""
         peer = "" if request.client is None else request.client.host
-        session = self.sessions.find(request.cookies.get(COOKIE))
+        session = self.sessions.find(request.cookies.get(self._cookie))
         header = request.headers.get("authorization")
         if session is not None and header is None:
             if request.method not in _SAFE and not Sessions.is_own(session, request.headers.get(CSRF_HEADER)):

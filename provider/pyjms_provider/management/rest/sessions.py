@@ -16,9 +16,8 @@ if TYPE_CHECKING:
     from pyjms.spi.clock import Clock
     from pyjms_provider.security.contracts import Principal
 
-__all__ = ["COOKIE", "CSRF_HEADER", "Session", "Sessions"]
+__all__ = ["CSRF_HEADER", "Session", "Sessions"]
 
-COOKIE: Final = "pyjms_session"
 CSRF_HEADER: Final = "x-csrf-token"
 _IDLE_MS: Final = 30 * 60 * 1000
 _LONGEST_MS: Final = 12 * 60 * 60 * 1000
@@ -75,6 +74,13 @@ class Sessions:
         if cookie is not None:
             with self._lock:
                 self._sessions.pop(cookie, None)
+
+    def end_all_of(self, provider: str, user_name: str) -> None:
+        """Forget the sessions of a user whom an authentication provider vouched for."""
+        with self._lock:
+            for cookie, session in list(self._sessions.items()):
+                if (session.principal.provider, session.principal.name) == (provider, user_name):
+                    del self._sessions[cookie]
 
     @staticmethod
     def is_own(session: Session, token: str | None) -> bool:

@@ -1,0 +1,48 @@
+"""Ends what a user has open when that user is changed or deleted: log-ins of the console, and connections of clients.
+
+At once, not at the next log-in: who is locked out is locked out. What is changed in the file of users by others than this broker
+counts for new log-ins alone, as nobody tells the broker of it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any
+
+from pyjms_provider.model.listeners import ConfigurationChangeListener
+from pyjms_provider.serving.hosts import running_hosts
+
+if TYPE_CHECKING:
+    from pyjms_provider.broker import EmbeddedBroker
+    from pyjms_provider.management.desk import Desk
+    from pyjms_provider.model.managed import ManagedObject
+
+__all__ = ["UserWatch"]
+
+_CATEGORY = "user"
+
+
+class UserWatch(ConfigurationChangeListener):
+    """Hears of all users of a broker."""
+
+    def __init__(self, desk: Callable[[ManagedObject], Desk], synthetic: EmbeddedBroker) -> None:
+        """`synthetic`: a virtual host that is not in the tree."""
+        self._desk = desk
+        self._synthetic = synthetic
+
+    def attributes_changed(self, managed: ManagedObject, old: Mapping[str, Any], new: Mapping[str, Any]) -> None:
+        if managed.category == _CATEGORY and managed.parent is not None:
+            self._end(managed.parent, managed.name, "was changed; log in again")
+
+    def child_removed(self, parent: ManagedObject, child: ManagedObject) -> None:
+        if child.category == _CATEGORY:
+            self._end(parent, child.name, "was deleted")
+
+    def _end(self, provider: ManagedObject, user_name: str, what: str) -> None:
+        self._desk(provider).end_sessions(provider.name, user_name)
+        hosts = [each.embedded for each in running_hosts(provider.root)]
+        for host in (*hosts, self._synthetic):
+            for connection_id, client in host.clients().items():
+                who = client.principal
+                if who is not None and (who.provider, who.name) == (provider.name, user_name):
+                    host.end_connection(connection_id, f"the user {user_name!r} {what}")

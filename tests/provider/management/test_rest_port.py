@@ -1,0 +1,171 @@
+"""REST over a real port with TLS: many threads, two brokers on one host, and users who are changed while they are there."""
+
+from __future__ import annotations
+
+import json
+import ssl
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from http.client import HTTPSConnection
+from pathlib import Path
+from threading import Event
+from typing import Any
+from urllib.parse import urlsplit
+
+import pytest
+
+from pyjms import ConnectionFactory, JMSException, Session
+from pyjms_provider.model.managed import ManagedObject
+from pyjms_provider.security.rules import parse_rules, rules_to_data
+from pyjms_provider.security.user_file import UserFile
+from pyjms_provider.serving.served_broker import ServedBroker
+from tests.provider.management.world import ROOT, basic
+from tests.provider.transport.certificates import Authority
+
+PASSWORD = "correct horse battery"
+PATIENCE_S = 20.0
+
+
+class Place:
+    """A served broker with users, a STOMP port, and an http port with TLS."""
+
+    def __init__(self, served: ServedBroker, folder: Path, authority: Authority) -> None:
+        top = served.broker
+        self.folder = folder
+        for name in ("ann", "bob"):
+            UserFile(folder / "users").add(name, PASSWORD, ["admins"])
+        self.users = top.create_child(
+            "authentication_provider", {"name": "users", "type": "user-file", "path": str(folder / "users")}
+        )
+        rules = rules_to_data(parse_rules("allow group:admins all *"))
+        top.create_child("access_control", {"name": "access", "rules": rules})
+        identity = authority.sign(f"broker-{folder.name}")
+        files = {"certificate_file": str(identity.certificate), "key_file": str(identity.key)}
+        top.create_child("key_store", {"name": "keys", **files})
+        node = top.create_child("virtual_host_node", {"name": "main", "type": "memory"})
+        self.host = node.create_child("virtual_host", {"name": "shop"})
+        chosen = {"port": 0, "authentication_providers": ["users"], "access_control": "access"}
+        self.stomp = _address(top.create_child("port", {"name": "stomp", "type": "stomp", **chosen}))
+        tls = {"transports": ["tls"], "key_store": "keys"}
+        self.https = _address(top.create_child("port", {"name": "http", "type": "http", **chosen, **tls}))
+        self.trust = authority.client_context()
+
+    def ask(
+        self, method: str, path: str, body: Any = None, headers: dict[str, str] | None = None
+    ) -> tuple[int, Any, dict[str, str]]:
+        """Ask once; return status, the answer, and its headers."""
+        parts = urlsplit(self.https)
+        connection = HTTPSConnection(str(parts.hostname), parts.port, timeout=PATIENCE_S, context=self.trust)
+        try:
+            content = None if body is None else json.dumps(body)
+            sent = {"content-type": "application/json"} if body is not None else {}
+            connection.request(method, path, content, {**sent, **(headers or {})})
+            answer = connection.getresponse()
+            text = answer.read()
+            found = {name.lower(): value for name, value in answer.headers.items()}
+            return answer.status, json.loads(text) if text else None, found
+        finally:
+            connection.close()
+
+    def log_in(self, name: str) -> dict[str, str]:
+        """Log in; return the cookie as a header."""
+        status, _, headers = self.ask("POST", "/api/login", {"user_name": name, "password": PASSWORD})
+        assert status == 200
+        return {"cookie": headers["set-cookie"].partition(";")[0]}
+
+
+def _address(port: Any) -> str:
+    return str(port.addresses[0])
+
+
+@contextmanager
+def open_place(folder: Path, authority: Authority) -> Iterator[Place]:
+    folder.mkdir()
+    with ServedBroker.open(name="shop") as served:
+        yield Place(served, folder, authority)
+
+
+@pytest.fixture(scope="module")
+def authority(tmp_path_factory: pytest.TempPathFactory) -> Authority:
+    return Authority(tmp_path_factory.mktemp("authority"))
+
+
+@pytest.fixture
+def place(tmp_path: Path, authority: Authority) -> Iterator[Place]:
+    with open_place(tmp_path / "one", authority) as place:
+        yield place
+
+
+def test_many_threads_create_change_and_delete_over_tls(place: Place) -> None:
+    who = {"authorization": basic("ann", PASSWORD)}
+
+    def work(number: int) -> list[int]:
+        path = f"{ROOT}/queue/main/shop/q{number}"
+        return [
+            place.ask("PUT", path, {"max_messages": 5}, who)[0],
+            place.ask("PATCH", path, {"description": "x"}, who)[0],
+            place.ask("GET", path, None, who)[0],
+            place.ask("DELETE", path, None, who)[0],
+        ]
+
+    with ThreadPoolExecutor(8) as workers:
+        assert list(workers.map(work, range(8))) == [[201, 200, 200, 204]] * 8
+    assert [each.name for each in place.host.children("queue")] == []
+
+
+def test_who_does_not_trust_the_broker_hears_nothing_and_the_port_lives_on(place: Place) -> None:
+    trusting, place.trust = place.trust, ssl.create_default_context()
+    with pytest.raises(ssl.SSLError):
+        place.ask("GET", "/health/live")
+    place.trust = trusting
+    assert place.ask("GET", "/health/live")[0] == 200
+
+
+@pytest.mark.realises("BJ-HTTP-5")
+def test_two_brokers_on_one_host_do_not_share_cookies(tmp_path: Path, authority: Authority) -> None:
+    with open_place(tmp_path / "one", authority) as one, open_place(tmp_path / "two", authority) as two:
+        first, second = one.log_in("ann"), two.log_in("ann")
+        names = [each["cookie"].partition("=")[0] for each in (first, second)]
+        assert len(set(names)) == 2
+        assert all(name.startswith("__Host-pyjms_session_") for name in names)
+        both = {"cookie": f"{first['cookie']}; {second['cookie']}"}  # as a browser sends them
+        for each in (one, two):
+            assert each.ask("GET", "/api/whoami", headers=both)[1]["user_name"] == "ann"
+        assert two.ask("GET", "/api/whoami", headers=first)[0] == 401
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        pytest.param(lambda user: user.delete(by="ann"), id="deleted"),
+        pytest.param(lambda user: user.set_attributes({"password": "another good one"}, by="ann"), id="password"),
+        pytest.param(lambda user: user.set_attributes({"groups": []}, by="ann"), id="groups"),
+    ],
+)
+def test_what_a_user_has_open_ends_at_once_when_the_user_is_changed_or_deleted(place: Place, change: Any) -> None:
+    bob, ann = place.log_in("bob"), place.log_in("ann")
+    lost: list[JMSException] = []
+    ended, going_on = Event(), Event()
+
+    def hear(problem: JMSException) -> None:
+        lost.append(problem)
+        ended.set()
+
+    factory = ConnectionFactory(f"{place.stomp}?reconnect=no")
+    with factory.create_connection("bob", PASSWORD) as connection, factory.create_connection("ann", PASSWORD) as other:
+        connection.exception_listener = hear
+        other.exception_listener = lambda _: going_on.set()
+        connection.start()
+        session = connection.create_session(False, Session.AUTO_ACKNOWLEDGE)
+        session.create_consumer(session.create_queue("orders"))
+        user: ManagedObject = place.users.child("user", "bob")
+        change(user)
+        assert place.ask("GET", "/api/whoami", headers=bob)[0] == 401
+        assert place.ask("GET", "/api/whoami", headers=ann)[0] == 200
+        assert ended.wait(PATIENCE_S)
+        assert "bob" in str(lost[0])
+        assert not going_on.is_set()
+        assert len(list(place.host.children("connection"))) == 1
+    with pytest.raises(JMSException):
+        ConnectionFactory(place.stomp).create_connection("bob", "never right")
