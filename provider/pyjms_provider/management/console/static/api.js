@@ -13,6 +13,13 @@ export class ApiError extends Error {
   }
 }
 
+// The version of each object that was answered: who changes it says which one they have seen.
+const tags = new WeakMap();
+
+export function tagOf(answer) {
+  return tags.get(answer);
+}
+
 const session = {userName: null, groups: [], token: null, onEnded: null};
 
 export function who() {
@@ -67,7 +74,11 @@ async function read(response, path) {
   } catch {
     data = {error: {code: `HTTP-${response.status}`, reason: `the broker answered ${response.status} without saying why`}};
   }
-  if (response.ok) return data;
+  if (response.ok) {
+    const tag = response.headers.get("etag");
+    if (tag !== null) tags.set(data, tag);
+    return data;
+  }
   const error = new ApiError(response.status, data.error ?? {code: `HTTP-${response.status}`, reason: response.statusText});
   if (response.status === 401 && path !== "/api/login" && session.onEnded !== null) session.onEnded();
   throw error;
@@ -110,8 +121,10 @@ export function create(category, parents, attributes) {
   return send("POST", address(category, parents), {body: attributes});
 }
 
-export function change(category, names, changes) {
-  return send("PATCH", address(category, names), {body: changes});
+// `tag`: the version that is to be changed; if there is another one meanwhile, that is an error of the status 412.
+export function change(category, names, changes, tag = undefined) {
+  const headers = tag === undefined ? {} : {"if-match": tag};
+  return send("PATCH", address(category, names), {body: changes, headers});
 }
 
 export function remove(category, names) {

@@ -13,6 +13,7 @@ import {deadLetterView, deadLettersView} from "./views/dead_letters.js";
 import {overviewView} from "./views/overview.js";
 import {queueView} from "./views/queue.js";
 import {queuesView} from "./views/queues.js";
+import {storyView} from "./views/story.js";
 import {transactionsView} from "./views/transactions.js";
 import {treeView} from "./views/tree.js";
 
@@ -27,6 +28,7 @@ const VIEWS = {
 const INNER = {
   queue: {under: "queues", show: queueView},
   letters: {under: "dead", show: deadLetterView},
+  story: {under: "queues", show: storyView},
 };
 
 const app = document.getElementById("app");

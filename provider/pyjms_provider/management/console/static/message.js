@@ -88,6 +88,13 @@ export function facts(rows) {
     h("div", {}, h("dt", {}, name), h("dd", {}, value instanceof Node ? value : h("bdi", {}, String(value))))));
 }
 
+// The way to the story of a message of a queue; without an id it has none.
+export function storyLink(names, messageId) {
+  if (messageId === null) return null;
+  const path = names.slice(0, 2).map(encodeURIComponent).join("/");
+  return h("a", {class: "button quiet story-link", href: `#/story/${path}?id=${encodeURIComponent(messageId)}`}, "Story");
+}
+
 export function messageParts(message) {
   const properties = Object.entries(message.properties);
   return [

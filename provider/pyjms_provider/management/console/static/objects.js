@@ -87,16 +87,33 @@ export async function editObject(object) {
   const [actual, now] = await Promise.all([api.get(category, path, {actual: true}), api.get(category, path)]);
   const kind = model.kindOf(category, object.type);
   const fields = kind.attributes.filter((each) => each.is_mutable).map(attributeField);
+  const seen = {actual, fields};
   const form = sections(ordered(await withChoices(fields)), given(fields, actual, now), now);
   const changed = await ask({
     title: `Change ${format.categoryName(category)} “${object.name}”`,
     body: form.element,
     confirm: "Save",
     wide: true,
-    act: () => tried(form, () => api.change(category, path, form.read())),
+    act: () => tried(form, () => changeSeen(category, path, form.read(), seen)),
   });
   if (changed) note(`“${object.name}” was changed.`);
   return changed;
+}
+
+// Changes the version that the person has seen. If somebody else was faster, it says what is different now; what was typed stays,
+// and may be saved in its place by trying again.
+async function changeSeen(category, path, changes, seen) {
+  try {
+    return await api.change(category, path, changes, api.tagOf(seen.actual));
+  } catch (error) {
+    if (error.status !== 412) throw error;
+    const newest = await api.get(category, path, {actual: true});
+    const others = seen.fields.filter(({name}) => JSON.stringify(newest[name]) !== JSON.stringify(seen.actual[name]));
+    error.problems = others.map(({name}) => ({name, text: `is ${format.plainValue(newest[name])} now`}));
+    error.problems.push({name: "", text: "What you typed is still here: Save again puts it in place of that."});
+    seen.actual = newest;
+    throw error;
+  }
 }
 
 // What was chosen: what is kept of it, and what differs from the default.

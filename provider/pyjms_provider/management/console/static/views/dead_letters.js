@@ -5,7 +5,7 @@ import {ask, note, noteError, problemBox, progressInto} from "../dialog.js";
 import {freshId, h, replace} from "../dom.js";
 import * as format from "../format.js";
 import {poll} from "../live.js";
-import {facts, messageParts, preview} from "../message.js";
+import {facts, messageParts, preview, storyLink} from "../message.js";
 import * as model from "../model.js";
 import {callOperation, operationOf} from "../objects.js";
 import {pager, table} from "../table.js";
@@ -99,7 +99,7 @@ export async function deadLetterView({main, names, signal}) {
 
   function open(letter) {
     replace(detail,
-      h("div", {class: "title"}, h("h2", {}, "Dead letter"), action("Close", () => { detail.hidden = true; element.classList.remove("is-open"); })),
+      h("div", {class: "title"}, h("h2", {}, "Dead letter"), storyLink(office.names, letter.message.id), action("Close", () => { detail.hidden = true; element.classList.remove("is-open"); })),
       letterFacts(letter), h("h3", {}, "The message"), messageParts(letter.message));
     detail.hidden = false;
     element.classList.add("is-open");

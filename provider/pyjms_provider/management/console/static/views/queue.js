@@ -7,7 +7,7 @@ import {freshId, h, replace} from "../dom.js";
 import * as format from "../format.js";
 import * as history from "../history.js";
 import {poll} from "../live.js";
-import {explanationParts, messageParts, preview} from "../message.js";
+import {explanationParts, messageParts, preview, storyLink} from "../message.js";
 import * as model from "../model.js";
 import {callOperation, deleteObject, editObject, operationOf} from "../objects.js";
 import {sendMessage} from "../send.js";
@@ -105,7 +105,7 @@ function browser(queue, signal, onCount) {
     if (message === undefined) return;
     const told = state.explained.get(messageId);
     replace(detail,
-      h("div", {class: "title"}, h("h2", {}, "Message"), button("Close", () => {
+      h("div", {class: "title"}, h("h2", {}, "Message"), storyLink(queue.names, messageId), button("Close", () => {
         const line = list.rowOf(messageId);
         showMessage(null);
         line?.querySelector("button")?.focus();
