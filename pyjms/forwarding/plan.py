@@ -12,15 +12,6 @@ from pyjms.spi.envelope import Envelope
 __all__ = ["Parcel", "Plan", "UndeliverableError", "to_all"]
 
 
-class UndeliverableError(Exception):
-    """The message goes nowhere: the text says why, for the person who finds it."""
-
-    def __init__(self, reason: str, target: str = "") -> None:
-        super().__init__(reason)
-        self.reason = reason
-        self.target = target
-
-
 @dataclass(slots=True)
 class Parcel:
     """One message for one target."""
@@ -30,6 +21,17 @@ class Parcel:
     """As it was received, or as a transformer has made it."""
     label: str = ""
     """Tells parcels of one message apart, the same at each attempt: the name of the rule that wanted it."""
+
+
+class UndeliverableError(Exception):
+    """Nobody gets the message: the text says why, for the person who finds it."""
+
+    def __init__(self, reason: str, target: str = "", parcels: Sequence[Parcel] = ()) -> None:
+        """`parcels` are sent all the same."""
+        super().__init__(reason)
+        self.reason = reason
+        self.target = target
+        self.parcels = parcels
 
 
 Plan: TypeAlias = Callable[[Envelope], Sequence[Parcel]]

@@ -21,10 +21,10 @@ _BY_FORCE_S = 1.0
 class RouteThread(RunningRoute):
     """Runs one transfer. Starts at once."""
 
-    def __init__(self, transfer: Transfer, at_end: Callable[[], None] | None = None) -> None:
-        """`at_end` is called on the route's thread when it has ended, in whatever way."""
+    def __init__(self, transfer: Transfer, on_failure: Callable[[str], None] | None = None) -> None:
+        """`on_failure`: see `pyjms.spi.routes.RouteRequest`."""
         self._transfer = transfer
-        self._at_end = at_end
+        self._on_failure = on_failure
         self._is_stopped = False
         self._thread = Thread(target=self._run, name=f"pyjms route {transfer.settings.name}", daemon=True)
         self._thread.start()
@@ -38,9 +38,9 @@ class RouteThread(RunningRoute):
         except Exception as error:
             self._transfer.tally.failed(f"{type(error).__name__}: {error}")
             _log.exception("PYJMS-ROUTE route %s has ended by a fault", name)
-        finally:
-            if self._at_end is not None:
-                self._at_end()
+        failure = self._transfer.tally.statistics()
+        if failure.state is RouteState.FAILED and self._on_failure is not None:
+            self._on_failure(failure.last_error or "")
 
     def pause(self) -> None:
         self._transfer.set_paused(True)

@@ -74,7 +74,7 @@ def make_unit(batch: Sequence[Delivery], plan: Plan, route: str, hops_max: int, 
             parcels = plan(envelope)
         except UndeliverableError as error:
             item.refused = error
-            continue
+            parcels = error.parcels
         for parcel in parcels:
             piece = Piece(item, parcel, forward_id(route, parcel.label, envelope))
             unit.pieces.setdefault(parcel.target.site, []).append(piece)

@@ -205,6 +205,13 @@ TREE: Final[Mapping[str, CategoryShape]] = {
             is_observed=True,
         ),
         CategoryShape(
+            category="route",
+            parent="virtual_host",
+            summary="takes messages from a queue and sends them elsewhere, also to other brokers",
+            types={"forward": "route:ForwardRoute", "route": "route:RulesRoute"},
+            default_type="forward",
+        ),
+        CategoryShape(
             category="port",
             parent="broker",
             summary="where clients and operators reach the broker",

@@ -248,6 +248,7 @@ MANDATORY: dict[str, dict[str, Any]] = {
     "key_store": {"certificate_file": "{folder}/missing.pem"},
     "authentication_provider": {"url": "https://localhost:1/introspect", "client_id": "broker"},
     "user": {"groups": []},
+    "route": {"source": "orders", "targets": [{"queue": "copies"}]},
 }
 
 

@@ -1,0 +1,248 @@
+"""Routes below a virtual host: forwarders and routers, which others run (`pyjms.spi.routes`) and operators see and steer.
+
+A route connects to its own host within the process. While it runs, what happens to it is in its statistics; one that cannot run
+on is ERRORED with the reason, and `start` tries again.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Literal
+
+from pydantic import BaseModel, ConfigDict
+
+from pyjms.spi.errors import ClosedError
+from pyjms.spi.routes import RouteError, RouteRequest, RouteState, RouteStatistics, RunningRoute, find_runner
+from pyjms_provider.clients.vm import VmConnection
+from pyjms_provider.model.attributes import Attributes, Secret, attribute
+from pyjms_provider.model.errors import InvalidAttributesError, Problem, WrongStateError
+from pyjms_provider.model.life_cycle import State
+from pyjms_provider.model.operations import operation
+from pyjms_provider.model.startable import Stoppable
+from pyjms_provider.model.statistics import StatisticKind, statistic
+
+if TYPE_CHECKING:
+    from pyjms.spi.provider import ConnectionEvents, ProviderConnection
+
+__all__ = [
+    "ForwardAttributes",
+    "ForwardRoute",
+    "Route",
+    "RouteAttributes",
+    "RouteTarget",
+    "RulesAttributes",
+    "RulesRoute",
+]
+
+
+class RouteTarget(BaseModel):
+    """A destination at a site."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    url: str | None = None
+    """None: this host."""
+    queue: str | None = None
+    """None, and no topic: the queue of the same name."""
+    topic: str | None = None
+    duplicate_property: str | None = None
+
+
+class RouteAttributes(Attributes):
+    """What all routes have. A change is obeyed at once: the route begins anew, and loses nothing by it."""
+
+    source: str = attribute("The queue that messages are taken from.", min_length=1)
+    user: str | None = attribute("Who logs in at other sites; none: as their URLs say.", default=None)
+    password: Secret | None = attribute("The password there.", default=None, secure=True)
+    selector: str | None = attribute("Which messages are taken; none: all.", default=None)
+    batch: int = attribute("Messages of one transaction at most.", default=100, ge=1, le=10_000)
+    linger_ms: int = attribute("How long a batch waits to be full.", default=0, ge=0, le=86_400_000, unit="ms")
+    back_off_ms: int = attribute(
+        "The wait before a site that is away is tried again; it doubles.", default=100, ge=1, le=86_400_000, unit="ms"
+    )
+    back_off_max_ms: int = attribute("The longest such wait.", default=30_000, ge=1, le=86_400_000, unit="ms")
+    hops_max: int = attribute("Through how many routes a message may come.", default=16, ge=1, le=1_000)
+    undeliverable: str | None = attribute(
+        "The queue of messages that a target refuses; empty: they block the route; none: SOURCE.undeliverable.",
+        default=None,
+    )
+    require: Literal["at least once", "once only"] = attribute(
+        "What the route must promise; one that cannot is refused.", default="at least once"
+    )
+
+
+class ForwardAttributes(RouteAttributes):
+    """What a forwarder has, too."""
+
+    targets: list[RouteTarget] = attribute("Where each message goes.", min_length=1)
+
+
+class RulesAttributes(RouteAttributes):
+    """What a router has, too."""
+
+    rules: dict[str, Any] | None = attribute("The rules, as in a file of rules.", default=None)
+    rules_file: str | None = attribute(
+        "A file of rules, read again when it is altered; none: `rules` has them.", default=None
+    )
+
+
+class Route(Stoppable):
+    """Takes messages from a queue of its host and sends them elsewhere, while it is ACTIVE."""
+
+    category = "route"
+    attributes_class = RouteAttributes
+
+    _running: RunningRoute | None = None
+    _is_paused = False
+
+    # The hooks
+
+    def _validate(self, new: Attributes, old: Attributes | None) -> None:
+        try:
+            find_runner(self.type).check(self._request(new))
+        except RouteError as error:
+            raise InvalidAttributesError(self.path, (Problem(name="", text=error.reason),)) from error
+
+    def _on_open(self) -> None:
+        attributes = self.attributes
+        assert attributes is not None
+        self._running = find_runner(self.type).start(self._request(attributes))
+        if self._is_paused:
+            self._running.pause()
+
+    def _on_change(self, old: Attributes, new: Attributes) -> None:
+        self._on_stop()
+        self._running = find_runner(self.type).start(self._request(new))
+        if self._is_paused:
+            self._running.pause()
+
+    def _on_stop(self) -> None:
+        running, self._running = self._running, None
+        if running is not None:
+            running.stop()
+
+    def _request(self, attributes: Attributes) -> RouteRequest:
+        given = attributes.model_dump(exclude=set(Attributes.model_fields), exclude_none=True)
+        secret = attributes.password if isinstance(attributes, RouteAttributes) else None
+        if secret is not None:
+            given["password"] = secret.get_secret_value()
+        return RouteRequest(
+            name=self.name, settings=given, here=self._connect, clock=self.clock, on_failure=self._ended_by_itself
+        )
+
+    def _connect(self, events: ConnectionEvents) -> ProviderConnection:
+        """Connect to its own host; on the route's thread. Raises `ClosedError`."""
+        from pyjms_provider.model.virtual_host import VirtualHost
+
+        host = self.parent
+        assert isinstance(host, VirtualHost), "routes stand below virtual hosts"
+        try:
+            broker = host.embedded
+        except WrongStateError as error:
+            raise ClosedError(error.reason) from error
+        connection = VmConnection(broker, events)
+        broker.describe(connection.connection_id, user="", address="", protocol=f"route {self.name}")
+        return connection
+
+    def _ended_by_itself(self, reason: str) -> None:
+        """Hear, on the route's thread, that it cannot go on."""
+        self.configuration_thread.submit(lambda: self._fail_running(reason))
+
+    def _fail_running(self, reason: str) -> None:
+        # It may have been stopped, or started anew, in the meantime.
+        if self.state is State.ACTIVE and self._seen.state is RouteState.FAILED:
+            self._fail(RouteError(reason))
+
+    # Operations
+
+    @operation("Take no more messages until it is resumed; what was taken goes back to its place.")
+    def pause(self, *, by: str = "") -> None:
+        """Pause it. May be repeated."""
+        self.configuration_thread.call(lambda: self._set_paused(paused=True))
+
+    @operation("Go on after a pause.")
+    def resume(self, *, by: str = "") -> None:
+        """Go on. May be repeated."""
+        self.configuration_thread.call(lambda: self._set_paused(paused=False))
+
+    def _set_paused(self, *, paused: bool) -> None:
+        self._check_there()
+        self._is_paused = paused
+        running = self._running
+        if running is not None and paused:
+            running.pause()
+        elif running is not None:
+            running.resume()
+
+    # Statistics
+
+    @property
+    def _seen(self) -> RouteStatistics:
+        running = self._running
+        return RouteStatistics(state=RouteState.STOPPED) if running is None else running.statistics()
+
+    @statistic("What it does now: running, paused, away (a site is not there), failed, stopped.")
+    def activity(self) -> str:
+        """What it does now."""
+        return self._seen.state.value
+
+    @statistic("What it promises: once only, or at least once; unknown before it has reached the sites.")
+    def guarantee(self) -> str:
+        """What it promises."""
+        return self._seen.guarantee
+
+    @statistic("Messages that have left the source for good.", unit="messages", kind=StatisticKind.COUNTER)
+    def forwarded(self) -> int:
+        """Messages that have left the source for good."""
+        return self._seen.forwarded
+
+    @statistic("Messages that targets got.", unit="messages", kind=StatisticKind.COUNTER)
+    def sent(self) -> int:
+        """Messages that targets got."""
+        return self._seen.sent
+
+    @statistic("Messages that were set aside with a reason.", unit="messages", kind=StatisticKind.COUNTER)
+    def failed(self) -> int:
+        """Messages that were set aside."""
+        return self._seen.undeliverable
+
+    @statistic("Messages that expired on their way.", unit="messages", kind=StatisticKind.COUNTER)
+    def expired(self) -> int:
+        """Messages that expired."""
+        return self._seen.expired
+
+    @statistic("Messages that it holds, and that targets do not have yet.", unit="messages")
+    def waiting(self) -> int:
+        """Messages that it holds."""
+        return self._seen.waiting
+
+    @statistic("Attempts in vain.", unit="attempts", kind=StatisticKind.COUNTER)
+    def failures(self) -> int:
+        """Attempts in vain."""
+        return self._seen.failures
+
+    @statistic("What went wrong last; none: nothing did.")
+    def last_error(self) -> str | None:
+        """What went wrong last."""
+        return self._seen.last_error
+
+    @statistic("When it went wrong, in milliseconds since 1970 UTC.", unit="ms")
+    def last_error_at_ms(self) -> int | None:
+        """When it went wrong."""
+        return self._seen.last_error_at_ms
+
+
+class ForwardRoute(Route):
+    """Each message to each target."""
+
+    attributes_class = ForwardAttributes
+
+
+class RulesRoute(Route):
+    """Each message to where rules send it."""
+
+    attributes_class = RulesAttributes
+
+    @statistic("How many messages each rule wanted.", unit="messages")
+    def by_rule(self) -> dict[str, int]:
+        """How many messages each rule wanted."""
+        return dict(self._seen.details)
