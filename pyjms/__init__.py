@@ -60,6 +60,7 @@ from pyjms.jndi import InitialContext
 from pyjms.runtime.factory import ConnectionFactory, QueueConnectionFactory, TopicConnectionFactory
 from pyjms.runtime.requestor import QueueRequestor, TopicRequestor
 from pyjms.runtime.xa import XAConnectionFactory, XAQueueConnectionFactory, XATopicConnectionFactory
+from pyjms.telemetry import instrument_if_wanted as _instrument_if_wanted
 
 __all__ = [
     # Connections and sessions
@@ -146,3 +147,5 @@ __all__ = [
     "TransactionRolledBackException",
     "UnsupportedOperationException",
 ]
+
+_instrument_if_wanted()

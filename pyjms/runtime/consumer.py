@@ -65,9 +65,12 @@ class JmsMessageConsumer(MessageConsumer):
     @message_listener.setter
     def message_listener(self, listener: MessageListenerLike | None) -> None:
         self._check_open()
-        callback = None if listener is None else message_callback(listener)
+        callback = None if listener is None else self._callback_of(listener)
         self._session.listen(self, callback)
         self._listener = listener
+
+    def _callback_of(self, listener: MessageListenerLike) -> Callable[[Message], Any]:
+        return message_callback(listener)
 
     def receive(self, timeout: int = 0) -> Message | None:
         """Return the next message, or None when `timeout` milliseconds passed (0: never) or the consumer was closed."""

@@ -31,12 +31,14 @@ from pyjms.runtime.inbox import DeliveryGate, Turn
 from pyjms.runtime.lifecycle import Event, State, next_state
 from pyjms.runtime.listeners import message_callback
 from pyjms.runtime.producer import JmsMessageProducer, producer_for
+from pyjms.runtime.tracing import current_tracer
 from pyjms.spi.capability import Capability
 from pyjms.spi.delivery import Delivery
 from pyjms.spi.envelope import Address, AddressKind, MessageId
 from pyjms.spi.errors import (
     ClosedError,
     ConnectionLostError,
+    GoneError,
     InDoubtError,
     ProviderError,
     ResourceError,
@@ -141,9 +143,16 @@ class JmsSession(Session):
 
     def create_producer(self, destination: Destination | None = None) -> JmsMessageProducer:
         self.check_open()
-        producer = producer_for(self, destination)
+        producer = self._new_producer(destination)
         self._producers.add(producer)
         return producer
+
+    def _new_producer(self, destination: Destination | None) -> JmsMessageProducer:
+        if current_tracer() is None:
+            return producer_for(self, destination)
+        from pyjms.runtime.traced import traced_producer_for
+
+        return traced_producer_for(self, destination)
 
     def create_consumer(
         self, destination: Destination, message_selector: str | None = None, no_local: bool = False
@@ -197,7 +206,7 @@ class JmsSession(Session):
             self.connection.require(Capability.TOPICS, "topics")
             if no_local:
                 self.connection.require(Capability.NO_LOCAL, "no_local")
-        kind = JmsQueueReceiver if address.kind is AddressKind.QUEUE else JmsTopicSubscriber
+        kind = _consumer_class(address.kind)
         with mapped_errors:
             request = SubscribeRequest(
                 address=address,
@@ -235,33 +244,37 @@ class JmsSession(Session):
         With `or_enter`, None also means that the consumer wants to be woken and that the calling thread is registered as
         blocked in a receive; a message ends both.
         """
-        gate, unsettled, delivery = self.gate, _NOTHING, None
-        try:
-            with gate.lock:
-                if self._is_limited and self.ledger.is_full:
-                    raise self._overrun()
-                if or_enter and gate.receiver != (me := get_ident()):
-                    self._begin_receive(consumer, me)
-                if gate.is_open and not consumer.is_closed:
-                    delivery = consumer.provider.poll_or_wait() if or_enter else consumer.provider.poll()
-                if delivery is None:
-                    return None
-                if or_enter:
-                    gate.end_receive()
-                if not self.settles_at_once:
-                    self.ledger.delivered(delivery)
-            message = thaw(delivery, self)
-            unsettled = (delivery,) if self.settles_at_once else self.ledger.due()
-            if unsettled:
-                with suppress(TooLateError):  # the client gets it now, and perhaps again
-                    self.provider_session.acknowledge(unsettled)
-        except ProviderError as error:
-            if delivery is not None:
-                self._give_up(delivery, unsettled)
-            if isinstance(error, ClosedError) and (self.is_closing or consumer.is_closed):
-                return None  # closed in mid-receive: the message is back on its queue
-            raise to_jms(error) from error
-        return message
+        while True:
+            gate, unsettled, delivery = self.gate, _NOTHING, None
+            try:
+                with gate.lock:
+                    if self._is_limited and self.ledger.is_full:
+                        raise self._overrun()
+                    if or_enter and gate.receiver != (me := get_ident()):
+                        self._begin_receive(consumer, me)
+                    if gate.is_open and not consumer.is_closed:
+                        delivery = consumer.provider.poll_or_wait() if or_enter else consumer.provider.poll()
+                    if delivery is None:
+                        return None
+                    if or_enter:
+                        gate.end_receive()
+                    if not self.settles_at_once:
+                        self.ledger.delivered(delivery)
+                message = thaw(delivery, self)
+                unsettled = (delivery,) if self.settles_at_once else self.ledger.due()
+                if unsettled:
+                    with suppress(TooLateError):  # the client gets it now, and perhaps again
+                        self.provider_session.acknowledge(unsettled)
+            except ProviderError as error:
+                if isinstance(error, GoneError) and delivery is not None:
+                    self.ledger.take_one(delivery)
+                    continue  # the provider tells its owner; here the next message is wanted
+                if delivery is not None:
+                    self._give_up(delivery, unsettled)
+                if isinstance(error, ClosedError) and (self.is_closing or consumer.is_closed):
+                    return None  # closed in mid-receive: the message is back on its queue
+                raise to_jms(error) from error
+            return message
 
     def _give_up(self, delivery: Delivery, unsettled: Sequence[Delivery]) -> None:
         """Give back `delivery`, which the client did not get; what it got, and could not be settled, stays in the ledger."""
@@ -536,3 +549,11 @@ def _checked_name(name: str, what: str) -> str:
             f"{name!r} is no {what} name: use a non-empty string"
         )
     return name
+
+
+def _consumer_class(kind: AddressKind) -> type[JmsMessageConsumer]:
+    if current_tracer() is None:
+        return JmsQueueReceiver if kind is AddressKind.QUEUE else JmsTopicSubscriber
+    from pyjms.runtime.traced import consumer_class
+
+    return consumer_class(kind)

@@ -1,0 +1,113 @@
+"""Producers and consumers that tell a tracer what they do. Only imported when there is one."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+from pyjms.api.consumer import MessageListenerLike
+from pyjms.api.destination import Destination, Queue, Topic
+from pyjms.api.message import Message
+from pyjms.messages.carrying import carrying
+from pyjms.messages.destinations import address_of
+from pyjms.runtime.consumer import JmsMessageConsumer, JmsQueueReceiver, JmsTopicSubscriber
+from pyjms.runtime.producer import JmsMessageProducer, JmsQueueSender, JmsTopicPublisher
+from pyjms.runtime.tracing import current_tracer
+from pyjms.spi.envelope import Address, AddressKind
+
+if TYPE_CHECKING:
+    from pyjms.runtime.session import JmsSession
+
+__all__ = ["TracedProducer", "TracedQueueReceiver", "TracedTopicSubscriber", "consumer_class", "traced_producer_for"]
+
+
+class TracedProducer(JmsMessageProducer):
+    """A producer whose sends are traced."""
+
+    __slots__ = ()
+
+    def _send(
+        self,
+        address: Address,
+        destination: Destination | None,
+        message: Message,
+        mode: int,
+        priority: int,
+        time_to_live: int,
+    ) -> None:
+        tracer = current_tracer()
+        if tracer is None or not isinstance(message, Message):
+            super()._send(address, destination, message, mode, priority, time_to_live)
+            return
+        with tracer.sending(address, message) as added, carrying(message, added):
+            super()._send(address, destination, message, mode, priority, time_to_live)
+
+
+class _TracedQueueSender(TracedProducer, JmsQueueSender):
+    __slots__ = ()
+
+
+class _TracedTopicPublisher(TracedProducer, JmsTopicPublisher):
+    __slots__ = ()
+
+
+class _TracedConsumer(JmsMessageConsumer):
+    """A consumer whose receives, and whose listener's calls, are traced."""
+
+    __slots__ = ()
+
+    def receive(self, timeout: int = 0) -> Message | None:
+        """Return the next message, as without a tracer."""
+        return self._traced(lambda: super(_TracedConsumer, self).receive(timeout))
+
+    def receive_no_wait(self) -> Message | None:
+        """Return the next message if there is one now, as without a tracer."""
+        return self._traced(super().receive_no_wait)
+
+    def _traced(self, receive: Callable[[], Message | None]) -> Message | None:
+        tracer = current_tracer()
+        if tracer is None:
+            return receive()
+        with tracer.receiving(address_of(self._destination)) as got:
+            message = receive()
+            got(message)
+        return message
+
+    def _callback_of(self, listener: MessageListenerLike) -> Callable[[Message], Any]:
+        plain, address = super()._callback_of(listener), address_of(self._destination)
+
+        def callback(message: Message) -> None:
+            tracer = current_tracer()
+            if tracer is None:
+                plain(message)
+                return
+            with tracer.processing(address, message):
+                plain(message)
+
+        return callback
+
+
+class TracedQueueReceiver(_TracedConsumer, JmsQueueReceiver):
+    """A consumer of a queue."""
+
+    __slots__ = ()
+
+
+class TracedTopicSubscriber(_TracedConsumer, JmsTopicSubscriber):
+    """A consumer of a topic, durable or not."""
+
+    __slots__ = ()
+
+
+def traced_producer_for(session: JmsSession, destination: Destination | None) -> JmsMessageProducer:
+    """Return the producer of the destination's domain."""
+    if isinstance(destination, Queue):
+        return _TracedQueueSender(session, destination)
+    if isinstance(destination, Topic):
+        return _TracedTopicPublisher(session, destination)
+    return TracedProducer(session, destination)
+
+
+def consumer_class(kind: AddressKind) -> type[JmsMessageConsumer]:
+    """Return the class of consumers of queues, or of topics."""
+    return TracedQueueReceiver if kind is AddressKind.QUEUE else TracedTopicSubscriber

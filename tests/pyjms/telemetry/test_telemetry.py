@@ -1,0 +1,266 @@
+"""OpenTelemetry: spans of messages, and their context on the way through brokers."""
+
+from __future__ import annotations
+
+import logging
+import subprocess
+import sys
+from collections.abc import Iterator
+from threading import Event
+from uuid import uuid4
+
+import pytest
+from opentelemetry import trace
+from opentelemetry.sdk.trace import ReadableSpan, TracerProvider
+from opentelemetry.sdk.trace.export import SimpleSpanProcessor
+from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
+from opentelemetry.trace import SpanKind, StatusCode
+
+from pyjms import (
+    Connection,
+    ConnectionFactory,
+    InvalidDestinationException,
+    JMSException,
+    Message,
+    Session,
+    TextMessage,
+)
+from pyjms.runtime.producer import JmsQueueSender
+from pyjms.telemetry import context_of, instrument, instrument_if_wanted, processing, uninstrument
+from pyjms_provider.broker import stop_broker
+from pyjms_provider.model.embedded import manage, managed_host
+
+
+class Traced:
+    """A program whose messages are traced, and what its exporter was given."""
+
+    def __init__(self) -> None:
+        self.exporter = InMemorySpanExporter()
+        self.provider = TracerProvider()
+        self.provider.add_span_processor(SimpleSpanProcessor(self.exporter))
+        instrument(self.provider)
+        self.tracer = self.provider.get_tracer("application")
+
+    def spans(self, operation: str) -> list[ReadableSpan]:
+        return [each for each in self.exporter.get_finished_spans() if each.name.startswith(operation)]
+
+
+@pytest.fixture
+def traced() -> Iterator[Traced]:
+    made = Traced()
+    yield made
+    uninstrument()
+    made.provider.shutdown()
+
+
+@pytest.fixture
+def connection() -> Iterator[Connection]:
+    made = ConnectionFactory("vm://traced").create_connection()
+    made.start()
+    yield made
+    made.close()
+    stop_broker("traced")
+
+
+def trace_of(span: ReadableSpan) -> int:
+    context = span.get_span_context()
+    assert context is not None
+    return context.trace_id
+
+
+def test_a_send_and_a_receive_have_spans_of_one_story(traced: Traced, connection: Connection) -> None:
+    session = connection.create_session(False, Session.AUTO_ACKNOWLEDGE)
+    queue = session.create_queue("orders")
+    consumer = session.create_consumer(queue)
+    message = session.create_text_message("one")
+    message.jms_correlation_id = "c-1"
+    with traced.tracer.start_as_current_span("request"):
+        session.create_producer(queue).send(message)
+    received = consumer.receive(5_000)
+    assert received is not None
+    (sent,), (got,) = traced.spans("send"), traced.spans("receive")
+    assert (sent.name, sent.kind) == ("send orders", SpanKind.PRODUCER)
+    assert sent.attributes == {
+        "messaging.system": "jms",
+        "messaging.operation.name": "send",
+        "messaging.operation.type": "send",
+        "messaging.destination.name": "orders",
+        "messaging.message.id": message.jms_message_id,
+        "messaging.message.conversation_id": "c-1",
+    }
+    assert (got.name, got.kind) == ("receive orders", SpanKind.CLIENT)
+    assert [link.context.span_id for link in got.links] == [sent.get_span_context().span_id]  # type: ignore[union-attr]
+    assert trace_of(sent) == trace_of(traced.spans("request")[0])
+    with processing(received):
+        trace.get_current_span().set_attribute("mine", 1)
+    (processed,) = traced.spans("process")
+    assert processed.attributes is not None
+    assert processed.attributes["mine"] == 1
+    assert trace_of(processed) == trace_of(sent)
+    assert trace.get_current_span(context_of(received)).get_span_context().trace_id == trace_of(sent)
+
+
+def test_the_message_that_was_sent_shows_nothing_of_it(traced: Traced, connection: Connection) -> None:
+    session = connection.create_session(False, Session.AUTO_ACKNOWLEDGE)
+    queue = session.create_queue("orders")
+    message = session.create_text_message("one")
+    message.set_string_property("mine", "1")
+    producer, consumer = session.create_producer(queue), session.create_consumer(queue)
+    producer.send(message)
+    message.set_string_property("mine", "2")
+    producer.send(message)
+    assert list(message.property_names) == ["mine"]
+    first, second = consumer.receive(5_000), consumer.receive(5_000)
+    assert first is not None
+    assert second is not None
+    assert [each.get_string_property("mine") for each in (first, second)] == ["1", "2"]
+    assert {"mine", "traceparent"} <= set(first.property_names)
+    assert first.get_string_property("traceparent") != second.get_string_property("traceparent")
+    producer.send(first)  # read-only, and traced all the same
+    third = consumer.receive(5_000)
+    assert third is not None
+    assert third.get_string_property("traceparent") != first.get_string_property("traceparent")
+
+
+def test_a_listener_works_within_the_trace_of_the_sender(traced: Traced, connection: Connection) -> None:
+    session = connection.create_session(False, Session.AUTO_ACKNOWLEDGE)
+    queue = session.create_queue("orders")
+    seen: list[int] = []
+    done = Event()
+
+    def work(message: Message) -> None:
+        seen.append(trace.get_current_span().get_span_context().trace_id)
+        done.set()
+
+    session.create_consumer(queue).setMessageListener(work)
+    sender = connection.create_session(False, Session.AUTO_ACKNOWLEDGE)
+    sender.create_producer(queue).send(sender.create_text_message("one"))
+    assert done.wait(10)
+    session.close()
+    (sent,), (processed,) = traced.spans("send"), traced.spans("process")
+    assert seen == [trace_of(sent)]
+    assert processed.kind is SpanKind.CONSUMER
+    assert processed.parent is not None
+    assert processed.parent.span_id == sent.get_span_context().span_id  # type: ignore[union-attr]
+
+
+def test_failures_are_on_their_spans(traced: Traced, connection: Connection) -> None:
+    session = connection.create_session(False, Session.AUTO_ACKNOWLEDGE)
+    queue = session.create_queue("orders")
+    failed = Event()
+
+    def work(message: Message) -> None:
+        failed.set()
+        raise ValueError("no such order")
+
+    consumer = session.create_consumer(queue, "JMSPriority > 4")
+    consumer.message_listener = work
+    sender = connection.create_session(False, Session.AUTO_ACKNOWLEDGE)
+    producer = sender.create_producer(queue)
+    producer.priority = 9
+    producer.send(sender.create_text_message("one"))
+    assert failed.wait(10)
+    session.close()
+    temporary = sender.create_temporary_queue()
+    lost = sender.create_producer(temporary)
+    temporary.delete()
+    with pytest.raises((InvalidDestinationException, JMSException)):
+        lost.send(sender.create_text_message("two"))
+    processed, refused = traced.spans("process")[0], traced.spans("send")[-1]
+    assert [each.status.status_code for each in (processed, refused)] == [StatusCode.ERROR] * 2
+    assert processed.attributes is not None
+    assert processed.attributes["error.type"] == "builtins.ValueError"
+    assert refused.attributes is not None
+    assert refused.attributes["messaging.destination.temporary"] is True
+
+
+def test_nothing_received_is_no_span(traced: Traced, connection: Connection) -> None:
+    session = connection.create_session(False, Session.AUTO_ACKNOWLEDGE)
+    consumer = session.create_consumer(session.create_queue("orders"))
+    assert consumer.receive_no_wait() is None
+    assert traced.exporter.get_finished_spans() == ()
+
+
+def test_the_context_outlives_dead_letter_and_replay(traced: Traced, connection: Connection) -> None:
+    session = connection.create_session(True, Session.SESSION_TRANSACTED)
+    queue = session.create_queue("orders")
+    system = manage("traced")
+    host = managed_host(system)
+    host.create_child("queue", {"name": "orders", "max_deliveries": 1})
+    producer, consumer = session.create_producer(queue), session.create_consumer(queue)
+    producer.send(session.create_text_message("one"))
+    session.commit()
+    first = consumer.receive(5_000)
+    assert first is not None
+    session.rollback()
+    letters = host.child("dead_letter", "DLQ")
+    assert letters.statistic_values(["letters"]) == {"letters": 1}
+    letters.invoke("replay", {})
+    again = consumer.receive(5_000)
+    assert isinstance(again, TextMessage)
+    assert again.get_string_property("traceparent") == first.get_string_property("traceparent")
+    session.commit()
+    system.close()
+
+
+@pytest.mark.parametrize(
+    "kind", [pytest.param(kind, marks=pytest.mark.needs_broker(kind)) for kind in ("activemq", "rabbitmq")]
+)
+def test_the_context_outlives_a_foreign_broker(request: pytest.FixtureRequest, traced: Traced, kind: str) -> None:
+    ports: dict[str, int] = request.getfixturevalue(kind)
+    factory = ConnectionFactory(f"stomp://127.0.0.1:{ports['stomp']}", user_name="guest", password="guest")
+    with factory.create_connection() as connection:
+        connection.start()
+        session = connection.create_session(False, Session.AUTO_ACKNOWLEDGE)
+        queue = session.create_queue(f"traced-{uuid4().hex}")
+        consumer = session.create_consumer(queue)
+        session.create_producer(queue).send(session.create_text_message("one"))
+        received = consumer.receive(10_000)
+    assert received is not None
+    (sent,) = traced.spans("send")
+    assert trace.get_current_span(context_of(received)).get_span_context().span_id == sent.get_span_context().span_id  # type: ignore[union-attr]
+
+
+def test_a_context_that_makes_no_sense_is_no_context(traced: Traced, connection: Connection) -> None:
+    uninstrument()
+    session = connection.create_session(False, Session.AUTO_ACKNOWLEDGE)
+    queue = session.create_queue("orders")
+    producer = session.create_producer(queue)
+    for bad in ("nonsense", "00-" + "0" * 32 + "-" + "0" * 16 + "-01"):
+        message = session.create_text_message("one")
+        message.set_string_property("traceparent", bad)
+        producer.send(message)
+    message = session.create_text_message("one")
+    message.set_boolean_property("tracestate", True)
+    producer.send(message)
+    consumer = session.create_consumer(queue)
+    for _ in range(3):
+        received = consumer.receive(5_000)
+        assert received is not None
+        assert not trace.get_current_span(context_of(received)).get_span_context().is_valid
+
+
+def test_who_is_not_traced_has_the_plain_classes(connection: Connection) -> None:
+    session = connection.create_session(False, Session.AUTO_ACKNOWLEDGE)
+    assert type(session.create_producer(session.create_queue("orders"))) is JmsQueueSender
+
+
+def test_nothing_of_opentelemetry_is_imported_unless_it_is_asked_for() -> None:
+    program = (
+        "import sys, pyjms; c = pyjms.ConnectionFactory('vm://x').create_connection(); c.close();"
+        "print(any(name.startswith('opentelemetry') for name in sys.modules), 'pyjms.runtime.traced' in sys.modules)"
+    )
+    for wanted, told in (("", "False False\n"), ("1", "True False\n")):
+        done = subprocess.run(
+            [sys.executable, "-c", program], env={"PYJMS_OTEL": wanted}, capture_output=True, text=True, check=True
+        )
+        assert done.stdout == told
+
+
+def test_without_the_extra_it_is_said(monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> None:
+    monkeypatch.setitem(sys.modules, "pyjms.telemetry.tracer", None)
+    with pytest.raises(ImportError, match=r"pyjms\[otel\]"):
+        instrument()
+    with caplog.at_level(logging.WARNING):
+        instrument_if_wanted({"PYJMS_OTEL": "1"})
+    assert "PYJMS-OTEL-1" in caplog.text
