@@ -42,7 +42,7 @@ def open_browser(*, dark: bool = False) -> webdriver.Chrome:
 class World:
     """A broker in this process that lets everybody in: one virtual host, a STOMP port, and one for operators."""
 
-    def __init__(self, served: ServedBroker) -> None:
+    def __init__(self, served: ServedBroker, http_port: int = 0) -> None:
         self.served = served
         top = served.broker
         top.create_child("authentication_provider", {"name": "anonymous", "type": "anonymous"})
@@ -52,7 +52,8 @@ class World:
         self.host: ManagedObject = node.create_child("virtual_host", {"name": "shop"})
         chosen = {"port": 0, "authentication_providers": ["anonymous"], "access_control": "access"}
         self.stomp = self._port(top.create_child("port", {"name": "clients", "type": "stomp", **chosen}))
-        self.http = self._port(top.create_child("port", {"name": "operators", "type": "http", **chosen}))
+        operators = {"name": "operators", "type": "http", **chosen, "port": http_port}
+        self.http = self._port(top.create_child("port", operators))
 
     @staticmethod
     def _port(port: Any) -> str:
@@ -66,9 +67,9 @@ class World:
 
 
 @contextmanager
-def open_world() -> Iterator[World]:
+def open_world(http_port: int = 0) -> Iterator[World]:
     with ServedBroker.open(name="shop") as served:
-        yield World(served)
+        yield World(served, http_port)
 
 
 def ask(url: str, *, headers: Mapping[str, str] | None = None) -> tuple[int, dict[str, str], bytes]:
