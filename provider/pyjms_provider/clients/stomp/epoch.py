@@ -96,6 +96,13 @@ class Epoch:
         except WireEndedError as error:
             raise InterruptedLinkError(str(error)) from error
 
+    def post_soon(self, *frames: Frame, waits: bool = False) -> None:
+        """Send `frames` with what comes after them; see `Wire.send_soon`. Raises as `post`."""
+        try:
+            self.wire.send_soon(*frames, waits=waits)
+        except WireEndedError as error:
+            raise InterruptedLinkError(str(error)) from error
+
     def ask(self, *frames: Frame, timeout_ms: int | None = None) -> Frame:
         """Send `frames` and wait until the broker has done the last; return its RECEIPT.
 

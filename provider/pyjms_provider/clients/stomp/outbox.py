@@ -15,6 +15,7 @@ from pyjms.spi.errors import ResourceError
 __all__ = ["Outbox", "OutboxClosedError"]
 
 _BATCH = 256 * 1024
+_CORKED_MAX = 32 * 1024
 
 
 class OutboxClosedError(Exception):
@@ -45,8 +46,10 @@ class Outbox:
         """Whether the I/O thread has something to write."""
         return self._is_handed_over
 
-    def put(self, data: bytes, patience_s: float) -> None:
+    def put(self, data: bytes, patience_s: float, *, corked: bool = False) -> None:
         """Have `data` written after all that came before; wait for room for `patience_s` seconds of real time.
+
+        `corked`: not yet, but together with what comes, or when `uncork` is called, or when there is much of it.
 
         Raises `ResourceError` when there was none, `OutboxClosedError`.
         """
@@ -64,7 +67,19 @@ class Outbox:
                 )
             self._pending.append(data)
             self._size += len(data)
-            if self._is_writing:
+            if self._is_writing or (corked and self._size < _CORKED_MAX):
+                return
+            self._is_writing = True
+            self._is_handed_over = self._write_here is None
+        if self._write_here is None or not self._drain(self._write_here):
+            self._wake()
+
+    def uncork(self) -> None:
+        """Have written what was put in and nobody writes yet. Any thread."""
+        if not self._pending or self._is_writing:
+            return
+        with self._changed:
+            if not self._pending or self._is_writing:
                 return
             self._is_writing = True
             self._is_handed_over = self._write_here is None

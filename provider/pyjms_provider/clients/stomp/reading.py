@@ -218,6 +218,14 @@ class Reading:
             with suppress(OSError):  # full: it is awake already; closed: it has ended
                 self._ringer.send(b"x")
 
+    def keep_ticking(self) -> None:
+        """Have the I/O thread look again within `TICK_S`, or soon after."""
+        with self._lock:
+            self._uses += 1
+            is_new, self.is_ticking = not self.is_ticking, True
+        if is_new:
+            self._wake()
+
     # The I/O thread
 
     def try_read(self) -> None:

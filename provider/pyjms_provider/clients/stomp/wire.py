@@ -19,7 +19,7 @@ import logging
 import os
 import socket
 import ssl
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -53,6 +53,7 @@ _UNWRITTEN_BYTES_MAX = 4 * 1024 * 1024
 _HEADERS_MAX = 16 * 1024 * 1024
 _VERSION = Version.V1_2
 _BEAT = b"\n"
+_AT_ONCE = 2
 _QUICK: int | None = getattr(socket, "TCP_QUICKACK", None)
 
 
@@ -104,6 +105,8 @@ class Wire:
         self._decoder = FrameDecoder(limits)
         self._beats = HeartBeat(0, "", 0.0)
         self._answered = Signal()
+        self._in_a_row = 0
+        """How many frames that may wait were sent since somebody waited, or the I/O thread looked."""
         self._is_closing = False
         self._reason = ""
         self._thread = Thread(target=self._run, name=f"pyjms-stomp-{endpoint.host}", daemon=True)
@@ -140,20 +143,42 @@ class Wire:
         Raises `ProviderError` for a frame that cannot be written (nothing of it is), `ResourceError` when the broker does not
         read, `WireEndedError`.
         """
+        self._put(self._channel.frame(self._encoded(frames)))
+
+    def _encoded(self, frames: Sequence[Frame]) -> bytes:
         try:
-            data = b"".join([encode(frame, _VERSION) for frame in frames])
+            return b"".join([encode(frame, _VERSION) for frame in frames])
         except EncodingError as error:
             raise ProviderError(f"the message cannot be sent over STOMP: {error.reason}") from error
-        self._put(self._channel.frame(data))
 
-    def _put(self, data: bytes) -> None:
+    def send_soon(self, *frames: Frame, waits: bool) -> None:
+        """Have `frames` written with what comes after them: with the next that cannot wait, when there is much of it, when a
+        thread waits, or after some milliseconds. The first ones after a pause are written at once, unless `waits`.
+
+        Raises as `send`.
+        """
+        self._in_a_row += 1
+        if not waits and self._in_a_row <= _AT_ONCE:
+            self.send(*frames)
+            return
+        self._put(self._channel.frame(self._encoded(frames)), corked=True)
+        self._reading.keep_ticking()
+
+    def _put(self, data: bytes, *, corked: bool = False) -> None:
         try:
             # The I/O thread makes the room itself, and who reads for it must not hold up the reading.
             patience_s = 0.0 if self.is_own_thread() else self._settings.timeout_ms / 1000
-            self._outbox.put(data, patience_s)
+            self._outbox.put(data, patience_s, corked=corked)
         except (OutboxClosedError, OSError) as error:
             self._wake()
             raise WireEndedError(self._reason or str(error)) from error
+
+    def _flush_corked(self) -> None:
+        self._in_a_row = 0
+        try:
+            self._outbox.uncork()
+        except OSError:
+            self._wake()  # the I/O thread finds out why
 
     def close(self) -> None:
         """End the connection; its thread ends soon. Any thread; may be repeated."""
@@ -167,6 +192,7 @@ class Wire:
 
     def wait(self, clock: Clock, signal: Signal, until_ms: float | None, is_alone: Callable[[], bool]) -> bool:
         """Wait as `clock.wait` does, for something that this connection brings; see `Reading.wait`."""
+        self._flush_corked()
         return self._reading.wait(clock, signal, until_ms, is_alone)
 
     def join(self, timeout_s: float) -> None:
@@ -208,10 +234,12 @@ class Wire:
                 raise reading.trouble
             if is_readable:
                 reading.try_read()
+            self._in_a_row = 0
+            self._outbox.uncork()
             if self._outbox.has_rest:
                 self._outbox.flush(self._channel.write)
                 self._beats.sent(self._clock.monotonic_ms())
-            if reading.is_ticking and not is_woken:
+            if reading.is_ticking and not (is_woken or is_readable):
                 reading.tick()
             self._keep_time()
 

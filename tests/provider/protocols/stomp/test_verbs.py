@@ -79,6 +79,7 @@ def test_every_call_of_the_spi_has_a_verb(kind: type) -> None:
         "ProviderSession.may_wait": "each side knows that of its own calls",
         "ProviderSession.xa_set_timeout": "BEGIN says it",
         "ProviderSession.xa_get_timeout": "CONNECTED says it",
+        "ProviderSession.waiter": "how the client itself waits",
         "ProviderConsumer.poll_or_wait": "poll",
     }
     docstrings = " ".join(verb.__doc__ or "" for verb in VERBS).replace(

@@ -83,7 +83,9 @@ class ProfiledSession(ProviderSession):
         try:
             if self.transacted:
                 epoch = self._enter_unit(self._unit or self.connection.link.current())
-                epoch.post(self.connection.frame_of(envelope, self.name))
+                epoch.post_soon(
+                    self.connection.frame_of(envelope, self.name), waits=True
+                )  # at the latest for the commit
             else:
                 self._send(envelope)
         except InterruptedLinkError as error:
@@ -99,7 +101,7 @@ class ProfiledSession(ProviderSession):
         frame = self.connection.frame_of(envelope, self.name)  # now: a temporary destination is the epoch's
         address = envelope.destination
         if envelope.delivery_mode != _PERSISTENT and not address.temporary and address in self._good:
-            epoch.post(frame)
+            epoch.post_soon(frame)
             return
         # Whether it may be sent there is asked once; then messages that may be lost need no answer.
         epoch.ask(frame)
@@ -191,7 +193,7 @@ class ProfiledSession(ProviderSession):
                 if self.connection.settings.confirm_acknowledge and any(each.is_persistent for each in live):
                     epoch.ask(verb.write())
                 else:
-                    epoch.post(verb.write())
+                    epoch.post_soon(verb.write(), waits=True)
             except InterruptedLinkError as error:
                 raise TooLateError(f"the connection was lost while messages were settled: {error}") from error
         if len(live) < len(deliveries):
@@ -340,7 +342,7 @@ class ProfiledSession(ProviderSession):
     def _post(self, epoch: Epoch, verb: verbs.Verb) -> None:
         """Say it without waiting; as `_tell`."""
         try:
-            epoch.post(verb.write())
+            epoch.post_soon(verb.write(), waits=True)
         except InterruptedLinkError:
             _log.debug("the connection ended before the broker had heard %s", verb.COMMAND)
 

@@ -97,29 +97,42 @@ def _read(
     headers, fields = frame.headers, header.fields
     body_kind, body = read_body(fields.get("k", ""), headers.get("content-type"), bytes(frame.body))
     message_id = header.text("i")
-    exact = dialect.preserves_headers
     correlation_id: str | bytes | None = headers.get("correlation-id")
+    exact = dialect.preserves_headers
     if "cb" in fields:
         correlation_id = _bytes_of_hex(fields["cb"])
     elif "c" in fields or not exact:
         correlation_id = header.text("c")
     jms_type = header.text("ty") if "ty" in fields or not exact else headers.get("type")
-    timestamp_ms = expiration_ms = delivery_mode = priority = destination = None
-    if not exact:  # else the plain headers say it, and a sender cannot say two things
-        timestamp_ms = header.number("t", 0, _LONG_MAX)
-        expiration_ms = header.number("x", 0, _LONG_MAX)
-        delivery_mode = header.number("dm", _NON_PERSISTENT, _PERSISTENT)
-        priority = header.number("pr", 0, 9)
-        destination = header.address("to")
+    if exact:  # the plain headers say the rest, and a sender cannot say two things
+        reply_to = headers.get("reply-to")
+        return Envelope(
+            dialect.destinations.read(headers, assumed),
+            None if message_id is None else MessageId(message_id),
+            _number(headers.get("timestamp")),
+            0 if headers.get(dialect.expiry_header) == "0" else _expiry(headers, dialect),
+            _PERSISTENT if headers.get("persistent") == "true" else _NON_PERSISTENT,
+            _priority(headers),
+            correlation_id,
+            None if reply_to is None else dialect.destinations.read_reply_to(reply_to),
+            jms_type,
+            properties,  # type: ignore[arg-type]
+            body_kind,
+            body,
+        )
+    timestamp_ms = header.number("t", 0, _LONG_MAX)
+    expiration_ms = header.number("x", 0, _LONG_MAX)
+    delivery_mode = header.number("dm", _NON_PERSISTENT, _PERSISTENT)
+    priority = header.number("pr", 0, 9)
     return Envelope(
-        destination or dialect.destinations.read(headers, assumed),
+        header.address("to") or dialect.destinations.read(headers, assumed),
         None if message_id is None else MessageId(message_id),
         _number(headers.get("timestamp")) if timestamp_ms is None else timestamp_ms,
         _expiry(headers, dialect) if expiration_ms is None else expiration_ms,
         _delivery_mode(headers) if delivery_mode is None else delivery_mode,
         _priority(headers) if priority is None else priority,
         correlation_id,
-        _reply_to(headers, dialect, None if exact else header.address("rt")),
+        _reply_to(headers, dialect, header.address("rt")),
         jms_type,
         properties,  # type: ignore[arg-type]
         body_kind,

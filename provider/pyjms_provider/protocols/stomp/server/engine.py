@@ -37,6 +37,7 @@ __all__ = ["StompServerEngine"]
 
 _log = logging.getLogger(__name__)
 _HEART_BEAT: Final = b"\n"
+_ORDINARY: Final = frozenset({"SEND", "ACK"})  # most frames; they leave the state as it is
 _TAKES_FRAMES: Final = frozenset({ServerState.NEW, ServerState.OPEN})
 
 
@@ -80,6 +81,9 @@ class StompServerEngine(ProtocolEngine):
             self.dialogue.run()
 
     def _take(self, frame: Frame) -> None:
+        if self._state is ServerState.OPEN and frame.command in _ORDINARY and self.dialogue is not None:
+            self.dialogue.take(frame)
+            return
         try:
             self._move(server_event(frame.command))
         except SequenceError as error:

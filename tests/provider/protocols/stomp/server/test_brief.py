@@ -9,6 +9,7 @@ import pytest
 
 from pyjms.spi.envelope import Address, AddressKind
 from pyjms.spi.url import ProviderUrl
+from pyjms_provider.core.journal import Changes
 from pyjms_provider.core.policy import Overflow, QueuePolicy
 from pyjms_provider.protocols.stomp import verbs
 from pyjms_provider.protocols.stomp.delivery_ids import delivery_ids
@@ -115,11 +116,12 @@ def test_acknowledgements_that_come_together_are_one_write(stored: Bench, monkey
     assert keeper is not None
     writes: list[int] = []
     write = keeper.journal.write
-    monkeypatch.setattr(
-        keeper.journal,
-        "write",
-        lambda changes, *, force: (writes.append(len(changes.removals)), write(changes, force=force)),
-    )
+
+    def write_counted(changes: Changes, *, force: bool) -> None:
+        writes.append(len(changes.removals))
+        write(changes, force=force)
+
+    monkeypatch.setattr(keeper.journal, "write", write_counted)
     one, two, three = (int(frame.headers["ack"]) for frame in client.messages())
     client.tell(verbs.Acknowledge(session="a", ids=delivery_ids([one])))
     client.client.settle()

@@ -1,0 +1,134 @@
+"""What may wait goes out with what comes after it: fewer writes, the same order, and never late by much."""
+
+from __future__ import annotations
+
+import pytest
+
+from pyjms.spi.clock import Signal, SystemClock
+from pyjms.spi.url import ProviderUrl
+from pyjms_provider.clients.stomp.options import read_url
+from pyjms_provider.clients.stomp.outbox import Outbox, OutboxClosedError
+from pyjms_provider.clients.stomp.reading import Reading
+from pyjms_provider.clients.stomp.wire import Wire
+from pyjms_provider.protocols.stomp.frames import Frame
+from tests.provider.clients.stomp.fake_broker import PATIENCE_S, FakeBroker
+
+
+class Socket:
+    """Takes what is written, up to `room` bytes at a time."""
+
+    def __init__(self, room: int = 10**9) -> None:
+        self.room = room
+        self.written: list[bytes] = []
+        self.wakes = 0
+
+    def write(self, data: bytes) -> int:
+        self.written.append(data[: self.room])
+        return min(len(data), self.room)
+
+    def wake(self) -> None:
+        self.wakes += 1
+
+
+def test_what_is_corked_is_written_together_and_in_order() -> None:
+    socket = Socket()
+    outbox = Outbox(10**6, socket.wake, socket.write)
+    for data in (b"a", b"b"):
+        outbox.put(data, 0, corked=True)
+    assert socket.written == []
+    outbox.put(b"c", 0)
+    assert socket.written == [b"abc"]
+    outbox.put(b"d", 0, corked=True)
+    outbox.uncork()
+    outbox.uncork()
+    assert socket.written == [b"abc", b"d"]
+
+
+def test_what_is_much_is_written_at_once() -> None:
+    socket = Socket()
+    outbox = Outbox(10**6, socket.wake, socket.write)
+    outbox.put(b"x" * 20_000, 0, corked=True)
+    assert socket.written == []
+    outbox.put(b"y" * 20_000, 0, corked=True)
+    assert [len(each) for each in socket.written] == [40_000]
+
+
+@pytest.mark.parametrize("shared", [True, False])
+def test_what_the_socket_does_not_take_is_left_to_the_thread_of_the_connection(shared: bool) -> None:
+    socket = Socket(room=1)
+    outbox = Outbox(10**6, socket.wake, socket.write if shared else None)
+    outbox.put(b"ab", 0, corked=True)
+    outbox.uncork()
+    assert (outbox.has_rest, socket.wakes) == (True, 1)
+    socket.room = 9
+    outbox.flush(socket.write)
+    assert b"".join(socket.written) == b"ab"
+    assert not outbox.has_rest
+
+
+def test_nothing_is_corked_any_more_when_it_is_closed() -> None:
+    socket = Socket()
+    outbox = Outbox(10**6, socket.wake, socket.write)
+    outbox.put(b"a", 0, corked=True)
+    outbox.close()
+    outbox.uncork()
+    assert socket.written == []
+    with pytest.raises(OutboxClosedError):
+        outbox.put(b"b", 0, corked=True)
+
+
+class _Silent:
+    def on_frame(self, frame: Frame) -> None:
+        return
+
+    def on_end(self, reason: str) -> None:
+        return
+
+
+def numbered(number: int) -> Frame:
+    return Frame("SEND", {"n": str(number)})
+
+
+@pytest.mark.parametrize("waits", [True, False])
+def test_frames_that_may_wait_arrive_soon_though_nothing_follows(waits: bool) -> None:
+    with FakeBroker() as broker:
+        settings = read_url(ProviderUrl.parse(broker.url))
+        wire = Wire(settings.endpoints[0], settings, _Silent())
+        wire.open({})
+        for number in range(5):
+            wire.send_soon(numbered(number), waits=waits)
+        broker.wait_for("SEND", 5)
+        assert [frame.headers["n"] for frame in broker.of("SEND")] == list("01234")
+        wire.close()
+        wire.join(PATIENCE_S)
+
+
+def test_who_waits_has_all_written_first(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Reading, "keep_ticking", lambda _: None)  # nobody else writes it
+    with FakeBroker() as broker:
+        settings = read_url(ProviderUrl.parse(broker.url))
+        wire = Wire(settings.endpoints[0], settings, _Silent())
+        wire.open({})
+        for number in range(3):
+            wire.send_soon(numbered(number), waits=True)
+        clock = SystemClock()
+        assert not wire.wait(clock, Signal(), clock.monotonic_ms() + 1, lambda: True)
+        broker.wait_for("SEND", 3)
+        wire.close()
+        wire.join(PATIENCE_S)
+
+
+def test_the_first_frames_after_a_pause_go_out_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Reading, "keep_ticking", lambda _: None)
+    with FakeBroker() as broker:
+        settings = read_url(ProviderUrl.parse(broker.url))
+        wire = Wire(settings.endpoints[0], settings, _Silent())
+        wire.open({})
+        for number in range(3):
+            wire.send_soon(numbered(number), waits=False)
+        broker.wait_for("SEND", 2)
+        wire.send(Frame("BEGIN", {"transaction": "t"}))
+        broker.wait_for("BEGIN")
+        assert [frame.headers["n"] for frame in broker.of("SEND")] == list("012")
+        wire.close()
+        wire.join(PATIENCE_S)
