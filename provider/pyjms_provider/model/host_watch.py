@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 __all__ = ["HostWatch"]
 
 _QUEUE_COLUMNS: Final = ("depth", "arrival_rate", "departure_rate", "bytes", "consumers")
-_HOST_COLUMNS: Final = (*_QUEUE_COLUMNS, "connections")
+_HOST_COLUMNS: Final = (*_QUEUE_COLUMNS, "connections", "messages")
 _WHOLE: Final = ""
 _FADING: Final = 0.98  # of a queue's traffic with each step: what was half an hour ago counts little
 _IDLE: Final = 0.01
@@ -110,9 +110,9 @@ class HostWatch:
             for name in chosen
         }
         self._queues.note(now_ms, rows)
-        is_first = not self._looked_ms
-        flow = _UNKNOWN if is_first else tuple(sum(column) for column in zip(_STILL, *rates.values(), strict=True))
-        totals = sum(self._sizes.values()), sum(consumers.values()), len(self._broker.clients())
+        flow = tuple(map(sum, zip(_STILL, *rates.values(), strict=True))) if rates or not counted else _UNKNOWN
+        kept = len(self._broker.virtual_host.store)
+        totals = sum(self._sizes.values()), sum(consumers.values()), len(self._broker.clients()), kept
         self._whole.note(now_ms, {_WHOLE: (sum(depths.values()), *flow, *totals)})
         self._looked_ms = now_ms
 
@@ -131,7 +131,8 @@ class HostWatch:
 
     def _rates(self, counted: Sequence[tuple[str, Queue, Counts]], now_ms: int) -> dict[str, tuple[float, float]]:
         """Return how many messages a second came to each queue since the last look, and left it; none at the first look."""
-        is_first, seconds = not self._looked_ms, (now_ms - self._looked_ms) / 1000
+        seconds = (now_ms - self._looked_ms) / 1000
+        is_first = not self._looked_ms or seconds <= 0  # the system's clock may have been put back
         before, now = self._before, {name: (counts.accepted, counts.departed) for name, _, counts in counted}
         self._before = now
         traffic = {name: value * _FADING for name, value in self._traffic.items() if name in now and value > _IDLE}

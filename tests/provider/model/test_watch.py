@@ -248,6 +248,17 @@ def test_the_busiest_queues_alone_have_a_past(host: VirtualHost, clock: HandCloc
     assert [each.invoke("history", {})["is_kept"] for each in queues] == [True, False, True]
 
 
+def test_a_clock_that_is_put_back_makes_no_rates(host: VirtualHost, clock: HandClock) -> None:
+    clock.now_ms = 10**9
+    queue = make(host)
+    look(host, clock)
+    publish(queue, "a")
+    look(host, clock, -60_000)
+    look(host, clock)
+    for past in (queue.invoke("history", {}), host.invoke("history", {})):
+        assert past["columns"]["arrival_rate"] == [None, None, 0]
+
+
 def test_a_queue_made_anew_begins_at_nothing(host: VirtualHost, clock: HandClock) -> None:
     queue = make(host)
     publish(queue, *"12345")

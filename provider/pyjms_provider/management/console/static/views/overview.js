@@ -1,5 +1,6 @@
 // The broker at a glance: what needs attention, what there is, and the last hour.
 
+import {alertText} from "../alerts.js";
 import * as api from "../api.js";
 import {chart} from "../chart.js";
 import {h, replace, setText} from "../dom.js";
@@ -55,11 +56,24 @@ async function inError() {
   return pages.flatMap((page) => page.items);
 }
 
-function attention(items) {
-  if (items.length === 0) return h("p", {class: "calm"}, "Everything is open and running.");
+// Asked only where a virtual host says that there are any: the broker has to look over all queues for it.
+async function withAlerts(count, signal) {
+  if (count === 0) return [];
+  const page = await api.get("queue", [], {filter: "alert_count > 0", sort: "-alert_count", fields: "name,names,alerts", limit: 20}, signal);
+  return page.items;
+}
+
+function alertItems(queues) {
+  return queues.flatMap((queue) => queue.alerts.map((each) => h("li", {class: "alert"},
+    h("a", {href: model.linkTo("queue", queue.names, "queue")}, "queue ", format.name(queue.name)),
+    h("span", {}, ` ${alertText(each)}`))));
+}
+
+function attention(items, queues) {
+  if (items.length + queues.length === 0) return h("p", {class: "calm"}, "Everything is open and running.");
   return h("ul", {class: "attention"}, items.map((each) => h("li", {},
     h("a", {href: model.linkTo(each.category, each.names)}, `${format.categoryName(each.category)} `, format.name(each.name)),
-    h("span", {}, ` ${each.error ?? "is in error"}`))));
+    h("span", {}, ` ${each.error ?? "is in error"}`))), alertItems(queues));
 }
 
 export async function overviewView({main, signal}) {
@@ -69,6 +83,7 @@ export async function overviewView({main, signal}) {
     connections: tile("connections", {href: "#/connections"}),
     letters: tile("dead letters", {href: "#/dead"}),
     doubts: tile("transactions in doubt", {href: "#/transactions"}),
+    alerts: tile("queues with alerts", {href: `#/queues?filter=${encodeURIComponent("=alert_count > 0")}`}),
     uptime: tile("since it was opened"),
   };
   const messages = chart({title: "Messages", unit: "messages", lines: [{label: "messages", color: 1}]});
@@ -87,17 +102,25 @@ export async function overviewView({main, signal}) {
     h("section", {class: "card"}, h("h2", {}, "Ports"), ports.element),
     about);
 
+  async function begin() {
+    const {items} = await api.get("virtual_host", [], {limit: 100, fields: "names", filter: "state = 'active'"}, signal);
+    const pasts = (await Promise.all(items.map((each) => history.pastOf("virtual_host", each.names, signal)))).filter((each) => each.times_ms.length > 0);
+    history.seed("broker/messages", history.summed(pasts, "messages"));
+    history.seed("broker/connections", history.summed(pasts, "connections"));
+  }
+
   async function look() {
     const [broker, found, open, letters, doubts, errors] = await Promise.all([
       api.get("broker", [], {fields: "uptime_ms,version,platform,process_id"}, signal),
-      api.get("virtual_host", [], {limit: 100, fields: "name,names,state,queue_count,message_count,connection_count"}, signal),
+      api.get("virtual_host", [], {limit: 100, fields: "name,names,state,queue_count,message_count,connection_count,alert_count"}, signal),
       api.get("port", [], {limit: 100, fields: "name,names,state,addresses,connection_count"}, signal),
       api.get("dead_letter", [], {limit: 1000, fields: "letters"}, signal),
       api.get("transaction", [], {limit: 1, filter: "branch_state = 'prepared'", fields: "name"}, signal),
       inError(),
     ]);
-    if (signal.aborted) return;
     const sum = (name) => found.items.reduce((total, each) => total + (each[name] ?? 0), 0);
+    const queues = await withAlerts(sum("alert_count"), signal);
+    if (signal.aborted) return;
     const dead = letters.items.reduce((total, each) => total + each.letters, 0);
     history.record("broker/messages", sum("message_count"));
     history.record("broker/connections", sum("connection_count"));
@@ -106,17 +129,19 @@ export async function overviewView({main, signal}) {
     tiles.connections.set(format.count(sum("connection_count")));
     tiles.letters.set(format.count(dead), dead > 0 ? "warn" : "");
     tiles.doubts.set(format.count(doubts.total), doubts.total > 0 ? "warn" : "");
+    tiles.alerts.set(format.count(sum("alert_count")), sum("alert_count") > 0 ? "warn" : "");
     tiles.uptime.set(format.duration(broker.uptime_ms));
-    const text = JSON.stringify(errors);
-    if (needs.dataset.shown !== text) replace(needs, attention(errors)).dataset.shown = text;
+    const text = JSON.stringify([errors, queues]);
+    if (needs.dataset.shown !== text) replace(needs, attention(errors, queues)).dataset.shown = text;
     messages.update([history.points("broker/messages")]);
     change.update([history.rates("broker/messages")]);
     connections.update([history.points("broker/connections")]);
     hosts.update(found.items);
     ports.update(open.items);
-    setText(about, `pyjms ${broker.version} on ${broker.platform}, process ${broker.process_id}. Charts begin when the console is opened.`);
+    setText(about, `pyjms ${broker.version} on ${broker.platform}, process ${broker.process_id}. Charts show the last hour, as the broker noted it.`);
   }
 
+  await begin();
   await look();
   poll(signal, 2000, look);
 }

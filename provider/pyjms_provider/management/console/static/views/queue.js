@@ -1,5 +1,6 @@
 // One queue: how full it is, its messages, and what can be done with them.
 
+import {alertList} from "../alerts.js";
 import * as api from "../api.js";
 import {chart} from "../chart.js";
 import {noteError, note, problemBox} from "../dialog.js";
@@ -16,6 +17,7 @@ import {tile} from "./overview.js";
 import {counters, recordQueue} from "./queues.js";
 
 const PAGE = 50;
+const NOTED_RATES = {arrived: "arrival_rate", departed: "departure_rate"};
 const NUMBERS = ["depth", "waiting", "held", "delayed", "uncommitted", "consumers"];
 
 function button(text, act, {kind = "quiet", key = null, id = null} = {}) {
@@ -188,6 +190,7 @@ export async function queueView({main, names, signal, again}) {
     await again();
   }, {id: "pause"});
   const attributes = h("div", {});
+  const alerts = h("div", {});
   const kind = model.kindOf("queue", queue.type);
 
   async function look() {
@@ -199,6 +202,8 @@ export async function queueView({main, names, signal, again}) {
     speed.update(moving.map((each) => history.rates(`${key}#${each.name}`)));
     const shown = now.paused ? "paused" : now.state;
     if (chip.dataset.shown !== shown) replace(chip, format.stateChip(shown)).dataset.shown = shown;
+    const alerted = JSON.stringify(now.alerts);
+    if (alerts.dataset.shown !== alerted) replace(alerts, now.alerts.length > 0 ? alertList(now.alerts) : null).dataset.shown = alerted;
     pause.dataset.act = now.paused ? "resume" : "pause";
     pause.textContent = now.paused ? "Resume" : "Pause";
     const text = JSON.stringify(kind.attributes.map((each) => now[each.name]));
@@ -218,10 +223,13 @@ export async function queueView({main, names, signal, again}) {
           await found.look();
         }), {kind: "danger", id: "purge"}),
         button("Delete…", async () => { if (await deleteObject(queue)) location.hash = "#/queues"; }, {kind: "danger", id: "delete"}))),
+    alerts,
     h("div", {class: "tiles"}, Object.values(tiles).map((each) => each.element)),
     h("div", {class: "charts"}, depth.element, moving.length > 0 ? speed.element : null),
     found.element,
     h("details", {class: "card"}, h("summary", {}, h("h2", {}, "Attributes")), attributes));
+  const rateNames = Object.fromEntries(moving.map((each) => [`${key}#${each.name}`, NOTED_RATES[each.name]]));
+  await history.begin("queue", queue.names, {names: {[key]: "depth"}, rateNames}, signal);
   await look();
   await found.look();
   poll(signal, 2000, look);

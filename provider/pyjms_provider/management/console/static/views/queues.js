@@ -1,5 +1,6 @@
 // The table of queues: live, sorted and filtered by the broker, a page at a time.
 
+import {alertMark} from "../alerts.js";
 import * as api from "../api.js";
 import {h, replace} from "../dom.js";
 import {ask, problemBox} from "../dialog.js";
@@ -11,7 +12,7 @@ import {createObject} from "../objects.js";
 import {pager, table} from "../table.js";
 
 const PAGE = 50;
-const FIELDS = "name,names,type,state,paused,waiting,delayed,held,uncommitted,depth,consumers";
+const FIELDS = "name,names,type,state,paused,waiting,delayed,held,uncommitted,depth,consumers,alerts,alert_count";
 
 // A text is looked for in names; after “=” stands a condition on fields.
 function condition(text) {
@@ -82,6 +83,7 @@ function columns(moving, hasHosts) {
     ...(hasHosts ? [{name: "host", label: "Host", narrow: true, cell: (row) => format.name(row.names[1])}] : []),
     {name: "type", label: "Type", sort: "type", narrow: true, cell: (row) => row.type},
     {name: "state", label: "State", narrow: true, cell: (row) => format.stateChip(row.paused ? "paused" : row.state)},
+    {name: "alerts", label: "Alerts", sort: "alert_count", cell: (row) => alertMark(row.alerts)},
     number("depth", "Depth"),
     ...(moving.length > 0 ? [] : [{name: "speed", label: "Change /s", number: true, cell: (row) => format.rate(row.speeds.depth, true)}]),
     ...moving.map((each) => ({name: each.name, label: `${format.label(each.name)} /s`, number: true, cell: (row) => format.rate(row.speeds[each.name])})),

@@ -1,0 +1,73 @@
+"""Alerts and the last hour in a real browser."""
+
+from __future__ import annotations
+
+import pytest
+
+from pyjms_provider.model.virtual_host import VirtualHost
+from pyjms_provider.watching.series import STEP_MS
+from tests.provider.management.console.world import Console, World
+
+pytestmark = pytest.mark.realises("BJ-WEB-1")
+
+
+class Watched:
+    """The host of a world, looked over by the test at the times that it names, and by nobody else."""
+
+    def __init__(self, world: World) -> None:
+        assert isinstance(world.host, VirtualHost)
+        self._watch = world.host.watch
+        self._watch.close()
+        self._now_ms = world.served.system.clock.time_ms() - 30 * 60_000
+
+    def look(self) -> None:
+        self._now_ms += STEP_MS
+        self._watch.look(self._now_ms)
+
+
+def chart(console: Console, title: str) -> str:
+    """Return what a chart says of itself to who cannot see it."""
+    return console.one("figure.chart", title).find_element("css selector", "svg").get_attribute("aria-label") or ""
+
+
+def test_charts_begin_with_what_the_broker_has_noted(world: World, console: Console) -> None:
+    watched = Watched(world)
+    queue = world.queue("noted")
+    watched.look()
+    for _ in range(30):
+        world.publish(queue, text="x")
+    watched.look()
+    queue.invoke("purge", {})
+    watched.look()
+    console.open("#/queue/main/shop/noted")
+    console.one("figure.chart", "Depth")
+    console.until(lambda: "now 0, at most 30" in chart(console, "Depth") or None, "the depth of half an hour ago")
+    console.until(
+        lambda: "arrived: now 0, at most 3;" in chart(console, "Flow") or None, "the flow of half an hour ago"
+    )
+    assert "hour" in console.one("figure.chart .axis.x").text or "min" in console.one("figure.chart .axis.x").text
+    console.open("#/overview")
+    console.until(lambda: "now 0, at most 30" in chart(console, "Messages") or None, "the messages of half an hour ago")
+
+
+def test_alerts_are_shown_where_operators_look_until_they_are_over(world: World, console: Console) -> None:
+    watched = Watched(world)
+    queue = world.queue("deep", alert_messages=2)
+    world.queue("calm")
+    for _ in range(3):
+        world.publish(queue, text="x")
+    watched.look()
+    console.open("#/overview")
+    console.one(".tile.warn", "queues with alerts")
+    assert console.one(".attention li.alert", "deep").text == "queue deep 3 messages; the limit is 2"
+    console.click(".tile.warn", "queues with alerts")
+    console.one("tbody td .chip.alert", "too many")
+    assert [row.text for row in console.all("tbody td a")] == ["deep"]
+    console.click("tbody td a", "deep")
+    console.one(".alerts li", "3 messages; the limit is 2, since")
+    queue.invoke("purge", {})
+    watched.look()
+    console.gone(".alerts li")
+    console.go("#/overview")
+    console.one(".tile", "queues with alerts")
+    console.gone(".attention li.alert")
