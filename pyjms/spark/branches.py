@@ -69,7 +69,7 @@ class Branches(Way):
         link.call(lambda connection: self._finish(connection, sink, epoch, written))
 
     def _finish(self, connection: ProviderConnection, sink: str, epoch: int, written: Sequence[Written]) -> None:
-        ours = {_xid(each.name) for each in written if each.waits}
+        ours = [_xid(each.name) for each in sorted(written, key=lambda each: each.name) if each.waits]
         session = connection.open_session(transacted=True)
         try:
             of_this_epoch = _transaction(sink, epoch)

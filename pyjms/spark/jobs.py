@@ -19,19 +19,22 @@ def acknowledge(job_id: str, *, url: str, credentials: str | None = None) -> int
 
     To be called when the job's output is safe; again it does nothing and returns 0. Raises `ProviderError`.
     """
-    return _link(url, credentials).call(lambda connection: _acknowledge(_groups_of(connection), job_id))
-
-
-def _acknowledge(found: ReaderGroups, name: str) -> int:
-    group = next((each for each in found.groups() if each.name == name), None)
+    group = next((each for each in groups(url=url, credentials=credentials) if each.name == job_id), None)
     if group is None:
         return 0
-    request = GroupRequest(name=name, address=group.address, subscription=group.subscription, selector=group.selector)
+    link = _link(url, credentials, group.client_id)
+    return link.call(lambda connection: _acknowledge(_groups_of(connection), group))
+
+
+def _acknowledge(found: ReaderGroups, group: ReaderGroup) -> int:
+    request = GroupRequest(
+        name=group.name, address=group.address, subscription=group.subscription, selector=group.selector
+    )
     opened = found.open(request)
     held = opened.group.high - opened.group.low
     found.acknowledge(opened, opened.group.high)
     try:
-        found.release(name)
+        found.release(group.name)
     except GroupError:
         return held  # somebody did the same at the same time
     return held
@@ -56,6 +59,7 @@ def _groups_of(connection: ProviderConnection) -> ReaderGroups:
     return connection.reader_groups()
 
 
-def _link(url: str, credentials: str | None) -> Link:
-    given = {"url": url} if credentials is None else {"url": url, "credentials": credentials}
-    return link_of(parse_options(given))
+def _link(url: str, credentials: str | None, client_id: str | None = None) -> Link:
+    given = {"url": url, "credentials": credentials, "clientId": client_id}
+    options = parse_options({name: value for name, value in given.items() if value is not None})
+    return link_of(options, with_client_id=client_id is not None)

@@ -113,7 +113,7 @@ class Staging(Way):
         )
 
     def finish(self, link: Link, sink: str, epoch: int, written: Sequence[Written]) -> None:
-        units = [each.name for each in written if each.waits]
+        units = sorted(each.name for each in written if each.waits)
         if not link.call(lambda connection: connection.stages().promote(sink, epoch, units)) and units:
             link.call(lambda connection: connection.stages().discard(units))
 

@@ -1,0 +1,183 @@
+"""The planner of reader groups, called as Spark calls it, without Spark."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from dataclasses import replace
+from itertools import chain
+
+import pytest
+
+from pyjms.spark.connecting import close_links
+from pyjms.spark.errors import DataLossError, OptionError
+from pyjms.spark.jobs import acknowledge, release
+from pyjms.spark.offsets import Offset
+from pyjms.spark.options import AckOn, JmsOptions, parse_address
+from pyjms.spark.planning import GroupPiece, GroupPlanner, Limits
+from pyjms.spark.reading import pages_of_group
+from pyjms.spi.errors import FencedError, GroupError
+from tests.pyjms.spark.messages_of import fill, look, take
+
+TEN = Limits(max_messages=10)
+
+
+@pytest.fixture
+def options(jms_broker_url: str) -> Iterator[JmsOptions]:
+    yield JmsOptions(url=jms_broker_url, destination=parse_address("queue:orders"), reader_group="g", partitions=3)
+    close_links()
+
+
+def texts_of(options: JmsOptions, planner: GroupPlanner, start: Offset, end: Offset) -> list[str]:
+    """Return what the tasks of a batch read."""
+    found = []
+    for piece in planner.pieces(start, end):
+        assert isinstance(piece, GroupPiece)
+        span = piece.span
+        pages = pages_of_group(options, piece.group, piece.generation, span.after, span.upto)
+        found += [str(message.envelope.body) for message in chain.from_iterable(pages)]
+    return found
+
+
+def through_json(offset: Offset) -> Offset:
+    return Offset.from_json(json.loads(json.dumps(offset.to_json())))
+
+
+def test_batches_follow_each_other_and_acknowledge_the_one_before(options: JmsOptions, jms_broker_url: str) -> None:
+    texts = fill(jms_broker_url, 25)
+    planner = GroupPlanner(options)
+    start = planner.initial()
+    assert start.seq == 0
+    assert planner.initial() == start  # Spark asks twice; nothing is held yet
+    read: list[str] = []
+    ends = []
+    while (end := planner.latest(start, TEN)) != start:
+        end = through_json(end)
+        read += texts_of(options, planner, start, end)
+        ends.append(end.seq)
+        start = end
+    assert ends == [10, 20, 25]
+    assert read == texts
+    assert look(jms_broker_url, "orders") == []
+    reported = planner.reported()
+    assert reported is not None
+    assert reported.seq == 25
+
+
+def test_a_batch_is_the_same_each_time_it_is_read_however_it_is_cut(options: JmsOptions, jms_broker_url: str) -> None:
+    texts = fill(jms_broker_url, 10)
+    planner = GroupPlanner(options)
+    start = planner.initial()
+    end = planner.latest(start, TEN)
+    assert len(planner.pieces(start, end)) == 3
+    for parts in (1, 2, 7, 40):
+        other = replace(options, partitions=parts)
+        restarted = GroupPlanner(other)  # Spark goes straight to the pieces
+        assert texts_of(other, restarted, start, end) == texts
+
+
+def test_a_planner_that_died_before_the_log_was_written_reserves_nothing_more(
+    options: JmsOptions, jms_broker_url: str
+) -> None:
+    fill(jms_broker_url, 30)
+    first = GroupPlanner(options)
+    start = first.initial()
+    first.latest(start, TEN)
+    second = GroupPlanner(options)
+    assert second.initial() == start
+    assert second.latest(start, TEN).seq == 10
+    assert second.latest(start, Limits(max_messages=4)).seq == 4
+
+
+def test_who_opened_the_group_before_must_not_go_on(options: JmsOptions, jms_broker_url: str) -> None:
+    fill(jms_broker_url, 30)
+    first, second = GroupPlanner(options), GroupPlanner(options)
+    start = first.initial()
+    first.latest(start, TEN)
+    second.initial()
+    with pytest.raises(FencedError, match="give each query a readerGroup of its own"):
+        first.latest(start, Limits(max_messages=20))
+
+
+def test_a_competing_consumer_gets_what_the_group_does_not_hold(options: JmsOptions, jms_broker_url: str) -> None:
+    texts = fill(jms_broker_url, 12)
+    planner = GroupPlanner(options)
+    start = planner.initial()
+    end = planner.latest(start, TEN)
+    assert take(jms_broker_url, "orders", 5) == texts[10:]
+    assert texts_of(options, planner, start, end) == texts[:10]
+
+
+def test_with_commit_nothing_is_acknowledged_by_progress(options: JmsOptions, jms_broker_url: str) -> None:
+    fill(jms_broker_url, 20)
+    planner = GroupPlanner(replace(options, ack_on=AckOn.COMMIT))
+    start = planner.initial()
+    middle = planner.latest(start, TEN)
+    end = planner.latest(middle, TEN)
+    assert len(texts_of(options, planner, start, middle)) == 10
+    planner.commit(middle)
+    planner.commit(middle)  # Spark may say so again
+    with pytest.raises(GroupError):
+        texts_of(options, planner, start, middle)
+    assert len(texts_of(options, planner, middle, end)) == 10
+
+
+def test_available_now_ends_with_what_was_there(options: JmsOptions, jms_broker_url: str) -> None:
+    fill(jms_broker_url, 15)
+    planner = GroupPlanner(options)
+    start = planner.initial()
+    planner.prepare_available_now()
+    fill(jms_broker_url, 5, first=100)
+    middle = planner.latest(start, TEN)
+    end = planner.latest(middle, TEN)
+    assert (middle.seq, end.seq) == (10, 15)
+    assert planner.latest(end, TEN) == end
+    assert len(look(jms_broker_url, "orders")) == 5
+
+
+def test_all_that_is_there_may_be_asked_for(options: JmsOptions, jms_broker_url: str) -> None:
+    fill(jms_broker_url, 15)
+    planner = GroupPlanner(options)
+    assert planner.latest(planner.initial(), Limits(max_messages=None)).seq == 15
+
+
+def test_a_released_group_stops_the_query_or_goes_on_without_the_loss(options: JmsOptions, jms_broker_url: str) -> None:
+    fill(jms_broker_url, 20)
+    planner = GroupPlanner(options)
+    start = planner.initial()
+    middle = planner.latest(start, TEN)
+    planner._link.call(lambda connection: connection.reader_groups().release("g"))
+    with pytest.raises(DataLossError, match=r"the group was released.*failOnDataLoss=false"):
+        GroupPlanner(options).latest(middle, TEN)
+    careless = GroupPlanner(replace(options, fail_on_data_loss=False))
+    end = careless.latest(middle, TEN)
+    assert (end.seq, end.begins_after) == (10, 0)
+    assert len(texts_of(options, careless, middle, through_json(end))) == 10
+    assert careless.latest(end, TEN).begins_after is None
+
+
+def test_an_old_checkpoint_is_noticed(options: JmsOptions, jms_broker_url: str) -> None:
+    fill(jms_broker_url, 20)
+    planner = GroupPlanner(options)
+    start = planner.initial()
+    middle = planner.latest(start, TEN)
+    planner.latest(middle, TEN)
+    with pytest.raises(DataLossError, match="the checkpoint is an old copy"):
+        planner.latest(start, TEN)
+    with pytest.raises(DataLossError, match="store is an old copy"):
+        planner.latest(replace(middle, seq=99), TEN)
+
+
+def test_a_stream_needs_the_name_of_a_group_and_a_destination(options: JmsOptions) -> None:
+    with pytest.raises(OptionError, match="option readerGroup is missing"):
+        GroupPlanner(replace(options, reader_group=None))
+    with pytest.raises(OptionError, match="option destination is missing"):
+        GroupPlanner(replace(options, destination=None))
+    with pytest.raises(OptionError, match="give subscription and clientId"):
+        GroupPlanner(replace(options, destination=parse_address("topic:prices")))
+
+
+def test_vm_is_not_for_jobs_of_spark(jms_broker_url: str) -> None:
+    for call in (acknowledge, release):
+        with pytest.raises(OptionError, match="vm:// is a broker within one process"):
+            call("job", url=jms_broker_url)
