@@ -83,7 +83,7 @@ def connect(broker: ServedBroker, connections: list[Connection], user: str = "an
     return Manager(connection)
 
 
-@pytest.mark.realises("BJ-AMQPM-1", "BJ-AMQPM-2", "BJ-AMQPM-5")
+@pytest.mark.realises("BJ-AMQPM-1", "BJ-AMQPM-2", "BJ-AMQPM-5", "BJ-GEN-3")
 def test_a_host_is_managed_by_its_queue(broker: ServedBroker, connections: list[Connection]) -> None:
     manager = connect(broker, connections)
     made = manager.ask({"action": "create", "category": "queue", "attributes": {"name": "bulk", "max_messages": 5}})

@@ -19,7 +19,7 @@ ORDERS = f"{ROOT}/queue/main/shop/orders"
 # Looking
 
 
-@pytest.mark.realises("BJ-HTTP-1", "BJ-HTTP-3", "BJ-HTTP-4")
+@pytest.mark.realises("BJ-HTTP-1", "BJ-HTTP-3", "BJ-HTTP-4", "BJ-GEN-3")
 def test_an_object_is_had_by_the_names_on_the_way_to_it(site: Site, ann: TestClient) -> None:
     site.queue(max_messages=7)
     found = ok(ann.get(ORDERS))

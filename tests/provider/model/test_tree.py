@@ -74,6 +74,7 @@ def test_what_there_is_not_is_named() -> None:
         tree.class_of("port", None)
 
 
+@pytest.mark.realises("BJ-GEN-4")
 def test_a_plug_in_may_add_a_specialisation(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(tree, "_added", {})
     made = type("MyPort", (tree.class_of("port", "stomp")[1],), {})

@@ -32,6 +32,7 @@ def bodies(frames: list[Frame]) -> list[bytes]:
 # Login
 
 
+@pytest.mark.realises("BJ-PE-3", "BJ-GEN-1")
 @pytest.mark.parametrize(("accepted", "version"), [("1.0,1.1,1.2", "1.2"), ("1.1", "1.1"), ("1.0", "1.0")])
 def test_the_highest_common_version_is_spoken(bench: Bench, accepted: str, version: str) -> None:
     answer = Client(bench, version=version).ask("CONNECT", accept_version=accepted, host="x")
@@ -117,6 +118,7 @@ def test_a_message_comes_as_it_was_sent(bench: Bench) -> None:
     assert not any(name.startswith("JMS_pyjms") for name in headers)
 
 
+@pytest.mark.realises("BJ-GEN-2")
 def test_text_has_no_content_length_and_bytes_have_one(bench: Bench) -> None:
     receiver = subscribed(bench)
     sent(bench, b"text")
@@ -132,6 +134,7 @@ def test_a_receipt_comes_when_the_message_is_safe(bench: Bench) -> None:
     assert (receipt.command, receipt.headers["receipt-id"]) == ("RECEIPT", "r1")
 
 
+@pytest.mark.realises("BJ-PE-5")
 @pytest.mark.parametrize("version", ["1.0", "1.1", "1.2"])
 def test_every_version_can_acknowledge(bench: Bench, version: str) -> None:
     client = bench.connect(version)
