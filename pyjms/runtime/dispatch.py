@@ -20,7 +20,7 @@ from pyjms.messages.freeze import thaw
 from pyjms.runtime.listener import WorkThread
 from pyjms.spi.capability import Capability
 from pyjms.spi.delivery import Delivery
-from pyjms.spi.errors import ProviderError, TooLateError
+from pyjms.spi.errors import GoneError, ProviderError, TooLateError
 
 if TYPE_CHECKING:
     from pyjms.runtime.consumer import JmsMessageConsumer
@@ -169,12 +169,29 @@ class Dispatcher:
     def _process(self, delivery: Delivery, callback: _Callback) -> None:
         session = self._session
         try:
-            self._settle(delivery, _call(callback, thaw(delivery, session)))
+            message = self._read(delivery)
+            if message is not None:
+                self._settle(delivery, _call(callback, message))
         except ProviderError as error:
             _log.warning("a delivery could not be settled after its listener ran, so it will come again: %s", error)
             self._give_back(delivery)
         finally:
             session.gate.leave()
+
+    def _read(self, delivery: Delivery) -> Message | None:
+        """Return the message of a delivery; None if it cannot be had: it comes again, or it is gone."""
+        session = self._session
+        try:
+            return thaw(delivery, session)
+        except GoneError as error:
+            session.ledger.take_one(delivery)
+            _log.info("a message did not reach its listener, and the next one is taken: %s", error)
+        except ProviderError as error:
+            _log.warning("a message could not be read for its listener, so it will come again: %s", error)
+            if session.ledger.take_one(delivery):
+                with suppress(ProviderError):  # else its session's end gives it back
+                    session.provider_session.recover((delivery,))
+        return None
 
     def _give_back(self, delivery: Delivery) -> None:
         """Let what could not be settled come again; DUPS_OK settles it with its next batch."""

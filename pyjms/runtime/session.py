@@ -38,6 +38,7 @@ from pyjms.spi.envelope import Address, AddressKind, MessageId
 from pyjms.spi.errors import (
     ClosedError,
     ConnectionLostError,
+    GoneError,
     InDoubtError,
     ProviderError,
     ResourceError,
@@ -243,33 +244,37 @@ class JmsSession(Session):
         With `or_enter`, None also means that the consumer wants to be woken and that the calling thread is registered as
         blocked in a receive; a message ends both.
         """
-        gate, unsettled, delivery = self.gate, _NOTHING, None
-        try:
-            with gate.lock:
-                if self._is_limited and self.ledger.is_full:
-                    raise self._overrun()
-                if or_enter and gate.receiver != (me := get_ident()):
-                    self._begin_receive(consumer, me)
-                if gate.is_open and not consumer.is_closed:
-                    delivery = consumer.provider.poll_or_wait() if or_enter else consumer.provider.poll()
-                if delivery is None:
-                    return None
-                if or_enter:
-                    gate.end_receive()
-                if not self.settles_at_once:
-                    self.ledger.delivered(delivery)
-            message = thaw(delivery, self)
-            unsettled = (delivery,) if self.settles_at_once else self.ledger.due()
-            if unsettled:
-                with suppress(TooLateError):  # the client gets it now, and perhaps again
-                    self.provider_session.acknowledge(unsettled)
-        except ProviderError as error:
-            if delivery is not None:
-                self._give_up(delivery, unsettled)
-            if isinstance(error, ClosedError) and (self.is_closing or consumer.is_closed):
-                return None  # closed in mid-receive: the message is back on its queue
-            raise to_jms(error) from error
-        return message
+        while True:
+            gate, unsettled, delivery = self.gate, _NOTHING, None
+            try:
+                with gate.lock:
+                    if self._is_limited and self.ledger.is_full:
+                        raise self._overrun()
+                    if or_enter and gate.receiver != (me := get_ident()):
+                        self._begin_receive(consumer, me)
+                    if gate.is_open and not consumer.is_closed:
+                        delivery = consumer.provider.poll_or_wait() if or_enter else consumer.provider.poll()
+                    if delivery is None:
+                        return None
+                    if or_enter:
+                        gate.end_receive()
+                    if not self.settles_at_once:
+                        self.ledger.delivered(delivery)
+                message = thaw(delivery, self)
+                unsettled = (delivery,) if self.settles_at_once else self.ledger.due()
+                if unsettled:
+                    with suppress(TooLateError):  # the client gets it now, and perhaps again
+                        self.provider_session.acknowledge(unsettled)
+            except ProviderError as error:
+                if isinstance(error, GoneError) and delivery is not None:
+                    self.ledger.take_one(delivery)
+                    continue  # the provider tells its owner; here the next message is wanted
+                if delivery is not None:
+                    self._give_up(delivery, unsettled)
+                if isinstance(error, ClosedError) and (self.is_closing or consumer.is_closed):
+                    return None  # closed in mid-receive: the message is back on its queue
+                raise to_jms(error) from error
+            return message
 
     def _give_up(self, delivery: Delivery, unsettled: Sequence[Delivery]) -> None:
         """Give back `delivery`, which the client did not get; what it got, and could not be settled, stays in the ledger."""

@@ -20,6 +20,7 @@ __all__ = [
     "DestinationInUseError",
     "DuplicateClientIdError",
     "FencedError",
+    "GoneError",
     "GroupError",
     "InDoubtError",
     "InvalidSelectorError",
@@ -130,6 +131,15 @@ class ResourceError(ProviderError):
 
     jms_name = "ResourceAllocationException"
     code = "PYJMS-RESOURCE"
+
+
+class GoneError(ResourceError):
+    """The message of a delivery is not there any more, and that delivery is over: receive the next one.
+
+    It may have been impossible to read, and set aside by the provider, which tells its owner.
+    """
+
+    code = "PYJMS-GONE"
 
 
 class ClosedError(ProviderError):

@@ -39,6 +39,7 @@ from pyjms_provider.core.doorkeeper import Patience
 from pyjms_provider.core.entry import QueueEntry, ReceiverId
 from pyjms_provider.core.ordering import Cursor
 from pyjms_provider.core.queue import Queue
+from pyjms_provider.core.stored_delivery import is_there
 from pyjms_provider.core.subscription import Subscription
 from pyjms_provider.core.time_limit import OpenTransaction
 from pyjms_provider.core.unit_of_work import UnitId, UnitOfWork
@@ -481,7 +482,8 @@ class VmSession(ProviderSession):
             delivery = queue.look(cursor)
             if delivery is None:
                 return
-            yield delivery
+            if is_there(delivery):
+                yield delivery
         raise self._closed_error()
 
     def unsubscribe(self, name: str) -> None:

@@ -13,7 +13,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from pyjms.spi.delivery import Delivery
-from pyjms.spi.errors import ClosedError, ProviderError, ResourceError
+from pyjms.spi.errors import ClosedError, GoneError, ProviderError, ResourceError
 from pyjms_provider.core.channel import ChannelClosedError, UnreliableChannelError
 from pyjms_provider.core.consumer_manager import ConsumerList
 from pyjms_provider.core.dead_letters import DeadKind
@@ -336,7 +336,7 @@ class Queue(PolicedQueue):
             except NotInMemoryError:
                 self._load(reference)
             except KeyError:
-                raise ResourceError(
+                raise GoneError(
                     "the message cannot be had: it was given back as its session was closed, or it could not be read "
                     "and was set aside; the broker's log tells"
                 ) from None

@@ -5,13 +5,14 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from pyjms.spi.delivery import Delivery
+from pyjms.spi.errors import GoneError
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from pyjms.spi.envelope import Envelope
 
-__all__ = ["StoredDelivery"]
+__all__ = ["StoredDelivery", "is_there"]
 
 
 class StoredDelivery(Delivery):
@@ -33,3 +34,11 @@ class StoredDelivery(Delivery):
         if self._fetched is None:
             self._fetched = self._fetch()
         return self._fetched
+
+
+def is_there(delivery: Delivery) -> bool:
+    """Read a message; return False if it was set aside at this moment. May wait for the disk. Raises `ProviderError`."""
+    try:
+        return delivery.envelope is not None
+    except GoneError:
+        return False

@@ -59,8 +59,8 @@ MUTANTS = (
         "a queue without consumers holds nothing",
         edit(
             _HOST + "route",
-            "reference = store.store(envelope, origin)",
-            "if isinstance(channel, Queue) and not channel.consumer_count: return\n    reference = store.store(envelope, origin)",
+            "admission: Admission | None = None",
+            "if isinstance(channel, Queue) and not channel.consumer_count: return\n    admission: Admission | None = None",
         ),
     ),
     mutant(

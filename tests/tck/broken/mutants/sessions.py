@@ -311,7 +311,7 @@ MUTANTS = (
         edit(
             "pyjms_provider.core.virtual_host:VirtualHost.route",
             "reference = store.store(envelope, origin)",
-            "reference = store.store(envelope, origin)\n    if not reference.id % 4: reference.priority = 9",
+            "reference = store.store(envelope, origin)\n            if not reference.id % 4: reference.priority = 9",
         ),
     ),
     mutant(
@@ -320,7 +320,7 @@ MUTANTS = (
         edit(
             "pyjms_provider.core.virtual_host:VirtualHost.route",
             "reference = store.store(envelope, origin)",
-            "reference = store.store(envelope, origin)\n    reference.priority = min(9, max(0, reference.id % 10))",
+            "reference = store.store(envelope, origin)\n            reference.priority = min(9, max(0, reference.id % 10))",
         ),
     ),
     mutant(
@@ -434,8 +434,8 @@ MUTANTS = (
         "persistent messages are not kept",
         edit(
             "pyjms_provider.core.virtual_host:VirtualHost.route",
-            "reference = store.store(envelope, origin)",
-            "reference = store.store(envelope, origin)\n    reference.reliable = False",
+            "envelope.delivery_mode == _PERSISTENT",
+            "envelope is None",
         ),
         durable=True,
     ),
@@ -450,8 +450,8 @@ MUTANTS = (
         "non-persistent messages come twice after a restart",
         edit(
             "pyjms_provider.core.virtual_host:VirtualHost.route",
-            "reference = store.store(envelope, origin)",
-            "reference = store.store(envelope, origin)\n    reference.reliable = True",
+            "envelope.delivery_mode == _PERSISTENT",
+            "envelope is not None",
         ),
         edit(
             _QUEUE + "restore",
