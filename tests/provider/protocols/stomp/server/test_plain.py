@@ -4,10 +4,15 @@ from __future__ import annotations
 
 import pytest
 
+from pyjms.spi.envelope import Address, AddressKind
+from pyjms.spi.provider import SubscribeRequest
+from pyjms.types import Int
+from pyjms_provider.clients.vm import VmConnection
 from pyjms_provider.core.policy import QueuePolicy
 from pyjms_provider.protocols.stomp.frames import Frame
 from pyjms_provider.queue_manager import QueueManager
 from pyjms_provider.security.contracts import Operation
+from tests.provider.helpers import RecordedEvents, make_envelope, text_of
 from tests.provider.protocols.stomp.server.bench import Bench, Client
 
 
@@ -119,6 +124,25 @@ def test_a_message_comes_as_it_was_sent(bench: Bench) -> None:
 
 
 @pytest.mark.realises("BJ-GEN-2")
+def test_what_came_in_by_another_way_is_translated_and_back(bench: Bench) -> None:
+    receiver = subscribed(bench)
+    connection = VmConnection(bench.broker, RecordedEvents())
+    connection.start()
+    session = connection.open_session(transacted=False)
+    session.send(make_envelope("from within", priority=7, properties={"cups": Int(2), "hot": True}))
+    message = receiver.next()
+    assert bytes(message.body) == b"from within"
+    assert [message.headers[name] for name in ("cups", "hot", "priority")] == ["2", "true", "7"]
+    sent(bench, b"from outside", destination="/queue/answers", cups="2")
+    answers = Address(AddressKind.QUEUE, "answers")
+    request = SubscribeRequest(address=answers, selector=None, no_local=False, durable_name=None)
+    delivery = session.subscribe(request, lambda: None).poll()
+    assert text_of(delivery) == "from outside"
+    assert delivery is not None
+    assert delivery.envelope.properties["cups"] == "2"
+    connection.close()
+
+
 def test_text_has_no_content_length_and_bytes_have_one(bench: Bench) -> None:
     receiver = subscribed(bench)
     sent(bench, b"text")
