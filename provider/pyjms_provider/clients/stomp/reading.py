@@ -22,7 +22,7 @@ from pyjms.spi.clock import Clock, Signal, SystemClock
 
 __all__ = ["TICK_S", "InterruptedReadError", "Reading", "Watch"]
 
-TICK_S: Final = 0.002
+TICK_S: Final = 0.004
 _LONGEST_POLL_MS: Final = 1e8
 _IN: Final = getattr(select, "POLLIN", 0)
 

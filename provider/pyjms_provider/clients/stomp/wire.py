@@ -147,7 +147,7 @@ class Wire:
 
     def _encoded(self, frames: Sequence[Frame]) -> bytes:
         try:
-            return b"".join([encode(frame, _VERSION) for frame in frames])
+            return b"".join([frame.prepared() or encode(frame, _VERSION) for frame in frames])
         except EncodingError as error:
             raise ProviderError(f"the message cannot be sent over STOMP: {error.reason}") from error
 

@@ -55,6 +55,10 @@ class Frame:
         """The headers in the order of the wire, repeated ones too; without those of `tail`."""
         return self.repeated or tuple(self.headers.items())
 
+    def prepared(self) -> bytes | None:
+        """Return its bytes in STOMP 1.2, if they are made already; None: its fields say all."""
+        return None
+
     def __repr__(self) -> str:
         """Show command, headers and the length of the body; no password."""
         shown = " ".join(f"{name}={'…' if name in _SECRET else value!r}" for name, value in self.pairs)

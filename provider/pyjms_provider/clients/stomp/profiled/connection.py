@@ -21,13 +21,14 @@ from pyjms.spi.provider import ConnectionEvents, ConnectRequest, ProviderConnect
 from pyjms_provider.clients.ending import Ending
 from pyjms_provider.clients.stomp.epoch import InterruptedLinkError
 from pyjms_provider.clients.stomp.link import Link
+from pyjms_provider.clients.stomp.profiled.prepared import PreparedSend
 from pyjms_provider.clients.stomp.profiled.session import ProfiledSession
 from pyjms_provider.protocols.stomp import verbs
 from pyjms_provider.protocols.stomp.answers import Created, Greeting
 from pyjms_provider.protocols.stomp.dialects import PYJMS
 from pyjms_provider.protocols.stomp.errors import StompError
 from pyjms_provider.protocols.stomp.frames import Frame
-from pyjms_provider.protocols.stomp.profile import to_frame
+from pyjms_provider.protocols.stomp.profile import quick_frame, to_frame
 
 if TYPE_CHECKING:
     from pyjms.spi.errors import ConnectionLostError
@@ -239,6 +240,10 @@ class ProfiledConnection(ProviderConnection):
         if self._at_broker:
             envelope = self._sent(envelope)
         try:
+            quick = quick_frame("SEND", envelope)
+            if quick is not None:
+                before, after, body = quick
+                return PreparedSend(f"{before}session:{session}\n", after, body)
             frame = to_frame(envelope, PYJMS)
         except StompError as error:
             raise ProviderError(f"the message cannot be sent over STOMP: {error.reason}") from error

@@ -5,7 +5,8 @@ docs/reference/stomp.md specifies it.
 """
 
 from pyjms_provider.protocols.stomp.profile.properties import WireProperties
+from pyjms_provider.protocols.stomp.profile.quick import quick_frame
 from pyjms_provider.protocols.stomp.profile.reading import from_frame
 from pyjms_provider.protocols.stomp.profile.writing import expanded, to_frame
 
-__all__ = ["WireProperties", "expanded", "from_frame", "to_frame"]
+__all__ = ["WireProperties", "expanded", "from_frame", "quick_frame", "to_frame"]

@@ -14,7 +14,7 @@ from pyjms.spi.typed_json import read_map, read_stream, write_map, write_stream
 from pyjms.types import Stored
 from pyjms_provider.protocols.stomp.errors import ProfileError
 
-__all__ = ["BYTES_TYPE", "OBJECT_TYPE", "WireBody", "read_body", "write_body"]
+__all__ = ["BYTES_TYPE", "MAP_TYPE", "OBJECT_TYPE", "STREAM_TYPE", "TEXT_TYPE", "WireBody", "read_body", "write_body"]
 
 TEXT_TYPE = "text/plain;charset=utf-8"
 BYTES_TYPE = "application/octet-stream"

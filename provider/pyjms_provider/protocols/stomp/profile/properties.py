@@ -31,11 +31,11 @@ from pyjms_provider.protocols.stomp.profile.names import (
     unquoted,
 )
 
-__all__ = ["WireProperties", "plain_properties", "read_properties", "travels", "write_properties"]
+__all__ = ["TEXTS", "WireProperties", "plain_properties", "read_properties", "travels", "write_properties"]
 
 _log = logging.getLogger(__name__)
 
-_TEXTS: Mapping[type, Callable[[Any], str]] = {
+TEXTS: Mapping[type, Callable[[Any], str]] = {
     bool: lambda value: "true" if value else "false",
     Byte: int.__repr__,
     Short: int.__repr__,
@@ -91,7 +91,7 @@ def write_properties(properties: Mapping[str, Stored], version: Version) -> tupl
                 types.append(listed + "/T")
             continue
         letter = LETTERS.get(kind)
-        to_text = _TEXTS.get(kind)
+        to_text = TEXTS.get(kind)
         if to_text is not None:
             headers.append((header, to_text(value)))
         elif kind is Char:
@@ -115,7 +115,7 @@ def plain_properties(properties: Mapping[str, Stored], version: Version) -> dict
     for name, value in properties.items():
         if value is None or _header_of(name)[0] != name:
             continue
-        text = _TEXTS.get(type(value), str)(value)
+        text = TEXTS.get(type(value), str)(value)
         if travels(text, version):
             headers[name] = text
     return headers

@@ -25,7 +25,7 @@ from pyjms_provider.protocols.stomp.dialects import PYJMS
 from pyjms_provider.protocols.stomp.errors import ProfileError, StompError
 from pyjms_provider.protocols.stomp.frames import Frame, Version
 from pyjms_provider.protocols.stomp.header_lines import PROFILE_HEADER
-from pyjms_provider.protocols.stomp.profile import from_frame, to_frame
+from pyjms_provider.protocols.stomp.profile import from_frame, quick_frame, to_frame
 from pyjms_provider.protocols.stomp.server.dialogue import Dialogue
 from pyjms_provider.protocols.stomp.server.lane import Act, Lane
 from pyjms_provider.protocols.stomp.server.profile_consumers import CreditConsumer, ServedBrowser, ServedConsumer
@@ -365,6 +365,19 @@ class ProfileDialogue(Dialogue):
 
     def write_message(self, consumer: CreditConsumer, delivery: Delivery) -> Iterable[bytes]:
         """Return the MESSAGE of a delivery, and note whose it is."""
+        quick = quick_frame("MESSAGE", delivery.envelope) if isinstance(consumer, ServedConsumer) else None
+        if quick is not None:
+            before, after, body = quick
+            number = next(self._delivery_numbers)
+            consumer.session.unsettled[number] = delivery
+            message_id = delivery.envelope.message_id
+            assert message_id is not None, "ordinary messages have ids"
+            shown = message_id.replace(":", "\\c")
+            between = (
+                f"subscription:{consumer.escaped}\nack:{number}\nmessage-id:{shown}\ndelivery-count:{delivery.count}\n"
+                f"redelivered:{'true' if delivery.redelivered else 'false'}\n"
+            )
+            return f"{before}{between}{after}".encode(), body, _END
         frame = to_frame(delivery.envelope, PYJMS, command="MESSAGE", version=Version.V1_2)
         headers = frame.headers
         headers["subscription"] = consumer.name

@@ -8,6 +8,8 @@ from threading import Lock
 from typing import TYPE_CHECKING
 
 from pyjms_provider.protocols.stomp.answers import Drained
+from pyjms_provider.protocols.stomp.escapes import escape
+from pyjms_provider.protocols.stomp.frames import Version
 
 if TYPE_CHECKING:
     from pyjms.spi.delivery import Delivery
@@ -29,6 +31,7 @@ class CreditConsumer(ABC):
     def __init__(self, dialogue: ProfileDialogue, session: ServedSession, name: str) -> None:
         self.session = session
         self.name = name
+        self.escaped = escape(name, Version.V1_2)
         self.is_queued = False
         self._dialogue = dialogue
         self._lock = Lock()
