@@ -62,9 +62,10 @@ class RecoverableServer:
     delivers the request again as its policies say. The reply goes to the request's JMSReplyTo, with its JMSCorrelationID
     or, without one, its JMSMessageID.
 
-    database: a `sqlalchemy.Engine` of the application. With `shared`, it is the database of the embedded broker's store, and one commit covers all (`pyjms.joining`). Without, it is any
-    database: its transaction commits first, with the reply in the table ``pyjms_replies``, and a request that comes again
-    after a crash gets that reply without being worked on again: work is done once, without XA.
+    database: a `sqlalchemy.Engine` of the application. Replies are kept in its table ``pyjms_replies``, in the transaction of the work,
+    and a request that comes again gets that reply without being worked on again. With `shared`, it is the database of the
+    embedded broker's store, and one commit covers all (`pyjms.joining`). Without, it is any database, and its transaction
+    commits first: after a crash between the two commits the request comes again, so work is done once all the same.
     """
 
     def __init__(
@@ -84,7 +85,7 @@ class RecoverableServer:
         self._shared = shared
         self._selector = selector
         self._stopped = threading.Event()
-        self._replies = None if database is None or shared else _reply_table(database)
+        self._replies = None if database is None else _reply_table(database)
         self._connection: Connection | None = None
         self._guard = threading.Lock()
 
@@ -158,9 +159,11 @@ class RecoverableServer:
     def _serve_with(self, session: Session, connection: Any, request: Message) -> None:
         if self._shared:
             with joined(session, connection):
-                self._answer(session, request, self._do(request, _unit(session, connection, request)))
+                self._answer(session, request, self._work_once(session, connection, request))
         else:
-            self._answer(session, request, self._work_once(session, connection, request))
+            with connection.begin():
+                reply = self._work_once(session, connection, request)
+            self._answer(session, request, reply)
             session.commit()
 
     def _do(self, request: Message, unit: Unit) -> Message | None:
@@ -174,17 +177,15 @@ class RecoverableServer:
         """Return the reply: of the work, in one transaction with it, or of the work that was done before."""
         assert self._replies is not None
         key = _key(request)
-        with connection.begin():
-            known = self._replies.find(connection, key)
-            if known is None:
-                reply = self._do(request, _unit(session, connection, request))
-                self._replies.keep(connection, key, "" if reply is None else write_message(envelope_of(reply)))
-                return reply
+        known = self._replies.find(connection, key)
+        if known is None:
+            reply = self._do(request, _unit(session, connection, request))
+            self._replies.keep(connection, key, "" if reply is None else write_message(envelope_of(reply)))
+            return reply
         if not known:
             return None
-        return message_of(
-            read_message(known), cast("MessageContext", session), correlation_id=key, reply_to=None, properties={}
-        )
+        context = cast("MessageContext", session)
+        return message_of(read_message(known), context, correlation_id=key, reply_to=None, properties={})
 
     def _answer(self, session: Session, request: Message, reply: Message | None) -> None:
         target = request.jms_reply_to

@@ -33,7 +33,7 @@ THIRD_PARTY = {
     "scramp": (SECURITY,),
     "msgspec": ("provider/pyjms_provider/stores/codec.py",),
     "psycopg": ("provider/pyjms_provider/stores/sql/",),
-    "sqlalchemy": ("provider/pyjms_provider/stores/sql/", "pyjms/recoverable/", BROKER_COMMANDS),
+    "sqlalchemy": ("provider/pyjms_provider/stores/sql/", "pyjms/flows/", "pyjms/recoverable/", BROKER_COMMANDS),
     "websocket": ("provider/pyjms_provider/clients/stomp/wire.py",),
     "stomp": ("provider/pyjms_provider/clients/stomp/wire.py",),
     "pydantic": ("provider/pyjms_provider/model/", "provider/pyjms_provider/management/"),

@@ -50,6 +50,7 @@ def test_no_other_name_is_public() -> None:
         "commands",
         "demo",
         "errors",
+        "flows",
         "forwarding",
         "history",
         "jndi",

@@ -13,6 +13,8 @@ PURE = (
     "pyjms/runtime/lifecycle.py",
     "pyjms/runtime/acknowledgements.py",
     "pyjms/spi/selector/",
+    *(f"pyjms/flows/{name}.py" for name in ("definition", "documents", "instance", "picture", "wording")),
+    *(f"pyjms/recoverable/{name}.py" for name in ("client_log", "states", "stored_message")),
     *(f"pyjms/forwarding/{name}.py" for name in ("back_off", "marks", "plan", "settings", "unit")),
     *(
         f"pyjms/routing/{name}.py"
@@ -38,6 +40,8 @@ PURE = (
             "header_lines.py",
             "limits.py",
             "negotiation.py",
+            "pipeline_answers.py",
+            "pipeline_verbs.py",
             "profile/",
             "state.py",
             "verb_headers.py",

@@ -1,0 +1,33 @@
+"""Workflows over queues: a business process as a sequence of atomic transactions, with compensations to go back.
+
+A definition is data (`read_flow`). `FlowEngine`s, any number of them, carry instances on; their state lives in queues and in a
+database, so any of them may die. `StepServer` does the work of a step. (Lecture, "Workflow".)
+"""
+
+from pyjms.flows.client import FlowClient
+from pyjms.flows.definition import Flow, Step, read_flow, read_flow_file
+from pyjms.flows.engine import FlowEngine
+from pyjms.flows.errors import FlowDefinitionException, FlowException, StepRefused, UnknownInstanceException
+from pyjms.flows.instance import Instance, Note, Status
+from pyjms.flows.picture import draw
+from pyjms.flows.server import StepServer
+from pyjms.flows.store import FlowStore
+
+__all__ = [
+    "Flow",
+    "FlowClient",
+    "FlowDefinitionException",
+    "FlowEngine",
+    "FlowException",
+    "FlowStore",
+    "Instance",
+    "Note",
+    "Status",
+    "Step",
+    "StepRefused",
+    "StepServer",
+    "UnknownInstanceException",
+    "draw",
+    "read_flow",
+    "read_flow_file",
+]

@@ -1,0 +1,138 @@
+"""Definitions of workflows as data: steps with their queues, compensations, retries, time limits and visible states."""
+
+from __future__ import annotations
+
+import re
+import tomllib
+from collections.abc import Mapping
+from dataclasses import dataclass, fields
+from pathlib import Path
+from typing import Any
+
+from pyjms.flows.errors import FlowDefinitionException
+
+__all__ = ["Flow", "Step", "read_flow", "read_flow_file"]
+
+_name = re.compile(r"[A-Za-z][A-Za-z0-9_-]{0,63}").fullmatch
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Step:
+    """One atomic transaction of a workflow, done by whoever serves its queue."""
+
+    name: str
+    queue: str
+    compensation: str | None = None
+    """The queue of the work that undoes the step; None: it has nothing to undo."""
+    state: str = ""
+    """What others may see of the business once the step is done; "": the step's name."""
+    retries: int = 3
+    """How often the step, and its compensation, are asked for again after a time-out."""
+    timeout_s: float = 300.0
+    """How long an answer may take."""
+    backoff_s: float = 1.0
+    """How much longer than `timeout_s` the second attempt may take; doubled for each attempt after it."""
+    on_timeout: str = "compensate"
+    """What happens when all retries are used up: ``compensate``, or ``park`` for a person to decide."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Flow:
+    """One version of a definition. Instances stay with the version that they began with."""
+
+    name: str
+    version: int
+    steps: tuple[Step, ...]
+    initial_state: str = "begun"
+    title: str = ""
+
+    def states(self) -> tuple[str, ...]:
+        """Return the consistent states that others may see, in order (lecture: "can view this as expanding set")."""
+        return (self.initial_state, *(step.state for step in self.steps))
+
+
+def read_flow_file(path: Path) -> Flow:
+    """Return the definition in a TOML file. Raises `FlowDefinitionException`, `OSError`."""
+    try:
+        content = tomllib.loads(path.read_text(encoding="utf-8"))
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise FlowDefinitionException(f"{path}: no TOML: {error}") from error
+    return read_flow(content, str(path))
+
+
+def read_flow(content: Mapping[str, Any], place: str = "the definition") -> Flow:
+    """Return the definition. Raises `FlowDefinitionException` that names the first thing that is wrong."""
+    known = {"name", "version", "title", "initial_state", "step"}
+    _refuse_unknown(content, known, place)
+    raw = content.get("step")
+    if not isinstance(raw, list) or not raw:
+        raise FlowDefinitionException(
+            f"{place}: there is no step; write one [[step]] or more, each with name and queue"
+        )
+    steps = tuple(_step(each, f"{place}, step {number}") for number, each in enumerate(raw, 1))
+    names = [step.name for step in steps]
+    for name in names:
+        if names.count(name) > 1:
+            raise FlowDefinitionException(f"{place}: two steps are named {name!r}; their names must differ")
+    return Flow(
+        name=_checked_name(content.get("name"), f"{place}: name"),
+        version=_checked(content.get("version", 1), int, 1, 2**31 - 1, f"{place}: version"),
+        title=_checked_text(content.get("title", ""), f"{place}: title"),
+        initial_state=_checked_text(content.get("initial_state", "begun"), f"{place}: initial_state"),
+        steps=steps,
+    )
+
+
+def _step(raw: object, place: str) -> Step:
+    if not isinstance(raw, Mapping):
+        raise FlowDefinitionException(f"{place}: a table of name, queue and so on is expected")
+    _refuse_unknown(raw, {field.name for field in fields(Step)}, place)
+    name = _checked_name(raw.get("name"), f"{place}: name")
+    place = f"{place} ({name})"
+    compensation = raw.get("compensation")
+    on_timeout = raw.get("on_timeout", "compensate")
+    if on_timeout not in ("compensate", "park"):
+        raise FlowDefinitionException(f"{place}: on_timeout is {on_timeout!r}; write 'compensate' or 'park'")
+    return Step(
+        name=name,
+        queue=_queue(raw.get("queue"), f"{place}: queue"),
+        compensation=None if compensation is None else _queue(compensation, f"{place}: compensation"),
+        state=_checked_text(raw.get("state", ""), f"{place}: state") or name,
+        retries=_checked(raw.get("retries", 3), int, 0, 1000, f"{place}: retries"),
+        timeout_s=_checked(raw.get("timeout_s", 300.0), float, 0.001, 10**9, f"{place}: timeout_s"),
+        backoff_s=_checked(raw.get("backoff_s", 1.0), float, 0, 10**6, f"{place}: backoff_s"),
+        on_timeout=on_timeout,
+    )
+
+
+def _refuse_unknown(content: Mapping[str, Any], known: set[str], place: str) -> None:
+    for key in content:
+        if key not in known:
+            raise FlowDefinitionException(f"{place}: {key!r} is not known; there are {', '.join(sorted(known))}")
+
+
+def _checked_name(value: object, place: str) -> str:
+    if not isinstance(value, str) or not _name(value):
+        raise FlowDefinitionException(
+            f"{place} is {value!r}; write a letter, then up to 63 letters, digits, '-' or '_'"
+        )
+    return value
+
+
+def _queue(value: object, place: str) -> str:
+    if not isinstance(value, str) or not value or len(value) > 200:
+        raise FlowDefinitionException(f"{place} is {value!r}; write the name of a queue")
+    return value
+
+
+def _checked_text(value: object, place: str) -> str:
+    if not isinstance(value, str) or len(value) > 200:
+        raise FlowDefinitionException(f"{place} is {value!r}; write a text of at most 200 characters")
+    return value
+
+
+def _checked(value: object, kind: type, least: float, most: float, place: str) -> Any:
+    is_number = isinstance(value, int | float if kind is float else int) and not isinstance(value, bool)
+    if not is_number or not least <= value <= most:  # type: ignore[operator]
+        raise FlowDefinitionException(f"{place} is {value!r}; write a number from {least} to {most}")
+    return kind(value)

@@ -1,0 +1,81 @@
+"""The work of steps and compensations, as an application writes it: a function from data to data."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any
+
+from pyjms.flows.errors import StepRefused
+from pyjms.flows.instance import Answer
+from pyjms.flows.wording import KIND, read_content, reply_message
+from pyjms.recoverable.server import Database, RecoverableServer, Unit
+from pyjms.recoverable.stored_message import envelope_of, read_message, write_message
+
+if TYPE_CHECKING:
+    from pyjms.api.message import Message
+    from pyjms.runtime.factory import ConnectionFactory
+
+__all__ = ["StepServer", "StepWork"]
+
+_log = logging.getLogger("pyjms.flows")
+_UNDO = ":undo"
+
+StepWork = Callable[[Mapping[str, Any], Unit], "Mapping[str, Any] | None"]
+
+
+class StepServer(RecoverableServer):
+    """Serves the queue of a step, or that of its compensation.
+
+    work: gets the instance's data and the `Unit`; returns what it adds to the data. `StepRefused` makes the instance go back
+    (a compensation that raises it is parked for a person); any other error rolls back, and the step is tried again.
+
+    database, shared: as for `RecoverableServer`. With a database a step is done once, however often it is asked for; a compensation
+    undoes only what was done, and a step that is asked for after its compensation is refused. Step and compensation must
+    use the same database for that. Without a database work may be repeated.
+    """
+
+    def __init__(
+        self,
+        factory: ConnectionFactory,
+        queue: str,
+        work: StepWork,
+        *,
+        database: Database | None = None,
+        shared: bool = False,
+    ) -> None:
+        super().__init__(factory, queue, self._answer_to, database=database, shared=shared)
+        self._step_work = work
+
+    def _answer_to(self, request: Message, unit: Unit) -> Message:
+        key = request.jms_correlation_id or ""
+        try:
+            data = read_content(request)
+        except ValueError as error:
+            return reply_message(unit.session, Answer(key=key, is_refused=True, reason=str(error)))
+        if key.endswith(_UNDO) and unit.connection is not None and not self._was_done(key.removesuffix(_UNDO), unit):
+            _log.info("%s has nothing to undo", key)
+            return reply_message(unit.session, Answer(key=key))
+        return reply_message(unit.session, self._outcome(key, data, unit))
+
+    def _outcome(self, key: str, data: Mapping[str, Any], unit: Unit) -> Answer:
+        savepoint = None if unit.connection is None else unit.connection.begin_nested()
+        try:
+            added = self._step_work(data, unit)
+        except StepRefused as error:
+            if savepoint is not None:
+                savepoint.rollback()
+            return Answer(key=key, is_refused=True, reason=str(error) or type(error).__name__)
+        if savepoint is not None:
+            savepoint.commit()
+        return Answer(key=key, data=added or {})
+
+    def _was_done(self, key: str, unit: Unit) -> bool:
+        """Say whether the step was done; one that was not asked for yet will be refused from now on."""
+        assert self._replies is not None
+        known = self._replies.find(unit.connection, key)
+        if known is None:
+            refusal = reply_message(unit.session, Answer(key=key, is_refused=True, reason="it was compensated before"))
+            self._replies.keep(unit.connection, key, write_message(envelope_of(refusal)))
+            return False
+        return read_message(known).properties[KIND] == "answer"

@@ -1,0 +1,156 @@
+"""The store of workflows in a database: SQLite, PostgreSQL, or what else SQLAlchemy knows."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, TypeVar
+
+import sqlalchemy as sa
+from sqlalchemy.exc import IntegrityError, SQLAlchemyError
+
+from pyjms.flows.definition import Flow
+from pyjms.flows.documents import read_flow_document, read_instance, write_flow_document, write_instance
+from pyjms.flows.errors import FlowException, FlowStoreException
+from pyjms.flows.instance import Instance, Status
+from pyjms.flows.store import FlowStore
+
+__all__ = ["SqlFlowStore"]
+
+_metadata = sa.MetaData()
+_flows = sa.Table(
+    "pyjms_flows",
+    _metadata,
+    sa.Column("name", sa.Unicode(64), primary_key=True),
+    sa.Column("version", sa.Integer, primary_key=True),
+    sa.Column("document", sa.UnicodeText, nullable=False),
+)
+_instances = sa.Table(
+    "pyjms_flow_instances",
+    _metadata,
+    sa.Column("id", sa.Unicode(100), primary_key=True),
+    sa.Column("flow", sa.Unicode(64), nullable=False, index=True),
+    sa.Column("status", sa.Unicode(20), nullable=False, index=True),
+    sa.Column("revision", sa.BigInteger, nullable=False),
+    sa.Column("due_ms", sa.BigInteger, nullable=False, index=True),
+    sa.Column("changed_ms", sa.BigInteger, nullable=False, index=True),
+    sa.Column("document", sa.UnicodeText, nullable=False),
+)
+_T = TypeVar("_T")
+
+
+class SqlFlowStore(FlowStore):
+    """Keeps definitions in ``pyjms_flows`` and instances in ``pyjms_flow_instances``; makes the tables if needed."""
+
+    def __init__(self, url: str) -> None:
+        try:
+            self._engine = sa.create_engine(url)
+            if self._engine.dialect.name == "sqlite":
+                sa.event.listen(self._engine, "connect", _prepare_sqlite)
+            _metadata.create_all(self._engine)
+        except (SQLAlchemyError, ImportError) as error:
+            raise FlowStoreException(
+                f"the store of workflows cannot be opened: {error}. Name a database that this program may write to, such as "
+                "sqlite:///flows.db"
+            ) from error
+
+    def deploy(self, flow: Flow) -> None:
+        document = write_flow_document(flow)
+        row = {"name": flow.name, "version": flow.version, "document": document}
+        known = self._run(lambda it: it.execute(_flow_query(flow.name, flow.version)).scalar_one_or_none())
+        if known is None and self._insert(_flows, row):
+            return
+        known = self._run(lambda it: it.execute(_flow_query(flow.name, flow.version)).scalar_one())
+        if known != document:
+            raise FlowException(
+                f"version {flow.version} of {flow.name} is deployed with another content: give the changed definition a "
+                "higher version; running instances stay with theirs"
+            )
+
+    def flow(self, name: str, version: int = 0) -> Flow:
+        document = self._run(lambda it: it.execute(_flow_query(name, version)).scalar())
+        if document is None:
+            raise FlowException(f"no definition {name}{f' of version {version}' if version else ''} is deployed")
+        return read_flow_document(document)
+
+    def flows(self) -> Sequence[Flow]:
+        query = sa.select(_flows.c.document).order_by(_flows.c.name, _flows.c.version)
+        return [read_flow_document(each) for each in self._run(lambda it: it.execute(query).scalars().all())]
+
+    def add(self, instance: Instance) -> bool:
+        return self._insert(_instances, _row(instance))
+
+    def find(self, instance_id: str) -> Instance | None:
+        query = sa.select(_instances.c.document).where(_instances.c.id == instance_id)
+        document = self._run(lambda it: it.execute(query).scalar_one_or_none())
+        return None if document is None else read_instance(document)
+
+    def replace(self, instance: Instance, revision: int) -> bool:
+        is_same = (_instances.c.id == instance.id) & (_instances.c.revision == revision)
+        change = sa.update(_instances).where(is_same).values(_row(instance))
+        return bool(self._run(lambda it: it.execute(change).rowcount))
+
+    def overdue(self, now_ms: int, limit: int = 100) -> Sequence[Instance]:
+        is_due = (_instances.c.due_ms > 0) & (_instances.c.due_ms <= now_ms)
+        query = sa.select(_instances.c.document).where(is_due).order_by(_instances.c.due_ms).limit(limit)
+        return self._read(query)
+
+    def next_due_ms(self) -> int | None:
+        query = sa.select(sa.func.min(_instances.c.due_ms)).where(_instances.c.due_ms > 0)
+        found: int | None = self._run(lambda it: it.execute(query).scalar())
+        return found
+
+    def instances(
+        self, *, flow: str | None = None, status: Status | None = None, limit: int = 100
+    ) -> Sequence[Instance]:
+        query = sa.select(_instances.c.document).order_by(_instances.c.changed_ms.desc()).limit(limit)
+        if flow is not None:
+            query = query.where(_instances.c.flow == flow)
+        if status is not None:
+            query = query.where(_instances.c.status == status.value)
+        return self._read(query)
+
+    def close(self) -> None:
+        self._engine.dispose()
+
+    def _read(self, query: Any) -> list[Instance]:
+        return [read_instance(each) for each in self._run(lambda it: it.execute(query).scalars().all())]
+
+    def _run(self, work: Callable[[sa.Connection], _T]) -> _T:
+        try:
+            with self._engine.begin() as connection:
+                return work(connection)
+        except SQLAlchemyError as error:
+            raise FlowStoreException(f"the store of workflows failed: {error}") from error
+
+    def _insert(self, table: sa.Table, row: dict[str, Any]) -> bool:
+        """Return False when a row of this key is there."""
+        try:
+            with self._engine.begin() as connection:
+                connection.execute(sa.insert(table).values(row))
+        except IntegrityError:
+            return False
+        except SQLAlchemyError as error:
+            raise FlowStoreException(f"the store of workflows failed: {error}") from error
+        return True
+
+
+def _flow_query(name: str, version: int) -> Any:
+    query = sa.select(_flows.c.document).where(_flows.c.name == name)
+    return query.where(_flows.c.version == version) if version else query.order_by(_flows.c.version.desc()).limit(1)
+
+
+def _row(instance: Instance) -> dict[str, Any]:
+    return {
+        "id": instance.id,
+        "flow": instance.flow,
+        "status": instance.status.value,
+        "revision": instance.revision,
+        "due_ms": instance.due_ms,
+        "changed_ms": instance.story[-1].time_ms,
+        "document": write_instance(instance),
+    }
+
+
+def _prepare_sqlite(connection: Any, _record: object) -> None:
+    for pragma in ("journal_mode=WAL", "synchronous=FULL", "busy_timeout=10000"):
+        connection.execute(f"PRAGMA {pragma}")

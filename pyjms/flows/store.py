@@ -1,0 +1,72 @@
+"""Where definitions and instances are kept: a contract, so that programs without SQLAlchemy can read what it says."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from pyjms.flows.definition import Flow
+    from pyjms.flows.instance import Instance, Status
+
+__all__ = ["FlowStore", "open_store"]
+
+
+class FlowStore(ABC):
+    """Shared by any number of engines. All methods raise `FlowException` when the database cannot do it."""
+
+    @abstractmethod
+    def deploy(self, flow: Flow) -> None:
+        """Keep a definition. Raises `FlowException` when this version is there with another content."""
+
+    @abstractmethod
+    def flow(self, name: str, version: int = 0) -> Flow:
+        """Return a definition; version 0: the newest. Raises `FlowException` when there is none."""
+
+    @abstractmethod
+    def flows(self) -> Sequence[Flow]:
+        """Return all definitions, by name and version."""
+
+    @abstractmethod
+    def add(self, instance: Instance) -> bool:
+        """Keep a new instance; return False when one of this id is there."""
+
+    @abstractmethod
+    def find(self, instance_id: str) -> Instance | None:
+        """Return an instance, or None."""
+
+    @abstractmethod
+    def replace(self, instance: Instance, revision: int) -> bool:
+        """Keep the next state of an instance that was at `revision`; return False when another engine was quicker."""
+
+    @abstractmethod
+    def overdue(self, now_ms: int, limit: int = 100) -> Sequence[Instance]:
+        """Return instances whose answer is overdue, the oldest first."""
+
+    @abstractmethod
+    def next_due_ms(self) -> int | None:
+        """Return when the next answer will be overdue, in milliseconds since 1970 UTC; None: nothing is waited for."""
+
+    @abstractmethod
+    def instances(
+        self, *, flow: str | None = None, status: Status | None = None, limit: int = 100
+    ) -> Sequence[Instance]:
+        """Return instances, those that changed last first."""
+
+    @abstractmethod
+    def close(self) -> None:
+        """Close what the store has open. May be repeated."""
+
+
+def open_store(url: str) -> FlowStore:
+    """Open the store in the database at `url`, as SQLAlchemy writes it. Raises `FlowException`."""
+    from pyjms.flows.errors import FlowException
+
+    try:
+        from pyjms.flows.sql_store import SqlFlowStore
+    except ImportError as error:
+        raise FlowException(
+            f"the store of workflows needs SQLAlchemy ({error}); install it with: pip install 'pyjms[store]'"
+        ) from error
+    return SqlFlowStore(url)

@@ -1,0 +1,123 @@
+"""Events and requests of workflows as messages: what is in them, and how it is read. No I/O.
+
+All are text messages with a JSON object. An answer is known by its JMSCorrelationID, the key of what was asked.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from pyjms.api.message import TextMessage
+from pyjms.flows.errors import FlowException
+from pyjms.flows.instance import Answer, Ask, Event, Park, Retry
+
+if TYPE_CHECKING:
+    from pyjms.api.message import Message
+    from pyjms.api.session import Session
+
+__all__ = [
+    "KIND",
+    "Start",
+    "ask_message",
+    "event_message",
+    "read_content",
+    "read_event",
+    "reply_message",
+    "start_message",
+]
+
+KIND = "pyjms_flow"
+"""The property that says what an event is: ``start``, ``answer``, ``refusal``, ``retry``, ``skip``, ``park``, ``compensate``."""
+INSTANCE = "pyjms_flow_instance"
+STEP = "pyjms_flow_step"
+ATTEMPT = "pyjms_flow_attempt"
+_LONGEST_ID = 100
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Start:
+    """An instance is to begin. The same id twice begins one."""
+
+    flow: str
+    version: int
+    """0: the newest that is deployed."""
+    data: Mapping[str, Any]
+
+
+def start_message(session: Session, instance: str, start: Start) -> Message:
+    """Return the event that begins an instance."""
+    content = {"flow": start.flow, "version": start.version, "data": dict(start.data)}
+    return _message(session, "start", instance, content)
+
+
+def event_message(session: Session, instance: str, event: Retry | Park) -> Message:
+    """Return what a person asks of an instance."""
+    if isinstance(event, Retry):
+        return _message(session, "skip" if event.skip else "retry", instance, {})
+    return _message(session, "compensate" if event.compensate else "park", instance, {"reason": event.reason})
+
+
+def ask_message(session: Session, ask: Ask) -> Message:
+    """Return the request for a step, or its compensation; the reply goes to its JMSReplyTo, which the engine sets."""
+    message = session.create_text_message(json.dumps(dict(ask.data)))
+    message.set_string_property(INSTANCE, ask.instance)
+    message.set_string_property(STEP, ask.step)
+    message.set_int_property(ATTEMPT, ask.attempt)
+    message.jms_correlation_id = ask.key
+    return message
+
+
+def reply_message(session: Session, answer: Answer) -> Message:
+    """Return the reply to a request; its JMSCorrelationID is to be the key."""
+    content: dict[str, Any] = {"reason": answer.reason} if answer.is_refused else {"data": dict(answer.data)}
+    return _message(session, "refusal" if answer.is_refused else "answer", answer.key.partition(":")[0], content)
+
+
+def read_event(message: Message) -> tuple[str, Start | Event]:
+    """Return the instance's id and what happened. Raises `FlowException` for a message that is no event."""
+    try:
+        kind = message.get_string_property(KIND)
+        instance = message.get_string_property(INSTANCE)
+        content = read_content(message)
+        return _checked_instance(instance), _read(kind, message.jms_correlation_id or "", content)
+    except (ValueError, KeyError, TypeError) as error:
+        raise FlowException(f"message {message.jms_message_id} is no event of a workflow: {error!r}") from error
+
+
+def read_content(message: Message) -> dict[str, Any]:
+    """Return the JSON object in a text message. Raises `ValueError`."""
+    content = json.loads(message.text or "") if isinstance(message, TextMessage) else None
+    if not isinstance(content, dict):
+        raise ValueError("a text message with a JSON object is expected")  # noqa: TRY004 - callers know one error
+    return content
+
+
+def _checked_instance(instance: str | None) -> str:
+    if not instance or len(instance) > _LONGEST_ID or ":" in instance:
+        raise ValueError(f"{INSTANCE} is {instance!r}")
+    return instance
+
+
+def _read(kind: str | None, key: str, content: Mapping[str, Any]) -> Start | Event:
+    match kind:
+        case "start":
+            return Start(flow=str(content["flow"]), version=int(content["version"]), data=dict(content["data"]))
+        case "answer":
+            return Answer(key=key, data=dict(content["data"]))
+        case "refusal":
+            return Answer(key=key, is_refused=True, reason=str(content["reason"]))
+        case "retry" | "skip":
+            return Retry(skip=kind == "skip")
+        case "park" | "compensate":
+            return Park(reason=str(content["reason"]), compensate=kind == "compensate")
+    raise ValueError(f"{KIND} is {kind!r}")
+
+
+def _message(session: Session, kind: str, instance: str, content: Mapping[str, Any]) -> Message:
+    message = session.create_text_message(json.dumps(content))
+    message.set_string_property(KIND, kind)
+    message.set_string_property(INSTANCE, instance)
+    return message

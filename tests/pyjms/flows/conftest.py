@@ -1,0 +1,30 @@
+"""A broker, a store of workflows and a company's database for each test."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from pyjms import ConnectionFactory
+from pyjms.flows import FlowStore
+from pyjms.flows.store import open_store
+from pyjms_provider.broker import stop_broker
+
+_numbers = itertools.count(1)
+
+
+@pytest.fixture
+def factory() -> Iterator[ConnectionFactory]:
+    name = f"flows-{next(_numbers)}"
+    yield ConnectionFactory(f"vm://{name}")
+    stop_broker(name)
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Iterator[FlowStore]:
+    store = open_store(f"sqlite:///{tmp_path / 'flows.db'}")
+    yield store
+    store.close()
