@@ -13,7 +13,7 @@ PURE = (
     "pyjms/runtime/lifecycle.py",
     "pyjms/runtime/acknowledgements.py",
     "pyjms/spi/selector/",
-    *(f"pyjms/flows/{name}.py" for name in ("definition", "documents", "instance", "picture", "wording")),
+    *(f"pyjms/flows/{name}.py" for name in ("documents", "instance", "picture", "wording")),
     *(f"pyjms/recoverable/{name}.py" for name in ("client_log", "states", "stored_message")),
     *(f"pyjms/forwarding/{name}.py" for name in ("back_off", "marks", "plan", "settings", "unit")),
     *(
