@@ -16,5 +16,7 @@ COMMANDS: Final = {
     "stats": "pyjms.commands.stats:stats",
     "story": "pyjms.commands.story:story",
     "bench": "pyjms.commands.bench:bench",
+    "forward": "pyjms.commands.forward:forward",
+    "route": "pyjms.commands.route:commands",
 }
 """By the command's name, ``module:function``."""

@@ -1,0 +1,117 @@
+"""Runs one route until somebody or something ends it, and tells how it goes."""
+
+from __future__ import annotations
+
+import signal
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any, Final
+
+from pyjms.commands.reporting import note, progress, put_json, tables
+from pyjms.spi.clock import Clock, Signal, SystemClock
+from pyjms.spi.routes import RouteError, RouteRequest, RouteState, RouteStatistics, RunningRoute, find_runner
+
+__all__ = ["run_route"]
+
+_LOOKS_EVERY_MS: Final = 200
+_SIGNALS: Final = (signal.SIGINT, signal.SIGTERM)
+
+
+def run_route(kind: str, name: str, settings: dict[str, Any], idle_ms: int, every_ms: int, *, as_json: bool) -> None:
+    """Run a route until a signal, or until nothing has come for `idle_ms` milliseconds (0: no such end).
+
+    With `as_json`, one line of statistics every `every_ms` milliseconds, and one at the end. Raises `RouteError`.
+    """
+    clock = SystemClock()
+    told = Signal()
+    request = RouteRequest(name=name, settings=settings, clock=clock, on_failure=lambda _: told.set())
+    with _signals(told) as ended:
+        running = find_runner(kind).start(request)
+        try:
+            _watch(running, clock, told, ended, idle_ms, every_ms, as_json=as_json)
+        finally:
+            running.stop()
+    seen = running.statistics()
+    _tell_end(name, seen, as_json=as_json)
+    if seen.state is RouteState.FAILED:
+        raise RouteError(seen.last_error or "the route has ended by a fault")
+
+
+@contextmanager
+def _signals(told: Signal) -> Iterator[threading.Event]:
+    """Have Ctrl-C and SIGTERM end the route in order: nothing is left half done."""
+    ended = threading.Event()
+    if threading.current_thread() is not threading.main_thread():
+        yield ended
+        return
+
+    def end(*_: object) -> None:
+        ended.set()
+        told.set()
+
+    before = {number: signal.signal(number, end) for number in _SIGNALS}
+    try:
+        yield ended
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+def _watch(
+    running: RunningRoute,
+    clock: Clock,
+    told: Signal,
+    ended: threading.Event,
+    idle_ms: int,
+    every_ms: int,
+    *,
+    as_json: bool,
+) -> None:
+    last_error: str | None = None
+    moved, quiet_since = -1, clock.monotonic_ms()
+    tells_at = quiet_since + every_ms
+    with progress("forwarded", None) as bars:
+        while not ended.is_set():
+            clock.wait(told, clock.monotonic_ms() + _LOOKS_EVERY_MS)
+            seen, now_ms = running.statistics(), clock.monotonic_ms()
+            if seen.state is RouteState.FAILED:
+                return
+            bars.update(bars.task_ids[0], completed=seen.forwarded, description=seen.state.value)
+            if seen.last_error not in {last_error, None} and not as_json:
+                note(str(seen.last_error), style="yellow")
+            last_error = seen.last_error
+            done = seen.forwarded + seen.undeliverable + seen.expired + seen.waiting
+            if done != moved or seen.waiting:
+                moved, quiet_since = done, now_ms
+            if as_json and now_ms >= tells_at:
+                tells_at = now_ms + every_ms
+                put_json(_data(seen), is_line=True)
+            if idle_ms and now_ms - quiet_since >= idle_ms:
+                return
+
+
+def _tell_end(name: str, seen: RouteStatistics, *, as_json: bool) -> None:
+    if as_json:
+        put_json({"route": name, **_data(seen)}, is_line=True)
+        return
+    parts = [f"[green]{seen.forwarded:,}[/] messages forwarded, {seen.sent:,} sent, {seen.guarantee}"]
+    parts += [f"[yellow]{seen.undeliverable:,}[/] set aside"] if seen.undeliverable else []
+    parts += [f"{seen.expired:,} expired"] if seen.expired else []
+    parts += [f"{rule}: {number:,}" for rule, number in seen.details.items()]
+    tables().print("; ".join(parts), soft_wrap=True)
+
+
+def _data(seen: RouteStatistics) -> dict[str, Any]:
+    return {
+        "state": seen.state.value,
+        "guarantee": seen.guarantee,
+        "forwarded": seen.forwarded,
+        "sent": seen.sent,
+        "undeliverable": seen.undeliverable,
+        "expired": seen.expired,
+        "waiting": seen.waiting,
+        "failures": seen.failures,
+        "last_error": seen.last_error,
+        "by_rule": dict(seen.details),
+    }

@@ -1,0 +1,99 @@
+"""A forwarder as a process that stops where it is told to, so that a test can kill it, or a broker, at that very point.
+
+``worker.py HERE THERE POINT``: URLs, and where to stop first. At a point it writes ``at POINT`` and reads where to stop next; an
+empty line: nowhere.
+"""
+
+from __future__ import annotations
+
+import sys
+from typing import Any
+
+from pyjms.forwarding import BackOff, Guarantee, RouteSettings, Site, Target, Transfer, to_all
+from pyjms.forwarding.link import connect
+from pyjms.spi import Address, AddressKind, ProviderConnection, SystemClock
+
+POINTS = (
+    "there send",
+    "there commit",
+    "there committed",
+    "here acknowledge",
+    "here commit",
+    "here committed",
+)
+"""Before the call that is named; ``committed`` is after it."""
+
+
+class Stops:
+    """Where to stop next."""
+
+    def __init__(self, point: str) -> None:
+        self._point = point
+
+    def at(self, point: str) -> None:
+        if point == self._point:
+            print(f"at {point}", flush=True)  # noqa: T201  the test reads it
+            self._point = sys.stdin.readline().strip()
+
+
+class WatchedSession:
+    """Tells of what the route does with a session."""
+
+    def __init__(self, session: Any, side: str, stops: Stops) -> None:
+        self._session, self._side, self._stops = session, side, stops
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._session, name)
+
+    def send(self, envelope: Any) -> None:
+        self._stops.at(f"{self._side} send")
+        self._session.send(envelope)
+
+    def acknowledge(self, deliveries: Any) -> None:
+        self._stops.at(f"{self._side} acknowledge")
+        self._session.acknowledge(deliveries)
+
+    def commit(self) -> None:
+        self._stops.at(f"{self._side} commit")
+        self._session.commit()
+        self._stops.at(f"{self._side} committed")
+
+
+class WatchedConnection:
+    """Opens watched sessions."""
+
+    def __init__(self, connection: ProviderConnection, side: str, stops: Stops) -> None:
+        self._connection, self._side, self._stops = connection, side, stops
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._connection, name)
+
+    def open_session(self, *, transacted: bool) -> Any:
+        return WatchedSession(self._connection.open_session(transacted=transacted), self._side, self._stops)
+
+
+def watched(url: str, side: str, stops: Stops) -> Site:
+    """Return a site whose sessions are watched."""
+
+    def opens(events: Any) -> Any:
+        return WatchedConnection(connect(Site(url=url), SystemClock(), events.on_exception), side, stops)
+
+    return Site(url=side, opens=opens)
+
+
+def main(here: str, there: str, point: str) -> None:
+    stops = Stops(point)
+    queue = Address(AddressKind.QUEUE, "orders")
+    target = Target(site=watched(there, "there", stops), address=Address(AddressKind.QUEUE, "inbox"))
+    settings = RouteSettings(
+        name="killed",
+        source=Target(site=watched(here, "here", stops), address=queue),
+        batch=7,
+        back_off=BackOff(first_ms=20, most_ms=200),
+        require=Guarantee.ONCE_ONLY,
+    )
+    Transfer(settings, to_all([target]), lambda: [target], SystemClock()).run()
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])
