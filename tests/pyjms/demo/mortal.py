@@ -20,8 +20,8 @@ from pyjms.demo.process import Process
 from pyjms_provider.clients.vm import VmSession
 from pyjms_provider.stores.sql import SqlJournal
 
-POINTS: Final[dict[str, tuple[Any, str]]] = {
-    "write": (SqlJournal, "write"),
+POINTS: Final[dict[str, tuple[Any, *tuple[str, ...]]]] = {
+    "write": (SqlJournal, "write", "add"),
     "commit": (VmSession, "commit"),
     "unsubscribe": (VmSession, "unsubscribe"),
     "begin": (process, "begin_or_resume"),
@@ -31,7 +31,7 @@ POINTS: Final[dict[str, tuple[Any, str]]] = {
     "purge": (books, "_take"),
     "outcome": (command, "as_data"),
 }
-"""What is done at each point."""
+"""What is done at each point; where it has several names, they are counted together."""
 
 
 def _die() -> None:
@@ -42,21 +42,24 @@ def prepare(point: str) -> None:
     """Have this process die at ``SIDE NAME:N``."""
     place, _, passing = point.partition(":")
     side, name = place.split()
-    owner, attribute = POINTS[name]
-    act: Callable[..., Any] = getattr(owner, attribute)
+    owner, *attributes = POINTS[name]
     numbers = count(1)
 
-    @wraps(act)
-    def mortal(*arguments: Any, **options: Any) -> Any:
-        is_last = next(numbers) == int(passing)
-        if is_last and side == "before":
-            _die()
-        result = act(*arguments, **options)
-        if is_last and side == "after":
-            _die()
-        return result
+    def make_mortal(act: Callable[..., Any]) -> Callable[..., Any]:
+        @wraps(act)
+        def mortal(*arguments: Any, **options: Any) -> Any:
+            is_last = next(numbers) == int(passing)
+            if is_last and side == "before":
+                _die()
+            result = act(*arguments, **options)
+            if is_last and side == "after":
+                _die()
+            return result
 
-    setattr(owner, attribute, mortal)
+        return mortal
+
+    for attribute in attributes:
+        setattr(owner, attribute, make_mortal(getattr(owner, attribute)))
 
 
 def main(point: str, arguments: list[str]) -> None:
