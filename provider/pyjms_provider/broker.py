@@ -30,7 +30,7 @@ from pyjms_provider.stories.settings import StoryLevel
 if TYPE_CHECKING:
     from pyjms_provider.core.journal import Journal
     from pyjms_provider.core.store import MessageStore
-    from pyjms_provider.core.tended import Tended
+    from pyjms_provider.core.timed import HasTimes
     from pyjms_provider.security.contracts import AccessPolicy, Principal
 
 __all__ = ["Client", "EmbeddedBroker", "find_broker", "running_broker", "stop_all_brokers", "stop_broker"]
@@ -167,7 +167,7 @@ class EmbeddedBroker:
 
         return progress
 
-    def tend(self, tended: Tended, at_ms: int) -> None:
+    def tend(self, tended: HasTimes, at_ms: int) -> None:
         """Have the housekeeper visit `tended` at `at_ms`, in milliseconds since 1970 UTC. Any thread; never blocks."""
         self._housekeeper.ask(tended, at_ms)
 

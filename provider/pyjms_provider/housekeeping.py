@@ -13,7 +13,7 @@ from itertools import count
 from threading import Lock, Thread, current_thread
 
 from pyjms.spi.clock import Clock, Signal
-from pyjms_provider.core.tended import Tended
+from pyjms_provider.core.timed import HasTimes
 
 __all__ = ["Housekeeper"]
 
@@ -28,12 +28,12 @@ class Housekeeper:
         self._clock = clock
         self._lock = Lock()
         self._signal = Signal()
-        self._visits: list[tuple[int, int, Tended]] = []
+        self._visits: list[tuple[int, int, HasTimes]] = []
         self._numbers = count()
         self._thread: Thread | None = None
         self._stopped = False
 
-    def ask(self, channel: Tended, at_ms: int) -> None:
+    def ask(self, channel: HasTimes, at_ms: int) -> None:
         """Visit `channel` at `at_ms`, in milliseconds since 1970 UTC. Any thread; never blocks."""
         with self._lock:
             if self._stopped:
@@ -74,7 +74,7 @@ class Housekeeper:
 
     def _visit(self, now_ms: int) -> None:
         """Purge all channels that are due at `now_ms`."""
-        due: dict[Tended, None] = {}
+        due: dict[HasTimes, None] = {}
         with self._lock:
             while self._visits and self._visits[0][0] <= now_ms:
                 due[heappop(self._visits)[2]] = None

@@ -13,7 +13,7 @@ from pyjms_provider.core.entry import ReceiverId
 from pyjms_provider.core.policy import QueuePolicies, QueuePolicy
 from pyjms_provider.core.queue import Queue
 from pyjms_provider.core.subscription import Subscription
-from pyjms_provider.core.tended import Tended
+from pyjms_provider.core.timed import HasTimes
 from pyjms_provider.core.unit_of_work import UnitId, UnitOfWork
 from pyjms_provider.core.virtual_host import HostPolicy, VirtualHost
 from pyjms_provider.queue_manager import QueueManager
@@ -26,14 +26,14 @@ class PolicyWorld:
 
     def __init__(self, policies: QueuePolicies | None = None, **choices: Any) -> None:
         self.clock = HandClock()
-        self.visits: dict[Tended, int] = {}
+        self.visits: dict[HasTimes, int] = {}
         self.store = MemoryMessageStore("test")
         policy = HostPolicy(queues=policies or QueuePolicies())
         self.host = VirtualHost("test", self.store, self.clock, policy=policy, on_due=self._ask)
         self.manager = QueueManager(self.host)
         self.manager.create("orders", QueuePolicy.from_mapping(choices) if choices else None)
 
-    def _ask(self, channel: Tended, at_ms: int) -> None:
+    def _ask(self, channel: HasTimes, at_ms: int) -> None:
         self.visits[channel] = min(at_ms, self.visits.get(channel, at_ms))
 
     @property

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from pyjms.spi.clock import Signal
 from pyjms.spi.errors import ClosedError, InvalidSelectorError, ProviderError
 from pyjms.spi.selector import selector_or_none
-from pyjms_provider.core.doubts import Doubts
+from pyjms_provider.core.branches_in_doubt import BranchesInDoubt
 from pyjms_provider.core.journal import Changes, NewMessage, QueueNumber, QueueRecord, Removal, SubscriptionKey
 from pyjms_provider.core.kept_queue import KeptQueue
 from pyjms_provider.core.pipelines import FoundPipelines
@@ -279,7 +279,7 @@ def restore_host(host: VirtualHost, journal: Journal, store: PagingMessageStore,
     marks = {} if recovery.was_closed else {(number, priority): up_to for number, priority, up_to in recovery.marks}
     # Whoever may have been seen is counted once and for all, and the marks begin anew.
     seen = Changes(marks=[(number, priority, ReferenceId(0)) for number, priority in marks])
-    doubts = Doubts(recovery)
+    in_doubt = BranchesInDoubt(recovery)
     pipelines = FoundPipelines(recovery)
     plain = _PlainMessages(recovery, queues, marks, store)
     messages = 0
@@ -294,25 +294,25 @@ def restore_host(host: VirtualHost, journal: Journal, store: PagingMessageStore,
             continue
         was_seen = not entry.delivery_count and reference.id <= marks.get((entry.queue, reference.priority), 0)
         reserved_count = pipelines.count_of(entry.queue, reference)
-        is_held = reserved_count is not None or doubts.holds(entry.queue, reference)
+        is_held = reserved_count is not None or in_doubt.holds(entry.queue, reference)
         was_seen = was_seen and not is_held  # that delivery is counted by its branch, or its group
         store.adopt(reference)
         delivery_count = entry.delivery_count + was_seen if reserved_count is None else reserved_count
         restored = queue.restore(reference, delivery_count, is_held=is_held)
-        doubts.found(entry.queue, restored)
+        in_doubt.found(entry.queue, restored)
         pipelines.found(entry.queue, restored)
         messages += 1
         if was_seen:
             seen.counts.append((entry.queue, reference, 1))
     journal.note(seen)
     host.doorkeeper.restore(recovery.duplicates)
-    doubts.restore(host, journal, queues, store)
+    in_doubt.restore(host, journal, queues, store)
     pipelines.restore(host, journal, queues, store)
     for queue in queues.values():
         queue.bury_spent()
     subscriptions = sum(record.subscription is not None for record in recovery.queues)
     return Restored(
-        len(recovery.queues) - subscriptions, subscriptions, plain.count + messages, len(seen.counts), len(doubts)
+        len(recovery.queues) - subscriptions, subscriptions, plain.count + messages, len(seen.counts), len(in_doubt)
     )
 
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from pyjms.spi.errors import InvalidSelectorError
 from pyjms.spi.selector import selector_or_none
-from pyjms_provider.core.doubts import adopted
+from pyjms_provider.core.branches_in_doubt import adopted
 from pyjms_provider.core.journal import Changes, PipelineChanges
 from pyjms_provider.core.reader_group import Group
 from pyjms_provider.core.reader_groups import GroupTable
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from pyjms_provider.core.paging import PagingMessageStore
     from pyjms_provider.core.queue import Queue
     from pyjms_provider.core.reference import MessageReference, ReferenceId
-    from pyjms_provider.core.tended import Tended
+    from pyjms_provider.core.timed import HasTimes
     from pyjms_provider.core.virtual_host import VirtualHost
 
 __all__ = ["FoundPipelines", "Pipelines"]
@@ -32,7 +32,7 @@ _log = logging.getLogger(__name__)
 class Pipelines:
     """See the module."""
 
-    def __init__(self, host: VirtualHost, on_due: Callable[[Tended, int], None] | None) -> None:
+    def __init__(self, host: VirtualHost, on_due: Callable[[HasTimes, int], None] | None) -> None:
         self.groups = GroupTable(host)
         self.stages = StageTable(host, on_due)
 

@@ -26,7 +26,7 @@ from pyjms_provider.core.unit_of_work import UnitId, UnitOfWork
 if TYPE_CHECKING:
     from pyjms_provider.core.queue import Queue
     from pyjms_provider.core.reference import MessageReference
-    from pyjms_provider.core.tended import Tended
+    from pyjms_provider.core.timed import HasTimes
     from pyjms_provider.core.virtual_host import VirtualHost
 
 __all__ = ["StageTable"]
@@ -61,7 +61,7 @@ class _Sink:
 class StageTable:
     """All staged units and markers of one host. Safe to use from any thread."""
 
-    def __init__(self, host: VirtualHost, on_due: Callable[[Tended, int], None] | None) -> None:
+    def __init__(self, host: VirtualHost, on_due: Callable[[HasTimes, int], None] | None) -> None:
         """`on_due` asks for a call of `purge_expired`, as in `AsynchronousChannel`."""
         self._host = host
         self._on_due = on_due

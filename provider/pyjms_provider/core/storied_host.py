@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from pyjms_provider.core.queue import Queue
     from pyjms_provider.core.store import MessageStore
     from pyjms_provider.core.stories import StoryBuffer
-    from pyjms_provider.core.tended import Tended
+    from pyjms_provider.core.timed import HasTimes
     from pyjms_provider.core.topic import Topic
     from pyjms_provider.core.unit_of_work import UnitOfWork
     from pyjms_provider.core.virtual_host import HostPolicy
@@ -90,7 +90,7 @@ class StoriedHost(VirtualHost):
         stories: StoryBuffer,
         *,
         policy: HostPolicy | None = None,
-        on_due: Callable[[Tended, int], None] | None = None,
+        on_due: Callable[[HasTimes, int], None] | None = None,
         keeper: Keeper | None = None,
     ) -> None:
         """The arguments are those of `VirtualHost`."""

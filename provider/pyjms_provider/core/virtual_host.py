@@ -50,7 +50,7 @@ if TYPE_CHECKING:
     from pyjms_provider.core.keeping import Keeper
     from pyjms_provider.core.kept_queue import KeptQueue
     from pyjms_provider.core.store import MessageStore
-    from pyjms_provider.core.tended import Tended
+    from pyjms_provider.core.timed import HasTimes
     from pyjms_provider.core.unit_of_work import UnitOfWork
 
 __all__ = ["ExpiredInTransaction", "HostPolicy", "VirtualHost"]
@@ -101,7 +101,7 @@ class VirtualHost:
         clock: Clock,
         *,
         policy: HostPolicy | None = None,
-        on_due: Callable[[Tended, int], None] | None = None,
+        on_due: Callable[[HasTimes, int], None] | None = None,
         keeper: Keeper | None = None,
     ) -> None:
         """Make an empty host. `on_due` as in `AsynchronousChannel`; `keeper`: how it survives, None: not at all."""

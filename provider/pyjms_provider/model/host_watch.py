@@ -39,7 +39,7 @@ _STAYING: Final = 1.5  # by so much another queue must be busier to take the pla
 
 
 class HostWatch:
-    """Implements `Tended`, from `start` to `close`. Looks are made by one thread; any thread reads."""
+    """Implements `HasTimes`, from `start` to `close`. Looks are made by one thread; any thread reads."""
 
     def __init__(self, host: VirtualHost, broker: EmbeddedBroker) -> None:
         self._host = host

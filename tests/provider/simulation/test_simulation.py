@@ -12,8 +12,8 @@ import pytest
 from pyjms_provider.clients.vm import VmSession
 from pyjms_provider.core import doorkeeper, policed_queue
 from pyjms_provider.core.branches import Branches
+from pyjms_provider.core.branches_in_doubt import BranchesInDoubt
 from pyjms_provider.core.doorkeeper import Doorkeeper
-from pyjms_provider.core.doubts import Doubts
 from pyjms_provider.core.journal import Changes, Journal
 from pyjms_provider.core.keeping import Keeper
 from pyjms_provider.core.kept_queue import KeptQueue
@@ -106,8 +106,8 @@ def test_a_prepared_branch_that_is_forgotten_is_found(monkeypatch: pytest.Monkey
 
 
 def test_a_prepared_branch_that_lets_go_of_what_it_received_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(Doubts, "holds", lambda *_: False)
-    monkeypatch.setattr(Doubts, "found", lambda *_: None)
+    monkeypatch.setattr(BranchesInDoubt, "holds", lambda *_: False)
+    monkeypatch.setattr(BranchesInDoubt, "found", lambda *_: None)
     found = _seeds_until_found(first=40)
     assert "two holders" in found or "duplicated" in found
 

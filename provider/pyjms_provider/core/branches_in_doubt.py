@@ -17,10 +17,10 @@ if TYPE_CHECKING:
     from pyjms_provider.core.queue import Queue
     from pyjms_provider.core.virtual_host import VirtualHost
 
-__all__ = ["Doubts", "adopted"]
+__all__ = ["BranchesInDoubt", "adopted"]
 
 
-class Doubts:
+class BranchesInDoubt:
     """What is known of branches while a host is restored: first come the queues' messages, then the branches."""
 
     def __init__(self, recovery: Recovery) -> None:

@@ -1,14 +1,14 @@
-"""What a housekeeper looks after."""
+"""What has times at which something is due: expiry, the end of a delay, a limit. The housekeeper visits it then."""
 
 from __future__ import annotations
 
 from typing import Protocol
 
-__all__ = ["Tended"]
+__all__ = ["HasTimes"]
 
 
-class Tended(Protocol):
-    """Holds things whose time may be over. A housekeeper calls it at the times that it asks for."""
+class HasTimes(Protocol):
+    """Is visited by the housekeeper at the times that it asks for."""
 
     def purge_expired(self, now_ms: int) -> int | None:
         """Do what is due at `now_ms`; return when to come again, in milliseconds since 1970 UTC; None: when asked."""
