@@ -87,7 +87,7 @@ def _xml_finder(path: str) -> Finder:
         raise ValueError(f"{path!r} begins with a slash; paths begin below the root: write {place.lstrip('/')!r}")
     try:
         Element("probe").findall(place)
-    except (SyntaxError, KeyError) as error:
+    except (SyntaxError, KeyError, TypeError) as error:  # TypeError: a path that ends within brackets
         raise ValueError(f"{path!r} is no path of ElementTree: {error}") from error
 
     def find(facts: Facts) -> tuple[Any, ...]:
