@@ -23,7 +23,8 @@ def in_words(event: StoryEvent) -> str:
 def _sender(facts: Mapping[str, Any]) -> str:
     mode = "PERSISTENT" if facts.get("persistent") else "NON_PERSISTENT"
     unit = f" in transaction {facts['transaction']}" if facts.get("transaction") else ""
-    return f"{_by(facts)}{unit}; {mode}"
+    by = _by(facts)
+    return f"{', sent' if by else ''}{by}{unit}; {mode}"
 
 
 def _by(facts: Mapping[str, Any]) -> str:
@@ -55,8 +56,8 @@ def _operator(facts: Mapping[str, Any]) -> str:
 
 
 _BY_HAPPENING: Mapping[Happening, Callable[[Mapping[str, Any]], str]] = {
-    Happening.SENT: lambda facts: f"sent{_sender(facts)}; nobody sees it before the commit",
-    Happening.ACCEPTED: lambda facts: f"accepted; sent{_sender(facts)}",
+    Happening.SENT: lambda facts: f"taken over{_sender(facts)}; nobody sees it before the commit",
+    Happening.ACCEPTED: lambda facts: f"accepted{_sender(facts)}",
     Happening.COMMITTED: lambda _: "committed by its sender",
     Happening.ROLLED_BACK: lambda _: "rolled back by its sender",
     Happening.DELIVERED: _delivered,
@@ -67,7 +68,7 @@ _BY_HAPPENING: Mapping[Happening, Callable[[Mapping[str, Any]], str]] = {
     Happening.ACKNOWLEDGEMENT_ROLLED_BACK: lambda facts: (
         f"its acknowledgement was rolled back{_unit(facts)}{_receiver(facts)}"
     ),
-    Happening.RETURNED: lambda facts: f"given back{_receiver(facts)} after {facts.get('delivery')} deliveries",
+    Happening.RETURNED: lambda facts: f"given back{_receiver(facts)} after delivery {facts.get('delivery')}",
     Happening.REINSTATED: lambda _: "back again, as its leaving could not be written to the store",
     Happening.EXPIRED: lambda _: "expired",
     Happening.DEAD: lambda facts: f"set aside in {facts.get('target')}: {facts.get('reason')}",

@@ -47,7 +47,7 @@ def test_a_story_tells_steps_in_words_and_where_the_message_is_now(site: Site) -
     assert [(each["what"], each["state"], each["where"]) for each in story["steps"]] == [
         ("accepted", "NEW", "queue://orders")
     ]
-    assert story["steps"][0]["text"].startswith("accepted; sent")
+    assert story["steps"][0]["text"].startswith("accepted; PERSISTENT")
     assert [(each["where"], each["state"], each["delivery_count"]) for each in story["now"]] == [
         ("queue://orders", "NEW", 0)
     ]
