@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -133,6 +134,29 @@ def pictures(world: World, console: Console) -> None:
     take(console, "phone")
 
 
+def story_picture(world: World, console: Console, folder: Path) -> None:
+    """Have a message fail, be set aside, and go back; and show its story."""
+    node = world.served.broker.create_child("virtual_host_node", {"name": "second", "type": "memory"})
+    host = node.create_child("virtual_host", {"name": "shop2", "story": "all", "story_directory": str(folder)})
+    payments = host.create_child("queue", {"name": "payments", "max_deliveries": 2})
+    payments.invoke("publish", {"message": {"text": "pay invoice 1003", "correlation_id": "invoice-1003"}})
+    connection = ConnectionFactory(f"{world.stomp}?virtual_host=shop2", client_id="billing").create_connection()
+    try:
+        connection.start()
+        session = connection.create_session(True, Session.SESSION_TRANSACTED)
+        consumer = session.create_consumer(session.create_queue("payments"))
+        while consumer.receive(500) is not None:
+            session.rollback()
+    finally:
+        connection.close()
+    host.child("dead_letter", "DLQ").invoke("replay", {}, by="ann")
+    console.run("localStorage.removeItem('pyjms-theme')")
+    console.browser.set_window_size(1360, 900)
+    console.open("#/story/second/shop2?correlation_id=invoice-1003")
+    console.one("tr[data-step=replayed]")
+    take(console, "story")
+
+
 def main() -> int:
     """Take them all."""
     browser = open_browser()
@@ -142,6 +166,8 @@ def main() -> int:
             with clients(world):
                 console = Console(browser, world.http)
                 pictures(world, console)
+                with tempfile.TemporaryDirectory() as folder:
+                    story_picture(world, console, Path(folder))
                 print("\n".join(console.complaints()))
     finally:
         browser.quit()
