@@ -17,6 +17,7 @@ COMMANDS: Final = {
     "story": "pyjms.commands.story:story",
     "bench": "pyjms.commands.bench:bench",
     "forward": "pyjms.commands.forward:forward",
+    "flow": "pyjms.commands.flow:commands",
     "route": "pyjms.commands.route:commands",
 }
 """By the command's name, ``module:function``."""
