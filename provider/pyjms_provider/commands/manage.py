@@ -25,6 +25,8 @@ __all__ = ["commands"]
 
 _TOKEN: Final = "PYJMS_TOKEN"  # noqa: S105 - the name of a variable
 _COLUMNS: Final = 6
+_ALERTS: Final = "alert_count"
+"""Shown beside them where some object has alerts."""
 _EPILOG: Final = """\b
 Examples:
     pyjms manage list http://127.0.0.1:8161 queue --user boss --filter "waiting > 100" --sort -waiting
@@ -326,6 +328,8 @@ def _table(items: list[dict[str, Any]], described: CategoryDescription, fields: 
             and isinstance(items[0][name], (int, float, str, bool))
         ]
         columns = [*(["type"] if items[0].get("type") else []), *measured][:_COLUMNS]
+        if any(item.get(_ALERTS) for item in items) and _ALERTS not in columns:
+            columns.append(_ALERTS)
     table = Table(*(["address"] if fields is None else []), *columns, box=None, pad_edge=False)
     for item in items:
         address = ["/".join(item.get("names") or [str(item.get("name", ""))])] if fields is None else []
