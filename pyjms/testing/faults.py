@@ -40,6 +40,7 @@ from pyjms.spi.provider import (
     SubscribeRequest,
 )
 from pyjms.spi.registry import find_provider, register_provider
+from pyjms.spi.replay import ReaderGroups, StageName, Stages
 from pyjms.spi.selector import Selector
 from pyjms.spi.url import ProviderUrl
 from pyjms.spi.xid import Xid
@@ -213,6 +214,12 @@ class _Connection(ProviderConnection):
     def delete_temporary(self, address: Address) -> None:
         self.alive().delete_temporary(address)
 
+    def reader_groups(self) -> ReaderGroups:
+        return self.alive().reader_groups()
+
+    def stages(self) -> Stages:
+        return self.alive().stages()
+
 
 class _Session(ProviderSession):
     def __init__(self, faults: Faults, connection: _Connection, inner: ProviderSession) -> None:
@@ -287,6 +294,10 @@ class _Session(ProviderSession):
     def commit_with(self, transaction: object) -> None:
         self._connection.alive()
         self._inner.commit_with(transaction)
+
+    def stage(self, name: StageName, *, keep_s: int) -> int:
+        self._connection.alive()
+        return self._inner.stage(name, keep_s=keep_s)
 
     def rollback(self) -> None:
         self._connection.alive()

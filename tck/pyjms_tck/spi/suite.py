@@ -5,4 +5,5 @@ from pyjms_tck.spi.closing_suite import *  # noqa: F403
 from pyjms_tck.spi.connecting_suite import *  # noqa: F403
 from pyjms_tck.spi.delivery_suite import *  # noqa: F403
 from pyjms_tck.spi.notifying_suite import *  # noqa: F403
+from pyjms_tck.spi.pipeline_suite import *  # noqa: F403
 from pyjms_tck.spi.refusing_suite import *  # noqa: F403

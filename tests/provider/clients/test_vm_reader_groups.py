@@ -19,6 +19,7 @@ from pyjms.spi.errors import (
 )
 from pyjms.spi.replay import GroupRequest, OpenGroup, ReaderGroups, ReservedMessage
 from pyjms.spi.selector import compile_selector
+from pyjms_provider.core.ordering import Ordering
 from tests.provider.clients.world import World, consume, drain, news, poll
 from tests.provider.helpers import NEWS, ORDERS, HandClock, make_envelope
 
@@ -477,7 +478,9 @@ def test_matching_messages_are_found_without_looking_at_the_others_again(reader:
     seen = compile_selector("t = 'z'")
     queue = reader.connection.broker.virtual_host.queue("orders")
     assert reader.reserve(opened, 0) == 0
-    cursor = queue._ordering._cursors[seen.text]
+    ordering = queue._ordering
+    assert isinstance(ordering, Ordering)
+    cursor = ordering._cursors[seen.text]
     assert cursor.passed[4] == max(entry.sequence for entry in queue.waiting_entries())
     reader.groups.release("g")
-    assert not queue._ordering._cursors
+    assert not ordering._cursors

@@ -13,7 +13,7 @@ from pyjms_provider.protocols.stomp.destinations import EXACT_PATHS
 from pyjms_provider.protocols.stomp.errors import ProfileError
 from pyjms_provider.protocols.stomp.frames import Frame
 
-__all__ = ["Created", "Drained", "Greeting", "Prepared", "Recovered", "Sent", "receipt_frame"]
+__all__ = ["Created", "Drained", "Greeting", "Prepared", "Recovered", "Sent", "number_in", "receipt_frame"]
 
 
 def receipt_frame(receipt: str, headers: Mapping[str, str] | None = None) -> Frame:
@@ -21,9 +21,10 @@ def receipt_frame(receipt: str, headers: Mapping[str, str] | None = None) -> Fra
     return Frame("RECEIPT", {"receipt-id": receipt, **(headers or {})})
 
 
-def _number(headers: Mapping[str, str], name: str) -> int:
+def number_in(headers: Mapping[str, str], name: str) -> int:
+    """Return a number that an answer says. Raises `ProfileError`."""
     text = headers.get(name, "")
-    if not (text.isascii() and text.isdigit() and len(text) < 19):
+    if not (text.isascii() and text.isdigit() and len(text) <= 19):
         raise ProfileError(f"the broker's answer lacks the number {name}")
     return int(text)
 
@@ -60,7 +61,7 @@ class Drained:
     @classmethod
     def read(cls, headers: Mapping[str, str]) -> Drained:
         """Return what a RECEIPT says. Raises `ProfileError`."""
-        return cls(_number(headers, "left"))
+        return cls(number_in(headers, "left"))
 
 
 @dataclass(frozen=True, slots=True)
@@ -159,7 +160,7 @@ class Greeting:
         return cls(
             capabilities=capabilities,
             resource_manager=headers.get("resource-manager", ""),
-            transaction_timeout_s=_number(headers, "transaction-timeout"),
+            transaction_timeout_s=number_in(headers, "transaction-timeout"),
             jmsx_property_names=tuple(name for name in headers.get("jmsx", "").split(",") if name),
             advice={
                 names[header[len(prefix) :]]: text

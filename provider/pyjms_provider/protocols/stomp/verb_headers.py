@@ -21,18 +21,21 @@ __all__ = [
     "FLAG",
     "IDS",
     "KIND",
+    "LONG",
     "NUMBER",
     "TEXT",
     "WHOLE",
     "XID",
     "Verb",
     "choice",
+    "form",
     "header",
     "readable",
     "verb",
 ]
 
 _number = re.compile(r"-?[0-9]{1,10}").fullmatch
+_long = re.compile(r"[0-9]{1,19}").fullmatch
 _RECEIPT = "receipt"
 _NO_HEADER = re.compile("[\0\ud800-\udfff]")
 
@@ -63,6 +66,12 @@ def _read_whole(text: str) -> int:
     return int(text)
 
 
+def _read_long(text: str) -> int:
+    if not _long(text):
+        raise ValueError
+    return int(text)
+
+
 def _read_flag(text: str) -> bool:
     if text not in ("true", "false"):
         raise ValueError
@@ -85,11 +94,17 @@ def _read_text(text: str) -> str:
 TEXT = _Form(str, _read_text, "a text")
 NUMBER = _Form(str, _read_number, "a number")
 WHOLE = _Form(str, _read_whole, "a number from 0")
+LONG = _Form(str, _read_long, "a number from 0")
 FLAG = _Form(lambda value: "true" if value else "false", _read_flag, "true or false")
 ADDRESS = _Form(EXACT_PATHS.write_reply_to, _read_address, "a destination such as /queue/orders")
 KIND = _Form(lambda kind: str(kind.name.lower()), lambda text: AddressKind[text.upper()], "queue or topic")
 XID = _Form(str, Xid.parse, "a branch, FORMAT:GLOBAL:BRANCH, the last two in hexadecimal")
 IDS = _Form(write_delivery_ids, read_delivery_ids, "delivery ids such as 1-5,7")
+
+
+def form(write: Callable[[Any], str], read: Callable[[str], Any], meant: str) -> _Form:
+    """Return a form of its own; `read` raises `ValueError`."""
+    return _Form(write, read, meant)
 
 
 def choice(values: type[Enum]) -> _Form:

@@ -17,6 +17,20 @@ from pyjms_provider.protocols.stomp.delivery_ids import DeliveryIds
 from pyjms_provider.protocols.stomp.errors import ProfileError
 from pyjms_provider.protocols.stomp.frames import Frame
 from pyjms_provider.protocols.stomp.limits import Limits
+from pyjms_provider.protocols.stomp.pipeline_verbs import (
+    PIPELINE_VERBS,
+    AcknowledgeGroup,
+    DiscardUnits,
+    ListGroups,
+    ListUnits,
+    OpenReaderGroup,
+    PromoteEpoch,
+    ReadGroup,
+    ReadMarker,
+    ReleaseGroup,
+    ReserveMessages,
+    StageTransaction,
+)
 from pyjms_provider.protocols.stomp.verb_headers import (
     ADDRESS,
     FLAG,
@@ -33,10 +47,12 @@ from pyjms_provider.protocols.stomp.verb_headers import (
 )
 
 __all__ = [
+    "PIPELINE_VERBS",
     "PROFILE_LIMITS",
     "PROFILE_VERSION",
     "AbortTransaction",
     "Acknowledge",
+    "AcknowledgeGroup",
     "Adopt",
     "BeginBranch",
     "BeginMode",
@@ -48,18 +64,28 @@ __all__ = [
     "Credit",
     "DeleteSubscription",
     "DeleteTemporary",
+    "DiscardUnits",
     "EndBranch",
     "EndMode",
     "ForgetBranch",
     "GiveBack",
     "Identify",
     "Interrupt",
+    "ListGroups",
+    "ListUnits",
+    "OpenReaderGroup",
     "OpenSession",
     "PrepareBranch",
+    "PromoteEpoch",
+    "ReadGroup",
+    "ReadMarker",
     "RecoverBranches",
     "Reject",
+    "ReleaseGroup",
+    "ReserveMessages",
     "Retry",
     "RollbackBranch",
+    "StageTransaction",
     "Start",
     "Stop",
     "Subscribe",
@@ -369,6 +395,7 @@ VERBS: tuple[type[Verb], ...] = (
     Subscribe, Browse, Credit, Unsubscribe, DeleteSubscription,
     Acknowledge, GiveBack, Retry, Reject, Adopt,
     BeginBranch, EndBranch, PrepareBranch, CommitBranch, RollbackBranch, RecoverBranches, ForgetBranch,
+    *PIPELINE_VERBS,
 )  # fmt: skip
 """All of them."""
 

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from pyjms.spi import provider as spi
 from pyjms.spi.envelope import Address, AddressKind
+from pyjms.spi.replay import ReaderGroups, StageName, Stages
 from pyjms.spi.xid import Xid
 from pyjms_provider.protocols.stomp.codec import FrameDecoder, encode
 from pyjms_provider.protocols.stomp.delivery_ids import delivery_ids, read_delivery_ids, write_delivery_ids
@@ -39,6 +40,10 @@ BY_TYPE: dict[str, st.SearchStrategy[Any]] = {
     "str | None": st.none() | TEXT,
     "bool": st.booleans(),
     "int": st.integers(0, 10**9),
+    "int | None": st.none() | st.integers(0, 10**18),
+    "Sequence[StageName]": st.lists(
+        st.builds(StageName, TEXT, st.integers(0, 2**63 - 1), st.integers(-5, 10**9), TEXT), max_size=3
+    ).map(tuple),
     "Address": st.builds(Address, st.sampled_from(AddressKind), TEXT, st.booleans()),
     "AddressKind": st.sampled_from(AddressKind),
     "Xid": st.builds(Xid, st.integers(-(2**31), 2**31 - 1), st.binary(max_size=64), st.binary(max_size=64)),
@@ -66,14 +71,13 @@ def test_a_verb_equals_itself_after_the_wire(kind: type[Verb], data: st.DataObje
     assert read_verb(frame) == verb
 
 
-@pytest.mark.parametrize("kind", [spi.ProviderConnection, spi.ProviderSession, spi.ProviderConsumer])
+@pytest.mark.parametrize(
+    "kind", [spi.ProviderConnection, spi.ProviderSession, spi.ProviderConsumer, ReaderGroups, Stages]
+)
 def test_every_call_of_the_spi_has_a_verb(kind: type) -> None:
     not_on_the_wire = {
         "ProviderConnection.close": "DISCONNECT",
         "ProviderConnection.advice": "CONNECTED",
-        "ProviderConnection.reader_groups": "Capability.REPLAY is not declared over the network",
-        "ProviderConnection.stages": "Capability.STAGE is not declared over the network",
-        "ProviderSession.stage": "Capability.STAGE is not declared over the network",
         "ProviderSession.send": "SEND",
         "ProviderSession.commit_with": "Capability.SHARED_TRANSACTIONS is for brokers in the application's own process",
         "ProviderSession.may_wait": "each side knows that of its own calls",
@@ -120,6 +124,8 @@ def test_verbs_of_one_command_are_told_apart(frame: Frame, kind: type[Verb]) -> 
         (Frame("CREATE", {"kind": "pipe"}), "must be queue or topic"),
         (Frame("DELETE", {"destination": "orders"}), "must be a destination"),
         (Frame("BEGIN", {"session": "s", "xid": "1:x:y"}), "must be a branch"),
+        (Frame("DISCARD", {"units": "[" * 100_000}), "must be units as JSON"),
+        (Frame("DISCARD", {"units": '[["sink",1,true,"a"]]'}), "must be units as JSON"),
         (Frame("BEGIN", {"session": "s", "xid": "1:ab:", "mode": "old"}), "must be one of new, join, resume"),
         (
             Frame("SUBSCRIBE", {"session": "s", "id": "1", "destination": "/queue/q", "consumer-priority": "x"}),
@@ -168,7 +174,7 @@ NEARLY = st.sampled_from(
 
 @given(
     st.sampled_from([kind.COMMAND for kind in VERBS]),
-    st.dictionaries(st.sampled_from(HEADERS), NEARLY | st.text(max_size=9)),
+    st.dictionaries(st.sampled_from(HEADERS), NEARLY | st.text(max_size=9), max_size=9),
 )
 def test_any_headers_make_a_verb_or_a_named_error(command: str, headers: dict[str, str]) -> None:
     try:

@@ -21,6 +21,7 @@ from pyjms.spi.provider import ConnectionEvents, ConnectRequest, ProviderConnect
 from pyjms_provider.clients.ending import Ending
 from pyjms_provider.clients.stomp.epoch import InterruptedLinkError
 from pyjms_provider.clients.stomp.link import Link
+from pyjms_provider.clients.stomp.profiled.pipelines import ProfiledReaderGroups, ProfiledStages
 from pyjms_provider.clients.stomp.profiled.prepared import PreparedSend
 from pyjms_provider.clients.stomp.profiled.session import ProfiledSession
 from pyjms_provider.protocols.stomp import verbs
@@ -31,12 +32,15 @@ from pyjms_provider.protocols.stomp.frames import Frame
 from pyjms_provider.protocols.stomp.profile import quick_frame, to_frame
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from pyjms.spi.errors import ConnectionLostError
     from pyjms_provider.clients.stomp.epoch import Epoch
     from pyjms_provider.clients.stomp.link import ConnectionInterruptedError
     from pyjms_provider.clients.stomp.options import StompSettings
     from pyjms_provider.clients.stomp.profiled.browser import ProfiledBrowser
     from pyjms_provider.clients.stomp.profiled.consumer import ProfiledConsumer
+    from pyjms_provider.clients.stomp.profiled.pipelines import Page
 
 __all__ = ["ProfiledConnection"]
 
@@ -63,7 +67,7 @@ class ProfiledConnection(ProviderConnection):
         self._lock = Lock()
         self._numbers = count(1)
         self._sessions: dict[str, ProfiledSession] = {}
-        self._receivers: dict[str, ProfiledConsumer | ProfiledBrowser] = {}
+        self._receivers: dict[str, ProfiledConsumer | ProfiledBrowser | Page] = {}
         self._at_broker: dict[Address, Address] = {}
         """Own temporary destinations as the client knows them, and as the broker does since the last connection."""
         self._here: dict[Address, Address] = {}
@@ -121,7 +125,7 @@ class ProfiledConnection(ProviderConnection):
     # The SPI
 
     def set_client_id(self, client_id: str) -> None:
-        self._ask(verbs.Identify(client_id=client_id))
+        self.ask(verbs.Identify(client_id=client_id))
         self._client_id = client_id
 
     def open_session(self, *, transacted: bool) -> ProfiledSession:
@@ -182,11 +186,19 @@ class ProfiledConnection(ProviderConnection):
                 self._here.pop(self._at_broker.pop(address), None)
 
     def delete_temporary(self, address: Address) -> None:
-        self._ask(verbs.DeleteTemporary(address=self.at_broker(address)))
+        self.ask(verbs.DeleteTemporary(address=self.at_broker(address)))
         with self._lock:
             real = self._at_broker.pop(address, None)
             if real is not None:
                 self._here.pop(real, None)
+
+    def reader_groups(self) -> ProfiledReaderGroups:
+        self._check_open()
+        return ProfiledReaderGroups(self)
+
+    def stages(self) -> ProfiledStages:
+        self._check_open()
+        return ProfiledStages(self)
 
     def close(self) -> None:
         if not self._ending.begin():
@@ -218,12 +230,26 @@ class ProfiledConnection(ProviderConnection):
             raise InterruptedLinkError("the connection was lost")
         return epoch
 
-    def _ask(self, verb: verbs.Verb) -> Frame:
+    def ask(self, verb: verbs.Verb) -> Frame:
+        """Return what the broker answers. Raises `ProviderError`; `ResourceError` when the connection was lost meanwhile."""
         self._check_open()
         try:
             return self.link.current().ask(verb.write())
         except InterruptedLinkError as error:
             raise ResourceError(f"the connection was lost: {error}; try again") from error
+
+    def ask_again(self, verb: verbs.Verb, before_again: Callable[[], None] = lambda: None) -> Frame:
+        """Do the same with what may be asked twice: if a connection is lost meanwhile, the next one is asked."""
+        while True:
+            self._check_open()
+            try:
+                return self.link.current().ask(verb.write())
+            except InterruptedLinkError:
+                before_again()
+
+    def new_name(self) -> str:
+        """Return a name that nothing else of this connection has."""
+        return f"p{next(self._numbers)}"
 
     def post(self, frame: Frame) -> None:
         """Say something that needs no answer; without a connection it needs not be said."""
@@ -288,12 +314,12 @@ class ProfiledConnection(ProviderConnection):
             self.forget(consumer)
             raise
 
-    def remember(self, receiver: ProfiledConsumer | ProfiledBrowser) -> None:
+    def remember(self, receiver: ProfiledConsumer | ProfiledBrowser | Page) -> None:
         """Have messages handed to `receiver`."""
         with self._lock:
             self._receivers[receiver.name] = receiver
 
-    def forget(self, receiver: ProfiledConsumer | ProfiledBrowser) -> None:
+    def forget(self, receiver: ProfiledConsumer | ProfiledBrowser | Page) -> None:
         """Let go of a consumer or browser that has ended."""
         with self._lock:
             self._receivers.pop(receiver.name, None)

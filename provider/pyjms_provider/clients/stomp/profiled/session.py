@@ -25,6 +25,7 @@ from pyjms_provider.clients.ending import Ending
 from pyjms_provider.clients.stomp.epoch import InterruptedLinkError
 from pyjms_provider.clients.stomp.profiled.browser import ProfiledBrowser
 from pyjms_provider.clients.stomp.profiled.consumer import ProfiledConsumer
+from pyjms_provider.clients.stomp.profiled.pipelines import stage
 from pyjms_provider.clients.stomp.profiled.received import Received
 from pyjms_provider.protocols.stomp import verbs
 from pyjms_provider.protocols.stomp.answers import Prepared, Recovered
@@ -33,6 +34,7 @@ from pyjms_provider.protocols.stomp.delivery_ids import DeliveryIds, delivery_id
 if TYPE_CHECKING:
     from pyjms.spi.clock import Clock, Signal
     from pyjms.spi.envelope import Address, Envelope
+    from pyjms.spi.replay import StageName
     from pyjms.spi.selector import Selector
     from pyjms_provider.clients.stomp.epoch import Epoch
     from pyjms_provider.clients.stomp.profiled.connection import ProfiledConnection
@@ -130,6 +132,25 @@ class ProfiledSession(ProviderSession):
             raise InDoubtError(
                 f"the connection was lost during the commit ({error}): it is not known whether it was done"
             ) from error
+
+    def stage(self, name: StageName, *, keep_s: int) -> int:
+        self._check_transacted()
+        epoch = self._enter_unit(self._unit or self.connection.link.current())
+        if self._is_doomed or epoch.has_ended:
+            self.commit()  # which says why it cannot be done
+        try:
+            staged = stage(epoch, self.name, name, keep_s)
+        except InterruptedLinkError as error:
+            self._unit = None
+            raise InDoubtError(
+                f"the connection was lost while a unit was staged ({error}): it is not known whether it is there; stage it "
+                "again under another name"
+            ) from error
+        except RolledBackError:
+            self._unit = None
+            raise
+        self._unit = None
+        return staged
 
     def rollback(self) -> None:
         self._check_transacted()

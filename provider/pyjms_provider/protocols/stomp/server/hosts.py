@@ -70,6 +70,10 @@ class Guard:
         """Ask whether the connection may be."""
         self._check(Operation.CONNECT, Target(kind=TargetKind.VIRTUAL_HOST, name=self.host.name))
 
+    def observe(self) -> None:
+        """Ask for a look at all that the virtual host has."""
+        self._check(Operation.OBSERVE, Target(kind=TargetKind.VIRTUAL_HOST, name=self.host.name))
+
     def send(self, address: Address) -> None:
         """Ask for a message to be sent there, and for the destination to be made by it."""
         self._use(Operation.WRITE, address)

@@ -16,6 +16,7 @@ from pyjms.spi.capability import Capability
 from pyjms.spi.envelope import Address, Envelope, MessageId
 from pyjms.spi.errors import BranchError, ClosedError, ProviderError, ResourceError
 from pyjms.spi.provider import SubscribeRequest
+from pyjms.spi.replay import StageName
 from pyjms.spi.selector import selector_or_none
 from pyjms.spi.xid import BranchFailure
 from pyjms_provider.protocols.stomp import verbs
@@ -25,10 +26,12 @@ from pyjms_provider.protocols.stomp.dialects import PYJMS
 from pyjms_provider.protocols.stomp.errors import ProfileError, StompError
 from pyjms_provider.protocols.stomp.frames import Frame, Version
 from pyjms_provider.protocols.stomp.header_lines import PROFILE_HEADER
+from pyjms_provider.protocols.stomp.pipeline_answers import Counted
 from pyjms_provider.protocols.stomp.profile import from_frame, quick_frame, to_frame
 from pyjms_provider.protocols.stomp.server.dialogue import Dialogue
 from pyjms_provider.protocols.stomp.server.lane import Act, Lane
 from pyjms_provider.protocols.stomp.server.profile_consumers import CreditConsumer, ServedBrowser, ServedConsumer
+from pyjms_provider.protocols.stomp.server.profile_pipelines import LONG_VERBS, PIPELINE_COMMANDS, ServedPipelines
 from pyjms_provider.protocols.stomp.server.profile_sessions import ServedSession
 from pyjms_provider.protocols.stomp.wire_errors import error_frame
 
@@ -55,6 +58,7 @@ class ProfileDialogue(Dialogue):
         self._clock = engine.service.clock
         self._waits = guard.host.writes
         self._lane = self._new_lane()
+        self._pipeline_lane = self._new_lane()  # a reservation waits for messages, and must hold up nothing else
         self._sessions: dict[str, ServedSession] = {}
         self._consumers: dict[str, CreditConsumer] = {}
         self._temporaries: set[Address] = set()
@@ -88,6 +92,8 @@ class ProfileDialogue(Dialogue):
             verbs.RollbackBranch: (self._roll_back_branch, True),
             verbs.RecoverBranches: (self._recover_branches, False),
             verbs.ForgetBranch: (self._forget_branch, True),
+            verbs.StageTransaction: (self._stage, True),
+            **ServedPipelines(connection, guard, lambda: self._client_id or "", engine.emit).handlers(),
         }
 
     def _new_lane(self) -> Lane:
@@ -118,7 +124,7 @@ class ProfileDialogue(Dialogue):
 
     def take(self, frame: Frame) -> None:
         if frame.command == _DISCONNECT:
-            lanes = [self._lane, *(session.lane for session in tuple(self._sessions.values()))]
+            lanes = [self._lane, self._pipeline_lane, *(session.lane for session in tuple(self._sessions.values()))]
             self.leave(frame, lanes, self._disconnect, may_wait=self._waits)
             return
         lane = self._lane_of(frame)
@@ -135,6 +141,8 @@ class ProfileDialogue(Dialogue):
         if session is None and frame.command == "UNSUBSCRIBE":
             consumer = self._consumers.get(headers.get("id", ""))
             session = None if consumer is None else consumer.session
+        if session is None and frame.command in PIPELINE_COMMANDS:
+            return self._pipeline_lane
         return self._lane if session is None else session.lane
 
     def _act_of(self, frame: Frame) -> Act | None:
@@ -161,7 +169,7 @@ class ProfileDialogue(Dialogue):
             consumer = self._new_consumer(verb)
             return Act(frame, partial(self._subscribe, verb, consumer), self._waits)
         do, waits = self._verbs[type(verb)]
-        may_wait = waits and self._waits
+        may_wait = waits and (self._waits or type(verb) in LONG_VERBS)
         is_brief = False
         if may_wait and isinstance(verb, (verbs.Acknowledge, verbs.CommitTransaction)):
             session = self._session(verb.session)
@@ -209,16 +217,19 @@ class ProfileDialogue(Dialogue):
 
     def run(self) -> None:
         self._lane.run()
+        self._pipeline_lane.run()
         for session in tuple(self._sessions.values()):
             session.lane.run()
 
     @property
     def waiting_bytes(self) -> int:
-        return self._lane.waiting_bytes + sum(session.lane.waiting_bytes for session in tuple(self._sessions.values()))
+        own = self._lane.waiting_bytes + self._pipeline_lane.waiting_bytes
+        return own + sum(session.lane.waiting_bytes for session in tuple(self._sessions.values()))
 
     def end(self) -> None:
         super().end()
         self._lane.clear()
+        self._pipeline_lane.clear()
         for session in tuple(self._sessions.values()):
             session.lane.clear()
             session.session.end_waits()
@@ -294,6 +305,10 @@ class ProfileDialogue(Dialogue):
 
     def _abort(self, verb: verbs.AbortTransaction) -> None:
         self._session(verb.session).roll_back()
+
+    def _stage(self, verb: verbs.StageTransaction) -> Mapping[str, str]:
+        name = StageName(verb.sink, verb.epoch, verb.partition, verb.attempt)
+        return Counted(self._session(verb.session).stage(name, verb.keep_s)).headers()
 
     # Sending
 

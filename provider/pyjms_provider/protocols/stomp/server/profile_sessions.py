@@ -11,6 +11,7 @@ if TYPE_CHECKING:
     from pyjms.spi.delivery import Delivery
     from pyjms.spi.errors import ProviderError
     from pyjms.spi.provider import ProviderSession
+    from pyjms.spi.replay import StageName
     from pyjms.spi.xid import Xid
     from pyjms_provider.protocols.stomp.delivery_ids import DeliveryIds
     from pyjms_provider.protocols.stomp.server.lane import Act, Lane
@@ -95,6 +96,15 @@ class ServedSession:
             self._acknowledged.clear()
             raise
         self.settled()
+
+    def stage(self, name: StageName, keep_s: int) -> int:
+        """Stage what was sent, or roll back what failed before. Raises as the SPI does."""
+        failure, self.failure = self.failure, None
+        if failure is not None:
+            self._acknowledged.clear()
+            self.session.rollback()
+            raise RolledBackError(f"the transaction was rolled back, as something in it had failed: {failure.reason}")
+        return self.session.stage(name, keep_s=keep_s)
 
     def roll_back(self) -> None:
         """Roll back; what was acknowledged is the client's again, until it gives it back."""

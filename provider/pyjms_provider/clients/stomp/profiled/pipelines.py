@@ -1,0 +1,158 @@
+"""Reader groups and staged units of the pyjms broker, over a connection that heals.
+
+All but the release of a group may be asked for again: what a lost connection left unanswered is asked once more on the next.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from pyjms.spi.errors import ProviderError
+from pyjms.spi.replay import (
+    GroupRequest,
+    OpenGroup,
+    ReaderGroup,
+    ReaderGroups,
+    ReservedMessage,
+    StagedUnit,
+    StageName,
+    Stages,
+)
+from pyjms_provider.protocols.stomp import verbs
+from pyjms_provider.protocols.stomp.dialects import PYJMS
+from pyjms_provider.protocols.stomp.pipeline_answers import (
+    Counted,
+    GroupOpened,
+    GroupsListed,
+    MarkerRead,
+    Promoted,
+    Reserved,
+    UnitsListed,
+)
+from pyjms_provider.protocols.stomp.profile import from_frame
+
+if TYPE_CHECKING:
+    from pyjms_provider.clients.stomp.epoch import Epoch
+    from pyjms_provider.clients.stomp.profiled.connection import ProfiledConnection
+    from pyjms_provider.protocols.stomp.frames import Frame
+
+__all__ = ["Page", "ProfiledReaderGroups", "ProfiledStages", "stage"]
+
+
+class Page:
+    """What answers one READ: messages that come before its RECEIPT."""
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        self.frames: list[Frame] = []
+
+    @property
+    def is_waiting(self) -> bool:
+        """Whether somebody may wait for messages."""
+        return True
+
+    def arrived(self, epoch: Epoch, frame: Frame) -> None:
+        """Put a message away. The I/O thread."""
+        self.frames.append(frame)
+
+    def interrupted(self) -> None:
+        """Hear that the connection was lost: who asked hears it, too."""
+
+
+class ProfiledReaderGroups(ReaderGroups):
+    """The groups of the broker."""
+
+    def __init__(self, connection: ProfiledConnection) -> None:
+        self._connection = connection
+
+    def open(self, request: GroupRequest) -> OpenGroup:
+        verb = verbs.OpenReaderGroup(
+            group=request.name,
+            address=request.address,
+            subscription=request.subscription,
+            selector=request.selector or None,
+        )
+        # Asked again it fences whom it has just opened the group for: ourselves, who have not heard of it.
+        return GroupOpened.read(self._connection.ask_again(verb).headers).opened
+
+    def reserve(self, opened: OpenGroup, *, after: int, max_messages: int, max_bytes: int | None, wait_ms: int) -> int:
+        verb = verbs.ReserveMessages(
+            group=opened.group.name,
+            generation=opened.group.generation,
+            fence=opened.fence,
+            after=after,
+            max_messages=max_messages,
+            max_bytes=max_bytes,
+            wait_ms=max(0, wait_ms),
+        )
+        return Reserved.read(self._connection.ask_again(verb).headers).high
+
+    def read(self, name: str, generation: str, *, after: int, upto: int) -> Sequence[ReservedMessage]:
+        page = Page(self._connection.new_name())
+        verb = verbs.ReadGroup(group=name, generation=generation, id=page.name, after=after, upto=upto)
+        self._connection.remember(page)
+        try:
+            answer = Counted.read(self._connection.ask_again(verb, page.frames.clear).headers)
+        finally:
+            self._connection.forget(page)
+        if len(page.frames) != answer.messages:
+            raise ProviderError(
+                f"the broker sent {len(page.frames)} messages in place of {answer.messages}; read again"
+            )
+        return [self._message(frame) for frame in page.frames]
+
+    def _message(self, frame: Frame) -> ReservedMessage:
+        headers = frame.headers
+        return ReservedMessage(
+            number=int(headers["number"]),
+            envelope=self._connection.received(from_frame(frame, PYJMS)),
+            count=int(headers.get("delivery-count", "1")),
+            redelivered=headers.get("redelivered") == "true",
+        )
+
+    def acknowledge(self, opened: OpenGroup, upto: int) -> None:
+        group = opened.group
+        self._connection.ask_again(
+            verbs.AcknowledgeGroup(group=group.name, generation=group.generation, fence=opened.fence, upto=upto)
+        )
+
+    def release(self, name: str) -> int:
+        return Counted.read(self._connection.ask(verbs.ReleaseGroup(group=name)).headers).messages
+
+    def groups(self) -> Sequence[ReaderGroup]:
+        return GroupsListed.read(self._connection.ask_again(verbs.ListGroups()).headers).groups
+
+
+class ProfiledStages(Stages):
+    """The staged units of the broker."""
+
+    def __init__(self, connection: ProfiledConnection) -> None:
+        self._connection = connection
+
+    def promote(self, sink: str, epoch: int, units: Sequence[StageName]) -> bool:
+        # After a lost connection False may mean that the question which got no answer has done it: done it is.
+        verb = verbs.PromoteEpoch(sink=sink, epoch=epoch, units=tuple(units))
+        return Promoted.read(self._connection.ask_again(verb).headers).is_new
+
+    def discard(self, units: Sequence[StageName]) -> None:
+        self._connection.ask_again(verbs.DiscardUnits(units=tuple(units)))
+
+    def marker(self, sink: str) -> int | None:
+        return MarkerRead.read(self._connection.ask_again(verbs.ReadMarker(sink=sink)).headers).epoch
+
+    def units(self, sink: str | None = None) -> Sequence[StagedUnit]:
+        return UnitsListed.read(self._connection.ask_again(verbs.ListUnits(sink=sink)).headers).units
+
+
+def stage(epoch: Epoch, session: str, name: StageName, keep_s: int) -> int:
+    """Stage the transaction of a session in the epoch in which it has begun. Raises `InterruptedLinkError`."""
+    verb = verbs.StageTransaction(
+        session=session,
+        sink=name.sink,
+        epoch=name.epoch,
+        partition=name.partition,
+        attempt=name.attempt,
+        keep_s=keep_s,
+    )
+    return Counted.read(epoch.ask(verb.write()).headers).messages

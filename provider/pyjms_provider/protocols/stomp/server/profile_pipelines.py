@@ -1,0 +1,165 @@
+"""The verbs of data pipelines, made where the broker is: reader groups and staged units.
+
+Who may do what: reading a group in any way, and ending it, needs READ on what the group reads. What is staged was sent
+with WRITE. A sink's name is known to who writes by it, so who names a sink may promote and discard its units; all
+units together are shown to who may OBSERVE the virtual host.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from typing import TYPE_CHECKING, Any, Final
+
+from pyjms.spi.errors import AccessDeniedError, GroupError
+from pyjms.spi.replay import GroupRequest, OpenGroup, ReaderGroup
+from pyjms_provider.protocols.stomp import verbs
+from pyjms_provider.protocols.stomp.dialects import PYJMS
+from pyjms_provider.protocols.stomp.frames import Version
+from pyjms_provider.protocols.stomp.pipeline_answers import (
+    Counted,
+    GroupOpened,
+    GroupsListed,
+    MarkerRead,
+    Promoted,
+    Reserved,
+    UnitsListed,
+)
+from pyjms_provider.protocols.stomp.profile import to_frame
+
+if TYPE_CHECKING:
+    from pyjms.spi.provider import ProviderConnection
+    from pyjms.spi.replay import ReservedMessage
+    from pyjms_provider.protocols.stomp.frames import Frame
+    from pyjms_provider.protocols.stomp.server.hosts import Guard
+
+__all__ = ["LONG_VERBS", "PIPELINE_COMMANDS", "ServedPipelines"]
+
+LONG_VERBS: Final[frozenset[type[verbs.Verb]]] = frozenset({verbs.ReserveMessages, verbs.ReadGroup})
+"""Verbs that take their time also where nothing waits for a disk."""
+PIPELINE_COMMANDS: Final = frozenset(
+    kind.COMMAND for kind in verbs.VERBS if kind in verbs.PIPELINE_VERBS and kind is not verbs.StageTransaction
+)
+"""Commands of verbs that belong to no session."""
+
+_Handler = Callable[[Any], Mapping[str, str] | None]
+
+
+class ServedPipelines:
+    """What one connection does with groups and units. Its lane alone calls it."""
+
+    def __init__(
+        self, connection: ProviderConnection, guard: Guard, client_id: Callable[[], str], emit: Callable[[Frame], None]
+    ) -> None:
+        self._connection = connection
+        self._guard = guard
+        self._client_id = client_id
+        self._emit = emit
+        self._known: dict[str, ReaderGroup] = {}
+
+    def handlers(self) -> Mapping[type[verbs.Verb], tuple[_Handler, bool]]:
+        """Return what does each verb, and whether it may wait for the disk."""
+        return {
+            verbs.OpenReaderGroup: (self._open, True),
+            verbs.ReserveMessages: (self._reserve, True),
+            verbs.ReadGroup: (self._read, True),
+            verbs.AcknowledgeGroup: (self._acknowledge, True),
+            verbs.ReleaseGroup: (self._release, True),
+            verbs.ListGroups: (self._list_groups, False),
+            verbs.PromoteEpoch: (self._promote, True),
+            verbs.DiscardUnits: (self._discard, True),
+            verbs.ReadMarker: (self._read_marker, False),
+            verbs.ListUnits: (self._list_units, False),
+        }
+
+    # Reader groups
+
+    def _open(self, verb: verbs.OpenReaderGroup) -> Mapping[str, str]:
+        self._guard.read(verb.address)
+        if verb.subscription is not None:
+            self._guard.subscribe(self._client_id(), verb.subscription)
+        request = GroupRequest(
+            name=verb.group, address=verb.address, subscription=verb.subscription, selector=verb.selector
+        )
+        return GroupOpened(self._connection.reader_groups().open(request)).headers()
+
+    def _reserve(self, verb: verbs.ReserveMessages) -> Mapping[str, str]:
+        high = self._connection.reader_groups().reserve(
+            self._opened(verb.group, verb.generation, verb.fence),
+            after=verb.after,
+            max_messages=verb.max_messages,
+            max_bytes=verb.max_bytes,
+            wait_ms=verb.wait_ms,
+        )
+        return Reserved(high).headers()
+
+    def _read(self, verb: verbs.ReadGroup) -> Mapping[str, str]:
+        self._group(verb.group, verb.generation)
+        page = self._connection.reader_groups().read(verb.group, verb.generation, after=verb.after, upto=verb.upto)
+        for message in page:
+            self._emit(_message(message, verb.id))
+        return Counted(len(page)).headers()
+
+    def _acknowledge(self, verb: verbs.AcknowledgeGroup) -> None:
+        opened = self._opened(verb.group, verb.generation, verb.fence)
+        self._connection.reader_groups().acknowledge(opened, verb.upto)
+
+    def _release(self, verb: verbs.ReleaseGroup) -> Mapping[str, str]:
+        self._known.pop(verb.group, None)  # it is looked for again: who ends it may know nothing of its generation
+        self._group(verb.group, None)
+        return Counted(self._connection.reader_groups().release(verb.group)).headers()
+
+    def _list_groups(self, _: verbs.ListGroups) -> Mapping[str, str]:
+        visible: list[ReaderGroup] = []
+        for group in self._connection.reader_groups().groups():
+            with suppress(AccessDeniedError):
+                self._guard.read(group.address)
+                visible.append(group)
+        return GroupsListed(visible).headers()
+
+    def _opened(self, name: str, generation: str, fence: int) -> OpenGroup:
+        return OpenGroup(group=self._group(name, generation), fence=fence)
+
+    def _group(self, name: str, generation: str | None) -> ReaderGroup:
+        """Return a group that may be read, as it was once. Raises `AccessDeniedError`; `GroupError`: it is not there."""
+        group = self._known.get(name)
+        if group is None or group.generation != generation:
+            found = [each for each in self._connection.reader_groups().groups() if each.name == name]
+            if not found:
+                raise GroupError(f"there is no reader group {name!r}: it was never opened, or was released")
+            (group,) = found
+            if generation not in {None, group.generation}:
+                raise GroupError(
+                    f"reader group {name!r} is a new one: the one with these numbers is gone; open it again"
+                )
+            self._known[name] = group
+        self._guard.read(group.address)
+        return group
+
+    # Staged units
+
+    def _promote(self, verb: verbs.PromoteEpoch) -> Mapping[str, str]:
+        return Promoted(self._connection.stages().promote(verb.sink, verb.epoch, verb.units)).headers()
+
+    def _discard(self, verb: verbs.DiscardUnits) -> None:
+        self._connection.stages().discard(verb.units)
+
+    def _read_marker(self, verb: verbs.ReadMarker) -> Mapping[str, str]:
+        return MarkerRead(self._connection.stages().marker(verb.sink)).headers()
+
+    def _list_units(self, verb: verbs.ListUnits) -> Mapping[str, str]:
+        if verb.sink is None:
+            self._guard.observe()
+        return UnitsListed(self._connection.stages().units(verb.sink)).headers()
+
+
+def _message(message: ReservedMessage, name: str) -> Frame:
+    """Return the MESSAGE of one message of a group; READ named the answer."""
+    frame = to_frame(message.envelope, PYJMS, command="MESSAGE", version=Version.V1_2)
+    headers = frame.headers
+    headers["subscription"] = name
+    headers["number"] = str(message.number)
+    headers["message-id"] = message.envelope.message_id or str(message.number)
+    headers["delivery-count"] = str(message.count)
+    headers["redelivered"] = "true" if message.redelivered else "false"
+    return frame
