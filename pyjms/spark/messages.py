@@ -79,7 +79,7 @@ def envelope_of(
 ) -> Envelope:
     """Return the message that a row is.
 
-    destination: that of rows which name none.
+    destination: where all rows go; None: where their column says.
     stamp: JMSMessageID and JMSTimestamp in milliseconds; None: those of the row.
     Raises `RowError`.
     """
@@ -106,14 +106,14 @@ def envelope_of(
     )
 
 
-def _destination(text: Any, otherwise: Address | None) -> Address:
-    if text is not None:
-        return _address(text, "destination")
-    if otherwise is None:
+def _destination(text: Any, given: Address | None) -> Address:
+    if given is not None:
+        return given
+    if text is None:
         raise RowError(
             "a row names no destination: fill the column destination, or give the option destination=queue:NAME"
         )
-    return otherwise
+    return _address(text, "destination")
 
 
 def _reply_to(text: Any) -> Address | None:

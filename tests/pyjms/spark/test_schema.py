@@ -130,12 +130,17 @@ def test_one_column_decides_the_body(row: dict[str, Any], kind: BodyKind, body: 
 )
 def test_a_row_that_is_no_message_is_refused_with_what_to_do(row: dict[str, Any], told: str) -> None:
     with pytest.raises(RowError, match=told.replace("(", r"\(")):
-        envelope_of(row, QUEUE)
+        envelope_of(row, None if "destination" in row else QUEUE)
 
 
 def test_a_row_needs_a_destination() -> None:
     with pytest.raises(RowError, match="fill the column destination, or give the option"):
         envelope_of({"text": "a"})
+
+
+def test_the_option_stands_above_the_column() -> None:
+    assert envelope_of({"text": "a", "destination": "queue:there"}).destination.name == "there"
+    assert envelope_of({"text": "a", "destination": "queue:there"}, QUEUE).destination == QUEUE
 
 
 def test_columns_that_say_nothing_to_a_message_are_refused() -> None:
