@@ -1,4 +1,4 @@
-"""The quick way of writing a message makes the same bytes as the long one, or leaves it to that."""
+"""The quick way of writing a message says the same as the long one, or leaves it to that."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from pyjms.types import Byte, Char, Double, Float, Int, Long, Short
 from pyjms_provider.clients.stomp.profiled.prepared import PreparedSend
 from pyjms_provider.protocols.stomp.codec import FrameDecoder, encode
 from pyjms_provider.protocols.stomp.dialects import PYJMS
-from pyjms_provider.protocols.stomp.errors import StompError
+from pyjms_provider.protocols.stomp.errors import FrameError, StompError
 from pyjms_provider.protocols.stomp.frames import Frame, Version
 from pyjms_provider.protocols.stomp.profile import from_frame, quick, quick_frame, to_frame
 from tests.provider.helpers import make_envelope
@@ -71,6 +71,12 @@ def envelopes(draw: st.DrawFn) -> Envelope:
     )
 
 
+def read(data: bytes) -> Frame:
+    (frame,) = FrameDecoder(version=Version.V1_2, lazy=True).feed(data)
+    assert isinstance(frame, Frame)
+    return frame
+
+
 def the_long_way(envelope: Envelope, command: str, **headers: str) -> bytes:
     frame = to_frame(envelope, PYJMS, command=command)
     frame.headers |= headers
@@ -78,7 +84,7 @@ def the_long_way(envelope: Envelope, command: str, **headers: str) -> bytes:
 
 
 @given(envelopes(), st.booleans())
-def test_the_quick_way_makes_the_same_bytes(envelope: Envelope, asks: bool) -> None:
+def test_the_quick_way_says_the_same(envelope: Envelope, asks: bool) -> None:
     try:
         expected = the_long_way(envelope, "SEND", session="s1", **({"receipt": "r1"} if asks else {}))
     except StompError:
@@ -86,11 +92,10 @@ def test_the_quick_way_makes_the_same_bytes(envelope: Envelope, asks: bool) -> N
     made = quick_frame("SEND", envelope)
     if made is None:
         return
-    before, after, body = made
-    send = PreparedSend(f"{before}session:s1\n", after, body)
+    send = PreparedSend(made, "s1")
     if asks:
         send.headers["receipt"] = "r1"
-    assert send.prepared() == expected
+    assert read(send.prepared()) == read(expected)
 
 
 @given(envelopes())
@@ -99,13 +104,11 @@ def test_what_came_by_the_wire_goes_on_as_it_came(envelope: Envelope) -> None:
         sent = the_long_way(envelope, "SEND", session="s1")
     except StompError:
         return
-    (frame,) = FrameDecoder(version=Version.V1_2, lazy=True).feed(sent)
-    assert isinstance(frame, Frame)
-    arrived = from_frame(frame, PYJMS)
+    arrived = from_frame(read(sent), PYJMS)
     made = quick_frame("MESSAGE", arrived)
     if made is not None:
-        before, after, body = made
-        assert b"".join([before.encode(), after.encode(), body, b"\0"]) == the_long_way(arrived, "MESSAGE")
+        data = b"".join([made.common.encode(), made.own.encode(), made.tail.encode(), made.body, b"\0"])
+        assert read(data) == read(the_long_way(arrived, "MESSAGE"))
 
 
 @pytest.mark.parametrize("properties", [{}, {"cups": 2, "name": "espresso", "ratio": 0.5, "hot": True}])
@@ -137,7 +140,47 @@ def test_what_is_known_of_messages_is_bounded() -> None:
     for number in range(3000):
         address = Address(AddressKind.QUEUE, f"q{number}")
         envelope = make_envelope("x", destination=address, properties={f"p{number}": 1})
-        before, after, _ = quick_frame("SEND", envelope) or ("", "", b"")
-        assert f"destination:/queue/q{number}\n" in before
-        assert f"\np{number}:1\n" in after
+        made = quick_frame("SEND", envelope)
+        assert made is not None
+        assert f"destination:/queue/q{number}\n" in made.common
+        assert f"\np{number}:1\n" in made.tail
     assert max(len(quick._destinations), len(quick._shapes)) <= 1024
+
+
+def test_a_block_that_is_known_means_what_it_meant_the_first_time() -> None:
+    decoder = FrameDecoder(version=Version.V1_2, lazy=True)
+    head = "SEND\ndestination:/queue/a\\cb\nname:value\nexpires:{}\n{}JMS_pyjms:1;k=text\n\n\0"
+    data = "".join([head.format(number, "") for number in range(3)]).encode()
+    frames = [frame for frame in decoder.feed(data) if isinstance(frame, Frame)]
+    assert [frame.headers for frame in frames] == [
+        {"destination": "/queue/a:b", "name": "value", "expires": str(number)} for number in range(3)
+    ]
+    frames[0].headers["name"] = "changed"
+    (again,) = decoder.feed(head.format(3, "").encode())
+    assert isinstance(again, Frame)
+    assert again.headers["name"] == "value"
+    (repeated,) = decoder.feed(head.format(4, "name:other\n").encode())
+    assert isinstance(repeated, Frame)
+    assert repeated.headers["name"] == "value"
+    assert ("name", "other") in repeated.pairs
+
+
+@pytest.mark.parametrize(
+    "lines", ["no colon\nexpires:0\n", "a:b\nexpires:0\nno colon\n", ":x\nexpires:0\n", "a:\\t\nexpires:0\n"]
+)
+def test_what_is_wrong_with_a_block_is_said_as_of_any_other_line(lines: str) -> None:
+    tail = "JMS_pyjms:1;k=text\n"
+    said = []
+    for lazy in (True, False):
+        decoder = FrameDecoder(version=Version.V1_2, lazy=lazy)
+        with pytest.raises(FrameError) as raised:
+            list(decoder.feed(f"SEND\n{lines}{tail}\n\0".encode()))
+        said.append(str(raised.value))
+    assert said[0] == said[1]
+
+
+def test_blocks_that_are_known_are_bounded() -> None:
+    decoder = FrameDecoder(version=Version.V1_2, lazy=True)
+    for number in range(1000):
+        list(decoder.feed(f"SEND\nn:{number}\nexpires:0\nJMS_pyjms:1;k=text\n\n\0".encode()))
+    assert len(decoder._parser._blocks) <= 256

@@ -268,8 +268,7 @@ class ProfiledConnection(ProviderConnection):
         try:
             quick = quick_frame("SEND", envelope)
             if quick is not None:
-                before, after, body = quick
-                return PreparedSend(f"{before}session:{session}\n", after, body)
+                return PreparedSend(quick, session)
             frame = to_frame(envelope, PYJMS)
         except StompError as error:
             raise ProviderError(f"the message cannot be sent over STOMP: {error.reason}") from error

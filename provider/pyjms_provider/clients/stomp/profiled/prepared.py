@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from pyjms_provider.protocols.stomp.frames import Frame
+
+if TYPE_CHECKING:
+    from pyjms_provider.protocols.stomp.profile.quick import QuickFrame
 
 __all__ = ["PreparedSend"]
 
@@ -10,15 +15,16 @@ __all__ = ["PreparedSend"]
 class PreparedSend(Frame):
     """What an ordinary message is sent as; `headers` has the receipt, if one is asked for."""
 
-    __slots__ = ("_after", "_before")
+    __slots__ = ("_parts", "_session")
 
-    def __init__(self, before: str, after: str, body: bytes) -> None:
-        """`before` and `after`: the head's parts, between which the receipt may stand."""
-        super().__init__("SEND", {}, body)
-        self._before = before
-        self._after = after
+    def __init__(self, parts: QuickFrame, session: str) -> None:
+        """`session`: its name, which needs no escape."""
+        super().__init__("SEND", {}, parts.body)
+        self._parts = parts
+        self._session = session
 
     def prepared(self) -> bytes:
-        receipt = self.headers.get("receipt")
+        parts, receipt = self._parts, self.headers.get("receipt")
         line = "" if receipt is None else f"receipt:{receipt}\n"
-        return b"".join((f"{self._before}{line}{self._after}".encode(), self.body, b"\0"))
+        head = f"{parts.common}session:{self._session}\n{parts.own}{line}{parts.tail}"
+        return b"".join((head.encode(), parts.body, b"\0"))

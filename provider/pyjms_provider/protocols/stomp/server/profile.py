@@ -382,17 +382,17 @@ class ProfileDialogue(Dialogue):
         """Return the MESSAGE of a delivery, and note whose it is."""
         quick = quick_frame("MESSAGE", delivery.envelope) if isinstance(consumer, ServedConsumer) else None
         if quick is not None:
-            before, after, body = quick
             number = next(self._delivery_numbers)
             consumer.session.unsettled[number] = delivery
             message_id = delivery.envelope.message_id
             assert message_id is not None, "ordinary messages have ids"
             shown = message_id.replace(":", "\\c")
-            between = (
-                f"subscription:{consumer.escaped}\nack:{number}\nmessage-id:{shown}\ndelivery-count:{delivery.count}\n"
+            head = (
+                f"{quick.common}subscription:{consumer.escaped}\ndelivery-count:{delivery.count}\n"
                 f"redelivered:{'true' if delivery.redelivered else 'false'}\n"
+                f"{quick.own}ack:{number}\nmessage-id:{shown}\n{quick.tail}"
             )
-            return f"{before}{between}{after}".encode(), body, _END
+            return head.encode(), quick.body, _END
         frame = to_frame(delivery.envelope, PYJMS, command="MESSAGE", version=Version.V1_2)
         headers = frame.headers
         headers["subscription"] = consumer.name
