@@ -9,6 +9,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from pyjms import Connection, ConnectionFactory, DeliveryMode, Session
+from pyjms_provider.model.virtual_host import VirtualHost
 from tests.provider.management.console.world import Console, World, open_browser, open_world
 
 FOLDER = Path(__file__).resolve().parent.parent / "docs" / "how-to" / "pictures"
@@ -30,7 +31,7 @@ def fill(world: World) -> None:
         }
         world.publish(orders, text=text, properties=properties, priority=4 + number % 3, type="order")
     for name, many in {"invoices": 17, "mail.out": 4, "mail.bounced": 0, "stock.changes": 230, "reports": 1}.items():
-        queue = world.queue(name)
+        queue = world.queue(name, **({"alert_messages": 200} if name == "stock.changes" else {}))
         for number in range(many):
             world.publish(queue, text=f"{name} {number}")
     world.queue("audit", paused=True, type="priority")
@@ -164,6 +165,8 @@ def main() -> int:
         with open_world() as world:
             fill(world)
             with clients(world):
+                assert isinstance(world.host, VirtualHost)
+                world.host.watch.look(world.host.clock.time_ms())  # alerts are there at once
                 console = Console(browser, world.http)
                 pictures(world, console)
                 with tempfile.TemporaryDirectory() as folder:

@@ -13,6 +13,7 @@ import pytest
 
 from pyjms_provider.commands import rest_client
 from pyjms_provider.commands.rest_client import NoAnswerError, OperationDescription, RestClient
+from pyjms_provider.model.virtual_host import VirtualHost
 from pyjms_provider.serving.served_broker import ServedBroker
 from tests.pyjms.demo.command_line import Run
 
@@ -21,8 +22,8 @@ HOST = "default/shop"
 
 
 @pytest.fixture(scope="module")
-def served() -> Iterator[str]:
-    """The address of a broker's REST API that lets everybody do everything."""
+def broker() -> Iterator[ServedBroker]:
+    """A broker whose REST API lets everybody do everything."""
     with ServedBroker.open(name="managed") as broker:
         top = broker.broker
         top.create_child("authentication_provider", {"name": "anonymous", "type": "anonymous"})
@@ -31,8 +32,14 @@ def served() -> Iterator[str]:
         node.create_child("virtual_host", {"name": "shop"})
         open_to_all = {"authentication_providers": ["anonymous"], "access_control": "access"}
         top.create_child("port", {"name": "http", "type": "http", "port": 0, **open_to_all})
-        [address] = broker.addresses()
-        yield address
+        yield broker
+
+
+@pytest.fixture(scope="module")
+def served(broker: ServedBroker) -> str:
+    """The address of its REST API."""
+    [address] = broker.addresses()
+    return address
 
 
 @pytest.fixture
@@ -114,6 +121,22 @@ def test_people_get_tables(run_pyjms: Run, served: str) -> None:
     code, out, _ = run_pyjms("manage", "describe", served, "queue")
     assert (code, "Delete all messages" in out, "max_messages" in out) == (0, True, True)
     assert "virtual_host_node/virtual_host/queue" in run_pyjms("manage", "describe", served)[1]
+
+
+def test_alerts_are_in_the_table_as_soon_as_there_are_any(
+    run_pyjms: Run, served: str, broker: ServedBroker, documents: Documents
+) -> None:
+    queue = f"{HOST}/alerting"
+    documents("create", "queue", queue, "alert_messages=1")
+    listed = ("manage", "list", served, "queue", HOST, "--filter", "name = 'alerting'")
+    assert "alert_count" not in run_pyjms(*listed)[1]
+    documents("call", "queue", queue, "publish", 'message:={"text": "one"}')
+    host = broker.broker.child("virtual_host_node", "default").child("virtual_host", "shop")
+    assert isinstance(host, VirtualHost)
+    host.watch.look(host.clock.time_ms())
+    assert "alert_count" in run_pyjms(*listed)[1]
+    [alert] = documents("show", "queue", queue, "--fields", "alerts")["alerts"]
+    assert (alert["kind"], alert["value"], alert["limit"]) == ("messages", 1, 1)
 
 
 def test_the_description_is_that_of_the_api(documents: Documents) -> None:
