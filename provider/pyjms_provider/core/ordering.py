@@ -10,8 +10,8 @@ A `Cursor` remembers, for one selector text, up to where nothing matches. All co
 message is evaluated once for a text, and a poll over a long backlog of others costs only what is new. A message that is
 given back behind a cursor is noted with the cursor, so nothing before it is evaluated again.
 
-A message that was found again after a restart, and that nobody has asked for yet, is *dormant*: two numbers in its lane,
-no objects. It wakes when it is looked at.
+A message that was found again after a restart, or that came behind many others, and that nobody has asked for yet, may be
+*dormant*: two numbers in its lane, no objects. It wakes when it is looked at, with another reference of the same id.
 
 Invariants: a lane's `entries` and `sequences` are parallel and sorted from `head` on; the entry at `head` is available
 unless the lane is empty; bit P of the mask says that lane P is not empty.
@@ -34,9 +34,11 @@ from pyjms_provider.core.reference import MESSAGE_OVERHEAD, MessageReference
 if TYPE_CHECKING:
     from pyjms_provider.core.queue import Queue
 
-__all__ = ["PRIORITIES", "UNFINISHED", "Cursor", "Ordering", "Unfinished"]
+__all__ = ["BACKLOG", "PRIORITIES", "UNFINISHED", "Cursor", "Ordering", "Unfinished"]
 
 PRIORITIES: Final = 10
+BACKLOG: Final = 1000
+"""Behind so many messages of its priority one is dormant if it can be: many objects cost memory, and time to collect."""
 _SPARE: Final = 64  # gaps, or passed places, that are not worth tidying
 _BEHIND_MAXIMUM: Final = 64  # messages noted behind a cursor; beyond that the cursor itself goes back
 
@@ -184,11 +186,13 @@ class _Lane:
 class Ordering:
     """The available messages of one queue."""
 
-    __slots__ = ("_by_priority", "_cursors", "_lanes", "_last", "_levels", "_mask")
+    __slots__ = ("_by_priority", "_cursors", "_lanes", "_last", "_levels", "_mask", "may_sleep")
 
     def __init__(self, levels: tuple[int, ...] = _LEVELS) -> None:
         """`levels`: the lane of each JMS priority; the higher lane comes first."""
         self._levels = levels
+        self.may_sleep = False
+        """Whether messages may be dormant that have come: nobody else remembers entries."""
         self._make_lanes()
         self._mask = 0
         self._last = 0
@@ -289,10 +293,21 @@ class Ordering:
             sequence = self._last + 1
         self._last = entry.sequence = sequence
         lane = self._by_priority[reference.priority]
-        lane.entries.append(entry)
+        if lane.live >= BACKLOG and self.may_sleep and self._is_plain(entry):
+            lane.queue = entry.queue
+            lane.entries.append(max(reference.size - MESSAGE_OVERHEAD, 0))
+        else:
+            lane.entries.append(entry)
         lane.sequences.append(sequence)
         lane.live += 1
         self._mask |= lane.bit
+
+    def _is_plain(self, entry: QueueEntry) -> bool:
+        """Return whether all that there is to know of a message can be found again by its place."""
+        reference = entry.reference
+        is_special = reference.expiration_ms or reference.deliver_at_ms or reference.shared or entry.delivery_count
+        is_alone = reference.holders == 1 and entry.sequence == reference.id
+        return is_alone and not is_special and reference.journaled and reference.reliable and self._levels is _LEVELS
 
     def restore(self, entries: Iterable[QueueEntry]) -> None:
         """Put entries that were taken back into their old places."""

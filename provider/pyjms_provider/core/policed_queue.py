@@ -20,6 +20,7 @@ from pyjms_provider.core.entry import QueueEntry
 from pyjms_provider.core.expiry import is_expired
 from pyjms_provider.core.limits import Waiting
 from pyjms_provider.core.message_state import MessageEvent, MessageState
+from pyjms_provider.core.ordering import Ordering
 from pyjms_provider.core.policy import Overflow, QueuePolicy, QueueType
 from pyjms_provider.core.queue_rules import QueueRules, needs_rules
 from pyjms_provider.core.queue_types import make_order
@@ -96,6 +97,8 @@ class PolicedQueue(AsynchronousChannel):
     def _note_policy(self) -> None:
         """Work out what is asked on the way of each message."""
         self._manager.set_always_weighs(self._rules is not None and self._rules.weighs)
+        if isinstance(self._ordering, Ordering):
+            self._ordering.may_sleep = self._rules is None
         may_refuse = self.policy.is_limited and self.policy.overflow in {Overflow.REJECT, Overflow.BLOCK}
         self.asks_doorkeeper = self.policy.changes_messages or may_refuse
 

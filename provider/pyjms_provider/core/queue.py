@@ -353,10 +353,9 @@ class Queue(PolicedQueue):
     def _set_aside(self, reference: MessageReference) -> None:
         """Let go of a message that cannot be read; the journal has reported and kept what there is of it."""
         with self._lock:
-            for state in (MessageState.NEW, MessageState.DELIVERED):
-                for entry in self._state.entries(state):
-                    if entry.reference is reference:
-                        self._remove(entry, MessageEvent.REMOVE, Happening.UNREADABLE)
+            for entry in (*self._state.awake(), *self._state.entries(MessageState.DELIVERED)):
+                if entry.reference is reference:
+                    self._remove(entry, MessageEvent.REMOVE, Happening.UNREADABLE)
         self._store.remove(reference)
 
     # Pulled messages are settled, or come back

@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from pyjms_provider.core import ordering as ordering_module
 from pyjms_provider.core.entry import QueueEntry
 from pyjms_provider.core.journal import QueueNumber, RecoveredEntry
 from pyjms_provider.core.message_state import MessageState
@@ -21,7 +22,7 @@ IDS = range(1, 41)
 
 def entry_of(message: int, priority: int = 4) -> QueueEntry:
     reference = plain_reference(message, priority, 100)
-    return QueueEntry(None, reference, MessageState.NEW)  # type: ignore[arg-type]  # an ordering asks no queue
+    return QueueEntry(object(), reference, MessageState.NEW)  # type: ignore[arg-type]  # an ordering asks no queue
 
 
 def asleep(priorities: dict[int, int]) -> Ordering:
@@ -151,3 +152,45 @@ def test_what_is_special_about_a_message_keeps_it_out_of_runs(special: str) -> N
     assert [isinstance(run, RecoveredRun) for run in runs] == [True, False, True, True]
     assert [[entry.reference.id for entry in run] for run in runs] == [[1, 2], [3], [4], [5]]
     assert [entry.reference.id for entry in in_runs(iter(found))] == [1, 2, 3, 4, 5]
+
+
+def filled(ordering: Ordering, **special: int) -> list[int]:
+    """Append messages behind a backlog; return the ids of those that are awake."""
+    for message in range(1, 6):
+        entry = entry_of(message)
+        entry.reference.journaled = True
+        for name, value in special.items():
+            setattr(entry if name == "delivery_count" else entry.reference, name, value)
+        ordering.append(entry)
+    assert len(ordering) == 5
+    return [entry.reference.id for entry in ordering.awake()]
+
+
+def test_behind_a_backlog_messages_are_dormant(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(ordering_module, "BACKLOG", 2)
+    ordering = Ordering()
+    ordering.may_sleep = True
+    assert filled(ordering) == [1, 2]
+    assert [entry.reference.id for entry in ordering] == [1, 2, 3, 4, 5]
+
+
+@pytest.mark.parametrize(
+    "special",
+    [
+        *({"expiration_ms": 7}, {"deliver_at_ms": 7}, {"shared": True}, {"delivery_count": 1}),
+        *({"journaled": False}, {"reliable": False}, {"holders": 2}),
+    ],
+    ids=lambda special: next(iter(special)),
+)
+def test_what_could_not_be_found_again_by_its_place_stays_awake(
+    monkeypatch: pytest.MonkeyPatch, special: dict[str, int]
+) -> None:
+    monkeypatch.setattr(ordering_module, "BACKLOG", 2)
+    ordering = Ordering()
+    ordering.may_sleep = True
+    assert filled(ordering, **special) == [1, 2, 3, 4, 5]
+
+
+def test_where_others_remember_entries_they_stay_awake(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(ordering_module, "BACKLOG", 2)
+    assert filled(Ordering()) == [1, 2, 3, 4, 5]

@@ -10,7 +10,7 @@ import os
 import pytest
 
 from pyjms_provider.clients.vm import VmSession
-from pyjms_provider.core import doorkeeper, policed_queue
+from pyjms_provider.core import doorkeeper, ordering, policed_queue
 from pyjms_provider.core.branches import Branches
 from pyjms_provider.core.branches_in_doubt import BranchesInDoubt
 from pyjms_provider.core.doorkeeper import Doorkeeper
@@ -59,6 +59,12 @@ def test_a_seed_plays_the_same_again() -> None:
 @pytest.mark.parametrize("seed", [2058, 2377, 2480, 2516, 2771])
 def test_what_other_seeds_have_found_stays_mended(seed: int) -> None:
     play(seed)
+
+
+def test_messages_that_are_dormant_as_soon_as_they_can_be_make_no_difference(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(ordering, "BACKLOG", 0)
+    for seed in range(9000, 9200):
+        play(seed)
 
 
 def _seeds_until_found(first: int = 0, most: int = 300) -> str:
