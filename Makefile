@@ -11,7 +11,7 @@ PYTEST := $(BIN)/python -m pytest
 PYTHON ?=
 PYTHONS := $(or $(PYTHON),python3 python3.14 python3.13 python3.12 python3.11 python)
 
-.PHONY: help demo test check lint types imports stubs docs bench conformance tck-mutants traceability soak soak20 soak-kills soak-network postgresql brokers history-soak clean
+.PHONY: help demo test check lint types imports stubs docs bench conformance tck-mutants traceability soak soak20 soak-kills soak-network soak-work postgresql brokers history-soak soak-spark clean
 
 help: ## this list
 	@grep -hE '^[a-z0-9-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z0-9-]+):.*## /\1\t/' | expand -t 15
@@ -84,13 +84,16 @@ tck-mutants: .venv/.dev ## the kill matrix: which faulty providers the conforman
 traceability: .venv/.dev ## requirement -> tests -> result; fails when one is not realised
 	@$(PYTEST) -n 2 --dist loadgroup -q --traceability
 
-soak: soak-kills history-soak ## the long tests: kills on each store, histories
+soak: soak-kills history-soak soak-spark ## the long tests: kills on each store, histories
 
 soak20: .venv/.dev ## the test suite 20 times, each time in another order
 	@for run in $$(seq 20); do echo "run $$run of 20"; $(PYTEST) -n 2 --dist loadgroup -q; done
 
 soak-network: .venv/.dev ## cuts connections 2,000 times, kills the broker 50 times, and serves a million messages
 	@PYJMS_CUTS=2000 PYJMS_NETWORK_KILLS=50 PYJMS_LOAD=full $(PYTEST) -n 0 -q --log-cli-level=INFO --timeout 7200 tests/system/network
+
+soak-work: .venv/.dev ## kills forwarders and the brokers at both ends 150 times
+	@PYJMS_FORWARD_KILLS=150 $(PYTEST) -n 0 -q --timeout 7200 tests/system/forwarding
 
 soak-kills: .venv/.dev ## kills a working broker 200 times on each store, and judges what its clients were told
 	@PYJMS_KILLS=200 $(PYTEST) -n 0 -q tests/provider/kill
@@ -110,6 +113,10 @@ brokers: ## ActiveMQ and RabbitMQ, for the tests that need them (Debian, Ubuntu)
 
 history-soak: .venv/.dev ## 10,000 random correct histories, which must raise no alarm
 	@$(BIN)/python -m tests.pyjms.history.soak 10000
+
+soak-spark: .venv/.dev ## the checker on Spark: thousands of histories against the reference, 100 million events
+	@$(BIN)/python -m tests.pyjms.spark.checker.comparing 2000
+	@PYJMS_EVENTS=100000000 $(BIN)/python tests/benchmarks/bench_checker.py
 
 clean: ## removes what the other targets made
 	@rm -rf .venv build dist docs/_build .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis .benchmarks

@@ -93,11 +93,14 @@ class CompiledRules:
         candidates = self._all
         for table in self._ordered:
             concerned = candidates & table.constrained
-            if concerned:
-                allowed = 0
-                for key in table.keys(facts):
-                    allowed |= table.allowed.get(key, 0)
-                candidates ^= concerned & ~allowed
+            if not concerned:
+                continue
+            found = table.allowed
+            allowed = 0
+            for key in table.keys(facts):
+                if key in found:
+                    allowed |= found[key]
+            candidates ^= concerned & ~allowed
         return candidates
 
     def _holds(self, number: int, facts: Facts, known: dict[int, bool]) -> bool:

@@ -15,7 +15,10 @@ __all__ = ["ABSENT", "Facts"]
 
 ABSENT: Final = object()
 """There is no such value."""
-_KINDS: Final = {kind: kind.name.lower() for kind in BodyKind}
+_KINDS: Final = tuple(kind.name.lower() for kind in BodyKind)
+"""By `BodyKind`, which counts from 0."""
+_BLANKS: Final = "\ufeff \t\r\n"
+_decode: Final = json.JSONDecoder().decode  # `json.loads` looks at its options each time
 
 
 class Facts:
@@ -72,7 +75,7 @@ class Facts:
         if text is None:
             return ABSENT
         try:
-            return json.loads(text)
+            return _decode(text)
         except (ValueError, RecursionError):
             return ABSENT
 
@@ -89,4 +92,8 @@ class Facts:
         # A character is a byte at least, so this refuses nothing that the limit allows.
         if not isinstance(body, str) or len(body) > self._body_bytes_max:
             return None
-        return body if body.lstrip("\ufeff \t\r\n")[:1] in tuple(beginnings) else None
+        first = body[:1]
+        if first and first in _BLANKS:
+            body = body.lstrip(_BLANKS)
+            first = body[:1]
+        return body if first and first in beginnings else None

@@ -17,7 +17,7 @@ from pyjms.forwarding.settings import Site, Target
 from pyjms.routing.compiled import CompiledRules
 from pyjms.routing.files import load_rules
 from pyjms.routing.reading import RulesError
-from pyjms.routing.rules import RuleSet, TargetSpec
+from pyjms.routing.rules import Choice, Rule, RuleSet, TargetSpec
 from pyjms.spi.clock import Clock
 from pyjms.spi.envelope import Envelope
 from pyjms.spi.errors import ProviderError
@@ -53,25 +53,30 @@ class Router:
 
     def plan(self, envelope: Envelope) -> Sequence[Parcel]:
         """Return the parcels of a message. Raises `UndeliverableError`."""
-        self.look()
+        if self._file is not None:
+            self.look()
         ready, targets = self._in_force
         choices = ready.decide(envelope)
         if not choices:
             raise UndeliverableError("no rule wants it")
         parcels: list[Parcel] = []
         for choice in choices:
-            made = envelope
-            for transform in choice.rule.transforms if choice.rule is not None else ():
-                try:
-                    made = transform.apply(made)
-                except (ValueError, TypeError, LookupError) as error:
-                    name = choice.rule.name if choice.rule is not None else ""
-                    raise UndeliverableError(f"{name}: the transformer {transform.use} failed: {error}") from error
+            made = envelope if choice.rule is None else _transformed(choice.rule, envelope)
             parcels.append(Parcel(targets[choice.target], made, choice.target))
-        self._counts.update({choice.rule.name if choice.rule is not None else "undeliverable" for choice in choices})
+        self._count(choices)
         if not ready.is_wanted(choices):
             raise UndeliverableError("no rule wants it, save for those that only listen in", parcels=parcels)
         return parcels
+
+    def _count(self, choices: Sequence[Choice]) -> None:
+        counted: Rule | None = None
+        for choice in choices:  # those of one rule stand together
+            rule = choice.rule
+            if rule is None:
+                self._counts["undeliverable"] += 1
+            elif rule is not counted:
+                self._counts[rule.name] += 1
+                counted = rule
 
     def details(self) -> Mapping[str, int]:
         """Return how many messages each rule wanted."""
@@ -110,6 +115,16 @@ class Router:
             for name, spec in rules.targets.items()
         }
         return CompiledRules(rules), targets
+
+
+def _transformed(rule: Rule, envelope: Envelope) -> Envelope:
+    """Return what a rule makes of a message. Raises `UndeliverableError`."""
+    for transform in rule.transforms:
+        try:
+            envelope = transform.apply(envelope)
+        except (ValueError, TypeError, LookupError) as error:
+            raise UndeliverableError(f"{rule.name}: the transformer {transform.use} failed: {error}") from error
+    return envelope
 
 
 def _stamp(file: Path | None) -> tuple[int, int, int] | None:
