@@ -103,6 +103,13 @@ class Epoch:
         except WireEndedError as error:
             raise InterruptedLinkError(str(error)) from error
 
+    def post_data_soon(self, data: bytes) -> bytes:
+        """Send encoded frames as `post_soon` does that wait; return what `Wire.replace_last` knows them by."""
+        try:
+            return self.wire.send_data_soon(data)
+        except WireEndedError as error:
+            raise InterruptedLinkError(str(error)) from error
+
     def ask(self, *frames: Frame, timeout_ms: int | None = None) -> Frame:
         """Send `frames` and wait until the broker has done the last; return its RECEIPT.
 

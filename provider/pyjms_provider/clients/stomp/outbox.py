@@ -74,6 +74,15 @@ class Outbox:
         if self._write_here is None or not self._drain(self._write_here):
             self._wake()
 
+    def replace_last(self, old: bytes, new: bytes) -> bool:
+        """Have `new` written in place of `old`, if that was put in last and nobody has begun to write it."""
+        with self._changed:
+            if not self._pending or self._pending[-1] is not old:
+                return False
+            self._pending[-1] = new
+            self._size += len(new) - len(old)
+            return True
+
     def uncork(self) -> None:
         """Have written what was put in and nobody writes yet. Any thread."""
         if not self._pending or self._is_writing:

@@ -164,6 +164,18 @@ class Wire:
         self._put(self._channel.frame(self._encoded(frames)), corked=True)
         self._reading.keep_ticking()
 
+    def send_data_soon(self, data: bytes) -> bytes:
+        """Have encoded frames written as `send_soon` does that wait; return what `replace_last` knows them by."""
+        piece = self._channel.frame(data)
+        self._put(piece, corked=True)
+        self._reading.keep_ticking()
+        return piece
+
+    def replace_last(self, piece: bytes, data: bytes) -> bytes | None:
+        """Send `data` in place of `piece`, if that waits and nothing has come after it; return what it is known by then."""
+        other = self._channel.frame(data)
+        return other if self._outbox.replace_last(piece, other) else None
+
     def _put(self, data: bytes, *, corked: bool = False) -> None:
         try:
             # The I/O thread makes the room itself, and who reads for it must not hold up the reading.

@@ -5,9 +5,13 @@ from __future__ import annotations
 import pytest
 
 from pyjms.spi.clock import Signal, SystemClock
+from pyjms.spi.errors import ConnectionLostError, ProviderError
 from pyjms.spi.url import ProviderUrl
+from pyjms_provider.clients.stomp.epoch import Epoch
+from pyjms_provider.clients.stomp.link import ConnectionInterruptedError, Link
 from pyjms_provider.clients.stomp.options import read_url
 from pyjms_provider.clients.stomp.outbox import Outbox, OutboxClosedError
+from pyjms_provider.clients.stomp.profiled.late import LateAcknowledgements
 from pyjms_provider.clients.stomp.reading import Reading
 from pyjms_provider.clients.stomp.wire import Wire
 from pyjms_provider.protocols.stomp.frames import Frame
@@ -75,6 +79,57 @@ def test_nothing_is_corked_any_more_when_it_is_closed() -> None:
     assert socket.written == []
     with pytest.raises(OutboxClosedError):
         outbox.put(b"b", 0, corked=True)
+
+
+def test_what_was_put_in_last_may_be_replaced_until_it_is_written() -> None:
+    socket = Socket()
+    outbox = Outbox(10**6, socket.wake, socket.write)
+    first, second = b"-first-", b"-second-"
+    outbox.put(first, 0, corked=True)
+    assert outbox.replace_last(first, second)
+    assert not outbox.replace_last(first, b"x")
+    outbox.put(b"last", 0, corked=True)
+    assert not outbox.replace_last(second, b"x")
+    outbox.uncork()
+    assert not outbox.replace_last(second, b"x")
+    assert socket.written == [b"-second-last"]
+
+
+def test_acknowledgements_of_messages_one_after_the_other_are_one_frame(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Reading, "keep_ticking", lambda _: None)
+    with FakeBroker() as broker:
+        settings = read_url(ProviderUrl.parse(broker.url))
+        clock = SystemClock()
+        link = Link(settings, dict, clock, _Owner())
+        epoch, late = link.current(), LateAcknowledgements("s1")
+        for numbers in (range(1, 2), range(2, 4), range(5, 6)):
+            late.post(epoch, numbers)
+        epoch.post(Frame("CREDIT", {}))
+        late.post(epoch, range(6, 7))
+        assert not link.wait(Signal(), clock.monotonic_ms() + 1)
+        broker.wait_for("ACK", 3)
+        assert [frame.headers["ids"] for frame in broker.of("ACK")] == ["1-3", "5-5", "6-6"]
+        link.close(None)
+
+
+class _Owner:
+    def on_message(self, epoch: Epoch, frame: Frame) -> None:
+        return
+
+    def on_broker_error(self, error: ProviderError) -> None:
+        return
+
+    def on_interrupted(self, error: ConnectionInterruptedError) -> None:
+        return
+
+    def is_alone(self) -> bool:
+        return True
+
+    def restore(self, epoch: Epoch) -> None:
+        return
+
+    def on_lost(self, error: ConnectionLostError) -> None:
+        return
 
 
 class _Silent:

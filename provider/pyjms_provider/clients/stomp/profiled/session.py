@@ -25,6 +25,7 @@ from pyjms_provider.clients.ending import Ending
 from pyjms_provider.clients.stomp.epoch import InterruptedLinkError
 from pyjms_provider.clients.stomp.profiled.browser import ProfiledBrowser
 from pyjms_provider.clients.stomp.profiled.consumer import ProfiledConsumer
+from pyjms_provider.clients.stomp.profiled.late import LateAcknowledgements
 from pyjms_provider.clients.stomp.profiled.pipelines import stage
 from pyjms_provider.clients.stomp.profiled.received import Received
 from pyjms_provider.protocols.stomp import verbs
@@ -61,6 +62,7 @@ class ProfiledSession(ProviderSession):
         """Destinations that this session has sent to, and heard that it may."""
         self.epoch: Epoch | None = None
         """Where the broker knows the session."""
+        self._late = LateAcknowledgements(name)
         self._unit: Epoch | None = None
         """Where the open transaction, or the branch, has begun: what is said of it elsewhere would be half of it."""
         self._is_doomed = False
@@ -209,12 +211,12 @@ class ProfiledSession(ProviderSession):
             self._acknowledge_in_unit(epoch, live, are_all=len(live) == len(deliveries))
             return
         if epoch is not None:
-            verb = verbs.Acknowledge(session=self.name, ids=_ids(live))
             try:
                 if self.connection.settings.confirm_acknowledge and any(each.is_persistent for each in live):
-                    epoch.ask(verb.write())
+                    epoch.ask(verbs.Acknowledge(session=self.name, ids=_ids(live)).write())
                 else:
-                    epoch.post_soon(verb.write(), waits=True)
+                    for numbers in _ids(live):
+                        self._late.post(epoch, numbers)
             except InterruptedLinkError as error:
                 raise TooLateError(f"the connection was lost while messages were settled: {error}") from error
         if len(live) < len(deliveries):

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Protocol
+from dataclasses import dataclass, field
+from typing import Final, Protocol
 
 from pyjms.spi.envelope import Address, ConnectionId, Envelope
 from pyjms.spi.provider import ConnectionEvents, ProviderConnection
 from pyjms_provider.security.contracts import AccessPolicy, Operation, Principal, Target, TargetKind
 
 __all__ = ["Guard", "HostDirectory", "ServedHost"]
+
+_TARGETS_MAX: Final = 256
 
 
 class ServedHost(Protocol):
@@ -65,6 +67,7 @@ class Guard:
     principal: Principal
     host: ServedHost
     connection_id: ConnectionId
+    _targets: dict[Address, Target] = field(default_factory=dict, compare=False, repr=False)
 
     def enter(self) -> None:
         """Ask whether the connection may be."""
@@ -104,7 +107,7 @@ class Guard:
         )
 
     def _use(self, operation: Operation, address: Address) -> None:
-        target = Target.of(address, self.host.name)
+        target = self._targets.get(address) or self._target_of(address)
         if address.temporary:
             target = Target(
                 kind=target.kind, name=target.name, virtual_host=target.virtual_host, owner=self.host.owner_of(address)
@@ -112,6 +115,13 @@ class Guard:
         elif not self.host.has(address):
             self._check(Operation.CREATE, target)
         self._check(operation, target)
+
+    def _target_of(self, address: Address) -> Target:
+        target = Target.of(address, self.host.name)
+        if len(self._targets) >= _TARGETS_MAX:
+            self._targets.clear()
+        self._targets[address] = target
+        return target
 
     def _check(self, operation: Operation, target: Target) -> None:
         self.host.access.check(self.principal, operation, target, self.connection_id)
