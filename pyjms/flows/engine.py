@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import logging
 import threading
+from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from pyjms.api.session import AcknowledgeMode
@@ -16,6 +17,7 @@ from pyjms.errors import IllegalStateException, JMSException
 from pyjms.flows.errors import FlowException, FlowStoreException, UnknownInstanceException
 from pyjms.flows.instance import Ask, Event, TimeOut, advance, asked, begin
 from pyjms.flows.wording import Start, ask_message, read_event
+from pyjms.recoverable.pauses import Pauses
 from pyjms.spi.clock import Clock, SystemClock
 
 if TYPE_CHECKING:
@@ -55,26 +57,41 @@ class FlowEngine:
     def run(self, *, until_idle: bool = False) -> int:
         """Carry on until `stop`; with `until_idle`, until no event is there and nothing is overdue. Return the events served.
 
-        Raises `JMSException` when the connection or the store fails; all that was begun is carried on by the next `run`.
+        When connection or store fail, tries again with pauses of up to ten seconds. Raises `JMSException` when they fail before
+        anything went well, and with `until_idle` at once; all that was begun is carried on by the next `run`.
         """
-        served = 0
-        try:
-            session = self._open()
-            consumer = session.create_consumer(session.create_queue(self._events))
-            while not self._stopped.is_set():
-                overdue = self._serve_overdue(session)
-                message = consumer.receive_no_wait() if until_idle else consumer.receive(self._wait_ms())
-                if message is not None:
-                    self._serve(session, message)
-                    served += 1
-                elif until_idle and not overdue:
-                    break
-        except JMSException:
-            if not self._stopped.is_set():
-                raise
-        finally:
-            self._close()
-        return served
+        served, pauses = 0, Pauses(self._stopped)
+        while True:
+            try:
+                for is_served in self._serve_events(until_idle=until_idle):
+                    pauses.has_been_well = True
+                    if is_served:
+                        pauses.begin_anew()
+                        served += 1
+            except JMSException as error:
+                if self._stopped.is_set():
+                    return served
+                if until_idle or not pauses.has_been_well:
+                    raise
+                _log.warning("%s; what was not committed comes again", error)
+            else:
+                return served
+            finally:
+                self._close()
+            pauses.wait()
+
+    def _serve_events(self, *, until_idle: bool) -> Iterator[bool]:
+        """Serve one thing after the other; tell each time whether it was an event."""
+        session = self._open()
+        consumer = session.create_consumer(session.create_queue(self._events))
+        while not self._stopped.is_set():
+            overdue = self._serve_overdue(session)
+            message = consumer.receive_no_wait() if until_idle else consumer.receive(self._wait_ms())
+            if message is not None:
+                self._serve(session, message)
+            elif until_idle and not overdue:
+                return
+            yield message is not None
 
     def stop(self) -> None:
         """End `run`. Any thread; may be repeated."""
@@ -85,7 +102,7 @@ class FlowEngine:
         connection = self._factory.create_connection()
         with self._guard:
             self._connection = connection
-        if self._stopped.is_set():
+        if self._stopped.is_set():  # in the meantime, so that `stop` did not close it
             raise IllegalStateException("this engine was stopped: make another one")
         session = connection.create_session(True, AcknowledgeMode.AUTO_ACKNOWLEDGE)
         connection.start()

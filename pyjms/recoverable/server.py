@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-import random
 import threading
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -12,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Protocol, cast
 from pyjms.api.session import AcknowledgeMode
 from pyjms.errors import JMSException
 from pyjms.joining import joined
+from pyjms.recoverable.pauses import Pauses
 from pyjms.recoverable.requestor import CLIENT, NUMBER
 from pyjms.recoverable.stored_message import envelope_of, message_of, read_message, write_message
 
@@ -26,8 +26,6 @@ if TYPE_CHECKING:
 __all__ = ["RecoverableServer", "Unit", "Work"]
 
 _log = logging.getLogger("pyjms.recoverable")
-_SHORTEST_PAUSE_S = 0.1
-_LONGEST_PAUSE_S = 10.0
 
 
 class Database(Protocol):
@@ -95,7 +93,7 @@ class RecoverableServer:
         When the connection is lost, connects again with pauses of up to ten seconds. Raises what is wrong with the
         queue or the selector.
         """
-        served, pauses = 0, _Pauses(self._stopped)
+        served, pauses = 0, Pauses(self._stopped)
         while not self._stopped.is_set() and (requests is None or served < requests):
             try:
                 session, consumer = self._open()
@@ -210,23 +208,6 @@ class RecoverableServer:
 
 class _WorkFailedError(Exception):
     """The application's work raised an exception of JMS."""
-
-
-class _Pauses:
-    """Between attempts to connect: doubled each time, with jitter, and ended by `stopped`."""
-
-    def __init__(self, stopped: threading.Event) -> None:
-        self._stopped = stopped
-        self._next_s = _SHORTEST_PAUSE_S
-        self.has_been_well = False
-        """Whether there ever was a connection: before that, an error is the caller's mistake."""
-
-    def begin_anew(self) -> None:
-        self._next_s = _SHORTEST_PAUSE_S
-
-    def wait(self) -> None:
-        self._stopped.wait(self._next_s * random.uniform(0.5, 1.0))  # noqa: S311 - no secret
-        self._next_s = min(self._next_s * 2, _LONGEST_PAUSE_S)
 
 
 def _unit(session: Session, connection: Any, request: Message) -> Unit:

@@ -1,0 +1,119 @@
+"""The programs that are killed: the companies of a workflow with a desk's server, and a desk that asks.
+
+``worker.py companies URL FOLDER`` and ``worker.py desk URL FOLDER REQUESTS``.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+import threading
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+from sqlalchemy import Engine, create_engine, event, text
+
+from pyjms import ConnectionFactory, JMSException, Message, Session, TextMessage
+from pyjms.flows import StepRefused, StepServer
+from pyjms.recoverable import RecoverableRequestor, RecoverableServer, Reply, Unit
+
+STEPS = {"a.take": "take", "a.give": "give back", "b.pay": "pay", "b.refund": "refund", "c.ship": "ship"}
+
+
+def open_database(path: Path) -> Engine:
+    engine = create_engine(f"sqlite:///{path}")
+
+    @event.listens_for(engine, "connect")
+    def prepare(connection: Any, _: object) -> None:
+        connection.execute("PRAGMA busy_timeout=20000")
+
+    with engine.begin() as connection:
+        connection.execute(text("CREATE TABLE IF NOT EXISTS works (what TEXT)"))
+    return engine
+
+
+def note(unit: Unit, what: str) -> None:
+    unit.connection.execute(text("INSERT INTO works VALUES (:what)"), {"what": what})
+
+
+def step(what: str) -> Callable[[Mapping[str, Any], Unit], Mapping[str, Any]]:
+    def work(data: Mapping[str, Any], unit: Unit) -> Mapping[str, Any]:
+        note(unit, f"{data['order']} {what}")
+        if what == "ship" and data["refused"]:
+            raise StepRefused("no van")
+        return {}
+
+    return work
+
+
+def book(request: Message, unit: Unit) -> Message:
+    assert isinstance(request, TextMessage)
+    note(unit, f"booking {request.text}")
+    return unit.session.create_text_message(request.text)
+
+
+def serve(url: str, folder: Path) -> None:
+    factory = ConnectionFactory(url)
+    servers: list[RecoverableServer] = [
+        StepServer(factory, queue, step(what), database=open_database(folder / f"{queue[0]}.db"))
+        for queue, what in STEPS.items()
+    ]
+    servers.append(RecoverableServer(factory, "bookings", book, database=open_database(folder / "bookings.db")))
+    threads = [threading.Thread(target=persist, args=(server,)) for server in servers]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+
+
+def persist(server: RecoverableServer) -> None:
+    """Serve for ever, whatever the broker does: `serve` gives up when it could not connect at first."""
+    while True:
+        try:
+            server.serve()
+        except JMSException as error:
+            sys.stderr.write(f"{error}\n")
+            threading.Event().wait(0.2)
+
+
+class Paper:
+    """A printer whose pages are lines of a file: its state is the length of the file."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+
+    def state(self) -> str:
+        return str(self._path.stat().st_size if self._path.exists() else 0)
+
+    def print(self, reply: Reply) -> None:
+        with self._path.open("a", encoding="ascii") as file:
+            file.write(f"{reply.number}\n")
+            file.flush()
+            os.fsync(file.fileno())
+
+
+def ask(url: str, folder: Path, requests: int) -> None:
+    paper = Paper(folder / "paper")
+    log = f"sqlite:///{folder / 'desk.db'}"
+    with RecoverableRequestor(ConnectionFactory(url), "desk", "bookings", log=log, device=paper) as desk:
+        while True:
+            try:
+                desk.recover(paper.print)
+                while desk.number < requests:
+                    with ConnectionFactory(url).create_connection() as connection:
+                        session = connection.create_session(False, Session.AUTO_ACKNOWLEDGE)
+                        message = session.create_text_message(str(desk.number + 1))
+                    desk.request(message, paper.print)
+            except JMSException as error:
+                sys.stderr.write(f"{error}\n")
+                threading.Event().wait(0.2)
+            else:
+                return
+
+
+if __name__ == "__main__":
+    if sys.argv[1] == "companies":
+        serve(sys.argv[2], Path(sys.argv[3]))
+    else:
+        ask(sys.argv[2], Path(sys.argv[3]), int(sys.argv[4]))
