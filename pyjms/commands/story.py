@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Annotated, Any, Final
+from typing import Annotated, Any, Final, TypeAlias
 
 import typer
 from rich.markup import escape
@@ -26,6 +26,19 @@ EXAMPLES: Final = (
 )
 _TOKEN: Final = "PYJMS_TOKEN"  # noqa: S105 - the name of a variable
 
+_CaFile: TypeAlias = Annotated[
+    Path | None,
+    typer.Option(help="Whom to trust, for https: certificates as PEM.", metavar="FILE", show_default=False),
+]
+_Property: TypeAlias = Annotated[
+    str | None,
+    typer.Option(
+        help="Instead of ID: a property that the virtual host's story_properties names.",
+        metavar="NAME=VALUE",
+        show_default=False,
+    ),
+]
+
 
 def story(
     message_id: Annotated[
@@ -37,14 +50,7 @@ def story(
     correlation_id: Annotated[
         str | None, typer.Option(help="Instead of ID: the JMSCorrelationID.", metavar="TEXT", show_default=False)
     ] = None,
-    property: Annotated[
-        str | None,
-        typer.Option(
-            help="Instead of ID: a property that the virtual host's story_properties names.",
-            metavar="NAME=VALUE",
-            show_default=False,
-        ),
-    ] = None,
+    property: _Property = None,
     virtual_host: Annotated[
         list[str] | None,
         typer.Option(help="Ask only this one; may be given several times.", metavar="NODE/HOST", show_default=False),
@@ -56,10 +62,7 @@ def story(
     ] = None,
     user: UserName = None,
     password_file: PasswordFile = None,
-    ca_file: Annotated[
-        Path | None,
-        typer.Option(help="Whom to trust, for https: certificates as PEM.", metavar="FILE", show_default=False),
-    ] = None,
+    ca_file: _CaFile = None,
     as_json: AsJson = False,
 ) -> None:
     """Tell what happened to a message, when, through whom and why, and where it is now.
