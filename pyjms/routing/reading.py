@@ -15,14 +15,14 @@ from pyjms.spi.envelope import Address, AddressKind
 from pyjms.spi.errors import InvalidSelectorError
 from pyjms.spi.selector import Selector, compile_selector
 
-__all__ = ["Problem", "RulesError", "read_rules"]
+__all__ = ["CONTENT", "RULE", "TARGET", "TOP", "Problem", "RulesError", "read_rules"]
 
 _T = TypeVar("_T")
 
 TOP: Final = ("route", "sender", "body_bytes_max", "undeliverable", "targets", "rule")
-_RULE: Final = ("name", "sender", "type", "body", "selector", "content", "to", "transform", "tap", "stop")
-_CONTENT: Final = ("json", "xml", "equals", "where", "exists", "as_number")
-_TARGET: Final = ("queue", "topic", "url", "user", "password_file", "duplicate_property")
+RULE: Final = ("name", "sender", "type", "body", "selector", "content", "to", "transform", "tap", "stop")
+CONTENT: Final = ("json", "xml", "equals", "where", "exists", "as_number")
+TARGET: Final = ("queue", "topic", "url", "user", "password_file", "duplicate_property")
 _HEADER: Final = re.compile(r"\s*\[\[\s*(?:rule|\"rule\")\s*\]\]")
 
 
@@ -146,7 +146,7 @@ def _read_rule(
     line: int | None,
     targets: dict[str, TargetSpec],
 ) -> Rule:
-    reader.known(table, _RULE, place, line)
+    reader.known(table, RULE, place, line)
 
     def texts(key: str, what: str) -> tuple[str, ...] | None:
         return None if key not in table else _texts(reader, table[key], f"{place}, {key}", line, what, key)
@@ -199,7 +199,7 @@ def _each(
 
 
 def _read_content(reader: _Reader, table: Mapping[str, Any], place: str, line: int | None) -> Content | None:
-    reader.known(table, _CONTENT, place, line)
+    reader.known(table, CONTENT, place, line)
     languages = [each for each in Language if each.value in table]
     tests = [each for each in ("equals", "where", "exists") if each in table]
     if len(languages) != 1 or len(tests) != 1:
@@ -298,7 +298,7 @@ def _read_target(reader: _Reader, name: str, table: object) -> TargetSpec | None
     if not isinstance(table, Mapping):
         reader.complain(place, 'it is no table; write { queue = "orders", url = "stomp://HOST:PORT" }')
         return None
-    reader.known(table, _TARGET, place)
+    reader.known(table, TARGET, place)
     for key, value in table.items():
         if not isinstance(value, str) or not value:
             reader.complain(place, f"{key} = {value!r} is no text")

@@ -7,14 +7,16 @@ from typing import Any
 
 import pytest
 
-from pyjms.routing import transformers
+from pyjms.routing import reading, transformers
+from pyjms.routing.compiled import CompiledRules
 from pyjms.routing.files import load_rules
 from pyjms.routing.reading import RulesError
-from pyjms.routing.rules import RuleSet
+from pyjms.routing.rules import BODIES, RuleSet
 from pyjms.routing.transformers import TransformerError, find_transformer
 from pyjms.spi import BodyKind
 from pyjms.types import Long
 from tests.pyjms.routing.messages import message, rules
+from tests.tidy.source import ROOT
 
 
 def problems(text: str) -> list[str]:
@@ -160,3 +162,21 @@ def test_others_add_transformers_by_entry_points(monkeypatch: pytest.MonkeyPatch
     assert apply({"use": "shout", "with": "!"}, "hello").body == "hello!"
     with pytest.raises(TransformerError, match="copy, map-json, remove, set, shout, type"):
         find_transformer("whisper")
+
+
+def test_the_rules_of_the_guide_are_right_and_decide_as_it_says() -> None:
+    page = (ROOT / "docs/how-to/routing.md").read_text(encoding="utf-8")
+    ready = CompiledRules(rules(page.partition("```toml\n")[2].partition("```")[0]))
+    large = message('{"customer": {"country": "AT"}, "total": 1000}', type="order")
+    assert [choice.target for choice in ready.decide(large)] == ["queue:log", "erp", "queue:approvals"]
+    small = message('{"customer": {"country": "FR"}, "total": 5}', type="order")
+    assert [choice.target for choice in ready.decide(small)] == ["queue:log", "erp"]
+    shop = message(JMSXUserID="shop-7", amount=3, currency="EUR")
+    assert [choice.target for choice in ready.decide(shop)] == ["queue:log", "queue:shops"]
+    assert [choice.target for choice in ready.decide(message())] == ["queue:log", "queue:unrouted"]
+
+
+def test_the_reference_names_all_that_a_file_may_hold() -> None:
+    page = (ROOT / "docs/reference/routing-rules.md").read_text(encoding="utf-8")
+    names = [*reading.TOP, *reading.RULE, *reading.CONTENT, *reading.TARGET, *BODIES, *transformers.BUILT_IN]
+    assert [name for name in names if f"`{name}`" not in page and f"`{name} = " not in page] == []
