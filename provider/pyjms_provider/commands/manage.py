@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Annotated, Any, Final, TypeAlias
@@ -34,6 +34,30 @@ Examples:
     pyjms manage set http://127.0.0.1:8161 queue default/default/orders paused=true
     pyjms manage call http://127.0.0.1:8161 queue default/default/orders purge
     pyjms manage describe http://127.0.0.1:8161 queue"""
+
+_URL: Final = "http://127.0.0.1:8161"
+_EXAMPLES: Final[Mapping[str, tuple[str, ...]]] = {
+    "list": (
+        f'list {_URL} queue --filter "waiting > 100" --sort -waiting --fields name,waiting,consumers',
+        f"list {_URL} connection default/default --json",
+    ),
+    "show": (f"show {_URL} queue default/default/orders", f"show {_URL} broker --fields state,uptime_seconds"),
+    "create": (
+        f"create {_URL} queue default/default/orders max_messages=10000 overflow=block",
+        f"create {_URL} user users/bob password=? groups:='[\"staff\"]'",
+    ),
+    "set": (
+        f"set {_URL} queue default/default/orders paused=true --default max_messages",
+        f"set {_URL} virtual_host default/default story=all",
+    ),
+    "delete": (f"delete {_URL} queue default/default/orders --yes",),
+    "call": (
+        f"call {_URL} queue default/default/orders move_messages target=later \"selector=region = 'north'\"",
+        f"call {_URL} dead_letter default/default/DLQ replay dry_run=true",
+        f"call {_URL} port stomp start",
+    ),
+    "describe": (f"describe {_URL}", f"describe {_URL} queue"),
+}
 
 _Url: TypeAlias = Annotated[
     str, typer.Argument(help="The broker's REST API: http://127.0.0.1:8161.", metavar="URL", show_default=False)
@@ -81,10 +105,18 @@ def commands() -> typer.Typer:
         "does not answer, 2 it cannot be done as asked, 130 Ctrl-C.",
         epilog=_EPILOG,
     )
-    for command in (show_object, create, delete, call, describe):
-        app.command(command.__name__.partition("_")[0])(command)
-    app.command("list")(list_objects)
-    app.command("set")(change)
+    named: Mapping[str, Callable[..., None]] = {
+        "list": list_objects,
+        "show": show_object,
+        "create": create,
+        "set": change,
+        "delete": delete,
+        "call": call,
+        "describe": describe,
+    }
+    for name, command in named.items():
+        examples = "\n".join(f"    pyjms manage {each}" for each in _EXAMPLES[name])
+        app.command(name, epilog=f"\b\nExamples:\n{examples}")(command)
     return app
 
 

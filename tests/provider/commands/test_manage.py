@@ -308,3 +308,21 @@ def test_an_operation_that_failed_says_why(answer: Callable[..., _Answering]) ->
     ):
         client.call("queue", ("q",), _PURGE, {}, lambda *_: None)
     assert caught.value.is_failure
+
+
+@pytest.mark.parametrize("command", ["list", "show", "create", "set", "delete", "call", "describe"])
+def test_each_command_teaches_by_examples(run_pyjms: Run, command: str) -> None:
+    code, out, _ = run_pyjms("manage", command, "--help")
+    assert code == 0
+    assert f"pyjms manage {command} http" in out.partition("Examples:")[2]
+
+
+def test_the_examples_of_operations_name_what_there_is() -> None:
+    from pyjms_provider.commands.manage import _EXAMPLES
+    from pyjms_provider.model import tree
+    from pyjms_provider.model.operations import operations_of
+
+    for example in _EXAMPLES["call"]:
+        _, _, category, _, operation, *_ = example.split()
+        kinds = [tree.class_of(category, name)[1] for name in tree.types_of(category)]
+        assert any(operation in operations_of(kind) for kind in kinds), example
