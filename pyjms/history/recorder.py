@@ -27,6 +27,7 @@ from pyjms.history.events import (
     UNKNOWN,
     UNSUBSCRIBE,
 )
+from pyjms.history.groups import RecordedGroups
 from pyjms.history.recording import Recording
 from pyjms.history.rows import Call, Held, Scope
 from pyjms.spi.capability import Capability
@@ -39,9 +40,11 @@ from pyjms.spi.errors import (
     ConnectionLostError,
     DestinationError,
     DestinationInUseError,
+    GroupError,
     ProviderError,
     ResourceError,
     RolledBackError,
+    StageError,
     SubscriptionInUseError,
     UnknownSubscriptionError,
 )
@@ -55,6 +58,7 @@ from pyjms.spi.provider import (
     ProviderSession,
     SubscribeRequest,
 )
+from pyjms.spi.replay import ReaderGroups, StageName, Stages
 from pyjms.spi.selector import Selector
 from pyjms.spi.url import ProviderUrl
 from pyjms.spi.xid import Xid
@@ -66,8 +70,10 @@ _REFUSALS = (
     CapabilityError,
     DestinationError,
     DestinationInUseError,
+    GroupError,
     ResourceError,
     RolledBackError,
+    StageError,
     SubscriptionInUseError,
     UnknownSubscriptionError,
 )
@@ -177,6 +183,12 @@ class _Connection(ProviderConnection):
     def delete_temporary(self, address: Address) -> None:
         self._inner.delete_temporary(address)
 
+    def reader_groups(self) -> ReaderGroups:
+        return RecordedGroups(self._inner.reader_groups(), self.recording, self.scope, self.now, self.noted)
+
+    def stages(self) -> Stages:
+        return self._inner.stages()
+
     def close(self) -> None:
         is_first = next(self._uses, self) is None
         if not is_first:
@@ -246,6 +258,15 @@ class _Session(ProviderSession):
         tx, self._tx = self.transaction(), None
         commit = partial(self._inner.commit_with, transaction)
         self._connection.noted(Call(COMMIT, self.scope, self._now(), tx, None), commit)
+
+    def stage(self, name: StageName, *, keep_s: int) -> int:
+        """Record a commit whose outcome is not known: whether the unit is promoted, another process may be told."""
+        tx = self.transaction()
+        called_ns = self._now()
+        staged = self._inner.stage(name, keep_s=keep_s)
+        self._tx = None
+        self._put(Call(COMMIT, self.scope, called_ns, tx, None, {"staged": str(name)}), UNKNOWN, self._now())
+        return staged
 
     def rollback(self) -> None:
         tx, self._tx = self.transaction(), None

@@ -393,6 +393,7 @@ def test_discarding_may_be_repeated_and_leaves_alone_what_was_promoted(sink: Sin
     sink.stage(sink.unit(1, 1), "b")
     for _ in range(2):
         sink.stages.discard([sink.unit(1, 1), sink.unit(9)])
+    assert [unit.name for unit in sink.stages.units(sink.name)] == [sink.unit(1)]
     sink.stages.promote(sink.name, 1, [sink.unit(1)])
     sink.stages.discard([sink.unit(1)])
     assert sink.seen() == ["a"]

@@ -22,6 +22,7 @@ from pyjms_provider.core.journal import (
 )
 from pyjms_provider.core.reference import MessageReference, ReferenceId
 from pyjms_provider.stores.testing import JournalHome
+from pyjms_provider.stores.testing.pipeline_suite import *  # noqa: F403  pytest finds tests in the namespace of a module
 from pyjms_provider.stores.testing.world import ORDERS, World, envelope_of, queue_record, xid
 
 # Names that some database, encoding or file system may not take.
