@@ -102,6 +102,24 @@ def test_a_host_is_managed_by_its_queue(broker: ServedBroker, connections: list[
     assert manager.ask({"action": "get", **about}, 404)["code"] == "PYJMS-MODEL-UNKNOWN"
 
 
+def test_the_story_of_a_message_is_asked_for_by_messages(
+    broker: ServedBroker, connections: list[Connection], tmp_path: Path
+) -> None:
+    node = broker.broker.create_child("virtual_host_node", {"name": "second", "type": "memory"})
+    chosen = {"name": "told", "story": "all", "story_directory": str(tmp_path / "stories")}
+    orders = node.create_child("virtual_host", chosen).create_child("queue", {"name": "orders"})
+    message_id = orders.invoke("publish", {"message": {"text": "one"}})
+    connections.append(
+        ConnectionFactory(f"{broker.addresses()[0]}?virtual_host=told").create_connection("ann", PASSWORD)
+    )
+    manager = Manager(connections[-1])
+    request = {"action": "invoke", "category": "virtual_host", "names": [], "operation": "story"}
+    told = manager.ask({**request, "arguments": {"id": message_id}})
+    (story,) = told["stories"]
+    assert [(each["what"], each["where"]) for each in story["steps"]] == [("accepted", "queue://orders")]
+    assert manager.ask({**request, "arguments": {}}, 422)
+
+
 @pytest.mark.realises("BJ-AMQPM-3", "BJ-AMQPM-4")
 def test_what_can_be_asked_is_discovered_in_a_host_and_in_the_broker(
     broker: ServedBroker, connections: list[Connection]
