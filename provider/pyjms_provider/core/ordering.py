@@ -24,7 +24,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from enum import Enum
 from itertools import islice
 from operator import attrgetter
-from typing import TYPE_CHECKING, Final, Literal
+from typing import TYPE_CHECKING, Final, Literal, TypeVar
 
 from pyjms_provider.core.entry import QueueEntry
 from pyjms_provider.core.message_state import MessageState
@@ -34,7 +34,7 @@ from pyjms_provider.core.reference import MESSAGE_OVERHEAD, MessageReference
 if TYPE_CHECKING:
     from pyjms_provider.core.queue import Queue
 
-__all__ = ["BACKLOG", "PRIORITIES", "UNFINISHED", "Cursor", "Ordering", "Unfinished"]
+__all__ = ["BACKLOG", "PRIORITIES", "UNFINISHED", "Cursor", "Ordering", "SharedCursors", "Unfinished"]
 
 PRIORITIES: Final = 10
 BACKLOG: Final = 1000
@@ -69,6 +69,28 @@ class Cursor:
         self.behind: dict[int, list[int]] = {}
         """By priority: sequence numbers of messages that were given back behind `passed`, sorted."""
         self.users = 0
+
+
+_Cursor = TypeVar("_Cursor", bound=Cursor)
+
+
+class SharedCursors(dict[str, _Cursor]):
+    """The cursors of one queue, by the selector text that all their users have."""
+
+    def open(self, text: str, make: Callable[[], _Cursor]) -> _Cursor:
+        """Return the cursor of `text`, made now for its first user; to be closed as often as opened."""
+        cursor = self.get(text)
+        if cursor is None:
+            cursor = self[text] = make()
+        cursor.users += 1
+        return cursor
+
+    def close(self, text: str) -> None:
+        """Forget the cursor of `text` with its last user."""
+        cursor = self[text]
+        cursor.users -= 1
+        if not cursor.users:
+            del self[text]
 
 
 class _Lane:
@@ -196,7 +218,7 @@ class Ordering:
         self._make_lanes()
         self._mask = 0
         self._last = 0
-        self._cursors: dict[str, Cursor] = {}
+        self._cursors: SharedCursors[Cursor] = SharedCursors()
 
     def _make_lanes(self) -> None:
         self._lanes = tuple(map(_Lane, _BITS))
@@ -375,18 +397,11 @@ class Ordering:
 
     def open_cursor(self, text: str, matches: Callable[[QueueEntry], bool]) -> Cursor:
         """Return the cursor that all users of the selector `text` share; to be closed as often as opened."""
-        cursor = self._cursors.get(text)
-        if cursor is None:
-            cursor = self._cursors[text] = Cursor(matches)
-        cursor.users += 1
-        return cursor
+        return self._cursors.open(text, lambda: Cursor(matches))
 
     def close_cursor(self, text: str) -> None:
         """Forget the cursor of `text` with its last user."""
-        cursor = self._cursors[text]
-        cursor.users -= 1
-        if not cursor.users:
-            del self._cursors[text]
+        self._cursors.close(text)
 
     def may_have(self, cursor: Cursor | None) -> bool:
         """Return whether there may be a message for `cursor` (None: any message), without evaluating anything."""

@@ -19,7 +19,7 @@ from typing import Literal, TypeAlias
 
 from pyjms.types import Stored
 from pyjms_provider.core.entry import QueueEntry
-from pyjms_provider.core.ordering import UNFINISHED, Cursor, Unfinished
+from pyjms_provider.core.ordering import UNFINISHED, Cursor, SharedCursors, Unfinished
 from pyjms_provider.core.reference import MessageReference
 
 __all__ = ["SortValue", "SortedCursor", "SortedOrdering", "sort_value"]
@@ -65,7 +65,7 @@ class SortedOrdering:
         self._head = 0
         self._entries: dict[int, QueueEntry] = {}
         self._last = 0
-        self._cursors: dict[str, SortedCursor] = {}
+        self._cursors: SharedCursors[SortedCursor] = SharedCursors()
 
     def __len__(self) -> int:
         return len(self._entries)
@@ -154,19 +154,16 @@ class SortedOrdering:
 
     def open_cursor(self, text: str, matches: Callable[[QueueEntry], bool]) -> SortedCursor:
         """Return the cursor that all users of the selector `text` share; to be closed as often as opened."""
-        cursor = self._cursors.get(text)
-        if cursor is None:
-            cursor = self._cursors[text] = SortedCursor(matches)
-            cursor.candidates = self._places[self._head :]  # sorted, and so a heap
-        cursor.users += 1
+        return self._cursors.open(text, lambda: self._make_cursor(matches))
+
+    def _make_cursor(self, matches: Callable[[QueueEntry], bool]) -> SortedCursor:
+        cursor = SortedCursor(matches)
+        cursor.candidates = self._places[self._head :]  # sorted, and so a heap
         return cursor
 
     def close_cursor(self, text: str) -> None:
         """Forget the cursor of `text` with its last user."""
-        cursor = self._cursors[text]
-        cursor.users -= 1
-        if not cursor.users:
-            del self._cursors[text]
+        self._cursors.close(text)
 
     def may_have(self, cursor: Cursor | None) -> bool:
         """Return whether there may be a message for `cursor` (None: any message), without evaluating anything."""

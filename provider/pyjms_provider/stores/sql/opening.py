@@ -12,6 +12,7 @@ from pyjms.spi.errors import UrlError
 from pyjms_provider.settings import Acknowledge, StandBy
 from pyjms_provider.stores.errors import UnsupportedStoreError
 from pyjms_provider.stores.sql.journal import SqlJournal
+from pyjms_provider.stores.sql.stand_by import Wanted
 
 if TYPE_CHECKING:
     from sqlalchemy import URL
@@ -45,20 +46,21 @@ def open_journal(
     `ForeignStoreError`, `NewerStoreError`, `DamagedStoreError`; each tells what to do.
     """
     url, is_shared = _read_url(settings.url)
-    database, paging, meta = _opener(url)(
-        url,
-        holder,
-        clock,
+    wanted = Wanted(
+        url=url,
+        holder=holder,
+        clock=clock,
         synchronous=settings.synchronous,
         waits=settings.stand_by is StandBy.WAIT,
         cancelled=cancelled,
         is_shared=is_shared,
     )
+    database, paging, meta = _opener(url)(wanted)
     force_all = settings.acknowledge is Acknowledge.FORCED
     return SqlJournal(database, paging, clock, meta, force_all=force_all, on_lost=on_lost)
 
 
-def _opener(url: URL) -> Callable[..., tuple[Database, Paging, Meta]]:
+def _opener(url: URL) -> Callable[[Wanted], tuple[Database, Paging, Meta]]:
     if url.drivername in {"sqlite", "sqlite+pysqlite"}:
         from pyjms_provider.stores.sql.sqlite_opening import open_sqlite
 

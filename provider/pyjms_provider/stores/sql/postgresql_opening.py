@@ -7,14 +7,13 @@ from typing import TYPE_CHECKING, Any, Final
 from sqlalchemy import URL, create_engine, select, text
 from sqlalchemy.exc import ArgumentError, SQLAlchemyError
 
-from pyjms.spi.clock import Clock, Signal
 from pyjms_provider.settings import Synchronous
 from pyjms_provider.stores.errors import HeldStoreError, StoreError, UnsupportedStoreError
 from pyjms_provider.stores.sql import tables as t
 from pyjms_provider.stores.sql.file_lock import describe_holder
 from pyjms_provider.stores.sql.paging import Paging
 from pyjms_provider.stores.sql.schema import Meta, prepare_schema, take
-from pyjms_provider.stores.sql.stand_by import acquire
+from pyjms_provider.stores.sql.stand_by import Wanted, acquire
 
 try:
     from pyjms_provider.stores.sql.postgresql import HolderConnection, PostgresqlDatabase, UnloggedDatabase, understand
@@ -42,28 +41,21 @@ _CONNECTING: Final = {
 }
 
 
-def open_postgresql(
-    url: URL,
-    holder: str,
-    clock: Clock,
-    *,
-    synchronous: Synchronous,
-    waits: bool,
-    cancelled: Signal | None,
-    is_shared: bool,
-) -> tuple[PostgresqlDatabase, Paging, Meta]:
+def open_postgresql(wanted: Wanted) -> tuple[PostgresqlDatabase, Paging, Meta]:
     """Return the database, held, and how it was left. Raises as `open_journal`."""
+    url = wanted.url
     where = url.set(password=None, query={}).render_as_string()
     engine = make_engine(url)
     holding = HolderConnection(engine)
     try:
-        acquire(lambda: _hold(holding, engine, where), clock, waits=waits, cancelled=cancelled)
+        acquire(lambda: _hold(holding, engine, where), wanted)
         with engine.connect().execution_options(isolation_level="READ COMMITTED") as connection, connection.begin():
-            prepare_schema(connection, where, is_shared=is_shared)
-            meta = take(connection, describe_holder(holder))
+            prepare_schema(connection, where, is_shared=wanted.is_shared)
+            meta = take(connection, describe_holder(wanted.holder))
             _empty_paged(connection)
         holding.epoch = meta.epoch
-        database = PostgresqlDatabase(engine, holding, clock, where=where, forces=synchronous is Synchronous.FULL)
+        forces = wanted.synchronous is Synchronous.FULL
+        database = PostgresqlDatabase(engine, holding, wanted.clock, where=where, forces=forces)
         return database, Paging(UnloggedDatabase(make_engine(url), where), lambda: None), meta
     except BaseException as error:
         holding.unlock()

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Final
 
 from sqlalchemy import URL
 
-from pyjms.spi.clock import Clock, Signal
+from pyjms.spi.clock import Clock
 from pyjms_provider.settings import Synchronous
 from pyjms_provider.stores.errors import DamagedStoreError, StoreError, UnsupportedStoreError, UnusableStoreError
 from pyjms_provider.stores.sql import tables as t
@@ -20,7 +20,7 @@ from pyjms_provider.stores.sql.file_lock import FileLock, describe_holder
 from pyjms_provider.stores.sql.paging import Paging
 from pyjms_provider.stores.sql.schema import Meta, prepare_schema, take
 from pyjms_provider.stores.sql.sqlite import SqliteDatabase, make_engine, understand
-from pyjms_provider.stores.sql.stand_by import acquire
+from pyjms_provider.stores.sql.stand_by import Wanted, acquire
 
 if TYPE_CHECKING:
     from sqlalchemy import Connection, Engine
@@ -37,33 +37,25 @@ _ROOM: Final = 25
 """So many logs must fit on the disk, or the log is left as it is."""
 
 
-def open_sqlite(
-    url: URL,
-    holder: str,
-    clock: Clock,
-    *,
-    synchronous: Synchronous,
-    waits: bool,
-    cancelled: Signal | None,
-    is_shared: bool,
-) -> tuple[SqliteDatabase, Paging, Meta]:
+def open_sqlite(wanted: Wanted) -> tuple[SqliteDatabase, Paging, Meta]:
     """Return the database, held, and how it was left. Raises as `open_journal`."""
+    url, clock, holder = wanted.url, wanted.clock, describe_holder(wanted.holder)
     if not url.database or url.database == ":memory:" or url.database.startswith("file:"):
         raise UnsupportedStoreError("a store needs a file: write sqlite:///shop.db, or sqlite:////var/lib/shop.db")
     if url.query:
         raise UnsupportedStoreError(f"sqlite has no option {next(iter(url.query))!r} here; leave it out")
     path = os.path.realpath(url.database)
     _check_names(path)
-    lock = FileLock(f"{path}.lock", describe_holder(holder))
-    acquire(lock.acquire, clock, waits=waits, cancelled=cancelled)
+    lock = FileLock(f"{path}.lock", holder)
+    acquire(lock.acquire, wanted)
     engine = make_engine(url.set(database=path))
     try:
         _check_length(path)
-        meta = _prepare(engine, path, describe_holder(holder), is_shared=is_shared)
-        if synchronous is Synchronous.FULL:
+        meta = _prepare(engine, path, holder, is_shared=wanted.is_shared)
+        if wanted.synchronous is Synchronous.FULL:
             _lengthen_log(engine, path)
         paging = _open_paging(url, path, clock)
-        database = SqliteDatabase(engine, path, lock, synchronous, clock)
+        database = SqliteDatabase(engine, path, lock, wanted.synchronous, clock)
         database.open_writer()  # now, as whoever closes the only connection takes the log away, and its length
     except BaseException as error:
         engine.dispose()

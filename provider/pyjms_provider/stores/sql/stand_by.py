@@ -1,18 +1,22 @@
-"""Waiting for a store that another broker holds."""
+"""What is wanted of a store that is opened, and waiting for one that another broker holds."""
 
 from __future__ import annotations
 
 import logging
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from pyjms.spi.errors import ClosedError
 from pyjms_provider.stores.errors import HeldStoreError
 
 if TYPE_CHECKING:
-    from pyjms.spi.clock import Clock, Signal
+    from sqlalchemy import URL
 
-__all__ = ["RETRY_MS", "acquire"]
+    from pyjms.spi.clock import Clock, Signal
+    from pyjms_provider.settings import Synchronous
+
+__all__ = ["RETRY_MS", "Wanted", "acquire"]
 
 _log = logging.getLogger(__name__)
 
@@ -20,7 +24,24 @@ RETRY_MS: Final = 200
 """How long a stand-by broker waits before it looks again whether the store is free."""
 
 
-def acquire(take: Callable[[], None], clock: Clock, *, waits: bool, cancelled: Signal | None) -> None:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Wanted:
+    """Which store a broker wants, and how."""
+
+    url: URL
+    holder: str
+    """The broker's name."""
+    clock: Clock
+    synchronous: Synchronous
+    waits: bool
+    """Whether to wait while another broker holds it."""
+    cancelled: Signal | None
+    """What ends that wait; None: nothing."""
+    is_shared: bool
+    """Whether tables of others may stand beside its own."""
+
+
+def acquire(take: Callable[[], None], wanted: Wanted) -> None:
     """Call `take` until it raises `HeldStoreError` no more, or once if it may not wait.
 
     Raises `HeldStoreError` of the one attempt, and `ClosedError` when the wait was `cancelled`.
@@ -28,12 +49,12 @@ def acquire(take: Callable[[], None], clock: Clock, *, waits: bool, cancelled: S
     from pyjms.spi.clock import Signal
 
     is_first = True
-    signal = cancelled or Signal()
+    signal, clock = wanted.cancelled or Signal(), wanted.clock
     while True:
         try:
             return take()
         except HeldStoreError as error:
-            if not waits:
+            if not wanted.waits:
                 raise
             if is_first:
                 _log.info("PYJMS-STORE-5 waiting to take over: %s", error.reason)
