@@ -105,7 +105,7 @@ class ProfiledReaderGroups(ReaderGroups):
     def _message(self, frame: Frame) -> ReservedMessage:
         headers = frame.headers
         return ReservedMessage(
-            number=int(headers["number"]),
+            number=int(headers["ack"]),
             envelope=self._connection.received(from_frame(frame, PYJMS)),
             count=int(headers.get("delivery-count", "1")),
             redelivered=headers.get("redelivered") == "true",

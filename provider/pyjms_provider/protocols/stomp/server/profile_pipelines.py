@@ -158,7 +158,7 @@ def _message(message: ReservedMessage, name: str) -> Frame:
     frame = to_frame(message.envelope, PYJMS, command="MESSAGE", version=Version.V1_2)
     headers = frame.headers
     headers["subscription"] = name
-    headers["number"] = str(message.number)
+    headers["ack"] = str(message.number)  # a name that no property has on a wire
     headers["message-id"] = message.envelope.message_id or str(message.number)
     headers["delivery-count"] = str(message.count)
     headers["redelivered"] = "true" if message.redelivered else "false"

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from pyjms.spi.envelope import Address, AddressKind
+from pyjms.spi.envelope import Address, AddressKind, BodyKind, Envelope, MessageId
 from pyjms.spi.errors import AccessDeniedError, GroupError, RolledBackError
 from pyjms.spi.replay import GroupRequest, StageName
 from pyjms_provider.serving.served_broker import ServedBroker
@@ -100,3 +100,18 @@ def test_all_units_and_groups_are_listed(environment: Environment) -> None:
     groups.release(opened.group.name)
     stages.discard(names)
     assert not {unit.name for unit in stages.units()} & set(names)
+
+
+@pytest.mark.parametrize("properties", [{}, {"number": 7, "count": "x"}])
+def test_a_message_of_a_page_has_its_own_properties_and_no_others(
+    environment: Environment, properties: dict[str, int | str]
+) -> None:
+    queue, connection = environment.queue(), environment.connect()
+    sent = Envelope(queue, MessageId("ID:1"), 1, 0, 2, 4, None, None, None, properties, BodyKind.TEXT, "a")
+    connection.open_session(transacted=False).send(sent)
+    groups = connection.reader_groups()
+    opened = groups.open(GroupRequest(name=environment.name("group"), address=queue))
+    assert groups.reserve(opened, after=0, max_messages=1, max_bytes=None, wait_ms=0) == 1
+    (read,) = groups.read(opened.group.name, opened.group.generation, after=0, upto=1)
+    assert read.number == 1
+    assert dict(read.envelope.properties) == properties
