@@ -184,6 +184,20 @@ TREE: Final[Mapping[str, CategoryShape]] = {
             is_observed=True,
         ),
         CategoryShape(
+            category="reader_group",
+            parent="virtual_host",
+            summary="a data pipeline's hold on messages of a queue or a durable subscription",
+            types=_one("pipelines:ReaderGroup"),
+            is_observed=True,
+        ),
+        CategoryShape(
+            category="staged_unit",
+            parent="virtual_host",
+            summary="messages of a data pipeline that wait, unseen, for their epoch",
+            types=_one("pipelines:ManagedStagedUnit"),
+            is_observed=True,
+        ),
+        CategoryShape(
             category="connection",
             parent="virtual_host",
             summary="a client's connection",

@@ -341,6 +341,22 @@ class VirtualHost(StoryTelling, Stoppable):
         """How many queues have alerts now."""
         return 0 if self._broker is None else len(self.watch.book.holding)
 
+    @statistic("How many reader groups there are.", unit="groups")
+    def reader_group_count(self) -> int:
+        """How many reader groups there are."""
+        return 0 if self._broker is None else len(self._broker.virtual_host.pipelines.groups.groups())
+
+    @statistic("Messages that reader groups hold, which nobody else gets.", unit="messages")
+    def held_by_groups(self) -> int:
+        """How many messages reader groups hold."""
+        groups = [] if self._broker is None else self._broker.virtual_host.pipelines.groups.groups()
+        return sum(group.high - group.low for group in groups)
+
+    @statistic("How many staged units wait for their epoch.", unit="units")
+    def staged_unit_count(self) -> int:
+        """How many staged units wait."""
+        return 0 if self._broker is None else len(self._broker.virtual_host.pipelines.stages.units())
+
     @statistic("How many messages are kept, each counted once.", unit="messages")
     def message_count(self) -> int:
         """How many messages are kept."""
