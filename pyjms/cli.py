@@ -24,6 +24,7 @@ _OWN: Final = {
     "demo": "pyjms.demo.command:demo",
     **COMMANDS,
     "history": f"pyjms.history.command:{_GROUP_MAKER}",
+    "pipeline": f"pyjms.spark.commands:{_GROUP_MAKER}",
 }
 
 MISSING_EXTRA = (

@@ -7,6 +7,7 @@ that can be read, or no such message in it.
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from dataclasses import asdict
 from datetime import UTC, datetime
 from pathlib import Path
@@ -25,7 +26,7 @@ from pyjms.history.rules import RULES, Verdict
 from pyjms.history.story import describe, story
 from pyjms.spi.errors import ProviderError
 
-__all__ = ["commands"]
+__all__ = ["CANNOT_BE_USED", "EXIT_CODES", "commands", "finding_as_data", "print_report"]
 
 CANNOT_BE_USED = 2
 EXIT_CODES = {Verdict.INFORMATION: 0, Verdict.VIOLATION: 1, Verdict.WARNING: 3}
@@ -67,7 +68,7 @@ def check_command(
     if as_json:
         typer.echo(json.dumps(_as_data(report), indent=2))
     else:
-        _print(Console(), report)
+        print_report(Console(), report, report.counts())
     raise typer.Exit(EXIT_CODES[report.verdict])
 
 
@@ -101,29 +102,32 @@ def _as_data(report: Report) -> dict[str, object]:
         "verdict": report.verdict.value,
         "events": report.events,
         "counts": report.counts(),
-        "findings": [
-            {
-                "rule": each.rule,
-                "verdict": each.verdict.value,
-                "text": each.text,
-                "section": RULES[each.rule].section,
-                "message": each.mid,
-                "destination": each.dest,
-                "events": [asdict(event) for event in each.events],
-            }
-            for each in report.findings
-        ],
+        "findings": [finding_as_data(each) for each in report.findings],
     }
 
 
-def _print(console: Console, report: Report) -> None:
+def finding_as_data(found: Finding) -> dict[str, object]:
+    """Return a finding as JSON has it."""
+    return {
+        "rule": found.rule,
+        "verdict": found.verdict.value,
+        "text": found.text,
+        "section": RULES[found.rule].section,
+        "message": found.mid,
+        "destination": found.dest,
+        "events": [asdict(event) for event in found.events],
+    }
+
+
+def print_report(console: Console, report: Report, counts: Mapping[str, int]) -> None:
+    """Show a report to people; `counts` says how often each rule was found, which may be more than the report lists."""
     for each in report.findings:
         colour = _COLOURS[each.verdict]
         section = f" (JMS 1.1 §{RULES[each.rule].section})" if RULES[each.rule].section else ""
         console.print(f"[{colour}]{each.verdict.value}[/] {each.rule}: {escape(each.text)}{section}", highlight=False)
         console.print(_witness(each))
     worst = report.verdict if report.findings else None
-    summary = ", ".join(f"{number} {rule}" for rule, number in report.counts().items()) or "nothing found"
+    summary = ", ".join(f"{number} {rule}" for rule, number in counts.items()) or "nothing found"
     console.print(f"{report.events} events: {summary}", style=_COLOURS[worst] if worst else "green", highlight=False)
 
 

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 ITEMS_FILE = Path(__file__).with_name("items.toml")
 _PROPERTY = "realises"
-_CASE = re.compile(r"\[.*\]$", re.DOTALL)
+_CASE = re.compile(r"(\[.*\])?(@\w+)?$", re.DOTALL)  # pytest-xdist adds the group
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:

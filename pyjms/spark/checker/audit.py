@@ -16,7 +16,7 @@ from pyjms.history.facts import Options
 from pyjms.history.findings import Finding, Report, finding
 from pyjms.history.rules import RULES, Verdict
 from pyjms.spark.checker.control import Control, Overview, control_of, overview_of
-from pyjms.spark.checker.expressions import arrow_function, expr
+from pyjms.spark.checker.expressions import arrow_function, expr, kept, small
 from pyjms.spark.checker.gathering import (
     ends_of,
     lags_between,
@@ -29,7 +29,7 @@ from pyjms.spark.checker.gathering import (
 from pyjms.spark.checker.judging import FINDING_SCHEMA, judge
 from pyjms.spark.checker.ordering import broken_streams, overtaken, overtaken_urgent
 from pyjms.spark.checker.reading import Recorded
-from pyjms.spark.checker.screening import MESSAGE, screen
+from pyjms.spark.checker.screening import BLOCK, MESSAGE, screen
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -41,6 +41,7 @@ LISTED = 100
 
 _ROWS_A_PART = 500_000
 _EVENT = f"struct({', '.join(f'`{name}`' for name in COLUMNS)})"
+_EVENTS = f"collect_list(struct(kind, role, h, {', '.join(f'`{name}`' for name in COLUMNS)})) AS events"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -69,30 +70,31 @@ def audit(
     expiry_allowance_ms: int = 1000,
     without: Iterable[str] = (),
     listed: int = LISTED,
+    block: int = BLOCK,
 ) -> Audit:
     """Judge a history by every rule of `pyjms.history.rules`; the arguments are those of `pyjms.history.check`.
 
     listed: how many findings of each rule the report lists; all are in `Audit.findings`.
+    block: how many deliveries of one consumer a task sorts, at most.
     Raises `HistoryError` for what is no history.
     """
     options = Options(complete=complete, expiry_allowance_ms=expiry_allowance_ms)
-    found, overview, suspects = _Auditor(recorded.events, options, frozenset(without)).findings()
-    rules = found.groupBy("rule").count().toArrow().to_pylist()
-    numbers = {row["rule"]: row["count"] for row in rules}
+    found, overview, suspects = _Auditor(recorded.events, options, frozenset(without), block).findings()
+    place = "row_number() OVER (PARTITION BY rule ORDER BY at, mid) AS place"
+    rows = found.selectExpr("*", place, "count(*) OVER (PARTITION BY rule) AS total").where(f"place <= {listed}")
+    listing = rows.toArrow().to_pylist()
+    numbers = {row["rule"]: row["total"] for row in listing}
     if recorded.cut_off:
         numbers["cut-off"] = len(recorded.cut_off)
-    counts = {rule: numbers[rule] for rule in sorted(numbers, key=lambda rule: -RULES[rule].verdict.rank)}
     return Audit(
         findings=found,
-        counts=counts,
-        report=_report(found, recorded.cut_off, overview.events, listed),
+        counts={rule: numbers[rule] for rule in sorted(numbers, key=lambda rule: -RULES[rule].verdict.rank)},
+        report=_report(listing, recorded.cut_off, overview.events),
         suspects=suspects,
     )
 
 
-def _report(found: DataFrame, cut_off: Iterable[str], events: int, listed: int) -> Report:
-    place = "row_number() OVER (PARTITION BY rule ORDER BY at, mid)"
-    rows = found.selectExpr("*", f"{place} AS place").where(f"place <= {listed}").toArrow().to_pylist()
+def _report(rows: Iterable[Mapping[str, Any]], cut_off: Iterable[str], events: int) -> Report:
     listing = [finding_of(row) for row in rows]
     listing.sort(key=lambda each: (-each.verdict.rank, each.events[-1].t0))
     cut = [finding("cut-off", (), mid=None, dest=None, pid=pid) for pid in cut_off]
@@ -113,8 +115,9 @@ def finding_of(row: Mapping[str, Any]) -> Finding:
 
 
 class _Auditor:
-    def __init__(self, events: DataFrame, options: Options, left_out: frozenset[str]) -> None:
+    def __init__(self, events: DataFrame, options: Options, left_out: frozenset[str], block: int) -> None:
         self._events = events
+        self._block = block
         self._options = options
         self._left_out = left_out
         self._session = events.sparkSession
@@ -124,29 +127,45 @@ class _Auditor:
         self._parts = max(least, -(-self._overview.events // _ROWS_A_PART))
 
     def findings(self) -> tuple[DataFrame, Overview, int]:
-        screened = screen(
-            self._events,
-            self._controls,
-            self._overview,
-            expiry_allowance_ms=self._options.expiry_allowance_ms,
-            parts=self._parts,
-        ).cache()
+        screened = kept(
+            screen(
+                self._events,
+                self._controls,
+                self._overview,
+                expiry_allowance_ms=self._options.expiry_allowance_ms,
+                parts=self._parts,
+                block=self._block,
+            )
+        )
         closed = self._closed()
         suspects = screened.where("suspect IS NOT NULL").selectExpr("suspect AS k")
         for more in (closed, self._missed()):
             suspects = suspects if more is None else suspects.union(more.where("k IS NOT NULL"))
-        suspects = suspects.distinct().cache()
+        suspects = kept(suspects.distinct())
         number = suspects.count()
-        own = messages(self._events, suspects).cache()
+        own = kept(messages(self._events, small(suspects, number)))
         self._calibrate(screened, own)
-        cases = self._cases(own) if number else own
+        cases = self._cases(own, number) if number else own
         for more in (self._order_cases(screened, own), self._priority_cases(), self._nameless_cases()):
             cases = cases if more is None else cases.unionByName(more)
-        events = expr(f"collect_list(struct(kind, role, h, {', '.join(f'`{name}`' for name in COLUMNS)})) AS events")
-        whole = cases.repartition(self._parts, "g").groupBy("g", "kind", "h").agg(events)
-        told = whole.select(judge(self._controls, self._options, self._left_out)("events").alias("told"))
-        judged = told.selectExpr("inline(told)").cache()
-        return self._put_together(judged).cache(), self._overview, number
+        return kept(self._put_together(self._judged(cases))), self._overview, number
+
+    def _judged(self, cases: DataFrame) -> DataFrame:
+        """Return all findings; cases that ask for proofs are judged again with them."""
+        whole = cases.repartition(self._parts, "g").groupBy("g", "kind", "h").agg(expr(_EVENTS))
+        first = kept(self._judge(whole, has_proofs=False))
+        found = first.selectExpr("inline(judged.told)")
+        open_cases = first.where("size(judged.asked) > 0")
+        if not open_cases.head(1):
+            return found
+        proofs = proofs_for(self._events, open_cases.selectExpr("g", "kind", "h", "inline(judged.asked)"))
+        again = open_cases.selectExpr("g", "inline(events)").select(*cases.columns).unionByName(proofs)
+        second = self._judge(again.groupBy("g", "kind", "h").agg(expr(_EVENTS)), has_proofs=True)
+        return found.unionByName(second.selectExpr("inline(judged.told)"))
+
+    def _judge(self, whole: DataFrame, *, has_proofs: bool) -> DataFrame:
+        work = judge(self._controls, self._options, self._left_out, has_proofs=has_proofs)
+        return whole.withColumn("judged", work("events"))
 
     def _calibrate(self, screened: DataFrame, own: DataFrame) -> None:
         """Find out how far the clocks of nodes are apart."""
@@ -169,13 +188,12 @@ class _Auditor:
 
     # Cases
 
-    def _cases(self, own: DataFrame) -> DataFrame:
-        strange = strangers(self._events, own).cache()
+    def _cases(self, own: DataFrame, number: int) -> DataFrame:
+        strange = kept(strangers(self._events, own, number))
         cases = own.unionByName(strange)
-        cases = cases.unionByName(ends_of(self._events, cases))
-        cases = cases.unionByName(proofs_for(self._events, _repeated(own), self._controls))
+        cases = cases.unionByName(ends_of(self._events, cases, number))
         if any(True for control in self._controls.values() for _ in control.lives()):
-            cases = cases.unionByName(latest_in(self._events, own, self._controls))
+            cases = cases.unionByName(kept(latest_in(self._events, own, self._controls)))
         return cases
 
     def _order_cases(self, screened: DataFrame, own: DataFrame) -> DataFrame | None:
@@ -183,16 +201,17 @@ class _Auditor:
         several = "count(*) OVER (PARTITION BY g, h, mid, dest, sub) > 1 AS is_one_of_several"
         more = fresh.selectExpr("xxhash64(h, consumer) AS consumer", several).where("is_one_of_several")
         strange = screened.where("strange IS NOT NULL").selectExpr("strange AS consumer")
-        consumers = broken_streams(screened).union(more.select("consumer")).union(strange).distinct().cache()
-        return overtaken(self._events, consumers) if consumers.head(1) else None
+        consumers = kept(broken_streams(screened).union(more.select("consumer")).union(strange).distinct())
+        return kept(overtaken(self._events, consumers, self._block)) if consumers.head(1) else None
 
     def _priority_cases(self) -> DataFrame | None:
         names = [(each.h, each.consumer) for each in self._overview.readers if each.has_priorities and each.consumer]
         if not names:
             return None
         table = self._session.createDataFrame(names, "h STRING, consumer STRING")
-        cases = overtaken_urgent(self._events, table.selectExpr("xxhash64(h, consumer) AS consumer").distinct()).cache()
-        return cases.unionByName(ends_of(self._events, cases.where("op = 'send'")))
+        consumers = table.selectExpr("xxhash64(h, consumer) AS consumer").distinct()
+        cases = kept(overtaken_urgent(self._events, consumers, self._block))
+        return cases.unionByName(ends_of(self._events, cases.where("op = 'send'"), cases.count()))
 
     def _nameless_cases(self) -> DataFrame | None:
         if not self._overview.has_nameless:
@@ -240,19 +259,18 @@ class _Auditor:
     def _put_together(self, judged: DataFrame) -> DataFrame:
         """Count what is told once for a whole destination, and add what is no matter of single messages."""
         found = judged.where("rule <> 'unaccounted'")
-        told = []
         open_ends = judged.where("rule = 'unaccounted'").groupBy("h", "dest").agg(
             expr("count(*) AS number"), expr("min_by(struct(*), struct(at, first_n)) AS first")
         )  # fmt: skip
-        for row in open_ends.toArrow().to_pylist():
-            first = row["first"]
-            text = RULES["unaccounted"].text.format(number=row["number"], dest=row["dest"], mid=first["mid"])
-            told.append({**first, "text": text, "number": row["number"]})
+        text = f"'{RULES['unaccounted'].text}'"
+        for name, value in (("number", "number"), ("dest", "dest"), ("mid", "first.mid")):
+            text = f"replace({text}, '{{{name}}}', CAST({value} AS STRING))"
+        whole = ("h", "first.rule", f"{text} AS text", "first.mid", "dest", "number", "first.at", "first.first_n")
+        found = found.union(open_ends.selectExpr(*whole, "first.witness"))
         if self._overview.has_nameless and "without-id" not in self._left_out:
-            told += self._without_id()
-        if not told:
-            return found
-        return found.union(self._session.createDataFrame(pa.Table.from_pylist(told), FINDING_SCHEMA))
+            told = pa.Table.from_pylist(list(self._without_id()))
+            found = found.union(self._session.createDataFrame(told, FINDING_SCHEMA))
+        return found
 
     def _without_id(self) -> Iterator[dict[str, Any]]:
         rows = self._events.where("op = 'deliver' AND mid IS NULL").groupBy("h", "dest").agg(
@@ -272,12 +290,6 @@ class _Auditor:
                 "first_n": event.n,
                 "witness": json.dumps([list(row["first"].values())]),
             }
-
-
-def _repeated(own: DataFrame) -> DataFrame:
-    """Return the deliveries of messages that one queue or subscription delivered more than once."""
-    several = "count(*) OVER (PARTITION BY g, h, mid, dest, sub) AS several"
-    return own.where("op = 'deliver'").selectExpr("*", several).where("several > 1").drop("several")
 
 
 def _same_place(rows: DataFrame, bound: DataFrame) -> Any:

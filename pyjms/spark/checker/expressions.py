@@ -10,9 +10,11 @@ import pyspark.sql.functions
 from pyspark.sql.functions import expr
 
 if TYPE_CHECKING:
-    from pyspark.sql import Column
+    from pyspark.sql import Column, DataFrame
 
-__all__ = ["arrow_function", "expr", "expressions"]
+__all__ = ["arrow_function", "expr", "expressions", "kept", "small"]
+
+_FEW = 200_000
 
 
 def expressions(*texts: str) -> list[Column]:
@@ -27,3 +29,17 @@ def arrow_function(function: Callable[[pa.Array], pa.Array], returns: str) -> Ca
     """
     make = cast("Any", pyspark.sql.functions).arrow_udf  # its stub is missing
     return cast("Callable[..., Column]", make(function, returnType=returns))
+
+
+def kept(rows: DataFrame) -> DataFrame:
+    """Compute rows now, and keep them until nobody refers to them.
+
+    Unlike `cache`, Spark forgets how they came about: else it compares whole plans with each other for each query that
+    follows, which for plans of a hundred steps takes longer than all of the work.
+    """
+    return rows.localCheckpoint(eager=True)
+
+
+def small(rows: DataFrame, number: int) -> DataFrame:
+    """Tell Spark to send rows to all, if they are so few; of rows that were `kept` it does not know."""
+    return rows.hint("broadcast") if number <= _FEW else rows

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from pyjms.history.events import COLUMNS
 from pyjms.history.facts import BRANCH
 from pyjms.spark.checker.control import Control
-from pyjms.spark.checker.expressions import expr
+from pyjms.spark.checker.expressions import expr, kept, small
 from pyjms.spark.checker.judging import MESSAGES, NAMELESS, OWN, WITNESS
 from pyjms.spark.checker.screening import MESSAGE
 
@@ -22,7 +22,6 @@ __all__ = ["ends_of", "lags_between", "latest_in", "messages", "nameless", "proo
 
 _CASE = ("g", "kind", "role", "h", *(f"`{name}`" for name in COLUMNS))
 _EVENT = f"struct({', '.join(f'`{name}`' for name in COLUMNS)})"
-_ALLOWANCE_NS = 10**8
 _ROUND_TRIP = (
     "ok = 'ok' AND conn IS NOT NULL AND NOT coalesce(mode = 1, false) AND "
     "op IN ('send', 'commit', 'rollback', 'ack', 'recover', 'subscribe', 'unsubscribe', 'close')"
@@ -44,25 +43,25 @@ def nameless(events: DataFrame, condition: str) -> DataFrame:
     )
 
 
-def strangers(events: DataFrame, own: DataFrame) -> DataFrame:
-    """Return settlements of deliveries in `own` that name another message, or none."""
+def strangers(events: DataFrame, own: DataFrame, number: int) -> DataFrame:
+    """Return settlements of deliveries in `own` that name another message, or none; `number`: of messages."""
     held = own.where("op = 'deliver'").selectExpr(
         "g", "kind", "xxhash64(h, consumer, dn) AS handle", "xxhash64(h, mid) AS k"
     )
     settled = events.where("op IN ('ack', 'recover')").selectExpr(
         "xxhash64(h, consumer, dn) AS handle", "xxhash64(h, mid) AS its", *_CASE[3:]
     )
-    joined = settled.join(held.distinct(), "handle").where("NOT (its <=> k)")
+    joined = settled.join(small(held.distinct(), number), "handle").where("NOT (its <=> k)")
     return joined.selectExpr("g", "kind", f"{WITNESS} AS role", *_CASE[3:])
 
 
-def ends_of(events: DataFrame, cases: DataFrame) -> DataFrame:
-    """Return the commits and rollbacks of all transactions in `cases`."""
+def ends_of(events: DataFrame, cases: DataFrame, number: int) -> DataFrame:
+    """Return the commits and rollbacks of all transactions in `cases`; `number`: of messages."""
     wanted = cases.where("tx IS NOT NULL").selectExpr("g", "kind", "xxhash64(h, tx) AS tx_key").distinct()
     ends = events.where("op IN ('commit', 'rollback') AND tx IS NOT NULL").selectExpr(
         "xxhash64(h, tx) AS tx_key", *_CASE[3:]
     )
-    return ends.join(wanted, "tx_key").selectExpr("g", "kind", f"{WITNESS} AS role", *_CASE[3:])
+    return ends.join(small(wanted, number), "tx_key").selectExpr("g", "kind", f"{WITNESS} AS role", *_CASE[3:])
 
 
 def lags_between(own: DataFrame) -> DataFrame:
@@ -74,61 +73,33 @@ def lags_between(own: DataFrame) -> DataFrame:
     return pair.groupBy("h", "one", "two").agg({"lag_ns": "max"}).withColumnRenamed("max(lag_ns)", "lag_ns")
 
 
-def proofs_for(events: DataFrame, own: DataFrame, controls: Mapping[str, Control]) -> DataFrame:
-    """Return, for deliveries of messages that were delivered more than once, what shows that connections lived on.
+def proofs_for(events: DataFrame, asked: DataFrame) -> DataFrame:
+    """Return what shows that connections lived on: their broker's first answer after each moment in `asked`.
 
-    That is, for the connection of each delivery and the end of each delivery: the first answer of the broker after it.
+    asked: g, kind, h, conn, t.
     """
-    come = own.where("op = 'deliver' AND conn IS NOT NULL").selectExpr(
-        "g", "kind", "h", "dest", "sub", "conn", "node", "t0", "t1"
+    questions = asked.selectExpr("xxhash64(h, conn) AS line", "t").distinct()
+    answers = events.where(_ROUND_TRIP).selectExpr("xxhash64(h, conn) AS line", "t0", "coalesce(n, 0L) AS n")
+    answers = answers.join(questions.select("line").distinct(), "line", "left_semi")
+    both = questions.selectExpr("line", "t", "NULL AS answer", "0 AS is_answer", "0L AS place").unionByName(
+        answers.selectExpr("line", "t0 AS t", "struct(t0, n) AS answer", "1 AS is_answer", "-n AS place")
     )
-    held = come.selectExpr("g", "kind", "h", "dest", "sub", "conn", "node", "t0 AS held_t0")
-    after = come.where("t1 IS NOT NULL").selectExpr(
-        "g", "h", "dest", "sub", "node AS its_node", "t0 AS its_t0", "t1 AS its_t1"
-    )
-    pairs = (
-        held.alias("a")
-        .join(
-            after.alias("b"),
-            expr("a.g = b.g AND a.h = b.h AND a.dest <=> b.dest AND a.sub <=> b.sub AND held_t0 <= its_t0"),
-        )
-        .selectExpr("a.g AS g", "kind", "a.h AS h", "conn", "node", "its_node", "its_t1")
-    )
-    lags = _lag_table(own, controls)
-    asked = (
-        pairs.join(lags.hint("broadcast"), ["h", "node", "its_node"], "left")
-        .selectExpr(
-            "g",
-            "kind",
-            "h",
-            "conn",
-            f"its_t1 + IF(node = its_node, 0L, {_ALLOWANCE_NS}L + coalesce(lag_ns, 0L)) AS t",
-        )
-        .distinct()
-    )
-    answers = events.where(_ROUND_TRIP).join(asked.select("h", "conn").distinct(), ["h", "conn"], "left_semi")
-    both = asked.selectExpr("h", "conn", "t", "0 AS is_answer", "0L AS place", "g", "kind", "NULL AS event").unionByName(
-        answers.selectExpr(
-            "h", "conn", "t0 AS t", "1 AS is_answer", "-coalesce(n, 0L) AS place", "0L AS g", "0 AS kind", f"{_EVENT} AS event"
-        )
-    )  # fmt: skip
     # from the end backwards: the last answer met is the first one after the question
-    next_one = (
-        "last(event, true) OVER (PARTITION BY h, conn ORDER BY t DESC, is_answer, place ROWS BETWEEN UNBOUNDED "
+    first = (
+        "last(answer, true) OVER (PARTITION BY line ORDER BY t DESC, is_answer, place ROWS BETWEEN UNBOUNDED "
         "PRECEDING AND CURRENT ROW)"
     )
-    found = both.selectExpr("*", f"{next_one} AS proof").where("is_answer = 0 AND proof IS NOT NULL")
-    return found.selectExpr("g", "kind", f"{WITNESS} AS role", "h", "proof.*")
-
-
-def _lag_table(own: DataFrame, controls: Mapping[str, Control]) -> DataFrame:
-    rows = [
-        (h, one, two, lag)
-        for h, control in controls.items()
-        for pair, lag in control.lags.items()
-        for one, two in (sorted(pair), sorted(pair, reverse=True))
-    ]
-    return own.sparkSession.createDataFrame(rows, "h STRING, node STRING, its_node STRING, lag_ns BIGINT")
+    found = both.selectExpr("*", f"{first} AS proof").where("is_answer = 0 AND proof IS NOT NULL")
+    wanted = (
+        asked.selectExpr("g", "kind", "xxhash64(h, conn) AS line", "t")
+        .join(found.selectExpr("line", "t", "proof.t0 AS proof_t0", "proof.n AS proof_n"), ["line", "t"])
+        .select("g", "kind", "line", "proof_t0", "proof_n")
+        .distinct()
+    )
+    whole = events.where(_ROUND_TRIP).selectExpr(
+        "xxhash64(h, conn) AS line", "t0 AS proof_t0", "coalesce(n, 0L) AS proof_n", *_CASE[3:]
+    )
+    return whole.join(wanted, ["line", "proof_t0", "proof_n"]).selectExpr("g", "kind", f"{WITNESS} AS role", *_CASE[3:])
 
 
 def latest_in(events: DataFrame, own: DataFrame, controls: Mapping[str, Control]) -> DataFrame:
@@ -142,11 +113,10 @@ def latest_in(events: DataFrame, own: DataFrame, controls: Mapping[str, Control]
     )
     sent = own.where("op = 'send' AND kind = 0").selectExpr("g", "h", "mid", "dest", "sess")
     got = own.where("op = 'deliver'").selectExpr("g", "h", "mid", "dest", "sub")
-    skipped = (
+    skipped = kept(
         sent.join(bounds.select("h", "dest", "sub").distinct().hint("broadcast"), ["h", "dest"])
         .join(got, ["g", "h", "mid", "dest", "sub"], "left_anti")
         .select("g", "h", "dest", "sub", "sess")
-        .cache()
     )
     wanted = skipped.select("h", "dest", "sub", "sess").distinct()
     first = (

@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
@@ -19,7 +19,7 @@ from pyjms.history.checks.filters import check_filters
 from pyjms.history.checks.order import check_order
 from pyjms.history.checks.priorities import check_priorities
 from pyjms.history.events import Event
-from pyjms.history.facts import Facts, Options
+from pyjms.history.facts import Facts, Options, Surroundings
 from pyjms.history.findings import Finding
 from pyjms.spark.checker.control import Control
 from pyjms.spark.checker.expressions import arrow_function
@@ -49,9 +49,18 @@ WITNESS = 1
 FINDING_SCHEMA = "h STRING, rule STRING, text STRING, mid STRING, dest STRING, number BIGINT, at BIGINT, first_n BIGINT, witness STRING"
 """A finding as a row; `witness` are its events as JSON, `at` is when the last of them began."""
 
+JUDGED_TYPE = (
+    f"struct<told: array<struct<{FINDING_SCHEMA.replace(' ', ':').replace(',:', ', ')}>>, "
+    "asked: array<struct<conn: string, t: bigint>>>"
+)
+"""The findings about a case, and of which connection it asks for the first answer after which moment."""
+
 _COLUMNS = [part.split()[0] for part in FINDING_SCHEMA.split(", ")]
-_ARROW = pa.struct(
+_FINDING = pa.struct(
     [(part.split()[0], pa.int64() if "BIGINT" in part else pa.string()) for part in FINDING_SCHEMA.split(", ")]
+)
+_ARROW = pa.struct(
+    [("told", pa.list_(_FINDING)), ("asked", pa.list_(pa.struct([("conn", pa.string()), ("t", pa.int64())])))]
 )
 _CHECKS = {
     MESSAGES: tuple(each for each in CHECKS if each not in {check_order, check_priorities}),
@@ -61,37 +70,62 @@ _CHECKS = {
 }
 
 
-def judge(controls: Mapping[str, Control], options: Options, left_out: frozenset[str]) -> Callable[..., Column]:
-    """Return a function of Spark: from a column of cases, each the list of its events, to a column of lists of findings."""
+def judge(
+    controls: Mapping[str, Control], options: Options, left_out: frozenset[str], *, has_proofs: bool
+) -> Callable[..., Column]:
+    """Return a function of Spark: from a column of cases, each the list of its events, to one of `JUDGED_TYPE`.
+
+    has_proofs: the cases hold what shows that connections lived on. Else a case that asks for such a proof has no
+    findings yet, and tells what it asks for; few do.
+    """
 
     def work(cases: pa.Array) -> pa.Array:
-        found = [
-            list(_judge(rows, controls, options, left_out) if rows else ()) for rows in (case.as_py() for case in cases)
+        judged = [_Case(case.as_py(), controls, options) for case in cases]
+        rows = [{"told": each.findings(left_out), "asked": each.asked()} for each in judged]
+        if not has_proofs:
+            rows = [{**row, "told": []} if row["asked"] else row for row in rows]
+        return pa.array(rows, _ARROW)
+
+    return arrow_function(work, JUDGED_TYPE)
+
+
+class _AskingFacts(Facts):
+    """Facts that note which proofs of life are asked for."""
+
+    def __init__(self, events: Iterable[Event], options: Options, around: Surroundings) -> None:
+        super().__init__(events, options, around)
+        self.asked: dict[tuple[str, int], None] = {}
+
+    def proof_of_life(self, delivery: Event, after: Event) -> Event | None:
+        if delivery.conn is not None and after.t1 is not None:
+            self.asked[delivery.conn, after.t1 + self.allowance_ns(delivery.node, after.node)] = None
+        return super().proof_of_life(delivery, after)
+
+
+class _Case:
+    def __init__(self, rows: list[dict[str, Any]], controls: Mapping[str, Control], options: Options) -> None:
+        self._h, self._kind = rows[0]["h"], rows[0]["kind"]
+        control = controls[self._h]
+        own = [event_of(row) for row in rows if row["role"] == OWN]
+        others = dict.fromkeys(event_of(row) for row in rows if row["role"] == WITNESS)
+        self._mids = {event.mid for event in own if event.mid is not None}
+        dest = next((event.dest for event in own if event.dn is not None), None) if self._kind == ORDER else None
+        around = dict.fromkeys([*others, *control.around([*own, *others], dest)])
+        for event in own:
+            around.pop(event, None)
+        events = sorted([*own, *around], key=_in_time)
+        self._facts = _AskingFacts(events, options, control.surroundings(*self._mids))
+
+    def findings(self, left_out: frozenset[str]) -> list[dict[str, Any]]:
+        found = (each for check in _CHECKS[self._kind] for each in check(self._facts))
+        return [
+            _row(self._h, each)
+            for each in found
+            if (each.mid in self._mids or self._kind == NAMELESS) and each.rule not in left_out
         ]
-        return pa.array(found, pa.list_(_ARROW))
 
-    return arrow_function(work, f"array<struct<{FINDING_SCHEMA.replace(' ', ':').replace(',:', ', ')}>>")
-
-
-def _judge(
-    rows: list[dict[str, Any]], controls: Mapping[str, Control], options: Options, left_out: frozenset[str]
-) -> Iterator[dict[str, Any]]:
-    h, kind = rows[0]["h"], rows[0]["kind"]
-    control = controls[h]
-    own = [event_of(row) for row in rows if row["role"] == OWN]
-    others = dict.fromkeys(event_of(row) for row in rows if row["role"] == WITNESS)
-    own.sort(key=_in_time)
-    mids = {event.mid for event in own if event.mid is not None}
-    dest = next((event.dest for event in own if event.dn is not None), None) if kind == ORDER else None
-    around = dict.fromkeys([*others, *control.around([*own, *others], dest)])
-    for event in own:
-        around.pop(event, None)
-    events = sorted([*own, *around], key=_in_time)
-    facts = Facts(events, options, control.surroundings(*mids))
-    for check in _CHECKS[kind]:
-        for found in check(facts):
-            if (found.mid in mids or kind == NAMELESS) and found.rule not in left_out:
-                yield _row(h, found)
+    def asked(self) -> list[dict[str, Any]]:
+        return [{"conn": conn, "t": t} for conn, t in self._facts.asked]
 
 
 def _in_time(event: Event) -> tuple[int, int]:

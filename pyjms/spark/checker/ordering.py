@@ -1,6 +1,6 @@
 """Order and priority: which pairs of deliveries came in the wrong order.
 
-A consumer's deliveries may be more than one task can sort. So they are cut into blocks of `BLOCK`; what came before a
+A consumer's deliveries may be more than one task can sort. So they are cut into blocks; what came before a
 block is one row of it, found from the blocks' maxima.
 """
 
@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from pyjms.spark.checker.expressions import expr, expressions
 from pyjms.spark.checker.judging import ORDER, OWN, PRIORITY, WITNESS
-from pyjms.spark.checker.screening import BLOCK, MESSAGE
+from pyjms.spark.checker.screening import MESSAGE
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -36,7 +36,7 @@ def broken_streams(screened: DataFrame) -> DataFrame:
     return seen.where("is_broken").select("consumer").distinct()
 
 
-def overtaken(events: DataFrame, consumers: DataFrame) -> DataFrame:
+def overtaken(events: DataFrame, consumers: DataFrame, block: int) -> DataFrame:
     """Return the cases of messages that reached one of `consumers` after one that their session had sent later.
 
     Only the streams of these consumers are sorted again, now with all that the reference asks of each message.
@@ -50,7 +50,7 @@ def overtaken(events: DataFrame, consumers: DataFrame) -> DataFrame:
         "coalesce(dn, 0L) AS dn",
         "t0",
     )
-    fresh = fresh.join(consumers, "consumer", "left_semi")
+    fresh = fresh.join(consumers.hint("broadcast"), "consumer", "left_semi")
     streams = (
         fresh.join(_unique_sends(events, fresh), "k")
         .where("sn IS NOT NULL AND (from_queue IS NULL OR from_queue = sent_to)")
@@ -58,7 +58,7 @@ def overtaken(events: DataFrame, consumers: DataFrame) -> DataFrame:
             "k",
             "consumer",
             "xxhash64(sender, coalesce(prio, sent_prio), coalesce(mode, sent_mode)) AS stream",
-            f"dn DIV {BLOCK} AS block",
+            f"dn DIV {block} AS block",
             "dn",
             "t0",
             "sn",
@@ -88,15 +88,15 @@ def overtaken(events: DataFrame, consumers: DataFrame) -> DataFrame:
     return _cases(events, pairs, ORDER)
 
 
-def overtaken_urgent(events: DataFrame, consumers: DataFrame) -> DataFrame:
+def overtaken_urgent(events: DataFrame, consumers: DataFrame, block: int) -> DataFrame:
     """Return the cases of messages that came to one of `consumers` right after a less urgent one, though they were there."""
     deliveries = events.where("op = 'deliver' AND consumer IS NOT NULL").selectExpr(
         "xxhash64(h, consumer) AS consumer",
-        f"coalesce(dn, 0L) DIV {BLOCK} AS block",
+        f"coalesce(dn, 0L) DIV {block} AS block",
         f"struct(coalesce(dn, 0L) AS dn, t0, coalesce(n, 0L) AS n, IF(mid IS NULL, NULL, {MESSAGE}) AS k, "
         "coalesce(prio, 0) AS prio, coalesce(redelivered, false) AS redelivered) AS self",
     )
-    deliveries = deliveries.join(consumers, "consumer", "left_semi")
+    deliveries = deliveries.join(consumers.hint("broadcast"), "consumer", "left_semi")
     lasts = deliveries.groupBy("consumer", "block").agg(expr("max(self) AS last"))
     lasts = lasts.selectExpr("consumer", "block", "lag(last) OVER (PARTITION BY consumer ORDER BY block) AS earlier")
     within = "lag(self) OVER (PARTITION BY consumer, block ORDER BY self)"

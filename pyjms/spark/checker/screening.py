@@ -65,7 +65,13 @@ def transaction_ends(events: DataFrame) -> DataFrame:
 
 
 def screen(
-    events: DataFrame, controls: Mapping[str, Control], overview: Overview, *, expiry_allowance_ms: int, parts: int
+    events: DataFrame,
+    controls: Mapping[str, Control],
+    overview: Overview,
+    *,
+    expiry_allowance_ms: int,
+    parts: int,
+    block: int,
 ) -> DataFrame:
     """Return few rows: suspects (`suspect`: the digest), streams by block, and differences of clocks.
 
@@ -74,7 +80,7 @@ def screen(
     """
     rows = _messages(events, controls, overview, expiry_allowance_ms)
     by_message = rows.repartition(parts, "k").groupBy("k", "ds").agg(*expressions(*_AGGREGATES))
-    judged = by_message.selectExpr("*", *_COUNTS).selectExpr(*_JUDGED)
+    judged = by_message.selectExpr("*", *_COUNTS).selectExpr(*_JUDGED, _block(block))
     kept = judged.where("suspect IS NOT NULL OR stream IS NOT NULL OR lag_ns > 0")
     return _by_block(kept, parts)
 
@@ -293,8 +299,11 @@ _JUDGED = (
     "consumer",
     "dn",
     "sn",
-    f"IF({_HAS_ORDER}, dn DIV {BLOCK}, 0L) AS block",
     f"IF(NOT ({_HAS_ORDER}) AND fresh = 1, consumer, NULL) AS strange",
     f"IF({_IS_AHEAD}, sent_t0 - seen_t1, 0L) AS lag_ns",
     f"IF({_IS_AHEAD}, at_one ^ at_two, NULL) AS lag_pair",
 )
+
+
+def _block(size: int) -> str:
+    return f"IF({_HAS_ORDER}, dn DIV {size}, 0L) AS block"

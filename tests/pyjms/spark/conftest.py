@@ -68,6 +68,8 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
         master="local[2,2]",
         settings={
             "spark.driver.memory": "1g",
+            # short programs of which each line runs a few times: compiling them well costs more than it brings
+            "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
             "spark.local.dir": str(folder / "local"),
             "spark.sql.warehouse.dir": str(folder / "warehouse"),
             "spark.sql.shuffle.partitions": "2",
@@ -75,3 +77,23 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
     )
     yield session
     session.stop()
+
+
+@pytest.fixture
+def plain_spark(spark: SparkSession) -> Iterator[SparkSession]:
+    """The same session, which neither compiles queries nor plans them anew while they run.
+
+    Queries of sixty steps over a few thousand rows take a third of the time so.
+    """
+    settings = {
+        "spark.sql.adaptive.enabled": "false",
+        "spark.sql.codegen.wholeStage": "false",
+        "spark.sql.codegen.factoryMode": "NO_CODEGEN",
+    }
+    before = {name: spark.conf.get(name) for name in settings}
+    for name, value in settings.items():
+        spark.conf.set(name, value)
+    yield spark
+    for name, former in before.items():
+        assert former is not None
+        spark.conf.set(name, former)

@@ -1,0 +1,37 @@
+"""``pyjms pipeline``: what outgrows one machine, on Spark.
+
+A command's module is imported when it is asked for, or when help is; none of them imports PySpark until it runs.
+"""
+
+from __future__ import annotations
+
+import sys
+from importlib import import_module
+from typing import Final
+
+import typer
+
+__all__ = ["PIPELINE", "commands"]
+
+PIPELINE: Final = {
+    "audit": "pyjms.spark.commands.audit:audit_command",
+}
+"""By the command's name, ``module:function``. A module may have EXAMPLES, which help shows."""
+
+
+def commands() -> typer.Typer:
+    """Return the commands below ``pyjms pipeline``."""
+    app = typer.Typer(no_args_is_help=True, help="Pipelines and checks on Spark, on this machine or on a cluster.")
+    app.callback()(_pipeline)  # so that a single command keeps its name
+    asked = sys.argv[2:3]
+    for name in asked if asked and asked[0] in PIPELINE else list(PIPELINE):
+        module_name, _, attribute = PIPELINE[name].partition(":")
+        module = import_module(module_name)
+        examples = getattr(module, "EXAMPLES", ())
+        epilog = "\n".join(("\b", "Examples:", *(f"  {each}" for each in examples))) if examples else None
+        app.command(name, epilog=epilog)(getattr(module, attribute))
+    return app
+
+
+def _pipeline() -> None:
+    """Pipelines and checks on Spark, on this machine or on a cluster."""

@@ -1,0 +1,106 @@
+"""``pyjms pipeline audit``: the checker on Spark."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Annotated, Any, Final
+
+import typer
+from rich.console import Console
+from rich.markup import escape
+
+from pyjms.history.command import CANNOT_BE_USED, EXIT_CODES, finding_as_data, print_report
+from pyjms.history.rules import RULES
+from pyjms.spark.missing import spark_sql
+from pyjms.spark.session import LOCAL, make_session
+from pyjms.spi.errors import ProviderError
+
+__all__ = ["EXAMPLES", "audit_command"]
+
+EXAMPLES: Final = (
+    "pyjms pipeline audit /var/tmp/history",
+    "pyjms pipeline audit /var/tmp/history --complete --report audit.html",
+    "pyjms pipeline audit hdfs://namenode/history --master yarn --findings hdfs://namenode/findings --json",
+)
+
+
+def audit_command(
+    directories: Annotated[
+        list[str],
+        typer.Argument(help="Directories of recordings, or URLs that Spark reads; taken as one.", metavar="DIR..."),
+    ],
+    master: Annotated[str, typer.Option(help="Where Spark runs: local[4], spark://host:7077, yarn ...")] = LOCAL,
+    report: Annotated[
+        Path | None,
+        typer.Option(help="Write a page with plots, for a browser.", metavar="FILE.html", show_default=False),
+    ] = None,
+    findings: Annotated[
+        str | None, typer.Option(help="Write all findings there, as Parquet.", metavar="DIR", show_default=False)
+    ] = None,
+    complete: Annotated[
+        bool, typer.Option(help="All was consumed at the end of the run: what was not is lost.", show_default=False)
+    ] = False,
+    by_run: Annotated[
+        bool, typer.Option("--by-run", help="Each run is a history of its own.", show_default=False)
+    ] = False,
+    without: Annotated[
+        list[str] | None, typer.Option(help="Leave out a rule; may be given several times.", metavar="RULE")
+    ] = None,
+    expiry_allowance: Annotated[
+        int, typer.Option(help="So many milliseconds may a message come after it expired.", min=0)
+    ] = 1000,
+    listed: Annotated[int, typer.Option(help="List so many findings of each rule; all are counted.", min=1)] = 20,
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON, and nothing else.")] = False,
+) -> None:
+    """Judge recorded histories that one machine cannot hold, by the rules of `pyjms history check`.
+
+    Exit code: the verdict: 0 good, 1 violation, 3 warning; 2 when there is no history that can be read, or no Spark.
+    """
+    for rule in without or []:
+        if rule not in RULES:
+            raise _failure(f"there is no rule {rule!r}; the rules are {', '.join(RULES)}")
+    try:
+        spark_sql()
+        from pyjms.spark.checker.audit import audit
+        from pyjms.spark.checker.figures import figures_of
+        from pyjms.spark.checker.page import page
+        from pyjms.spark.checker.reading import read_history
+
+        session = make_session("pyjms audit", master=master)
+        recorded = read_history(session, directories, by_run=by_run)
+        found = audit(
+            recorded, complete=complete, expiry_allowance_ms=expiry_allowance, without=without or (), listed=listed
+        )
+        if findings is not None:
+            found.findings.write.mode("overwrite").parquet(findings)
+        figures = figures_of(recorded.events) if as_json or report is not None else None
+        data = _as_data(found.report, found.counts, found.suspects, figures)
+        if report is not None:
+            report.write_text(page(data), encoding="utf-8")
+    except ProviderError as error:
+        raise _failure(error.reason) from error
+    if as_json:
+        typer.echo(json.dumps(data, indent=2))
+    else:
+        print_report(Console(), found.report, found.counts)
+        if report is not None:
+            Console().print(f"The report is in {report}.", highlight=False)
+    raise typer.Exit(EXIT_CODES[found.verdict])
+
+
+def _as_data(report: Any, counts: Mapping[str, int], suspects: int, figures: Any) -> dict[str, Any]:
+    return {
+        "verdict": report.verdict.value,
+        "events": report.events,
+        "suspects": suspects,
+        "counts": dict(counts),
+        "findings": [finding_as_data(each) for each in report.findings],
+        "figures": figures,
+    }
+
+
+def _failure(text: str) -> typer.Exit:
+    Console(stderr=True).print(f"[red]pyjms pipeline audit:[/] {escape(text)}", highlight=False, soft_wrap=True)
+    return typer.Exit(CANNOT_BE_USED)

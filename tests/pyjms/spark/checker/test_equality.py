@@ -1,0 +1,59 @@
+"""The checker on Spark says what the reference says: of correct histories, of each fault, and of a skewed one, in one job."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+import pytest
+
+from pyjms.history import RULES, Event, check
+from pyjms.history.facts import Facts, Options
+from tests.pyjms.history.model import random_history
+from tests.pyjms.history.plants import PLANTS
+from tests.pyjms.spark.checker.comparing import differences, histories
+from tests.pyjms.spark.checker.streams import one_stream
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from pyspark.sql import SparkSession
+
+SEEDS = range(40, 48)  # among them, each fault finds a place
+
+
+@pytest.mark.timeout(240)  # starting Python's workers takes long on a busy machine
+def test_both_checkers_find_the_same_in_correct_and_in_faulty_histories(
+    plain_spark: SparkSession, tmp_path: Path
+) -> None:
+    found = histories(SEEDS)
+    found["nameless"] = nameless()
+    found["skewed"] = skewed()
+    told = {each.rule for events in found.values() for each in check(events).findings}
+    assert set(PLANTS) <= told
+    assert told <= set(RULES)
+    assert {each.rule for each in check(found["skewed"]).findings} == {"reordered", "priority"}
+    assert differences(plain_spark, tmp_path, found, block=16) == []
+
+
+def skewed() -> tuple[Event, ...]:
+    """A history whose one consumer has many more deliveries than a task may sort here; what is late comes blocks later."""
+    order = list(range(1, 401))
+    order.remove(7)
+    order.insert(380, 7)
+    order.remove(150)
+    order.insert(165, 150)  # as the first of its block
+    return one_stream(order, {161: 9}, 400)
+
+
+def nameless() -> tuple[Event, ...]:
+    """A history in which half of the messages have no ids, and one of these comes after its consumer was closed."""
+    events = list(random_history(3).events)
+    facts = Facts(events, Options())
+    hidden = set(list(facts.sends)[::2])
+    events = [replace(event, mid=None) if event.mid in hidden else event for event in events]
+    deliver = next(event for event in events if event.op == "deliver" and event.mid is None)
+    end = max(event.t1 or event.t0 for event in events)
+    closed = replace(deliver, op="close", t0=end + 1, t1=end + 2, consumer=deliver.consumer, dn=None, note=None)
+    late = replace(deliver, t0=end + 3, t1=end + 4, dn=1000, exp=1)
+    return (*events, closed, late)

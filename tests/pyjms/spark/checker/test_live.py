@@ -1,0 +1,46 @@
+"""Watching a recording that goes on: each finding is told once, when the files that show it have come."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+import pyarrow.parquet as pq
+import pytest
+
+from pyjms.history import Event, Finding, check
+from pyjms.spark.checker.live import LIVE_RULES, watch
+from pyjms.spark.checker.reading import table_of
+from tests.pyjms.spark.checker.streams import NS, one_stream
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from pyspark.sql import SparkSession
+
+
+@pytest.mark.timeout(240)
+def test_what_two_files_show_together_is_told_once(plain_spark: SparkSession, tmp_path: Path) -> None:
+    recorded, state = tmp_path / "recorded", tmp_path / "state"
+    recorded.mkdir()
+    order = list(range(1, 41))
+    order[4], order[5] = order[5], order[4]
+    events = list(one_stream(order, {}, 40))
+    late = next(place for place, each in enumerate(events) if each.op == "deliver" and each.dn == 30)
+    events[late] = replace(events[late], exp=NS // 10**6 - 60_000)
+    sends = [each for each in events if each.op == "send"]
+    told: list[Finding] = []
+
+    def step(name: str, its: list[Event]) -> list[Finding]:
+        told.clear()
+        pq.write_table(table_of(its), recorded / f"{name}-1-000001.parquet")
+        query = watch(plain_spark, recorded, told.append, state=state, once=True)
+        assert query.awaitTermination(200)
+        return list(told)
+
+    assert step("sends", sends) == []
+    rest = [each for each in events if each.op != "send"]
+    wanted = [each for each in check(events).findings if each.rule in LIVE_RULES]
+    assert {each.rule for each in wanted} == {"reordered", "after-expiry"}
+    assert sorted(step("rest", rest), key=str) == sorted(wanted, key=str)
+    assert len(list((state / "windows").iterdir())) == 1
