@@ -152,6 +152,24 @@ def test_limits_outlive_a_restart(folder: Folder, clock: HandClock, stored: bool
     assert alerts(queue) == []
 
 
+def test_messages_found_again_after_a_restart_have_their_age_and_size(folder: Folder, clock: HandClock) -> None:
+    clock.now_ms = 10**9
+    folder.open(clock=clock)
+    queue = make(
+        folder.host(stored=True), alert_age_ms=60_000, alert_bytes="30kB", alert_message_bytes="20kB", alert_messages=3
+    )
+    publish(queue, "x" * 25_000, *["y" * 5_000] * 2)
+    clock.now_ms += 60_000
+    folder.open(clock=clock)
+    host = folder.found_host()
+    look(host, clock)
+    found = {kind: value for kind, value, _ in alerts(host.child("queue", "orders"))}
+    assert found["messages"] == 3
+    assert found["age"] == 60_000 + STEP_MS
+    assert found["bytes"] == pytest.approx(35_000 + 3 * 600, rel=0.2)
+    assert found["message_bytes"] == pytest.approx(25_600, rel=0.1)
+
+
 def test_a_negative_limit_is_refused(host: VirtualHost) -> None:
     with pytest.raises(InvalidAttributesError, match="alert_age_ms"):
         make(host, alert_age_ms=-1)
