@@ -9,6 +9,7 @@ Every confirmed send and every commit is forced to the disk on all sides; no sid
 from __future__ import annotations
 
 import os
+import signal
 import statistics
 import sys
 import tempfile
@@ -17,6 +18,7 @@ from contextlib import contextmanager
 from functools import partial
 from itertools import count
 from pathlib import Path
+from types import FrameType
 from typing import Any, Final
 
 sys.path.insert(0, str(Path(__file__).parent))
@@ -92,8 +94,14 @@ def compare_rates(what: str, least: float, found: dict[str, list[Figures]]) -> t
     return good, middle
 
 
+def _end(number: int, _: FrameType | None) -> None:
+    """End as after Ctrl-C: brokers and clients are ended on the way out."""
+    raise SystemExit(128 + number)
+
+
 def main() -> int:
     """Run and report."""
+    signal.signal(signal.SIGTERM, _end)
     arguments = sys.argv[1:]
     rounds = int(arguments[0]) if arguments else 5
     scale = float(arguments[1]) if len(arguments) > 1 else 1.0

@@ -31,9 +31,9 @@ __all__ = ["Job", "WorkerPool", "WorkerSettings", "WorkersBusyError"]
 _LOOK_S: Final = 0.02
 _PRUNE_S: Final = 5.0
 _JOIN_S: Final = 2.0
-_BRIEF_S: Final = 0.01  # longer than this nobody else's work is held up on the loop, if it can be known
+_BRIEF_S: Final = 0.02  # longer than this nobody else's work is held up on the loop, if it can be known
 _FIRST_PAUSE_S: Final = 0.25
-_LONGEST_PAUSE_S: Final = 30.0
+_LONGEST_PAUSE_S: Final = 4.0
 
 Finished = Callable[[object, BaseException | None], None]
 

@@ -177,7 +177,7 @@ def test_after_a_slow_disk_brief_jobs_leave_the_loop_alone_for_a_while(
     monkeypatch.setattr(workers, "perf_counter", lambda: now_s[0])
 
     def is_slow() -> None:
-        now_s[0] += 0.011
+        now_s[0] += 0.021
 
     for pause_s in (0.25, 0.5, 1.0):
         pool.submit(is_slow, brief=True)
@@ -188,7 +188,7 @@ def test_after_a_slow_disk_brief_jobs_leave_the_loop_alone_for_a_while(
         now_s[0] += 0.002
     pool.submit(name_of_thread, brief=True)
     assert pool.next() == (LOOP, None)
-    now_s[0] += 61.0  # quick for so long that all is forgotten
+    now_s[0] += 9.0  # quick for so long that all is forgotten
     pool.submit(is_slow, brief=True)
     pool.next()
     now_s[0] += 0.251

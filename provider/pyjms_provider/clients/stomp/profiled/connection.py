@@ -295,6 +295,10 @@ class ProfiledConnection(ProviderConnection):
             return envelope
         return replace(envelope, destination=known, reply_to=answers)
 
+    def owns(self, address: Address) -> bool:
+        """Say whether a temporary destination is this connection's own."""
+        return address in self._at_broker
+
     def at_broker(self, address: Address) -> Address:
         """Return a destination as the broker knows it."""
         return self._at_broker.get(address, address)

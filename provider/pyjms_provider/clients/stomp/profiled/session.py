@@ -104,13 +104,16 @@ class ProfiledSession(ProviderSession):
         epoch = self.connection.link.current()
         frame = self.connection.frame_of(envelope, self.name)  # now: a temporary destination is the epoch's
         address = envelope.destination
-        if envelope.delivery_mode != _PERSISTENT and not address.temporary and address in self._good:
+        if envelope.delivery_mode != _PERSISTENT and address in self._good:
             epoch.post_soon(frame)
             return
         # Whether it may be sent there is asked once; then messages that may be lost need no answer.
         epoch.ask(frame)
-        if len(self._good) < _GOOD_MAX:
-            self._good.add(address)
+        if address.temporary and self.connection.owns(address):
+            return  # it may be deleted here, and the next send must say so
+        if len(self._good) >= _GOOD_MAX:
+            self._good.clear()
+        self._good.add(address)
 
     def _enter_unit(self, epoch: Epoch) -> Epoch:
         """Return the epoch of the open transaction; it begins in `epoch` if there is none."""
