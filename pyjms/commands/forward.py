@@ -23,6 +23,23 @@ EXAMPLES: Final = (
     "pyjms forward stomp://berlin:61613 orders --to stomp://paris:61613 --idle 5s --json",
 )
 
+_Name = Annotated[
+    str | None,
+    typer.Option(
+        help="The name of the route: targets know by it what they have got already. Keep it. [default: the queue's]",
+        metavar="NAME",
+        show_default=False,
+    ),
+]
+_Undeliverable = Annotated[
+    str | None,
+    typer.Option(
+        help="The queue of messages that a target refuses; '': they block the route. [default: QUEUE.undeliverable]",
+        metavar="QUEUE",
+        show_default=False,
+    ),
+]
+
 
 def forward(
     url: BrokerUrl,
@@ -35,26 +52,12 @@ def forward(
             show_default=False,
         ),
     ],
-    name: Annotated[
-        str | None,
-        typer.Option(
-            help="The name of the route: targets know by it what they have got already. Keep it. [default: the queue's]",
-            metavar="NAME",
-            show_default=False,
-        ),
-    ] = None,
+    name: _Name = None,
     selector: Selector = None,
     batch: Annotated[int, typer.Option(help="Messages of one transaction at most.", min=1, max=10_000)] = 100,
     linger: Annotated[int, typer.Option(help="How long a batch waits to be full.", metavar="SPAN", parser=span_ms)] = 0,
     hops: Annotated[int, typer.Option(help="Through how many routes a message may come.", min=1, max=1_000)] = 16,
-    undeliverable: Annotated[
-        str | None,
-        typer.Option(
-            help="The queue of messages that a target refuses; '': they block the route. [default: QUEUE.undeliverable]",
-            metavar="QUEUE",
-            show_default=False,
-        ),
-    ] = None,
+    undeliverable: _Undeliverable = None,
     once_only: Annotated[
         bool, typer.Option("--once-only", help="Refuse a target that cannot tell what it has got already.")
     ] = False,
