@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 SEEDS = range(40, 48)  # among them, each fault finds a place
 
 
-@pytest.mark.timeout(240)  # starting Python's workers takes long on a busy machine
+@pytest.mark.timeout(500)  # starting Python's workers takes long on a busy machine
 def test_both_checkers_find_the_same_in_correct_and_in_faulty_histories(
     plain_spark: SparkSession, tmp_path: Path
 ) -> None:

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 
-@pytest.mark.timeout(240)
+@pytest.mark.timeout(500)
 def test_what_two_files_show_together_is_told_once(plain_spark: SparkSession, tmp_path: Path) -> None:
     recorded, state = tmp_path / "recorded", tmp_path / "state"
     recorded.mkdir()
@@ -35,7 +35,7 @@ def test_what_two_files_show_together_is_told_once(plain_spark: SparkSession, tm
         told.clear()
         pq.write_table(table_of(its), recorded / f"{name}-1-000001.parquet")
         query = watch(plain_spark, recorded, told.append, state=state, once=True)
-        assert query.awaitTermination(200)
+        assert query.awaitTermination(220)
         return list(told)
 
     assert step("sends", sends) == []

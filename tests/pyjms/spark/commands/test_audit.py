@@ -26,8 +26,8 @@ if TYPE_CHECKING:
 
 @pytest.fixture(scope="module")
 def faulty(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, tuple[Event, ...]]:
-    """A history in which a message changed on its way, and another came again; and where it lies."""
-    events = list(random_history(7).events)
+    """A history in which a message changed on its way and others came again, and where it lies."""
+    events = list(random_history(56).events)
     place = next(place for place, event in enumerate(events) if event.op == "deliver")
     events[place] = replace(events[place], sha="other")
     folder = tmp_path_factory.mktemp("faulty")
@@ -35,6 +35,7 @@ def faulty(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, tuple[Event,
     return folder, tuple(events)
 
 
+@pytest.mark.timeout(500)  # starting Python's workers takes long on a busy machine
 def test_the_command_prints_what_the_reference_finds_and_writes_a_page_of_it(
     plain_spark: SparkSession, faulty: tuple[Path, tuple[Event, ...]], tmp_path: Path
 ) -> None:
