@@ -28,9 +28,16 @@ class Source:
     """The source's end of a route. One thread."""
 
     def __init__(
-        self, settings: RouteSettings, link: Link, clock: Clock, signal: Signal, is_over: Callable[[], bool]
+        self,
+        settings: RouteSettings,
+        link: Link,
+        clock: Clock,
+        signal: Signal,
+        is_over: Callable[[], bool],
+        on_open: Callable[[], None],
     ) -> None:
-        """`is_over` tells when to stop waiting; whoever makes it true sets `signal`."""
+        """`is_over` tells when to stop waiting; whoever makes it true sets `signal`. `on_open`: it receives from now on."""
+        self._on_open = on_open
         self._settings = settings
         self.link = link
         self._clock = clock
@@ -47,7 +54,8 @@ class Source:
 
     def open(self) -> None:
         """Begin to receive, unless it has. Raises `ProviderError`."""
-        if self._consumer is not None and self.link.problem is None:
+        lacks_naming = self.gives_ids and self._naming is None
+        if self._consumer is not None and self.link.problem is None and not lacks_naming:
             return
         self.close()
         self.link.session()
@@ -57,6 +65,7 @@ class Source:
             self._naming = self._subscribe(self._named, wake)
         self._consumer = self._subscribe(self._settings.source.address, wake)
         self.link.connection.start()
+        self._on_open()
 
     def _subscribe(self, address: Address, wake: Callable[[], None]) -> ProviderConsumer:
         selector = None if address == self._named else self._selector

@@ -47,10 +47,10 @@ class Transfer:
         self._signal = Signal()
         self._is_over = self._is_paused = False
         self._here = settings.source.site
-        self._source = Source(settings, self._link(self._here), clock, self._signal, self._must_wait)
+        self.tally = Tally(clock)
+        self._source = Source(settings, self._link(self._here), clock, self._signal, self._must_wait, self._receives)
         self._outlets: dict[Site, Outlet] = {}
         self._delays = Delays(settings.back_off, chance)
-        self.tally = Tally(clock)
 
     def _link(self, site: Site) -> Link:
         return Link(site, self._clock, self._signal.set)
@@ -111,6 +111,9 @@ class Transfer:
         if batch and not self._carry(batch):
             self._source.give_back(batch)
         self.tally.waiting = 0
+
+    def _receives(self) -> None:
+        self.tally.state = RouteState.RUNNING
 
     def _carry(self, batch: list[Delivery]) -> bool:
         """Bring a batch to its targets and settle it here; return False if that must wait for another time."""

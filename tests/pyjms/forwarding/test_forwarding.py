@@ -6,8 +6,9 @@ from typing import Any
 import pytest
 
 from pyjms import Session
-from pyjms.forwarding import Guarantee, Parcel, UndeliverableError
+from pyjms.forwarding import Guarantee, Parcel, RouteThread, Transfer, UndeliverableError, to_all
 from pyjms.spi import Envelope
+from pyjms.spi.clock import SystemClock
 from pyjms.spi.errors import ConnectionLostError, InDoubtError, ProviderError
 from pyjms.spi.routes import RouteState
 from pyjms.types import Long
@@ -254,7 +255,10 @@ def test_a_paused_route_gives_back_what_it_has_taken_and_goes_on_when_told(here:
         statistics_when(thread, lambda each: each.state is RouteState.PAUSED)
         here.put("orders", "later")
         assert there.texts("inbox") == []
+        assert here.take("orders").text == "later"
         thread.resume()
+        statistics_when(thread, lambda each: each.state is RouteState.RUNNING)
+        here.put("orders", "later still")
         statistics_when(thread, lambda each: each.forwarded == 1)
 
 
@@ -289,3 +293,26 @@ def test_the_session_modes_of_clients_do_not_matter(here: Client, there: Client)
             assert there.texts("inbox") == []
             other.commit()
             statistics_when(thread, lambda each: each.forwarded == 1)
+
+
+def test_a_target_elsewhere_that_is_added_while_it_runs_gets_messages_without_an_id_too(
+    here: Client, there: Client
+) -> None:
+    targets = [queue_at("vm://here", "copies")]
+    transfer = Transfer(route(SOURCE), to_all(targets), lambda: targets, SystemClock())
+    thread = RouteThread(transfer)
+    try:
+        here.put("orders", "one")
+        statistics_when(thread, lambda each: each.forwarded == 1)
+        targets.append(TARGET)
+        here.put("orders", "two")
+        statistics_when(thread, lambda each: each.forwarded == 2)
+        session = here.session
+        with session.create_producer(session.create_queue("orders")) as producer:
+            producer.disable_message_id = True
+            producer.send(session.create_text_message("three"))
+        statistics_when(thread, lambda each: each.forwarded == 3)
+    finally:
+        thread.stop()
+    assert here.texts("copies") == ["one", "two", "three"]
+    assert there.texts("inbox") == ["two", "three"]
