@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from pyjms import BytesMessage, ConnectionFactory, Session, TextMessage
+from pyjms import ConnectionFactory, Session, TextMessage
 
 AUTO = Session.AUTO_ACKNOWLEDGE
 
@@ -51,7 +51,4 @@ def take(url: str, queue: str, count: int) -> list[str]:
 
 
 def text_of(message: object) -> str:
-    if isinstance(message, TextMessage):
-        return message.text or ""
-    assert isinstance(message, BytesMessage)
-    return "bytes"
+    return (message.text or "") if isinstance(message, TextMessage) else type(message).__name__
