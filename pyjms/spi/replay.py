@@ -87,7 +87,7 @@ class ReaderGroups(ABC):
         """Make the group or take it over from who had it open before.
 
         Raises `DestinationError`, `InvalidSelectorError`, `AccessDeniedError`; `GroupError` when the group is there and
-        reads something else.
+        reads something else, or the subscription is and has other terms; `SubscriptionInUseError` when that has a subscriber.
         """
 
     @abstractmethod
@@ -105,7 +105,8 @@ class ReaderGroups(ABC):
         """Return messages from ``after + 1``, at most to `upto`, in order: as many as make a page, one at least.
 
         Empty only when ``after >= upto``. Changes nothing. Raises `GroupError` when the group or generation is not
-        there, when `upto` was never reserved, or when ``after + 1`` was acknowledged already.
+        there, when `upto` was never reserved, or when ``after + 1`` was acknowledged already; `ResourceError` when that
+        message cannot be read, and never will be if the message system has set it aside: acknowledging up to it goes on.
         """
 
     @abstractmethod
@@ -158,7 +159,8 @@ class Stages(ABC):
     @abstractmethod
     def promote(self, sink: str, epoch: int, units: Sequence[StageName]) -> bool:
         """Make exactly `units` visible and set the sink's marker to `epoch`, in one unit of work; discard all other
-        units of the sink up to this epoch. Do nothing and return False when the marker is `epoch` already, or beyond.
+        units of the sink up to this epoch. Do nothing and return False when the marker is `epoch` already, or beyond: also
+        when this very call was answered by a connection that was lost, and made again by the provider.
 
         An epoch without units only moves the marker. Raises `StageError` when a unit is not there, was staged by
         another sink or for another epoch: nothing is done then.
