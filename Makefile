@@ -115,7 +115,8 @@ history-soak: .venv/.dev ## 10,000 random correct histories, which must raise no
 	@$(BIN)/python -m tests.pyjms.history.soak 10000
 
 soak-spark: .venv/.dev ## Spark: thousands of histories against the reference, 100 million events, deaths at each point
-	@PYJMS_SPARK_KILLS=2 $(PYTEST) -n 0 -q --timeout 7200 tests/pyjms/spark/test_kills.py tests/pyjms/spark/test_source.py
+	@PYJMS_SPARK_KILLS=all $(PYTEST) -n 0 -q --timeout 7200 tests/pyjms/spark/test_source.py
+	@$(BIN)/python -m tests.pyjms.spark.killing 2
 	@$(BIN)/python -m tests.pyjms.spark.checker.comparing 2000
 	@PYJMS_EVENTS=100000000 $(BIN)/python tests/benchmarks/bench_checker.py
 
