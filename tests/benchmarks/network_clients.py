@@ -19,6 +19,7 @@ import stomp
 from measure import PROPERTIES, TEXT, make_message
 from network import BATCH, Client
 
+import pyjms_provider.clients.stomp.provider  # noqa: F401 - as the others: else each client's process loads it, and is charged
 from pyjms import ConnectionFactory, DeliveryMode, Session
 
 __all__ = ["AmqpClient", "JmsClient", "PikaClient", "StompClient", "declare_queue"]
