@@ -32,11 +32,12 @@ __all__ = ["OTHERS", "Metrics"]
 
 OTHERS: Final = ""
 """The name under which the queues are summed up that have no series of their own."""
-_SINGLE: Final = ("broker", "port", "virtual_host")
+_SINGLE: Final = ("broker", "port", "route", "virtual_host")
 _COUNTED: Final = (
     "virtual_host_node",
     "virtual_host",
     "port",
+    "route",
     "authentication_provider",
     "access_control",
     "key_store",

@@ -8,7 +8,7 @@ from starlette.testclient import TestClient
 from pyjms_provider.management.rest.app import RestSettings
 from tests.provider.management.world import ROOT, Site, basic, error_of, ok
 
-ORDER = ("broker", "category", "state", "virtual_host_node", "virtual_host", "port", "queue")
+ORDER = ("broker", "category", "state", "virtual_host_node", "virtual_host", "port", "queue", "route")
 
 
 def samples(text: str, name: str) -> dict[tuple[str, ...], float]:
@@ -44,6 +44,14 @@ def test_metrics_are_made_of_the_declared_statistics(site: Site) -> None:
     assert samples(text, "pyjms_objects")["virtual_host", "active"] == 1.0
     assert samples(text, "process_resident_memory_bytes")[()] > 1e6
     assert "rate" not in text, "Prometheus makes rates itself"
+
+
+def test_routes_are_measured_and_counted_by_their_state(site: Site) -> None:
+    site.host.create_child("route", {"name": "copy", "source": "orders", "targets": [{"queue": "copies"}]})
+    text = scraped(site)
+    assert samples(text, "pyjms_objects")["route", "active"] == 1.0
+    for name in ("forwarded_total", "sent_total", "failed_total", "failures_total", "waiting"):
+        assert samples(text, f"pyjms_route_{name}") == {("main", "shop", "copy"): 0.0}, name
 
 
 def test_only_the_deepest_queues_have_series_of_their_own() -> None:
