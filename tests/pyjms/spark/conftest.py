@@ -83,7 +83,7 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
 def plain_spark(spark: SparkSession) -> Iterator[SparkSession]:
     """The same session, which neither compiles queries nor plans them anew while they run.
 
-    Queries of sixty steps over a few thousand rows take a third of the time so.
+    For sixty steps over a few thousand rows, either costs more than the work itself.
     """
     settings = {
         "spark.sql.adaptive.enabled": "false",
