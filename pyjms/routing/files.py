@@ -10,7 +10,7 @@ from typing import Any
 from pyjms.routing.reading import Problem, RulesError, read_rules
 from pyjms.routing.rules import RuleSet
 
-__all__ = ["load_document", "load_rules"]
+__all__ = ["load_document", "load_rules", "parse_document"]
 
 
 def load_rules(file: Path) -> RuleSet:
@@ -21,11 +21,19 @@ def load_rules(file: Path) -> RuleSet:
 
 def load_document(file: Path) -> tuple[Any, str | None]:
     """Return what stands in a file, and its text if that has lines that tell something. Raises `RulesError`, `OSError`."""
-    is_json = file.suffix.lower() == ".json"
     try:
         text = file.read_text(encoding="utf-8")
+    except UnicodeDecodeError as error:
+        raise RulesError((Problem(file.name, f"it is no text in UTF-8: {error}", None),)) from error
+    return parse_document(text, file.name)
+
+
+def parse_document(text: str, name: str) -> tuple[Any, str | None]:
+    """Return what `load_document` does, of the text of a file of that name. Raises `RulesError`."""
+    is_json = name.lower().endswith(".json")
+    try:
         return (json.loads(text), None) if is_json else (tomllib.loads(text), text)
     except ValueError as error:
         kind = "JSON" if is_json else "TOML"
         line = getattr(error, "lineno", None)
-        raise RulesError((Problem(file.name, f"it is no {kind}: {error}", line),)) from error
+        raise RulesError((Problem(name, f"it is no {kind}: {error}", line),)) from error

@@ -11,7 +11,7 @@ from pyjms.spi.errors import GroupError
 from pyjms.spi.provider import ProviderConnection
 from pyjms.spi.replay import GroupRequest, ReaderGroup, ReaderGroups
 
-__all__ = ["acknowledge", "groups", "release"]
+__all__ = ["acknowledge", "groups", "promoted", "release"]
 
 
 def acknowledge(job_id: str, *, url: str, credentials: str | None = None) -> int:
@@ -52,6 +52,15 @@ def release(name: str, *, url: str, credentials: str | None = None) -> int:
 def groups(*, url: str, credentials: str | None = None) -> Sequence[ReaderGroup]:
     """Return all reader groups of the broker, by name: what each reads, and how much it holds. Raises `ProviderError`."""
     return _link(url, credentials).call(lambda connection: _groups_of(connection).groups())
+
+
+def promoted(sink_id: str, *, url: str, credentials: str | None = None) -> int | None:
+    """Return the last epoch that was written under `sink_id`; None: none, or the broker keeps no such note. Raises `ProviderError`."""
+
+    def ask(connection: ProviderConnection) -> int | None:
+        return connection.stages().marker(sink_id) if Capability.STAGE in connection.capabilities else None
+
+    return _link(url, credentials).call(ask)
 
 
 def _groups_of(connection: ProviderConnection) -> ReaderGroups:

@@ -14,6 +14,9 @@ import typer
 __all__ = ["PIPELINE", "commands"]
 
 PIPELINE: Final = {
+    "archive": "pyjms.spark.commands.archive:archive_command",
+    "replay": "pyjms.spark.commands.replay:replay_command",
+    "route": "pyjms.spark.commands.route:route_command",
     "audit": "pyjms.spark.commands.audit:audit_command",
 }
 """By the command's name, ``module:function``. A module may have EXAMPLES, which help shows."""

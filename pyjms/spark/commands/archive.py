@@ -1,0 +1,104 @@
+"""``pyjms pipeline archive``: a destination into files, by the day."""
+
+from __future__ import annotations
+
+import json
+from typing import Annotated, Final
+
+import typer
+
+from pyjms.spark.commands.running import (
+    FAILED,
+    Credentials,
+    Destination,
+    Master,
+    Once,
+    Url,
+    failure,
+    follow,
+    stop_wanted,
+    told,
+)
+from pyjms.spark.missing import spark_sql
+from pyjms.spark.session import LOCAL, make_session
+from pyjms.spi.errors import ProviderError
+
+__all__ = ["EXAMPLES", "archive_command"]
+
+EXAMPLES: Final = (
+    "pyjms pipeline archive stomp://127.0.0.1:61613 queue:orders /var/archive/orders",
+    "pyjms pipeline archive stomp://127.0.0.1:61613 queue:orders /var/archive/orders --once --json",
+)
+
+
+def archive_command(
+    url: Url,
+    destination: Destination,
+    directory: Annotated[
+        str, typer.Argument(help="Where the files go: a path or URL that Spark writes to.", metavar="DIR")
+    ],
+    group: Annotated[
+        str, typer.Option(help="The name under which the broker holds what is not in files yet.", metavar="NAME")
+    ] = "archive",
+    checkpoint: Annotated[
+        str | None,
+        typer.Option(
+            help="Where Spark notes how far it is. [default: DIR-checkpoint]", metavar="DIR", show_default=False
+        ),
+    ] = None,
+    form: Annotated[
+        str, typer.Option("--format", help="parquet, or another that this Spark has, such as delta.")
+    ] = "parquet",
+    once: Once = False,
+    every: Annotated[str, typer.Option(help="How often files are written.", metavar="SPAN")] = "10 seconds",
+    credentials: Credentials = None,
+    master: Master = LOCAL,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Look what is there, and change nothing.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON for programs.")] = False,
+) -> None:
+    """Move the messages of a queue into Parquet files, in a folder for each day, until Ctrl-C. Each message once.
+
+    Kill it and start it again with the same words: it goes on where it was. Exit code: 0 ended in order, 1 it broke off, 2 it
+    cannot be done as asked.
+    """
+    try:
+        spark_sql()
+    except ProviderError as error:
+        raise failure("archive", error.reason) from error
+    from pyspark.errors import PySparkException
+
+    from pyjms.spark.pipelines import archive
+
+    options = {} if credentials is None else {"credentials": credentials}
+    try:
+        session = make_session("pyjms archive", master=master)
+        if dry_run:
+            given = {"url": url, "destination": destination, "body": "none", **options}
+            waiting = session.read.format("jms").options(**given).load().count()
+            told(f"{waiting:,} messages wait in {destination}")
+            _tell(as_json, 0, waiting)
+            return
+        query = archive(
+            session,
+            directory,
+            url=url,
+            destination=destination,
+            group=group,
+            checkpoint=checkpoint,
+            form=form,
+            once=once,
+            every=every,
+            **options,
+        )
+        with stop_wanted() as wanted:
+            moved = follow(query, wanted, "archived")
+    except PySparkException as error:
+        raise failure("archive", str(error), FAILED) from error
+    _tell(as_json, moved, None)
+
+
+def _tell(as_json: bool, moved: int, waiting: int | None) -> None:
+    if as_json:
+        typer.echo(json.dumps({"archived": moved} | ({} if waiting is None else {"waiting": waiting})))
+    elif waiting is None:
+        told(f"archived {moved:,} messages")

@@ -1,0 +1,84 @@
+"""``pyjms pipeline replay``: files back into a destination."""
+
+from __future__ import annotations
+
+import json
+from typing import Annotated, Any, Final
+
+import typer
+
+from pyjms.spark.commands.running import FAILED, Credentials, Master, Url, failure, stop_wanted, told
+from pyjms.spark.missing import spark_sql
+from pyjms.spark.session import LOCAL, make_session
+from pyjms.spi.errors import ProviderError
+
+__all__ = ["EXAMPLES", "replay_command"]
+
+EXAMPLES: Final = (
+    "pyjms pipeline replay /var/archive/orders stomp://127.0.0.1:61613 --job again-1",
+    "pyjms pipeline replay /var/archive/orders stomp://127.0.0.1:61613 --job again-2 --to queue:test --rate 1000",
+    "pyjms pipeline replay /var/archive stomp://127.0.0.1:61613 --job again-3 --where \"day = '2026-01-31'\"",
+)
+
+
+def replay_command(
+    directory: Annotated[str, typer.Argument(help="What `pyjms pipeline archive` has written.", metavar="DIR")],
+    url: Url,
+    job: Annotated[
+        str, typer.Option(help="Names this replay: what it has sent it does not send again.", metavar="NAME")
+    ],
+    to: Annotated[
+        str | None,
+        typer.Option(
+            help="queue:NAME or topic:NAME. [default: where each message was]",
+            metavar="DESTINATION",
+            show_default=False,
+        ),
+    ] = None,
+    where: Annotated[
+        str | None, typer.Option(help="Only these: a condition of Spark SQL.", metavar="TEXT", show_default=False)
+    ] = None,
+    rate: Annotated[
+        int | None, typer.Option(help="So many messages a second.", min=1, metavar="NUMBER", show_default=False)
+    ] = None,
+    form: Annotated[
+        str, typer.Option("--format", help="parquet, or another that this Spark has, such as delta.")
+    ] = "parquet",
+    credentials: Credentials = None,
+    master: Master = LOCAL,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Count, and send nothing.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON for programs.")] = False,
+) -> None:
+    """Send archived messages again, in their order, with all their types. Each once, however often the job is started.
+
+    Exit code: 0 all is sent, 1 it broke off, 2 it cannot be done as asked.
+    """
+    try:
+        spark_sql()
+    except ProviderError as error:
+        raise failure("replay", error.reason) from error
+    from pyspark.errors import PySparkException
+
+    from pyjms.spark.pipelines import read_archive, replay
+
+    options: dict[str, Any] = {} if credentials is None else {"credentials": credentials}
+    sent = 0
+    try:
+        session = make_session("pyjms replay", master=master)
+        if dry_run:
+            chosen = read_archive(session, directory, where=where, form=form).count()
+            told(f"{chosen:,} messages would be sent")
+            if as_json:
+                typer.echo(json.dumps({"chosen": chosen}))
+            return
+        given = {"url": url, "destination": to, "where": where, "form": form, "per_second": rate, **options}
+        with stop_wanted() as wanted:
+            for each in replay(session, directory, job=job, wait=wanted.wait, **given):
+                sent = each.messages
+                told(f"replayed {sent:,} of {each.of:,} messages")
+                if wanted.is_set():
+                    raise failure("replay", f"ended; start the job {job} again to send the rest", FAILED)
+    except PySparkException as error:
+        raise failure("replay", str(error), FAILED) from error
+    if as_json:
+        typer.echo(json.dumps({"replayed": sent}))

@@ -1,0 +1,88 @@
+"""``pyjms pipeline route``: the rules of `pyjms route`, as a job on Spark."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Annotated, Final
+
+import typer
+
+from pyjms.spark.commands.running import FAILED, Credentials, Master, Once, Url, failure, follow, stop_wanted, told
+from pyjms.spark.missing import spark_sql
+from pyjms.spark.session import LOCAL, make_session
+from pyjms.spi.errors import ProviderError
+
+__all__ = ["EXAMPLES", "route_command"]
+
+EXAMPLES: Final = (
+    "pyjms pipeline route rules.toml stomp://127.0.0.1:61613 queue:incoming",
+    "pyjms pipeline route rules.toml stomp://127.0.0.1:61613 queue:incoming --once --checkpoint /var/lib/route",
+    "pyjms pipeline route rules.toml stomp://127.0.0.1:61613 queue:incoming --dry-run",
+)
+
+
+def route_command(
+    file: Annotated[Path, typer.Argument(help="The rules, as for `pyjms route`.", metavar="FILE")],
+    url: Url,
+    source: Annotated[str, typer.Argument(help="queue:NAME or topic:NAME.", metavar="SOURCE")],
+    group: Annotated[
+        str, typer.Option(help="The name under which the broker holds what is not routed yet.", metavar="NAME")
+    ] = "route",
+    checkpoint: Annotated[
+        str, typer.Option(help="Where Spark notes how far it is.", metavar="DIR")
+    ] = "route-checkpoint",
+    once: Once = False,
+    every: Annotated[str, typer.Option(help="How often a batch is routed.", metavar="SPAN")] = "1 second",
+    credentials: Credentials = None,
+    master: Master = LOCAL,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Say where what waits now would go, and change nothing.")
+    ] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON for programs.")] = False,
+) -> None:
+    """Send each message where the rules want it, until Ctrl-C. Each once; altered rules count from the next batch on.
+
+    What no rule wants goes to the queue NAME.undeliverable. Exit code: 0 ended in order, 1 it broke off, 2 it cannot be done as asked.
+    """
+    try:
+        spark_sql()
+    except ProviderError as error:
+        raise failure("route", error.reason) from error
+    from pyspark.errors import PySparkException
+
+    from pyjms.spark.pipelines import Rules, route, would_go
+
+    options = {} if credentials is None else {"credentials": credentials}
+    try:
+        rules = Rules(file, told)
+    except (OSError, ValueError) as error:
+        raise failure("route", f"{file}: {error}") from error
+    try:
+        session = make_session("pyjms route", master=master)
+        if dry_run:
+            counts = would_go(session, rules, url=url, source=source, group=group, options=options)
+            for name, number in counts.items():
+                told(f"{number:,} to {name}")
+            if as_json:
+                typer.echo(json.dumps(counts))
+            return
+        query = route(
+            session,
+            rules,
+            url=url,
+            source=source,
+            group=group,
+            checkpoint=checkpoint,
+            once=once,
+            every=every,
+            options=options,
+        )
+        with stop_wanted() as wanted:
+            moved = follow(query, wanted, "routed")
+    except PySparkException as error:
+        raise failure("route", str(error), FAILED) from error
+    if as_json:
+        typer.echo(json.dumps({"routed": moved}))
+    else:
+        told(f"routed {moved:,} messages")

@@ -1,0 +1,89 @@
+"""What the commands of pipelines share: a session, progress of a query, and a clean stop."""
+
+from __future__ import annotations
+
+import signal
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Annotated, Any, TypeAlias
+
+import typer
+from rich.console import Console
+from rich.markup import escape
+
+from pyjms.history.command import CANNOT_BE_USED
+
+if TYPE_CHECKING:
+    from pyspark.sql.streaming.query import StreamingQuery
+
+__all__ = ["FAILED", "Credentials", "Destination", "Master", "Once", "Url", "failure", "follow", "stop_wanted", "told"]
+
+FAILED = 1
+
+Url: TypeAlias = Annotated[str, typer.Argument(help="The broker, such as stomp://127.0.0.1:61613.", metavar="URL")]
+Destination: TypeAlias = Annotated[str, typer.Argument(help="queue:NAME or topic:NAME.", metavar="DESTINATION")]
+Master: TypeAlias = Annotated[str, typer.Option(help="Where Spark runs: local[4], spark://host:7077, yarn ...")]
+Once: TypeAlias = Annotated[bool, typer.Option("--once", help="Work off what is there now, and end.")]
+Credentials: TypeAlias = Annotated[
+    str | None,
+    typer.Option(help="Where user and password are: file:PATH or env:VARIABLE.", metavar="WHERE", show_default=False),
+]
+_LOOKS_EVERY_S = 0.2
+
+
+def told(text: str) -> None:
+    """Tell people something, on standard error."""
+    Console(stderr=True).print(escape(text), highlight=False, soft_wrap=True)
+
+
+def failure(command: str, text: str, code: int = CANNOT_BE_USED) -> typer.Exit:
+    """Tell why a command cannot do what it was asked to."""
+    Console(stderr=True).print(f"[red]pyjms pipeline {command}:[/] {escape(text)}", highlight=False, soft_wrap=True)
+    return typer.Exit(code)
+
+
+@contextmanager
+def stop_wanted() -> Iterator[threading.Event]:
+    """Give an event that Ctrl-C and SIGTERM set, so that a pipeline ends in order."""
+    wanted = threading.Event()
+    if threading.current_thread() is not threading.main_thread():
+        yield wanted
+        return
+    before = {number: signal.signal(number, lambda *_: wanted.set()) for number in (signal.SIGINT, signal.SIGTERM)}
+    try:
+        yield wanted
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+def follow(query: StreamingQuery, wanted: threading.Event, what: str) -> int:
+    """Tell each batch of a query until it ends or somebody wants it to; return how many messages it has moved.
+
+    Raises what the query raised.
+    """
+    moved, last = 0, -1
+    try:
+        while True:
+            is_running = query.isActive
+            for progress in query.recentProgress:
+                number, rows = int(progress["batchId"]), int(progress["numInputRows"])
+                if number > last and rows:
+                    last, moved = number, moved + rows
+                    told(f"{what}: batch {number}, {rows:,} messages, {moved:,} in all{_rate(progress)}")
+            if not is_running:
+                break
+            if wanted.wait(_LOOKS_EVERY_S):
+                query.stop()
+    finally:
+        query.stop()
+    problem = query.exception()
+    if problem is not None:
+        raise problem
+    return moved
+
+
+def _rate(progress: Any) -> str:
+    rate = progress["processedRowsPerSecond"]
+    return f", {rate:,.0f}/s" if rate else ""

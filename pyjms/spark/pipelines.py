@@ -1,0 +1,215 @@
+"""The pipelines that people run: archive a destination, replay an archive, route by rules. Functions on a Spark session.
+
+Each is exactly once with the pyjms broker; docs/reference/spark.md says what other brokers give.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from pyjms.spark.columns import COLUMNS, SCHEMA
+from pyjms.spark.foreach_batch import promote
+from pyjms.spark.jobs import promoted
+from pyjms.spark.routed import decider_of, routing_function
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql.streaming.query import StreamingQuery
+
+__all__ = ["ARCHIVE_SCHEMA", "Replayed", "Rules", "archive", "read_archive", "replay", "route", "would_go"]
+
+ARCHIVE_SCHEMA = f"{SCHEMA}, day date"
+"""What an archive has: the columns of ``format("jms")``, and the day (UTC) of JMSTimestamp, by which it is cut into folders."""
+_TIMES = tuple(name for name, kind in COLUMNS.items() if kind == "timestamp")
+_MICROS_OF = {name: f"unix_micros(`{name}`) AS `{name}`" for name in _TIMES}
+_OF_MICROS = {name: f"timestamp_micros(`{name}`) AS `{name}`" for name in _TIMES}
+_SCHEMA_IN_MICROS = ", ".join(f"`{name}` {'bigint' if name in _TIMES else kind}" for name, kind in COLUMNS.items())
+
+
+def archive(
+    session: SparkSession,
+    directory: str,
+    *,
+    url: str,
+    destination: str,
+    group: str,
+    checkpoint: str | None = None,
+    form: str = "parquet",
+    once: bool = False,
+    every: str = "1 second",
+    **options: object,
+) -> StreamingQuery:
+    """Begin to move the messages of `destination` into files below `directory`, in a folder for each day.
+
+    group: the name under which the broker holds what is not in files yet. checkpoint: where Spark notes how far it is; None:
+    ``DIRECTORY-checkpoint``. form: ``parquet``, or another of Spark's that the session has, such as ``delta``. once: end when all that is
+    there now is in files. every: how often files are written. options: more of the source's.
+    """
+    given = {"url": url, "destination": destination, "readerGroup": group, **options}
+    rows = session.readStream.format("jms").options(**_texts(given)).load()
+    writer = (
+        rows.selectExpr("*", "to_date(timestamp) AS day")
+        .writeStream.format(form)
+        .partitionBy("day")
+        .queryName(f"archive-{group}")
+        .option("path", directory)
+        .option("checkpointLocation", checkpoint or f"{directory.rstrip('/')}-checkpoint")
+    )
+    return (writer.trigger(availableNow=True) if once else writer.trigger(processingTime=every)).start()
+
+
+def read_archive(
+    session: SparkSession, directory: str, *, where: str | None = None, form: str = "parquet"
+) -> DataFrame:
+    """Return the messages of an archive, those that `where`, a condition of Spark SQL, chooses."""
+    reader = session.read.format(form)
+    rows = (reader.schema(ARCHIVE_SCHEMA) if form == "parquet" else reader).load(directory)
+    return rows if where is None else rows.where(where)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Replayed:
+    """How far a replay has come."""
+
+    messages: int
+    of: int
+    epoch: int
+
+
+def replay(
+    session: SparkSession,
+    directory: str,
+    *,
+    url: str,
+    job: str,
+    destination: str | None = None,
+    where: str | None = None,
+    form: str = "parquet",
+    per_second: int | None = None,
+    wait: Callable[[float], object] | None = None,
+    **options: object,
+) -> Iterator[Replayed]:
+    """Send the messages of an archive in their order; yield after each portion. With `per_second`, a portion is sent each second.
+
+    job: names this replay. What it has sent it does not send again, so a replay that was broken off is begun again under the same name, with
+    the same archive, condition and rate. destination: None: each message goes where it came from. Properties, types, JMSMessageID and
+    JMSTimestamp are those of the archive, unless ``headers="new"``. wait: waits so many seconds; an event's ``wait`` lets another
+    thread end it.
+    """
+    rows = read_archive(session, directory, where=where, form=form).drop("day")
+    ordered = rows.orderBy("destination", "seq")
+    given = {"headers": "keep", **options}
+    total = ordered.count()
+    credentials = options.get("credentials")
+    done = promoted(job, url=url, credentials=None if credentials is None else str(credentials))
+    if per_second is None:
+        promote(ordered, 0, sink_id=job, url=url, destination=destination, **given)
+        yield Replayed(messages=total, of=total, epoch=0)
+        return
+    numbered = ordered.rdd.zipWithIndex().map(_with_place).toDF(f"{SCHEMA}, place bigint").cache()
+    try:
+        for epoch in range(-(-total // per_second)):
+            first = epoch * per_second
+            sent = min(total, first + per_second)
+            if done is not None and epoch <= done:
+                yield Replayed(messages=sent, of=total, epoch=epoch)
+                continue
+            portion = numbered.where(f"place >= {first} AND place < {first + per_second}").drop("place")
+            promote(portion, epoch, sink_id=job, url=url, destination=destination, **given)
+            yield Replayed(messages=sent, of=total, epoch=epoch)
+            if wait is not None and sent < total:
+                wait(1.0)
+    finally:
+        numbered.unpersist()
+
+
+def _with_place(numbered: tuple[Any, int]) -> tuple[Any, ...]:
+    row, place = numbered
+    return (*(row[name] for name in COLUMNS), place)
+
+
+class Rules:
+    """The rules of a file, read anew when it has changed; those that are wrong are refused, and the former stay."""
+
+    def __init__(self, file: Path, told: Callable[[str], None] | None = None) -> None:
+        """`told` hears why rules were refused. Raises `pyjms.routing.reading.RulesError` for rules that are wrong at first."""
+        self._file = file
+        self._told = told
+        self.text = file.read_text(encoding="utf-8")
+        """The rules in force."""
+        decider_of(self.text, self.name)
+
+    @property
+    def name(self) -> str:
+        """The file's name, which says whether it is TOML or JSON."""
+        return self._file.name
+
+    def look(self) -> None:
+        """Read the file if it has changed."""
+        try:
+            text = self._file.read_text(encoding="utf-8")
+            if text != self.text:
+                decider_of(text, self.name)
+                self.text = text
+        except (OSError, ValueError) as error:
+            if self._told is not None:
+                self._told(f"the rules of {self._file} are refused, those before stay in force: {error}")
+
+
+def route(
+    session: SparkSession,
+    rules: Rules,
+    *,
+    url: str,
+    source: str,
+    group: str,
+    checkpoint: str,
+    once: bool = False,
+    every: str = "1 second",
+    options: Mapping[str, object] | None = None,
+) -> StreamingQuery:
+    """Begin to send each message of `source` where the rules want it, at the same broker, exactly once.
+
+    Altered rules are obeyed from the next batch on. A message that nobody wants goes to the queue ``GROUP.undeliverable``.
+    """
+    given = {"url": url, "destination": source, "readerGroup": group, **(options or {})}
+    rows = session.readStream.format("jms").options(**_texts(given)).load()
+    unwanted = f"queue:{group}.undeliverable"
+
+    def write(batch: DataFrame, epoch: int) -> None:
+        rules.look()
+        promote(_routed(batch, rules, unwanted), epoch, sink_id=f"route-{group}", url=url, headers="keep")
+
+    writer = rows.writeStream.foreachBatch(write).queryName(f"route-{group}").option("checkpointLocation", checkpoint)
+    return (writer.trigger(availableNow=True) if once else writer.trigger(processingTime=every)).start()
+
+
+def would_go(
+    session: SparkSession,
+    rules: Rules,
+    *,
+    url: str,
+    source: str,
+    group: str,
+    options: Mapping[str, object] | None = None,
+) -> dict[str, int]:
+    """Return how many of the messages that wait in `source` now would go to which destination. Changes nothing."""
+    given = {"url": url, "destination": source, **(options or {})}
+    rows = session.read.format("jms").options(**_texts(given)).load()
+    counted = _routed(rows, rules, f"queue:{group}.undeliverable").groupBy("destination").count().orderBy("destination")
+    return {row["destination"]: row["count"] for row in counted.collect()}
+
+
+def _routed(batch: DataFrame, rules: Rules, unwanted: str) -> DataFrame:
+    """Return the rows of what the rules make of `batch`."""
+    rows = batch.selectExpr(*(_MICROS_OF.get(name, f"`{name}`") for name in COLUMNS))
+    made = rows.rdd.mapPartitions(routing_function(rules.text, rules.name, unwanted))
+    table = batch.sparkSession.createDataFrame(made, _SCHEMA_IN_MICROS)
+    return table.selectExpr(*(_OF_MICROS.get(name, f"`{name}`") for name in COLUMNS))
+
+
+def _texts(options: Mapping[str, object]) -> dict[str, str]:
+    return {name: str(value) for name, value in options.items()}

@@ -1,0 +1,79 @@
+"""Rules applied to rows: what a routing job does on each worker, apart from Spark."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import replace
+from typing import Any
+
+from pyjms.routing.compiled import CompiledRules
+from pyjms.routing.files import parse_document
+from pyjms.routing.reading import Problem, RulesError, read_rules
+from pyjms.routing.rules import Rule
+from pyjms.spark.messages import envelope_of
+from pyjms.spark.options import parse_address
+from pyjms.spark.schema import row_of
+from pyjms.spi.envelope import Address, Envelope
+from pyjms.spi.replay import ReservedMessage
+
+__all__ = ["decider_of", "routing_function"]
+
+REASON = "pyjms_undeliverable_reason"
+"""The property that says why nobody got a message."""
+
+
+def decider_of(text: str, name: str) -> Callable[[Envelope, Address], list[Envelope]]:
+    """Return the function from a message, and where those go that nobody wants, to what the rules make of it.
+
+    text: the rules; name: of their file. Raises `RulesError`, for rules of other brokers too: a job writes to one.
+    """
+    rules = read_rules(*parse_document(text, name))
+    for target, spec in rules.targets.items():
+        if spec.url is not None:
+            problem = Problem(
+                f"target {target}", "it has a url, but a job on Spark writes to the broker that it reads from", None
+            )
+            raise RulesError((problem,))
+    compiled = CompiledRules(rules)
+
+    def decide(envelope: Envelope, unwanted: Address) -> list[Envelope]:
+        choices = compiled.decide(envelope)
+        made: list[Envelope] = []
+        reason = "" if compiled.is_wanted(choices) else "no rule wants it"
+        for choice in choices:
+            try:
+                changed = envelope if choice.rule is None else _transformed(choice.rule, envelope)
+            except (ValueError, TypeError, LookupError) as error:
+                reason = f"{choice.target}: a transformer failed: {error}"
+                continue
+            made.append(replace(changed, destination=rules.targets[choice.target].address))
+        if reason:
+            made.append(replace(envelope, destination=unwanted, properties={**envelope.properties, REASON: reason}))
+        return made
+
+    return decide
+
+
+def routing_function(text: str, name: str, unwanted: str) -> Callable[[Iterable[Any]], Iterator[tuple[Any, ...]]]:
+    """Return what ``mapPartitions`` takes: from rows to tuples with the columns of `COLUMNS`, moments in microseconds.
+
+    Not ``mapInArrow``, which wants pandas (PySpark 4.3).
+    """
+
+    def function(rows: Iterable[Any]) -> Iterator[tuple[Any, ...]]:
+        decide, place = decider_of(text, name), parse_address(unwanted)
+        for row in rows:
+            values = row.asDict()
+            if values["bytes"] is not None:
+                values["bytes"] = bytes(values["bytes"])  # Spark gives a bytearray
+            for each in decide(envelope_of(values), place):
+                made = ReservedMessage(number=values["seq"], envelope=each, count=1, redelivered=False)
+                yield tuple(row_of(made).values())
+
+    return function
+
+
+def _transformed(rule: Rule, envelope: Envelope) -> Envelope:
+    for transform in rule.transforms:
+        envelope = transform.apply(envelope)
+    return envelope

@@ -1,0 +1,130 @@
+"""``pyjms pipeline archive``, ``replay`` and ``route``, with a broker beside: all that was sent comes back as it was."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from typer.testing import CliRunner, Result
+
+from pyjms import ConnectionFactory, Message, Session
+from pyjms.spark.commands import commands
+from pyjms.spark.connecting import close_links
+from pyjms.spark.routed import decider_of
+from pyjms.spi.envelope import Address, AddressKind
+from tests.provider.helpers import make_envelope
+from tests.pyjms.spark.served import ServedBroker
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+RULES = """
+undeliverable = "queue:nobody"
+[[rule]]
+name = "northern"
+selector = "region = 'north'"
+to = ["queue:north"]
+[[rule]]
+name = "everything that has a region"
+selector = "region IS NOT NULL"
+to = ["all"]
+[targets.all]
+queue = "all"
+"""
+
+
+@pytest.fixture
+def broker(tmp_path: Path) -> Iterator[ServedBroker]:
+    with ServedBroker(tmp_path / "broker") as broker:
+        yield broker
+        close_links()
+
+
+def run(*arguments: str) -> Result:
+    return CliRunner().invoke(commands(), arguments, catch_exceptions=False)
+
+
+def told(result: Result) -> Any:
+    assert result.exit_code == 0, result.output
+    return json.loads(result.stdout)
+
+
+def send(url: str, queue: str, number: int) -> None:
+    with ConnectionFactory(url).create_connection() as connection:
+        session = connection.create_session(True, Session.AUTO_ACKNOWLEDGE)
+        producer = session.create_producer(session.create_queue(queue))
+        for each in range(number):
+            message = session.create_map_message()
+            message.set_long("number", each)
+            message.set_int_property("cups", each)
+            message.set_float_property("ratio", 0.1)
+            message.jms_type = "order"
+            if each % 3 != 2:
+                message.set_string_property("region", ("north", "south")[each % 3])
+            producer.send(message)
+        session.commit()
+
+
+def fact(message: Message) -> tuple[Any, ...]:
+    names = sorted(name for name in message.property_names if not str(name).startswith("JMS"))
+    values = tuple((name, message.get_object_property(str(name))) for name in names)
+    return message.jms_message_id, message.jms_type, message.get_long("number"), values  # type: ignore[attr-defined]
+
+
+def look(url: str, queue: str) -> list[tuple[Any, ...]]:
+    with ConnectionFactory(url).create_connection() as connection:
+        session = connection.create_session(False, Session.AUTO_ACKNOWLEDGE)
+        connection.start()
+        return [fact(each) for each in session.create_browser(session.create_queue(queue)).enumeration]
+
+
+@pytest.mark.spark
+@pytest.mark.timeout(300)
+def test_messages_go_into_files_by_rules_and_back_with_all_their_types(
+    spark: SparkSession, broker: ServedBroker, tmp_path: Path
+) -> None:
+    send(broker.url, "orders", 30)
+    sent = look(broker.url, "orders")
+    rules = tmp_path / "rules.toml"
+    rules.write_text(RULES)
+    counted = told(run("route", str(rules), broker.url, "queue:orders", "--dry-run", "--json"))
+    assert counted == {"queue:all": 20, "queue:nobody": 10, "queue:north": 10}
+    archived = ("archive", broker.url, "queue:orders", str(tmp_path / "archive"), "--once", "--json")
+    assert told(run(*archived, "--dry-run")) == {"archived": 0, "waiting": 30}
+    assert told(run(*archived)) == {"archived": 30}
+    assert told(run(*archived)) == {"archived": 0}
+    replayed = ("replay", str(tmp_path / "archive"), broker.url, "--job", "again", "--json")
+    assert told(run(*replayed, "--dry-run", "--where", "properties['cups'] = '7'")) == {"chosen": 1}
+    assert told(run(*replayed, "--rate", "20")) == {"replayed": 30}
+    assert told(run(*replayed, "--rate", "20")) == {"replayed": 30}, "what a job has sent it does not send again"
+    assert look(broker.url, "orders") == sent
+    routed = ("route", str(rules), broker.url, "queue:orders", "--once", "--json")
+    assert told(run(*routed, "--checkpoint", str(tmp_path / "route"))) == {"routed": 30}
+    assert look(broker.url, "orders") == []
+    assert sorted(look(broker.url, "north")) == sorted(each for each in sent if ("region", "north") in each[3])
+    assert len(look(broker.url, "all")) == 20
+    assert len(look(broker.url, "nobody")) == 10
+
+
+@pytest.mark.parametrize("rules", ["", "[[rule]]", "nonsense"])
+def test_rules_that_are_wrong_are_told_before_anything_starts(tmp_path: Path, rules: str) -> None:
+    path = tmp_path / "rules.toml"
+    path.write_text(rules)
+    result = run("route", str(path), "stomp://127.0.0.1:1", "queue:orders")
+    assert (result.exit_code, "rules.toml" in result.output) == (2, True), result.output
+
+
+def test_a_target_at_another_broker_is_refused() -> None:
+    with pytest.raises(ValueError, match="a job on Spark writes to the broker that it reads from"):
+        decider_of(RULES + 'url = "stomp://there:61613"\n', "rules.toml")
+
+
+def test_a_message_whose_transformer_fails_says_so_and_goes_aside() -> None:
+    place = Address(AddressKind.QUEUE, "aside")
+    decide = decider_of(RULES.replace('undeliverable = "queue:nobody"', ""), "rules.toml")
+    made = decide(make_envelope("tea"), place)
+    assert [each.destination for each in made] == [place]
+    assert made[0].properties["pyjms_undeliverable_reason"] == "no rule wants it"
