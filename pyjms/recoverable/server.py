@@ -157,9 +157,11 @@ class RecoverableServer:
     def _serve_with(self, session: Session, connection: Any, request: Message) -> None:
         if self._shared:
             with joined(session, connection):
+                _begin_on_sqlite(connection, "BEGIN")
                 self._answer(session, request, self._work_once(session, connection, request))
         else:
             with connection.begin():
+                _begin_on_sqlite(connection, "BEGIN IMMEDIATE")  # two servers look one after the other
                 reply = self._work_once(session, connection, request)
             self._answer(session, request, reply)
             session.commit()
@@ -208,6 +210,16 @@ class RecoverableServer:
 
 class _WorkFailedError(Exception):
     """The application's work raised an exception of JMS."""
+
+
+def _begin_on_sqlite(connection: Any, statement: str) -> None:
+    """Begin the transaction now.
+
+    Python's driver begins it at the first INSERT or so. A savepoint before that would be a transaction of its own, and what
+    was done in it would be committed without the rest.
+    """
+    if connection.dialect.name == "sqlite" and not connection.connection.driver_connection.in_transaction:
+        connection.exec_driver_sql(statement)
 
 
 def _unit(session: Session, connection: Any, request: Message) -> Unit:

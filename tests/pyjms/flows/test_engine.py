@@ -13,6 +13,7 @@ from sqlalchemy import Engine, create_engine, text
 from pyjms import ConnectionFactory
 from pyjms.flows import FlowClient, FlowEngine, FlowException, FlowStore, Instance, Status, StepRefused, StepServer
 from pyjms.recoverable import Unit
+from pyjms.recoverable.sql_replies import SqlReplies
 from pyjms.runtime.session import JmsSession
 from pyjms.testing import VirtualClock
 from tests.pyjms.flows.supply import supply_flow
@@ -235,3 +236,22 @@ def test_a_version_is_not_changed_and_instances_stay_with_theirs(
     assert (found(store, instance).version, found(store, instance).status) == (1, Status.COMPLETED)
     assert [flow.version for flow in store.flows()] == [1, 2]
     assert store.flow("order").version == 2
+
+
+def test_what_a_step_did_is_not_committed_without_its_reply(
+    factory: ConnectionFactory, store: FlowStore, companies: Companies, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store.deploy(supply_flow())
+    (instance,) = start(factory, "tea")
+    FlowEngine(factory, store).run(until_idle=True)
+
+    def dying(*_: object) -> None:
+        raise Died
+
+    with monkeypatch.context() as patch, pytest.raises(Died):
+        patch.setattr(SqlReplies, "keep", dying)
+        companies.serve()
+    assert companies.works() == {}
+    settle(companies, store)
+    assert found(store, instance).status is Status.COMPLETED
+    assert set(companies.works().values()) == {1}

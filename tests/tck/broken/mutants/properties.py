@@ -4,14 +4,24 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from tests.tck.broken.mutation import Mutant, body, edit, mutant
+from tests.tck.broken.mutation import Change, Mutant, body, edit, mutant
 
 __all__ = ["MUTANTS"]
 
 _P = "pyjms.messages.properties:Properties."
 _STORE = "pyjms.messages.storing:"
 _THAW = "pyjms.messages.freeze:thaw"
-_INFO = "pyjms_provider.clients.vm:VmConnection.__init__"
+_INFO = "pyjms_provider.clients.vm:VmConnection.info.fget"
+
+
+def _listing(names: str) -> Change:
+    """Let the metadata list `names`, an expression over the right `info`."""
+    return body(
+        _INFO,
+        "from dataclasses import replace\n"
+        "info = embedded_broker_info()\n"
+        f"return replace(info, jmsx_property_names={names})",
+    )
 
 
 def _values() -> Iterator[Mutant]:
@@ -129,9 +139,9 @@ MUTANTS = (
     mutant(
         "3.5.9-a",
         "the metadata lists a name that is no JMSX name",
-        edit(_INFO, '"JMSXGroupID"', '"GroupID", "JMSXGroupID"'),
+        _listing('("GroupID", *info.jmsx_property_names)'),
     ),
-    mutant("3.5.9-b", "the metadata does not list JMSXGroupSeq", edit(_INFO, ', "JMSXGroupSeq"', "")),
+    mutant("3.5.9-b", "the metadata does not list JMSXGroupSeq", _listing("info.jmsx_property_names[:-1]")),
     mutant(
         "3.5.9-c",
         "JMSXGroupID does not travel",
