@@ -59,6 +59,7 @@ def test_no_other_name_is_public() -> None:
         "recoverable",
         "routing",
         "runtime",
+        "spark",
         "spi",
         "telemetry",
         "testing",

@@ -14,7 +14,7 @@ from pyjms.spi import Address, AddressKind
 from pyjms.spi.clock import Clock, SystemClock
 from pyjms.spi.routes import RouteStatistics
 
-PATIENCE_S = 20.0
+PATIENCE_S = 60.0
 QUICK = BackOff(first_ms=5, most_ms=50)
 _numbers = count(1)
 

@@ -49,6 +49,7 @@ def client(port: int) -> Iterator[Client]:
         made.close()
 
 
+@pytest.mark.timeout(240)  # who only waits hears of a silence after 21 s: our broker's heart-beats come each 10 s
 @pytest.mark.parametrize("side", ["the target", "the source"])
 def test_a_partition_longer_than_every_timeout_loses_and_doubles_nothing(side: str) -> None:
     with anonymous_broker() as here, anonymous_broker() as there:
