@@ -5,8 +5,9 @@ On two transacted sessions of any two providers of the SPI; how it is used is in
 
 from pyjms.forwarding.plan import Parcel, Plan, UndeliverableError, to_all
 from pyjms.forwarding.running import RouteThread
-from pyjms.forwarding.settings import BackOff, Guarantee, RouteSettings, Site, Target
+from pyjms.forwarding.settings import Guarantee, RouteSettings, Site, Target
 from pyjms.forwarding.transfer import Transfer
+from pyjms.spi.back_off import BackOff
 
 __all__ = [
     "BackOff",

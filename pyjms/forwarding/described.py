@@ -6,7 +6,8 @@ import difflib
 from collections.abc import Callable, Mapping
 from typing import Any, Final
 
-from pyjms.forwarding.settings import BackOff, Guarantee, RouteSettings, Site, Target
+from pyjms.forwarding.settings import Guarantee, RouteSettings, Site, Target
+from pyjms.spi.back_off import BackOff
 from pyjms.spi.envelope import Address, AddressKind
 from pyjms.spi.errors import ProviderError
 from pyjms.spi.registry import find_provider

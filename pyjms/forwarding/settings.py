@@ -6,10 +6,11 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from enum import Enum
 
+from pyjms.spi.back_off import BackOff
 from pyjms.spi.envelope import Address
 from pyjms.spi.provider import ConnectionEvents, ProviderConnection
 
-__all__ = ["BackOff", "Guarantee", "RouteSettings", "Site", "Target"]
+__all__ = ["Guarantee", "RouteSettings", "Site", "Target"]
 
 
 class Guarantee(Enum):
@@ -44,17 +45,6 @@ class Target:
 
     def __str__(self) -> str:
         return f"{self.address.name} at {self.site.url}"
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class BackOff:
-    """How long to wait for a site that is away: growing, and never the same for all who wait."""
-
-    first_ms: int = 100
-    most_ms: int = 30_000
-    factor: float = 2.0
-    jitter: float = 0.25
-    """The part of each wait that chance takes away, 0 to 1."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

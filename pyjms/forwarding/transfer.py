@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from random import random
 
-from pyjms.forwarding.back_off import Delays
 from pyjms.forwarding.link import Link, duplicate_property_of
 from pyjms.forwarding.marks import undeliverable
 from pyjms.forwarding.outlet import Outlet, is_refusal
@@ -18,6 +17,7 @@ from pyjms.forwarding.settings import Guarantee, RouteSettings, Site, Target
 from pyjms.forwarding.source import Source
 from pyjms.forwarding.tally import Tally
 from pyjms.forwarding.unit import Piece, Unit, make_unit
+from pyjms.spi.back_off import Delays
 from pyjms.spi.clock import Clock, Signal
 from pyjms.spi.delivery import Delivery
 from pyjms.spi.envelope import Address, AddressKind

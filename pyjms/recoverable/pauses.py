@@ -5,10 +5,11 @@ from __future__ import annotations
 import random
 import threading
 
+from pyjms.spi.back_off import BackOff, Delays
+
 __all__ = ["Pauses"]
 
-_SHORTEST_S = 0.1
-_LONGEST_S = 10.0
+_BACK_OFF = BackOff(first_ms=100, most_ms=10_000, jitter=0.5)
 
 
 class Pauses:
@@ -16,15 +17,14 @@ class Pauses:
 
     def __init__(self, stopped: threading.Event) -> None:
         self._stopped = stopped
-        self._next_s = _SHORTEST_S
+        self._delays = Delays(_BACK_OFF, random.random)
         self.has_been_well = False
         """Whether there ever was a connection: before that, an error is the caller's mistake."""
 
     def begin_anew(self) -> None:
         """Make the next pause a short one: all is well."""
-        self._next_s = _SHORTEST_S
+        self._delays.reset()
 
     def wait(self) -> None:
         """Wait, and twice as long the next time."""
-        self._stopped.wait(self._next_s * random.uniform(0.5, 1.0))  # noqa: S311 - no secret
-        self._next_s = min(self._next_s * 2, _LONGEST_S)
+        self._stopped.wait(self._delays.next_ms() / 1000)

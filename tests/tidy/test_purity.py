@@ -12,10 +12,11 @@ from tests.tidy.source import name_of, parse, python_files
 PURE = (
     "pyjms/runtime/lifecycle.py",
     "pyjms/runtime/acknowledgements.py",
+    "pyjms/spi/back_off.py",
     "pyjms/spi/selector/",
     *(f"pyjms/flows/{name}.py" for name in ("documents", "instance", "picture", "wording")),
     *(f"pyjms/recoverable/{name}.py" for name in ("client_log", "states", "stored_message")),
-    *(f"pyjms/forwarding/{name}.py" for name in ("back_off", "marks", "plan", "settings", "unit")),
+    *(f"pyjms/forwarding/{name}.py" for name in ("marks", "plan", "settings", "unit")),
     *(
         f"pyjms/routing/{name}.py"
         for name in ("compiled", "content", "explain", "facts", "reading", "rules", "transformers", "xml_body")

@@ -8,20 +8,17 @@ from typing import Annotated, Final
 import typer
 
 from pyjms.spark.commands.running import (
-    FAILED,
     Credentials,
     Destination,
     Master,
     Once,
     Url,
-    failure,
+    errors_told,
     follow,
     stop_wanted,
     told,
 )
-from pyjms.spark.missing import spark_sql
 from pyjms.spark.session import LOCAL, make_session
-from pyjms.spi.errors import ProviderError
 
 __all__ = ["EXAMPLES", "archive_command"]
 
@@ -61,16 +58,10 @@ def archive_command(
     Kill it and start it again with the same words: it goes on where it was. Exit code: 0 ended in order, 1 it broke off, 2 it
     cannot be done as asked.
     """
-    try:
-        spark_sql()
-    except ProviderError as error:
-        raise failure("archive", error.reason) from error
-    from pyspark.errors import PySparkException
-
     from pyjms.spark.pipelines import archive
 
     options = {} if credentials is None else {"credentials": credentials}
-    try:
+    with errors_told("archive"):
         session = make_session("pyjms archive", master=master)
         if dry_run:
             given = {"url": url, "destination": destination, "body": "none", **options}
@@ -92,8 +83,6 @@ def archive_command(
         )
         with stop_wanted() as wanted:
             moved = follow(query, wanted, "archived")
-    except PySparkException as error:
-        raise failure("archive", str(error), FAILED) from error
     _tell(as_json, moved, None)
 
 

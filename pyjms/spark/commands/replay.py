@@ -7,10 +7,8 @@ from typing import Annotated, Any, Final
 
 import typer
 
-from pyjms.spark.commands.running import FAILED, Credentials, Master, Url, failure, stop_wanted, told
-from pyjms.spark.missing import spark_sql
+from pyjms.spark.commands.running import FAILED, Credentials, Master, Url, errors_told, failure, stop_wanted, told
 from pyjms.spark.session import LOCAL, make_session
-from pyjms.spi.errors import ProviderError
 
 __all__ = ["EXAMPLES", "replay_command"]
 
@@ -53,17 +51,11 @@ def replay_command(
 
     Exit code: 0 all is sent, 1 it broke off, 2 it cannot be done as asked.
     """
-    try:
-        spark_sql()
-    except ProviderError as error:
-        raise failure("replay", error.reason) from error
-    from pyspark.errors import PySparkException
-
     from pyjms.spark.pipelines import read_archive, replay
 
     options: dict[str, Any] = {} if credentials is None else {"credentials": credentials}
     sent = 0
-    try:
+    with errors_told("replay"):
         session = make_session("pyjms replay", master=master)
         if dry_run:
             chosen = read_archive(session, directory, where=where, form=form).count()
@@ -78,7 +70,5 @@ def replay_command(
                 told(f"replayed {sent:,} of {each.of:,} messages")
                 if wanted.is_set():
                     raise failure("replay", f"ended; start the job {job} again to send the rest", FAILED)
-    except PySparkException as error:
-        raise failure("replay", str(error), FAILED) from error
     if as_json:
         typer.echo(json.dumps({"replayed": sent}))

@@ -8,10 +8,18 @@ from typing import Annotated, Final
 
 import typer
 
-from pyjms.spark.commands.running import FAILED, Credentials, Master, Once, Url, failure, follow, stop_wanted, told
-from pyjms.spark.missing import spark_sql
+from pyjms.spark.commands.running import (
+    Credentials,
+    Master,
+    Once,
+    Url,
+    errors_told,
+    failure,
+    follow,
+    stop_wanted,
+    told,
+)
 from pyjms.spark.session import LOCAL, make_session
-from pyjms.spi.errors import ProviderError
 
 __all__ = ["EXAMPLES", "route_command"]
 
@@ -45,12 +53,6 @@ def route_command(
 
     What no rule wants goes to the queue NAME.undeliverable. Exit code: 0 ended in order, 1 it broke off, 2 it cannot be done as asked.
     """
-    try:
-        spark_sql()
-    except ProviderError as error:
-        raise failure("route", error.reason) from error
-    from pyspark.errors import PySparkException
-
     from pyjms.spark.pipelines import Rules, route, would_go
 
     options = {} if credentials is None else {"credentials": credentials}
@@ -58,7 +60,7 @@ def route_command(
         rules = Rules(file, told)
     except (OSError, ValueError) as error:
         raise failure("route", f"{file}: {error}") from error
-    try:
+    with errors_told("route"):
         session = make_session("pyjms route", master=master)
         if dry_run:
             counts = would_go(session, rules, url=url, source=source, group=group, options=options)
@@ -80,8 +82,6 @@ def route_command(
         )
         with stop_wanted() as wanted:
             moved = follow(query, wanted, "routed")
-    except PySparkException as error:
-        raise failure("route", str(error), FAILED) from error
     if as_json:
         typer.echo(json.dumps({"routed": moved}))
     else:

@@ -13,11 +13,25 @@ from rich.console import Console
 from rich.markup import escape
 
 from pyjms.history.command import CANNOT_BE_USED
+from pyjms.spark.missing import spark_sql
+from pyjms.spi.errors import ProviderError
 
 if TYPE_CHECKING:
     from pyspark.sql.streaming.query import StreamingQuery
 
-__all__ = ["FAILED", "Credentials", "Destination", "Master", "Once", "Url", "failure", "follow", "stop_wanted", "told"]
+__all__ = [
+    "FAILED",
+    "Credentials",
+    "Destination",
+    "Master",
+    "Once",
+    "Url",
+    "errors_told",
+    "failure",
+    "follow",
+    "stop_wanted",
+    "told",
+]
 
 FAILED = 1
 
@@ -41,6 +55,23 @@ def failure(command: str, text: str, code: int = CANNOT_BE_USED) -> typer.Exit:
     """Tell why a command cannot do what it was asked to."""
     Console(stderr=True).print(f"[red]pyjms pipeline {command}:[/] {escape(text)}", highlight=False, soft_wrap=True)
     return typer.Exit(code)
+
+
+@contextmanager
+def errors_told(command: str) -> Iterator[None]:
+    """Have what Spark, the broker and missing parts say end a command in one line, with its exit code."""
+    try:
+        spark_sql()
+    except ProviderError as error:
+        raise failure(command, error.reason) from error
+    from pyspark.errors import PySparkException
+
+    try:
+        yield
+    except PySparkException as error:
+        raise failure(command, str(error), FAILED) from error
+    except ProviderError as error:
+        raise failure(command, error.reason, FAILED) from error
 
 
 @contextmanager

@@ -6,11 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pyjms.forwarding.back_off import Delays
 from pyjms.forwarding.link import duplicate_property_of
 from pyjms.forwarding.marks import FORWARD_ID, forward_id, has_lasting_id, hops_of, marked, undeliverable
 from pyjms.forwarding.outlet import is_refusal
-from pyjms.forwarding.settings import BackOff
 from pyjms.spi import Address, AddressKind, Envelope, MessageId
 from pyjms.spi.errors import ConnectionLostError, ProviderError, ResourceError
 from tests.pyjms.routing.messages import message
@@ -65,17 +63,6 @@ def test_a_message_that_was_set_aside_can_be_sent_again_without_a_trace_of_it() 
     assert aside.properties["pyjms_undeliverable_reason"] == "why"
     assert forward_id("r", "", aside) == forward_id("r", "", with_id("ID:1"))
     assert "pyjms_undeliverable_reason" not in marked(aside, aside, INBOX, "r:1", None).properties
-
-
-def test_waits_grow_up_to_a_limit_and_chance_shortens_them() -> None:
-    delays = Delays(BackOff(first_ms=100, most_ms=1_000, factor=2, jitter=0.5), lambda: 0.0)
-    assert [delays.next_ms() for _ in range(6)] == [100, 200, 400, 800, 1_000, 1_000]
-    delays.reset()
-    assert delays.next_ms() == 100
-    lucky = Delays(BackOff(first_ms=100, most_ms=1_000, jitter=0.5), lambda: 1.0)
-    assert lucky.next_ms() == 50
-    patient = Delays(BackOff(first_ms=1, most_ms=1_000), lambda: 0.0)
-    assert [patient.next_ms() for _ in range(5_000)][-1] == 1_000
 
 
 @pytest.mark.parametrize(

@@ -14,6 +14,7 @@ from threading import Lock, Thread
 from types import MappingProxyType
 from typing import Final, Protocol
 
+from pyjms.spi.back_off import BackOff, Delays
 from pyjms.spi.clock import Clock, Signal
 from pyjms.spi.errors import (
     AccessDeniedError,
@@ -23,7 +24,6 @@ from pyjms.spi.errors import (
     ProviderError,
     ResourceError,
 )
-from pyjms_provider.clients.stomp.backoff import Backoff
 from pyjms_provider.clients.stomp.epoch import Epoch, InterruptedLinkError
 from pyjms_provider.clients.stomp.options import Endpoint, StompSettings
 from pyjms_provider.clients.stomp.refusals import refusal
@@ -35,6 +35,8 @@ from pyjms_provider.protocols.stomp.frames import Frame
 __all__ = ["TRANSITIONS", "ConnectionInterruptedError", "Link", "LinkEvent", "LinkOwner", "LinkState"]
 
 _log = logging.getLogger("pyjms.stomp")
+_JITTER = 0.5
+"""A random half of each wait keeps a thousand clients from coming back at one moment."""
 
 
 class LinkState(Enum):
@@ -128,7 +130,10 @@ class Link:
         self._stop = Signal()
         self._numbers = 0
         self._first = 0  # where the next round begins
-        self._backoff = Backoff(settings.reconnect_delay_ms, settings.reconnect_delay_max_ms, random or Random())  # noqa: S311
+        back_off = BackOff(
+            first_ms=settings.reconnect_delay_ms, most_ms=settings.reconnect_delay_max_ms, jitter=_JITTER
+        )
+        self._delays = Delays(back_off, (random or Random()).random)  # noqa: S311
         self._error: ProviderError | None = None
         self.dialect: Dialect | None = None if settings.dialect is None else dialect_named(settings.dialect)
         """The broker's; told by the first CONNECTED, unless the URL says it."""
@@ -284,7 +289,7 @@ class Link:
                         ResourceError(f"{rounds} rounds of attempts have failed; the last one: {self._error}")
                     )
                     return
-                self._clock.wait(self._stop, self._clock.monotonic_ms() + self._backoff.next_ms())
+                self._clock.wait(self._stop, self._clock.monotonic_ms() + self._delays.next_ms())
         except ProviderError as error:
             self._give_up(error)
         except Exception as error:  # the top of a thread: else nobody would learn that nothing comes any more
@@ -334,7 +339,7 @@ class Link:
         if not is_taken:
             epoch.wire.close()
             return False
-        self._backoff.reset()
+        self._delays.reset()
         for signal in waiting:
             signal.set()
         _log.info("connected to %s again", epoch.wire.endpoint)

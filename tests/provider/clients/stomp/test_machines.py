@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from itertools import product
-from random import Random
 
 import pytest
 
@@ -19,7 +18,6 @@ from pyjms.spi.errors import (
 )
 from pyjms.spi.selector import compile_selector
 from pyjms.spi.url import ProviderUrl
-from pyjms_provider.clients.stomp.backoff import Backoff
 from pyjms_provider.clients.stomp.heart_beat import HeartBeat
 from pyjms_provider.clients.stomp.link import TRANSITIONS, LinkEvent, LinkState
 from pyjms_provider.clients.stomp.options import OPTIONS, Endpoint, StompSettings, read_url
@@ -105,18 +103,6 @@ def test_the_wait_is_until_the_next_thing_to_do() -> None:
     assert beats.wait_ms(100) == 400
     beats.sent(10_000)
     assert beats.wait_ms(2900) == 101
-
-
-def test_waits_between_rounds_double_up_to_the_limit_and_jitter_takes_at_most_half() -> None:
-    backoff = Backoff(100, 1000, Random(7))
-    for whole in (100, 200, 400, 800, 1000, 1000):
-        assert whole / 2 <= backoff.next_ms() <= whole
-    backoff.reset()
-    assert backoff.next_ms() <= 100
-
-
-def test_two_clients_do_not_wait_alike() -> None:
-    assert Backoff(1000, 1000, Random(1)).next_ms() != Backoff(1000, 1000, Random(2)).next_ms()
 
 
 def test_a_lost_connection_heals_or_is_given_up_and_a_closed_one_stays_closed() -> None:

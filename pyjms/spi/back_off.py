@@ -1,12 +1,25 @@
-"""How long to wait before the next attempt. Pure: chance comes in."""
+"""How long to wait before the next attempt, for whoever makes connections anew. Pure: chance comes in."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
 
-from pyjms.forwarding.settings import BackOff
+__all__ = ["BackOff", "Delays"]
 
-__all__ = ["Delays"]
+_MOST_STEPS = 64
+"""A wait has long reached its limit then, and a float has limits, too."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BackOff:
+    """How long to wait for a site that is away: growing, and never the same for all who wait."""
+
+    first_ms: int = 100
+    most_ms: int = 30_000
+    factor: float = 2.0
+    jitter: float = 0.25
+    """The part of each wait that chance takes away, 0 to 1."""
 
 
 class Delays:
@@ -21,8 +34,7 @@ class Delays:
     def next_ms(self) -> float:
         """Return how long to wait now, in milliseconds, and count one failure more."""
         settings = self._settings
-        # The exponent is bounded, as a float is.
-        full = min(settings.first_ms * settings.factor ** min(self.failures, 64), settings.most_ms)
+        full = min(settings.first_ms * settings.factor ** min(self.failures, _MOST_STEPS), settings.most_ms)
         self.failures += 1
         return full * (1 - settings.jitter * self._chance())
 
