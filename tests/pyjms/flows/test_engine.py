@@ -12,6 +12,7 @@ from sqlalchemy import Engine, create_engine, text
 
 from pyjms import ConnectionFactory
 from pyjms.flows import FlowClient, FlowEngine, FlowException, FlowStore, Instance, Status, StepRefused, StepServer
+from pyjms.flows.errors import FlowStoreException
 from pyjms.recoverable import Unit
 from pyjms.recoverable.sql_replies import SqlReplies
 from pyjms.runtime.session import JmsSession
@@ -255,3 +256,49 @@ def test_what_a_step_did_is_not_committed_without_its_reply(
     settle(companies, store)
     assert found(store, instance).status is Status.COMPLETED
     assert set(companies.works().values()) == {1}
+
+
+def test_two_engines_that_see_one_time_out_ask_once_for_another_attempt(
+    factory: ConnectionFactory, store: FlowStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store.deploy(supply_flow())
+    clock = VirtualClock()
+    (instance,) = start(factory, "tea")
+    FlowEngine(factory, store, clock=clock).run(until_idle=True)
+    clock.advance(11_000)
+    replace = type(store).replace
+    ends: list[str] = []
+
+    def stalled(it: FlowStore, following: Instance, revision: int) -> bool:
+        """Stand still before the write for as long as another engine needs for all of it."""
+        if not ends:
+            ends.append("stalled")
+            FlowEngine(factory, store, clock=clock).run(until_idle=True)
+        ends.append("kept" if (is_kept := replace(it, following, revision)) else "too late")
+        return is_kept
+
+    monkeypatch.setattr(type(store), "replace", stalled)
+    FlowEngine(factory, store, clock=clock).run(until_idle=True)
+    assert ends == ["stalled", "kept", "too late"]
+    assert found(store, instance).attempt == 2
+    with factory.create_connection() as connection:
+        session = connection.create_session(False, 1)
+        connection.start()
+        asked = list(session.create_browser(session.create_queue("stock.reserve")).enumeration)
+    assert [each.get_int_property("pyjms_flow_attempt") for each in asked] == [1, 2]
+
+
+def test_a_store_that_fails_ends_the_engine_and_loses_nothing(
+    factory: ConnectionFactory, store: FlowStore, companies: Companies, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store.deploy(supply_flow())
+    (instance,) = start(factory, "tea")
+
+    def full(*_: object) -> bool:
+        raise FlowStoreException("the disk is full")
+
+    with monkeypatch.context() as patch, pytest.raises(FlowStoreException):
+        patch.setattr(type(store), "add", full)
+        FlowEngine(factory, store).run(until_idle=True)
+    settle(companies, store)
+    assert found(store, instance).status is Status.COMPLETED
