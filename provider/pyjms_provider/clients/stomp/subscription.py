@@ -318,6 +318,8 @@ class Subscription(ProviderConsumer):
                 return  # another thread, which settled the last message or closed it, does it
             self._is_ending = True
             epoch = self._epoch
+            returned = list(self._returned)
+        self._connection.memory.seen(returned)  # recovered and not asked for again: the broker has them back unmarked
         try:
             present = self._connection.present_epoch()
             if present is not None and present.number == epoch:

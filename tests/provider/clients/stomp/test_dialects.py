@@ -98,6 +98,27 @@ def test_recover_redelivers_from_memory_in_order_and_tells_the_broker_nothing(se
         assert broker.of("NACK") == []
 
 
+@ALL
+def test_what_came_back_and_was_not_asked_for_again_is_marked_for_the_next_consumer(server: str) -> None:
+    told, told_next = Told(), Told()
+    with FakeBroker(server) as broker, connected(broker) as connection:
+        session = connection.open_session(transacted=False)
+        consumer = consume(session, told=told)
+        destination = "orders" if server == ARTEMIS else "/queue/orders"
+        broker.deliver(consumer.id, f"again-{server}", "again", destination=destination)
+        told.wait()
+        first = consumer.poll()
+        assert first is not None
+        session.recover([first])
+        consumer.close()
+        following = consume(session, told=told_next)
+        broker.deliver(following.id, f"again-{server}", "again", destination=destination)
+        told_next.wait()
+        again = following.poll()
+        assert again is not None
+        assert (again.count, again.redelivered) == (2, True)
+
+
 def text_of_any(delivery: object) -> str:
     body = delivery.envelope.body  # type: ignore[attr-defined]
     return body.decode() if isinstance(body, bytes) else str(body)
