@@ -15,7 +15,7 @@ import typer
 from rich.markup import escape
 from rich.table import Table
 
-from pyjms import ConnectionFactory, Session
+from pyjms import ConnectionFactory, JMSException, Session
 from pyjms.commands.connecting import Login, read_password
 from pyjms.commands.options import AsJson, BrokerUrl, PasswordFile, UserName
 from pyjms.commands.reporting import FAILED, CommandError, errors_told, note, put_json, tables
@@ -110,6 +110,8 @@ def _run(
 ) -> None:
     """Run one engine until Ctrl-C. Any number may share a store and a queue of events; each may be killed.
 
+    While the broker or the store is away, also at the start, it says so and tries again; with --until-idle it ends.
+
     Exit code: 0 ended in order, 1 it broke off, 2 it cannot be done as asked.
     """
     with errors_told("flow run"), closing(open_store(store)) as opened:
@@ -119,7 +121,7 @@ def _run(
             note(f"deployed {flow.name}, version {flow.version}", style="green")
         password = None if user is None else read_password(user, password_file)
         factory = ConnectionFactory(url, user_name=user, password=password)
-        engine = FlowEngine(factory, opened, events=events)
+        engine = FlowEngine(factory, opened, events=events, on_trouble=_tell_trouble)
         with _stopped_by_signals(engine):
             served = engine.run(until_idle=until_idle)
         note(f"served {served:,} events")
@@ -221,6 +223,10 @@ def _park(
         else:
             client.park(instance, reason)
         note(f"asked for: {instance} is {'cancelled' if cancel else 'parked'}")
+
+
+def _tell_trouble(error: JMSException) -> None:
+    note(f"{' '.join(str(error).split())}; trying again", style="yellow")
 
 
 @contextmanager

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING
 
 from pyjms.api.session import AcknowledgeMode
@@ -41,15 +41,23 @@ class FlowEngine:
     """One of any number of engines that share a queue of events and a store. `run` is called by one thread.
 
     factory: of a provider with transactions. What an event cannot be read from, or concerns no instance, goes to ``EVENTS.bad``.
+    on_trouble: told why, instead of the log, each time when the engine has to try again; called by the thread of `run`.
     """
 
     def __init__(
-        self, factory: ConnectionFactory, store: FlowStore, *, events: str = EVENTS, clock: Clock | None = None
+        self,
+        factory: ConnectionFactory,
+        store: FlowStore,
+        *,
+        events: str = EVENTS,
+        clock: Clock | None = None,
+        on_trouble: Callable[[JMSException], None] | None = None,
     ) -> None:
         self._factory = factory
         self._store = store
         self._events = events
         self._clock = clock or SystemClock()
+        self._on_trouble = on_trouble
         self._stopped = threading.Event()
         self._guard = threading.Lock()
         self._connection: Connection | None = None
@@ -57,8 +65,9 @@ class FlowEngine:
     def run(self, *, until_idle: bool = False) -> int:
         """Carry on until `stop`; with `until_idle`, until no event is there and nothing is overdue. Return the events served.
 
-        When connection or store fail, tries again with pauses of up to ten seconds. Raises `JMSException` when they fail before
-        anything went well, and with `until_idle` at once; all that was begun is carried on by the next `run`.
+        While no broker is there, at the beginning or later, and while the store fails, tries again with pauses of up to ten
+        seconds. Raises `JMSException` when something else is wrong from the beginning, and with `until_idle` at once; all that
+        was begun is carried on by the next `run`.
         """
         served, pauses = 0, Pauses(self._stopped)
         while True:
@@ -71,9 +80,9 @@ class FlowEngine:
             except JMSException as error:
                 if self._stopped.is_set():
                     return served
-                if until_idle or not pauses.has_been_well:
+                if until_idle or not pauses.may_heal(error):
                     raise
-                _log.warning("%s; what was not committed comes again", error)
+                self._tell(error)
             else:
                 return served
             finally:
@@ -92,6 +101,12 @@ class FlowEngine:
             elif until_idle and not overdue:
                 return
             yield message is not None
+
+    def _tell(self, error: JMSException) -> None:
+        if self._on_trouble is None:
+            _log.warning("%s; what was not committed comes again", error)
+        else:
+            self._on_trouble(error)
 
     def stop(self) -> None:
         """End `run`. Any thread; may be repeated."""

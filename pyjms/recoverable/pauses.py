@@ -4,8 +4,13 @@ from __future__ import annotations
 
 import random
 import threading
+from typing import TYPE_CHECKING
 
+from pyjms.errors import ResourceAllocationException
 from pyjms.spi.back_off import BackOff, Delays
+
+if TYPE_CHECKING:
+    from pyjms.errors import JMSException
 
 __all__ = ["Pauses"]
 
@@ -19,7 +24,11 @@ class Pauses:
         self._stopped = stopped
         self._delays = Delays(_BACK_OFF, random.random)
         self.has_been_well = False
-        """Whether there ever was a connection: before that, an error is the caller's mistake."""
+        """Whether there ever was a connection."""
+
+    def may_heal(self, error: JMSException) -> bool:
+        """Whether trying again is of use: what never went well may be the caller's mistake, unless nobody is there yet."""
+        return self.has_been_well or isinstance(error, ResourceAllocationException)
 
     def begin_anew(self) -> None:
         """Make the next pause a short one: all is well."""

@@ -90,15 +90,17 @@ class RecoverableServer:
     def serve(self, *, requests: int | None = None, timeout_ms: int = 0) -> int:
         """Serve until `stop`, or `requests` were served, or none came for timeout_ms (0: no limit); return how many were.
 
-        When the connection is lost, connects again with pauses of up to ten seconds. Raises what is wrong with the
-        queue or the selector.
+        While no broker is there, at the beginning or later, connects again with pauses of up to ten seconds. Raises what is
+        wrong with the URL, the login, the queue or the selector.
         """
         served, pauses = 0, Pauses(self._stopped)
         while not self._stopped.is_set() and (requests is None or served < requests):
             try:
                 session, consumer = self._open()
             except JMSException as error:
-                if not pauses.has_been_well:
+                if self._stopped.is_set():
+                    break
+                if not pauses.may_heal(error):
                     raise
                 _log.warning("cannot connect to serve %s: %s", self._queue, error)
                 pauses.wait()

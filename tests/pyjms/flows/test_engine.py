@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from sqlalchemy import Engine, create_engine, text
 
-from pyjms import ConnectionFactory
+from pyjms import ConnectionFactory, JMSException, JMSSecurityException, ResourceAllocationException
 from pyjms.flows import FlowClient, FlowEngine, FlowException, FlowStore, Instance, Status, StepRefused, StepServer
 from pyjms.flows.errors import FlowStoreException
 from pyjms.recoverable import Unit
@@ -302,3 +302,45 @@ def test_a_store_that_fails_ends_the_engine_and_loses_nothing(
         FlowEngine(factory, store).run(until_idle=True)
     settle(companies, store)
     assert found(store, instance).status is Status.COMPLETED
+
+
+def fail_at_first(patch: pytest.MonkeyPatch, error: JMSException, attempts: int) -> None:
+    """Have so many attempts to connect end with `error`."""
+    original, left = ConnectionFactory.create_connection, [attempts]
+
+    def connect(*arguments: Any) -> Any:
+        left[0] -= 1
+        if left[0] >= 0:
+            raise error
+        return original(*arguments)
+
+    patch.setattr(ConnectionFactory, "create_connection", connect)
+
+
+def test_an_engine_may_be_started_before_its_broker(
+    factory: ConnectionFactory, store: FlowStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store.deploy(supply_flow())
+    start(factory, "tea")
+    fail_at_first(monkeypatch, ResourceAllocationException("nobody is there"), 2)
+    troubles: list[str] = []
+    engine = FlowEngine(factory, store, on_trouble=lambda error: troubles.append(str(error)))
+    add = store.add
+
+    def add_and_stop(instance: Instance) -> bool:
+        is_new = add(instance)
+        engine.stop()
+        return is_new
+
+    monkeypatch.setattr(store, "add", add_and_stop)
+    engine.run()
+    assert troubles == ["nobody is there"] * 2
+    assert found(store, "instance-tea").status is Status.RUNNING
+
+
+def test_an_engine_that_may_not_log_in_ends_at_once(
+    factory: ConnectionFactory, store: FlowStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fail_at_first(monkeypatch, JMSSecurityException("who are you?"), 1)
+    with pytest.raises(JMSSecurityException):
+        FlowEngine(factory, store).run()

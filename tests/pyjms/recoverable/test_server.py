@@ -11,7 +11,15 @@ from urllib.parse import quote
 import pytest
 from sqlalchemy import Engine, create_engine, text
 
-from pyjms import ConnectionFactory, Destination, JMSException, Message, MessageFormatException, TextMessage
+from pyjms import (
+    ConnectionFactory,
+    Destination,
+    JMSException,
+    Message,
+    MessageFormatException,
+    ResourceAllocationException,
+    TextMessage,
+)
 from pyjms.recoverable import RecoverableServer, Unit
 from pyjms.recoverable.server import Work
 from pyjms.recoverable.sql_replies import SqlReplies
@@ -65,8 +73,8 @@ def answers(factory: ConnectionFactory) -> list[tuple[str | None, str | None]]:
         return [(each.jms_correlation_id, each.text) for each in iter(consumer.receive_no_wait, None)]  # type: ignore[attr-defined]
 
 
-def serve(factory: ConnectionFactory, work: Work = sell, **options: Any) -> int:
-    return RecoverableServer(factory, "orders", work, **options).serve(timeout_ms=1)
+def serve(factory: ConnectionFactory, work: Work = sell, requests: int | None = None, **options: Any) -> int:
+    return RecoverableServer(factory, "orders", work, **options).serve(requests=requests, timeout_ms=1)
 
 
 @pytest.mark.realises("MOM-17")
@@ -193,3 +201,20 @@ def test_old_replies_can_be_forgotten(database: Engine) -> None:
         replies.keep(connection, "new", "reply")
         assert replies.forget(connection, clock.time_ms()) == 1
         assert [replies.find(connection, key) for key in ("old", "new")] == [None, "reply"]
+
+
+def test_a_server_may_be_started_before_its_broker(
+    factory: ConnectionFactory, database: Engine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ask(factory, "tea")
+    original, attempts = ConnectionFactory.create_connection, [2]
+
+    def connect(*arguments: Any) -> Any:
+        attempts[0] -= 1
+        if attempts[0] >= 0:
+            raise ResourceAllocationException("nobody is there")
+        return original(*arguments)
+
+    monkeypatch.setattr(ConnectionFactory, "create_connection", connect)
+    assert serve(factory, database=database, requests=1) == 1
+    assert sold(database) == ["tea"]
