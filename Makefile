@@ -7,6 +7,8 @@ MAKEFLAGS += --no-print-directory
 
 BIN := .venv/bin
 PYTEST := $(BIN)/python -m pytest
+# The whole suite. Four workers on two cores: more than half of its time it waits for disks, sockets and other processes.
+SUITE := $(PYTEST) -n 4 --dist loadgroup -q
 # Which Python makes .venv; name one with `make PYTHON=/path/to/python3`. Without it: the first below that will do.
 PYTHON ?=
 PYTHONS := $(or $(PYTHON),python3 python3.14 python3.13 python3.12 python3.11 python)
@@ -52,7 +54,7 @@ demo: .venv/.run ## the supply chain on the embedded broker, with a real data se
 	@$(BIN)/pyjms demo
 
 test: .venv/.dev ## the whole test suite
-	@$(PYTEST) -n 2 --dist loadgroup -q
+	@$(SUITE)
 
 check: lint types imports stubs docs ## everything that can be judged without running the tests
 
@@ -82,12 +84,12 @@ tck-mutants: .venv/.dev ## the kill matrix: which faulty providers the conforman
 	@$(BIN)/python -m tests.tck.broken.matrix
 
 traceability: .venv/.dev ## requirement -> tests -> result; fails when one is not realised
-	@$(PYTEST) -n 2 --dist loadgroup -q --traceability
+	@$(SUITE) --traceability
 
 soak: soak-kills history-soak soak-spark ## the long tests: kills on each store, histories
 
 soak20: .venv/.dev ## the test suite 20 times, each time in another order
-	@for run in $$(seq 20); do echo "run $$run of 20"; $(PYTEST) -n 2 --dist loadgroup -q; done
+	@for run in $$(seq 20); do echo "run $$run of 20"; $(SUITE); done
 
 soak-network: .venv/.dev ## cuts connections 2,000 times, kills the broker 50 times, and serves a million messages
 	@PYJMS_CUTS=2000 PYJMS_NETWORK_KILLS=50 PYJMS_LOAD=full $(PYTEST) -n 0 -q --log-cli-level=INFO --timeout 7200 tests/system/network
