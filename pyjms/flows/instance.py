@@ -128,6 +128,7 @@ class Retry:
     """A person says: try again; `skip`: go on as if the step, or its compensation, had been done by hand."""
 
     skip: bool = False
+    reason: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -224,7 +225,9 @@ def _overdue(flow: Flow, instance: Instance, event: TimeOut, now_ms: int) -> tup
 
 def _again(flow: Flow, instance: Instance, event: Retry, now_ms: int) -> tuple[Instance, Ask | None]:
     step = flow.steps[instance.position]
-    told = _told(instance, now_ms, "skipped by a person" if event.skip else "tried again by a person", step)
+    told = _told(
+        instance, now_ms, "skipped by a person" if event.skip else "tried again by a person", step, event.reason
+    )
     status = Status.COMPENSATING if instance.was_compensating else Status.RUNNING
     freed = replace(told, status=status, was_compensating=False, attempt=1)
     if not event.skip:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, TypeVar
 
 import sqlalchemy as sa
@@ -13,6 +13,7 @@ from pyjms.flows.documents import read_flow_document, read_instance, write_flow_
 from pyjms.flows.errors import FlowException, FlowStoreException
 from pyjms.flows.instance import Instance, Status
 from pyjms.flows.store import FlowStore
+from pyjms.spi.workflows import InstanceOrder
 
 __all__ = ["SqlFlowStore"]
 
@@ -35,6 +36,11 @@ _instances = sa.Table(
     sa.Column("changed_ms", sa.BigInteger, nullable=False, index=True),
     sa.Column("document", sa.UnicodeText, nullable=False),
 )
+_ORDERS = {
+    InstanceOrder.BY_ID: (_instances.c.id,),
+    InstanceOrder.NEWEST_FIRST: (_instances.c.changed_ms.desc(), _instances.c.id),
+    InstanceOrder.OLDEST_FIRST: (_instances.c.changed_ms, _instances.c.id),
+}
 _T = TypeVar("_T")
 
 
@@ -100,14 +106,31 @@ class SqlFlowStore(FlowStore):
         return found
 
     def instances(
-        self, *, flow: str | None = None, status: Status | None = None, limit: int = 100
+        self,
+        *,
+        flow: str | None = None,
+        status: Status | None = None,
+        limit: int = 100,
+        offset: int = 0,
+        order: InstanceOrder | None = None,
     ) -> Sequence[Instance]:
-        query = sa.select(_instances.c.document).order_by(_instances.c.changed_ms.desc()).limit(limit)
-        if flow is not None:
-            query = query.where(_instances.c.flow == flow)
-        if status is not None:
-            query = query.where(_instances.c.status == status.value)
-        return self._read(query)
+        query = _chosen(sa.select(_instances.c.document), flow, status)
+        return self._read(query.order_by(*_ORDERS[order or InstanceOrder.NEWEST_FIRST]).limit(limit).offset(offset))
+
+    def count(self, *, flow: str | None = None, status: Status | None = None) -> int:
+        query = _chosen(sa.select(sa.func.count()).select_from(_instances), flow, status)
+        found: int = self._run(lambda it: it.execute(query).scalar_one())
+        return found
+
+    def counts(self) -> Mapping[tuple[str, Status], int]:
+        columns = (_instances.c.flow, _instances.c.status)
+        query = sa.select(*columns, sa.func.count()).group_by(*columns)
+        rows = self._run(lambda it: it.execute(query).all())
+        return {(flow, Status(status)): many for flow, status, many in rows}
+
+    def ids(self) -> Sequence[str]:
+        query = sa.select(_instances.c.id).order_by(_instances.c.id)
+        return self._run(lambda it: it.execute(query).scalars().all())
 
     def close(self) -> None:
         self._engine.dispose()
@@ -137,6 +160,13 @@ class SqlFlowStore(FlowStore):
 def _flow_query(name: str, version: int) -> Any:
     query = sa.select(_flows.c.document).where(_flows.c.name == name)
     return query.where(_flows.c.version == version) if version else query.order_by(_flows.c.version.desc()).limit(1)
+
+
+def _chosen(query: Any, flow: str | None, status: Status | None) -> Any:
+    """Return the query for the instances of a definition, and of a status; None: of any."""
+    if flow is not None:
+        query = query.where(_instances.c.flow == flow)
+    return query if status is None else query.where(_instances.c.status == status.value)
 
 
 def _row(instance: Instance) -> dict[str, Any]:

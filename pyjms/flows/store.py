@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from pyjms.flows.definition import Flow
     from pyjms.flows.instance import Instance, Status
+    from pyjms.spi.workflows import InstanceOrder
 
 __all__ = ["FlowStore", "open_store"]
 
@@ -50,9 +51,27 @@ class FlowStore(ABC):
 
     @abstractmethod
     def instances(
-        self, *, flow: str | None = None, status: Status | None = None, limit: int = 100
+        self,
+        *,
+        flow: str | None = None,
+        status: Status | None = None,
+        limit: int = 100,
+        offset: int = 0,
+        order: InstanceOrder | None = None,
     ) -> Sequence[Instance]:
-        """Return instances, those that changed last first."""
+        """Return instances, those that changed last first if `order` says nothing else."""
+
+    @abstractmethod
+    def count(self, *, flow: str | None = None, status: Status | None = None) -> int:
+        """Return how many instances there are."""
+
+    @abstractmethod
+    def counts(self) -> Mapping[tuple[str, Status], int]:
+        """Return how many instances there are, by the name of the definition and the status."""
+
+    @abstractmethod
+    def ids(self) -> Sequence[str]:
+        """Return the ids of all instances, sorted."""
 
     @abstractmethod
     def close(self) -> None:

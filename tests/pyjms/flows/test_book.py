@@ -1,0 +1,225 @@
+"""What management sees of a store of workflows, and how a person's decision is carried out without an engine."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from pyjms import ConnectionFactory, Session, TextMessage
+from pyjms.flows import FlowStore
+from pyjms.flows.book import FlowBook
+from pyjms.flows.instance import Answer, Event, Instance, Park, TimeOut, advance, begin
+from pyjms.spi.clock import SystemClock
+from pyjms.spi.errors import ClosedError
+from pyjms.spi.provider import ConnectionEvents, ConnectRequest, ProviderConnection
+from pyjms.spi.registry import find_provider
+from pyjms.spi.url import ProviderUrl
+from pyjms.spi.workflows import (
+    InstanceOrder,
+    InstanceQuery,
+    SteeringCommand,
+    UnknownWorkflowError,
+    WorkflowBookRequest,
+    WorkflowChangedError,
+    WorkflowStateError,
+    WorkflowStatus,
+    WorkflowStoreError,
+    find_opener,
+)
+from tests.pyjms.flows.supply import supply_flow
+
+pytestmark = pytest.mark.realises("MOM-44", "MOM-54")
+FLOW = supply_flow()
+
+
+def add(store: FlowStore, name: str, *events: Event, at_ms: int = 1_000) -> Instance:
+    """Keep an instance to which these have happened."""
+    instance, _ = begin(FLOW, name, {"item": "tea"}, at_ms)
+    for event in events:
+        seen = TimeOut(revision=instance.revision) if isinstance(event, TimeOut) else event
+        instance, _ = advance(FLOW, instance, seen, instance.due_ms if isinstance(event, TimeOut) else at_ms)
+    assert store.add(instance)
+    return instance
+
+
+PARKED = (Answer(key="parked:reserve"), TimeOut(revision=0))
+
+
+@pytest.fixture
+def request_(factory: ConnectionFactory) -> WorkflowBookRequest:
+    url = ProviderUrl.parse(factory._text)
+    clock = SystemClock()
+
+    def here(events: ConnectionEvents) -> ProviderConnection:
+        asked_for = ConnectRequest(url=url, user_name=None, password=None, client_id=None, clock=clock)
+        return find_provider("vm").connect(asked_for, events)
+
+    return WorkflowBookRequest(url="", events="events", here=here, clock=clock)
+
+
+@pytest.fixture
+def book(store: FlowStore, request_: WorkflowBookRequest) -> FlowBook:
+    store.deploy(FLOW)
+    return FlowBook(store, request_)
+
+
+@pytest.fixture
+def session(factory: ConnectionFactory) -> Iterator[Session]:
+    connection = factory.create_connection()
+    connection.start()
+    yield connection.create_session(False, Session.AUTO_ACKNOWLEDGE)
+    connection.close()
+
+
+def taken(session: Session, queue: str) -> list[tuple[str, Any]]:
+    """Return the correlation ids and contents of what waits in a queue."""
+    consumer = session.create_consumer(session.create_queue(queue))
+    found: list[tuple[str, Any]] = []
+    while (message := consumer.receive_no_wait()) is not None:
+        assert isinstance(message, TextMessage)
+        assert str(message.jms_reply_to) == "queue://events"
+        found.append((message.jms_correlation_id or "", json.loads(message.text or "")))
+    consumer.close()
+    return found
+
+
+def test_a_parked_instance_is_shown_with_all_that_is_needed_to_decide(store: FlowStore, book: FlowBook) -> None:
+    add(store, "parked", *PARKED)
+    found = book.instance("parked")
+    assert found is not None
+    assert (found.status, found.step, found.is_backward) == (WorkflowStatus.PARKED, "weigh", False)
+    assert found.reason == "weigh was not answered after 1 attempts"
+    assert (found.visible_state, found.due_at_ms, found.data) == ("reserved", None, {"item": "tea"})
+    assert [each.what for each in found.notes] == ["begun", "done", "overdue", "parked"]
+    assert [(each.queue, each.correlation_id, each.is_waited_for) for each in found.requests] == [
+        ("stock.reserve", "parked:reserve", False),
+        ("stock.weigh", "parked:weigh", False),
+    ]
+    assert book.picture_of("parked").startswith("<svg")
+
+
+def test_an_instance_that_goes_backward_tells_which_compensation_it_waits_for(store: FlowStore, book: FlowBook) -> None:
+    refused = Answer(key="back:weigh", is_refused=True, reason="no scales")
+    add(store, "back", Answer(key="back:reserve"), refused)
+    found = book.instance("back")
+    assert found is not None
+    assert found.is_backward
+    waited = [each for each in found.requests if each.is_waited_for]
+    assert [(each.queue, each.correlation_id) for each in waited] == [("stock.free", "back:reserve:undo")]
+
+
+def test_a_person_has_the_step_tried_again_with_no_engine_running(
+    store: FlowStore, book: FlowBook, session: Session
+) -> None:
+    add(store, "parked", *PARKED)
+    after = book.steer("parked", SteeringCommand.RETRY, reason="the scales are back", by="ann")
+    assert (after.status, after.step, after.attempt) == (WorkflowStatus.RUNNING, "weigh", 1)
+    assert [note.reason for note in after.notes if "by a person" in note.what] == ["ann: the scales are back"]
+    assert book.instance("parked") == after
+    assert taken(session, "stock.weigh") == [("parked:weigh", {"item": "tea"})]
+
+
+@pytest.mark.parametrize(
+    ("command", "status", "queue", "key"),
+    [
+        (SteeringCommand.SKIP, WorkflowStatus.RUNNING, "bank.pay", "parked:pay"),
+        (SteeringCommand.CANCEL, WorkflowStatus.COMPENSATING, "stock.free", "parked:reserve:undo"),
+    ],
+)
+def test_a_person_goes_on_or_goes_back(
+    store: FlowStore,
+    book: FlowBook,
+    session: Session,
+    command: SteeringCommand,
+    status: WorkflowStatus,
+    queue: str,
+    key: str,
+) -> None:
+    add(store, "parked", *PARKED)
+    assert book.steer("parked", command, reason="", by="ann").status is status
+    assert [each for each, _ in taken(session, queue)] == [key]
+
+
+def test_a_running_instance_is_parked_and_nothing_is_asked_for(store: FlowStore, book: FlowBook) -> None:
+    add(store, "i")
+    after = book.steer("i", SteeringCommand.PARK, reason="wait", by="ann")
+    assert (after.status, after.reason, after.due_at_ms) == (WorkflowStatus.PARKED, "ann: wait", None)
+
+
+def test_of_two_who_decide_at_once_one_is_told_of_the_other(store: FlowStore, book: FlowBook) -> None:
+    seen = add(store, "parked", *PARKED).revision
+    after = book.steer("parked", SteeringCommand.RETRY, reason="", by="ann", revision=seen)
+    with pytest.raises(WorkflowChangedError, match=f"it is running at revision {after.revision} now"):
+        book.steer("parked", SteeringCommand.CANCEL, reason="", by="bob", revision=seen)
+    assert book.instance("parked") == after
+
+
+def test_an_engine_that_is_quicker_wins(store: FlowStore, book: FlowBook, monkeypatch: pytest.MonkeyPatch) -> None:
+    stale = add(store, "i")
+    moved = replace(stale, revision=stale.revision + 1)
+    assert store.replace(moved, stale.revision)
+    found = iter([stale, moved])
+    monkeypatch.setattr(store, "find", lambda _: next(found))
+    with pytest.raises(WorkflowChangedError):
+        book.steer("i", SteeringCommand.PARK, reason="", by="ann")
+
+
+def test_what_means_nothing_is_refused_and_changes_nothing(store: FlowStore, book: FlowBook) -> None:
+    before = add(store, "i")
+    with pytest.raises(WorkflowStateError, match=r"i is running.*only one that is parked can try again"):
+        book.steer("i", SteeringCommand.RETRY, reason="", by="ann")
+    with pytest.raises(UnknownWorkflowError, match="no instance 'nobody'"):
+        book.steer("nobody", SteeringCommand.RETRY, reason="", by="ann")
+    assert store.find("i") == before
+
+
+def test_a_broker_that_takes_nothing_is_told_and_the_time_out_asks_again(
+    store: FlowStore, request_: WorkflowBookRequest
+) -> None:
+    def nowhere(_: ConnectionEvents) -> ProviderConnection:
+        raise ClosedError("the host does not run")
+
+    store.deploy(FLOW)
+    add(store, "parked", *PARKED)
+    book = FlowBook(store, replace(request_, here=nowhere))
+    with pytest.raises(WorkflowStoreError, match=r"weigh could not be asked for now.*when its time is up"):
+        book.steer("parked", SteeringCommand.RETRY, reason="", by="ann")
+    found = book.instance("parked")
+    assert found is not None
+    assert found.due_at_ms is not None
+    assert [each.id for each in store.overdue(found.due_at_ms)] == ["parked"]
+
+
+def test_instances_are_counted_chosen_and_come_page_by_page(store: FlowStore, book: FlowBook) -> None:
+    for number in range(5):
+        add(store, f"i{number}", at_ms=1_000 * (number + 1))
+    add(store, "parked", Park(reason="wait"), at_ms=10)
+    assert {name: dict(found) for name, found in book.counts().items()} == {
+        "order": {WorkflowStatus.RUNNING: 5, WorkflowStatus.PARKED: 1}
+    }
+    running = InstanceQuery(workflow="order", status=WorkflowStatus.RUNNING, offset=1, limit=2)
+    assert [each.id for each in book.instances(running)] == ["i3", "i2"]
+    assert book.count(running) == 5
+    oldest = InstanceQuery(order=InstanceOrder.OLDEST_FIRST, limit=2)
+    assert [each.id for each in book.instances(oldest)] == ["parked", "i0"]
+    assert book.instance_ids() == ["i0", "i1", "i2", "i3", "i4", "parked"]
+    assert book.count(InstanceQuery(workflow="other")) == 0
+
+
+def test_definitions_are_shown_and_drawn(book: FlowBook) -> None:
+    (found,) = book.definitions()
+    assert (found.name, found.version, found.title) == ("order", 1, "An order of three companies")
+    first = found.steps[0]
+    assert (first.name, first.compensation, first.timeout_ms) == ("reserve", "stock.free", 10_000)
+    assert "reserve" in book.picture("order")
+    with pytest.raises(UnknownWorkflowError, match="no definition nothing"):
+        book.picture("nothing")
+
+
+def test_a_database_that_cannot_be_opened_is_told(request_: WorkflowBookRequest) -> None:
+    with pytest.raises(WorkflowStoreError, match="cannot be opened"):
+        find_opener("sql").open(replace(request_, url="sqlite:////nowhere/at/all.db"))
