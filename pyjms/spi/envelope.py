@@ -31,7 +31,7 @@ _T = TypeVar("_T")
 def fact(cls: type[_T]) -> type[_T]:
     """Make `cls` a record that type checkers hold to be frozen, at the price of a plain one.
 
-    For the two facts that are made for every message. A dataclass frozen at run time costs 2.9 µs to make where this
+    For the few facts that are made for every message. A dataclass frozen at run time costs 2.9 µs to make where this
     one costs 0.4 µs (`docs/design/performance.md`); all other facts are frozen in earnest.
     """
     return dataclass(slots=True)(cls)

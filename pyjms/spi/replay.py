@@ -13,7 +13,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from pyjms.spi.envelope import Address, Envelope
+from pyjms.spi.envelope import Address, Envelope, fact
 
 __all__ = [
     "GroupRequest",
@@ -67,7 +67,7 @@ class OpenGroup:
     """Grows with each opening; calls with an older one raise `FencedError`."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@fact
 class ReservedMessage:
     """One message of a reader group; the same each time it is read."""
 

@@ -8,7 +8,18 @@ from typing import Any, ClassVar
 
 from pyjms.spi.envelope import Address
 from pyjms.spi.replay import StageName
-from pyjms_provider.protocols.stomp.verb_headers import ADDRESS, LONG, NUMBER, TEXT, WHOLE, Verb, form, header, verb
+from pyjms_provider.protocols.stomp.verb_headers import (
+    ADDRESS,
+    FLAG,
+    LONG,
+    NUMBER,
+    TEXT,
+    WHOLE,
+    Verb,
+    form,
+    header,
+    verb,
+)
 
 __all__ = [
     "PIPELINE_VERBS",
@@ -82,7 +93,10 @@ class ReserveMessages(Verb):
 
 @verb
 class ReadGroup(Verb):
-    """`ReaderGroups.read`: a page of MESSAGE frames with `subscription` = `id`, and then the RECEIPT (`Page`)."""
+    """`ReaderGroups.read`: a page of MESSAGE frames with `subscription` = `id`, and then the RECEIPT (`Page`).
+
+    `packed`: the reader takes several messages in one frame, too (`pyjms_provider.protocols.stomp.packed`).
+    """
 
     COMMAND: ClassVar[str] = "READ"
     group: str = header("group", TEXT)
@@ -90,6 +104,7 @@ class ReadGroup(Verb):
     id: str = header("id", TEXT)
     after: int = header("after", LONG)
     upto: int = header("upto", LONG)
+    packed: bool = header("packed", FLAG, default=False)
 
 
 @verb

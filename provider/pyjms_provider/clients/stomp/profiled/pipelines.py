@@ -6,6 +6,7 @@ All but the release of a group may be asked for again: what a lost connection le
 from __future__ import annotations
 
 from collections.abc import Sequence
+from importlib.util import find_spec
 from typing import TYPE_CHECKING
 
 from pyjms.spi.errors import ProviderError
@@ -21,6 +22,8 @@ from pyjms.spi.replay import (
 )
 from pyjms_provider.protocols.stomp import verbs
 from pyjms_provider.protocols.stomp.dialects import PYJMS
+from pyjms_provider.protocols.stomp.errors import ProfileError
+from pyjms_provider.protocols.stomp.header_lines import PROFILE_HEADER
 from pyjms_provider.protocols.stomp.pipeline_answers import (
     Counted,
     GroupOpened,
@@ -38,6 +41,9 @@ if TYPE_CHECKING:
     from pyjms_provider.protocols.stomp.frames import Frame
 
 __all__ = ["Page", "ProfiledReaderGroups", "ProfiledStages", "stage"]
+
+CAN_UNPACK = find_spec("msgspec") is not None
+"""Whether pages may come packed; `msgspec` comes with the extras `store` and `spark`."""
 
 
 class Page:
@@ -90,17 +96,29 @@ class ProfiledReaderGroups(ReaderGroups):
 
     def read(self, name: str, generation: str, *, after: int, upto: int) -> Sequence[ReservedMessage]:
         page = Page(self._connection.new_name())
-        verb = verbs.ReadGroup(group=name, generation=generation, id=page.name, after=after, upto=upto)
+        verb = verbs.ReadGroup(
+            group=name, generation=generation, id=page.name, after=after, upto=upto, packed=CAN_UNPACK
+        )
         self._connection.remember(page)
         try:
             answer = Counted.read(self._connection.ask_again(verb, page.frames.clear).headers)
         finally:
             self._connection.forget(page)
-        if len(page.frames) != answer.messages:
-            raise ProviderError(
-                f"the broker sent {len(page.frames)} messages in place of {answer.messages}; read again"
-            )
-        return [self._message(frame) for frame in page.frames]
+        try:
+            found = [message for frame in page.frames for message in self._messages(frame)]
+        except (ProfileError, KeyError, ValueError) as error:
+            raise ProviderError(f"the broker's page of messages is not understood: {error}; read again") from error
+        if len(found) != answer.messages:
+            raise ProviderError(f"the broker sent {len(found)} messages in place of {answer.messages}; read again")
+        return found
+
+    def _messages(self, frame: Frame) -> Sequence[ReservedMessage]:
+        headers = frame.headers
+        if PROFILE_HEADER in headers:
+            return (self._message(frame),)
+        from pyjms_provider.protocols.stomp.packed import unpack
+
+        return unpack(bytes(frame.body), int(headers["ack"]), self._connection.received)
 
     def _message(self, frame: Frame) -> ReservedMessage:
         headers = frame.headers

@@ -7,7 +7,7 @@ units together are shown to who may OBSERVE the virtual host.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Final
 
@@ -15,7 +15,7 @@ from pyjms.spi.errors import AccessDeniedError, GroupError
 from pyjms.spi.replay import GroupRequest, OpenGroup, ReaderGroup
 from pyjms_provider.protocols.stomp import verbs
 from pyjms_provider.protocols.stomp.dialects import PYJMS
-from pyjms_provider.protocols.stomp.frames import Version
+from pyjms_provider.protocols.stomp.frames import Frame, Version
 from pyjms_provider.protocols.stomp.pipeline_answers import (
     Counted,
     GroupOpened,
@@ -30,7 +30,6 @@ from pyjms_provider.protocols.stomp.profile import to_frame
 if TYPE_CHECKING:
     from pyjms.spi.provider import ProviderConnection
     from pyjms.spi.replay import ReservedMessage
-    from pyjms_provider.protocols.stomp.frames import Frame
     from pyjms_provider.protocols.stomp.server.hosts import Guard
 
 __all__ = ["LONG_VERBS", "PIPELINE_COMMANDS", "ServedPipelines"]
@@ -96,8 +95,11 @@ class ServedPipelines:
     def _read(self, verb: verbs.ReadGroup) -> Mapping[str, str]:
         self._group(verb.group, verb.generation)
         page = self._connection.reader_groups().read(verb.group, verb.generation, after=verb.after, upto=verb.upto)
-        for message in page:
-            self._emit(_message(message, verb.id))
+        if verb.packed and len(page) > 1:
+            self._emit(_packed(page, verb.id))
+        else:
+            for message in page:
+                self._emit(_message(message, verb.id))
         return Counted(len(page)).headers()
 
     def _acknowledge(self, verb: verbs.AcknowledgeGroup) -> None:
@@ -151,6 +153,21 @@ class ServedPipelines:
         if verb.sink is None:
             self._guard.observe()
         return UnitsListed(self._connection.stages().units(verb.sink)).headers()
+
+
+def _packed(page: Sequence[ReservedMessage], name: str) -> Frame:
+    """Return the MESSAGE of a whole page."""
+    from pyjms_provider.protocols.stomp.packed import PACKED_TYPE, pack
+
+    body = pack(page)
+    headers = {
+        "subscription": name,
+        "ack": str(page[0].number),
+        "message-id": f"{page[0].number}-{page[-1].number}",
+        "content-type": PACKED_TYPE,
+        "content-length": str(len(body)),
+    }
+    return Frame("MESSAGE", headers, body)
 
 
 def _message(message: ReservedMessage, name: str) -> Frame:

@@ -9,6 +9,7 @@ import pytest
 from pyjms.spi.envelope import Address, AddressKind, BodyKind, Envelope, MessageId
 from pyjms.spi.errors import AccessDeniedError, GroupError, RolledBackError
 from pyjms.spi.replay import GroupRequest, StageName
+from pyjms_provider.clients.stomp.profiled import pipelines
 from pyjms_provider.serving.served_broker import ServedBroker
 from pyjms_tck.spi.environment import Environment
 from pyjms_tck.spi.pipeline_suite import *  # noqa: F403  the contract's own tests
@@ -48,7 +49,11 @@ def environment(served: str) -> Iterator[Environment]:
         yield opened
 
 
-def test_pages_come_whole_however_many_messages_there_are(environment: Environment) -> None:
+@pytest.mark.parametrize("packed", [True, False])
+def test_pages_come_whole_however_many_messages_there_are(
+    environment: Environment, monkeypatch: pytest.MonkeyPatch, packed: bool
+) -> None:
+    monkeypatch.setattr(pipelines, "CAN_UNPACK", packed)
     queue, connection = environment.queue(), environment.connect()
     environment.send(connection.open_session(transacted=False), queue, *(f"{number}" for number in range(1500)))
     groups = connection.reader_groups()
@@ -58,6 +63,8 @@ def test_pages_come_whole_however_many_messages_there_are(environment: Environme
     first = groups.read(name, generation, after=0, upto=1500)
     second = groups.read(name, generation, after=len(first), upto=1500)
     assert [each.envelope.body for each in (*first, *second)] == [f"{number}" for number in range(1500)]
+    assert [each.number for each in (*first, *second)] == list(range(1, 1501))
+    assert {(each.count, each.redelivered) for each in (*first, *second)} == {(1, False)}
     assert groups.release(name) == 1500
 
 
