@@ -18,7 +18,7 @@ from pyjms.flows.errors import FlowException, FlowStoreException
 from pyjms.flows.instance import Ask, Event, Instance, Park, Retry, Status, advance, asked
 from pyjms.flows.picture import draw
 from pyjms.flows.store import FlowStore, open_store
-from pyjms.flows.wording import ask_message
+from pyjms.flows.wording import INSTANCE, ask_message
 from pyjms.runtime.connection import JmsConnection
 from pyjms.spi.provider import ConnectionEvents, ConnectRequest, Provider, ProviderConnection
 from pyjms.spi.url import ProviderUrl
@@ -231,6 +231,7 @@ def _definition(flow: Flow) -> WorkflowDefinition:
 
 def _view(flow: Flow, instance: Instance) -> WorkflowInstance:
     step = flow.steps[instance.position]
+    requests = _requests(flow, instance)
     return WorkflowInstance(
         id=instance.id,
         workflow=instance.flow,
@@ -250,8 +251,18 @@ def _view(flow: Flow, instance: Instance) -> WorkflowInstance:
             WorkflowNote(at_ms=each.time_ms, what=each.what, step=each.step, reason=each.reason)
             for each in instance.story
         ],
-        requests=_requests(flow, instance),
+        requests=requests,
+        selector=_selector(instance.id, requests),
     )
+
+
+def _selector(instance_id: str, requests: Sequence[WorkflowRequest]) -> str:
+    keys = ", ".join(_literal(each.correlation_id) for each in requests)
+    return f"{INSTANCE} = {_literal(instance_id)} OR JMSCorrelationID IN ({keys})"
+
+
+def _literal(text: str) -> str:
+    return "'" + text.replace("'", "''") + "'"
 
 
 def _is_backward(instance: Instance) -> bool:

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from pyjms.api.session import Session
 
 __all__ = [
+    "INSTANCE",
     "KIND",
     "Start",
     "ask_message",

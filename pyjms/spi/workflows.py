@@ -185,6 +185,8 @@ class WorkflowInstance:
     notes: Sequence[WorkflowNote]
     requests: Sequence[WorkflowRequest]
     """The messages that its steps were asked with."""
+    selector: str
+    """By which its messages are found in queues: requests, their replies, and events."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

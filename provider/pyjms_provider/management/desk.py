@@ -15,12 +15,12 @@ from pyjms.spi.errors import AccessDeniedError, ProviderError
 from pyjms_provider.management.describing import describe
 from pyjms_provider.management.errors import UnknownJobError
 from pyjms_provider.management.jobs import Job, Jobs
-from pyjms_provider.management.listing import ListedPage, ListRequest, check_fields, list_objects
-from pyjms_provider.management.versions import Expected, while_expected
+from pyjms_provider.management.listing import ListedPage, ListRequest, check_fields, list_objects, page_of_source
+from pyjms_provider.management.versions import Expected, check_expected, while_expected
 from pyjms_provider.model import tree
 from pyjms_provider.model.attributes import declarations
 from pyjms_provider.model.errors import UnknownObjectError, UnknownOperationError
-from pyjms_provider.model.lookup import Siblings, find_by_id, find_by_names, names_needed, siblings
+from pyjms_provider.model.lookup import Siblings, find_by_id, find_by_names, names_needed, only_source, siblings
 from pyjms_provider.model.operations import NO_PROGRESS, WRITES_TO, OperationDeclaration, operations_of
 from pyjms_provider.security.audit import AuditAction, AuditLog, AuditRecord, AuditResult
 from pyjms_provider.security.contracts import Operation, Target, TargetKind
@@ -91,6 +91,12 @@ class Desk:
 
     def list(self, caller: Caller, category: str, names: Sequence[str], request: ListRequest) -> ListedPage:
         """Return a page of the objects of a category below an address; those that the caller may not see are left out."""
+        source = only_source(self.system.broker, category, names)
+        common = None if source is None else source.common_target()
+        if source is not None and common is not None and self._sees(caller, common):
+            page = page_of_source(category, source, request)
+            if page is not None:
+                return page
         return list_objects(category, list(self._visible(caller, category, names)), request)
 
     def _visible(self, caller: Caller, category: str, names: Sequence[str]) -> Iterator[Siblings]:
@@ -174,27 +180,44 @@ class Desk:
         name: str,
         arguments: Mapping[str, Any],
         progress: Progress = NO_PROGRESS,
+        expected: Expected = ANYTHING,
     ) -> Any:
-        """Run an operation with plain arguments; return its plain result."""
+        """Run an operation with plain arguments; return its plain result.
+
+        Raises `ChangedMeanwhileError`, for one that changes something, if the object is not what was expected.
+        """
         declared = self.operation(managed, name)
         if not declared.changes:
             self._check_operation(caller, declared, managed, arguments)
             return managed.invoke(name, arguments, by=caller.principal.name)
+
+        def act() -> Any:
+            check_expected(managed, expected)
+            return managed.invoke(name, arguments, by=caller.principal.name, progress=progress)
+
         return self._changed(
             caller,
             AuditAction.OPERATION,
             _address(managed),
             lambda: self._check_operation(caller, declared, managed, arguments),
-            lambda: managed.invoke(name, arguments, by=caller.principal.name, progress=progress),
+            act,
             operation=name,
             after=arguments,
         )
 
-    def begin(self, caller: Caller, managed: ManagedObject, name: str, arguments: Mapping[str, Any]) -> Job:
-        """Start a long operation; who asks may look at the job, and end it."""
+    def begin(
+        self,
+        caller: Caller,
+        managed: ManagedObject,
+        name: str,
+        arguments: Mapping[str, Any],
+        expected: Expected = ANYTHING,
+    ) -> Job:
+        """Start a long operation; who asks may look at the job, and end it. Raises as `invoke`."""
         declared = self.operation(managed, name)
         self._check_operation(caller, declared, managed, arguments)
         declared.read_arguments(managed.path, arguments)
+        check_expected(managed, expected)
         return self.jobs.start(
             f"{name} of {managed.path}",
             caller.principal.name,

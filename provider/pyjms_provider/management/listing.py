@@ -17,16 +17,19 @@ from typing import TYPE_CHECKING, Any, Final
 
 from pyjms.spi.envelope import Address, AddressKind, BodyKind, Envelope
 from pyjms.spi.selector import Selector, compile_selector
+from pyjms.spi.selector.nodes import And, Comparison, Identifier, String
 from pyjms_provider.management.describing import describe, known_fields
 from pyjms_provider.management.errors import BadRequestError
+from pyjms_provider.model.children import PageWanted
 from pyjms_provider.model.errors import UnknownObjectError
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from pyjms_provider.model.children import ChildSource
     from pyjms_provider.model.lookup import Siblings
 
-__all__ = ["LIMIT_MAX", "ListRequest", "ListedPage", "check_fields", "list_objects"]
+__all__ = ["LIMIT_MAX", "ListRequest", "ListedPage", "check_fields", "list_objects", "page_of_source"]
 
 LIMIT_MAX: Final = 1000
 _NOWHERE: Final = Address(AddressKind.QUEUE, "objects")
@@ -65,11 +68,7 @@ def list_objects(category: str, found: Sequence[Siblings], request: ListRequest)
 
     Of all objects only what conditions and orders ask for is looked at; all else of those alone that are on the page.
     """
-    if not 1 <= request.limit <= LIMIT_MAX:
-        raise BadRequestError(f"limit is a number from 1 to {LIMIT_MAX}")
-    selector = None if request.condition is None else compile_selector(request.condition)
-    needed = _needed(request, selector)
-    check_fields(category, {*needed, *(request.fields or ())})
+    selector, needed = _read(category, request)
     rows = [row for group in found for row in _rows(group, needed)]
     if selector is not None:
         rows = _chosen(rows, needed, selector)
@@ -80,6 +79,42 @@ def list_objects(category: str, found: Sequence[Siblings], request: ListRequest)
             if each is not None:
                 items.append(describe(each, request.fields, actual=request.actual))
     return ListedPage(items=items, total=len(rows), offset=request.offset)
+
+
+def page_of_source(category: str, source: ChildSource, request: ListRequest) -> ListedPage | None:
+    """Return a page of objects that their source finds by itself; None: it cannot. Raises as `list_objects`."""
+    selector, _ = _read(category, request)
+    equal = {} if selector is None else _equalities(selector)
+    if equal is None or len(request.order) > 1:
+        return None
+    order = request.order[0] if request.order else "name"
+    page = source.page(PageWanted(equal=equal, order=order, offset=request.offset, limit=request.limit))
+    if page is None:
+        return None
+    items = [describe(each, request.fields, actual=request.actual) for each in page.children]
+    return ListedPage(items=items, total=page.total, offset=request.offset)
+
+
+def _read(category: str, request: ListRequest) -> tuple[Selector | None, tuple[str, ...]]:
+    """Return the condition, and the fields that it and the order need. Raises as `list_objects`."""
+    if not 1 <= request.limit <= LIMIT_MAX:
+        raise BadRequestError(f"limit is a number from 1 to {LIMIT_MAX}")
+    selector = None if request.condition is None else compile_selector(request.condition)
+    needed = _needed(request, selector)
+    check_fields(category, {*needed, *(request.fields or ())})
+    return selector, needed
+
+
+def _equalities(selector: Selector) -> dict[str, str] | None:
+    """Return what ``name = 'text' AND …`` asks for; None: the condition is another one."""
+    found: dict[str, str] = {}
+    for term in selector.root.terms if isinstance(selector.root, And) else (selector.root,):
+        match term:
+            case Comparison(operator="=", left=Identifier(name=name), right=String(value=value)) if name not in found:
+                found[name] = value
+            case _:
+                return None
+    return found
 
 
 def _rows(group: Siblings, needed: Sequence[str]) -> Iterable[_Row]:

@@ -21,6 +21,7 @@ from prometheus_client.registry import Collector
 from pyjms.spi.errors import ProviderError
 from pyjms_provider.model import tree
 from pyjms_provider.model.lookup import collect, names_needed
+from pyjms_provider.model.route import Route
 from pyjms_provider.model.statistics import StatisticDeclaration, StatisticKind, statistics_of
 from pyjms_provider.model.virtual_host import VirtualHost
 
@@ -32,12 +33,13 @@ __all__ = ["OTHERS", "Metrics"]
 
 OTHERS: Final = ""
 """The name under which the queues are summed up that have no series of their own."""
-_SINGLE: Final = ("broker", "port", "route", "virtual_host")
+_SINGLE: Final = ("broker", "port", "route", "virtual_host", "workflow_store", "workflow")
 _COUNTED: Final = (
     "virtual_host_node",
     "virtual_host",
     "port",
     "route",
+    "workflow_store",
     "authentication_provider",
     "access_control",
     "key_store",
@@ -72,9 +74,28 @@ class Metrics(Collector):
             yield from self._of_objects(category)
         yield from self._of_queues()
         yield self._alerts()
+        yield self._activities()
 
     def _objects(self, category: str) -> list[ManagedObject]:
+        if category == "workflow":
+            return list(self._workflows())
         return [self._system.broker] if category == "broker" else list(collect(self._system, category))
+
+    def _workflows(self) -> Iterator[ManagedObject]:
+        """Yield the definitions of all stores that can be reached."""
+        for store in collect(self._system, "workflow_store"):
+            with suppress(ProviderError):
+                yield from store.children("workflow")
+
+    def _activities(self) -> Metric:
+        labels = (*names_needed("route"), "activity")
+        found = GaugeMetricFamily(
+            "pyjms_route_activity", "What routes do now: running, paused, away, failed, stopped.", labels=labels
+        )
+        for each in self._objects("route"):
+            if isinstance(each, Route):
+                found.add_metric((*each.names, each.activity), 1)
+        return found
 
     def _states(self) -> Metric:
         found = GaugeMetricFamily("pyjms_objects", "Configured objects by their state.", labels=("category", "state"))

@@ -51,7 +51,7 @@ _LIST_OPTIONS: Final = (
 
 _IF_MATCH: Final[Mapping[str, Any]] = parameter(
     "If-Match",
-    "The etag that a look at the object answered with: it is changed only if nobody else has changed it since; else 412.",
+    "The etag that a look at the object answered with: it is done only if nobody else has changed the object since; else 412.",
     {"type": "string"},
     where="header",
 )
@@ -331,6 +331,8 @@ class _Category:
             answers = {**answers, "202": content("It runs as a job", reference("Job"))}
             prefer = {"type": "string", "enum": ["respond-async"]}
             parameters = [*parameters, parameter("Prefer", "respond-async: run it as a job.", prefer, where="header")]
+        if declared.changes:
+            parameters = [*parameters, dict(_IF_MATCH)]
         found["post"] = answering(
             answers,
             operationId=f"{declared.name}_{self._category}",

@@ -1,6 +1,7 @@
 """Two who change one object: each says which version they have seen, and the second is told instead of overwriting the first.
 
-A version is that of an object's configuration. What is measured moves all the time, and is no part of it.
+A version is that of an object's configuration. What is measured moves all the time, and is no part of it; but an object that goes
+from revision to revision by itself, as an instance of a workflow does, has a version for each.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from pyjms_provider.management.errors import ChangedMeanwhileError
 if TYPE_CHECKING:
     from pyjms_provider.model.managed import ManagedObject
 
-__all__ = ["ANY", "Expected", "read_expected", "tag_of", "while_expected"]
+__all__ = ["ANY", "Expected", "check_expected", "read_expected", "tag_of", "while_expected"]
 
 _T = TypeVar("_T")
 ANY: Final = "*"
@@ -43,7 +44,8 @@ def read_expected(if_match: str | None, if_none_match: str | None) -> Expected:
 def tag_of(managed: ManagedObject) -> str:
     """Return the entity tag of an object's configuration."""
     facts = managed.facts()
-    seen = [facts["id"], facts["updated_at_ms"], facts["updated_by"], managed.attribute_values(actual=True)]
+    configuration = [facts["id"], facts["updated_at_ms"], facts["updated_by"], managed.attribute_values(actual=True)]
+    seen = [*configuration, managed.revision_seen]
     text = json.dumps(seen, sort_keys=True, default=str)
     return f'"{hashlib.sha256(text.encode("utf-8", "backslashreplace")).hexdigest()[:_LENGTH]}"'
 
@@ -57,14 +59,17 @@ def while_expected(managed: ManagedObject, expected: Expected, act: Callable[[],
         return act()
 
     def checked() -> _T:
-        managed.configuration_thread.call(lambda: _check(managed, expected))
+        managed.configuration_thread.call(lambda: check_expected(managed, expected))
         return act()
 
     owner = managed.parent if above and managed.parent is not None else managed
     return owner.configuration_thread.call(checked)
 
 
-def _check(managed: ManagedObject, expected: Expected) -> None:
+def check_expected(managed: ManagedObject, expected: Expected) -> None:
+    """Refuse what is to be done to another version than expected. Raises `ChangedMeanwhileError`."""
+    if not expected.tags and not expected.is_new:
+        return
     if expected.is_new:
         raise ChangedMeanwhileError(f"{managed.path} is there already, and it was to be created only if it is not")
     if ANY in expected.tags or tag_of(managed) in expected.tags:

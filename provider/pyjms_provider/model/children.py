@@ -5,6 +5,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Collection, Mapping, Sequence
 from contextlib import suppress
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 from uuid import UUID, uuid5
 
@@ -17,7 +18,28 @@ from pyjms_provider.security.contracts import Target, TargetKind
 if TYPE_CHECKING:
     from pyjms_provider.model.managed import ManagedObject
 
-__all__ = ["ChildSource", "observed_id"]
+__all__ = ["ChildPage", "ChildSource", "PageWanted", "observed_id"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PageWanted:
+    """Which of many children somebody wants to see."""
+
+    equal: Mapping[str, str]
+    """Texts that fields must have."""
+    order: str
+    """The field that they are in the order of, with ``-`` before it: downwards."""
+    offset: int
+    limit: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ChildPage:
+    """Some of many children."""
+
+    children: Sequence[ManagedObject]
+    total: int
+    """How many there are that are as wanted."""
 
 
 def observed_id(parent: ManagedObject, category: str, name: str) -> ObjectId:
@@ -64,10 +86,21 @@ class ChildSource(ABC):
         """Return kind and virtual host of what an access policy is asked about them; None: each of them is to be asked."""
         return None
 
+    def common_target(self) -> Target | None:
+        """Return what an access policy is asked about all of them at once; None: that differs."""
+        return None
+
+    def page(self, wanted: PageWanted) -> ChildPage | None:
+        """Return some of them without looking at the others; None: that cannot be done for what is wanted.
+
+        Only those have it that are kept where somebody else can look for them, and that have a `common_target`.
+        """
+        return None
+
     def target(self, name: str) -> Target | None:
         """Return what an access policy is asked about one of them, without making it; None: make it and ask it."""
         common = self.targets()
-        return None if common is None else Target(kind=common[0], name=name, virtual_host=common[1])
+        return self.common_target() if common is None else Target(kind=common[0], name=name, virtual_host=common[1])
 
     def find_id(self, parent: ManagedObject, wanted: UUID) -> ManagedObject | None:
         """Return the one with that id; None: there is none."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from itertools import islice
 from typing import TYPE_CHECKING
 from uuid import UUID
 
@@ -15,7 +16,7 @@ if TYPE_CHECKING:
     from pyjms_provider.model.managed import ManagedObject
     from pyjms_provider.security.contracts import Target
 
-__all__ = ["Siblings", "collect", "find_by_id", "find_by_names", "names_needed", "siblings"]
+__all__ = ["Siblings", "collect", "find_by_id", "find_by_names", "names_needed", "only_source", "siblings"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,6 +89,18 @@ def siblings(broker: ManagedObject, category: str, names: Sequence[str] = ()) ->
         return
     for parent in _collect(broker, steps[:-1], tuple(names)):
         yield Siblings(parent, category, parent.child_names(category), parent.sources().get(category))
+
+
+def only_source(broker: ManagedObject, category: str, names: Sequence[str] = ()) -> ChildSource | None:
+    """Return where all objects of a category below an address come from; None: they are configured, or come from several.
+
+    Raises `UnknownObjectError`, `UnknownCategoryError`.
+    """
+    steps = names_needed(category)
+    if len(names) >= len(steps):
+        return None
+    parents = list(islice(_collect(broker, steps[:-1], tuple(names)), 2))
+    return parents[0].sources().get(category) if len(parents) == 1 else None
 
 
 def _collect(above: ManagedObject, steps: Sequence[str], names: Sequence[str]) -> Iterator[ManagedObject]:

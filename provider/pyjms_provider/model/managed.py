@@ -149,6 +149,11 @@ class ManagedObject:
         }
 
     @property
+    def revision_seen(self) -> int | None:
+        """Tells, beside its configuration, one version of it from another; None: its configuration tells them apart."""
+        return None
+
+    @property
     def life_time(self) -> str:
         """How long it lives: ``permanent``; ``process``, which ends with the broker; ``observed``, as its clients will."""
         return "permanent" if self.is_durable else "process"

@@ -13,15 +13,20 @@ from pydantic import BaseModel, ConfigDict
 from pyjms.spi.errors import ClosedError
 from pyjms.spi.routes import RouteError, RouteRequest, RouteState, RouteStatistics, RunningRoute, find_runner
 from pyjms_provider.clients.vm import VmConnection
+from pyjms_provider.core.message_state import MessageState
 from pyjms_provider.model.attributes import Attributes, Secret, attribute
 from pyjms_provider.model.errors import InvalidAttributesError, Problem, WrongStateError
 from pyjms_provider.model.life_cycle import State
 from pyjms_provider.model.operations import operation
+from pyjms_provider.model.rates import Rates
 from pyjms_provider.model.startable import Stoppable
 from pyjms_provider.model.statistics import StatisticKind, statistic
 
 if TYPE_CHECKING:
     from pyjms.spi.provider import ConnectionEvents, ProviderConnection
+    from pyjms_provider.model.configuration.contract import ObjectRecord
+    from pyjms_provider.model.managed import ManagedObject
+    from pyjms_provider.model.virtual_host import VirtualHost
 
 __all__ = [
     "ForwardAttributes",
@@ -94,6 +99,10 @@ class Route(Stoppable):
     _running: RunningRoute | None = None
     _is_paused = False
 
+    def __init__(self, parent: ManagedObject | None, record: ObjectRecord) -> None:
+        super().__init__(parent, record)
+        self._rates = Rates()
+
     # The hooks
 
     def _validate(self, new: Attributes, old: Attributes | None) -> None:
@@ -129,14 +138,17 @@ class Route(Stoppable):
             name=self.name, settings=given, here=self._connect, clock=self.clock, on_failure=self._ended_by_itself
         )
 
-    def _connect(self, events: ConnectionEvents) -> ProviderConnection:
-        """Connect to its own host; on the route's thread. Raises `ClosedError`."""
+    @property
+    def _host(self) -> VirtualHost:
         from pyjms_provider.model.virtual_host import VirtualHost
 
-        host = self.parent
-        assert isinstance(host, VirtualHost), "routes stand below virtual hosts"
+        assert isinstance(self.parent, VirtualHost), "routes stand below virtual hosts"
+        return self.parent
+
+    def _connect(self, events: ConnectionEvents) -> ProviderConnection:
+        """Connect to its own host; on the route's thread. Raises `ClosedError`."""
         try:
-            broker = host.embedded
+            broker = self._host.embedded
         except WrongStateError as error:
             raise ClosedError(error.reason) from error
         connection = VmConnection(broker, events)
@@ -189,6 +201,28 @@ class Route(Stoppable):
     def guarantee(self) -> str:
         """What it promises."""
         return self._seen.guarantee
+
+    @statistic("Messages that wait in its source.", unit="messages")
+    def backlog(self) -> int:
+        """Messages that wait in its source, whether it wants them or not."""
+        host, attributes = self._host, self.attributes
+        assert isinstance(attributes, RouteAttributes)
+        queue = host.embedded.virtual_host.find_queue(attributes.source) if host.is_running else None
+        return 0 if queue is None else queue.count(MessageState.NEW)
+
+    def _lately(self) -> tuple[float | None, ...]:
+        seen = self._seen
+        return self._rates.look("", (seen.forwarded, seen.sent), self.clock.monotonic_ms())
+
+    @statistic("Messages that leave its source for good, lately.", unit="messages/s", kind=StatisticKind.RATE)
+    def forward_rate(self) -> float | None:
+        """How many messages a second leave; None: nobody has looked before."""
+        return self._lately()[0]
+
+    @statistic("Messages that targets get, lately.", unit="messages/s", kind=StatisticKind.RATE)
+    def send_rate(self) -> float | None:
+        """How many messages a second targets get; None: nobody has looked before."""
+        return self._lately()[1]
 
     @statistic("Messages that have left the source for good.", unit="messages", kind=StatisticKind.COUNTER)
     def forwarded(self) -> int:

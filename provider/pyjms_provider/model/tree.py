@@ -226,6 +226,27 @@ TREE: Final[Mapping[str, CategoryShape]] = {
             default_type="forward",
         ),
         CategoryShape(
+            category="workflow_store",
+            parent="virtual_host",
+            summary="where engines keep workflows whose queues are here",
+            types={"sql": "workflow_store:WorkflowStore"},
+            default_type="sql",
+        ),
+        CategoryShape(
+            category="workflow",
+            parent="workflow_store",
+            summary="a definition of a workflow, in all its versions",
+            types=_one("workflows:Workflow"),
+            is_observed=True,
+        ),
+        CategoryShape(
+            category="workflow_instance",
+            parent="workflow_store",
+            summary="one run of a workflow: where it stands, and what a person may decide",
+            types=_one("workflows:Instance"),
+            is_observed=True,
+        ),
+        CategoryShape(
             category="port",
             parent="broker",
             summary="where clients and operators reach the broker",

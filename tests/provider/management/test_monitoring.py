@@ -52,6 +52,9 @@ def test_routes_are_measured_and_counted_by_their_state(site: Site) -> None:
     assert samples(text, "pyjms_objects")["route", "active"] == 1.0
     for name in ("forwarded_total", "sent_total", "failed_total", "failures_total", "waiting"):
         assert samples(text, f"pyjms_route_{name}") == {("main", "shop", "copy"): 0.0}, name
+    assert samples(text, "pyjms_route_backlog") == {("main", "shop", "copy"): 0.0}
+    assert list(samples(text, "pyjms_route_activity").values()) == [1.0]
+    assert 'activity="running"' in text
 
 
 def test_only_the_deepest_queues_have_series_of_their_own() -> None:

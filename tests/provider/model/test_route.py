@@ -168,3 +168,17 @@ def test_it_comes_back_with_the_broker_and_its_password_is_secret(folder: Folder
     assert found.state is State.ACTIVE
     put(host, "orders", "one")
     until(lambda: there.texts("inbox") == ["one"])
+
+
+def test_what_waits_for_it_and_how_fast_it_is_are_shown(folder: Folder, there: Client) -> None:
+    host = folder.host()
+    route = forward(host)
+    route.invoke("pause", {})
+    until(lambda: values(route, "activity") == ["paused"])
+    put(host, "orders", "one", "two")
+    assert values(route, "backlog", "forward_rate") == [2, None]
+    route.invoke("resume", {})
+    until(lambda: values(route, "backlog", "forwarded") == [0, 2])
+    until(lambda: (values(route, "forward_rate")[0] or 0) > 0)
+    route.invoke("stop", {})
+    assert values(route, "backlog") == [0]

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from pyjms.flows import Flow, read_flow
+from pyjms.flows import Flow, FlowStore, Instance, read_flow
+from pyjms.flows.instance import Answer, Event, TimeOut, advance, begin
 
 SUPPLY: Mapping[str, Any] = {
     "name": "order",
@@ -37,3 +38,21 @@ SUPPLY: Mapping[str, Any] = {
 
 def supply_flow(**changes: Any) -> Flow:
     return read_flow({**SUPPLY, **changes})
+
+
+SUPPLY_FLOW = supply_flow()
+
+
+def parked(name: str) -> tuple[Event, ...]:
+    """Return what has an instance parked at its second step."""
+    return Answer(key=f"{name}:reserve"), TimeOut(revision=0)
+
+
+def keep(store: FlowStore, name: str, *events: Event, at_ms: int = 1_000) -> Instance:
+    """Keep an instance to which these have happened."""
+    instance, _ = begin(SUPPLY_FLOW, name, {"item": "tea"}, at_ms)
+    for event in events:
+        seen = TimeOut(revision=instance.revision) if isinstance(event, TimeOut) else event
+        instance, _ = advance(SUPPLY_FLOW, instance, seen, instance.due_ms if isinstance(event, TimeOut) else at_ms)
+    assert store.add(instance)
+    return instance

@@ -12,7 +12,7 @@ import pytest
 from pyjms import ConnectionFactory, Session, TextMessage
 from pyjms.flows import FlowStore
 from pyjms.flows.book import FlowBook
-from pyjms.flows.instance import Answer, Event, Instance, Park, TimeOut, advance, begin
+from pyjms.flows.instance import Answer, Park
 from pyjms.spi.clock import SystemClock
 from pyjms.spi.errors import ClosedError
 from pyjms.spi.provider import ConnectionEvents, ConnectRequest, ProviderConnection
@@ -30,23 +30,9 @@ from pyjms.spi.workflows import (
     WorkflowStoreError,
     find_opener,
 )
-from tests.pyjms.flows.supply import supply_flow
+from tests.pyjms.flows.supply import SUPPLY_FLOW, keep, parked
 
 pytestmark = pytest.mark.realises("MOM-44", "MOM-54")
-FLOW = supply_flow()
-
-
-def add(store: FlowStore, name: str, *events: Event, at_ms: int = 1_000) -> Instance:
-    """Keep an instance to which these have happened."""
-    instance, _ = begin(FLOW, name, {"item": "tea"}, at_ms)
-    for event in events:
-        seen = TimeOut(revision=instance.revision) if isinstance(event, TimeOut) else event
-        instance, _ = advance(FLOW, instance, seen, instance.due_ms if isinstance(event, TimeOut) else at_ms)
-    assert store.add(instance)
-    return instance
-
-
-PARKED = (Answer(key="parked:reserve"), TimeOut(revision=0))
 
 
 @pytest.fixture
@@ -63,7 +49,7 @@ def request_(factory: ConnectionFactory) -> WorkflowBookRequest:
 
 @pytest.fixture
 def book(store: FlowStore, request_: WorkflowBookRequest) -> FlowBook:
-    store.deploy(FLOW)
+    store.deploy(SUPPLY_FLOW)
     return FlowBook(store, request_)
 
 
@@ -88,7 +74,7 @@ def taken(session: Session, queue: str) -> list[tuple[str, Any]]:
 
 
 def test_a_parked_instance_is_shown_with_all_that_is_needed_to_decide(store: FlowStore, book: FlowBook) -> None:
-    add(store, "parked", *PARKED)
+    keep(store, "parked", *parked("parked"))
     found = book.instance("parked")
     assert found is not None
     assert (found.status, found.step, found.is_backward) == (WorkflowStatus.PARKED, "weigh", False)
@@ -104,7 +90,7 @@ def test_a_parked_instance_is_shown_with_all_that_is_needed_to_decide(store: Flo
 
 def test_an_instance_that_goes_backward_tells_which_compensation_it_waits_for(store: FlowStore, book: FlowBook) -> None:
     refused = Answer(key="back:weigh", is_refused=True, reason="no scales")
-    add(store, "back", Answer(key="back:reserve"), refused)
+    keep(store, "back", Answer(key="back:reserve"), refused)
     found = book.instance("back")
     assert found is not None
     assert found.is_backward
@@ -115,7 +101,7 @@ def test_an_instance_that_goes_backward_tells_which_compensation_it_waits_for(st
 def test_a_person_has_the_step_tried_again_with_no_engine_running(
     store: FlowStore, book: FlowBook, session: Session
 ) -> None:
-    add(store, "parked", *PARKED)
+    keep(store, "parked", *parked("parked"))
     after = book.steer("parked", SteeringCommand.RETRY, reason="the scales are back", by="ann")
     assert (after.status, after.step, after.attempt) == (WorkflowStatus.RUNNING, "weigh", 1)
     assert [note.reason for note in after.notes if "by a person" in note.what] == ["ann: the scales are back"]
@@ -139,19 +125,19 @@ def test_a_person_goes_on_or_goes_back(
     queue: str,
     key: str,
 ) -> None:
-    add(store, "parked", *PARKED)
+    keep(store, "parked", *parked("parked"))
     assert book.steer("parked", command, reason="", by="ann").status is status
     assert [each for each, _ in taken(session, queue)] == [key]
 
 
 def test_a_running_instance_is_parked_and_nothing_is_asked_for(store: FlowStore, book: FlowBook) -> None:
-    add(store, "i")
+    keep(store, "i")
     after = book.steer("i", SteeringCommand.PARK, reason="wait", by="ann")
     assert (after.status, after.reason, after.due_at_ms) == (WorkflowStatus.PARKED, "ann: wait", None)
 
 
 def test_of_two_who_decide_at_once_one_is_told_of_the_other(store: FlowStore, book: FlowBook) -> None:
-    seen = add(store, "parked", *PARKED).revision
+    seen = keep(store, "parked", *parked("parked")).revision
     after = book.steer("parked", SteeringCommand.RETRY, reason="", by="ann", revision=seen)
     with pytest.raises(WorkflowChangedError, match=f"it is running at revision {after.revision} now"):
         book.steer("parked", SteeringCommand.CANCEL, reason="", by="bob", revision=seen)
@@ -159,7 +145,7 @@ def test_of_two_who_decide_at_once_one_is_told_of_the_other(store: FlowStore, bo
 
 
 def test_an_engine_that_is_quicker_wins(store: FlowStore, book: FlowBook, monkeypatch: pytest.MonkeyPatch) -> None:
-    stale = add(store, "i")
+    stale = keep(store, "i")
     moved = replace(stale, revision=stale.revision + 1)
     assert store.replace(moved, stale.revision)
     found = iter([stale, moved])
@@ -169,7 +155,7 @@ def test_an_engine_that_is_quicker_wins(store: FlowStore, book: FlowBook, monkey
 
 
 def test_what_means_nothing_is_refused_and_changes_nothing(store: FlowStore, book: FlowBook) -> None:
-    before = add(store, "i")
+    before = keep(store, "i")
     with pytest.raises(WorkflowStateError, match=r"i is running.*only one that is parked can try again"):
         book.steer("i", SteeringCommand.RETRY, reason="", by="ann")
     with pytest.raises(UnknownWorkflowError, match="no instance 'nobody'"):
@@ -183,8 +169,8 @@ def test_a_broker_that_takes_nothing_is_told_and_the_time_out_asks_again(
     def nowhere(_: ConnectionEvents) -> ProviderConnection:
         raise ClosedError("the host does not run")
 
-    store.deploy(FLOW)
-    add(store, "parked", *PARKED)
+    store.deploy(SUPPLY_FLOW)
+    keep(store, "parked", *parked("parked"))
     book = FlowBook(store, replace(request_, here=nowhere))
     with pytest.raises(WorkflowStoreError, match=r"weigh could not be asked for now.*when its time is up"):
         book.steer("parked", SteeringCommand.RETRY, reason="", by="ann")
@@ -196,8 +182,8 @@ def test_a_broker_that_takes_nothing_is_told_and_the_time_out_asks_again(
 
 def test_instances_are_counted_chosen_and_come_page_by_page(store: FlowStore, book: FlowBook) -> None:
     for number in range(5):
-        add(store, f"i{number}", at_ms=1_000 * (number + 1))
-    add(store, "parked", Park(reason="wait"), at_ms=10)
+        keep(store, f"i{number}", at_ms=1_000 * (number + 1))
+    keep(store, "parked", Park(reason="wait"), at_ms=10)
     assert {name: dict(found) for name, found in book.counts().items()} == {
         "order": {WorkflowStatus.RUNNING: 5, WorkflowStatus.PARKED: 1}
     }

@@ -17,6 +17,7 @@ from pyjms.spi.errors import (
     ResourceError,
     SubscriptionInUseError,
 )
+from pyjms.spi.workflows import UnknownWorkflowError, WorkflowChangedError, WorkflowStateError
 from pyjms_provider.management.errors import (
     BadMethodError,
     BadRequestError,
@@ -44,6 +45,9 @@ STATUSES: Final[tuple[tuple[type[ProviderError], int], ...]] = (
     (UnknownJobError, 404),
     (BadMethodError, 405),
     (ChangedMeanwhileError, 412),
+    (UnknownWorkflowError, 404),
+    (WorkflowStateError, 409),
+    (WorkflowChangedError, 412),
     (model.NotChangeableError, 409),
     (model.ObjectExistsError, 409),
     (model.ObjectInUseError, 409),

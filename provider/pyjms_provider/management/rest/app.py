@@ -283,10 +283,13 @@ class RestApi:
             arguments = await read_body(request, self._settings.max_request_bytes)
         else:
             arguments = dict(read_query(request))
+        expected = _expected(request)
         if declared.is_long and "respond-async" in request.headers.get("prefer", ""):
-            job = await self._call(self._desk.begin, caller, managed, declared.name, arguments)
+            job = await self._call(self._desk.begin, caller, managed, declared.name, arguments, expected)
             return JSONResponse(_job_data(job), 202, headers={"location": f"/api/latest/job/{job.id}"})
-        result = await self._call(self._desk.invoke, caller, managed, declared.name, arguments)
+        result = await self._call(
+            lambda: self._desk.invoke(caller, managed, declared.name, arguments, expected=expected)
+        )
         return JSONResponse({"result": result})
 
 

@@ -1,0 +1,443 @@
+"""Definitions and instances of workflows as operators see them, and what a person may decide about an instance.
+
+An instance is what it was when it was looked up: all that is shown of it belongs together, and what is decided is done to just that
+revision, or not at all. Who may see or administer a store may do so with all that is in it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from contextlib import suppress
+from typing import TYPE_CHECKING, Annotated, Any, Final
+from uuid import UUID
+
+from pydantic import BaseModel, Field
+
+from pyjms.spi.errors import DestinationError
+from pyjms.spi.workflows import (
+    InstanceOrder,
+    InstanceQuery,
+    SteeringCommand,
+    UnknownWorkflowError,
+    WorkflowChangedError,
+    WorkflowDefinition,
+    WorkflowInstance,
+    WorkflowStatus,
+)
+from pyjms_provider.model.attributes import plain
+from pyjms_provider.model.children import ChildPage, ChildSource, PageWanted
+from pyjms_provider.model.errors import UnknownObjectError
+from pyjms_provider.model.observed import ObservedObject
+from pyjms_provider.model.operations import operation
+from pyjms_provider.model.statistics import statistic, statistics_of
+from pyjms_provider.queue_manager import UnknownQueueError
+from pyjms_provider.security.contracts import Operation
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from pyjms_provider.model.managed import ManagedObject
+    from pyjms_provider.model.workflow_store import Look, WorkflowStore
+    from pyjms_provider.security.contracts import Target
+
+__all__ = ["Instance", "InstanceSource", "Workflow", "WorkflowSource"]
+
+_ORDERS: Final[Mapping[str, InstanceOrder]] = {
+    "name": InstanceOrder.BY_ID,
+    "-changed_at_ms": InstanceOrder.NEWEST_FIRST,
+    "changed_at_ms": InstanceOrder.OLDEST_FIRST,
+}
+_STATUSES: Final = frozenset(each.value for each in WorkflowStatus)
+_AT_ONCE: Final = 1_000
+_MESSAGES: Final = 200
+
+Version = Annotated[int, Field(ge=0, description="Which version; 0: the newest.")]
+Reason = Annotated[str, Field(max_length=500, description="Why; it is kept in the instance's history with your name.")]
+WhyStop = Annotated[
+    str, Field(min_length=1, max_length=500, description="Why; it is kept in the instance's history with your name.")
+]
+Revision = Annotated[
+    int | None,
+    Field(ge=0, description="The revision that you looked at: if there is another one now, nothing is done."),
+]
+
+
+class StepView(BaseModel):
+    """A step of a definition."""
+
+    name: str
+    queue: str
+    compensation: str | None
+    """The queue of what undoes it."""
+    state: str
+    timeout_ms: int
+    retries: int
+    on_timeout: str
+
+
+class NoteView(BaseModel):
+    """A line of an instance's history."""
+
+    at_ms: int
+    what: str
+    step: str
+    reason: str
+
+
+class RequestView(BaseModel):
+    """A message by which a step, or its compensation, was asked for; its reply has the same correlation id."""
+
+    step: str
+    queue: str
+    is_compensation: bool
+    correlation_id: str
+    is_waited_for: bool
+
+
+class MessagePlace(BaseModel):
+    """A message of an instance, and where it waits."""
+
+    queue: str
+    message_id: str | None
+    correlation_id: str | None
+    timestamp_ms: int
+    is_dead: bool
+    """Whether it was given up: the queue is one of dead letters, or of events that nobody understood."""
+
+
+class _WorkflowView(ObservedObject):
+    """What is below a store of workflows."""
+
+    @property
+    def store(self) -> WorkflowStore:
+        """The store that it is in."""
+        from pyjms_provider.model.workflow_store import WorkflowStore
+
+        assert isinstance(self.parent, WorkflowStore)
+        return self.parent
+
+    def target(self) -> Target:
+        return self.store.target()
+
+
+class Workflow(_WorkflowView):
+    """A definition; what it tells of itself is that of its newest version."""
+
+    category = "workflow"
+
+    def _look(self) -> Look:
+        found = self.store.look()
+        if self.name not in found.definitions:
+            raise UnknownObjectError(f"{self.store.path} has no workflow {self.name!r}")
+        return found
+
+    def _newest(self) -> WorkflowDefinition:
+        return self._look().definitions[self.name][-1]
+
+    def _count(self, status: WorkflowStatus) -> int:
+        return self._look().count(status, self.name)
+
+    @statistic("What it is called for people.")
+    def title(self) -> str:
+        """What it is called for people."""
+        return self._newest().title
+
+    @statistic("The newest version, which new instances take.")
+    def version(self) -> int:
+        """The newest version."""
+        return self._newest().version
+
+    @statistic("Instances that go forward.", unit="instances")
+    def running(self) -> int:
+        """How many go forward."""
+        return self._count(WorkflowStatus.RUNNING)
+
+    @statistic("Instances that go backward: what they did is undone.", unit="instances")
+    def compensating(self) -> int:
+        """How many go backward."""
+        return self._count(WorkflowStatus.COMPENSATING)
+
+    @statistic("Instances that wait for a person.", unit="instances")
+    def parked(self) -> int:
+        """How many wait for a person."""
+        return self._count(WorkflowStatus.PARKED)
+
+    @statistic("Instances that have come to their end.", unit="instances")
+    def completed(self) -> int:
+        """How many are completed."""
+        return self._count(WorkflowStatus.COMPLETED)
+
+    @statistic("Instances that have gone back to their beginning.", unit="instances")
+    def compensated(self) -> int:
+        """How many are compensated."""
+        return self._count(WorkflowStatus.COMPENSATED)
+
+    @statistic("All versions that are deployed; instances stay with theirs.")
+    def versions(self) -> list[int]:
+        """All versions."""
+        return [each.version for each in self._look().definitions[self.name]]
+
+    @statistic("Its steps, in their order.")
+    def steps(self) -> list[str]:
+        """Its steps."""
+        return [each.name for each in self._newest().steps]
+
+    @operation("Return the steps of a version, with queues and limits.", needs=Operation.OBSERVE, changes=False)
+    def definition(self, version: Version = 0) -> list[StepView]:
+        """Return the steps. Raises `UnknownWorkflowError`."""
+        for each in reversed(self._look().definitions[self.name]):
+            if version in {0, each.version}:
+                return [StepView(**plain_fields(step, StepView)) for step in each.steps]
+        raise UnknownWorkflowError(
+            f"{self.path} has no version {version}; it has: {', '.join(map(str, self.versions))}"
+        )
+
+    @operation("Draw a version, as SVG.", needs=Operation.OBSERVE, changes=False)
+    def picture(self, version: Version = 0) -> str:
+        """Return an SVG document without scripts. Raises `UnknownWorkflowError`."""
+        return self.store.book.picture(self.name, version)
+
+
+class Instance(_WorkflowView):
+    """One run of a workflow."""
+
+    category = "workflow_instance"
+
+    def __init__(self, parent: ManagedObject, seen: WorkflowInstance) -> None:
+        begun_ms = next((each.at_ms for each in seen.notes if each.what == "begun"), 0)
+        super().__init__(parent, seen.id, created_ms=begun_ms, updated_ms=seen.changed_at_ms)
+        self._seen = seen
+
+    @property
+    def revision_seen(self) -> int:
+        return self._seen.revision
+
+    @statistic("The definition that it is a run of.")
+    def workflow(self) -> str:
+        """The definition."""
+        return self._seen.workflow
+
+    @statistic("Where it stands: running, compensating, parked, completed, compensated.")
+    def status(self) -> str:
+        """Where it stands."""
+        return self._seen.status.value
+
+    @statistic("The step that is asked for, or undone, or that it was parked at; none: it has ended.")
+    def step(self) -> str:
+        """The step that is asked for."""
+        return self._seen.step
+
+    @statistic("What others may see of the business; empty once it goes backward.")
+    def visible_state(self) -> str:
+        """What others may see of the business."""
+        return self._seen.visible_state
+
+    @statistic("When it changed last, in milliseconds since 1970 UTC.", unit="ms")
+    def changed_at_ms(self) -> int:
+        """When it changed last."""
+        return self._seen.changed_at_ms
+
+    @statistic("Why it goes backward, or was parked.")
+    def reason(self) -> str:
+        """Why it goes backward, or was parked."""
+        return self._seen.reason
+
+    @statistic("The version of the definition.")
+    def version(self) -> int:
+        """The version of the definition."""
+        return self._seen.version
+
+    @statistic("Whether it undoes what was done, or was parked while it did.")
+    def is_backward(self) -> bool:
+        """Whether it undoes what was done."""
+        return self._seen.is_backward
+
+    @statistic("How many times the step was asked for.", unit="attempts")
+    def attempt(self) -> int:
+        """How many times the step was asked for."""
+        return self._seen.attempt
+
+    @statistic("How many times it is asked for at most.", unit="attempts")
+    def attempts_max(self) -> int:
+        """How many times it is asked for at most."""
+        return self._seen.attempts_max
+
+    @statistic("When the answer is overdue, in milliseconds since 1970 UTC; none: nothing is waited for.", unit="ms")
+    def due_at_ms(self) -> int | None:
+        """When the answer is overdue."""
+        return self._seen.due_at_ms
+
+    @statistic("The queue whose answer is waited for; none: nothing is.")
+    def waits_for(self) -> str | None:
+        """The queue whose answer is waited for."""
+        return next((each.queue for each in self._seen.requests if each.is_waited_for), None)
+
+    @statistic("Grows with each change.")
+    def revision(self) -> int:
+        """Grows with each change."""
+        return self._seen.revision
+
+    @operation("Return what has happened to it so far.", needs=Operation.OBSERVE, changes=False)
+    def history(self) -> list[NoteView]:
+        """Return what has happened, in order; of a long history the last 200 lines."""
+        return [NoteView(**plain_fields(each, NoteView)) for each in self._seen.notes]
+
+    @operation(
+        "Return what its steps know of each other: its input, and what they have returned.",
+        needs=Operation.BROWSE,
+        changes=False,
+    )
+    def data(self) -> dict[str, Any]:
+        """Return the data."""
+        return dict(self._seen.data)
+
+    @operation("Return the messages that its steps were asked with.", needs=Operation.OBSERVE, changes=False)
+    def requests(self) -> list[RequestView]:
+        """Return the messages by their correlation ids."""
+        return [RequestView(**plain_fields(each, RequestView)) for each in self._seen.requests]
+
+    @operation(
+        "Find its messages that wait in the queues of its steps, of the engines, and of dead letters, 200 at most.",
+        needs=Operation.BROWSE,
+        changes=False,
+    )
+    def find_messages(self) -> list[MessagePlace]:
+        """Return the messages that nobody holds, without what is in them."""
+        return list(self._places())
+
+    @operation("Draw where it stands, as SVG.", needs=Operation.OBSERVE, changes=False)
+    def picture(self) -> str:
+        """Return an SVG document without scripts."""
+        return self.store.book.picture_of(self.name)
+
+    @operation("Try the step, or its compensation, again; for one that is parked.")
+    def retry(self, reason: Reason = "", revision: Revision = None, *, by: str = "") -> None:
+        """Try again. Raises `WorkflowStateError`, `WorkflowChangedError`."""
+        self._steer(SteeringCommand.RETRY, reason, revision, by)
+
+    @operation("Go on as if a person had done the step, or its compensation, by hand; for one that is parked.")
+    def skip(self, reason: Reason = "", revision: Revision = None, *, by: str = "") -> None:
+        """Go on. Raises `WorkflowStateError`, `WorkflowChangedError`."""
+        self._steer(SteeringCommand.SKIP, reason, revision, by)
+
+    @operation("Stop it until somebody tries again.")
+    def park(self, reason: WhyStop, revision: Revision = None, *, by: str = "") -> None:
+        """Stop it. Raises `WorkflowStateError`, `WorkflowChangedError`."""
+        self._steer(SteeringCommand.PARK, reason, revision, by)
+
+    @operation("Have it go back: what it did is compensated, the last step first.")
+    def cancel(self, reason: WhyStop, revision: Revision = None, *, by: str = "") -> None:
+        """Have it go back. Raises `WorkflowStateError`, `WorkflowChangedError`."""
+        self._steer(SteeringCommand.CANCEL, reason, revision, by)
+
+    def _steer(self, command: SteeringCommand, reason: str, revision: int | None, by: str) -> None:
+        if revision is not None and revision != self._seen.revision:
+            raise WorkflowChangedError(
+                f"{self.path} was at revision {revision} when you looked at it, and is {self._seen.status.value} at revision "
+                f"{self._seen.revision} now, so nothing was done; look at it again"
+            )
+        self.store.book.steer(self.name, command, reason=reason, by=by, revision=self._seen.revision)
+        self.store.forget_look()
+
+    def _places(self) -> Iterator[MessagePlace]:
+        events = self.store.events
+        dead = [*self.host.child_names("dead_letter"), f"{events}.bad"]
+        queues = [each.queue for each in self._seen.requests]
+        found = 0
+        for name in dict.fromkeys([*queues, events, *dead]):
+            with suppress(UnknownQueueError, DestinationError):  # nobody has used it yet
+                for each in self.host.queues.manager.browse(name, self._seen.selector):
+                    if found == _MESSAGES:
+                        return
+                    found += 1
+                    yield MessagePlace(
+                        queue=name,
+                        message_id=each.message_id,
+                        correlation_id=None if each.correlation_id is None else str(each.correlation_id),
+                        timestamp_ms=each.timestamp_ms,
+                        is_dead=name in dead,
+                    )
+
+
+class _Source(ChildSource):
+    """What is below one store."""
+
+    def __init__(self, store: WorkflowStore) -> None:
+        self._store = store
+
+    def common_target(self) -> Target:
+        return self._store.target()
+
+
+class WorkflowSource(_Source):
+    """The definitions of a store; there are few."""
+
+    @property
+    def category(self) -> str:
+        return "workflow"
+
+    def names(self) -> Sequence[str]:
+        return sorted(self._store.look().definitions) if self._store.is_open else []
+
+    def find(self, name: str) -> ManagedObject | None:
+        is_there = self._store.is_open and name in self._store.look().definitions
+        return Workflow(self._store, name) if is_there else None
+
+
+class InstanceSource(_Source):
+    """The instances of a store; there may be millions, so that pages of them are left to the database."""
+
+    @property
+    def category(self) -> str:
+        return "workflow_instance"
+
+    def names(self) -> Sequence[str]:
+        return self._store.book.instance_ids() if self._store.is_open else []
+
+    def find(self, name: str) -> ManagedObject | None:
+        found = self._store.book.instance(name) if self._store.is_open else None
+        return None if found is None else Instance(self._store, found)
+
+    def find_id(self, parent: ManagedObject, wanted: UUID) -> ManagedObject | None:
+        """Return None: nobody looks through millions for an id; instances are found by their names."""
+        return None
+
+    def columns(self, fields: Collection[str]) -> Mapping[str, Mapping[str, Any]]:
+        known = statistics_of(Instance)
+        found: dict[str, dict[str, Any]] = {field: {} for field in fields}
+        for each in self._all() if self._store.is_open else ():
+            values = Instance(self._store, each).statistic_values([name for name in fields if name in known])
+            for field, value in values.items():
+                found[field][each.id] = value
+        return found
+
+    def page(self, wanted: PageWanted) -> ChildPage | None:
+        order, status = _ORDERS.get(wanted.order), wanted.equal.get("status")
+        if order is None or not wanted.equal.keys() <= {"workflow", "status"}:
+            return None
+        if not self._store.is_open or (status is not None and status not in _STATUSES):
+            return ChildPage(children=[], total=0)
+        query = InstanceQuery(
+            workflow=wanted.equal.get("workflow"),
+            status=None if status is None else WorkflowStatus(status),
+            order=order,
+            offset=wanted.offset,
+            limit=wanted.limit,
+        )
+        found = self._store.book.instances(query)
+        return ChildPage(children=[Instance(self._store, each) for each in found], total=self._store.book.count(query))
+
+    def _all(self) -> Iterator[WorkflowInstance]:
+        offset = 0
+        while True:
+            query = InstanceQuery(order=InstanceOrder.BY_ID, offset=offset, limit=_AT_ONCE)
+            found = self._store.book.instances(query)
+            yield from found
+            if len(found) < _AT_ONCE:
+                return
+            offset += _AT_ONCE
+
+
+def plain_fields(fact: object, view: type[BaseModel]) -> dict[str, Any]:
+    """Return the values of a fact that a view has, too."""
+    return {name: plain(getattr(fact, name)) for name in view.model_fields}
