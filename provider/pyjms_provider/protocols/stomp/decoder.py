@@ -15,6 +15,7 @@ from io import BytesIO
 from pyjms_provider.protocols.stomp.errors import FrameError, FrameLimitError, StompError
 from pyjms_provider.protocols.stomp.frames import HEARTBEAT, Frame, Heartbeat, Version
 from pyjms_provider.protocols.stomp.header_lines import HeaderParser
+from pyjms_provider.protocols.stomp.known_heads import KnownFrame
 from pyjms_provider.protocols.stomp.limits import DEFAULT_LIMITS, Limits
 
 __all__ = ["FrameDecoder"]
@@ -25,6 +26,7 @@ _line_ends = re.compile(rb"(?:\r?\n)+").match
 _LF, _CR = b"\n\r"
 _LENGTH_DIGITS_MAX = 18
 _UNTIL_NUL = -1
+_NEAR = 2048
 
 
 class FrameDecoder:
@@ -129,6 +131,11 @@ class FrameDecoder:
             if data[at] in (_LF, _CR) and (beats := _line_ends(data, at)):
                 self._at = beats.end()
                 return HEARTBEAT
+            plain_end = data.find(b"\n\n", at, at + _NEAR)
+            if plain_end >= 0 and data.find(b"\r", at, plain_end) < 0:  # what pyjms and most others write
+                frame = self._parser.parse(data[at:plain_end])
+                self._at = plain_end + 2
+                return self._with_body(frame)
             end = _end_of_headers(data, at)
             if end is None:
                 self._keep_head(data[at:])
@@ -147,7 +154,7 @@ class FrameDecoder:
 
     def _with_body(self, frame: Frame) -> Frame | None:
         data, at = self._data, self._at
-        length = frame.headers.get("content-length")
+        length = frame.own[8] if type(frame) is KnownFrame else frame.headers.get("content-length")
         if length is None:
             end = data.find(b"\0", at)
             self._check_body((end if end >= 0 else len(data)) - at, frame)

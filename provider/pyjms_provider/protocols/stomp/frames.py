@@ -31,6 +31,7 @@ class Heartbeat(Enum):
 HEARTBEAT = Heartbeat.HEARTBEAT
 
 _SECRET = frozenset({"passcode"})
+_HEADER_SIZE = 128
 
 
 @dataclass(slots=True)
@@ -54,6 +55,16 @@ class Frame:
     def pairs(self) -> tuple[tuple[str, str], ...]:
         """The headers in the order of the wire, repeated ones too; without those of `tail`."""
         return self.repeated or tuple(self.headers.items())
+
+    @property
+    def receipt(self) -> str | None:
+        """The receipt that is asked for."""
+        return self.headers.get("receipt")
+
+    @property
+    def head_bytes(self) -> int:
+        """About how much memory its headers take."""
+        return sum(map(len, self.headers.values())) + len(self.headers) * _HEADER_SIZE + len(self.tail)
 
     def prepared(self) -> bytes | None:
         """Return its bytes in STOMP 1.2, if they are made already; None: its fields say all."""

@@ -7,6 +7,7 @@ import re
 from pyjms_provider.protocols.stomp.errors import FrameError, FrameLimitError
 from pyjms_provider.protocols.stomp.escapes import UNESCAPED_COMMANDS, unescape
 from pyjms_provider.protocols.stomp.frames import Frame, Version
+from pyjms_provider.protocols.stomp.known_heads import KnownHeads
 from pyjms_provider.protocols.stomp.limits import Limits
 
 __all__ = ["PROFILE_HEADER", "HeaderParser", "split_lines"]
@@ -15,9 +16,6 @@ PROFILE_HEADER = "JMS_pyjms"
 """The header that carries what plain STOMP cannot say of a message; its properties come after it."""
 
 _BEFORE_TAIL = f"\n{PROFILE_HEADER}:"
-_AFTER_BLOCK = "\nexpires:"
-_BLOCK_MAX = 1024
-_BLOCKS_MAX = 256
 _COMMAND_LENGTH_MAX = 40
 _named_lines = re.compile(r"(?:[^:\n]+:.*\n)*+").fullmatch
 
@@ -29,8 +27,7 @@ class HeaderParser:
         self.limits = limits
         self.version = version
         self.lazy = lazy
-        self._blocks: dict[str, dict[str, str]] = {}
-        """What blocks of lines at the beginning of frames say."""
+        self._known = KnownHeads(self._parse_lines, lambda lines: split_lines(lines, Version.V1_2))
 
     def parse(self, head: bytes) -> Frame:
         """Return the frame that `head` begins, without the line end before the blank line. Raises `FrameError`."""
@@ -43,6 +40,10 @@ class HeaderParser:
             raise FrameError("a NUL stands before the blank line that ends the headers")
         if "\r" in text:
             text = self._without_returns(text)
+        if self.lazy and self.version is Version.V1_2:
+            known = self._known.read(text)
+            if known is not None:
+                return known
         command, _, lines = text.partition("\n")
         if not (command.isascii() and command.isalpha() and len(command) <= _COMMAND_LENGTH_MAX):
             raise FrameError("a frame begins with what is no command of STOMP")
@@ -79,35 +80,9 @@ class HeaderParser:
         tail = lines[at + 1 :] + "\n"
         if "\\" in tail or not _named_lines(tail):
             split_lines(tail, Version.V1_2)  # what is wrong with it is found here, not by who gets it later
-        frame = self._parse_by_block(command, lines[:at]) or self._parse_lines(command, lines[:at])
+        frame = self._parse_lines(command, lines[:at])
         frame.tail = tail
         return frame
-
-    def _parse_by_block(self, command: str, lines: str) -> Frame | None:
-        """Return the frame, if it begins with a block of lines that many frames share; None: look at each line.
-
-        pyjms writes before `expires` what one producer's messages have in common, so that it is taken apart once.
-        """
-        at = lines.find(_AFTER_BLOCK)
-        if not 0 < at <= _BLOCK_MAX:
-            return None
-        block = lines[:at]
-        try:
-            common = self._blocks.get(block)
-            if common is None:
-                first = self._parse_lines(command, block)
-                if first.repeated:
-                    return None
-                if len(self._blocks) >= _BLOCKS_MAX:
-                    self._blocks.clear()
-                common = self._blocks[block] = first.headers
-            own = self._parse_lines(command, lines[at + 1 :])
-        except FrameError:  # is said of the whole
-            return None
-        headers = common | own.headers
-        if own.repeated or len(headers) < len(common) + len(own.headers):
-            return None
-        return Frame(command, headers)
 
     def _parse_lines(self, command: str, lines: str) -> Frame:
         split = lines.split("\n")

@@ -16,7 +16,8 @@ from pyjms_provider.protocols.stomp.codec import FrameDecoder, encode
 from pyjms_provider.protocols.stomp.dialects import PYJMS
 from pyjms_provider.protocols.stomp.errors import FrameError, StompError
 from pyjms_provider.protocols.stomp.frames import Frame, Version
-from pyjms_provider.protocols.stomp.profile import from_frame, quick, quick_frame, to_frame
+from pyjms_provider.protocols.stomp.known_heads import KnownFrame
+from pyjms_provider.protocols.stomp.profile import PassedEnvelope, from_frame, quick, quick_frame, to_frame
 from tests.provider.helpers import make_envelope
 
 TEXTS = st.one_of(
@@ -182,5 +183,75 @@ def test_what_is_wrong_with_a_block_is_said_as_of_any_other_line(lines: str) -> 
 def test_blocks_that_are_known_are_bounded() -> None:
     decoder = FrameDecoder(version=Version.V1_2, lazy=True)
     for number in range(1000):
-        list(decoder.feed(f"SEND\nn:{number}\nexpires:0\nJMS_pyjms:1;k=text\n\n\0".encode()))
-    assert len(decoder._parser._blocks) <= 256
+        head = f"SEND\ndestination:/queue/q{number}\nexpires:0\ncontent-length:0\nJMS_pyjms:1;k=msg;i=ID%3A1"
+        (frame,) = decoder.feed(f"{head}\n\n\0".encode())
+        assert isinstance(frame, KnownFrame)
+    assert 0 < len(decoder._parser._known) <= 256
+
+
+def test_a_known_head_is_no_way_for_a_header_to_stand_twice() -> None:
+    decoder = FrameDecoder(version=Version.V1_2, lazy=True)
+    head = "SEND\ncontent-length:1\nexpires:0\ncontent-length:2\nJMS_pyjms:1;k=bytes;i=ID%3A1\n\nx\0"
+    (frame,) = decoder.feed(head.encode())
+    assert isinstance(frame, Frame)
+    assert not isinstance(frame, KnownFrame)
+    assert frame.headers["content-length"] == "1"
+    assert ("content-length", "2") in frame.pairs
+
+
+@given(envelopes(), st.booleans())
+def test_a_known_head_is_read_as_any_other(envelope: Envelope, asks: bool) -> None:
+    made = quick_frame("SEND", envelope)
+    if made is None:
+        return
+    send = PreparedSend(made, "s1")
+    if asks:
+        send.headers["receipt"] = "r\\c1"
+    known, other = read(send.prepared()), read(send.prepared().replace(b"JMS_pyjms:1;k", b"JMS_pyjms:1;new=1;k"))
+    assert isinstance(known, KnownFrame)
+    assert not isinstance(other, KnownFrame)
+    assert known.headers == other.headers
+    assert known.receipt == other.receipt == ("r:1" if asks else None)
+    assert known.tail == other.tail.replace("new=1;", "")
+    assert known.pairs == other.pairs
+    assert from_frame(known, PYJMS) == from_frame(other, PYJMS)
+    assert dict(from_frame(known, PYJMS).properties) == dict(from_frame(other, PYJMS).properties)
+
+
+@given(envelopes())
+def test_what_is_passed_on_is_what_would_be_written_anew(envelope: Envelope) -> None:
+    made = quick_frame("SEND", envelope)
+    if made is None:
+        return
+    send = PreparedSend(made, "s1")
+    send.headers["receipt"] = "r1"
+    arrived = from_frame(read(send.prepared()), PYJMS)
+    assert isinstance(arrived, PassedEnvelope)
+    assert not hasattr(replace(arrived, expiration_ms=arrived.expiration_ms + 1), "passed")
+    if envelope.body_kind in (BodyKind.TEXT, BodyKind.BYTES) and quick_frame("MESSAGE", envelope) is not None:
+        lines, rest = getattr(arrived, "passed", ("", ""))
+        if not rest:
+            assert envelope.body is None or "\ud800" in str(envelope.body)
+            return
+        anew = quick_frame("MESSAGE", arrived)
+        assert anew is not None
+        assert f"MESSAGE\n{lines}" == anew.common
+        assert f"{rest}\n\n" == anew.own + anew.tail
+        assert made.body == anew.body
+
+
+@pytest.mark.parametrize("extra", ["ack:7", "subscription:other", "redelivered:true", "name:value"])
+def test_headers_that_are_the_brokers_own_are_not_passed_on(extra: str) -> None:
+    made = quick_frame("SEND", make_envelope("x"))
+    assert made is not None
+    data = PreparedSend(made, "s1").prepared().replace(b"\nsession:", f"\n{extra}\nsession:".encode(), 1)
+    assert not hasattr(from_frame(read(data), PYJMS), "passed")
+
+
+@pytest.mark.parametrize("line", ["a\\:b", "a:\\t", "no colon", ":x"])
+def test_a_property_line_that_is_wrong_is_refused_behind_a_known_head(line: str) -> None:
+    made = quick_frame("SEND", make_envelope("x"))
+    assert made is not None
+    data = PreparedSend(made, "s1").prepared().replace(b"\n\n", f"\n{line}\n\n".encode(), 1)
+    with pytest.raises(FrameError):
+        read(data)

@@ -187,12 +187,20 @@ class WireProperties(Mapping[str, Stored]):
     Safe to use from any thread.
     """
 
-    __slots__ = ("_values", "lines", "types")
+    __slots__ = ("_at", "_text", "_values", "types")
 
-    def __init__(self, lines: str, types: str) -> None:
-        self.lines = lines
+    def __init__(self, lines: str, types: str, at: int = 0) -> None:
+        """`lines`: they begin `at` there, and the last one may lack its line end."""
+        self._text = lines
+        self._at = at
         self.types = types
         self._values: dict[str, Stored] | None = None
+
+    @property
+    def lines(self) -> str:
+        """They alone, each with its line end."""
+        lines = self._text[self._at :]
+        return lines if not lines or lines[-1] == "\n" else lines + "\n"
 
     @property
     def values_by_name(self) -> dict[str, Stored]:
@@ -217,7 +225,7 @@ class WireProperties(Mapping[str, Stored]):
     @property
     def memory_bytes(self) -> int:
         """About how much memory they take; for that they need not be taken apart."""
-        return len(self.lines) + len(self.types)
+        return len(self._text) + len(self.types)
 
     def keys(self) -> KeysView[str]:
         return self.values_by_name.keys()
@@ -244,7 +252,7 @@ class WireProperties(Mapping[str, Stored]):
             and isinstance(name, str)
             and name.isidentifier()
             and name.isascii()
-            and name not in self.lines
+            and name not in self._text
             and name not in self.types
         )
 

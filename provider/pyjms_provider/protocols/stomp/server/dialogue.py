@@ -71,9 +71,9 @@ class Dialogue(ABC):
         except (ProviderError, StompError) as error:
             self.refuse(act.frame, error)
         else:
-            receipt = act.frame.headers.get("receipt")
+            receipt = act.frame.receipt
             if receipt is not None:
-                self.engine.emit(Frame("RECEIPT", {"receipt-id": receipt, **self.receipt_for(act.frame)}))
+                self.confirm(act.frame, receipt)
         if act.frame.command == _DISCONNECT:
             self.engine.finish()
 
@@ -89,9 +89,9 @@ class Dialogue(ABC):
             self._leaving -= 1
             return not self._leaving
 
-    def receipt_for(self, frame: Frame) -> Mapping[str, str]:
-        """Return what the RECEIPT for a frame that asks for one says beside its id."""
-        return {}
+    def confirm(self, frame: Frame, receipt: str) -> None:
+        """Answer a frame that has been done."""
+        self.engine.emit(Frame("RECEIPT", {"receipt-id": receipt}))
 
     def refuse(self, frame: Frame, error: ProviderError | StompError) -> None:
         """Answer a frame with ERROR. As given here, the connection is over with it."""

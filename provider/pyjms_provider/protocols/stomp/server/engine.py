@@ -228,6 +228,10 @@ class StompServerEngine(ProtocolEngine):
         # A line end after each frame, as ActiveMQ writes it: PHP's client, which speaks 1.0, eats a byte there.
         self._out.append(data + b"\n" if self.version is Version.V1_0 else data)
 
+    def say(self, data: bytes) -> None:
+        """Have frames of STOMP 1.2 written, encoded as they are."""
+        self._out.append(data)
+
     def refuse(self, frame: Frame | None, error: BaseException) -> None:
         """Answer a frame, or what was no frame, with ERROR; the connection is over (STOMP 1.2, "ERROR")."""
         if self.is_over:

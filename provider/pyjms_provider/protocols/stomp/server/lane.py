@@ -16,7 +16,6 @@ __all__ = ["Act", "Lane"]
 
 _RUN_MAX: Final = 64  # acts of one job, so that others get their turn
 _ACT_SIZE: Final = 512  # bytes of what is not text
-_HEADER_SIZE: Final = 128
 _BRIEF_MAX: Final = 2  # waits of a job that is brief as a whole
 
 
@@ -33,9 +32,7 @@ class Act:
     @property
     def size(self) -> int:
         """About how many bytes it holds."""
-        frame = self.frame
-        head = sum(map(len, frame.headers.values())) + len(frame.headers) * _HEADER_SIZE + len(frame.tail)
-        return len(frame.body) + head + _ACT_SIZE
+        return len(self.frame.body) + self.frame.head_bytes + _ACT_SIZE
 
 
 class Lane:

@@ -6,6 +6,7 @@ side by side; what concerns the connection as a whole has an order of its own.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from functools import partial
@@ -22,12 +23,14 @@ from pyjms.spi.xid import BranchFailure
 from pyjms_provider.protocols.stomp import verbs
 from pyjms_provider.protocols.stomp.answers import Created, Greeting, Prepared, Recovered, Sent, receipt_frame
 from pyjms_provider.protocols.stomp.codec import encode_head
+from pyjms_provider.protocols.stomp.delivery_ids import read_delivery_ids
 from pyjms_provider.protocols.stomp.dialects import PYJMS
 from pyjms_provider.protocols.stomp.errors import ProfileError, StompError
 from pyjms_provider.protocols.stomp.frames import Frame, Version
 from pyjms_provider.protocols.stomp.header_lines import PROFILE_HEADER
+from pyjms_provider.protocols.stomp.known_heads import KnownFrame
 from pyjms_provider.protocols.stomp.pipeline_answers import Counted
-from pyjms_provider.protocols.stomp.profile import from_frame, quick_frame, to_frame
+from pyjms_provider.protocols.stomp.profile import PassedEnvelope, from_frame, quick_frame, to_frame
 from pyjms_provider.protocols.stomp.server.dialogue import Dialogue
 from pyjms_provider.protocols.stomp.server.lane import Act, Lane
 from pyjms_provider.protocols.stomp.server.profile_consumers import CreditConsumer, ServedBrowser, ServedConsumer
@@ -45,7 +48,9 @@ if TYPE_CHECKING:
 __all__ = ["ProfileDialogue"]
 
 _END: Final = b"\0"
-_SEND, _DISCONNECT = "SEND", "DISCONNECT"
+_COLON: Final = "\\c"
+_SEND, _ACK, _DISCONNECT = "SEND", "ACK", "DISCONNECT"
+_is_plain = re.compile(r"[A-Za-z0-9.\-]+").fullmatch
 
 
 class ProfileDialogue(Dialogue):
@@ -127,6 +132,13 @@ class ProfileDialogue(Dialogue):
             lanes = [self._lane, self._pipeline_lane, *(session.lane for session in tuple(self._sessions.values()))]
             self.leave(frame, lanes, self._disconnect, may_wait=self._waits)
             return
+        if type(frame) is KnownFrame and frame.command == _SEND:
+            session = self._sessions.get(frame.block.headers.get("session", ""))
+            if session is not None:
+                self._take_message(frame, session)
+                return
+        elif frame.command == _ACK and self._acknowledge_at_once(frame):
+            return
         lane = self._lane_of(frame)
         try:
             act = self._act_of(frame)
@@ -134,6 +146,45 @@ class ProfileDialogue(Dialogue):
             act = Act(frame, partial(_fail_with, error), may_wait=False)  # in its turn, as all answers are
         if act is not None:
             lane.add(act)
+
+    def _take_message(self, frame: KnownFrame, session: ServedSession) -> None:
+        """Do what `take` does, for an ordinary message: most need not wait, and are sent here and now."""
+        lane = session.lane
+        try:
+            envelope = from_frame(frame, PYJMS)
+            if lane.is_idle and not session.session.may_wait(envelope):
+                if not self.is_over:
+                    self._send(session, envelope, frame)
+                    if (receipt := frame.receipt) is not None:
+                        self.confirm(frame, receipt)
+                return
+        except (ProviderError, StompError) as error:
+            if lane.is_idle:
+                self.refuse(frame, error)
+            else:
+                lane.add(Act(frame, partial(_fail_with, error), may_wait=False))
+            return
+        may_wait = session.session.may_wait(envelope)
+        is_brief = may_wait and self.guard.host.waits_briefly(envelope)
+        lane.add(Act(frame, partial(self._send, session, envelope, frame), may_wait, is_brief))
+
+    def _acknowledge_at_once(self, frame: Frame) -> bool:
+        """Acknowledge, if that is the next to be done and need not wait; return whether it was."""
+        headers = frame.headers
+        session, text = self._sessions.get(headers.get("session", "")), headers.get("ids")
+        if session is None or text is None or not session.lane.is_idle or self.is_over:
+            return False
+        try:
+            ids = read_delivery_ids(text)
+            if self._waits and session.waits_for(ids):
+                return False
+            session.acknowledge(ids)
+        except (ProviderError, StompError) as error:
+            self.refuse(frame, error)
+        else:
+            if (receipt := frame.receipt) is not None:
+                self.confirm(frame, receipt)
+        return True
 
     def _lane_of(self, frame: Frame) -> Lane:
         headers = frame.headers
@@ -197,8 +248,13 @@ class ProfileDialogue(Dialogue):
         if said and receipt is not None:
             self._receipts[receipt] = said
 
-    def receipt_for(self, frame: Frame) -> Mapping[str, str]:
-        return self._receipts.pop(frame.headers["receipt"], {})
+    def confirm(self, frame: Frame, receipt: str) -> None:
+        if type(frame) is KnownFrame and _is_plain(receipt):
+            self.engine.say(
+                f"RECEIPT\nreceipt-id:{receipt}\nmessage-id:{frame.own[11].replace('%3A', _COLON)}\n\n\0".encode()
+            )
+            return
+        self.engine.emit(receipt_frame(receipt, self._receipts.pop(receipt, None)))
 
     def refuse(self, frame: Frame, error: ProviderError | StompError) -> None:
         """Answer with ERROR; the connection goes on."""
@@ -323,8 +379,7 @@ class ProfileDialogue(Dialogue):
         self.guard.send(envelope.destination)
         session.session.send(envelope)
         session.unit_size += session.transacted
-        receipt = frame.headers.get("receipt")
-        if receipt is not None:
+        if type(frame) is not KnownFrame and (receipt := frame.receipt) is not None:
             self._receipts[receipt] = Sent(envelope.message_id).headers()
 
     # Consumers
@@ -380,19 +435,20 @@ class ProfileDialogue(Dialogue):
 
     def write_message(self, consumer: CreditConsumer, delivery: Delivery) -> Iterable[bytes]:
         """Return the MESSAGE of a delivery, and note whose it is."""
-        quick = quick_frame("MESSAGE", delivery.envelope) if isinstance(consumer, ServedConsumer) else None
-        if quick is not None:
-            number = next(self._delivery_numbers)
-            consumer.session.unsettled[number] = delivery
-            message_id = delivery.envelope.message_id
-            assert message_id is not None, "ordinary messages have ids"
-            shown = message_id.replace(":", "\\c")
-            head = (
-                f"{quick.common}subscription:{consumer.escaped}\ndelivery-count:{delivery.count}\n"
-                f"redelivered:{'true' if delivery.redelivered else 'false'}\n"
-                f"{quick.own}ack:{number}\nmessage-id:{shown}\n{quick.tail}"
-            )
-            return head.encode(), quick.body, _END
+        envelope = delivery.envelope
+        if isinstance(consumer, ServedConsumer):
+            passed: tuple[str, str] | None = None
+            if type(envelope) is PassedEnvelope:
+                passed = getattr(envelope, "passed", None)
+            if passed is not None:
+                begin = self._begin_message(consumer, delivery, f"MESSAGE\n{passed[0]}")
+                body = envelope.body
+                data: bytes = body.encode() if type(body) is str else body  # type: ignore[assignment]  # as `from_frame` saw
+                return f"{begin}{passed[1]}\n\n".encode(), data, _END
+            quick = quick_frame("MESSAGE", envelope)
+            if quick is not None:
+                begin = self._begin_message(consumer, delivery, quick.common)
+                return f"{begin}{quick.own}{quick.tail}".encode(), quick.body, _END
         frame = to_frame(delivery.envelope, PYJMS, command="MESSAGE", version=Version.V1_2)
         headers = frame.headers
         headers["subscription"] = consumer.name
@@ -404,6 +460,18 @@ class ProfileDialogue(Dialogue):
         headers["delivery-count"] = str(delivery.count)
         headers["redelivered"] = "true" if delivery.redelivered else "false"
         return encode_head(frame, Version.V1_2), bytes(frame.body), _END
+
+    def _begin_message(self, consumer: ServedConsumer, delivery: Delivery, common: str) -> str:
+        """Return the first lines of a MESSAGE, which say to whom it goes, in the order that parsers know by heart."""
+        number = next(self._delivery_numbers)
+        consumer.session.unsettled[number] = delivery
+        message_id = delivery.envelope.message_id
+        assert message_id is not None, "ordinary messages have ids"
+        return (
+            f"{common}subscription:{consumer.escaped}\ndelivery-count:{delivery.count}\n"
+            f"redelivered:{'true' if delivery.redelivered else 'false'}\n"
+            f"ack:{number}\nmessage-id:{message_id.replace(':', _COLON)}\n"
+        )
 
     def end_browser(self, browser: ServedBrowser) -> None:
         """Say that a browser has seen all: it is gone."""
