@@ -19,10 +19,12 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
     from pyspark.sql.streaming.query import StreamingQuery
 
-__all__ = ["ARCHIVE_SCHEMA", "Replayed", "Rules", "archive", "read_archive", "replay", "route", "would_go"]
+__all__ = ["ARCHIVE_SCHEMA", "NEWEST", "Replayed", "Rules", "archive", "read_archive", "replay", "route", "would_go"]
 
 ARCHIVE_SCHEMA = f"{SCHEMA}, day date"
 """What an archive has: the columns of ``format("jms")``, and the day (UTC) of JMSTimestamp, by which it is cut into folders."""
+NEWEST = "newest"
+"""What progress reports call the moment of the newest message of a batch: `newest_ms`, in milliseconds since 1970 UTC."""
 _TIMES = tuple(name for name, kind in COLUMNS.items() if kind == "timestamp")
 _MICROS_OF = {name: f"unix_micros(`{name}`) AS `{name}`" for name in _TIMES}
 _OF_MICROS = {name: f"timestamp_micros(`{name}`) AS `{name}`" for name in _TIMES}
@@ -49,7 +51,7 @@ def archive(
     there now is in files. every: how often files are written. options: more of the source's.
     """
     given = {"url": url, "destination": destination, "readerGroup": group, **options}
-    rows = session.readStream.format("jms").options(**_texts(given)).load()
+    rows = _noted(session.readStream.format("jms").options(**_texts(given)).load())
     writer = (
         rows.selectExpr("*", "to_date(timestamp) AS day")
         .writeStream.format(form)
@@ -77,6 +79,8 @@ class Replayed:
     messages: int
     of: int
     epoch: int
+    is_new: bool
+    """Whether this portion was sent now; else the job had sent it when it ran before."""
 
 
 def replay(
@@ -107,7 +111,7 @@ def replay(
     done = promoted(job, url=url, credentials=None if credentials is None else str(credentials))
     if per_second is None:
         promote(ordered, 0, sink_id=job, url=url, destination=destination, **given)
-        yield Replayed(messages=total, of=total, epoch=0)
+        yield Replayed(messages=total, of=total, epoch=0, is_new=done is None)
         return
     numbered = ordered.rdd.zipWithIndex().map(_with_place).toDF(f"{SCHEMA}, place bigint").cache()
     try:
@@ -115,11 +119,11 @@ def replay(
             first = epoch * per_second
             sent = min(total, first + per_second)
             if done is not None and epoch <= done:
-                yield Replayed(messages=sent, of=total, epoch=epoch)
+                yield Replayed(messages=sent, of=total, epoch=epoch, is_new=False)
                 continue
             portion = numbered.where(f"place >= {first} AND place < {first + per_second}").drop("place")
             promote(portion, epoch, sink_id=job, url=url, destination=destination, **given)
-            yield Replayed(messages=sent, of=total, epoch=epoch)
+            yield Replayed(messages=sent, of=total, epoch=epoch, is_new=True)
             if wait is not None and sent < total:
                 wait(1.0)
     finally:
@@ -170,18 +174,25 @@ def route(
     once: bool = False,
     every: str = "1 second",
     options: Mapping[str, object] | None = None,
+    made: Callable[[int, int], None] | None = None,
 ) -> StreamingQuery:
     """Begin to send each message of `source` where the rules want it, at the same broker, exactly once.
 
     Altered rules are obeyed from the next batch on. A message that nobody wants goes to the queue ``GROUP.undeliverable``.
+    made: hears the number of each batch, and how many messages the rules made of it.
     """
     given = {"url": url, "destination": source, "readerGroup": group, **(options or {})}
-    rows = session.readStream.format("jms").options(**_texts(given)).load()
+    rows = _noted(session.readStream.format("jms").options(**_texts(given)).load())
     unwanted = f"queue:{group}.undeliverable"
+    count = session.sparkContext.accumulator(0)
 
     def write(batch: DataFrame, epoch: int) -> None:
         rules.look()
-        promote(_routed(batch, rules, unwanted), epoch, sink_id=f"route-{group}", url=url, headers="keep")
+        before = count.value
+        made_of = _routed(batch, rules, unwanted, count.add)
+        promote(made_of, epoch, sink_id=f"route-{group}", url=url, headers="keep")
+        if made is not None:
+            made(epoch, count.value - before)
 
     writer = rows.writeStream.foreachBatch(write).queryName(f"route-{group}").option("checkpointLocation", checkpoint)
     return (writer.trigger(availableNow=True) if once else writer.trigger(processingTime=every)).start()
@@ -203,10 +214,17 @@ def would_go(
     return {row["destination"]: row["count"] for row in counted.collect()}
 
 
-def _routed(batch: DataFrame, rules: Rules, unwanted: str) -> DataFrame:
-    """Return the rows of what the rules make of `batch`."""
+def _noted(rows: DataFrame) -> DataFrame:
+    """Return `rows`, with the moment of the newest one in the progress reports of their query."""
+    from pyspark.sql.functions import expr
+
+    return rows.observe(NEWEST, expr("unix_millis(max(timestamp)) AS newest_ms"))
+
+
+def _routed(batch: DataFrame, rules: Rules, unwanted: str, count: Callable[[int], object] | None = None) -> DataFrame:
+    """Return the rows of what the rules make of `batch`; `count` hears how many, by and by."""
     rows = batch.selectExpr(*(_MICROS_OF.get(name, f"`{name}`") for name in COLUMNS))
-    made = rows.rdd.mapPartitions(routing_function(rules.text, rules.name, unwanted))
+    made = rows.rdd.mapPartitions(routing_function(rules.text, rules.name, unwanted, count))
     table = batch.sparkSession.createDataFrame(made, _SCHEMA_IN_MICROS)
     return table.selectExpr(*(_OF_MICROS.get(name, f"`{name}`") for name in COLUMNS))
 

@@ -54,10 +54,12 @@ def decider_of(text: str, name: str) -> Callable[[Envelope, Address], list[Envel
     return decide
 
 
-def routing_function(text: str, name: str, unwanted: str) -> Callable[[Iterable[Any]], Iterator[tuple[Any, ...]]]:
+def routing_function(
+    text: str, name: str, unwanted: str, count: Callable[[int], object] | None = None
+) -> Callable[[Iterable[Any]], Iterator[tuple[Any, ...]]]:
     """Return what ``mapPartitions`` takes: from rows to tuples with the columns of `COLUMNS`, moments in microseconds.
 
-    Not ``mapInArrow``, which wants pandas (PySpark 4.3).
+    count: hears how many tuples were made of each row. Not ``mapInArrow``, which wants pandas (PySpark 4.3).
     """
 
     def function(rows: Iterable[Any]) -> Iterator[tuple[Any, ...]]:
@@ -66,7 +68,10 @@ def routing_function(text: str, name: str, unwanted: str) -> Callable[[Iterable[
             values = row.asDict()
             if values["bytes"] is not None:
                 values["bytes"] = bytes(values["bytes"])  # Spark gives a bytearray
-            for each in decide(envelope_of(values), place):
+            found = decide(envelope_of(values), place)
+            if count is not None:
+                count(len(found))
+            for each in found:
                 made = ReservedMessage(number=values["seq"], envelope=each, count=1, redelivered=False)
                 yield tuple(row_of(made).values())
 

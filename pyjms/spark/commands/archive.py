@@ -7,7 +7,10 @@ from typing import Annotated, Final
 
 import typer
 
+from pyjms.spark.commands.metering import MetricsTo, batch_done, metering
 from pyjms.spark.commands.running import (
+    MESSAGES_IN_BATCH,
+    Batch,
     Credentials,
     Destination,
     Master,
@@ -48,6 +51,8 @@ def archive_command(
     ] = "parquet",
     once: Once = False,
     every: Annotated[str, typer.Option(help="How often files are written.", metavar="SPAN")] = "10 seconds",
+    batch: Batch = MESSAGES_IN_BATCH,
+    metrics: MetricsTo = None,
     credentials: Credentials = None,
     master: Master = LOCAL,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Look what is there, and change nothing.")] = False,
@@ -61,7 +66,7 @@ def archive_command(
     from pyjms.spark.pipelines import archive
 
     options = {} if credentials is None else {"credentials": credentials}
-    with errors_told("archive"):
+    with errors_told("archive"), metering(metrics) as meter:
         session = make_session("pyjms archive", master=master)
         if dry_run:
             given = {"url": url, "destination": destination, "body": "none", **options}
@@ -79,10 +84,11 @@ def archive_command(
             form=form,
             once=once,
             every=every,
+            maxMessagesPerBatch=batch,
             **options,
         )
         with stop_wanted() as wanted:
-            moved = follow(query, wanted, "archived")
+            moved = follow(query, wanted, "archived", lambda each: meter.hear(batch_done("archive", group, each)))
     _tell(as_json, moved, None)
 
 

@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 import json
-from typing import Annotated, Any, Final
+from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
 
+from pyjms.spark.commands.metering import BatchDone, MetricsTo, metering
 from pyjms.spark.commands.running import FAILED, Credentials, Master, Url, errors_told, failure, stop_wanted, told
 from pyjms.spark.session import LOCAL, make_session
+from pyjms.spi.clock import Clock, SystemClock
+
+if TYPE_CHECKING:
+    from pyjms.spark.pipelines import Replayed
 
 __all__ = ["EXAMPLES", "replay_command"]
 
@@ -43,6 +48,7 @@ def replay_command(
         str, typer.Option("--format", help="parquet, or another that this Spark has, such as delta.")
     ] = "parquet",
     credentials: Credentials = None,
+    metrics: MetricsTo = None,
     master: Master = LOCAL,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Count, and send nothing.")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON for programs.")] = False,
@@ -55,7 +61,8 @@ def replay_command(
 
     options: dict[str, Any] = {} if credentials is None else {"credentials": credentials}
     sent = 0
-    with errors_told("replay"):
+    clock = SystemClock()
+    with errors_told("replay"), metering(metrics) as meter:
         session = make_session("pyjms replay", master=master)
         if dry_run:
             chosen = read_archive(session, directory, where=where, form=form).count()
@@ -64,11 +71,28 @@ def replay_command(
                 typer.echo(json.dumps({"chosen": chosen}))
             return
         given = {"url": url, "destination": to, "where": where, "form": form, "per_second": rate, **options}
+        began_ms = clock.monotonic_ms()
         with stop_wanted() as wanted:
             for each in replay(session, directory, job=job, wait=wanted.wait, **given):
-                sent = each.messages
+                now_ms = clock.monotonic_ms()
+                meter.hear(_done(job, each, each.messages - sent, (now_ms - began_ms) / 1000, clock))
+                sent, began_ms = each.messages, now_ms
                 told(f"replayed {sent:,} of {each.of:,} messages")
                 if wanted.is_set():
                     raise failure("replay", f"ended; start the job {job} again to send the rest", FAILED)
     if as_json:
         typer.echo(json.dumps({"replayed": sent}))
+
+
+def _done(job: str, replayed: Replayed, messages: int, seconds: float, clock: Clock) -> BatchDone:
+    return BatchDone(
+        pipeline="replay",
+        name=job,
+        batch=replayed.epoch,
+        messages_in=messages,
+        messages_out=messages if replayed.is_new else 0,
+        seconds=seconds,
+        ended_ms=int(clock.time_ms()),
+        lag_seconds=None,
+        left=replayed.of - replayed.messages,
+    )

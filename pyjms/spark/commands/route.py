@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import Annotated, Final
+from typing import Annotated, Any, Final
 
 import typer
 
+from pyjms.spark.commands.metering import MetricsTo, batch_done, metering
 from pyjms.spark.commands.running import (
+    MESSAGES_IN_BATCH,
+    Batch,
     Credentials,
     Master,
     Once,
@@ -42,6 +45,8 @@ def route_command(
     ] = "route-checkpoint",
     once: Once = False,
     every: Annotated[str, typer.Option(help="How often a batch is routed.", metavar="SPAN")] = "1 second",
+    batch: Batch = MESSAGES_IN_BATCH,
+    metrics: MetricsTo = None,
     credentials: Credentials = None,
     master: Master = LOCAL,
     dry_run: Annotated[
@@ -60,7 +65,8 @@ def route_command(
         rules = Rules(file, told)
     except (OSError, ValueError) as error:
         raise failure("route", f"{file}: {error}") from error
-    with errors_told("route"):
+    made: dict[int, int] = {}
+    with errors_told("route"), metering(metrics) as meter:
         session = make_session("pyjms route", master=master)
         if dry_run:
             counts = would_go(session, rules, url=url, source=source, group=group, options=options)
@@ -78,10 +84,15 @@ def route_command(
             checkpoint=checkpoint,
             once=once,
             every=every,
-            options=options,
+            options={"maxMessagesPerBatch": batch, **options},
+            made=made.__setitem__,
         )
+
+        def hear(progress: Any) -> None:
+            meter.hear(batch_done("route", group, progress, made.pop(int(progress["batchId"]), None)))
+
         with stop_wanted() as wanted:
-            moved = follow(query, wanted, "routed")
+            moved = follow(query, wanted, "routed", hear)
     if as_json:
         typer.echo(json.dumps({"routed": moved}))
     else:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import signal
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Annotated, Any, TypeAlias
 
@@ -21,6 +21,8 @@ if TYPE_CHECKING:
 
 __all__ = [
     "FAILED",
+    "MESSAGES_IN_BATCH",
+    "Batch",
     "Credentials",
     "Destination",
     "Master",
@@ -39,10 +41,12 @@ Url: TypeAlias = Annotated[str, typer.Argument(help="The broker, such as stomp:/
 Destination: TypeAlias = Annotated[str, typer.Argument(help="queue:NAME or topic:NAME.", metavar="DESTINATION")]
 Master: TypeAlias = Annotated[str, typer.Option(help="Where Spark runs: local[4], spark://host:7077, yarn ...")]
 Once: TypeAlias = Annotated[bool, typer.Option("--once", help="Work off what is there now, and end.")]
+Batch: TypeAlias = Annotated[int, typer.Option(help="So many messages has one batch at most.", min=1, metavar="NUMBER")]
 Credentials: TypeAlias = Annotated[
     str | None,
     typer.Option(help="Where user and password are: file:PATH or env:VARIABLE.", metavar="WHERE", show_default=False),
 ]
+MESSAGES_IN_BATCH = 10_000
 _LOOKS_EVERY_S = 0.2
 
 
@@ -72,6 +76,8 @@ def errors_told(command: str) -> Iterator[None]:
         raise failure(command, str(error), FAILED) from error
     except ProviderError as error:
         raise failure(command, error.reason, FAILED) from error
+    except OSError as error:
+        raise failure(command, str(error), FAILED) from error
 
 
 @contextmanager
@@ -89,10 +95,10 @@ def stop_wanted() -> Iterator[threading.Event]:
             signal.signal(number, handler)
 
 
-def follow(query: StreamingQuery, wanted: threading.Event, what: str) -> int:
+def follow(query: StreamingQuery, wanted: threading.Event, what: str, hear: Callable[[Any], None]) -> int:
     """Tell each batch of a query until it ends or somebody wants it to; return how many messages it has moved.
 
-    Raises what the query raised.
+    hear: is given Spark's progress report of each batch that moved something. Raises what the query raised.
     """
     moved, last = 0, -1
     try:
@@ -103,6 +109,7 @@ def follow(query: StreamingQuery, wanted: threading.Event, what: str) -> int:
                 if number > last and rows:
                     last, moved = number, moved + rows
                     told(f"{what}: batch {number}, {rows:,} messages, {moved:,} in all{_rate(progress)}")
+                    hear(progress)
             if not is_running:
                 break
             if wanted.wait(_LOOKS_EVERY_S):

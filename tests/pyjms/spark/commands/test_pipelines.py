@@ -81,6 +81,16 @@ def look(url: str, queue: str) -> list[tuple[Any, ...]]:
         return [fact(each) for each in session.create_browser(session.create_queue(queue)).enumeration]
 
 
+def metrics(folder: Path, pipeline: str) -> list[tuple[int, ...]]:
+    """Return what was told of each batch: its number, messages in and out, and what was left."""
+    told = [json.loads(line) for line in (folder / "m.jsonl").read_text().splitlines()]
+    mine = [each for each in told if each["pipeline"] == pipeline]
+    assert all(each["seconds"] > 0 for each in mine)
+    assert all((each["lag_seconds"] is None) == (pipeline == "replay") for each in mine)
+    assert all(each["lag_seconds"] is None or 0 <= each["lag_seconds"] < 600 for each in mine)
+    return [(each["batch"], each["messages_in"], each["messages_out"], each["left"]) for each in mine]
+
+
 @pytest.mark.spark
 @pytest.mark.timeout(300)
 def test_messages_go_into_files_by_rules_and_back_with_all_their_types(
@@ -94,15 +104,19 @@ def test_messages_go_into_files_by_rules_and_back_with_all_their_types(
     assert counted == {"queue:all": 20, "queue:nobody": 10, "queue:north": 10}
     archived = ("archive", broker.url, "queue:orders", str(tmp_path / "archive"), "--once", "--json")
     assert told(run(*archived, "--dry-run")) == {"archived": 0, "waiting": 30}
-    assert told(run(*archived)) == {"archived": 30}
+    assert told(run(*archived, "--metrics", str(tmp_path / "m.jsonl"), "--batch", "20")) == {"archived": 30}
     assert told(run(*archived)) == {"archived": 0}
+    assert metrics(tmp_path, "archive") == [(0, 20, 20, 10), (1, 10, 10, 0)]
     replayed = ("replay", str(tmp_path / "archive"), broker.url, "--job", "again", "--json")
     assert told(run(*replayed, "--dry-run", "--where", "properties['cups'] = '7'")) == {"chosen": 1}
-    assert told(run(*replayed, "--rate", "20")) == {"replayed": 30}
-    assert told(run(*replayed, "--rate", "20")) == {"replayed": 30}, "what a job has sent it does not send again"
+    told_to = ("--metrics", str(tmp_path / "m.jsonl"))
+    assert told(run(*replayed, "--rate", "20", *told_to)) == {"replayed": 30}
+    assert told(run(*replayed, "--rate", "20", *told_to)) == {"replayed": 30}, "what a job has sent it sends once"
+    assert metrics(tmp_path, "replay") == [(0, 20, 20, 10), (1, 10, 10, 0), (0, 20, 0, 10), (1, 10, 0, 0)]
     assert look(broker.url, "orders") == sent
     routed = ("route", str(rules), broker.url, "queue:orders", "--once", "--json")
-    assert told(run(*routed, "--checkpoint", str(tmp_path / "route"))) == {"routed": 30}
+    assert told(run(*routed, "--checkpoint", str(tmp_path / "route"), *told_to)) == {"routed": 30}
+    assert metrics(tmp_path, "route") == [(0, 30, 40, 0)]
     assert look(broker.url, "orders") == []
     assert sorted(look(broker.url, "north")) == sorted(each for each in sent if ("region", "north") in each[3])
     assert len(look(broker.url, "all")) == 20
