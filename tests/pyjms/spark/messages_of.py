@@ -11,12 +11,12 @@ AUTO = Session.AUTO_ACKNOWLEDGE
 
 
 @contextmanager
-def session_of(url: str) -> Iterator[Session]:
+def session_of(url: str, *, transacted: bool = False) -> Iterator[Session]:
     """Give a session of a connection of its own."""
     connection = ConnectionFactory(url).create_connection()
     try:
         connection.start()
-        yield connection.create_session(False, AUTO)
+        yield connection.create_session(transacted, AUTO)
     finally:
         connection.close()
 

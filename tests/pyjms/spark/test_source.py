@@ -56,6 +56,10 @@ def run(rows: DataFrame, url: str, checkpoint: Path, *, form: str = "jms", **opt
     given = {"url": url, "destination": "queue:out", "checkpointLocation": str(checkpoint), **options}
     writer = rows.writeStream.format(form).options(**given).trigger(availableNow=True)
     for attempt in range(STARTS):
+        if (
+            form != "jms"
+        ):  # a registered source is found by the JVM thread's session, which a busy machine may have replaced
+            rows.sparkSession.createDataFrame([], "a int")
         query = writer.start()
         try:
             query.awaitTermination()
