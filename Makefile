@@ -38,9 +38,9 @@ help: ## this list
 	fi; \
 	exit 1
 
-# What the command needs.
+# What the demo needs: the command, and two brokers that other processes reach.
 .venv/.run: .venv/.made pyproject.toml
-	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[cli]'
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[cli,broker,stomp]'
 	@touch $@
 
 # What the targets for developers need.
@@ -50,7 +50,7 @@ help: ## this list
 
 # ----------------------------------------------------------------------------------------------------------- targets
 
-demo: .venv/.run ## the supply chain on the embedded broker, with a real data set
+demo: .venv/.run ## a workflow over two sites with a real data set; one site is killed on the way
 	@$(BIN)/pyjms demo
 
 test: .venv/.dev ## the whole test suite

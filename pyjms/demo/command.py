@@ -11,15 +11,15 @@ import json
 from importlib.resources import as_file, files
 from pathlib import Path
 from time import perf_counter
-from typing import Annotated
+from typing import Annotated, Final
 
 import typer
 from rich.console import Console
-from rich.markup import escape
 
 from pyjms import JMSException
 from pyjms.demo.books import OtherRunError
 from pyjms.demo.chance import Chance
+from pyjms.demo.ending import BROKE_OFF, CANNOT_BE_USED, DOES_NOT_ADD_UP, INTERRUPTED, complain, failure
 from pyjms.demo.plan import Plan, make_plan
 from pyjms.demo.process import Process
 from pyjms.demo.records import InputError, read_table
@@ -27,65 +27,117 @@ from pyjms.demo.report import as_data
 from pyjms.demo.screen import progress, show_outcome, show_plan, show_resumed
 from pyjms.demo.settings import Settings
 
-__all__ = ["demo"]
+__all__ = ["EXAMPLES", "demo"]
 
+EXAMPLES: Final = (
+    "pyjms demo",
+    "pyjms demo --folder run        # kill -9 it; then run it again",
+    "pyjms demo orders.csv --amount price --kills 3",
+    "pyjms demo --one-site",
+    "pyjms demo orders.csv --one-site --route country --amount price --store sqlite:///demo.db",
+)
 DATA = files("pyjms.demo") / "data"
 SHIPPED = "flights.csv.gz"
 SHIPPED_ROUTE = "carrier"
 SHIPPED_AMOUNT = "distance"
+_OF_ONE_SITE: Final = ("route", "lanes", "workers", "failure_rate", "seed", "url", "store")
+_OF_TWO_SITES: Final = ("folder", "kills")
 
-DOES_NOT_ADD_UP = 1
-BROKE_OFF = 1
-CANNOT_BE_USED = 2
-INTERRUPTED = 130
+_File = Annotated[
+    Path | None,
+    typer.Argument(
+        help="A CSV file with a header row, also compressed with gzip. "
+        "Without one: the flights from New York City in the first week of 2013.",
+        show_default=False,
+    ),
+]
+_Store = Annotated[
+    str | None,
+    typer.Option(
+        help="One site: where the broker keeps its messages, such as sqlite:///demo.db: a run that was killed goes on "
+        "there when it is started again.",
+        metavar="URL",
+        show_default=False,
+    ),
+]
 
 
 def demo(
-    file: Annotated[
-        Path | None,
-        typer.Argument(
-            help="A CSV file with a header row, also compressed with gzip. "
-            "Without one: the flights from New York City in the first week of 2013.",
-            show_default=False,
-        ),
-    ] = None,
-    route: Annotated[
-        list[str] | None,
-        typer.Option(help="Column to route by; may be given several times.", metavar="COLUMN", show_default=False),
-    ] = None,
+    context: typer.Context,
+    file: _File = None,
     amount: Annotated[
         str | None, typer.Option(help="Column of numbers to add up.", metavar="COLUMN", show_default=False)
     ] = None,
-    lanes: Annotated[int, typer.Option(help="Values that get a lane of their own.", min=0, max=50)] = 4,
-    workers: Annotated[int, typer.Option(help="Workers of each stage.", min=1, max=64)] = 3,
-    failure_rate: Annotated[float, typer.Option(help="Part of the attempts that fail.", min=0.0, max=0.9)] = 0.03,
-    seed: Annotated[int, typer.Option(help="The same seed gives the same failures.")] = 1,
     limit: Annotated[int | None, typer.Option(help="Take so many records at most.", min=1, show_default=False)] = None,
-    url: Annotated[str, typer.Option(help="The broker.", envvar="PYJMS_URL")] = "vm://demo",
-    store: Annotated[
-        str | None,
+    folder: Annotated[
+        Path | None,
         typer.Option(
-            help="Where the broker keeps its messages, such as sqlite:///demo.db: a run that was killed goes on there "
-            "when it is started again.",
-            metavar="URL",
+            help="Where the sites keep all that they have: a run that was killed goes on there when it is started again.",
+            metavar="FOLDER",
             show_default=False,
         ),
     ] = None,
+    kills: Annotated[int, typer.Option(help="How many times a site is killed.", min=0, max=100)] = 1,
+    one_site: Annotated[
+        bool, typer.Option("--one-site", help="One broker and no workflow: lanes, requests, topics, failing workers.")
+    ] = False,
+    route: Annotated[
+        list[str] | None,
+        typer.Option(
+            help="One site: column to route by; may be given several times.", metavar="COLUMN", show_default=False
+        ),
+    ] = None,
+    lanes: Annotated[int, typer.Option(help="One site: values that get a lane of their own.", min=0, max=50)] = 4,
+    workers: Annotated[int, typer.Option(help="One site: workers of each stage.", min=1, max=64)] = 3,
+    failure_rate: Annotated[
+        float, typer.Option(help="One site: part of the attempts that fail.", min=0.0, max=0.9)
+    ] = 0.03,
+    seed: Annotated[int, typer.Option(help="One site: the same seed gives the same failures.")] = 1,
+    url: Annotated[str, typer.Option(help="One site: the broker.", envvar="PYJMS_URL")] = "vm://demo",
+    store: _Store = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print the outcome as JSON, and nothing else.")] = False,
 ) -> None:
-    """Work off the records of a file through a supply chain of queues, and prove that none is lost or doubled."""
-    console = Console(stderr=as_json, quiet=as_json)
+    """Work off the records of a file through a supply chain of queues, and prove that none is lost or doubled.
+
+    Orders of many records go through a workflow over two sites, each a process with a broker, a store and companies. One of
+    them is killed on the way; orders that cannot be delivered are taken back. At the end the companies' books must add up.
+    """
     try:
+        _refuse_options(context, one_site=one_site)
         plan = _plan(file, route or [], amount, lanes, limit)
+        if not one_site:
+            _over_two_sites(plan, folder, kills, as_json=as_json)
+            return
         settings = Settings(url=url, workers=workers, chance=Chance(seed=seed, rate=failure_rate), store=store)
         process = Process(plan, settings)
         process.reach()
     except (InputError, OtherRunError, JMSException) as error:
-        raise _failure(error, CANNOT_BE_USED) from error
+        raise failure(error, CANNOT_BE_USED) from error
+    console = Console(stderr=as_json, quiet=as_json)
     show_plan(console, plan, url if store is None else f"{url} on {store}")
     if process.is_resumed:
         show_resumed(console, process.tallies)
     _work_off(process, console, as_json=as_json)
+
+
+def _refuse_options(context: typer.Context, *, one_site: bool) -> None:
+    """Refuse what is for the other demo. Raises `InputError`."""
+    for name in _OF_TWO_SITES if one_site else _OF_ONE_SITE:
+        if str(getattr(context.get_parameter_source(name), "name", "")) == "COMMANDLINE":
+            option = f"--{name.replace('_', '-')}"
+            how = "leave --one-site out" if one_site else "add --one-site"
+            raise InputError(f"{option} is for the demo {'over two sites' if one_site else 'with one site'}: {how}.")
+
+
+def _over_two_sites(plan: Plan, folder: Path | None, kills: int, *, as_json: bool) -> None:
+    try:
+        from pyjms.demo.sites.command import over_two_sites
+    except ModuleNotFoundError as error:
+        raise InputError(
+            f"Two sites need the package {error.name}; install the extras with: pip install 'pyjms[cli,broker,stomp]'. "
+            "Without them, try --one-site."
+        ) from error
+    over_two_sites(plan, folder, kills, as_json=as_json)
 
 
 def _work_off(process: Process, console: Console, *, as_json: bool) -> None:
@@ -97,10 +149,10 @@ def _work_off(process: Process, console: Console, *, as_json: bool) -> None:
             outcome = process.run(watch)
     except KeyboardInterrupt:
         goes_on = " Start it again with the same options, and it goes on." if settings.is_kept else ""
-        _complain(f"Stopped: units of work that were not committed are rolled back.{goes_on}")
+        complain(f"Stopped: units of work that were not committed are rolled back.{goes_on}")
         raise typer.Exit(INTERRUPTED) from None
     except (JMSException, TimeoutError) as error:
-        raise _failure(error, BROKE_OFF) from error
+        raise failure(error, BROKE_OFF) from error
     seconds = perf_counter() - started
     if as_json:
         typer.echo(json.dumps(as_data(plan, settings, process, outcome, seconds), indent=2))
@@ -111,7 +163,7 @@ def _work_off(process: Process, console: Console, *, as_json: bool) -> None:
     try:
         process.finish()
     except JMSException as error:
-        raise _failure(error, BROKE_OFF) from error
+        raise failure(error, BROKE_OFF) from error
 
 
 def _plan(file: Path | None, route: list[str], amount: str | None, lanes: int, limit: int | None) -> Plan:
@@ -124,12 +176,3 @@ def _plan(file: Path | None, route: list[str], amount: str | None, lanes: int, l
     return make_plan(
         table, route=route or [SHIPPED_ROUTE], amount=amount or SHIPPED_AMOUNT, lanes=lanes, labels=airlines
     )
-
-
-def _failure(error: Exception, code: int) -> typer.Exit:
-    _complain(str(error))
-    return typer.Exit(code)
-
-
-def _complain(text: str) -> None:
-    Console(stderr=True).print(f"[red]pyjms demo:[/] {escape(text)}", highlight=False, soft_wrap=True)

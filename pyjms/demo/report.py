@@ -13,7 +13,7 @@ from pyjms.demo.process import Process
 from pyjms.demo.settings import Settings
 from pyjms.demo.tally import Happening, Tally
 
-__all__ = ["as_data", "number", "without_password"]
+__all__ = ["as_data", "number", "stage_data", "verdict_data", "without_password"]
 
 
 def as_data(plan: Plan, settings: Settings, process: Process, outcome: Outcome, seconds: float) -> dict[str, Any]:
@@ -35,10 +35,10 @@ def as_data(plan: Plan, settings: Settings, process: Process, outcome: Outcome, 
             "failure_rate": settings.chance.rate,
         },
         "resumed": process.is_resumed,
-        "stages": [_stage(tally) for tally in process.tallies],
-        "lanes": [{**_verdict(verdict), "selector": lane.selector} for lane, verdict in outcome.lanes],
-        "all_lanes": _verdict(outcome.all_lanes),
-        "subscribers": [_verdict(verdict) for verdict in (outcome.ledger, outcome.board, outcome.attention)],
+        "stages": [stage_data(tally) for tally in process.tallies],
+        "lanes": [{**verdict_data(verdict), "selector": lane.selector} for lane, verdict in outcome.lanes],
+        "all_lanes": verdict_data(outcome.all_lanes),
+        "subscribers": [verdict_data(verdict) for verdict in (outcome.ledger, outcome.board, outcome.attention)],
         "left_over": dict(outcome.left_over),
         "nothing_lost": outcome.nothing_lost,
         "nothing_twice": outcome.nothing_twice,
@@ -57,12 +57,14 @@ def without_password(url: str) -> str:
     return re.sub(r"//([^/@:]*):[^/@]*@", r"//\1:***@", url)
 
 
-def _stage(tally: Tally) -> dict[str, Any]:
+def stage_data(tally: Tally) -> dict[str, Any]:
+    """Return the counts of one stage."""
     counts = {happening.name.lower(): tally[happening] for happening in Happening}
     return {"name": tally.name, "expected": tally.total, "before": tally.before, **counts}
 
 
-def _verdict(verdict: Verdict) -> dict[str, Any]:
+def verdict_data(verdict: Verdict) -> dict[str, Any]:
+    """Return what one destination had."""
     return {
         "destination": verdict.destination,
         "expected": verdict.expected,

@@ -17,7 +17,7 @@ from pyjms.demo.plan import Plan
 from pyjms.demo.report import number, without_password
 from pyjms.demo.tally import Happening, Tally
 
-__all__ = ["progress", "show_outcome", "show_plan", "show_resumed"]
+__all__ = ["faults_of", "figure", "progress", "show_outcome", "show_plan", "show_resumed"]
 
 IDS_SHOWN = 10
 
@@ -66,11 +66,11 @@ def show_outcome(
     console.print(_stages(tallies))
     console.print(_destinations(plan, outcome, is_kept=is_kept))
     for verdict in outcome.verdicts:
-        for fault in _faults(verdict):
+        for fault in faults_of(verdict):
             console.print(f"[red]{escape(fault)}[/]")
     for queue, count in outcome.left_over.items():
         console.print(f"[red]{count:,} messages were left in {escape(queue)}[/]")
-    records = f"{len(plan.table.records):,} records, {_figure(outcome.all_lanes.expected_total)} {plan.amount_name}"
+    records = f"{len(plan.table.records):,} records, {figure(outcome.all_lanes.expected_total)} {plan.amount_name}"
     if plan.amount is None:
         records = f"{len(plan.table.records):,} records"
     if outcome.adds_up:
@@ -126,13 +126,13 @@ def _row(name: str, chosen_by: str, verdict: Verdict) -> tuple[str, ...]:
         escape(chosen_by),
         f"{verdict.expected:,}",
         f"{verdict.found:,}",
-        _figure(verdict.expected_total),
-        _figure(verdict.found_total),
+        figure(verdict.expected_total),
+        figure(verdict.found_total),
         "[green]ok[/]" if verdict.adds_up else "[red]no[/]",
     )
 
 
-def _faults(verdict: Verdict) -> Iterator[str]:
+def faults_of(verdict: Verdict) -> Iterator[str]:
     """Say what is wrong at one destination, with the first record ids."""
     for name in ("lost", "doubled", "unexpected", "altered"):
         ids: tuple[int, ...] = getattr(verdict, name)
@@ -142,7 +142,8 @@ def _faults(verdict: Verdict) -> Iterator[str]:
             yield f"{verdict.destination}: {len(ids):,} {name} (records {shown}{more})"
 
 
-def _figure(value: Fraction) -> str:
+def figure(value: Fraction) -> str:
+    """Return a sum as it is shown."""
     shown = number(value)
     return f"{shown:,}" if isinstance(shown, int) else f"{shown:,.2f}"
 

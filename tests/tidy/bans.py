@@ -83,6 +83,7 @@ BANS = (
         instead="one of the places that own threads: docs/design/threads.md lists them",
         allowed={
             "pyjms/demo/process.py": "the demo is an application, and its servers are threads",
+            "pyjms/demo/sites/site.py": "the servers and the engine of a site of the demo, beside its broker",
             "pyjms/forwarding/running.py": "the thread of a route",
             "pyjms/history/recording.py": "the thread that writes what was recorded",
             "pyjms/runtime/listener.py": "the thread of a session's listeners",

@@ -1,4 +1,4 @@
-"""A demo that kills itself: ``python -m tests.pyjms.demo.mortal POINT:N ARGUMENTS`` runs ``pyjms demo ARGUMENTS``.
+"""A demo that kills itself: ``python -m tests.pyjms.demo.mortal POINT:N ARGUMENTS`` runs ``pyjms demo --one-site ARGUMENTS``.
 
 It says ``working`` when it begins to work, and dies, as if by SIGKILL, when it comes by a point for the Nth time. The points
 are in `POINTS`; each has a side, as in ``before commit:3``. Without a point (``-``) it is killed from the outside.
@@ -66,7 +66,7 @@ def main(point: str, arguments: list[str]) -> None:
     """Run the demo."""
     if point != "-":
         prepare(point)
-    sys.argv = ["pyjms", "demo", *arguments]
+    sys.argv = ["pyjms", "demo", "--one-site", *arguments]
     sys.stderr.write("working\n")
     sys.stderr.flush()
     cli.main()

@@ -26,7 +26,7 @@ def file(tmp_path: Path) -> Path:
 
 
 def data_of(run: Run, *arguments: str) -> dict[str, Any]:
-    code, out, _ = run("demo", "--json", *arguments)
+    code, out, _ = run("demo", "--one-site", "--json", *arguments)
     assert code == 0
     data: dict[str, Any] = json.loads(out)
     return data
@@ -72,7 +72,7 @@ def test_columns_can_be_chosen(run_pyjms: Run, file: Path, jms_broker_url: str) 
 
 
 def test_a_person_sees_tables(run_pyjms: Run, file: Path, jms_broker_url: str) -> None:
-    code, out, _ = run_pyjms("demo", str(file), "--url", jms_broker_url)
+    code, out, _ = run_pyjms("demo", "--one-site", str(file), "--url", jms_broker_url)
     assert code == 0
     assert "orders.csv: 30 records, routed by city, adding up price" in out
     assert "What went where" in out
@@ -92,7 +92,7 @@ def test_what_does_not_add_up_is_an_error(
     run_pyjms: Run, file: Path, jms_broker_url: str, monkeypatch: pytest.MonkeyPatch, options: tuple[str, ...]
 ) -> None:
     monkeypatch.setattr(command, "Process", lambda plan, settings: Process(plan, settings, Losing))
-    code, out, _ = run_pyjms("demo", str(file), "--url", jms_broker_url, *options)
+    code, out, _ = run_pyjms("demo", "--one-site", str(file), "--url", jms_broker_url, *options)
     assert code == 1
     if options:
         assert json.loads(out)["nothing_lost"] is False
@@ -116,7 +116,9 @@ def test_what_does_not_add_up_is_an_error(
 def test_what_cannot_be_used_is_refused_with_the_reason(
     run_pyjms: Run, file: Path, arguments: tuple[str, ...], reason: str
 ) -> None:
-    code, out, err = run_pyjms("demo", *(str(file) if argument == "FILE" else argument for argument in arguments))
+    code, out, err = run_pyjms(
+        "demo", "--one-site", *(str(file) if argument == "FILE" else argument for argument in arguments)
+    )
     assert code == 2
     assert reason in err
     assert "Traceback" not in out + err
@@ -147,10 +149,10 @@ def test_a_person_sees_how_far_a_run_was_that_goes_on(
 
     with monkeypatch.context() as patched:
         patched.setattr(Process, "_audit", interrupted)
-        code, _, err = run_pyjms("demo", str(file), *store)
+        code, _, err = run_pyjms("demo", "--one-site", str(file), *store)
     assert code == 130
     assert "Start it again with the same options, and it goes on" in err
-    code, out, _ = run_pyjms("demo", str(file), *store)
+    code, out, _ = run_pyjms("demo", "--one-site", str(file), *store)
     assert code == 0
     assert "orders.csv: 30 records, routed by city, adding up price, through" in out
     assert (
@@ -166,8 +168,8 @@ def test_a_run_over_other_records_must_be_finished_first(
 ) -> None:
     with monkeypatch.context() as patched:
         patched.setattr(Process, "_audit", lambda _self: None)
-        assert run_pyjms("demo", str(file), *store)[0] == 1
-    code, _, err = run_pyjms("demo", str(file), *store, "--lanes", "1")
+        assert run_pyjms("demo", "--one-site", str(file), *store)[0] == 1
+    code, _, err = run_pyjms("demo", "--one-site", str(file), *store, "--lanes", "1")
     assert code == 2
     assert "a run that is not finished: orders.csv: 30 records, routed by city, adding up price" in err
 
@@ -177,7 +179,7 @@ def test_a_run_over_other_records_must_be_finished_first(
     [("stomp://host", "is for the embedded broker"), ("vm://demo?store=sqlite:///a.db", "names a store already")],
 )
 def test_a_store_is_the_embedded_brokers_and_named_once(run_pyjms: Run, file: Path, url: str, reason: str) -> None:
-    code, _, err = run_pyjms("demo", str(file), "--url", url, "--store", "sqlite:///b.db")
+    code, _, err = run_pyjms("demo", "--one-site", str(file), "--url", url, "--store", "sqlite:///b.db")
     assert code == 2
     assert reason in err
 
@@ -189,6 +191,6 @@ def test_an_interrupt_ends_cleanly(
         raise KeyboardInterrupt
 
     monkeypatch.setattr(Process, "run", interrupted)
-    code, _, err = run_pyjms("demo", str(file), "--url", jms_broker_url)
+    code, _, err = run_pyjms("demo", "--one-site", str(file), "--url", jms_broker_url)
     assert code == 130
     assert "Stopped" in err

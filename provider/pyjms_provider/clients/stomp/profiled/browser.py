@@ -95,6 +95,8 @@ class ProfiledBrowser:
                 raise ResourceError(f"the broker has sent nothing of the queue for {timeout_ms} ms")
 
     def _grant(self, epoch: Epoch, credit: int) -> None:
+        if self._has_ended:
+            return  # the broker has forgotten it: an empty queue ends at once
         epoch.post(verbs.Credit(subscription=self.name, credit=credit).write())
 
     def _end(self, epoch: Epoch) -> None:

@@ -1,0 +1,98 @@
+"""What a person sees of a run over two sites."""
+
+from __future__ import annotations
+
+from rich.console import Console
+from rich.markup import escape
+from rich.table import Table
+
+from pyjms.demo.screen import faults_of, figure
+from pyjms.demo.sites.chain import HERE, WORKS
+from pyjms.demo.sites.judging import Outcome
+from pyjms.demo.sites.run import Death, Run
+
+__all__ = ["show_death", "show_outcome", "show_sites"]
+
+
+def show_sites(console: Console, run: Run) -> None:
+    """Say what is about to happen, and where."""
+    plan = run.plan
+    console.print(
+        f"[bold]{escape(plan.table.name)}[/]: {len(plan.table.records):,} records in {len(run.orders):,} orders, adding up "
+        f"[bold]{escape(plan.amount_name)}[/]. A workflow takes each order through two sites, joined by forwarding:",
+        soft_wrap=True,
+    )
+    for site in run.sites.values():
+        companies = dict.fromkeys(work.company for work in WORKS if work.site == site.name)
+        does = ", ".join([*companies, *(["the engine of the workflow"] if site.name == HERE else [])])
+        console.print(
+            f"  [bold]{site.name:<7}[/] {site.url}  process {site.pid}  broker, {does}", soft_wrap=True, highlight=False
+        )
+    if run.is_resumed:
+        console.print("[yellow]Going on with the run that was broken off.[/]")
+
+
+def show_death(console: Console, death: Death, orders: int) -> None:
+    """Say who was killed."""
+    console.print(
+        f"[yellow]{death.site} was killed[/] (kill -9, process {death.pid}) when {death.ended:,} of {orders:,} orders had "
+        f"ended, and came back after {death.away_ms / 1000:.1f} s as process {death.new_pid}.",
+        soft_wrap=True,
+        highlight=False,
+    )
+
+
+def show_outcome(console: Console, run: Run, outcome: Outcome, seconds: float) -> None:
+    """Show what the companies have written, what became of the orders, and whether it adds up."""
+    for death in run.deaths:
+        show_death(console, death, len(run.orders))
+    console.print(_works(run, outcome))
+    console.print(_orders(run, outcome))
+    for _, verdict in outcome.works:
+        for fault in faults_of(verdict):
+            console.print(f"[red]{escape(fault)}[/]")
+    for fate in outcome.fates:
+        if fate.wrong:
+            console.print(f"[red]not {fate.status.value}: {escape(', '.join(fate.wrong))}[/]")
+    for queue, count in outcome.left_over.items():
+        console.print(f"[red]{count:,} messages were left in {escape(queue)}[/]")
+    completed, compensated = outcome.fates
+    if outcome.adds_up:
+        console.print(
+            f"[green]It adds up: {completed.orders:,} orders completed, {compensated.orders:,} compensated. "
+            f"Nothing lost, nothing twice, nothing half done.[/] {seconds:.1f} s",
+            soft_wrap=True,
+        )
+    else:
+        console.print(f"[bold red]It does not add up.[/] {seconds:.1f} s")
+
+
+def _works(run: Run, outcome: Outcome) -> Table:
+    table = Table(title="What the companies wrote into their databases", title_justify="left")
+    for heading in ("work", "company", "site"):
+        table.add_column(heading)
+    amount = escape(run.plan.amount_name)
+    for heading in ("to be", "records", f"{amount} to be", amount):
+        table.add_column(heading, justify="right")
+    table.add_column("")
+    for work, verdict in outcome.works:
+        counts = (f"{verdict.expected:,}", f"{verdict.found:,}")
+        sums = (figure(verdict.expected_total), figure(verdict.found_total))
+        table.add_row(work.name, work.company, work.site, *counts, *sums, _mark(is_right=verdict.adds_up))
+    return table
+
+
+def _orders(run: Run, outcome: Outcome) -> Table:
+    table = Table(title="What became of the orders", title_justify="left")
+    table.add_column("orders")
+    for heading in ("to be", "found", "records", escape(run.plan.amount_name)):
+        table.add_column(heading, justify="right")
+    table.add_column("")
+    for fate in outcome.fates:
+        counts = (f"{fate.orders:,}", f"{fate.found:,}", f"{fate.records:,}", figure(fate.total))
+        table.add_row(fate.status.value, *counts, _mark(is_right=not fate.wrong))
+    return table
+
+
+def _mark(*, is_right: bool) -> str:
+    return "[green]ok[/]" if is_right else "[red]no[/]"

@@ -1,0 +1,82 @@
+"""The demo over two sites is killed, started again, and kills a site: all adds up."""
+
+from __future__ import annotations
+
+import json
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.pyjms.demo.command_line import Run, runner
+
+
+@pytest.fixture
+def run_pyjms(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Run:
+    return runner(monkeypatch, capsys)
+
+
+@pytest.fixture
+def file(tmp_path: Path) -> Path:
+    path = tmp_path / "orders.csv"
+    rows = [f"{number},{'Rome' if number % 8 else ''},{number / 4}" for number in range(1, 31)]
+    path.write_text("order,city,price\n" + "\n".join(rows) + "\n")
+    return path
+
+
+@pytest.fixture
+def killed_demo(file: Path, tmp_path: Path) -> Path:
+    """The folder of a demo that was killed as soon as its sites worked."""
+    folder = tmp_path / "run"
+    demo = subprocess.Popen(
+        [sys.executable, "-c", "from pyjms.cli import main; main()", "demo", str(file), "--folder", str(folder)],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    try:
+        assert demo.stdout is not None
+        lines = [demo.stdout.readline() for _ in range(3)]
+    finally:
+        demo.send_signal(signal.SIGKILL)
+        _, errors = demo.communicate()
+    assert "Oslo" in lines[2], (lines, errors)
+    return folder
+
+
+@pytest.mark.timeout(240)
+@pytest.mark.realises("MOM-36", "MOM-38", "MOM-43", "MOM-54")
+def test_a_demo_that_was_killed_goes_on_kills_a_site_and_adds_up(run_pyjms: Run, file: Path, killed_demo: Path) -> None:
+    code, out, err = run_pyjms("demo", str(file), "--folder", str(killed_demo), "--json")
+    assert code == 0, err
+    data = json.loads(out)
+    assert (data["adds_up"], data["resumed"]) == (True, True)
+    assert data["input"]["orders"] == 30
+    assert [(each["status"], each["found"]) for each in data["orders"]] == [("completed", 27), ("compensated", 3)]
+    assert {each["destination"]: each["found"] for each in data["works"]}["deliver"] == 27
+    assert [each["site"] for each in data["killed"]] == ["Oslo"]
+    assert json.loads((killed_demo / "run.json").read_text())["finished"]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "reason"),
+    [
+        (("--store", "sqlite:///a.db"), "--store is for the demo with one site: add --one-site"),
+        (("--failure-rate", "0.5"), "--failure-rate is for the demo with one site"),
+        (("--one-site", "--kills", "2"), "--kills is for the demo over two sites: leave --one-site out"),
+        (("--folder", "HERE"), "holds files of somebody else"),
+        (("--folder", "OTHER"), "holds a run that is not finished: other.csv"),
+    ],
+)
+def test_what_cannot_be_used_is_refused_with_the_reason(
+    run_pyjms: Run, file: Path, tmp_path: Path, arguments: tuple[str, ...], reason: str
+) -> None:
+    other = tmp_path / "other"
+    other.mkdir()
+    (other / "run.json").write_text('{"plan": "another", "title": "other.csv", "finished": false}')
+    places = {"HERE": str(tmp_path), "OTHER": str(other)}
+    code, _, err = run_pyjms("demo", str(file), *(places.get(each, each) for each in arguments))
+    assert code == 2
+    assert reason in err
