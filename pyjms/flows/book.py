@@ -17,7 +17,7 @@ from pyjms.flows.definition import Flow
 from pyjms.flows.errors import FlowException, FlowStoreException
 from pyjms.flows.instance import Ask, Event, Instance, Park, Retry, Status, advance, asked
 from pyjms.flows.picture import draw
-from pyjms.flows.store import FlowStore, open_store
+from pyjms.flows.store import FlowStore, check_store_url, open_store
 from pyjms.flows.wording import INSTANCE, ask_message
 from pyjms.runtime.connection import JmsConnection
 from pyjms.spi.provider import ConnectionEvents, ConnectRequest, Provider, ProviderConnection
@@ -31,6 +31,7 @@ from pyjms.spi.workflows import (
     WorkflowBookRequest,
     WorkflowChangedError,
     WorkflowDefinition,
+    WorkflowError,
     WorkflowInstance,
     WorkflowNote,
     WorkflowRequest,
@@ -55,6 +56,12 @@ _MEANS_NOTHING: Mapping[SteeringCommand, str] = {
 
 class FlowBookOpener(WorkflowBookOpener):
     """Opens what SQLAlchemy can: the kind ``sql``."""
+
+    def check(self, url: str) -> None:
+        try:
+            check_store_url(url)
+        except FlowException as error:
+            raise WorkflowError(str(error)) from error
 
     def open(self, request: WorkflowBookRequest) -> WorkflowBook:
         with _told_as_provider_errors():

@@ -15,7 +15,7 @@ from pyjms.flows.instance import Instance, Status
 from pyjms.flows.store import FlowStore
 from pyjms.spi.workflows import InstanceOrder
 
-__all__ = ["SqlFlowStore"]
+__all__ = ["SqlFlowStore", "check_url"]
 
 _metadata = sa.MetaData()
 _flows = sa.Table(
@@ -42,6 +42,14 @@ _ORDERS = {
     InstanceOrder.OLDEST_FIRST: (_instances.c.changed_ms, _instances.c.id),
 }
 _T = TypeVar("_T")
+
+
+def check_url(url: str) -> None:
+    """Look whether SQLAlchemy, with what is installed here, understands a URL. Raises `FlowException`."""
+    try:
+        sa.make_url(url).get_dialect().import_dbapi()
+    except (SQLAlchemyError, ImportError, ValueError) as error:
+        raise FlowException(f"that is no database for workflows: {error}; write such as sqlite:///flows.db") from error
 
 
 class SqlFlowStore(FlowStore):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
+from types import ModuleType
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -11,7 +12,7 @@ if TYPE_CHECKING:
     from pyjms.flows.instance import Instance, Status
     from pyjms.spi.workflows import InstanceOrder
 
-__all__ = ["FlowStore", "open_store"]
+__all__ = ["FlowStore", "check_store_url", "open_store"]
 
 
 class FlowStore(ABC):
@@ -80,12 +81,22 @@ class FlowStore(ABC):
 
 def open_store(url: str) -> FlowStore:
     """Open the store in the database at `url`, as SQLAlchemy writes it. Raises `FlowException`."""
+    store: FlowStore = _sql_store().SqlFlowStore(url)
+    return store
+
+
+def check_store_url(url: str) -> None:
+    """Look whether `url` is one that `open_store` may open, without connecting. Raises `FlowException`."""
+    _sql_store().check_url(url)
+
+
+def _sql_store() -> ModuleType:
     from pyjms.flows.errors import FlowException
 
     try:
-        from pyjms.flows.sql_store import SqlFlowStore
+        from pyjms.flows import sql_store
     except ImportError as error:
         raise FlowException(
             f"the store of workflows needs SQLAlchemy ({error}); install it with: pip install 'pyjms[store]'"
         ) from error
-    return SqlFlowStore(url)
+    return sql_store

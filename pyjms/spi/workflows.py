@@ -267,6 +267,10 @@ class WorkflowBookOpener(ABC):
     """Opens stores of one kind. Made without arguments."""
 
     @abstractmethod
+    def check(self, url: str) -> None:
+        """Look whether a URL can be one of a store, without connecting to anything. Raises `WorkflowError`."""
+
+    @abstractmethod
     def open(self, request: WorkflowBookRequest) -> WorkflowBook:
         """Open a store. Raises `WorkflowStoreError`."""
 

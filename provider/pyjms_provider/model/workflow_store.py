@@ -138,9 +138,9 @@ class WorkflowStore(Stoppable):
             told = Problem(name="store_url", text="holds a password, which would be seen; give it as store_password")
             raise InvalidAttributesError(self.path, (told,))
         try:
-            find_opener(self.type)
+            find_opener(self.type).check(new.store_url)
         except WorkflowError as error:
-            raise InvalidAttributesError(self.path, (Problem(name="type", text=error.reason),)) from error
+            raise InvalidAttributesError(self.path, (Problem(name="store_url", text=error.reason),)) from error
 
     def _on_open(self) -> None:
         self._open(self.attributes)

@@ -238,6 +238,9 @@ def test_what_cannot_be_opened_is_refused_and_a_password_in_a_url_too(site: Site
     assert "cannot be opened" in error_of(client.post(address, json=lost), 503)["reason"]
     told = {"name": "told", "store_url": "postgresql+psycopg://ann:hush@localhost/flows"}
     assert error_of(client.post(address, json=told), 422)["problems"][0]["name"] == "store_url"
+    for url in ("no URL", "nosuch://localhost/flows", "sqlite://host:port/x"):
+        refused = error_of(client.post(address, json={"name": "odd", "store_url": url}), 422)
+        assert "write such as sqlite:///flows.db" in refused["reason"]
     assert names(ok(client.get(address))) == ["flows"]
     ok(client.patch(f"{address}/flows", json={"store_url": f"sqlite:///{tmp_path / 'other.db'}"}))
     assert ok(client.get(f"{address}/flows"))["definitions"] == 0
