@@ -11,6 +11,7 @@ import pyarrow as pa
 
 from pyjms.spark.columns import COLUMNS
 from pyjms.spark.errors import RowError
+from pyjms.spark.property_columns import MapColumn, property_columns
 from pyjms.spark.schema import column_values
 from pyjms.spi.replay import ReservedMessage
 
@@ -59,22 +60,28 @@ _TYPES = {
 
 def record_batch(messages: Sequence[ReservedMessage], schema: pa.Schema, *, with_bodies: bool = True) -> pa.RecordBatch:
     """Return messages as one batch of `schema`, which `arrow_schema` made."""
-    columns = column_values(messages, schema.names, with_bodies=with_bodies)
-    return pa.RecordBatch.from_arrays([_array(field, columns[field.name]) for field in schema], schema=schema)
+    plain = [name for name in schema.names if name not in _MAPS]
+    columns = column_values(messages, plain, with_bodies=with_bodies)
+    maps: dict[str, MapColumn] = {}
+    if len(plain) < len(schema.names):
+        maps["properties"], maps["property_types"] = property_columns(messages)
+    arrays = [
+        _map_array(field.type, maps[field.name]) if field.name in _MAPS else _array(field, columns[field.name])
+        for field in schema
+    ]
+    return pa.RecordBatch.from_arrays(arrays, schema=schema)
 
 
 def _array(field: pa.Field, values: list[Any]) -> pa.Array:
-    if field.name in _MAPS:
-        return _map_array(field.type, values)
     if field.name in _TIMES:
         return pa.array(values, pa.int64()).cast(field.type)
     return pa.array(values, field.type)
 
 
-def _map_array(kind: pa.DataType, maps: list[dict[str, Any]]) -> pa.Array:
-    offsets = pa.array(accumulate(map(len, maps), initial=0), pa.int32())
-    keys = pa.array([key for each in maps for key in each], pa.string())
-    items = pa.array([value for each in maps for value in each.values()], pa.string())
+def _map_array(kind: pa.DataType, maps: MapColumn) -> pa.Array:
+    offsets = pa.array(accumulate(maps.sizes, initial=0), pa.int32())
+    keys = pa.array(maps.keys, pa.string())
+    items = pa.array(maps.items, pa.string())
     return pa.MapArray.from_arrays(offsets, keys, items, kind)
 
 

@@ -16,7 +16,7 @@ from pyjms.spark.schema import row_of
 from pyjms.spi.envelope import Address, Envelope
 from pyjms.spi.replay import ReservedMessage
 
-__all__ = ["decider_of", "routing_function"]
+__all__ = ["REASON", "decider_of", "routing_function"]
 
 REASON = "pyjms_undeliverable_reason"
 """The property that says why nobody got a message."""

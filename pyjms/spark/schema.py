@@ -21,7 +21,7 @@ from pyjms.spi.typed_json import is_unicode, write_map, write_stream
 from pyjms.spi.typed_values import LETTERS, base64_of_text, double_text, float_text
 from pyjms.types import Byte, Double, Float, Int, Long, Short, Stored
 
-__all__ = ["KINDS", "MODES", "TIME_MAX_MS", "column_values", "row_of"]
+__all__ = ["KINDS", "MODES", "TIME_MAX_MS", "column_values", "row_of", "spelled_properties"]
 
 TIME_MAX_MS = 253_402_300_799_999
 """The last millisecond of the year 9999, after which Python has no `datetime`."""
@@ -55,7 +55,7 @@ def column_values(
     wanted = list(names)
     found: dict[str, list[Any]] = {}
     if "properties" in wanted or "property_types" in wanted:
-        found["properties"], found["property_types"] = _properties(messages)
+        found["properties"], found["property_types"] = spelled_properties([message.envelope for message in messages])
     for name in wanted:
         if name in found:
             continue
@@ -78,8 +78,9 @@ def _address(address: Address | None) -> str | None:
 
 
 def _addresses(found: Sequence[Address | None]) -> list[str | None]:
-    known: dict[Address | None, str | None] = {}
-    return [known[each] if each in known else known.setdefault(each, _address(each)) for each in found]
+    known = {id(each): each for each in found}  # most messages share theirs, and hashing costs more
+    texts = {key: _address(each) for key, each in known.items()}
+    return [texts[id(each)] for each in found]
 
 
 def _correlation(value: str | bytes | None) -> str | None:
@@ -93,14 +94,13 @@ def _micros(moment_ms: int) -> int | None:
 # -------------------------------------------------------------------------------------------------------- properties
 
 
-def _properties(
-    messages: Sequence[ReservedMessage],
+def spelled_properties(
+    envelopes: Sequence[Envelope],
 ) -> tuple[list[dict[str, str | None]], list[dict[str, str]]]:
     """Return texts and letters of all properties, and of the header fields that no column can hold."""
     values: list[dict[str, str | None]] = []
     letters: list[dict[str, str]] = []
-    for message in messages:
-        envelope = message.envelope
+    for envelope in envelopes:
         texts: dict[str, str | None] = {}
         types: dict[str, str] = {}
         for name, value in envelope.properties.items():
@@ -164,12 +164,12 @@ def _bytes(envelope: Envelope) -> bytes | None:
 def _body(envelope: Envelope) -> str | None:
     """Return the typed JSON of a map, of a stream, and of a text that no column can hold: a stream of one value."""
     kind, body = envelope.body_kind, envelope.body
+    if kind is BodyKind.TEXT:
+        return None if body is None or is_unicode(body) else write_stream((body,))  # type: ignore[arg-type]
     if kind is BodyKind.MAP:
         return write_map(body)  # type: ignore[arg-type]
     if kind is BodyKind.STREAM:
         return write_stream(body)  # type: ignore[arg-type]
-    if kind is BodyKind.TEXT and body is not None and not is_unicode(body):  # type: ignore[arg-type]
-        return write_stream((body,))  # type: ignore[arg-type]
     return None
 
 

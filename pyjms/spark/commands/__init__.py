@@ -18,6 +18,7 @@ PIPELINE: Final = {
     "replay": "pyjms.spark.commands.replay:replay_command",
     "route": "pyjms.spark.commands.route:route_command",
     "audit": "pyjms.spark.commands.audit:audit_command",
+    "report": "pyjms.spark.commands.report:report_command",
 }
 """By the command's name, ``module:function``. A module may have EXAMPLES, which help shows."""
 

@@ -28,6 +28,7 @@ __all__ = [
     "Master",
     "Once",
     "Url",
+    "ended_at_once",
     "errors_told",
     "failure",
     "follow",
@@ -93,6 +94,24 @@ def stop_wanted() -> Iterator[threading.Event]:
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)
+
+
+@contextmanager
+def ended_at_once(command: str) -> Iterator[None]:
+    """Have Ctrl-C and SIGTERM end a command that only reads: it tells so, and its exit code is `FAILED`."""
+
+    def end(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    is_main = threading.current_thread() is threading.main_thread()
+    before = signal.signal(signal.SIGTERM, end) if is_main else None
+    try:
+        yield
+    except KeyboardInterrupt as error:  # PySpark's own handler has told Spark to stop working
+        raise failure(command, "ended before it was done: nothing was written", FAILED) from error
+    finally:
+        if is_main:
+            signal.signal(signal.SIGTERM, before)
 
 
 def follow(query: StreamingQuery, wanted: threading.Event, what: str, hear: Callable[[Any], None]) -> int:

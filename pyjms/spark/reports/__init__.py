@@ -1,0 +1,1 @@
+"""Reports on what passed through destinations: `pyjms pipeline report`."""

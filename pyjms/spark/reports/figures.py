@@ -1,0 +1,237 @@
+"""What passed through each destination, out of recorded histories and archives, as Spark counts it.
+
+| figure | from histories | from archives |
+|---|---|---|
+| throughput | calls that were done for sure, when they ended | JMSTimestamp of what is there |
+| depth | of queues: what was sent or committed, less what was acknowledged, since the recording began | none |
+| latency | from the call of the send until a client had the message for the first time | none |
+| redelivery | deliveries with JMSRedelivered | messages with JMSRedelivered |
+| dead letters | rejections, with their reason | what the broker, or the rules of a route, wrote on them |
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from pyjms.spark.checker.expressions import expr, expressions
+from pyjms.spark.checker.reading import read_history
+from pyjms.spark.pipelines import read_archive
+from pyjms.spark.routed import REASON
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+__all__ = ["COUNTS", "PERCENTILES", "Source", "figures_of", "read_sources"]
+
+COUNTS = ("sent", "delivered", "redelivered", "acknowledged", "rejected", "expired", "archived", "archived_redelivered")
+"""What is counted of each destination and moment."""
+PERCENTILES = (50, 90, 99)
+_MOMENTS = 60
+_REASONS = 100
+_NS_PER_MS = 10**6
+_NS_PER_S = 10**9
+_NAME = "regexp_replace(dest, '^([a-z-]+)://', '$1:')"
+"""A destination as Spark's columns have it, ``queue:orders``; histories say ``queue://orders``."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Source:
+    """What a report is made of; either may be missing."""
+
+    events: DataFrame | None
+    messages: DataFrame | None
+
+
+def read_sources(
+    session: SparkSession, histories: Sequence[str | Path], archives: Sequence[str], *, form: str = "parquet"
+) -> Source:
+    """Return recorded histories and archives, not yet read. Raises `HistoryError` for directories without a history."""
+    events = read_history(session, histories).events if histories else None
+    messages: DataFrame | None = None
+    for directory in archives:
+        found = read_archive(session, directory, form=form)
+        messages = found if messages is None else messages.unionByName(found, allowMissingColumns=True)
+    return Source(events=events, messages=messages)
+
+
+def figures_of(source: Source, told: Callable[[str], None] = lambda _: None) -> dict[str, Any]:
+    """Return the figures as JSON has them. `told` hears of each step.
+
+    `start_ns`, `width_ns`: when the first of equally long moments began, and how long each is. `timeline`: a row for each destination
+    and moment in which something happened. `destinations`: a row for each. `reasons`: why messages were set aside, the most
+    frequent first, at most 100; `reasons_left`: how many messages were set aside for others.
+    """
+    happened = _happened(source).where("at IS NOT NULL").persist()
+    try:
+        told("counting what happened when")
+        row = happened.agg(*expressions("min(at) AS least", "max(at) AS most")).toArrow().to_pylist()[0]
+        if row["least"] is None:
+            return {"start_ns": 0, "width_ns": 1, "timeline": [], "destinations": [], "reasons": [], "reasons_left": 0}
+        start_ns, width_ns = row["least"], (row["most"] - row["least"]) // _MOMENTS + 1
+        timeline = _timeline(happened, start_ns, width_ns)
+    finally:
+        happened.unpersist()
+    told("measuring how long messages took")
+    latency = {} if source.events is None else _latency(source.events)
+    told("counting why messages were set aside")
+    reasons = _reasons(source)
+    _add_depths(timeline)
+    seconds = max((row["most"] - row["least"]) / _NS_PER_S, 1.0)
+    return {
+        "start_ns": start_ns,
+        "width_ns": width_ns,
+        "timeline": timeline,
+        "destinations": _destinations(timeline, latency, seconds, width_ns / _NS_PER_S),
+        "reasons": reasons[:_REASONS],
+        "reasons_left": sum(each["messages"] for each in reasons[_REASONS:]),
+    }
+
+
+# ----------------------------------------------------------------------------------------------- what happened, when
+
+
+def _happened(source: Source) -> DataFrame:
+    """Return a row for whatever is counted: destination, moment, and which counts it belongs to."""
+    found = None
+    if source.events is not None:
+        found = _events_that_count(source.events)
+    if source.messages is not None:
+        archived = source.messages.selectExpr(
+            "destination AS name",
+            "unix_micros(timestamp) * 1000 AS at",
+            *_marked(archived="1L", archived_redelivered="CAST(coalesce(redelivered, false) AS BIGINT)"),
+        )
+        found = archived if found is None else found.unionByName(archived)
+    assert found is not None, "a report has one source at least"
+    return found
+
+
+def _marked(**given: str) -> list[str]:
+    return [f"{given.get(name, '0L')} AS {name}" for name in COUNTS]
+
+
+def _events_that_count(events: DataFrame) -> DataFrame:
+    """Sends and acknowledgements count when they are done for sure: within a transaction, when its commit is."""
+    commits = events.where("op = 'commit' AND ok = 'ok'").selectExpr("run AS c_run", "tx AS c_tx", "t1 AS c_t1")
+    wanted = events.where("op IN ('send', 'ack', 'deliver', 'expire') AND dest IS NOT NULL")
+    both = wanted.join(commits, expr("run = c_run AND tx = c_tx"), "left")
+    done = "ok = 'ok' AND (tx IS NULL OR c_t1 IS NOT NULL)"
+    rejected = "get_json_object(note, '$.rejected') IS NOT NULL"
+    return both.selectExpr(
+        f"{_NAME} AS name",
+        "CASE WHEN op IN ('send', 'ack') AND tx IS NOT NULL THEN c_t1 ELSE coalesce(t1, t0) END AS at",
+        *_marked(
+            sent=f"CAST(op = 'send' AND {done} AS BIGINT)",
+            delivered="CAST(op = 'deliver' AS BIGINT)",
+            redelivered="CAST(op = 'deliver' AND coalesce(redelivered, false) AS BIGINT)",
+            acknowledged=f"CAST(op = 'ack' AND {done} AND NOT ({rejected}) AS BIGINT)",
+            rejected=f"CAST(op = 'ack' AND {done} AND {rejected} AS BIGINT)",
+            expired="CAST(op = 'expire' AS BIGINT)",
+        ),
+    )
+
+
+def _timeline(happened: DataFrame, start_ns: int, width_ns: int) -> list[dict[str, Any]]:
+    rows = (
+        happened.groupBy("name", expr(f"CAST((at - {start_ns}) DIV {width_ns} AS INT) AS moment"))
+        .agg(*expressions(*(f"sum({name}) AS {name}" for name in COUNTS)))
+        .orderBy("name", "moment")
+    )
+    return [
+        {"destination": row["name"], **{name: value for name, value in row.items() if name != "name"}}
+        for row in rows.toArrow().to_pylist()
+    ]
+
+
+def _add_depths(timeline: list[dict[str, Any]]) -> None:
+    """Add to each row how many messages its queue had at the end of the moment, or None for topics."""
+    depths: dict[str, int] = {}
+    for row in timeline:
+        name = row["destination"]
+        if "queue:" not in (name or ""):
+            row["depth"] = None
+            continue
+        change = row["sent"] - row["acknowledged"] - row["rejected"] - row["expired"]
+        depths[name] = max(0, depths.get(name, 0) + change)
+        row["depth"] = depths[name]
+
+
+# ---------------------------------------------------------------------------------------------- of each destination
+
+
+def _destinations(
+    timeline: Sequence[dict[str, Any]], latency: dict[str, dict[str, Any]], seconds: float, width_s: float
+) -> list[dict[str, Any]]:
+    found: dict[str, list[dict[str, Any]]] = {}
+    for row in timeline:
+        found.setdefault(row["destination"], []).append(row)
+    return [
+        {
+            "destination": name,
+            **(totals := {count: sum(row[count] for row in rows) for count in COUNTS}),
+            "sent_per_second": max(totals["sent"], totals["archived"]) / seconds,
+            "most_per_second": max(max(row["sent"], row["archived"]) for row in rows) / max(width_s, 1e-9),
+            "depth": rows[-1]["depth"],
+            "most_depth": max((row["depth"] for row in rows if row["depth"] is not None), default=None),
+            "latency": latency.get(name),
+        }
+        for name, rows in found.items()
+    ]
+
+
+def _latency(events: DataFrame) -> dict[str, dict[str, Any]]:
+    sent = events.where("op = 'send' AND mid IS NOT NULL").selectExpr("mid", "t0 AS sent_t0")
+    come = events.where("op = 'deliver' AND mid IS NOT NULL AND t1 IS NOT NULL AND NOT coalesce(redelivered, false)")
+    points = ", ".join(str(each / 100) for each in PERCENTILES)
+    rows = (
+        come.selectExpr("mid", f"{_NAME} AS name", "t1")
+        .join(sent, "mid")
+        .groupBy("name")
+        .agg(
+            *expressions(
+                "count(*) AS messages",
+                f"percentile_approx(t1 - sent_t0, array({points}), 10000) AS points",
+                "max(t1 - sent_t0) AS most",
+            )
+        )
+    )
+    return {
+        row["name"]: {
+            "messages": row["messages"],
+            **{f"p{place}_ms": ns / _NS_PER_MS for place, ns in zip(PERCENTILES, row["points"], strict=True)},
+            "most_ms": row["most"] / _NS_PER_MS,
+        }
+        for row in rows.toArrow().to_pylist()
+    }
+
+
+def _reasons(source: Source) -> list[dict[str, Any]]:
+    parts = []
+    if source.events is not None:
+        parts.append(
+            source.events.where(
+                "op = 'ack' AND ok = 'ok' AND get_json_object(note, '$.rejected') IS NOT NULL"
+            ).selectExpr(
+                f"{_NAME} AS destination", "'rejected' AS kind", "get_json_object(note, '$.rejected') AS reason"
+            )
+        )
+    if source.messages is not None:
+        dead = source.messages.where("properties['JMS_pyjms_deadKind'] IS NOT NULL")
+        origin = _NAME.replace("dest,", "properties['JMS_pyjms_deadDestination'],")
+        parts.append(
+            dead.selectExpr(
+                f"{origin} AS destination",
+                "properties['JMS_pyjms_deadKind'] AS kind",
+                "properties['JMS_pyjms_deadReason'] AS reason",
+            )
+        )
+        unwanted = source.messages.where(f"properties['{REASON}'] IS NOT NULL")
+        parts.append(unwanted.selectExpr("destination", "'undeliverable' AS kind", f"properties['{REASON}'] AS reason"))
+    rows = parts[0]
+    for part in parts[1:]:
+        rows = rows.unionByName(part)
+    counted = rows.groupBy("destination", "kind", "reason").agg(*expressions("count(*) AS messages"))
+    return list(counted.orderBy(expr("-messages"), "destination", "kind", "reason").toArrow().to_pylist())
