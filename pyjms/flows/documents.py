@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import json
-from dataclasses import asdict
+from dataclasses import asdict, fields
 from typing import Any
 
 from pyjms.flows.definition import Flow, Step
 from pyjms.flows.instance import Instance, Note, Status
 
 __all__ = ["read_flow_document", "read_instance", "write_flow_document", "write_instance"]
+
+_PLAIN = tuple(each.name for each in fields(Instance) if each.name not in {"data", "status", "story"})
+"""What is a text or a number. `asdict` would copy all data, at any depth."""
 
 
 def write_flow_document(flow: Flow) -> str:
@@ -26,7 +29,12 @@ def read_flow_document(text: str) -> Flow:
 
 def write_instance(instance: Instance) -> str:
     """Return JSON."""
-    return json.dumps(asdict(instance) | {"status": instance.status.value})
+    story = [
+        {"time_ms": note.time_ms, "what": note.what, "step": note.step, "reason": note.reason}
+        for note in instance.story
+    ]
+    values = {name: getattr(instance, name) for name in _PLAIN}
+    return json.dumps(values | {"data": dict(instance.data), "status": instance.status.value, "story": story})
 
 
 def read_instance(text: str) -> Instance:

@@ -1,29 +1,33 @@
-"""Carries instances on: takes events from a queue, keeps the next state, asks for the next step, commits.
+"""Carries instances on: takes events from a queue, keeps the next states, asks for the next steps, commits.
 
-The store is written first, then the asking and the event's acknowledgement commit together. If the engine dies in between, the
-event comes again, marked redelivered: the state has moved on, and what it waits for is asked for again. Whoever serves a step knows
-by the key that it has done it. If a time-out was being served, the next time-out asks.
+The store is written first, then the asking and the events' acknowledgement commit together; all events that are there at once
+share both commits. If the engine dies in between, the events come again, marked redelivered: the states have moved on, and what
+they wait for is asked for again. Whoever serves a step knows by the key that it has done it. If a time-out was being served, the
+next time-out asks.
 """
 
 from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from pyjms.api.session import AcknowledgeMode
 from pyjms.errors import IllegalStateException, JMSException
-from pyjms.flows.errors import FlowException, FlowStoreException, UnknownInstanceException
-from pyjms.flows.instance import Ask, Event, TimeOut, advance, asked, begin
-from pyjms.flows.wording import Start, ask_message, read_event
+from pyjms.flows.batch import Arrival, decide
+from pyjms.flows.errors import FlowException
+from pyjms.flows.instance import Ask, TimeOut
+from pyjms.flows.wording import ask_message, read_event
 from pyjms.recoverable.pauses import Pauses
 from pyjms.spi.clock import Clock, SystemClock
 
 if TYPE_CHECKING:
     from pyjms.api.connection import Connection
+    from pyjms.api.consumer import MessageConsumer
     from pyjms.api.message import Message
     from pyjms.api.session import Session
+    from pyjms.flows.definition import Flow
     from pyjms.flows.store import FlowStore
     from pyjms.runtime.factory import ConnectionFactory
 
@@ -33,6 +37,8 @@ EVENTS = "pyjms.flows"
 """The queue of events, unless another name is given."""
 
 _log = logging.getLogger("pyjms.flows")
+_BATCH = 50
+"""Events of one unit at most: they share one commit of the store, and one of the broker."""
 _LONGEST_WAIT_MS = 1_000
 """How long an engine looks at the queue alone: another one may have begun what is overdue soon."""
 
@@ -61,6 +67,8 @@ class FlowEngine:
         self._stopped = threading.Event()
         self._guard = threading.Lock()
         self._connection: Connection | None = None
+        self._due_ms: int | None = None
+        self._flows: dict[tuple[str, int], Flow] = {}
 
     def run(self, *, until_idle: bool = False) -> int:
         """Carry on until `stop`; with `until_idle`, until no event is there and nothing is overdue. Return the events served.
@@ -72,11 +80,11 @@ class FlowEngine:
         served, pauses = 0, Pauses(self._stopped)
         while True:
             try:
-                for is_served in self._serve_events(until_idle=until_idle):
+                for events in self._serve_events(until_idle=until_idle):
                     pauses.has_been_well = True
-                    if is_served:
+                    if events:
                         pauses.begin_anew()
-                        served += 1
+                        served += events
             except JMSException as error:
                 if self._stopped.is_set():
                     return served
@@ -89,29 +97,39 @@ class FlowEngine:
                 self._close()
             pauses.wait()
 
-    def _serve_events(self, *, until_idle: bool) -> Iterator[bool]:
-        """Serve one thing after the other; tell each time whether it was an event."""
+    def _serve_events(self, *, until_idle: bool) -> Iterator[int]:
+        """Serve one batch after the other; tell each time how many events it had."""
         session = self._open()
         consumer = session.create_consumer(session.create_queue(self._events))
+        asking = _Asking(session, self._events)
         while not self._stopped.is_set():
-            overdue = self._serve_overdue(session)
-            message = consumer.receive_no_wait() if until_idle else consumer.receive(self._wait_ms())
-            if message is not None:
-                self._serve(session, message)
+            overdue = self._serve_overdue(asking)
+            messages = self._take(consumer, 0 if until_idle or overdue else self._wait_ms())
+            if messages:
+                self._serve(asking, messages)
             elif until_idle and not overdue:
                 return
-            yield message is not None
+            yield len(messages)
+
+    def _take(self, consumer: MessageConsumer, wait_ms: int) -> list[Message]:
+        """Return what is there at once, or comes within the wait."""
+        first = consumer.receive(wait_ms) if wait_ms else consumer.receive_no_wait()
+        messages = []
+        while first is not None:
+            messages.append(first)
+            first = consumer.receive_no_wait() if len(messages) < _BATCH else None
+        return messages
+
+    def stop(self) -> None:
+        """End `run`. Any thread; may be repeated."""
+        self._stopped.set()
+        self._close()
 
     def _tell(self, error: JMSException) -> None:
         if self._on_trouble is None:
             _log.warning("%s; what was not committed comes again", error)
         else:
             self._on_trouble(error)
-
-    def stop(self) -> None:
-        """End `run`. Any thread; may be repeated."""
-        self._stopped.set()
-        self._close()
 
     def _open(self) -> Session:
         connection = self._factory.create_connection()
@@ -130,69 +148,75 @@ class FlowEngine:
             connection.close()
 
     def _wait_ms(self) -> int:
-        due_ms = self._store.next_due_ms()
+        due_ms = self._due_ms
         return _LONGEST_WAIT_MS if due_ms is None else min(_LONGEST_WAIT_MS, max(1, due_ms - self._clock.time_ms()))
 
-    def _serve(self, session: Session, message: Message) -> None:
-        try:
-            instance_id, event = read_event(message)
-            if isinstance(event, Start):
-                self._begin(session, instance_id, event, was_delivered=message.jms_redelivered)
-            else:
-                self._carry_on(session, instance_id, event, was_delivered=message.jms_redelivered)
-        except FlowStoreException:
-            raise
-        except FlowException as error:
-            _log.warning("event %s is put aside: %s", message.jms_message_id, error)
-            _send(session, f"{self._events}.bad", message)
-        session.commit()
+    def _serve(self, asking: _Asking, messages: Sequence[Message]) -> None:
+        """Do all that these events ask for, as one unit."""
+        arrivals: list[Arrival] = []
+        sources: dict[int, Message] = {}
+        for message in messages:
+            try:
+                instance, event = read_event(message)
+            except FlowException as error:
+                asking.put_aside(message, error)
+                continue
+            arrival = Arrival(instance=instance, event=event, was_delivered=message.jms_redelivered)
+            arrivals.append(arrival)
+            sources[id(arrival)] = message
+        for arrival, why in self._keep(asking, arrivals):
+            asking.put_aside(sources[id(arrival)], why)
+        asking.commit()
 
-    def _begin(self, session: Session, instance_id: str, start: Start, *, was_delivered: bool) -> None:
-        flow = self._store.flow(start.flow, start.version)
-        instance, ask = begin(flow, instance_id, start.data, self._clock.time_ms())
-        if self._store.add(instance):
-            self._ask(session, ask)
-        elif was_delivered:
-            self._ask_again(session, instance_id)
+    def _serve_overdue(self, asking: _Asking) -> bool:
+        """Tell instances whose answer is overdue; return whether there were any."""
+        self._due_ms = self._store.next_due_ms()
+        now_ms = self._clock.time_ms()
+        if self._due_ms is None or self._due_ms > now_ms:
+            return False
+        overdue = self._store.overdue(now_ms)
+        self._keep(asking, [Arrival(instance=each.id, event=TimeOut(revision=each.revision)) for each in overdue])
+        asking.commit()
+        return bool(overdue)
 
-    def _carry_on(self, session: Session, instance_id: str, event: Event, *, was_delivered: bool = False) -> None:
-        while True:  # until no other engine has changed it in between
-            instance = self._store.find(instance_id)
-            if instance is None:
-                raise UnknownInstanceException(f"there is no instance {instance_id}")
-            flow = self._store.flow(instance.flow, instance.version)
-            following, ask = advance(flow, instance, event, self._clock.time_ms())
-            if following is instance:
-                if was_delivered:
-                    self._ask_again(session, instance_id)
-                return
-            if self._store.replace(following, instance.revision):
-                self._ask(session, ask)
-                return
+    def _keep(self, asking: _Asking, arrivals: Sequence[Arrival]) -> Sequence[tuple[Arrival, FlowException]]:
+        """Write what follows, then ask for it; return the events that mean nothing."""
+        ids = list(dict.fromkeys(each.instance for each in arrivals))
+        self._flows = {(name, version): flow for (name, version), flow in self._flows.items() if version}
+        while True:  # until nobody has changed one of them in between
+            batch = decide(arrivals, self._store.find_all(ids), self._flow, self._clock.time_ms())
+            if not (batch.begun or batch.changed) or self._store.keep(batch.begun, batch.changed):
+                break
+        for ask in batch.asks:
+            asking.ask(ask)
+        return batch.refused
 
-    def _ask_again(self, session: Session, instance_id: str) -> None:
-        instance = self._store.find(instance_id)
-        if instance is not None:
-            self._ask(session, asked(self._store.flow(instance.flow, instance.version), instance))
-
-    def _serve_overdue(self, session: Session) -> int:
-        overdue = self._store.overdue(self._clock.time_ms())
-        for instance in overdue:
-            self._carry_on(session, instance.id, TimeOut(revision=instance.revision))
-            session.commit()
-        return len(overdue)
-
-    def _ask(self, session: Session, ask: Ask | None) -> None:
-        if ask is None:
-            return
-        message = ask_message(session, ask)
-        message.jms_reply_to = session.create_queue(self._events)
-        _send(session, ask.queue, message)
+    def _flow(self, name: str, version: int) -> Flow:
+        """Return a definition. Versions do not change, so they are remembered; which is the newest, for one batch."""
+        found = self._flows.get((name, version))
+        if found is None:
+            found = self._store.flow(name, version)
+            self._flows[name, version] = self._flows[name, found.version] = found
+        return found
 
 
-def _send(session: Session, queue: str, message: Message) -> None:
-    producer = session.create_producer(session.create_queue(queue))
-    try:
-        producer.send(message)
-    finally:
-        producer.close()
+class _Asking:
+    """Sends what is asked for, and commits it with the events that asked for it."""
+
+    def __init__(self, session: Session, events: str) -> None:
+        self._session = session
+        self._events = session.create_queue(events)
+        self._bad = session.create_queue(f"{events}.bad")
+        self._producer = session.create_producer(None)
+
+    def ask(self, ask: Ask) -> None:
+        message = ask_message(self._session, ask)
+        message.jms_reply_to = self._events
+        self._producer.send(self._session.create_queue(ask.queue), message)
+
+    def put_aside(self, message: Message, why: FlowException) -> None:
+        _log.warning("event %s is put aside: %s", message.jms_message_id, why)
+        self._producer.send(self._bad, message)
+
+    def commit(self) -> None:
+        self._session.commit()

@@ -15,19 +15,20 @@ text{font:13px system-ui,sans-serif;fill:#1d2530}.small{font-size:11px;fill:#5b6
 rect{fill:#fff;stroke:#8a94a3;stroke-width:1.5}.done rect{fill:#dff3e4;stroke:#2e7d4f}.now rect{fill:#fff4d6;stroke:#b7791f;stroke-width:3}
 .undone rect{fill:#e8e4f6;stroke:#6750a4}.parked rect{fill:#fde3e1;stroke:#b3261e;stroke-width:3}
 path{fill:none;stroke:#8a94a3;stroke-width:1.5;marker-end:url(#tip)}.back{stroke-dasharray:5 4}
+.tip{fill:#8a94a3;stroke:none;marker-end:none}
 @media(prefers-color-scheme:dark){text{fill:#e6eaf0}.small{fill:#a3adba}rect{fill:#1f2733;stroke:#6b7686}.done rect{fill:#1d3b2a}
 .now rect{fill:#4a3a12}.undone rect{fill:#332b52}.parked rect{fill:#4f1f1c}}
 """
 _TIP = (
     '<defs><marker id="tip" viewBox="0 0 8 8" refX="8" refY="4" markerWidth="8" markerHeight="8" orient="auto">'
-    '<path d="M0 0 8 4 0 8Z" style="fill:#8a94a3;stroke:none;marker-end:none"/></marker></defs>'
+    '<path class="tip" d="M0 0 8 4 0 8Z"/></marker></defs>'
 )
 
 
 def draw(flow: Flow, instance: Instance | None = None) -> str:
     """Return an SVG document: steps from left to right, compensations below, and of an instance what was done."""
     width = 2 * _MARGIN + len(flow.steps) * (_WIDTH + _GAP) - _GAP
-    height = _UNDO_TOP + _HEIGHT + 3 * _MARGIN + 24
+    height = _UNDO_TOP + _HEIGHT + 2 * _MARGIN + (0 if instance is None else _MARGIN + 24)
     title = f"{flow.title or flow.name}, version {flow.version}"
     told = "" if instance is None else f": instance {instance.id} is {instance.status.value}"
     parts = [
@@ -77,7 +78,8 @@ def _box(left: int, top: int, mark: str, *lines: str) -> str:
         f'<text class="{"small" if number else ""}" x="{left + 10}" y="{top + 20 + 18 * number}">{escape(_short(line))}</text>'
         for number, line in enumerate(lines)
     )
-    return f'<g class="{mark}"><rect x="{left}" y="{top}" width="{_WIDTH}" height="{_HEIGHT}" rx="8"/>{texts}</g>'
+    whole = escape(", ".join(line for line in lines if line))
+    return f'<g class="{mark}"><title>{whole}</title><rect x="{left}" y="{top}" width="{_WIDTH}" height="{_HEIGHT}" rx="8"/>{texts}</g>'
 
 
 def _short(line: str, most: int = 24) -> str:

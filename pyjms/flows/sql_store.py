@@ -41,6 +41,9 @@ _ORDERS = {
     InstanceOrder.NEWEST_FIRST: (_instances.c.changed_ms.desc(), _instances.c.id),
     InstanceOrder.OLDEST_FIRST: (_instances.c.changed_ms, _instances.c.id),
 }
+_CHANGE = sa.update(_instances).where(
+    (_instances.c.id == sa.bindparam("same_id")) & (_instances.c.revision == sa.bindparam("same_revision"))
+)
 _T = TypeVar("_T")
 
 
@@ -71,7 +74,7 @@ class SqlFlowStore(FlowStore):
         document = write_flow_document(flow)
         row = {"name": flow.name, "version": flow.version, "document": document}
         known = self._run(lambda it: it.execute(_flow_query(flow.name, flow.version)).scalar_one_or_none())
-        if known is None and self._insert(_flows, row):
+        if known is None and self._insert_flow(row):
             return
         known = self._run(lambda it: it.execute(_flow_query(flow.name, flow.version)).scalar_one())
         if known != document:
@@ -90,18 +93,26 @@ class SqlFlowStore(FlowStore):
         query = sa.select(_flows.c.document).order_by(_flows.c.name, _flows.c.version)
         return [read_flow_document(each) for each in self._run(lambda it: it.execute(query).scalars().all())]
 
-    def add(self, instance: Instance) -> bool:
-        return self._insert(_instances, _row(instance))
+    def keep(self, begun: Sequence[Instance], changed: Sequence[tuple[Instance, int]]) -> bool:
+        rows = [_row(each) for each in begun]
+        changes = [_row(each) | {"same_id": each.id, "same_revision": revision} for each, revision in changed]
+        changes.sort(key=lambda each: str(each["id"]))  # two engines lock rows in the same order
+        try:
+            with self._engine.connect() as connection, connection.begin() as transaction:
+                if changes and connection.execute(_CHANGE, changes).rowcount != len(changes):
+                    transaction.rollback()
+                    return False
+                if rows:
+                    connection.execute(_instances.insert(), rows)
+        except IntegrityError:
+            return False
+        except SQLAlchemyError as error:
+            raise FlowStoreException(f"the store of workflows failed: {error}") from error
+        return True
 
-    def find(self, instance_id: str) -> Instance | None:
-        query = sa.select(_instances.c.document).where(_instances.c.id == instance_id)
-        document = self._run(lambda it: it.execute(query).scalar_one_or_none())
-        return None if document is None else read_instance(document)
-
-    def replace(self, instance: Instance, revision: int) -> bool:
-        is_same = (_instances.c.id == instance.id) & (_instances.c.revision == revision)
-        change = sa.update(_instances).where(is_same).values(_row(instance))
-        return bool(self._run(lambda it: it.execute(change).rowcount))
+    def find_all(self, ids: Sequence[str]) -> Mapping[str, Instance]:
+        query = sa.select(_instances.c.document).where(_instances.c.id.in_(ids))
+        return {each.id: each for each in self._read(query)}
 
     def overdue(self, now_ms: int, limit: int = 100) -> Sequence[Instance]:
         is_due = (_instances.c.due_ms > 0) & (_instances.c.due_ms <= now_ms)
@@ -153,11 +164,11 @@ class SqlFlowStore(FlowStore):
         except SQLAlchemyError as error:
             raise FlowStoreException(f"the store of workflows failed: {error}") from error
 
-    def _insert(self, table: sa.Table, row: dict[str, Any]) -> bool:
-        """Return False when a row of this key is there."""
+    def _insert_flow(self, row: dict[str, Any]) -> bool:
+        """Return False when this version is there."""
         try:
             with self._engine.begin() as connection:
-                connection.execute(sa.insert(table).values(row))
+                connection.execute(_flows.insert().values(row))
         except IntegrityError:
             return False
         except SQLAlchemyError as error:

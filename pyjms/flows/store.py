@@ -31,16 +31,27 @@ class FlowStore(ABC):
         """Return all definitions, by name and version."""
 
     @abstractmethod
+    def keep(self, begun: Sequence[Instance], changed: Sequence[tuple[Instance, int]]) -> bool:
+        """Keep new instances, and next states of others that were at a revision: all in one transaction, or nothing.
+
+        Return False, with nothing kept, when one of the new ids is there already, or somebody was quicker with another.
+        """
+
     def add(self, instance: Instance) -> bool:
         """Keep a new instance; return False when one of this id is there."""
+        return self.keep([instance], ())
+
+    def replace(self, instance: Instance, revision: int) -> bool:
+        """Keep the next state of an instance that was at `revision`; return False when somebody was quicker."""
+        return self.keep((), [(instance, revision)])
 
     @abstractmethod
+    def find_all(self, ids: Sequence[str]) -> Mapping[str, Instance]:
+        """Return those of the instances that are there, by id."""
+
     def find(self, instance_id: str) -> Instance | None:
         """Return an instance, or None."""
-
-    @abstractmethod
-    def replace(self, instance: Instance, revision: int) -> bool:
-        """Keep the next state of an instance that was at `revision`; return False when another engine was quicker."""
+        return self.find_all([instance_id]).get(instance_id)
 
     @abstractmethod
     def overdue(self, now_ms: int, limit: int = 100) -> Sequence[Instance]:

@@ -166,7 +166,7 @@ def test_one_id_begins_one_instance(factory: ConnectionFactory, store: FlowStore
 
 @pytest.mark.realises("MOM-43", "MOM-54")
 @pytest.mark.parametrize("refusing", ["", "ship"])
-@pytest.mark.parametrize("point", ["replace", "add", "commit"])
+@pytest.mark.parametrize("point", ["keep", "commit"])
 def test_an_engine_that_dies_around_any_of_its_writes_is_followed_by_another(
     factory: ConnectionFactory,
     store: FlowStore,
@@ -266,18 +266,18 @@ def test_two_engines_that_see_one_time_out_ask_once_for_another_attempt(
     (instance,) = start(factory, "tea")
     FlowEngine(factory, store, clock=clock).run(until_idle=True)
     clock.advance(11_000)
-    replace = type(store).replace
+    keep = type(store).keep
     ends: list[str] = []
 
-    def stalled(it: FlowStore, following: Instance, revision: int) -> bool:
+    def stalled(it: FlowStore, *what: Any) -> bool:
         """Stand still before the write for as long as another engine needs for all of it."""
         if not ends:
             ends.append("stalled")
             FlowEngine(factory, store, clock=clock).run(until_idle=True)
-        ends.append("kept" if (is_kept := replace(it, following, revision)) else "too late")
+        ends.append("kept" if (is_kept := keep(it, *what)) else "too late")
         return is_kept
 
-    monkeypatch.setattr(type(store), "replace", stalled)
+    monkeypatch.setattr(type(store), "keep", stalled)
     FlowEngine(factory, store, clock=clock).run(until_idle=True)
     assert ends == ["stalled", "kept", "too late"]
     assert found(store, instance).attempt == 2
@@ -298,7 +298,7 @@ def test_a_store_that_fails_ends_the_engine_and_loses_nothing(
         raise FlowStoreException("the disk is full")
 
     with monkeypatch.context() as patch, pytest.raises(FlowStoreException):
-        patch.setattr(type(store), "add", full)
+        patch.setattr(type(store), "keep", full)
         FlowEngine(factory, store).run(until_idle=True)
     settle(companies, store)
     assert found(store, instance).status is Status.COMPLETED
@@ -325,14 +325,14 @@ def test_an_engine_may_be_started_before_its_broker(
     fail_at_first(monkeypatch, ResourceAllocationException("nobody is there"), 2)
     troubles: list[str] = []
     engine = FlowEngine(factory, store, on_trouble=lambda error: troubles.append(str(error)))
-    add = store.add
+    keep = store.keep
 
-    def add_and_stop(instance: Instance) -> bool:
-        is_new = add(instance)
+    def keep_and_stop(*what: Any) -> bool:
+        is_kept = keep(*what)
         engine.stop()
-        return is_new
+        return is_kept
 
-    monkeypatch.setattr(store, "add", add_and_stop)
+    monkeypatch.setattr(store, "keep", keep_and_stop)
     engine.run()
     assert troubles == ["nobody is there"] * 2
     assert found(store, "instance-tea").status is Status.RUNNING
