@@ -281,6 +281,8 @@ class Wire:
             if frame.command == "CONNECTED":
                 now = self._clock.monotonic_ms()
                 self._beats = HeartBeat(self._settings.heart_beat_ms, frame.headers.get("heart-beat", ""), now)
+                if "pyjms-profile" in frame.headers:  # then properties stand last, and can wait until somebody asks
+                    self._decoder.version, self._decoder.lazy = _VERSION, True
             self._answered.set()
             return
         try:

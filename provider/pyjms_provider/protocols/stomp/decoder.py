@@ -154,8 +154,12 @@ class FrameDecoder:
 
     def _with_body(self, frame: Frame) -> Frame | None:
         data, at = self._data, self._at
-        length = frame.own[8] if type(frame) is KnownFrame else frame.headers.get("content-length")
-        if length is None:
+        if type(frame) is KnownFrame:
+            self._missing = int(frame.own[8])
+            if self._missing > self._parser.limits.body_max:
+                self._check_body(self._missing, frame)
+            end = at + self._missing
+        elif (length := frame.headers.get("content-length")) is None:
             end = data.find(b"\0", at)
             self._check_body((end if end >= 0 else len(data)) - at, frame)
             self._missing = _UNTIL_NUL

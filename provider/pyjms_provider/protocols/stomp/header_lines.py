@@ -17,6 +17,7 @@ PROFILE_HEADER = "JMS_pyjms"
 
 _BEFORE_TAIL = f"\n{PROFILE_HEADER}:"
 _COMMAND_LENGTH_MAX = 40
+_settled = re.compile(r"ACK\nsession:([A-Za-z0-9]+)\nids:([0-9,\-]+)").fullmatch
 _named_lines = re.compile(r"(?:[^:\n]+:.*\n)*+").fullmatch
 
 
@@ -44,6 +45,8 @@ class HeaderParser:
             known = self._known.read(text)
             if known is not None:
                 return known
+            if (settled := _settled(text)) is not None:
+                return Frame("ACK", {"session": settled[1], "ids": settled[2]})
         command, _, lines = text.partition("\n")
         if not (command.isascii() and command.isalpha() and len(command) <= _COMMAND_LENGTH_MAX):
             raise FrameError("a frame begins with what is no command of STOMP")

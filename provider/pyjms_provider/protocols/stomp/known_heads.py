@@ -8,7 +8,7 @@ that is otherwise in any way is left to `HeaderParser`, which says what is wrong
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Final
 
 from pyjms_provider.protocols.stomp.errors import FrameError
@@ -82,8 +82,15 @@ class KnownFrame(Frame):
         return own.string[own.start(10) - len("JMS_pyjms:1;k=") :] + "\n"
 
     @property
+    def first_headers(self) -> Mapping[str, str]:
+        return self.block.headers
+
+    @property
+    def ack(self) -> str | None:
+        return self.own[1]
+
+    @property
     def receipt(self) -> str | None:
-        """The receipt that is asked for."""
         if self._headers is not None:  # somebody may have changed it
             return self._headers.get("receipt")
         text: str | None = self.own[9]
@@ -91,7 +98,6 @@ class KnownFrame(Frame):
 
     @property
     def head_bytes(self) -> int:
-        """About how much memory its headers take."""
         return len(self.own.string)
 
     def __eq__(self, other: object) -> bool:

@@ -345,7 +345,7 @@ class ProfiledConnection(ProviderConnection):
 
     def on_message(self, epoch: Epoch, frame: Frame) -> None:
         """Hand a message to its consumer. The I/O thread."""
-        receiver = self._receivers.get(frame.headers.get("subscription", ""))
+        receiver = self._receivers.get(frame.first_headers.get("subscription", ""))
         if receiver is not None:
             receiver.arrived(epoch, frame)
 

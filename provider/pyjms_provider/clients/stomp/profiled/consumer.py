@@ -171,9 +171,9 @@ class ProfiledConsumer(ProviderConsumer):
         return None if frame is None or epoch is None else self._deliver(frame, epoch)
 
     def _deliver(self, frame: Frame, epoch: Epoch) -> Delivery:
-        headers = frame.headers
+        headers = frame.first_headers
         envelope = self._connection.received(from_frame(frame, PYJMS, self.request.address))
-        tag = Received(int(headers["ack"]), epoch, envelope.delivery_mode == _PERSISTENT)
+        tag = Received(int(frame.ack or "0"), epoch, envelope.delivery_mode == _PERSISTENT)
         return Delivery(envelope, int(headers.get("delivery-count", "1")), headers.get("redelivered") == "true", tag)
 
     def catch_up(self) -> None:
@@ -292,7 +292,7 @@ class ProfiledConsumer(ProviderConsumer):
     def _take_unseen(self, *, keep: int) -> list[int]:
         frames = list(self._arrived)
         self._arrived = deque(frames[:keep])
-        return [int(frame.headers["ack"]) for frame in frames[keep:]]
+        return [int(frame.ack or "0") for frame in frames[keep:]]
 
     # The lock is not held
 

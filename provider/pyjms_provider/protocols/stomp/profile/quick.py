@@ -48,6 +48,7 @@ _Write = Callable[[Any], str]
 _Shape = tuple[str, tuple[_Write, ...], str]
 
 _destinations: dict[Address, str] = {}
+_answers: dict[Address, str] = {}
 _shapes: dict[tuple[object, ...], _Shape] = {}
 _writers: Mapping[type, _Write] = {
     str: str,
@@ -86,7 +87,7 @@ def quick_frame(command: str, envelope: Envelope) -> QuickFrame | None:
     typed = f";p={types}" if types else ""
     is_text = envelope.body_kind is BodyKind.TEXT and body.content_type != BYTES_TYPE
     return QuickFrame(
-        f"{command}\n{_destinations.get(envelope.destination) or _destination_line(envelope.destination)}"
+        f"{command}\n{_destinations.get(envelope.destination) or _known_line(_destinations, 'destination', envelope.destination)}"
         f"persistent:{'true' if envelope.delivery_mode == _PERSISTENT else 'false'}\npriority:{envelope.priority}\n"
         f"{_CONTENT_TYPES[body.content_type]}{_MARKED if is_text else ''}",
         f"expires:{envelope.expiration_ms}\n{optional}content-length:{len(body.data)}\n",
@@ -100,11 +101,15 @@ def _optional(envelope: Envelope) -> str | None:
     lines = f"timestamp:{envelope.timestamp_ms}\n" if envelope.timestamp_ms else ""
     correlation_id, jms_type = envelope.correlation_id, envelope.jms_type
     if correlation_id is not None:
-        if type(correlation_id) is not str or _needs_care(correlation_id):
+        if type(correlation_id) is not str:
             return None
+        if _needs_care(correlation_id):  # most are the ids of other messages, with colons
+            correlation_id = correlation_id.replace(":", "\\c")
+            if "\\" in envelope.correlation_id or _needs_care(correlation_id.replace("\\c", "")):  # type: ignore[operator]  # str
+                return None
         lines += f"correlation-id:{correlation_id}\n"
     if envelope.reply_to is not None:
-        lines += f"reply-to:{escape(EXACT_PATHS.write_reply_to(envelope.reply_to), Version.V1_2)}\n"
+        lines += _answers.get(envelope.reply_to) or _known_line(_answers, "reply-to", envelope.reply_to)
     if jms_type is not None:
         if _needs_care(jms_type):
             return None
@@ -112,11 +117,11 @@ def _optional(envelope: Envelope) -> str | None:
     return lines
 
 
-def _destination_line(address: Address) -> str:
-    line = f"destination:{escape(EXACT_PATHS.write_reply_to(address), Version.V1_2)}\n"
-    if len(_destinations) >= _KNOWN_MAX:
-        _destinations.clear()
-    _destinations[address] = line
+def _known_line(known: dict[Address, str], header: str, address: Address) -> str:
+    line = f"{header}:{escape(EXACT_PATHS.write_reply_to(address), Version.V1_2)}\n"
+    if len(known) >= _KNOWN_MAX:
+        known.clear()
+    known[address] = line
     return line
 
 

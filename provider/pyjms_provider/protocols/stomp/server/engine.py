@@ -38,6 +38,7 @@ __all__ = ["StompServerEngine"]
 _log = logging.getLogger(__name__)
 _HEART_BEAT: Final = b"\n"
 _ORDINARY: Final = frozenset({"SEND", "ACK"})  # most frames; they leave the state as it is
+_OVER: Final = ServerState.OVER  # an enumeration's member is looked up in a dozen steps
 _TAKES_FRAMES: Final = frozenset({ServerState.NEW, ServerState.OPEN})
 
 
@@ -98,13 +99,15 @@ class StompServerEngine(ProtocolEngine):
         if self._trouble is not None:
             self.refuse(None, self._trouble)
         parts: list[bytes] = []
-        taken = self._pull_out(size, parts)
-        if self.dialogue is not None and not self.is_over and taken < size:
+        taken = self._pull_out(size, parts) if self._out else 0
+        dialogue = self.dialogue
+        if dialogue is not None and dialogue.turns and taken < size and self._state is not _OVER:
             try:
-                taken += self.dialogue.pull(size - taken, parts)
+                taken += dialogue.pull(size - taken, parts)
             except (ProviderError, StompError) as error:  # the virtual host stops at this moment, say
                 self.refuse(None, error)
-            self._pull_out(size - taken, parts)  # what was to be said after the messages
+            if self._out:
+                self._pull_out(size - taken, parts)  # what was to be said after the messages
         if not parts and self._silence.takes_beat():
             parts.append(_HEART_BEAT)
         if not parts:
@@ -122,16 +125,20 @@ class StompServerEngine(ProtocolEngine):
 
     @property
     def is_reading(self) -> bool:
+        dialogue = self.dialogue
         if self._state not in _TAKES_FRAMES:
             return False
-        return self.dialogue is None or self.dialogue.waiting_bytes <= self._settings.waiting_bytes_max
+        return dialogue is None or dialogue.waiting_bytes <= self._settings.waiting_bytes_max
 
     @property
     def is_over(self) -> bool:
-        return self._state is ServerState.OVER
+        return self._state is _OVER
 
     def next_tick_ms(self) -> int | None:
-        return None if self.is_over else self._silence.next_ms(self.conduit.heard_ms)
+        silence = self._silence
+        if self._state is _OVER or not silence.is_awaited:
+            return None
+        return silence.next_ms(self.conduit.heard_ms)
 
     def tick(self) -> None:
         if self.is_over:

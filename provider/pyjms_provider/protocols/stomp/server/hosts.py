@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Final, Protocol
 
 from pyjms.spi.envelope import Address, ConnectionId, Envelope
@@ -109,9 +109,9 @@ class Guard:
     def _use(self, operation: Operation, address: Address) -> None:
         target = self._targets.get(address) or self._target_of(address)
         if address.temporary:
-            target = Target(
-                kind=target.kind, name=target.name, virtual_host=target.virtual_host, owner=self.host.owner_of(address)
-            )
+            owner = self.host.owner_of(address)
+            if target.owner != owner:
+                target = self._targets[address] = replace(target, owner=owner)
         elif not self.host.has(address):
             self._check(Operation.CREATE, target)
         self._check(operation, target)

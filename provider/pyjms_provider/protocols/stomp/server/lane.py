@@ -38,7 +38,7 @@ class Act:
 class Lane:
     """One order of acts."""
 
-    __slots__ = ("_acts", "_conduit", "_fail", "_is_busy", "_perform", "waiting_bytes")
+    __slots__ = ("_acts", "_conduit", "_fail", "_is_busy", "_perform", "has_waiting", "waiting_bytes")
 
     def __init__(self, conduit: Conduit, perform: Callable[[Act], None], fail: Callable[[BaseException], None]) -> None:
         """`perform` does an act and answers what it refuses itself. What it raises is a fault of ours: the transport's affair,
@@ -49,6 +49,8 @@ class Lane:
         self._fail = fail
         self._acts: deque[Act] = deque()
         self._is_busy = False
+        self.has_waiting = False
+        """Whether there may be acts for which `run` was not called."""
         self.waiting_bytes = 0
         """About how much memory the acts take that have not been done."""
 
@@ -68,6 +70,7 @@ class Lane:
             self._perform(act)
         else:
             self._acts.append(act)
+            self.has_waiting = True
             self.waiting_bytes += act.size
 
     def run(self) -> None:
@@ -76,6 +79,8 @@ class Lane:
         What could not wait when it came may do so by now: its queue has filled up, say. So a job does that, too.
         """
         acts = self._acts
+        if not self._is_busy:
+            self.has_waiting = len(acts) > _RUN_MAX
         if acts and not self._is_busy:
             run = [acts.popleft() for _ in range(min(_RUN_MAX, len(acts)))]
             self._is_busy = True

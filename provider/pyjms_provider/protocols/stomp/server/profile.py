@@ -272,15 +272,19 @@ class ProfileDialogue(Dialogue):
         self.engine.conduit.wake()
 
     def run(self) -> None:
-        self._lane.run()
-        self._pipeline_lane.run()
+        for lane in (self._lane, self._pipeline_lane):
+            if lane.has_waiting:
+                lane.run()
         for session in tuple(self._sessions.values()):
-            session.lane.run()
+            if session.lane.has_waiting:
+                session.lane.run()
 
     @property
     def waiting_bytes(self) -> int:
-        own = self._lane.waiting_bytes + self._pipeline_lane.waiting_bytes
-        return own + sum(session.lane.waiting_bytes for session in tuple(self._sessions.values()))
+        size = self._lane.waiting_bytes + self._pipeline_lane.waiting_bytes
+        for session in tuple(self._sessions.values()):
+            size += session.lane.waiting_bytes
+        return size
 
     def end(self) -> None:
         super().end()

@@ -56,6 +56,9 @@ class ServedSession:
         """Say whether acknowledging these writes anything: not in a unit, and not what no disk has."""
         if self.is_in_unit:
             return False
+        if len(ids) == 1 and len(ids[0]) == 1:
+            delivery = self.unsettled.get(ids[0][0])
+            return delivery is not None and delivery.envelope.delivery_mode == _PERSISTENT
         if sum(map(len, ids)) > _SMALL:
             return True
         return any(self.unsettled[number].envelope.delivery_mode == _PERSISTENT for number in self.known(ids))
@@ -69,6 +72,9 @@ class ServedSession:
 
     def take(self, ids: DeliveryIds) -> list[Delivery]:
         """Take deliveries out of what is unsettled, in the order of `ids`; those that are not there are passed over."""
+        if len(ids) == 1 and len(ids[0]) == 1:
+            delivery = self.unsettled.pop(ids[0][0], None)
+            return [] if delivery is None else [delivery]
         return [self.unsettled.pop(number) for number in list(self.known(ids))]
 
     def acknowledge(self, ids: DeliveryIds) -> None:

@@ -23,6 +23,11 @@ class Silence:
         self._said_ms = now_ms
         self._beat_is_due = False
 
+    @property
+    def is_awaited(self) -> bool:
+        """Whether there is any time to look after."""
+        return bool(self._out_ms or self._in_ms or self._login_until_ms is not None)
+
     def begin(self, out_ms: int, in_ms: int) -> None:
         """Hear that the login is done, and what both sides promised; 0: nothing."""
         self._login_until_ms = None

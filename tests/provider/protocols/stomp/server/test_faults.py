@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 from threading import Event, Thread
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -123,7 +124,7 @@ def test_a_failure_to_pull_is_told_to_the_client(bench: Bench, monkeypatch: pyte
     def pull(size: int, parts: list[bytes]) -> int:
         raise ClosedError("the virtual host has stopped")
 
-    monkeypatch.setattr(client.engine.dialogue, "pull", pull)
+    monkeypatch.setattr(client.engine.dialogue, "turns", SimpleNamespace(pull=pull))
     (error,) = client.all()
     assert (error.command, error.headers["code"]) == ("ERROR", "PYJMS-CLOSED")
     assert client.engine.is_over
