@@ -9,8 +9,11 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from pyjms import Connection, ConnectionFactory, DeliveryMode, Session
+from pyjms.flows.instance import Answer
+from pyjms.flows.store import open_store
 from pyjms_provider.model.virtual_host import VirtualHost
 from tests.provider.management.console.world import Console, World, open_browser, open_world
+from tests.pyjms.flows.supply import SUPPLY_FLOW, keep, parked
 
 FOLDER = Path(__file__).resolve().parent.parent / "docs" / "how-to" / "pictures"
 ORDER = '{"order": %d, "customer": "%s", "items": [{"sku": "A-17", "count": 2}], "amount": %d.50}'
@@ -158,6 +161,33 @@ def story_picture(world: World, console: Console, folder: Path) -> None:
     take(console, "story")
 
 
+def workflow_pictures(world: World, console: Console, folder: Path) -> None:
+    """Have instances of a workflow stand at several places, and routes with and without their site; show both."""
+    url = f"sqlite:///{folder / 'flows.db'}"
+    store = open_store(url)
+    store.deploy(SUPPLY_FLOW)
+    world.host.create_child("workflow_store", {"name": "flows", "store_url": url})
+    now_ms = world.host.clock.time_ms()
+    refused = Answer(key="order-4714:weigh", is_refused=True, reason="the scales are broken")
+    keep(store, "order-4711", *parked("order-4711"), at_ms=now_ms - 900_000)
+    keep(store, "order-4712", at_ms=now_ms - 5_000)
+    keep(store, "order-4714", Answer(key="order-4714:reserve"), refused, at_ms=now_ms - 60_000)
+    store.close()
+    world.publish(world.queue("stock.weigh"), text="{}", correlation_id="order-4711:weigh")
+    away = {"url": "stomp://127.0.0.1:1?reconnect=no", "queue": "inbox"}
+    world.host.create_child("route", {"name": "paris", "source": "reports", "targets": [away]})
+    world.host.create_child("route", {"name": "copies", "source": "invoices", "targets": [{"queue": "archive"}]})
+    console.browser.set_window_size(1360, 1500)
+    console.open("#/instance/main/shop/flows/order-4711")
+    console.one("pre.body")
+    take(console, "workflow")
+    console.browser.set_window_size(1360, 500)
+    console.open("#/routes")
+    console.one("tbody .chip", "away")
+    console.until(lambda: console.all("tbody td.number")[1].text[:1].isdigit() or None, "rates")
+    take(console, "routes")
+
+
 def main() -> int:
     """Take them all."""
     browser = open_browser()
@@ -171,6 +201,7 @@ def main() -> int:
                 pictures(world, console)
                 with tempfile.TemporaryDirectory() as folder:
                     story_picture(world, console, Path(folder))
+                    workflow_pictures(world, console, Path(folder))
                 print("\n".join(console.complaints()))
     finally:
         browser.quit()

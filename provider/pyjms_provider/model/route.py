@@ -202,13 +202,13 @@ class Route(Stoppable):
         """What it promises."""
         return self._seen.guarantee
 
-    @statistic("Messages that wait in its source.", unit="messages")
+    @statistic("Messages that wait in its source, with those that it holds.", unit="messages")
     def backlog(self) -> int:
-        """Messages that wait in its source, whether it wants them or not."""
+        """Messages that wait in its source, whether it wants them or not, and those that targets do not have yet."""
         host, attributes = self._host, self.attributes
         assert isinstance(attributes, RouteAttributes)
         queue = host.embedded.virtual_host.find_queue(attributes.source) if host.is_running else None
-        return 0 if queue is None else queue.count(MessageState.NEW)
+        return self._seen.waiting + (0 if queue is None else queue.count(MessageState.NEW))
 
     def _lately(self) -> tuple[float | None, ...]:
         seen = self._seen

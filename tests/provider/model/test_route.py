@@ -135,7 +135,7 @@ def test_a_site_that_is_away_is_shown_and_nothing_is_lost(host: VirtualHost) -> 
     route = forward(host, targets=[{"url": "stomp://127.0.0.1:1?reconnect=no", "queue": "inbox"}], back_off_ms=5)
     put(host, "orders", "one")
     until(lambda: values(route, "failures")[0] > 1)
-    assert values(route, "activity", "waiting") == ["away", 1]
+    assert values(route, "activity", "waiting", "backlog") == ["away", 1, 1]
     assert "127.0.0.1:1" in values(route, "last_error")[0]
     route.invoke("stop", {})
     assert host.child("queue", "orders").statistic_values(["waiting"]) == {"waiting": 1}

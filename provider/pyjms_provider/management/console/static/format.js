@@ -7,6 +7,8 @@ const CATEGORY_NAMES = new Map([
   ["authentication_provider", ["authentication provider", "authentication providers"]],
   ["access_control", ["access control", "access controls"]],
   ["virtual_host_node", ["virtual host node", "virtual host nodes"]],
+  ["workflow_store", ["store of workflows", "stores of workflows"]],
+  ["workflow_instance", ["instance of a workflow", "instances of workflows"]],
 ]);
 const integers = new Intl.NumberFormat("en");
 const fractions = new Intl.NumberFormat("en", {maximumFractionDigits: 1, minimumFractionDigits: 1});

@@ -10,12 +10,15 @@ import * as model from "./model.js";
 import {applyTheme, nextTheme, themeNow} from "./theme.js";
 import {connectionsView} from "./views/connections.js";
 import {deadLetterView, deadLettersView} from "./views/dead_letters.js";
+import {instanceView} from "./views/instance.js";
 import {overviewView} from "./views/overview.js";
 import {queueView} from "./views/queue.js";
 import {queuesView} from "./views/queues.js";
+import {routesView} from "./views/routes.js";
 import {storyView} from "./views/story.js";
 import {transactionsView} from "./views/transactions.js";
 import {treeView} from "./views/tree.js";
+import {workflowView, workflowsView} from "./views/workflows.js";
 
 const VIEWS = {
   overview: {title: "Overview", key: "o", show: overviewView},
@@ -23,12 +26,16 @@ const VIEWS = {
   dead: {title: "Dead letters", key: "d", show: deadLettersView},
   connections: {title: "Connections", key: "c", show: connectionsView},
   transactions: {title: "Transactions", key: "t", show: transactionsView},
+  routes: {title: "Routes", key: "r", show: routesView},
+  workflows: {title: "Workflows", key: "w", show: workflowsView},
   tree: {title: "All objects", key: "a", show: treeView},
 };
 const INNER = {
   queue: {under: "queues", show: queueView},
   letters: {under: "dead", show: deadLetterView},
   story: {under: "queues", show: storyView},
+  workflow: {under: "workflows", show: workflowView},
+  instance: {under: "workflows", show: instanceView},
 };
 
 const app = document.getElementById("app");

@@ -10,7 +10,7 @@ import {poll} from "../live.js";
 import * as model from "../model.js";
 import {table} from "../table.js";
 
-const LOOKED_AT = ["key_store", "trust_store", "authentication_provider", "access_control", "virtual_host_node", "virtual_host", "port"];
+const LOOKED_AT = ["key_store", "trust_store", "authentication_provider", "access_control", "virtual_host_node", "virtual_host", "port", "route", "workflow_store"];
 
 export function tile(text, {href = null} = {}) {
   const value = h("strong", {}, "–");
@@ -69,11 +69,17 @@ function alertItems(queues) {
     h("span", {}, ` ${alertText(each)}`))));
 }
 
-function attention(items, queues) {
-  if (items.length + queues.length === 0) return h("p", {class: "calm"}, "Everything is open and running.");
+function parkedItems(stores) {
+  return stores.filter((each) => each.parked > 0).map((each) => h("li", {class: "parked"},
+    h("a", {href: "#/workflows"}, `${format.count(each.parked)} parked`),
+    h("span", {}, " of the workflows in ", format.name(each.name), each.parked === 1 ? " waits for a person" : " wait for a person")));
+}
+
+function attention(items, queues, stores) {
+  if (items.length + queues.length === 0 && stores.every((each) => !each.parked)) return h("p", {class: "calm"}, "Everything is open and running.");
   return h("ul", {class: "attention"}, items.map((each) => h("li", {},
     h("a", {href: model.linkTo(each.category, each.names)}, `${format.categoryName(each.category)} `, format.name(each.name)),
-    h("span", {}, ` ${each.error ?? "is in error"}`))), alertItems(queues));
+    h("span", {}, ` ${each.error ?? "is in error"}`))), parkedItems(stores), alertItems(queues));
 }
 
 export async function overviewView({main, signal}) {
@@ -110,12 +116,13 @@ export async function overviewView({main, signal}) {
   }
 
   async function look() {
-    const [broker, found, open, letters, doubts, errors] = await Promise.all([
+    const [broker, found, open, letters, doubts, stores, errors] = await Promise.all([
       api.get("broker", [], {fields: "uptime_ms,version,platform,process_id"}, signal),
       api.get("virtual_host", [], {limit: 100, fields: "name,names,state,queue_count,message_count,connection_count,alert_count"}, signal),
       api.get("port", [], {limit: 100, fields: "name,names,state,addresses,connection_count"}, signal),
       api.get("dead_letter", [], {limit: 1000, fields: "letters"}, signal),
       api.get("transaction", [], {limit: 1, filter: "branch_state = 'prepared'", fields: "name"}, signal),
+      api.get("workflow_store", [], {limit: 100, fields: "name,parked"}, signal),
       inError(),
     ]);
     const sum = (name) => found.items.reduce((total, each) => total + (each[name] ?? 0), 0);
@@ -131,8 +138,8 @@ export async function overviewView({main, signal}) {
     tiles.doubts.set(format.count(doubts.total), doubts.total > 0 ? "warn" : "");
     tiles.alerts.set(format.count(sum("alert_count")), sum("alert_count") > 0 ? "warn" : "");
     tiles.uptime.set(format.duration(broker.uptime_ms));
-    const text = JSON.stringify([errors, queues]);
-    if (needs.dataset.shown !== text) replace(needs, attention(errors, queues)).dataset.shown = text;
+    const text = JSON.stringify([errors, queues, stores.items]);
+    if (needs.dataset.shown !== text) replace(needs, attention(errors, queues, stores.items)).dataset.shown = text;
     messages.update([history.points("broker/messages")]);
     change.update([history.rates("broker/messages")]);
     connections.update([history.points("broker/connections")]);

@@ -198,12 +198,12 @@ async function objectPanel(panel, category, names, signal, again) {
     replace(facts, rows(FACTS.map((name) => ({name, unit: null})), now));
   }
 
-  const views = {queue: "queue", dead_letter: "letters"};
+  const views = {queue: ["queue", "Messages"], dead_letter: ["letters", "Messages"], workflow: ["workflow", "Instances"], workflow_instance: ["instance", "Picture and history"]};
   replace(panel,
     crumbs(category, names),
     h("div", {class: "title"}, h("h1", {}, format.name(object.name)), chip,
       h("div", {class: "actions"},
-        views[category] ? h("a", {class: "button main", href: model.linkTo(category, names, views[category])}, "Messages") : null,
+        views[category] ? h("a", {class: "button main", href: model.linkTo(category, names, views[category][0])}, views[category][1]) : null,
         actions(object, kind, shape, again))),
     h("p", {class: "lead"}, `${format.label(format.categoryName(category))}${object.type ? ` of the type ${object.type}` : ""}: ${shape.summary}.`),
     why,
