@@ -34,7 +34,7 @@ EXAMPLES: Final = (
     "pyjms demo --folder run        # kill -9 it; then run it again",
     "pyjms demo orders.csv --amount price --kills 3",
     "pyjms demo --one-site",
-    "pyjms demo orders.csv --one-site --route country --amount price --store sqlite:///demo.db",
+    "pyjms demo orders.csv --route country --amount price --store sqlite:///demo.db   # one site",
 )
 DATA = files("pyjms.demo") / "data"
 SHIPPED = "flights.csv.gz"
@@ -79,7 +79,11 @@ def demo(
     ] = None,
     kills: Annotated[int, typer.Option(help="How many times a site is killed.", min=0, max=100)] = 1,
     one_site: Annotated[
-        bool, typer.Option("--one-site", help="One broker and no workflow: lanes, requests, topics, failing workers.")
+        bool,
+        typer.Option(
+            "--one-site",
+            help="One broker and no workflow: lanes, requests, topics, failing workers. Any option of it chooses it.",
+        ),
     ] = False,
     route: Annotated[
         list[str] | None,
@@ -103,7 +107,7 @@ def demo(
     them is killed on the way; orders that cannot be delivered are taken back. At the end the companies' books must add up.
     """
     try:
-        _refuse_options(context, one_site=one_site)
+        one_site = _is_one_site(context, asked=one_site)
         plan = _plan(file, route or [], amount, lanes, limit)
         if not one_site:
             _over_two_sites(plan, folder, kills, as_json=as_json)
@@ -120,13 +124,21 @@ def demo(
     _work_off(process, console, as_json=as_json)
 
 
-def _refuse_options(context: typer.Context, *, one_site: bool) -> None:
-    """Refuse what is for the other demo. Raises `InputError`."""
-    for name in _OF_TWO_SITES if one_site else _OF_ONE_SITE:
-        if str(getattr(context.get_parameter_source(name), "name", "")) == "COMMANDLINE":
-            option = f"--{name.replace('_', '-')}"
-            how = "leave --one-site out" if one_site else "add --one-site"
-            raise InputError(f"{option} is for the demo {'over two sites' if one_site else 'with one site'}: {how}.")
+def _is_one_site(context: typer.Context, *, asked: bool) -> bool:
+    """Say whether one broker is wanted: asked for, or by an option that only that demo has. Raises `InputError`."""
+    of_one, of_two = (_given(context, names) for names in (_OF_ONE_SITE, _OF_TWO_SITES))
+    if of_two and (asked or of_one):
+        other = of_one[0] if of_one else "--one-site"
+        raise InputError(
+            f"{of_two[0]} is for the demo over two sites, {other} for the one with one site: leave one out."
+        )
+    return asked or bool(of_one)
+
+
+def _given(context: typer.Context, names: tuple[str, ...]) -> list[str]:
+    """Return which of these options were typed."""
+    typed = (name for name in names if str(getattr(context.get_parameter_source(name), "name", "")) == "COMMANDLINE")
+    return [f"--{name.replace('_', '-')}" for name in typed]
 
 
 def _over_two_sites(plan: Plan, folder: Path | None, kills: int, *, as_json: bool) -> None:

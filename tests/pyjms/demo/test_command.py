@@ -168,7 +168,7 @@ def test_a_run_over_other_records_must_be_finished_first(
 ) -> None:
     with monkeypatch.context() as patched:
         patched.setattr(Process, "_audit", lambda _self: None)
-        assert run_pyjms("demo", "--one-site", str(file), *store)[0] == 1
+        assert run_pyjms("demo", str(file), *store)[0] == 1
     code, _, err = run_pyjms("demo", "--one-site", str(file), *store, "--lanes", "1")
     assert code == 2
     assert "a run that is not finished: orders.csv: 30 records, routed by city, adding up price" in err

@@ -63,9 +63,14 @@ def test_a_demo_that_was_killed_goes_on_kills_a_site_and_adds_up(run_pyjms: Run,
 @pytest.mark.parametrize(
     ("arguments", "reason"),
     [
-        (("--store", "sqlite:///a.db"), "--store is for the demo with one site: add --one-site"),
-        (("--failure-rate", "0.5"), "--failure-rate is for the demo with one site"),
-        (("--one-site", "--kills", "2"), "--kills is for the demo over two sites: leave --one-site out"),
+        (
+            ("--store", "sqlite:///a.db", "--folder", "x"),
+            "--folder is for the demo over two sites, --store for the one",
+        ),
+        (
+            ("--one-site", "--kills", "2"),
+            "--kills is for the demo over two sites, --one-site for the one with one site",
+        ),
         (("--folder", "HERE"), "holds files of somebody else"),
         (("--folder", "OTHER"), "holds a run that is not finished: other.csv"),
     ],
