@@ -4,14 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from datetime import UTC, datetime, timedelta
-from itertools import accumulate
+from functools import lru_cache
+from itertools import accumulate, chain, repeat
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
 from pyjms.spark.columns import COLUMNS
 from pyjms.spark.errors import RowError
-from pyjms.spark.property_columns import MapColumn, property_columns
+from pyjms.spark.property_columns import Run, property_columns
 from pyjms.spark.schema import column_values
 from pyjms.spi.replay import ReservedMessage
 
@@ -62,7 +63,7 @@ def record_batch(messages: Sequence[ReservedMessage], schema: pa.Schema, *, with
     """Return messages as one batch of `schema`, which `arrow_schema` made."""
     plain = [name for name in schema.names if name not in _MAPS]
     columns = column_values(messages, plain, with_bodies=with_bodies)
-    maps: dict[str, MapColumn] = {}
+    maps: dict[str, list[Run]] = {}
     if len(plain) < len(schema.names):
         maps["properties"], maps["property_types"] = property_columns(messages)
     arrays = [
@@ -78,11 +79,28 @@ def _array(field: pa.Field, values: list[Any]) -> pa.Array:
     return pa.array(values, field.type)
 
 
-def _map_array(kind: pa.DataType, maps: MapColumn) -> pa.Array:
-    offsets = pa.array(accumulate(maps.sizes, initial=0), pa.int32())
-    keys = pa.array(maps.keys, pa.string())
-    items = pa.array(maps.items, pa.string())
+def _map_array(kind: pa.DataType, runs: Sequence[Run]) -> pa.Array:
+    sizes = chain.from_iterable(repeat(len(run.names), run.maps) for run in runs)
+    offsets = pa.array(accumulate(sizes, initial=0), pa.int32())
+    if len(runs) == 1:
+        (run,) = runs
+        keys = _repeated(run.names, run.maps)
+        is_same = len(run.items) == len(run.names)
+        items = _repeated(tuple(run.items), run.maps) if is_same else pa.array(run.items, pa.string())
+    else:
+        keys = pa.array([key for run in runs for key in run.names * run.maps], pa.string())
+        items = pa.array([item for run in runs for item in _items(run)], pa.string())
     return pa.MapArray.from_arrays(offsets, keys, items, kind)
+
+
+def _items(run: Run) -> Sequence[str | None]:
+    return tuple(run.items) * run.maps if len(run.items) == len(run.names) else run.items
+
+
+@lru_cache(maxsize=16)
+def _repeated(texts: tuple[str | None, ...], times: int) -> pa.Array:
+    """Return texts again and again. Most batches are of one size and have properties of the same names."""
+    return pa.array(texts * times, pa.string())
 
 
 def tuples(

@@ -12,6 +12,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol
 
+from pyjms.spark.ahead import one_ahead
 from pyjms.spark.connecting import Link, link_of, require
 from pyjms.spark.errors import DataLossError, OptionError
 from pyjms.spark.offsets import Offset, Range, between, cut
@@ -120,7 +121,7 @@ class GroupPiece:
     def rows(self, schema: StructType, options: JmsOptions) -> Iterator[Any]:
         """Yield the range, as it is at the message system. Raises `GroupError` when it is not there any more."""
         pages = pages_of_group(options, self.group, self.generation, self.span.after, self.span.upto)
-        return rows(pages, schema, options)
+        return rows(one_ahead(pages), schema, options)
 
 
 def pieces_of_group(group: str, generation: str, whole: Range, parts: int | None) -> list[GroupPiece]:

@@ -43,6 +43,8 @@ _JSON: Mapping[type, Callable[[Any], object]] = {
 
 def is_unicode(text: str) -> bool:
     """Say whether `text` can be written in UTF-8: half of a surrogate pair cannot."""
+    if text.isascii():
+        return True
     try:
         text.encode()
     except UnicodeEncodeError:

@@ -87,6 +87,7 @@ BANS = (
             "pyjms/forwarding/running.py": "the thread of a route",
             "pyjms/history/recording.py": "the thread that writes what was recorded",
             "pyjms/runtime/listener.py": "the thread of a session's listeners",
+            "pyjms/spark/ahead.py": "the thread that fetches a task's next page",
             "provider/pyjms_provider/clients/stomp/link.py": "who makes a lost connection anew waits between attempts",
             "provider/pyjms_provider/clients/stomp/wire.py": "the I/O thread of a connection, which owns its socket",
             "provider/pyjms_provider/management/messages.py": "what a management queue asks for may wait for the disk",

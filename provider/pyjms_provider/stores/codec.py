@@ -22,7 +22,7 @@ from pyjms.spi.envelope import Address, AddressKind, Body, BodyKind, Envelope, O
 from pyjms.types import Byte, Char, Double, Float, Int, Long, Short, Stored
 from pyjms_provider.stores.errors import CodecError
 
-__all__ = ["VERSION", "decode", "encode"]
+__all__ = ["VERSION", "decode", "decode_plain", "encode", "encode_plain"]
 
 VERSION = 1
 _HEAD = struct.Struct(">BI")
@@ -114,6 +114,12 @@ def _address(kind: int, name: object) -> Address:
 
 def encode(envelope: Envelope) -> bytes:
     """Return `envelope` as bytes. Raises `CodecError` when a value in it is none that messages may have."""
+    data = encode_plain(envelope)
+    return _HEAD.pack(VERSION, crc32(data)) + data
+
+
+def encode_plain(envelope: Envelope) -> bytes:
+    """Return `envelope` as the array alone, for who brings it elsewhere at once. Raises `CodecError`."""
     destination, reply_to, body = envelope.destination, envelope.reply_to, envelope.body
     fields = (
         destination.kind + _TEMPORARY * destination.temporary,
@@ -139,7 +145,7 @@ def encode(envelope: Envelope) -> bytes:
             data = _encoder.encode([_spelled_out(field) for field in fields])
     except (TypeError, ValueError, OverflowError, struct.error) as error:
         raise CodecError(f"message {envelope.message_id} cannot be stored: {error}") from error
-    return _HEAD.pack(VERSION, crc32(data)) + data
+    return data
 
 
 def _spelled_out(value: object) -> object:
@@ -166,6 +172,11 @@ def decode(data: bytes) -> Envelope:
     rest = data[_HEAD_SIZE:]
     if crc32(rest) != checksum:
         raise CodecError("the checksum is wrong: the stored message was changed")
+    return decode_plain(rest)
+
+
+def decode_plain(rest: bytes | memoryview) -> Envelope:
+    """Return the message that `encode_plain` turned into bytes. Raises `CodecError` for anything else."""
     try:
         try:
             return _make_envelope(_plain_decoder.decode(rest))
@@ -184,8 +195,10 @@ def _check_headers(fields: _Fields) -> None:
 
 
 def _make_envelope(fields: _Fields) -> Envelope:
-    kind, name, message_id, timestamp_ms, expiration_ms, delivery_mode, priority, correlation_id = fields[:8]
-    reply_kind, reply_name, jms_type, properties, body_kind, body = fields[8:]
+    (
+        kind, name, message_id, timestamp_ms, expiration_ms, delivery_mode, priority, correlation_id,
+        reply_kind, reply_name, jms_type, properties, body_kind, body,
+    ) = fields  # fmt: skip
     if correlation_id is not None and type(correlation_id) not in _CORRELATION:
         raise TypeError("a correlation id that is none")
     return Envelope(

@@ -7,12 +7,13 @@ from typing import Any
 
 import pytest
 from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from pyjms.spark.arrow import column_lists, full_schema, record_batch
 from pyjms.spark.columns import COLUMNS
 from pyjms.spark.errors import RowError
 from pyjms.spark.messages import check_sink_columns, envelope_of
-from pyjms.spark.schema import row_of
+from pyjms.spark.schema import row_of, spelled_properties
 from pyjms.spi.envelope import Address, AddressKind, BodyKind, Envelope, MessageId
 from pyjms.spi.replay import ReservedMessage
 from pyjms.types import Float, Long, Short
@@ -153,3 +154,32 @@ def test_columns_that_say_nothing_to_a_message_are_refused() -> None:
 
 def test_a_duplicate_id_becomes_the_property_that_artemis_knows() -> None:
     assert envelope_of({"text": "a", "dedup_id": "7"}, QUEUE).properties == {"_AMQ_DUPL_ID": "7"}
+
+
+@given(st.lists(envelopes(), min_size=1, max_size=3), st.integers(1, 3))
+@settings(max_examples=60, deadline=None)
+def test_properties_by_the_column_are_those_of_each_message(sent: list[Envelope], times: int) -> None:
+    alike = [each for each in sent for _ in range(times)]
+    assert (maps_of("properties", alike), maps_of("property_types", alike)) == spelled_properties(alike)
+
+
+def test_runs_of_messages_with_the_same_properties_keep_their_order() -> None:
+    kinds: list[dict[str, Any]] = [
+        {"cups": 1, "name": "a", "ratio": 0.5, "hot": True},
+        {"cups": 2, "name": "é", "ratio": float("inf"), "hot": False},
+        {"cups": Long(3)},
+        {},
+        {"gone": None, "name": "\ud800"},
+        {"name": "b"},
+    ]
+    sent = [message(properties=each) for each in (*kinds, *kinds)]
+    found = maps_of("properties", sent)
+    assert (found, maps_of("property_types", sent)) == spelled_properties(sent)
+    assert found[1] == {"cups": "2", "name": "é", "ratio": "Infinity", "hot": "false"}
+
+
+def maps_of(kind: str, messages: list[Envelope]) -> Any:
+    """Return a column of maps as Arrow has it."""
+    schema = full_schema()
+    batch = record_batch([reserved(each) for each in messages], schema)
+    return [dict(each) for each in batch.column(schema.get_field_index(kind)).to_pylist()]

@@ -1,7 +1,7 @@
 """Many messages in one frame: the pages of reader groups, for readers that have `msgspec`.
 
 A frame for each message costs the broker and the reader several times as much as the message itself. A packed page is one MESSAGE whose
-body has, for each message, how many bytes it takes, how often it was handed out, and its bytes as stores keep them, with their checksum.
+body has the version of that form, and for each message how many bytes it takes, how often it was handed out, and the array that stores keep of it.
 """
 
 from __future__ import annotations
@@ -12,14 +12,12 @@ from typing import TYPE_CHECKING
 
 from pyjms.spi.replay import ReservedMessage
 from pyjms_provider.protocols.stomp.errors import ProfileError
-from pyjms_provider.stores.codec import decode, encode
+from pyjms_provider.stores.codec import VERSION, decode_plain, encode_plain
 
 if TYPE_CHECKING:
     from pyjms.spi.envelope import Envelope
 
-__all__ = ["PACKED_TYPE", "pack", "unpack"]
-
-PACKED_TYPE = "application/vnd.pyjms.page"
+__all__ = ["pack", "unpack"]
 
 _HEAD = Struct(">II")
 _COUNT_MAX = 0xFFFF_FFFF
@@ -27,9 +25,9 @@ _COUNT_MAX = 0xFFFF_FFFF
 
 def pack(messages: Sequence[ReservedMessage]) -> bytes:
     """Return the body of a packed page. Raises `CodecError` for a value that no message may have."""
-    parts: list[bytes] = []
+    parts: list[bytes] = [bytes([VERSION])]
     for message in messages:
-        data = encode(message.envelope)
+        data = encode_plain(message.envelope)
         parts += _HEAD.pack(len(data), min(message.count, _COUNT_MAX)), data
     return b"".join(parts)
 
@@ -40,7 +38,9 @@ def unpack(body: bytes, first: int, received: Callable[[Envelope], Envelope]) ->
     Raises `ProfileError`, `CodecError`.
     """
     found: list[ReservedMessage] = []
-    at, end = 0, len(body)
+    if body[:1] != bytes([VERSION]):
+        raise ProfileError("a packed page is of another version: use one version of pyjms on both sides")
+    at, end = 1, len(body)
     while at < end:
         if end - at < _HEAD.size:
             raise ProfileError("a packed page ends within a message")
@@ -48,7 +48,7 @@ def unpack(body: bytes, first: int, received: Callable[[Envelope], Envelope]) ->
         at += _HEAD.size
         if end - at < size:
             raise ProfileError("a packed page ends within a message")
-        envelope = received(decode(body[at : at + size]))
+        envelope = received(decode_plain(body[at : at + size]))
         found.append(ReservedMessage(first + len(found), envelope, times, times > 1))
         at += size
     return found

@@ -13,7 +13,10 @@ from pyjms_provider.protocols.stomp.answers import number_in
 from pyjms_provider.protocols.stomp.errors import ProfileError
 from pyjms_provider.protocols.stomp.pipeline_verbs import read_stage_name, stage_name_row
 
-__all__ = ["Counted", "GroupOpened", "GroupsListed", "MarkerRead", "Promoted", "Reserved", "UnitsListed"]
+__all__ = ["PACKED_TYPE", "Counted", "GroupOpened", "GroupsListed", "MarkerRead", "Promoted", "Reserved", "UnitsListed"]
+
+PACKED_TYPE = "application/vnd.pyjms.page"
+"""The content-type of a page that is one MESSAGE (`packed`)."""
 
 _GROUP_TYPES = {
     "name": (str,), "kind": (str,), "destination": (str,), "subscription": (str, type(None)),

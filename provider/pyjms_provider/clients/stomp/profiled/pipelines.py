@@ -23,8 +23,8 @@ from pyjms.spi.replay import (
 from pyjms_provider.protocols.stomp import verbs
 from pyjms_provider.protocols.stomp.dialects import PYJMS
 from pyjms_provider.protocols.stomp.errors import ProfileError
-from pyjms_provider.protocols.stomp.header_lines import PROFILE_HEADER
 from pyjms_provider.protocols.stomp.pipeline_answers import (
+    PACKED_TYPE,
     Counted,
     GroupOpened,
     GroupsListed,
@@ -114,7 +114,7 @@ class ProfiledReaderGroups(ReaderGroups):
 
     def _messages(self, frame: Frame) -> Sequence[ReservedMessage]:
         headers = frame.headers
-        if PROFILE_HEADER in headers:
+        if headers.get("content-type") != PACKED_TYPE:
             return (self._message(frame),)
         from pyjms_provider.protocols.stomp.packed import unpack
 

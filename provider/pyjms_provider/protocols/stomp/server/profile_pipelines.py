@@ -17,6 +17,7 @@ from pyjms_provider.protocols.stomp import verbs
 from pyjms_provider.protocols.stomp.dialects import PYJMS
 from pyjms_provider.protocols.stomp.frames import Frame, Version
 from pyjms_provider.protocols.stomp.pipeline_answers import (
+    PACKED_TYPE,
     Counted,
     GroupOpened,
     GroupsListed,
@@ -157,7 +158,7 @@ class ServedPipelines:
 
 def _packed(page: Sequence[ReservedMessage], name: str) -> Frame:
     """Return the MESSAGE of a whole page."""
-    from pyjms_provider.protocols.stomp.packed import PACKED_TYPE, pack
+    from pyjms_provider.protocols.stomp.packed import pack
 
     body = pack(page)
     headers = {
