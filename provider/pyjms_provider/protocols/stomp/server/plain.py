@@ -12,7 +12,7 @@ from itertools import count
 from typing import TYPE_CHECKING, Final
 
 from pyjms.spi.envelope import Envelope, MessageId
-from pyjms.spi.errors import DestinationError, ProviderError, ResourceError, RolledBackError
+from pyjms.spi.errors import ClosedError, DestinationError, ProviderError, ResourceError, RolledBackError
 from pyjms.spi.provider import SubscribeRequest
 from pyjms_provider.protocols.stomp.codec import encode_head
 from pyjms_provider.protocols.stomp.dialects import PYJMS
@@ -28,6 +28,7 @@ from pyjms_provider.protocols.stomp.server.transactions import Transaction
 
 if TYPE_CHECKING:
     from pyjms.spi.delivery import Delivery
+    from pyjms.spi.envelope import Address
     from pyjms.spi.provider import ProviderConnection, ProviderSession
     from pyjms_provider.protocols.stomp.server.engine import StompServerEngine
     from pyjms_provider.protocols.stomp.server.hosts import Guard
@@ -53,6 +54,8 @@ class PlainDialogue(Dialogue):
         self._end = b"\0\n" if login.version is Version.V1_0 else b"\0"
         self._waits = guard.host.writes
         self._session = connection.open_session(transacted=False)
+        self._hasty: ProviderSession | None = None
+        """Sends without waiting for room."""
         connection.start()
         self._lane = Lane(engine.conduit, self.perform, engine.fail)
         self._temporaries = Temporaries(connection, guard, self._settings.temporaries_max)
@@ -123,7 +126,8 @@ class PlainDialogue(Dialogue):
             session = self._transactions[transaction].session
         may_wait = session.may_wait(envelope)
         is_brief = may_wait and self.guard.host.waits_briefly(envelope)
-        return Act(frame, partial(self._send_to, envelope, transaction), may_wait, is_brief)
+        send = partial(self._send_to, envelope, transaction, for_room=may_wait and not is_brief)
+        return Act(frame, send, may_wait, is_brief)
 
     def _read(self, frame: Frame) -> Envelope:
         if "," in frame.headers.get("destination", ""):
@@ -138,14 +142,42 @@ class PlainDialogue(Dialogue):
             timestamp_ms=envelope.timestamp_ms or self._clock.time_ms(),
         )
 
-    def _send_to(self, envelope: Envelope, transaction: str | None) -> None:
+    def _send_to(self, envelope: Envelope, transaction: str | None, *, for_room: bool) -> None:
+        """`for_room`: it may wait until somebody has taken messages out of the queue."""
         if envelope.destination.temporary:
             envelope = replace(envelope, destination=self._temporaries.resolve(envelope.destination))
         if envelope.reply_to is not None and envelope.reply_to.temporary:
             envelope = replace(envelope, reply_to=self._temporaries.resolve(envelope.reply_to))
         self.guard.send(envelope.destination)
         session = self._session if transaction is None else self._transaction(transaction).session
-        session.send(envelope)
+        if for_room and self._reads(envelope.destination):
+            self._send_or_refuse(envelope, None if transaction is None else session)
+        else:
+            session.send(envelope)
+
+    def _reads(self, address: Address) -> bool:
+        return any(
+            isinstance(each, PlainSubscription) and each.destination == address for each in self._subscriptions.values()
+        )
+
+    def _send_or_refuse(self, envelope: Envelope, session: ProviderSession | None) -> None:
+        """Send without waiting for room in a queue that this connection reads: what makes room are its own frames, which come
+        after this one. `session`: of the transaction. Raises `ResourceError`.
+        """
+        if session is None:
+            if self._hasty is None:
+                self._hasty = self.connection.open_session(transacted=False)
+            session = self._hasty
+        session.end_waits()
+        try:
+            session.send(envelope)
+        except ClosedError as error:
+            if self.is_over:
+                raise
+            raise ResourceError(
+                f"{envelope.destination} is full, and this connection reads it: if its SEND waited for room, so would its "
+                "ACK, which makes room; acknowledge before you send, or read the queue with another connection"
+            ) from error
 
     # Consumers
 

@@ -76,6 +76,44 @@ def test_nothing_after_disconnect_is_done(bench: Bench) -> None:
     assert ready(bench).texts() == []
 
 
+@pytest.mark.parametrize("ack", ["auto", "client"])
+@pytest.mark.parametrize("transaction", [{}, {"transaction": "t"}])
+def test_a_plain_client_never_waits_for_room_that_it_makes_itself(
+    bench: Bench, ack: str, transaction: dict[str, str]
+) -> None:
+    blocking(bench)
+    other = PyjmsClient(bench)
+    other.session()
+    other.send(make_envelope("the queue is full"))
+    client = bench.connect()
+    client.send("SUBSCRIBE", id="s", destination="/queue/orders", ack=ack, prefetch_count="1")
+    if transaction:
+        client.send("BEGIN", **transaction)
+    client.send("SEND", b"x", destination="/queue/orders", receipt="r", **transaction)
+    frames = client.all()
+    (error,) = [frame for frame in frames if frame.command == "ERROR"]
+    assert error.headers["receipt-id"] == "r"
+    assert b"acknowledge before you send, or read the queue with another connection" in bytes(error.body)
+    assert client.engine.is_over
+
+
+def test_a_plain_client_waits_for_room_that_others_make(bench: Bench) -> None:
+    blocking(bench)
+    sender = bench.connect()
+    sender.send("SUBSCRIBE", id="s", destination="/queue/answers", ack="client")
+    sender.send("SEND", b"1", destination="/queue/orders")
+    sender.settle()
+    sender.send("SEND", b"2", destination="/queue/orders", receipt="r")
+    waiting = Thread(target=sender.settle, daemon=True)
+    waiting.start()
+    reader = bench.connect()
+    reader.send("SUBSCRIBE", id="s", destination="/queue/orders", ack="auto")
+    reader.settle()
+    waiting.join(10)
+    assert not waiting.is_alive()
+    assert [frame.headers["receipt-id"] for frame in sender.all()] == ["r"]
+
+
 @pytest.mark.parametrize("headers", [{}, {"pyjms-profile": "1"}])
 def test_a_client_logs_in_once(bench: Bench, headers: dict[str, str]) -> None:
     client = Client(bench)
