@@ -6,6 +6,7 @@ import json
 import os
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Annotated, Any, Final, TypeAlias
 from urllib.parse import unquote
@@ -40,6 +41,7 @@ _EXAMPLES: Final[Mapping[str, tuple[str, ...]]] = {
     "list": (
         f'list {_URL} queue --filter "waiting > 100" --sort -waiting --fields name,waiting,consumers',
         f"list {_URL} connection default/default --json",
+        f"list {_URL} workflow_instance default/default/flows --filter \"status = 'parked'\" --sort -changed_at_ms",
     ),
     "show": (f"show {_URL} queue default/default/orders", f"show {_URL} broker --fields state,uptime_seconds"),
     "create": (
@@ -55,6 +57,8 @@ _EXAMPLES: Final[Mapping[str, tuple[str, ...]]] = {
         f"call {_URL} queue default/default/orders move_messages target=later \"selector=region = 'north'\"",
         f"call {_URL} dead_letter default/default/DLQ replay dry_run=true",
         f"call {_URL} port stomp start",
+        f"call {_URL} workflow_instance default/default/flows/ID history",
+        f'call {_URL} workflow_instance default/default/flows/ID retry "reason=the bank is back"',
     ),
     "describe": (f"describe {_URL}", f"describe {_URL} queue"),
 }
@@ -271,10 +275,10 @@ def call(
                 arguments,
                 lambda done, total: bars.update(task, completed=done, total=total),
             )
-    if as_json or isinstance(result, (dict, list)):
-        put_json({"result": result} if as_json else result)
+    if as_json:
+        put_json({"result": result})
     else:
-        show(f"[green]done[/] {escape('' if result is None else str(result))}".rstrip())
+        _show_result(result)
 
 
 def describe(
@@ -338,9 +342,11 @@ def _options(fields: str | None, *, actual: bool, **others: str | None) -> dict[
 # For people
 
 
-def _text(value: Any) -> str:
+def _text(value: Any, name: str = "") -> str:
     if value is None:
         return ""
+    if name.endswith("_at_ms") and isinstance(value, int):
+        return f"{datetime.fromtimestamp(value // 1000, UTC):%Y-%m-%d %H:%M:%S}Z"
     return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
 
 
@@ -351,6 +357,7 @@ def _table(items: list[dict[str, Any]], described: CategoryDescription, fields: 
     else:
         shown = [name for name in described.fields if name in items[0]]
         facts = {"name", "type", "names", "id", "category", "desired_state", "error", "life_time"}
+        facts |= set() if described.is_changeable else {"state"}  # what comes by itself is active while it is there
         measured = [
             name
             for name in shown
@@ -365,7 +372,7 @@ def _table(items: list[dict[str, Any]], described: CategoryDescription, fields: 
     table = Table(*(["address"] if fields is None else []), *columns, box=None, pad_edge=False)
     for item in items:
         address = ["/".join(item.get("names") or [str(item.get("name", ""))])] if fields is None else []
-        table.add_row(*map(escape, address), *(escape(_text(item.get(name))) for name in columns))
+        table.add_row(*map(escape, address), *(escape(_text(item.get(name), name)) for name in columns))
     return table
 
 
@@ -376,8 +383,23 @@ def _show_object(found: Mapping[str, Any], described: CategoryDescription, *, as
     table = Table(box=None, show_header=False, pad_edge=False)
     for name, value in found.items():
         style = "bold" if name in described.attributes else "cyan"
-        table.add_row(f"[{style}]{escape(name)}[/]", escape(_text(value)))
+        table.add_row(f"[{style}]{escape(name)}[/]", escape(_text(value, name)))
     show(table)
+
+
+def _show_result(result: Any) -> None:
+    """Show what an operation returned: rows as a table, a document as it is, so that it can be written to a file."""
+    if isinstance(result, list) and result and all(isinstance(each, dict) for each in result):
+        table = Table(*result[0], box=None, pad_edge=False)
+        for each in result:
+            table.add_row(*(escape(_text(each.get(name), name)) for name in result[0]))
+        show(table)
+    elif isinstance(result, (dict, list)):
+        put_json(result)
+    elif isinstance(result, str) and "\n" in result:
+        show(escape(result.rstrip("\n")))
+    else:
+        show(f"[green]done[/] {escape('' if result is None else str(result))}".rstrip())
 
 
 def _as_data(described: CategoryDescription) -> dict[str, Any]:

@@ -5,17 +5,20 @@ from __future__ import annotations
 import json
 import threading
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import closing
 from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
 from typing import Any, TypeAlias
 
 import pytest
 
+from pyjms.flows.store import open_store
 from pyjms_provider.commands import rest_client
 from pyjms_provider.commands.rest_client import NoAnswerError, OperationDescription, RestClient
 from pyjms_provider.model.virtual_host import VirtualHost
 from pyjms_provider.serving.served_broker import ServedBroker
 from tests.pyjms.demo.command_line import Run
+from tests.pyjms.flows.supply import SUPPLY_FLOW, keep, parked
 
 Documents: TypeAlias = Callable[..., Any]
 HOST = "default/shop"
@@ -326,3 +329,32 @@ def test_the_examples_of_operations_name_what_there_is() -> None:
         _, _, category, _, operation, *_ = example.split()
         kinds = [tree.class_of(category, name)[1] for name in tree.types_of(category)]
         assert any(operation in operations_of(kind) for kind in kinds), example
+
+
+def test_workflows_are_listed_looked_at_and_decided_about(
+    run_pyjms: Run, served: str, documents: Documents, tmp_path: Path
+) -> None:
+    url = f"sqlite:///{tmp_path / 'flows.db'}"
+    with closing(open_store(url)) as store:
+        store.deploy(SUPPLY_FLOW)
+        keep(store, "i", *parked("i"))
+    documents("create", "workflow_store", f"{HOST}/flows", f"store_url={url}")
+    instances = ("workflow_instance", f"{HOST}/flows")
+    code, out, _ = run_pyjms("manage", "list", served, *instances, "--filter", "status = 'parked'")
+    assert code == 0
+    assert out.splitlines()[0].split()[:5] == ["address", "workflow", "status", "step", "visible_state"]
+    assert "1970-01-01 00:00:11Z" in out
+    assert "not answered after 1 attempts" in out
+    code, out, _ = run_pyjms("manage", "call", served, "workflow_instance", f"{HOST}/flows/i", "history")
+    assert code == 0
+    assert out.splitlines()[0].split() == ["at_ms", "what", "step", "reason"]
+    assert len(out.splitlines()) == 5
+    code, out, _ = run_pyjms("manage", "call", served, "workflow_instance", f"{HOST}/flows/i", "picture")
+    assert (code, out.startswith("<svg "), out.endswith("</svg>\n")) == (0, True, True)
+    assert "[/" not in out
+    documents("call", "workflow_instance", f"{HOST}/flows/i", "retry", "reason=the scales are back")
+    assert documents("show", "workflow_instance", f"{HOST}/flows/i", "--fields", "status") == {"status": "running"}
+    code, _, err = run_pyjms("manage", "call", served, "workflow_instance", f"{HOST}/flows/i", "retry")
+    assert (code, "only one that is parked" in err) == (2, True)
+    assert documents("list", "workflow", f"{HOST}/flows")["items"][0]["running"] == 1
+    assert run_pyjms("manage", "delete", served, "workflow_store", f"{HOST}/flows", "--yes")[0] == 0
