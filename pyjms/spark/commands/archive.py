@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from functools import partial
 from typing import Annotated, Final
 
 import typer
@@ -74,7 +75,8 @@ def archive_command(
             told(f"{waiting:,} messages wait in {destination}")
             _tell(as_json, 0, waiting)
             return
-        query = archive(
+        start = partial(
+            archive,
             session,
             directory,
             url=url,
@@ -88,7 +90,7 @@ def archive_command(
             **options,
         )
         with stop_wanted() as wanted:
-            moved = follow(query, wanted, "archived", lambda each: meter.hear(batch_done("archive", group, each)))
+            moved = follow(start, wanted, "archived", lambda each: meter.hear(batch_done("archive", group, each)))
     _tell(as_json, moved, None)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from functools import partial
 from pathlib import Path
 from typing import Annotated, Any, Final
 
@@ -75,7 +76,8 @@ def route_command(
             if as_json:
                 typer.echo(json.dumps(counts))
             return
-        query = route(
+        start = partial(
+            route,
             session,
             rules,
             url=url,
@@ -92,7 +94,7 @@ def route_command(
             meter.hear(batch_done("route", group, progress, made.pop(int(progress["batchId"]), None)))
 
         with stop_wanted() as wanted:
-            moved = follow(query, wanted, "routed", hear)
+            moved = follow(start, wanted, "routed", hear)
     if as_json:
         typer.echo(json.dumps({"routed": moved}))
     else:

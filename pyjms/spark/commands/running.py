@@ -49,6 +49,7 @@ Credentials: TypeAlias = Annotated[
 ]
 MESSAGES_IN_BATCH = 10_000
 _LOOKS_EVERY_S = 0.2
+_SLOW, _STARTS = "Python worker failed to connect back", 6
 
 
 def told(text: str) -> None:
@@ -114,31 +115,57 @@ def ended_at_once(command: str) -> Iterator[None]:
             signal.signal(signal.SIGTERM, before)
 
 
-def follow(query: StreamingQuery, wanted: threading.Event, what: str, hear: Callable[[Any], None]) -> int:
-    """Tell each batch of a query until it ends or somebody wants it to; return how many messages it has moved.
+def follow(start: Callable[[], StreamingQuery], wanted: threading.Event, what: str, hear: Callable[[Any], None]) -> int:
+    """Start a query and tell each batch until it ends or somebody wants it to; return how many messages it has moved.
 
-    hear: is given Spark's progress report of each batch that moved something. Raises what the query raised.
+    hear: is given Spark's progress report of each batch that moved something. Spark gives a Python process ten seconds to
+    start, and no setting alters that: on a busy machine the query is started again, which loses and repeats nothing.
+    Raises what the query raised.
     """
-    moved, last = 0, -1
-    try:
-        while True:
-            is_running = query.isActive
-            for progress in query.recentProgress:
-                number, rows = int(progress["batchId"]), int(progress["numInputRows"])
-                if number > last and rows:
-                    last, moved = number, moved + rows
-                    told(f"{what}: batch {number}, {rows:,} messages, {moved:,} in all{_rate(progress)}")
-                    hear(progress)
-            if not is_running:
-                break
-            if wanted.wait(_LOOKS_EVERY_S):
-                query.stop()
-    finally:
-        query.stop()
-    problem = query.exception()
-    if problem is not None:
-        raise problem
-    return moved
+    told_of = _Told(what, hear)
+    for attempt in range(1, _STARTS + 1):
+        query = start()
+        try:
+            _watch(query, wanted, told_of)
+        finally:
+            query.stop()
+        problem = query.exception()
+        if problem is None:
+            break
+        if attempt == _STARTS or _SLOW not in str(problem) or wanted.is_set():
+            raise problem
+        told("this machine is busy, and a Python process of Spark's took too long to start: once more")
+    return told_of.moved
+
+
+class _Told:
+    """What was told of a query so far."""
+
+    def __init__(self, what: str, hear: Callable[[Any], None]) -> None:
+        self._what = what
+        self._hear = hear
+        self._last = -1
+        self.moved = 0
+
+    def look(self, query: StreamingQuery) -> None:
+        """Tell the batches that were not told yet."""
+        for progress in query.recentProgress:
+            number, rows = int(progress["batchId"]), int(progress["numInputRows"])
+            if number > self._last and rows:
+                self._last = number
+                self.moved += rows
+                told(f"{self._what}: batch {number}, {rows:,} messages, {self.moved:,} in all{_rate(progress)}")
+                self._hear(progress)
+
+
+def _watch(query: StreamingQuery, wanted: threading.Event, told_of: _Told) -> None:
+    while True:
+        is_running = query.isActive
+        told_of.look(query)
+        if not is_running:
+            return
+        if wanted.wait(_LOOKS_EVERY_S):
+            query.stop()
 
 
 def _rate(progress: Any) -> str:
