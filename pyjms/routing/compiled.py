@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable, Hashable, Iterable
 from dataclasses import dataclass, field
 from fnmatch import translate
+from operator import attrgetter
 from re import compile as compile_expression
 from typing import Any, TypeAlias
 
@@ -20,20 +21,25 @@ from pyjms.routing.rules import Choice, Content, Rule, RuleSet
 from pyjms.spi.envelope import Envelope
 from pyjms.spi.selector import Selector
 from pyjms.spi.selector.compile import compile_condition
-from pyjms.spi.selector.headers import read
+from pyjms.spi.selector.headers import ATTRIBUTES, FUNCTIONS, read
 from pyjms.spi.selector.nodes import And, Boolean, Comparison, Identifier, In, Node, String
 
 __all__ = ["CompiledRules"]
 
 _Test: TypeAlias = Callable[[Facts], bool]
+_Key: TypeAlias = Callable[[Facts], Any]
+"""Returns the one value that a message has, or None."""
 _Keys: TypeAlias = Callable[[Facts], Iterable[Hashable]]
+"""Returns all values that a message has."""
+_Getter: TypeAlias = tuple[_Key | None, _Keys | None]
+"""One of the two: most tables have the first, which is quicker."""
 
 
 @dataclass(slots=True)
 class _Table:
     """What one thing that messages can be told apart by says of all rules; a rule is a bit."""
 
-    keys: _Keys
+    getter: _Getter
     allowed: dict[Hashable, int] = field(default_factory=dict)
     constrained: int = 0
     """The rules that ask for it at all."""
@@ -55,7 +61,12 @@ class CompiledRules:
         for number, rule in enumerate(rules.rules):
             self._add(1 << number, rule)
         # Cheap ones first: what they rule out, costly ones need not look at.
-        self._ordered = [self._tables[key] for key in sorted(self._tables, key=lambda key: str(key)[:2])]
+        ordered = [self._tables[key] for key in sorted(self._tables, key=lambda key: str(key)[:2])]
+        self._ordered = [(*table.getter, table.allowed, table.constrained) for table in ordered]
+        self._choices = [
+            (rule, tuple(Choice(target, rule) for target in dict.fromkeys(rule.targets))) for rule in rules.rules
+        ]
+        self._has_taps = any(rule.tap for rule in rules.rules)
         self._test_list = [test for _, test in self._tests.values()]
         self._all = (1 << len(rules.rules)) - 1
         self._nobody = () if rules.undeliverable is None else (Choice(rules.undeliverable, None),)
@@ -66,45 +77,44 @@ class CompiledRules:
         facts = Facts(envelope, rules.sender_properties, rules.body_bytes_max)
         candidates = self._candidates(facts)
         known: dict[int, bool] = {}
-        found: dict[str, Choice] = {}
+        found: tuple[Choice, ...] = ()
         is_wanted = False
         while candidates:
             bit = candidates & -candidates
             candidates ^= bit
             number = bit.bit_length() - 1
-            if not self._holds(number, facts, known):
+            tests = self._tests_of[number]
+            if tests and not self._holds(tests, facts, known):
                 continue
-            rule = rules.rules[number]
-            for target in rule.targets:
-                if target not in found:
-                    found[target] = Choice(target, rule)
+            rule, choices = self._choices[number]
+            found = _joined(found, choices) if found else choices
             is_wanted = is_wanted or not rule.tap
             if rule.stop:
                 break
-        if is_wanted:
-            return tuple(found.values())
-        return (*found.values(), *(each for each in self._nobody if each.target not in found))
+        return found if is_wanted else _joined(found, self._nobody)
 
     def is_wanted(self, choices: Iterable[Choice]) -> bool:
         """Say whether anybody gets the message, save for those that only listen in."""
-        return any(choice.rule is None or not choice.rule.tap for choice in choices)
+        return not self._has_taps or any(choice.rule is None or not choice.rule.tap for choice in choices)
 
     def _candidates(self, facts: Facts) -> int:
         candidates = self._all
-        for table in self._ordered:
-            concerned = candidates & table.constrained
+        for key_of_one, keys_of_all, found, constrained in self._ordered:
+            concerned = candidates & constrained
             if not concerned:
                 continue
-            found = table.allowed
+            if key_of_one is not None:
+                candidates ^= concerned & ~found.get(key_of_one(facts), 0)
+                continue
             allowed = 0
-            for key in table.keys(facts):
+            for key in keys_of_all(facts) if keys_of_all is not None else ():
                 if key in found:
                     allowed |= found[key]
             candidates ^= concerned & ~allowed
         return candidates
 
-    def _holds(self, number: int, facts: Facts, known: dict[int, bool]) -> bool:
-        for test in self._tests_of[number]:
+    def _holds(self, tests: tuple[int, ...], facts: Facts, known: dict[int, bool]) -> bool:
+        for test in tests:
             value = known.get(test)
             if value is None:
                 value = known[test] = self._test_list[test](facts)
@@ -116,19 +126,19 @@ class CompiledRules:
 
     def _add(self, bit: int, rule: Rule) -> None:
         tests: list[int] = []
-        asked: dict[Hashable, tuple[_Keys, frozenset[Hashable]]] = {}
-        _one_of(rule.types, "1 type", lambda facts: facts.envelope.jms_type, asked, self._test_into(tests))
-        _one_of(rule.senders, "2 sender", lambda facts: facts.sender, asked, self._test_into(tests))
+        asked: dict[Hashable, tuple[_Getter, frozenset[Hashable]]] = {}
+        _one_of(rule.types, "1 type", _type, asked, self._test_into(tests))
+        _one_of(rule.senders, "2 sender", attrgetter("sender"), asked, self._test_into(tests))
         if rule.bodies is not None:
             asked["4 body"] = (_kinds_for(rule.bodies), frozenset(rule.bodies))
         if rule.selector is not None:
             self._take_apart(rule.selector, asked, self._test_into(tests))
         for content in rule.content:
             self._add_content(content, asked, self._test_into(tests))
-        for key, (keys, values) in asked.items():
-            table = self._tables.setdefault(key, _Table(keys))
-            if key == "4 body" and keys is not _kind:
-                table.keys = keys
+        for key, (getter, values) in asked.items():
+            table = self._tables.setdefault(key, _Table(getter))
+            if key == "4 body" and getter is not _KIND:
+                table.getter = getter
             table.add(bit, values)
         self._tests_of.append(tuple(dict.fromkeys(tests)))
 
@@ -142,7 +152,7 @@ class CompiledRules:
     def _take_apart(
         self,
         selector: Selector,
-        asked: dict[Hashable, tuple[_Keys, frozenset[Hashable]]],
+        asked: dict[Hashable, tuple[_Getter, frozenset[Hashable]]],
         add: Callable[[Hashable, _Test], None],
     ) -> None:
         root = selector.root
@@ -156,12 +166,12 @@ class CompiledRules:
             key = f"3 property {name}"
             if key in asked:
                 values &= asked[key][1]
-            asked[key] = (_texts_of(name), values)
+            asked[key] = ((_value_of(name), None), values)
 
     def _add_content(
         self,
         content: Content,
-        asked: dict[Hashable, tuple[_Keys, frozenset[Hashable]]],
+        asked: dict[Hashable, tuple[_Getter, frozenset[Hashable]]],
         add: Callable[[Hashable, _Test], None],
     ) -> None:
         find = finder(content)
@@ -169,22 +179,27 @@ class CompiledRules:
         if content.equals is None or key in asked:
             add(("content", str(content), content.as_number), lambda facts: holds(content, find(facts)))
             return
-        keys = _keys_at(find)
-        asked[key] = (keys, frozenset(key_of(each) for each in content.equals))
+        asked[key] = ((None, _keys_at(find)), frozenset(key_of(each) for each in content.equals))
+
+
+def _joined(found: tuple[Choice, ...], more: tuple[Choice, ...]) -> tuple[Choice, ...]:
+    """Return all choices, each target once."""
+    targets = {each.target for each in found}
+    return (*found, *(each for each in more if each.target not in targets))
 
 
 def _one_of(
     wanted: tuple[str, ...] | None,
     name: str,
     value_of: Callable[[Facts], str | None],
-    asked: dict[Hashable, tuple[_Keys, frozenset[Hashable]]],
+    asked: dict[Hashable, tuple[_Getter, frozenset[Hashable]]],
     add: Callable[[Hashable, _Test], None],
 ) -> None:
     """Add the condition that a value is one of some, which may hold wildcards."""
     if wanted is None:
         return
     if not any("*" in each for each in wanted):
-        asked[name] = (lambda facts: (value_of(facts),), frozenset(wanted))
+        asked[name] = ((value_of, None), frozenset(wanted))
         return
     # fnmatch knows more wildcards than the one of rules.
     expressions = [
@@ -218,20 +233,22 @@ def _condition(term: Node) -> _Test:
     return lambda facts: matches(facts.envelope)
 
 
-def _texts_of(name: str) -> _Keys:
-    def keys(facts: Facts) -> Iterable[Hashable]:
-        value = read(facts.envelope, name)
-        return (value,) if isinstance(value, str) else ()
+def _type(facts: Facts) -> str | None:
+    return facts.envelope.jms_type
 
-    return keys
+
+def _value_of(name: str) -> _Key:
+    """Return what reads a header field or a property. A value that is no text is not in the table: it equals none."""
+    if name in ATTRIBUTES or name in FUNCTIONS:
+        return lambda facts: read(facts.envelope, name)
+    return lambda facts: facts.envelope.properties.get(name)
 
 
 def _keys_at(find: Callable[[Facts], tuple[Any, ...]]) -> _Keys:
     return lambda facts: [key_of(value) for value in find(facts) if value is not None]
 
 
-def _kind(facts: Facts) -> Iterable[Hashable]:
-    return (facts.kind,)
+_KIND: _Getter = (attrgetter("kind"), None)
 
 
 def _kinds(facts: Facts) -> Iterable[Hashable]:
@@ -242,6 +259,6 @@ def _kinds(facts: Facts) -> Iterable[Hashable]:
         yield "xml"
 
 
-def _kinds_for(wanted: tuple[str, ...]) -> _Keys:
+def _kinds_for(wanted: tuple[str, ...]) -> _Getter:
     """Return what tells the kinds of a body; it reads bodies only if a rule asks for what is in them."""
-    return _kinds if {"json", "xml"} & set(wanted) else _kind
+    return (None, _kinds) if {"json", "xml"} & set(wanted) else _KIND

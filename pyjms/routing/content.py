@@ -48,14 +48,18 @@ def finder(content: Content) -> Finder:
 def _json_finder(path: str) -> Finder:
     steps = read_pointer(path)
     if "*" not in steps:
-        return lambda facts: _walk(facts.json, steps)
+        return _walker(steps)
     return lambda facts: tuple(_walk_all(facts.json, steps))
 
 
-def _walk(value: Any, steps: Iterable[str]) -> tuple[Any, ...]:
-    for step in steps:
-        value = _member(value, step)
-    return () if value is ABSENT else (value,)
+def _walker(steps: tuple[str, ...]) -> Finder:
+    def walk(facts: Facts) -> tuple[Any, ...]:
+        value = facts.json
+        for step in steps:
+            value = value.get(step, ABSENT) if type(value) is dict else _member(value, step)
+        return () if value is ABSENT else (value,)
+
+    return walk
 
 
 def _walk_all(value: Any, steps: tuple[str, ...]) -> Iterator[Any]:

@@ -39,8 +39,12 @@ class Facts:
         """Who sent it; None: it does not say."""
         if self._sender is ABSENT:
             properties = self.envelope.properties
-            found = next((properties[name] for name in self._sender_properties if name in properties), None)
-            self._sender = None if found is None else str(found)
+            self._sender = None
+            for name in self._sender_properties:
+                found = properties.get(name)
+                if found is not None:
+                    self._sender = str(found)
+                    break
         sender: str | None = self._sender
         return sender
 

@@ -61,7 +61,8 @@ class Router:
             raise UndeliverableError("no rule wants it")
         parcels: list[Parcel] = []
         for choice in choices:
-            made = envelope if choice.rule is None else _transformed(choice.rule, envelope)
+            rule = choice.rule
+            made = _transformed(rule, envelope) if rule is not None and rule.transforms else envelope
             parcels.append(Parcel(targets[choice.target], made, choice.target))
         self._count(choices)
         if not ready.is_wanted(choices):

@@ -1,4 +1,4 @@
-"""Routing with 100 rules against routing without: one target for every message, in one broker that keeps messages in SQLite.
+"""Routing with 100 rules against routing without: one target for every message, in one broker, with a store in SQLite and without.
 
 Also what a decision costs by itself with 1 and with 100 rules.
 """
@@ -9,7 +9,7 @@ import json
 import sys
 import tempfile
 from pathlib import Path
-from time import perf_counter
+from time import perf_counter, process_time
 from urllib.parse import quote
 
 sys.path.insert(0, str(Path(__file__).parent))
@@ -48,25 +48,25 @@ def rules(number: int) -> RuleSet:
 class Bench:
     """One broker."""
 
-    def __init__(self, folder: str) -> None:
-        self.url = f"vm://bench-routing?store={quote(f'sqlite:///{folder}/messages.db')}"
+    def __init__(self, url: str) -> None:
+        self.url = url
         self.connection = ConnectionFactory(self.url).create_connection()
         self.connection.start()
         self.session = self.connection.create_session(True, Session.SESSION_TRANSACTED)
 
     def rate(self, plan: Plan, targets: list[Target]) -> float:
-        """Return how many messages a second a plan moves."""
+        """Return how many messages a second of the processor's time a plan moves: waits for the disk would hide what rules cost."""
         producer = self.session.create_producer(self.session.create_queue("unrouted"))
         for _ in range(MESSAGES):
             producer.send(make_message(self.session, BODY))
         self.session.commit()
         source = Target(site=Site(url=self.url), address=Address(AddressKind.QUEUE, "unrouted"))
-        begin = perf_counter()
+        begin = process_time()
         transfer = Transfer(RouteSettings(name="bench", source=source), plan, lambda: targets, SystemClock())
         route = RouteThread(transfer)
         while route.statistics().forwarded < MESSAGES:
-            assert not route.wait(0.002), route.statistics()
-        rate = MESSAGES / (perf_counter() - begin)
+            assert not route.wait(0.01), route.statistics()
+        rate = MESSAGES / (process_time() - begin)
         route.stop()
         self.drain()
         return rate
@@ -104,23 +104,32 @@ def microseconds(ready: CompiledRules, session: Session) -> float:
 def main() -> int:
     """Run and report."""
     with tempfile.TemporaryDirectory() as folder:
-        good = measure(Bench(folder))
-    return 0 if good else 1
+        store = quote(f"sqlite:///{folder}/messages.db")
+        stored, in_memory = Bench(f"vm://bench-routing?store={store}"), Bench("vm://bench-routing-in-memory")
+        good = [measure(stored, "routing, 100 rules / none"), measure(in_memory, "the same, in memory")]
+        good.append(measure_decisions(in_memory))
+        for bench in (stored, in_memory):
+            bench.connection.close()
+        stop_all_brokers()
+    return 0 if all(good) else 1
 
 
-def measure(bench: Bench) -> bool:
-    """Measure all; return whether all is well."""
+def measure(bench: Bench, what: str) -> bool:
+    """Measure with rules against without; return whether all is well."""
     router = Router(rules(100), lambda name, spec: Site(url=bench.url), SystemClock())
     result = compare(lambda: bench.with_rules(router), bench.without)
-    detail = f"{result.ours:,.0f} messages a second with 100 rules, {result.theirs:,.0f} without rules"
-    good = report("routing, 100 rules / none", result.ratio, least=0.5, detail=detail)
+    detail = (
+        f"{result.ours:,.0f} messages a second of processor time with 100 rules, {result.theirs:,.0f} without rules"
+    )
+    return report(what, result.ratio, least=0.5, detail=detail)
+
+
+def measure_decisions(bench: Bench) -> bool:
+    """Measure what a decision costs by itself; return whether all is well."""
     many, few = CompiledRules(rules(100)), CompiledRules(rules(4))
     cost = compare(lambda: microseconds(many, bench.session), lambda: microseconds(few, bench.session))
     detail = f"{cost.ours:.2f} µs a decision with 100 rules, {cost.theirs:.2f} µs with 4 of the same kinds"
-    good &= report("decision, 100 rules / 4 rules", cost.ratio, most=3.0, detail=detail)
-    bench.connection.close()
-    stop_all_brokers()
-    return good
+    return report("decision, 100 rules / 4 rules", cost.ratio, most=3.0, detail=detail)
 
 
 if __name__ == "__main__":
