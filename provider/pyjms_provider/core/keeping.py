@@ -10,7 +10,7 @@ from threading import Lock
 from typing import TYPE_CHECKING
 
 from pyjms.spi.clock import Signal
-from pyjms.spi.errors import ClosedError, InvalidSelectorError, ProviderError
+from pyjms.spi.errors import ClosedError, InDoubtError, InvalidSelectorError, ProviderError
 from pyjms.spi.selector import selector_or_none
 from pyjms_provider.core.branches_in_doubt import BranchesInDoubt
 from pyjms_provider.core.journal import Changes, NewMessage, QueueNumber, QueueRecord, Removal, SubscriptionKey
@@ -174,6 +174,58 @@ class Keeper:
             except ProviderError:
                 store.release(reference)
                 raise
+
+    def send_together(
+        self, sends: Sequence[tuple[Queue, Envelope, ConnectionId | None]]
+    ) -> Sequence[ProviderError | None]:
+        """Write PERSISTENT messages, each sent by itself to a queue that is kept, in one write, and pass them to their queues.
+
+        Returns of each why it was not sent, or None. If the write fails, each is tried alone: another one may be at fault.
+        """
+        store = self._store
+        try:
+            store.relieve()
+            with self._work:
+                kept = [queue.kept for queue, _, _ in sends]
+                references = [store.refer(envelope, origin) for _, envelope, origin in sends]
+                messages = [
+                    NewMessage(reference, envelope, (each.number,))
+                    for reference, each, (_, envelope, _) in zip(references, kept, sends, strict=True)
+                    if each is not None
+                ]
+                if len(messages) < len(sends):
+                    return [self._send_alone(*send) for send in sends]  # a queue has been dropped at this moment
+                self.journal.write(Changes(messages=messages), force=True)
+                return [
+                    self._hand_over(queue, reference, envelope)
+                    for reference, (queue, envelope, _) in zip(references, sends, strict=True)
+                ]
+        except InDoubtError as error:
+            return [error] * len(sends)
+        except ProviderError:
+            return [self._send_alone(*send) for send in sends]
+
+    def _hand_over(self, queue: Queue, reference: MessageReference, envelope: Envelope) -> ProviderError | None:
+        """Pass a message that is written to its queue; return why that did not take it."""
+        kept = queue.kept
+        reference.journaled = True
+        self._store.keep(reference, envelope)
+        try:
+            queue.take_over(reference)
+        except ProviderError as error:
+            if kept is not None:
+                kept.note_removed(reference)
+            self._store.release(reference)
+            return error
+        return None
+
+    def _send_alone(self, queue: Queue, envelope: Envelope, origin: ConnectionId | None) -> ProviderError | None:
+        try:
+            self._store.relieve()
+            self.send(queue, envelope, origin, None)
+        except ProviderError as error:
+            return error
+        return None
 
     def _send_to_queue(
         self, queue: Queue, reference: MessageReference, envelope: Envelope, mark: DuplicateMark | None

@@ -195,6 +195,16 @@ class VirtualHost:
         is_unknown = channel is None and address.kind is _QUEUE and not address.temporary
         return is_unknown or self.store.is_pressed or (envelope.delivery_mode == _PERSISTENT and not is_transacted)
 
+    def plain_queue(self, envelope: Envelope) -> Queue | None:
+        """Return the queue of a PERSISTENT message that `Keeper.send_together` takes; None: it is to be sent by `route`."""
+        address, properties = envelope.destination, envelope.properties
+        if address.temporary or address.kind is not _QUEUE or envelope.delivery_mode != _PERSISTENT:
+            return None
+        queue = self._queues.get(address.name)
+        if queue is None or queue.kept is None or queue.kept.definition is not None or queue.asks_doorkeeper:
+            return None
+        return None if DELIVER_AT in properties or DUPLICATE_ID in properties else queue
+
     def finish_commit(self, unit: UnitOfWork) -> None:
         """Make a unit true whose commit was begun. Raises `RolledBackError`, `InDoubtError`."""
         if self.keeper is None:

@@ -8,12 +8,12 @@ disk, goes through `Conduit.work`.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable
-from typing import Protocol, TypeVar
+from collections.abc import Callable, Sequence
+from typing import Any, Protocol, TypeVar
 
 from pyjms.spi.envelope import fact
 
-__all__ = ["Conduit", "Peer", "ProtocolEngine"]
+__all__ = ["Conduit", "Joint", "Peer", "ProtocolEngine"]
 
 _T = TypeVar("_T")
 
@@ -30,6 +30,18 @@ class Peer:
     """Whether the connection is encrypted."""
     certificate: bytes | None
     """The certificate that the client proved to own, in DER form; None: it showed none."""
+
+
+@fact
+class Joint:
+    """How a job is done together with others of its kind, of whichever connections: one forced write serves them all."""
+
+    together: Callable[[Sequence[Any]], Sequence[BaseException | None]]
+    """Does the parts of several jobs, and returns of each how it ended. Jobs with an equal function are of one kind."""
+    part: Any
+    """What is this job's own."""
+    ended: Callable[[BaseException | None], None]
+    """Hears how it ended, before `done` is called, in place of what the job itself would have done."""
 
 
 class Conduit(Protocol):
@@ -54,12 +66,18 @@ class Conduit(Protocol):
         ...
 
     def work(
-        self, job: Callable[[], _T], done: Callable[[_T | None, BaseException | None], None], *, brief: bool = False
+        self,
+        job: Callable[[], _T],
+        done: Callable[[_T | None, BaseException | None], None],
+        *,
+        brief: bool = False,
+        joint: Joint | None = None,
     ) -> None:
         """Run `job`, which may wait, on another thread; then call `done` with its result or its error.
 
         `brief`: it waits for a local disk at most, once or a few times. Such a job may run on the connection's thread after
         all, soon, if no other one waits and the disk has been quick: two changes of threads cost more than a quick disk.
+        `joint`: a brief job may also be done there together with others, in this way.
 
         Called on the connection's thread, as `done` is. Several jobs of a connection may run at the same time: the engine
         keeps what must be in order in order, and says by `is_reading` how much may wait for them. `done` is called even

@@ -5,13 +5,18 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from pyjms.spi.envelope import AddressKind
+from pyjms.spi.errors import ProviderError
 from pyjms_provider.clients.vm import VmConnection
 from pyjms_provider.core.policy import Overflow
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from pyjms.spi.envelope import Address, ConnectionId, Envelope
     from pyjms.spi.provider import ConnectionEvents, ProviderConnection
     from pyjms_provider.broker import EmbeddedBroker
+    from pyjms_provider.core.queue import Queue
+    from pyjms_provider.protocols.stomp.server.hosts import Sending
     from pyjms_provider.security.contracts import AccessPolicy, Principal
 
 __all__ = ["EmbeddedHost"]
@@ -48,6 +53,28 @@ class EmbeddedHost:
             return True
         queue = host.find_queue(envelope.destination.name)
         return queue is not None and not (queue.asks_doorkeeper and queue.policy.overflow is Overflow.BLOCK)
+
+    def send_together(self, sendings: Sequence[Sending]) -> Sequence[ProviderError | None]:
+        """Send messages of several sessions; those of queues with nothing special to them are one write."""
+        errors: list[ProviderError | None] = [None] * len(sendings)
+        shared: list[tuple[int, Queue, Envelope, ConnectionId]] = []
+        host = self._broker.virtual_host
+        for index, sending in enumerate(sendings):
+            envelope = sending.envelope
+            try:
+                sending.guard.send(envelope.destination)
+                queue = host.plain_queue(envelope)
+                if queue is None:
+                    sending.session.send(envelope)
+                else:
+                    shared.append((index, queue, envelope, sending.guard.connection_id))
+            except ProviderError as error:
+                errors[index] = error
+        if shared and host.keeper is not None:
+            found = host.keeper.send_together([(queue, envelope, origin) for _, queue, envelope, origin in shared])
+            for (index, *_), why in zip(shared, found, strict=True):
+                errors[index] = why
+        return errors
 
     def connect(self, events: ConnectionEvents, *, principal: Principal, address: str) -> ProviderConnection:
         """Return a new connection. Raises `ClosedError` when the broker has stopped."""

@@ -23,7 +23,7 @@ from types import MappingProxyType
 from typing import Final, Protocol, TypeVar, cast
 
 from pyjms.spi.clock import Clock
-from pyjms_provider.protocols.engine import Peer, ProtocolEngine
+from pyjms_provider.protocols.engine import Joint, Peer, ProtocolEngine
 from pyjms_provider.transport.layers import Bytes, Layer, LayerError
 from pyjms_provider.transport.reports import RareReports, Report
 from pyjms_provider.transport.scheduler import Scheduler
@@ -157,7 +157,12 @@ class Connection(asyncio.BufferedProtocol):
             self._home.scheduler.add(self._turn)
 
     def work(
-        self, job: Callable[[], _T], done: Callable[[_T | None, BaseException | None], None], *, brief: bool = False
+        self,
+        job: Callable[[], _T],
+        done: Callable[[_T | None, BaseException | None], None],
+        *,
+        brief: bool = False,
+        joint: Joint | None = None,
     ) -> None:
         self._jobs += 1
 
@@ -166,7 +171,7 @@ class Connection(asyncio.BufferedProtocol):
             self._try(cast("Callable[[object, BaseException | None], None]", done), result, error)
             self.wake()
 
-        self._home.workers.submit(job, finished, brief=brief)
+        self._home.workers.submit(job, finished, brief=brief, joint=joint)
 
     # -------------------------------------------------------------------------------------------- what asyncio calls
 

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from asyncio import AbstractEventLoop, Event, TimerHandle, wait_for
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from queue import SimpleQueue
@@ -23,6 +23,7 @@ from time import perf_counter
 from typing import Final
 
 from pyjms.spi.errors import ResourceError
+from pyjms_provider.protocols.engine import Joint
 from pyjms_provider.transport.reports import Report
 from pyjms_provider.transport.scheduler import Scheduler
 
@@ -59,14 +60,17 @@ class WorkerSettings:
 class Job:
     """A piece of work, and whom to tell. `finished` is called once, on the loop."""
 
-    __slots__ = ("_call", "_error", "_finished", "_result", "since_s")
+    __slots__ = ("_call", "_error", "_finished", "_result", "joint", "since_s")
 
-    def __init__(self, call: Callable[[], object], finished: Finished, since_s: float) -> None:
+    def __init__(
+        self, call: Callable[[], object], finished: Finished, since_s: float, joint: Joint | None = None
+    ) -> None:
         self._call = call
         self._finished = finished
         self._result: object = None
         self._error: BaseException | None = None
         self.since_s = since_s
+        self.joint = joint
 
     def run(self) -> None:
         """Do it. On a worker's thread."""
@@ -74,6 +78,13 @@ class Job:
             self._result = self._call()
         except BaseException as error:  # the engine is told, whatever it was: its client waits for an answer
             self._error = error
+
+    def ended_together(self, joint: Joint, error: BaseException | None) -> None:
+        """It was done with others."""
+        try:
+            joint.ended(error)
+        except Exception as failure:  # as in `run`
+            self._error = failure
 
     def refuse(self, error: BaseException) -> None:
         """It will not be done."""
@@ -116,13 +127,15 @@ class WorkerPool:
         """How many jobs run or wait."""
         return self._running + len(self._waiting) + len(self._brief)
 
-    def submit(self, call: Callable[[], object], finished: Finished, *, brief: bool = False) -> None:
+    def submit(
+        self, call: Callable[[], object], finished: Finished, *, brief: bool = False, joint: Joint | None = None
+    ) -> None:
         """Have `call` run, and `finished` called on the loop with its result or its error.
 
-        `brief`: it waits for a local disk at most, and may run on the loop.
+        `brief`: it waits for a local disk at most, and may run on the loop; with others if it is `joint`.
         """
         self._idle.clear()
-        job = Job(call, finished, self._loop.time())
+        job = Job(call, finished, self._loop.time(), joint)
         if not brief or self._running or self._waiting or perf_counter() < self._slow_s + self._pause_s:
             self._add(job)
             return
@@ -132,18 +145,30 @@ class WorkerPool:
 
     def _do_brief(self) -> None:
         jobs, self._brief = self._brief, []
+        together = [] if len(jobs) < 2 or self._running else _of_one_kind(jobs)
+        if together:
+            self._do_timed(together)
+            jobs = [job for job in jobs if job not in together]
         if len(jobs) > 1 or self._running:
             for job in jobs:
                 self._add(job)
-            return
+        elif jobs:
+            self._do_timed(jobs)
+
+    def _do_timed(self, jobs: Sequence[Job]) -> None:
+        """Do one job, or several together, here and now, and see how long that takes."""
         begin_s = perf_counter()
-        jobs[0].run()
+        if len(jobs) == 1:
+            jobs[0].run()
+        else:
+            _do_together(jobs)
         end_s = perf_counter()
         if end_s - begin_s > _BRIEF_S:
             was_quick_long = end_s - self._slow_s > 2 * _LONGEST_PAUSE_S
             self._pause_s = _FIRST_PAUSE_S if was_quick_long else min(2 * self._pause_s, _LONGEST_PAUSE_S)
             self._slow_s = end_s
-        self._tell(jobs[0])
+        for job in jobs:
+            self._tell(job)
 
     def _add(self, job: Job) -> None:
         self._waiting.append(job)
@@ -232,3 +257,23 @@ class WorkerPool:
         job.tell()
         if not self.job_count:
             self._idle.set()
+
+
+def _of_one_kind(jobs: Sequence[Job]) -> list[Job]:
+    """Return two or more that can be done together; none, if there are not so many."""
+    first = next((job.joint for job in jobs if job.joint is not None), None)
+    if first is None:
+        return []
+    found = [job for job in jobs if job.joint is not None and job.joint.together == first.together]
+    return found if len(found) > 1 else []
+
+
+def _do_together(jobs: Sequence[Job]) -> None:
+    joints = [job.joint for job in jobs if job.joint is not None]
+    errors: Sequence[BaseException | None]
+    try:
+        errors = joints[0].together([joint.part for joint in joints])
+    except BaseException as error:  # as in `Job.run`
+        errors = [error] * len(joints)
+    for job, joint, why in zip(jobs, joints, errors, strict=True):
+        job.ended_together(joint, why)

@@ -10,7 +10,7 @@ from typing import Any, cast
 import pytest
 
 from pyjms.testing import VirtualClock
-from pyjms_provider.protocols.engine import ProtocolEngine
+from pyjms_provider.protocols.engine import Joint, ProtocolEngine
 from pyjms_provider.transport.connection import _NEXT, Connection, Direction, _Event, _State
 from pyjms_provider.transport.layers import Layer
 from pyjms_provider.transport.reports import RareReports
@@ -140,6 +140,7 @@ class World:
         finished: Callable[[object, BaseException | None], None],
         *,
         brief: bool = False,
+        joint: Joint | None = None,
     ) -> None:
         self.jobs.append((job, finished))
 

@@ -1,7 +1,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from queue import SimpleQueue
 from threading import Event
@@ -9,6 +9,7 @@ from threading import Event
 import pytest
 
 from pyjms.spi.errors import ResourceError
+from pyjms_provider.protocols.engine import Joint
 from pyjms_provider.transport import workers
 from pyjms_provider.transport.service import NetworkService
 from pyjms_provider.transport.workers import WorkerSettings
@@ -149,6 +150,51 @@ def test_a_brief_job_runs_on_the_loop_if_it_is_the_only_one(pool: Pool) -> None:
 def test_brief_jobs_at_the_same_time_go_to_threads_where_they_share_a_write(pool: Pool) -> None:
     pool.submit(name_of_thread, name_of_thread, brief=True)
     assert LOOP not in (pool.next()[0], pool.next()[0])
+
+
+def test_brief_jobs_at_the_same_time_are_done_together_if_they_can_be(pool: Pool) -> None:
+    done: SimpleQueue[tuple[str, list[int]]] = SimpleQueue()
+    ended: SimpleQueue[tuple[int, BaseException | None]] = SimpleQueue()
+    fault = ValueError("the second one")
+
+    def together(parts: Sequence[int]) -> list[BaseException | None]:
+        done.put((name_of_thread(), list(parts)))
+        return [fault if part == 1 else None for part in parts]
+
+    def joint(number: int) -> Joint:
+        return Joint(together, number, lambda error: ended.put((number, error)))
+
+    async def there() -> None:
+        for number in range(3):
+            pool.service.workers.submit(name_of_thread, pool._tell, brief=True, joint=joint(number))
+        pool.service.workers.submit(name_of_thread, pool._tell, brief=True)
+
+    pool.service.run(there()).result(PATIENCE_S)
+    assert sorted([pool.next() for _ in range(4)], key=str) == [(LOOP, None), (None, None), (None, None), (None, None)]
+    assert done.get(timeout=PATIENCE_S) == (LOOP, [0, 1, 2])
+    assert [ended.get(timeout=PATIENCE_S) for _ in range(3)] == [(0, None), (1, fault), (2, None)]
+    assert done.empty()
+
+
+def test_a_fault_of_what_is_done_together_is_told_to_all(pool: Pool) -> None:
+    fault = ValueError("no")
+    ended: SimpleQueue[BaseException | None] = SimpleQueue()
+
+    def together(parts: Sequence[int]) -> list[BaseException | None]:
+        raise fault
+
+    def tell(error: BaseException | None) -> None:
+        ended.put(error)
+        raise ValueError("and nobody understood it")
+
+    async def there() -> None:
+        for number in range(2):
+            pool.service.workers.submit(name_of_thread, pool._tell, brief=True, joint=Joint(together, number, tell))
+
+    pool.service.run(there()).result(PATIENCE_S)
+    told = [pool.next() for _ in range(2)]
+    assert [str(error) for _, error in told] == ["and nobody understood it"] * 2
+    assert [ended.get(timeout=PATIENCE_S) for _ in range(2)] == [fault, fault]
 
 
 def test_a_brief_job_does_not_overtake_on_the_loop_what_a_thread_does(pool: Pool) -> None:

@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
-from typing import Final, Protocol
+from typing import TYPE_CHECKING, Final, Protocol
 
-from pyjms.spi.envelope import Address, ConnectionId, Envelope
-from pyjms.spi.provider import ConnectionEvents, ProviderConnection
+from pyjms.spi.envelope import Address, ConnectionId, Envelope, fact
+from pyjms.spi.provider import ConnectionEvents, ProviderConnection, ProviderSession
 from pyjms_provider.security.contracts import AccessPolicy, Operation, Principal, Target, TargetKind
 
-__all__ = ["Guard", "HostDirectory", "ServedHost"]
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from pyjms.spi.errors import ProviderError
+
+__all__ = ["Guard", "HostDirectory", "Sending", "ServedHost"]
 
 _TARGETS_MAX: Final = 256
 
@@ -36,6 +41,12 @@ class ServedHost(Protocol):
         """Say whether a send of `envelope`, or settling and committing (None), waits for a local disk at most. Never waits."""
         ...
 
+    def send_together(self, sendings: Sequence[Sending]) -> Sequence[ProviderError | None]:
+        """Send messages of several sessions, and return of each why it was not sent, or None. Waits for the disk, and once if
+        that can be; for no room.
+        """
+        ...
+
     def connect(self, events: ConnectionEvents, *, principal: Principal, address: str) -> ProviderConnection:
         """Return a new connection to it, delivery stopped; `principal` and `address` say who it is.
 
@@ -50,6 +61,15 @@ class ServedHost(Protocol):
     def owner_of(self, address: Address) -> ConnectionId | str:
         """Return the connection that made a temporary destination; "": unknown. Never waits."""
         ...
+
+
+@fact
+class Sending:
+    """One message that is to be sent by itself, in no transaction."""
+
+    session: ProviderSession
+    envelope: Envelope
+    guard: Guard
 
 
 class HostDirectory(Protocol):

@@ -9,7 +9,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
-    from pyjms_provider.protocols.engine import Conduit
+    from pyjms_provider.protocols.engine import Conduit, Joint
     from pyjms_provider.protocols.stomp.frames import Frame
 
 __all__ = ["Act", "Lane"]
@@ -28,6 +28,8 @@ class Act:
     may_wait: bool
     is_brief: bool = False
     """Whether it waits for a local disk at most."""
+    joint: Joint | None = None
+    """How it is done together with those of other connections."""
 
     @property
     def size(self) -> int:
@@ -87,7 +89,8 @@ class Lane:
             waiting = [act for act in run if act.may_wait]
             is_brief = len(waiting) <= _BRIEF_MAX and all(act.is_brief for act in waiting)
             done = partial(self._done, sum([act.size for act in run]))
-            self._conduit.work(partial(self._do_all, run), done, brief=is_brief)
+            joint = run[0].joint if is_brief and len(run) == 1 else None
+            self._conduit.work(partial(self._do_all, run), done, brief=is_brief, joint=joint)
 
     def clear(self) -> None:
         """Forget what waits."""

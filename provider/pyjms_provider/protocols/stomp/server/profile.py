@@ -20,6 +20,7 @@ from pyjms.spi.provider import SubscribeRequest
 from pyjms.spi.replay import StageName
 from pyjms.spi.selector import selector_or_none
 from pyjms.spi.xid import BranchFailure
+from pyjms_provider.protocols.engine import Joint
 from pyjms_provider.protocols.stomp import verbs
 from pyjms_provider.protocols.stomp.answers import Created, Greeting, Prepared, Recovered, Sent, receipt_frame
 from pyjms_provider.protocols.stomp.codec import encode_head
@@ -32,6 +33,7 @@ from pyjms_provider.protocols.stomp.known_heads import KnownFrame
 from pyjms_provider.protocols.stomp.pipeline_answers import Counted
 from pyjms_provider.protocols.stomp.profile import PassedEnvelope, from_frame, quick_frame, to_frame
 from pyjms_provider.protocols.stomp.server.dialogue import Dialogue
+from pyjms_provider.protocols.stomp.server.hosts import Sending
 from pyjms_provider.protocols.stomp.server.lane import Act, Lane
 from pyjms_provider.protocols.stomp.server.profile_consumers import CreditConsumer, ServedBrowser, ServedConsumer
 from pyjms_provider.protocols.stomp.server.profile_pipelines import LONG_VERBS, PIPELINE_COMMANDS, ServedPipelines
@@ -166,7 +168,23 @@ class ProfileDialogue(Dialogue):
             return
         may_wait = session.session.may_wait(envelope)
         is_brief = may_wait and self.guard.host.waits_briefly(envelope)
-        lane.add(Act(frame, partial(self._send, session, envelope, frame), may_wait, is_brief))
+        act = Act(frame, partial(self._send, session, envelope, frame), may_wait, is_brief)
+        if is_brief and not session.transacted:
+            part = Sending(session.session, envelope, self.guard)
+            act.joint = Joint(self.guard.host.send_together, part, partial(self._sent_together, frame))
+        lane.add(act)
+
+    def _sent_together(self, frame: Frame, error: BaseException | None) -> None:
+        """Answer what was sent together with messages of others."""
+        if self.is_over:
+            return
+        if error is None:
+            if (receipt := frame.receipt) is not None:
+                self.confirm(frame, receipt)
+        elif isinstance(error, ProviderError):
+            self.refuse(frame, error)
+        else:
+            raise error
 
     def _acknowledge_at_once(self, frame: Frame) -> bool:
         """Acknowledge, if that is the next to be done and need not wait; return whether it was."""

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from itertools import count
 from typing import TypeVar
 
 from pyjms.spi.envelope import ConnectionId
 from pyjms.spi.errors import AccessDeniedError
 from pyjms_provider.broker import EmbeddedBroker, find_broker, stop_broker
-from pyjms_provider.protocols.engine import Peer
+from pyjms_provider.protocols.engine import Joint, Peer
 from pyjms_provider.protocols.stomp.codec import FrameDecoder, encode
 from pyjms_provider.protocols.stomp.frames import Frame, Version
 from pyjms_provider.protocols.stomp.server.service import StompService
@@ -66,13 +67,20 @@ class HandConduit:
         self.jobs: list[Callable[[], None]] = []
         self.briefs: list[bool] = []
         """Of all jobs, whether they are brief."""
+        self.joints: list[tuple[Joint, Callable[[], None]]] = []
+        """Of those jobs that can be done together with others, how, and what tells that they are done."""
         self.heard_ms = 0.0
 
     def wake(self) -> None:
         self.wakes += 1
 
     def work(
-        self, job: Callable[[], _T], done: Callable[[_T | None, BaseException | None], None], *, brief: bool = False
+        self,
+        job: Callable[[], _T],
+        done: Callable[[_T | None, BaseException | None], None],
+        *,
+        brief: bool = False,
+        joint: Joint | None = None,
     ) -> None:
         def run() -> None:
             try:
@@ -84,6 +92,8 @@ class HandConduit:
 
         self.jobs.append(run)
         self.briefs.append(brief)
+        if joint is not None:
+            self.joints.append((joint, partial(done, None, None)))
 
 
 class Client:

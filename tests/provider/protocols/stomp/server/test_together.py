@@ -1,0 +1,187 @@
+"""Confirmed sends of several connections that come at the same time are one forced write."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from pyjms.spi.errors import InDoubtError, ResourceError
+from pyjms.spi.url import ProviderUrl
+from pyjms_provider.clients.stomp.profiled.prepared import PreparedSend
+from pyjms_provider.core.journal import Changes, Journal
+from pyjms_provider.core.policy import QueuePolicy
+from pyjms_provider.protocols.stomp.frames import Frame
+from pyjms_provider.protocols.stomp.profile import quick_frame
+from pyjms_provider.security.contracts import Operation
+from pyjms_provider.settings import read_url
+from tests.provider.helpers import make_envelope
+from tests.provider.protocols.stomp.server.bench import Bench
+from tests.provider.protocols.stomp.server.pyjms_client import PyjmsClient, ready
+
+
+@pytest.fixture
+def stored(tmp_path: Path) -> Iterator[Bench]:
+    bench = Bench(broker=read_url(ProviderUrl.parse(f"vm://x?store=sqlite:///{tmp_path}/x.db"))[1])
+    yield bench
+    bench.close()
+
+
+@pytest.fixture
+def two(stored: Bench) -> list[PyjmsClient]:
+    clients = [PyjmsClient(stored) for _ in range(2)]
+    for client in clients:
+        client.session()
+    clients[0].send(make_envelope("the first one makes the queue", persistent=True))
+    return clients
+
+
+def arrived(bench: Bench) -> list[str]:
+    """Return what was sent since the queue was made."""
+    return [str(text) for text in ready(bench).texts()[1:]]
+
+
+def send_together(clients: list[PyjmsClient]) -> list[Frame]:
+    """Have each client send one message, as they come in one turn of the loop; return what each is answered."""
+    parts = []
+    for number, client in enumerate(clients):
+        made = quick_frame("SEND", make_envelope(str(number), persistent=True))
+        assert made is not None
+        frame = PreparedSend(made, "a")
+        frame.headers["receipt"] = f"r{number}"
+        client.client.feed(frame.prepared())
+        client.client.conduit.jobs.clear()
+        parts += client.client.conduit.joints
+    assert len({joint.together for joint, _ in parts}) == 1
+    errors = parts[0][0].together([joint.part for joint, _ in parts])
+    for (joint, done), error in zip(parts, errors, strict=True):
+        joint.ended(error)
+        done()
+    return [client.client.next() for client in clients]
+
+
+def journal_of(bench: Bench) -> Journal:
+    keeper = bench.broker.virtual_host.keeper
+    assert keeper is not None
+    return keeper.journal
+
+
+def watched(bench: Bench, monkeypatch: pytest.MonkeyPatch, fault: Exception | None = None) -> list[int]:
+    """Return how many messages each write has, from now on; the first one of several fails with `fault`."""
+    journal, writes = journal_of(bench), list[int]()
+    write: Callable[..., None] = journal.write
+
+    def counted(changes: Changes, *, force: bool) -> None:
+        if changes.messages:
+            assert force
+            writes.append(len(changes.messages))
+        if fault is not None and len(changes.messages) > 1:
+            raise fault
+        write(changes, force=force)
+
+    monkeypatch.setattr(journal, "write", counted)
+    return writes
+
+
+def test_they_are_one_write_and_each_is_answered(
+    stored: Bench, two: list[PyjmsClient], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    writes = watched(stored, monkeypatch)
+    answers = send_together(two)
+    assert [(answer.command, answer.headers["receipt-id"]) for answer in answers] == [
+        ("RECEIPT", "r0"),
+        ("RECEIPT", "r1"),
+    ]
+    assert writes == [2]
+    assert arrived(stored) == ["0", "1"]
+
+
+def test_who_may_not_send_is_refused_alone(
+    stored: Bench, two: list[PyjmsClient], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    check = stored.rules.check
+    asked = 0
+
+    def second_is_denied(*arguments: object) -> None:
+        nonlocal asked
+        check(*arguments)  # type: ignore[arg-type]  # handed on
+        if arguments[1] is Operation.WRITE:
+            asked += 1
+            if asked == 2:
+                stored.rules.denied.add((Operation.WRITE, "orders"))
+                check(*arguments)  # type: ignore[arg-type]  # handed on
+
+    monkeypatch.setattr(stored.rules, "check", second_is_denied)
+    assert [answer.command for answer in send_together(two)] == ["RECEIPT", "ERROR"]
+    monkeypatch.undo()
+    stored.rules.denied.clear()
+    assert arrived(stored) == ["0"]
+
+
+def test_if_the_write_fails_each_is_tried_alone(
+    stored: Bench, two: list[PyjmsClient], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    writes = watched(stored, monkeypatch, ResourceError("one of them cannot be written"))
+    added: list[object] = []
+    journal = journal_of(stored)
+    add: Callable[..., None] = journal.add
+
+    def second_fails(*arguments: object) -> None:
+        added.append(arguments)
+        if len(added) == 2:
+            raise ResourceError("it is this one")
+        add(*arguments)
+
+    monkeypatch.setattr(journal, "add", second_fails)
+    answers = send_together(two)
+    assert [answer.command for answer in answers] == ["RECEIPT", "ERROR"]
+    assert b"it is this one" in bytes(answers[1].body)
+    assert writes == [2]
+    assert arrived(stored) == ["0"]
+
+
+def test_if_nobody_knows_whether_it_was_written_all_are_told_so(
+    stored: Bench, two: list[PyjmsClient], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    watched(stored, monkeypatch, InDoubtError("the disk went away"))
+    assert [answer.headers["code"] for answer in send_together(two)] == ["PYJMS-IN-DOUBT"] * 2
+    assert arrived(stored) == []
+
+
+def test_a_queue_with_limits_has_its_own_way(
+    stored: Bench, two: list[PyjmsClient], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    stored.broker.virtual_host.alter_queue("orders", QueuePolicy(max_messages=2))
+    writes = watched(stored, monkeypatch)
+    assert [answer.command for answer in send_together(two)] == ["RECEIPT", "ERROR"]
+    assert max(writes, default=1) == 1
+    assert arrived(stored) == ["0"]
+
+
+def test_a_queue_that_goes_at_this_moment_takes_nothing_that_others_lose(
+    stored: Bench, two: list[PyjmsClient], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    journal = journal_of(stored)
+    write: Callable[..., None] = journal.write
+
+    def goes(changes: Changes, *, force: bool) -> None:
+        write(changes, force=force)
+        if len(changes.messages) > 1:
+            stored.broker.virtual_host.destroy_queue("orders")
+
+    monkeypatch.setattr(journal, "write", goes)
+    assert [answer.command for answer in send_together(two)] == ["ERROR", "ERROR"]
+    assert ready(stored).texts() == []
+
+
+def test_what_is_over_hears_nothing(stored: Bench, two: list[PyjmsClient]) -> None:
+    made = quick_frame("SEND", make_envelope("x", persistent=True))
+    assert made is not None
+    client = two[1].client
+    client.feed(PreparedSend(made, "a").prepared())
+    ((joint, _),) = client.conduit.joints
+    client.conduit.jobs.clear()
+    client.hang_up()
+    joint.ended(None)
+    assert client.all() == []
