@@ -1,17 +1,21 @@
 """A forwarder as a process that stops where it is told to, so that a test can kill it, or a broker, at that very point.
 
-``worker.py HERE THERE POINT``: URLs, and where to stop first. At a point it writes ``at POINT`` and reads where to stop next; an
-empty line: nowhere.
+``worker.py HERE THERE POINT HISTORIES``: URLs, where to stop first, and a folder for the histories of both sites. At a point it writes
+``at POINT`` and reads where to stop next; an empty line: nowhere.
 """
 
 from __future__ import annotations
 
 import sys
+from pathlib import Path
 from typing import Any
 
 from pyjms.forwarding import BackOff, Guarantee, RouteSettings, Site, Target, Transfer, to_all
-from pyjms.forwarding.link import connect
-from pyjms.spi import Address, AddressKind, ProviderConnection, SystemClock
+from pyjms.history import Recording
+from pyjms.history.recorder import RecordedProvider
+from pyjms.spi import Address, AddressKind, ConnectRequest, ProviderConnection, SystemClock
+from pyjms.spi.registry import find_provider
+from pyjms.spi.url import ProviderUrl
 
 POINTS = (
     "there send",
@@ -72,28 +76,30 @@ class WatchedConnection:
         return WatchedSession(self._connection.open_session(transacted=transacted), self._side, self._stops)
 
 
-def watched(url: str, side: str, stops: Stops) -> Site:
-    """Return a site whose sessions are watched."""
+def watched(url: str, side: str, stops: Stops, recording: Recording) -> Site:
+    """Return a site whose sessions are watched and recorded."""
 
     def opens(events: Any) -> Any:
-        return WatchedConnection(connect(Site(url=url), SystemClock(), events.on_exception), side, stops)
+        parsed = ProviderUrl.parse(url)
+        request = ConnectRequest(url=parsed, user_name=None, password=None, client_id=None, clock=SystemClock())
+        provider = RecordedProvider(find_provider(parsed.scheme), recording)
+        return WatchedConnection(provider.connect(request, events), side, stops)
 
     return Site(url=side, opens=opens)
 
 
-def main(here: str, there: str, point: str) -> None:
+def main() -> None:
+    here, there, point, histories = sys.argv[1:]
     stops = Stops(point)
+    record_here, record_there = (Recording(Path(histories) / site, synchronous=True) for site in ("here", "there"))
     queue = Address(AddressKind.QUEUE, "orders")
-    target = Target(site=watched(there, "there", stops), address=Address(AddressKind.QUEUE, "inbox"))
+    site = watched(there, "there", stops, record_there)
+    target = Target(site=site, address=Address(AddressKind.QUEUE, "inbox"))
     settings = RouteSettings(
         name="killed",
-        source=Target(site=watched(here, "here", stops), address=queue),
+        source=Target(site=watched(here, "here", stops, record_here), address=queue),
         batch=7,
         back_off=BackOff(first_ms=20, most_ms=200),
         require=Guarantee.ONCE_ONLY,
     )
     Transfer(settings, to_all([target]), lambda: [target], SystemClock()).run()
-
-
-if __name__ == "__main__":
-    main(*sys.argv[1:])
