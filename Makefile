@@ -94,8 +94,9 @@ soak20: .venv/.dev ## the test suite 20 times, each time in another order
 soak-network: .venv/.dev ## cuts connections 2,000 times, kills the broker 50 times, and serves a million messages
 	@PYJMS_CUTS=2000 PYJMS_NETWORK_KILLS=50 PYJMS_LOAD=full $(PYTEST) -n 0 -q --log-cli-level=INFO --timeout 7200 tests/system/network
 
-soak-work: .venv/.dev ## kills forwarders and the brokers at both ends 150 times
-	@PYJMS_FORWARD_KILLS=150 $(PYTEST) -n 0 -q --timeout 7200 tests/system/forwarding
+soak-work: .venv/.dev ## 500 kills: forwarders and the brokers at both ends, and whoever works on a workflow and on requests
+	@PYJMS_FORWARD_KILLS=250 $(PYTEST) -n 0 -q --timeout 14400 tests/system/forwarding
+	@PYJMS_WORK_KILLS=250 $(PYTEST) -n 0 -q --timeout 14400 tests/system/work
 
 soak-kills: .venv/.dev ## kills a working broker 200 times on each store, and judges what its clients were told
 	@PYJMS_KILLS=200 $(PYTEST) -n 0 -q tests/provider/kill
@@ -116,11 +117,12 @@ brokers: ## ActiveMQ and RabbitMQ, for the tests that need them (Debian, Ubuntu)
 history-soak: .venv/.dev ## 10,000 random correct histories, which must raise no alarm
 	@$(BIN)/python -m tests.pyjms.history.soak 10000
 
-soak-spark: .venv/.dev ## Spark: thousands of histories against the reference, 100 million events, deaths at each point
+soak-spark: .venv/.dev ## Spark: 200,000 orders, deaths at each point, thousands of histories, 100 million events; PYJMS_... make it shorter
 	@PYJMS_SPARK_KILLS=all $(PYTEST) -n 0 -q --timeout 7200 tests/pyjms/spark/test_source.py
-	@$(BIN)/python -m tests.pyjms.spark.killing 2
-	@$(BIN)/python -m tests.pyjms.spark.checker.comparing 2000
-	@PYJMS_EVENTS=100000000 $(BIN)/python tests/benchmarks/bench_checker.py
+	@PYJMS_ORDERS=$${PYJMS_ORDERS:-200000} $(PYTEST) -n 0 -q -rP --timeout 7200 tests/pyjms/spark/commands/test_end_to_end.py
+	@$(BIN)/python -m tests.pyjms.spark.killing $${PYJMS_SPARK_ROUNDS:-2}
+	@$(BIN)/python -m tests.pyjms.spark.checker.comparing $${PYJMS_HISTORIES:-2000}
+	@PYJMS_EVENTS=$${PYJMS_EVENTS:-100000000} $(BIN)/python tests/benchmarks/bench_checker.py
 
 clean: ## removes what the other targets made
 	@rm -rf .venv build dist docs/_build .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis .benchmarks

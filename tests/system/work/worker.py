@@ -60,21 +60,11 @@ def serve(url: str, folder: Path) -> None:
         for queue, what in STEPS.items()
     ]
     servers.append(RecoverableServer(factory, "bookings", book, database=open_database(folder / "bookings.db")))
-    threads = [threading.Thread(target=persist, args=(server,)) for server in servers]
+    threads = [threading.Thread(target=server.serve) for server in servers]
     for thread in threads:
         thread.start()
     for thread in threads:
         thread.join()
-
-
-def persist(server: RecoverableServer) -> None:
-    """Serve for ever, whatever the broker does: `serve` gives up when it could not connect at first."""
-    while True:
-        try:
-            server.serve()
-        except JMSException as error:
-            sys.stderr.write(f"{error}\n")
-            threading.Event().wait(0.2)
 
 
 class Paper:
@@ -112,7 +102,8 @@ def ask(url: str, folder: Path, requests: int) -> None:
                 return
 
 
-if __name__ == "__main__":
+def main() -> None:
+    """Do what the arguments say."""
     if sys.argv[1] == "companies":
         serve(sys.argv[2], Path(sys.argv[3]))
     else:
