@@ -197,13 +197,14 @@ def _retry(
     url: BrokerUrl,
     instance: _Id,
     skip: Annotated[bool, typer.Option("--skip", help="Go on as if it had been done by hand.")] = False,
+    reason: Annotated[str, typer.Option(help="Why; it is kept in the instance's story.", metavar="TEXT")] = "",
     events: _Events = EVENTS,
     user: UserName = None,
     password_file: PasswordFile = None,
 ) -> None:
     """Have a parked instance try its step, or its compensation, again."""
     with errors_told("flow retry"), _client(url, events, user, password_file) as client:
-        client.retry(instance, skip=skip)
+        client.retry(instance, skip=skip, reason=reason)
         note(f"asked for: {instance} {'goes on after what was done by hand' if skip else 'tries again'}")
 
 

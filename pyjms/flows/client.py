@@ -35,9 +35,12 @@ class FlowClient:
         self._send(start_message(self._session, instance_id, Start(flow=flow, version=version, data=data or {})))
         return instance_id
 
-    def retry(self, instance: str, *, skip: bool = False) -> None:
-        """Have a parked instance try its step, or compensation, again; `skip`: go on as if it had been done by hand."""
-        self._send(event_message(self._session, instance, Retry(skip=skip)))
+    def retry(self, instance: str, *, skip: bool = False, reason: str = "") -> None:
+        """Have a parked instance try its step, or compensation, again; `skip`: go on as if it had been done by hand.
+
+        reason: kept in the instance's history.
+        """
+        self._send(event_message(self._session, instance, Retry(skip=skip, reason=reason)))
 
     def park(self, instance: str, reason: str) -> None:
         """Stop an instance until `retry`."""

@@ -29,16 +29,19 @@ _instances = sa.Table(
     "pyjms_flow_instances",
     _metadata,
     sa.Column("id", sa.Unicode(100), primary_key=True),
-    sa.Column("flow", sa.Unicode(64), nullable=False, index=True),
+    sa.Column("flow", sa.Unicode(64), nullable=False),
     sa.Column("status", sa.Unicode(20), nullable=False, index=True),
     sa.Column("revision", sa.BigInteger, nullable=False),
     sa.Column("due_ms", sa.BigInteger, nullable=False, index=True),
     sa.Column("changed_ms", sa.BigInteger, nullable=False, index=True),
     sa.Column("document", sa.UnicodeText, nullable=False),
+    # Pages of one definition, and the counts, without a look at all that have ended.
+    sa.Index("ix_pyjms_flow_instances_page", "flow", "changed_ms"),
+    sa.Index("ix_pyjms_flow_instances_status_page", "flow", "status", "changed_ms"),
 )
 _ORDERS = {
     InstanceOrder.BY_ID: (_instances.c.id,),
-    InstanceOrder.NEWEST_FIRST: (_instances.c.changed_ms.desc(), _instances.c.id),
+    InstanceOrder.NEWEST_FIRST: (_instances.c.changed_ms.desc(), _instances.c.id.desc()),
     InstanceOrder.OLDEST_FIRST: (_instances.c.changed_ms, _instances.c.id),
 }
 _CHANGE = sa.update(_instances).where(

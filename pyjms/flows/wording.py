@@ -57,7 +57,7 @@ def start_message(session: Session, instance: str, start: Start) -> Message:
 def event_message(session: Session, instance: str, event: Retry | Park) -> Message:
     """Return what a person asks of an instance."""
     if isinstance(event, Retry):
-        return _message(session, "skip" if event.skip else "retry", instance, {})
+        return _message(session, "skip" if event.skip else "retry", instance, {"reason": event.reason})
     return _message(session, "compensate" if event.compensate else "park", instance, {"reason": event.reason})
 
 
@@ -111,7 +111,7 @@ def _read(kind: str | None, key: str, content: Mapping[str, Any]) -> Start | Eve
         case "refusal":
             return Answer(key=key, is_refused=True, reason=str(content["reason"]))
         case "retry" | "skip":
-            return Retry(skip=kind == "skip")
+            return Retry(skip=kind == "skip", reason=str(content.get("reason", "")))
         case "park" | "compensate":
             return Park(reason=str(content["reason"]), compensate=kind == "compensate")
     raise ValueError(f"{KIND} is {kind!r}")

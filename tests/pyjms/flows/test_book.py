@@ -10,9 +10,10 @@ from typing import Any
 import pytest
 
 from pyjms import ConnectionFactory, Session, TextMessage
-from pyjms.flows import FlowStore
+from pyjms.flows import FlowClient, FlowEngine, FlowStore
 from pyjms.flows.book import FlowBook
 from pyjms.flows.instance import Answer, Park
+from pyjms.flows.wording import reply_message
 from pyjms.spi.clock import SystemClock
 from pyjms.spi.errors import ClosedError
 from pyjms.spi.provider import ConnectionEvents, ConnectRequest, ProviderConnection
@@ -209,3 +210,28 @@ def test_definitions_are_shown_and_drawn(book: FlowBook) -> None:
 def test_a_database_that_cannot_be_opened_is_told(request_: WorkflowBookRequest) -> None:
     with pytest.raises(WorkflowStoreError, match="cannot be opened"):
         find_opener("sql").open(replace(request_, url="sqlite:////nowhere/at/all.db"))
+
+
+def test_an_engine_goes_on_from_what_a_person_decided(
+    store: FlowStore, book: FlowBook, factory: ConnectionFactory, session: Session
+) -> None:
+    keep(store, "parked", *parked("parked"))
+    book.steer("parked", SteeringCommand.RETRY, reason="", by="ann")
+    answer = reply_message(session, Answer(key="parked:weigh", data={"grams": 250}))
+    answer.jms_correlation_id = "parked:weigh"
+    session.create_producer(session.create_queue("events")).send(answer)
+    FlowEngine(factory, store, events="events").run(until_idle=True)
+    after = book.instance("parked")
+    assert after is not None
+    assert (after.status, after.step) == (WorkflowStatus.RUNNING, "pay")
+    assert taken(session, "bank.pay") == [("parked:pay", {"item": "tea", "grams": 250})]
+
+
+def test_a_reason_travels_with_the_event_too(store: FlowStore, factory: ConnectionFactory, session: Session) -> None:
+    store.deploy(SUPPLY_FLOW)
+    keep(store, "parked", *parked("parked"))
+    FlowClient(session, events="events").retry("parked", reason="the scales are back")
+    FlowEngine(factory, store, events="events").run(until_idle=True)
+    found = store.find("parked")
+    assert found is not None
+    assert ("tried again by a person", "the scales are back") in [(each.what, each.reason) for each in found.story]
