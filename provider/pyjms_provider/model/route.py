@@ -6,6 +6,7 @@ on is ERRORED with the reason, and `start` tries again.
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any, Literal
 
 from pydantic import BaseModel, ConfigDict
@@ -21,6 +22,7 @@ from pyjms_provider.model.operations import operation
 from pyjms_provider.model.rates import Rates
 from pyjms_provider.model.startable import Stoppable
 from pyjms_provider.model.statistics import StatisticKind, statistic
+from pyjms_provider.model.store_url import has_password
 
 if TYPE_CHECKING:
     from pyjms.spi.provider import ConnectionEvents, ProviderConnection
@@ -74,11 +76,20 @@ class RouteAttributes(Attributes):
         "What the route must promise; one that cannot is refused.", default="at least once"
     )
 
+    def urls(self) -> Iterator[tuple[str, str]]:
+        """Yield the URLs of other sites, each with the place where it stands."""
+        yield from ()
+
 
 class ForwardAttributes(RouteAttributes):
     """What a forwarder has, too."""
 
     targets: list[RouteTarget] = attribute("Where each message goes.", min_length=1)
+
+    def urls(self) -> Iterator[tuple[str, str]]:
+        for number, each in enumerate(self.targets):
+            if each.url is not None:
+                yield f"targets.{number}.url", each.url
 
 
 class RulesAttributes(RouteAttributes):
@@ -88,6 +99,12 @@ class RulesAttributes(RouteAttributes):
     rules_file: str | None = attribute(
         "A file of rules, read again when it is altered; none: `rules` has them.", default=None
     )
+
+    def urls(self) -> Iterator[tuple[str, str]]:
+        targets = (self.rules or {}).get("targets")
+        for name, each in targets.items() if isinstance(targets, Mapping) else ():
+            if isinstance(each, Mapping) and isinstance(each.get("url"), str):
+                yield f"rules.targets.{name}.url", each["url"]
 
 
 class Route(Stoppable):
@@ -106,6 +123,11 @@ class Route(Stoppable):
     # The hooks
 
     def _validate(self, new: Attributes, old: Attributes | None) -> None:
+        assert isinstance(new, RouteAttributes)
+        told = "holds a password, which would be seen; give it as password, with user"
+        seen = tuple(Problem(name=place, text=told) for place, url in new.urls() if has_password(url))
+        if seen:
+            raise InvalidAttributesError(self.path, seen)
         try:
             find_runner(self.type).check(self._request(new))
         except RouteError as error:

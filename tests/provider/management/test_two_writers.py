@@ -85,3 +85,17 @@ def test_of_many_who_change_one_version_at_the_same_time_one_succeeds(site: Site
 
         with ThreadPoolExecutor(8) as writers:
             assert sorted(writers.map(write, range(8))) == [200, *[412] * 7]
+
+
+@pytest.mark.realises("BJ-HTTP-4")
+def test_an_operation_is_done_only_to_the_version_that_was_seen(site: Site) -> None:
+    client = site.client()
+    site.publish("orders", "one", "two")
+    seen = client.get(ORDERS).headers["etag"]
+    ok(client.patch(ORDERS, json={"max_messages": 10}))
+    for prefer in ({}, {"prefer": "respond-async"}):
+        error_of(client.post(f"{ORDERS}/purge", json={}, headers={"if-match": seen, **prefer}), 412)
+    assert ok(client.get(ORDERS))["depth"] == 2
+    newest = client.get(ORDERS).headers["etag"]
+    ok(client.post(f"{ORDERS}/purge", json={}, headers={"if-match": newest}))
+    assert ok(client.get(ORDERS))["depth"] == 0

@@ -120,6 +120,15 @@ def test_what_cannot_be_used_is_refused_with_all_that_is_wrong(host: VirtualHost
     assert list(host.children("route")) == []
 
 
+def test_a_password_in_a_url_is_refused_as_it_would_be_seen(host: VirtualHost) -> None:
+    with pytest.raises(InvalidAttributesError, match=r"targets.1.url.*holds a password") as told:
+        forward(host, targets=[{"queue": "copies"}, {"url": "stomp://ann:hush-hush@there:61613", "queue": "inbox"}])
+    assert "hush-hush" not in str(told.value)
+    rules = {"targets": {"far": {"url": "stomp://ann:hush@there:1"}}, "rule": [{"to": ["far"]}]}
+    with pytest.raises(InvalidAttributesError, match=r"rules.targets.far.url"):
+        host.create_child("route", {"name": "far", "type": "route", "source": "orders", "rules": rules})
+
+
 def test_a_url_that_only_its_provider_finds_wrong_makes_it_errored_with_the_reason(host: VirtualHost) -> None:
     route = forward(host, targets=[{"url": "stomp://127.0.0.1:1?no_such_option=1", "queue": "inbox"}])
     put(host, "orders", "one")

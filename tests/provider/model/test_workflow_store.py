@@ -80,3 +80,18 @@ def test_another_database_is_taken_at_once_and_one_that_cannot_be_is_not(folder:
         found.set_attributes({"store_url": f"sqlite:///{tmp_path}/no/folder.db"}, by="ann")
     assert list(found.child_names("workflow_instance")) == ["j"]
     assert found.child("workflow_instance", "j").statistic_values(["status"]) == {"status": "parked"}
+
+
+def test_it_closes_and_opens_with_its_host(folder: Folder, tmp_path: Path) -> None:
+    host = folder.host()
+    add(host, with_instance(tmp_path / "db", "i"))
+    host.invoke("stop", {})
+    assert list(host.children("workflow_store")) == []
+    host.invoke("start", {})
+    (found,) = host.children("workflow_store")
+    assert list(found.child_names("workflow_instance")) == ["i"]
+    found.invoke("stop", {})
+    assert (found.state, found.statistic_values(["parked", "is_reachable"])) == (
+        State.STOPPED,
+        {"is_reachable": False, "parked": None},
+    )
