@@ -93,7 +93,9 @@ class Desk:
         """Return a page of the objects of a category below an address; those that the caller may not see are left out."""
         source = only_source(self.system.broker, category, names)
         common = None if source is None else source.common_target()
-        if source is not None and common is not None and self._sees(caller, common):
+        if source is not None and common is not None:
+            if not self._sees(caller, common):
+                return list_objects(category, (), request)
             page = page_of_source(category, source, request)
             if page is not None:
                 return page

@@ -21,6 +21,7 @@ from pyjms.spi.workflows import (
     UnknownWorkflowError,
     WorkflowChangedError,
     WorkflowDefinition,
+    WorkflowError,
     WorkflowInstance,
     WorkflowStatus,
 )
@@ -40,7 +41,7 @@ if TYPE_CHECKING:
     from pyjms_provider.model.workflow_store import Look, WorkflowStore
     from pyjms_provider.security.contracts import Target
 
-__all__ = ["Instance", "InstanceSource", "Workflow", "WorkflowSource"]
+__all__ = ["LOOKED_AT_MAX", "Instance", "InstanceSource", "Workflow", "WorkflowSource"]
 
 _ORDERS: Final[Mapping[str, InstanceOrder]] = {
     "name": InstanceOrder.BY_ID,
@@ -49,6 +50,8 @@ _ORDERS: Final[Mapping[str, InstanceOrder]] = {
 }
 _STATUSES: Final = frozenset(each.value for each in WorkflowStatus)
 _AT_ONCE: Final = 1_000
+LOOKED_AT_MAX = 100_000
+"""So many instances a condition that the database does not know may be tried on."""
 _MESSAGES: Final = 200
 
 Version = Annotated[int, Field(ge=0, description="Which version; 0: the newest.")]
@@ -392,7 +395,16 @@ class InstanceSource(_Source):
         return "workflow_instance"
 
     def names(self) -> Sequence[str]:
-        return self._store.book.instance_ids() if self._store.is_open else []
+        """Return the ids. Raises `WorkflowError` where there are too many to look at each."""
+        if not self._store.is_open:
+            return []
+        there_are = self._store.book.count(InstanceQuery())
+        if there_are > LOOKED_AT_MAX:
+            raise WorkflowError(
+                f"{self._store.path} has {there_are:,} instances, too many to look at each: ask below this store alone, for workflow = "
+                "'NAME', status = 'STATUS' or both, in the order of name, changed_at_ms or -changed_at_ms"
+            )
+        return self._store.book.instance_ids()
 
     def find(self, name: str) -> ManagedObject | None:
         found = self._store.book.instance(name) if self._store.is_open else None

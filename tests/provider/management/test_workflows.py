@@ -99,6 +99,20 @@ def test_pages_are_the_databases_work_and_other_conditions_are_answered_too(
     assert ok(client.get(f"{ROOT}/workflow_instance", params={"filter": "status = 'running'"}))["total"] == 3
 
 
+def test_a_condition_that_would_look_at_too_many_is_refused_with_those_that_do_not(
+    site: Site, store: FlowStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for number in range(3):
+        keep(store, f"i{number}")
+    monkeypatch.setattr("pyjms_provider.model.workflows.LOOKED_AT_MAX", 2)
+    client = site.client()
+    refused = error_of(client.get(FLOWS, params={"filter": "attempt > 0"}), 400)
+    assert "has 3 instances, too many to look at each" in refused["reason"]
+    assert ok(client.get(FLOWS, params={"filter": "workflow = 'order'"}))["total"] == 3
+    site.access.replace(())
+    assert ok(client.get(FLOWS, params={"filter": "attempt > 0"}))["total"] == 0
+
+
 def test_a_parked_instance_tells_all_that_is_needed_to_decide(site: Site, store: FlowStore) -> None:
     keep(store, "i", *parked("i"))
     client = site.client()
