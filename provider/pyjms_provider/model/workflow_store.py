@@ -194,13 +194,10 @@ class WorkflowStore(Stoppable):
         """Whether the database can be reached."""
         return self._count(WorkflowStatus.PARKED) is not None
 
-    @statistic("How many definitions are deployed; none: the store cannot be reached.", unit="definitions")
-    def definitions(self) -> int | None:
-        """How many definitions are deployed."""
-        try:
-            return len(self.look().definitions)
-        except ProviderError:
-            return None
+    @statistic("Instances that wait for a person.", unit="instances")
+    def parked(self) -> int | None:
+        """How many wait for a person."""
+        return self._count(WorkflowStatus.PARKED)
 
     @statistic("Instances that go forward.", unit="instances")
     def running(self) -> int | None:
@@ -212,11 +209,6 @@ class WorkflowStore(Stoppable):
         """How many go backward."""
         return self._count(WorkflowStatus.COMPENSATING)
 
-    @statistic("Instances that wait for a person.", unit="instances")
-    def parked(self) -> int | None:
-        """How many wait for a person."""
-        return self._count(WorkflowStatus.PARKED)
-
     @statistic("Instances that have come to their end.", unit="instances")
     def completed(self) -> int | None:
         """How many are completed."""
@@ -226,6 +218,14 @@ class WorkflowStore(Stoppable):
     def compensated(self) -> int | None:
         """How many are compensated."""
         return self._count(WorkflowStatus.COMPENSATED)
+
+    @statistic("How many definitions are deployed; none: the store cannot be reached.", unit="definitions")
+    def definitions(self) -> int | None:
+        """How many definitions are deployed."""
+        try:
+            return len(self.look().definitions)
+        except ProviderError:
+            return None
 
     @statistic("Why the store could not be reached when somebody looked last; none: it could.")
     def last_error(self) -> str | None:
