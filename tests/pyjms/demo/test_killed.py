@@ -1,6 +1,6 @@
 """The demo on a durable broker is killed, again and again, and finished: its sums add up.
 
-``PYJMS_DEMO_KILLS=100`` says how often it is killed at random moments; the default is 10.
+``PYJMS_DEMO_KILLS=100`` says how often it is killed at random moments; the default is 5.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from typing import Any
 
 import pytest
 
-KILLS = int(os.environ.get("PYJMS_DEMO_KILLS", "10"))
+KILLS = int(os.environ.get("PYJMS_DEMO_KILLS", "5"))
 ROOT = Path(__file__).parents[3]
 PATIENCE_S = 120
 RECORDS = 60

@@ -139,6 +139,7 @@ def all_ended(store: FlowStore, cast: Cast) -> bool:
 
 
 @pytest.mark.timeout(600 if KILLS <= 10 else 14_400)
+@pytest.mark.xdist_group("forked")  # what they are forked from is made once for both tests of kills
 @pytest.mark.realises("MOM-15", "MOM-17", "MOM-43", "MOM-54")
 def test_whoever_is_killed_all_is_done_once_or_undone(cast: Cast) -> None:
     seed = random.randrange(10**9)
