@@ -79,6 +79,11 @@ class PlainDialogue(Dialogue):
             "ABORT": self._act(self._abort),
         }
 
+    @property
+    def session(self) -> ProviderSession:
+        """Whose consumers its subscriptions are."""
+        return self._session
+
     # Dialogue
 
     def greeting(self) -> Mapping[str, str]:

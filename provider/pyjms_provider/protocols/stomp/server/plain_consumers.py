@@ -7,8 +7,10 @@ from enum import Enum
 from threading import Lock
 from typing import TYPE_CHECKING
 
+from pyjms.spi.delivery import Delivery
+from pyjms_provider.protocols.stomp.server.fetching import Fetching
+
 if TYPE_CHECKING:
-    from pyjms.spi.delivery import Delivery
     from pyjms.spi.envelope import Address
     from pyjms.spi.provider import ProviderConsumer
     from pyjms_provider.protocols.stomp.server.plain import PlainDialogue
@@ -55,6 +57,7 @@ class PlainSubscription:
         self._is_full = False
         self._is_closed = False
         self._lock = Lock()
+        self._fetching = Fetching(dialogue.engine, dialogue.session, self.on_ready, self.on_ready)
 
     def begin(self, consumer: ProviderConsumer) -> None:
         """Have the consumer; messages flow from now on."""
@@ -69,17 +72,22 @@ class PlainSubscription:
         """Return one MESSAGE in parts, or None: nothing is there, or the window is full."""
         with self._lock:  # what is taken is unsettled at once: `close` finds it, and nothing comes after that
             consumer = self._consumer
-            if consumer is None:
+            if consumer is None or self._fetching.is_busy:
                 return None
-            if len(self.unsettled) >= self._window:
+            delivery = self._fetching.take()
+            if delivery is None and len(self.unsettled) >= self._window:
                 self._is_full = True
                 consumer.set_interested(False)  # somebody else may be woken for what comes now (QCM-25)
                 if len(self.unsettled) >= self._window:
                     return None
                 self._is_full = False
-            delivery = consumer.poll_or_wait()
             if delivery is None:
-                return None
+                delivery = consumer.poll_or_wait()
+                if delivery is None:
+                    return None
+                if type(delivery) is not Delivery:
+                    self._fetching.begin(delivery)
+                    return None
             number = self._dialogue.hold(self, delivery)
         return self._dialogue.write_message(self, delivery, number)
 
@@ -111,6 +119,7 @@ class PlainSubscription:
         with self._lock:
             consumer, self._consumer = self._consumer, None
             self._is_closed = True
+        self._fetching.drop()
         if consumer is not None:
             consumer.close()
         left = dict(self.unsettled)

@@ -7,12 +7,13 @@ from collections.abc import Iterable, Iterator
 from threading import Lock
 from typing import TYPE_CHECKING
 
+from pyjms.spi.delivery import Delivery
 from pyjms_provider.protocols.stomp.answers import Drained
 from pyjms_provider.protocols.stomp.escapes import escape
 from pyjms_provider.protocols.stomp.frames import Version
+from pyjms_provider.protocols.stomp.server.fetching import Fetching
 
 if TYPE_CHECKING:
-    from pyjms.spi.delivery import Delivery
     from pyjms.spi.provider import ProviderConsumer
     from pyjms_provider.protocols.stomp.server.profile import ProfileDialogue
     from pyjms_provider.protocols.stomp.server.profile_sessions import ServedSession
@@ -87,6 +88,7 @@ class ServedConsumer(CreditConsumer):
     def __init__(self, dialogue: ProfileDialogue, session: ServedSession, name: str) -> None:
         super().__init__(dialogue, session, name)
         self._consumer: ProviderConsumer | None = None
+        self._fetching = Fetching(dialogue.engine, session.session, self.on_ready, self._gone)
 
     def begin(self, consumer: ProviderConsumer) -> None:
         """Have the broker's consumer."""
@@ -99,17 +101,20 @@ class ServedConsumer(CreditConsumer):
             self.on_ready()
 
     def pull(self) -> Iterable[bytes] | None:
-        consumer = self._consumer
-        if consumer is None:
+        consumer, fetching = self._consumer, self._fetching
+        if consumer is None or fetching.is_busy:
             return None
         drains: list[str] = []
         left = 0
         with self._lock:
-            delivery = None
-            if self._credit and not self._is_closed:
+            delivery = fetching.take()
+            if delivery is None and self._credit and not self._is_closed:
                 delivery = consumer.poll_or_wait()
-            if delivery is not None:
-                self._credit -= 1
+                if delivery is not None:
+                    self._credit -= 1
+                    if type(delivery) is not Delivery:
+                        fetching.begin(delivery)
+                        return None
             if self._drains and (delivery is None or not self._credit):
                 drains, self._drains = self._drains, []
                 left, self._credit = self._credit, 0
@@ -121,12 +126,21 @@ class ServedConsumer(CreditConsumer):
             left = 0
         return None if delivery is None else self._dialogue.write_message(self, delivery)
 
+    def _gone(self) -> None:
+        """Hear that a message could not be read: the next one takes its place."""
+        with self._lock:
+            if not self._is_closed:
+                self._credit += 1
+        self.on_ready()
+
     def _end_interest(self) -> None:
+        self._fetching.drop()  # the client knows with the answer that nothing more comes
         if self._consumer is not None:
             self._consumer.set_interested(False)
 
     def close(self) -> None:
         super().close()
+        self._fetching.drop()
         if self._consumer is not None:
             self._consumer.close()
 

@@ -134,7 +134,7 @@ class Client:
         while True:
             while self.conduit.jobs:
                 self.conduit.jobs.pop(0)()
-            if not self.pull():
+            if not self.pull() and not self.conduit.jobs:
                 return
 
     def pull(self, size: int = 65536) -> bytes:

@@ -42,6 +42,7 @@ def a_client_with(bench: Bench, *, persistent: bool, count: int = 3, transacted:
     for number in range(count):
         sender.send(make_envelope(str(number), persistent=persistent))
     client = ready(bench, transacted=transacted)
+    client.client.settle()
     jobs_of(client)
     return client
 
