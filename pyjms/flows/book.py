@@ -193,7 +193,7 @@ def _told_as_provider_errors() -> Iterator[None]:
     try:
         yield
     except FlowStoreException as error:
-        raise WorkflowStoreError(str(error)) from error
+        raise WorkflowStoreError(str(error).partition("\n")[0]) from error  # without the statement
     except FlowException as error:
         raise UnknownWorkflowError(str(error)) from error
 

@@ -63,7 +63,7 @@ class SqlFlowStore(FlowStore):
 
     def __init__(self, url: str) -> None:
         try:
-            self._engine = sa.create_engine(url)
+            self._engine = sa.create_engine(url, hide_parameters=True)  # they are what instances know
             if self._engine.dialect.name == "sqlite":
                 sa.event.listen(self._engine, "connect", _prepare_sqlite)
             _metadata.create_all(self._engine)

@@ -13,6 +13,7 @@ from pyjms import ConnectionFactory, Session, TextMessage
 from pyjms.flows import FlowClient, FlowEngine, FlowStore
 from pyjms.flows.book import FlowBook
 from pyjms.flows.instance import Answer, Park
+from pyjms.flows.sql_store import SqlFlowStore
 from pyjms.flows.wording import reply_message
 from pyjms.spi.clock import SystemClock
 from pyjms.spi.errors import ClosedError
@@ -235,3 +236,12 @@ def test_a_reason_travels_with_the_event_too(store: FlowStore, factory: Connecti
     found = store.find("parked")
     assert found is not None
     assert ("tried again by a person", "the scales are back") in [(each.what, each.reason) for each in found.story]
+
+
+def test_what_fails_is_told_without_the_statement_and_what_is_in_it(store: SqlFlowStore, book: FlowBook) -> None:
+    with store._engine.begin() as connection:
+        connection.exec_driver_sql("DROP TABLE pyjms_flow_instances")
+    with pytest.raises(WorkflowStoreError, match="no such table: pyjms_flow_instances") as told:
+        book.instance("secret-order")
+    assert "SELECT" not in str(told.value)
+    assert "secret-order" not in str(told.value.__cause__)
