@@ -19,7 +19,7 @@ from rich.console import Console
 from pyjms import JMSException
 from pyjms.demo.books import OtherRunError
 from pyjms.demo.chance import Chance
-from pyjms.demo.ending import BROKE_OFF, CANNOT_BE_USED, DOES_NOT_ADD_UP, INTERRUPTED, complain, failure
+from pyjms.demo.ending import BROKE_OFF, CANNOT_BE_USED, DOES_NOT_ADD_UP, INSTALL, INTERRUPTED, complain, failure
 from pyjms.demo.plan import Plan, make_plan
 from pyjms.demo.process import Process
 from pyjms.demo.records import InputError, read_table
@@ -146,7 +146,7 @@ def _over_two_sites(plan: Plan, folder: Path | None, kills: int, *, as_json: boo
         from pyjms.demo.sites.command import over_two_sites
     except ModuleNotFoundError as error:
         raise InputError(
-            f"Two sites need the package {error.name}; install the extras with: pip install 'pyjms[cli,broker,stomp]'. "
+            f"Two sites need the package {error.name}; install the extras with: {INSTALL}. "
             "Without them, try --one-site."
         ) from error
     over_two_sites(plan, folder, kills, as_json=as_json)

@@ -60,6 +60,7 @@ class SiteProcess:
                 stdout=subprocess.PIPE,
                 stderr=log,
                 text=True,
+                start_new_session=True,  # Ctrl-C is for the demo, which then ends its sites
             )
 
     def announced(self) -> None:

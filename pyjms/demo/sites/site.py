@@ -15,6 +15,7 @@ from importlib import metadata
 from threading import Thread
 
 from pyjms import ConnectionFactory
+from pyjms.demo.ending import INSTALL
 from pyjms.demo.sites.chain import HERE, SITES, WORKS, open_books, work_of
 from pyjms.flows import FlowEngine, StepServer
 from pyjms.flows.engine import EVENTS
@@ -29,11 +30,15 @@ _COMMANDS = "pyjms.commands"
 
 def main(name: str, port: str) -> None:
     """Serve until the standard input ends."""
-    _start("site", lambda: _work(name))
     (broker,) = metadata.entry_points(group=_COMMANDS, name="broker")
+    try:
+        commands = broker.load()
+    except ModuleNotFoundError as error:
+        sys.exit(f"the package {error.name} is missing; install what a site needs with: {INSTALL}")
+    _start("site", lambda: _work(name))
     listen = f"stomp://127.0.0.1:{port}"
     run = ["run", "--listen", listen, "--anonymous", "--store", "sqlite:///messages.db", "--name", name.lower()]
-    broker.load()()(run)
+    commands()(run)
 
 
 def _work(name: str) -> None:

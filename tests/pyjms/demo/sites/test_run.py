@@ -10,11 +10,16 @@ from pathlib import Path
 
 import pytest
 
-from tests.pyjms.demo.command_line import Run, runner
+from pyjms import JMSException
+from pyjms.demo.sites import command as sites_command
+from pyjms.demo.sites.processes import SiteError
+from pyjms.demo.sites.run import Run
+from tests.pyjms.demo.command_line import Run as RunPyjms
+from tests.pyjms.demo.command_line import runner
 
 
 @pytest.fixture
-def run_pyjms(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Run:
+def run_pyjms(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> RunPyjms:
     return runner(monkeypatch, capsys)
 
 
@@ -48,7 +53,9 @@ def killed_demo(file: Path, tmp_path: Path) -> Path:
 
 @pytest.mark.timeout(240)
 @pytest.mark.realises("MOM-36", "MOM-38", "MOM-43", "MOM-54")
-def test_a_demo_that_was_killed_goes_on_kills_a_site_and_adds_up(run_pyjms: Run, file: Path, killed_demo: Path) -> None:
+def test_a_demo_that_was_killed_goes_on_kills_a_site_and_adds_up(
+    run_pyjms: RunPyjms, file: Path, killed_demo: Path
+) -> None:
     code, out, err = run_pyjms("demo", str(file), "--folder", str(killed_demo), "--json")
     assert code == 0, err
     data = json.loads(out)
@@ -76,7 +83,7 @@ def test_a_demo_that_was_killed_goes_on_kills_a_site_and_adds_up(run_pyjms: Run,
     ],
 )
 def test_what_cannot_be_used_is_refused_with_the_reason(
-    run_pyjms: Run, file: Path, tmp_path: Path, arguments: tuple[str, ...], reason: str
+    run_pyjms: RunPyjms, file: Path, tmp_path: Path, arguments: tuple[str, ...], reason: str
 ) -> None:
     other = tmp_path / "other"
     other.mkdir()
@@ -85,3 +92,45 @@ def test_what_cannot_be_used_is_refused_with_the_reason(
     code, _, err = run_pyjms("demo", str(file), *(places.get(each, each) for each in arguments))
     assert code == 2
     assert reason in err
+
+
+class Ending(Run):
+    """Ends in the way that the test wants, before anything is started."""
+
+    how: BaseException
+
+    def reach(self) -> None:
+        raise self.how
+
+
+@pytest.mark.parametrize(
+    ("how", "code", "told"),
+    [
+        (KeyboardInterrupt(), 130, "Start it again with the same options, and it goes on."),
+        (SiteError("the site Oslo does not start: no memory"), 2, "no memory"),
+        (JMSException("the connection is lost"), 1, "the connection is lost"),
+    ],
+)
+def test_how_it_ends_is_told_in_one_line(
+    run_pyjms: RunPyjms,
+    file: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    how: BaseException,
+    code: int,
+    told: str,
+) -> None:
+    monkeypatch.setattr(Ending, "how", how, raising=False)
+    monkeypatch.setattr(sites_command, "Run", Ending)
+    found, out, err = run_pyjms("demo", str(file), "--folder", str(tmp_path / "run"))
+    assert (found, out, told in err, "Traceback" in err) == (code, "", True, False)
+
+
+def test_what_is_missing_for_two_sites_is_named(
+    run_pyjms: RunPyjms, file: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, "pyjms.demo.sites.command", None)
+    code, _, err = run_pyjms("demo", str(file))
+    assert code == 2
+    assert "pip install 'pyjms[cli,broker,stomp]'" in err
+    assert "--one-site" in err
