@@ -7,7 +7,7 @@ import logging
 import signal
 import sys
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from enum import Enum
 from pathlib import Path
 from threading import Event
@@ -84,7 +84,11 @@ def run(
     ] = None,
     name: Annotated[str, typer.Option(help="The broker's name, and that of its virtual host.")] = "broker",
     trace: Annotated[
-        bool, typer.Option("--trace", help="Log every byte, for support: passwords are among them.")
+        bool,
+        typer.Option(
+            "--trace",
+            help="Log every byte, and each step of a message to its consumer, for support: passwords are among them.",
+        ),
     ] = False,
     log_format: Annotated[
         LogFormat, typer.Option(help="The log, on standard error: text for people, or JSON lines.")
@@ -102,7 +106,7 @@ def run(
         else:
             _refuse_options(store=store, users=users, anonymous=anonymous, access=access)
             broker = _open_from_file(configuration or DEFAULT_FILE, trace=trace)
-        with broker:
+        with broker, _told_steps() if trace else nullcontext():
             _serve(broker)
 
 
@@ -206,6 +210,15 @@ def _tracer() -> Any:
         log.info("%s", " ".join(map(repr, what)))
 
     return trace
+
+
+@contextmanager
+def _told_steps() -> Iterator[None]:
+    from pyjms_provider.serving.steps import tracing_steps
+
+    log = logging.getLogger("pyjms_provider.steps")
+    with tracing_steps(lambda step, who: log.info("%s: %s %x", step, type(who).__name__, id(who))):
+        yield
 
 
 def _serve(broker: ServedBroker) -> None:

@@ -9,11 +9,15 @@ from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from enum import Enum
 from functools import wraps
+from typing import TypeVar
 
 from pyjms_provider.core.consumer import Consumer, ConsumerSession, ConsumerTarget
 from pyjms_provider.core.queue import Queue
 
-__all__ = ["Step", "tracing"]
+__all__ = ["Step", "observed", "tracing"]
+
+
+_Step = TypeVar("_Step", bound=Enum)
 
 
 class Step(Enum):
@@ -49,17 +53,19 @@ def tracing(observe: Callable[[Step, object], None]) -> Iterator[None]:
     with ExitStack() as stack:
         for step, owner, name in _STEPS:
             original = getattr(owner, name)
-            setattr(owner, name, _observed(original, step, observe))
+            setattr(owner, name, observed(original, step, observe))
             stack.callback(setattr, owner, name, original)
         yield
 
 
-def _observed(
-    original: Callable[..., object], step: Step, observe: Callable[[Step, object], None]
+def observed(
+    original: Callable[..., object], step: _Step, observe: Callable[[_Step, object], None]
 ) -> Callable[..., object]:
-    @wraps(original)
-    def observed(self: object, *arguments: object) -> object:
-        observe(step, self)
-        return original(self, *arguments)
+    """Return a method that does what `original` does, and tells before that it takes `step`."""
 
-    return observed
+    @wraps(original)
+    def told(self: object, *arguments: object, **named: object) -> object:
+        observe(step, self)
+        return original(self, *arguments, **named)
+
+    return told
