@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Any
 
 from pyjms_provider.serving.served_broker import ServedBroker
@@ -12,13 +13,26 @@ from pyjms_provider.serving.served_broker import ServedBroker
 @contextmanager
 def anonymous_broker(**port: Any) -> Iterator[ServedBroker]:
     """Let in everybody, to a virtual host in memory."""
+    with _broker({"type": "anonymous"}, port) as served:
+        yield served
+
+
+@contextmanager
+def user_broker(users: Path, **settings: Any) -> Iterator[ServedBroker]:
+    """Let in the users of a file, with `settings` of the authentication provider."""
+    with _broker({"type": "user-file", "path": str(users), **settings}, {}) as served:
+        yield served
+
+
+@contextmanager
+def _broker(provider: dict[str, Any], port: dict[str, Any]) -> Iterator[ServedBroker]:
     with ServedBroker.open(name="broker") as served:
         top = served.broker
-        top.create_child("authentication_provider", {"name": "anonymous", "type": "anonymous"})
+        top.create_child("authentication_provider", {"name": "who", **provider})
         top.create_child("access_control", {"name": "access", "rules": [{"effect": "allow", "who": "*"}]})
         node = top.create_child("virtual_host_node", {"name": "broker", "type": "memory"})
         node.create_child("virtual_host", {"name": "broker"})
-        chosen = {"authentication_providers": ["anonymous"], "access_control": "access"}
+        chosen = {"authentication_providers": ["who"], "access_control": "access"}
         top.create_child(
             "port",
             {"name": "stomp", "type": "stomp", "host": "127.0.0.1", "transports": ["tcp"], "port": 0, **chosen, **port},

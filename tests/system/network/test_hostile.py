@@ -5,12 +5,15 @@ from __future__ import annotations
 import socket
 from collections.abc import Iterator
 from contextlib import suppress
+from pathlib import Path
 
 import pytest
 
 from pyjms import ConnectionFactory, Session
+from pyjms_provider.security.passwords import HashSettings, PasswordHasher
+from pyjms_provider.security.user_file import UserFile
 from pyjms_provider.serving.served_broker import ServedBroker
-from tests.system.network.served import anonymous_broker
+from tests.system.network.served import anonymous_broker, user_broker
 
 PATIENCE_S = 20.0
 
@@ -120,3 +123,25 @@ def test_another_users_temporary_queue_and_subscription_stay_his(broker: ServedB
             thief.sendall(b"CONNECT\naccept-version:1.2\nhost:x\nclient-id:owner\n\n\0")
             assert b"PYJMS-CLIENT-ID" in all_of(thief)
     assert serves_others(broker)
+
+
+def test_wrong_credentials_at_speed_are_refused_without_a_look_and_the_right_ones_come_in(tmp_path: Path) -> None:
+    hasher = PasswordHasher(HashSettings(memory_kib=64, passes=1))
+    UserFile(tmp_path / "users", hasher=hasher).add("ann", "a right password")
+    with user_broker(tmp_path / "users", argon2_memory_kib=64, argon2_passes=1) as broker:
+
+        def log_in(password: str, name: str = "ann") -> bytes:
+            with opened(broker) as connection:
+                frame = f"CONNECT\naccept-version:1.2\nhost:\nlogin:{name}\npasscode:{password}\n\n\0"
+                connection.sendall(frame.encode())
+                return connection.recv(65536)
+
+        assert log_in("a right password").startswith(b"CONNECTED")
+        answers = [log_in(f"guess {number}") for number in range(40)]
+        assert all(answer.startswith(b"ERROR") for answer in answers)
+        assert sum(b"code:PYJMS-ACCESS-ATTEMPTS" in answer for answer in answers) >= 25, (
+            "after ten attempts none is looked at"
+        )
+        assert log_in("a right password").startswith(b"CONNECTED"), "guesses shut nobody out who was in"
+        others = [log_in("guess", f"user-{number}") for number in range(80)]
+        assert b"code:PYJMS-ACCESS-ATTEMPTS" in others[-1], "names that change help nobody"
