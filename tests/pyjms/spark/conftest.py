@@ -16,6 +16,7 @@ import pytest
 from pyjms.spark.missing import spark_sql
 from pyjms.spark.session import make_session
 from pyjms.spi.errors import MissingProviderError
+from tests.pyjms.spark.jvm import QUICK
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -68,8 +69,7 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
         master="local[2,2]",
         settings={
             "spark.driver.memory": "1g",
-            # short programs of which each line runs a few times: compiling them well costs more than it brings
-            "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
+            "spark.driver.extraJavaOptions": QUICK,
             "spark.local.dir": str(folder / "local"),
             "spark.sql.warehouse.dir": str(folder / "warehouse"),
             "spark.sql.shuffle.partitions": "2",

@@ -6,16 +6,23 @@ Run as ``python -m tests.pyjms.spark.driver URL CHECKPOINT PLANTS PARTITIONS``.
 from __future__ import annotations
 
 import sys
+import threading
 
 from pyspark.errors import PySparkException
 
+from pyjms.spark.commands.running import follow
 from pyjms.spark.session import make_session
+from tests.pyjms.spark.jvm import QUICK
 from tests.pyjms.spark.planting import PlantedSource
+
+KEPT = ("message_id", "timestamp", "text", "properties", "property_types")
+"""With their ids, so that the checker of histories knows the messages again."""
+SETTINGS = {"spark.driver.memory": "512m", "spark.driver.extraJavaOptions": QUICK}
 
 
 def main(url: str, checkpoint: str, plants: str, partitions: str) -> int:
     """Run the query."""
-    spark = make_session("killed", master="local[2,2]", settings={"spark.driver.memory": "512m"})
+    spark = make_session("killed", master="local[2,2]", settings=SETTINGS)
     spark.dataSource.register(PlantedSource)
     rows = spark.readStream.format("planted-jms").options(
         url=url,
@@ -25,14 +32,12 @@ def main(url: str, checkpoint: str, plants: str, partitions: str) -> int:
         maxMessagesPerBatch=40,
         plants=plants,
     )
-    written = rows.load().select("text", "properties", "property_types").writeStream.format("planted-jms")
-    query = (
-        written.options(url=url, destination="queue:out", checkpointLocation=checkpoint, plants=plants)
-        .trigger(availableNow=True)
-        .start()
-    )
+    written = rows.load().select(*KEPT).writeStream.format("planted-jms")
+    written = written.options(
+        url=url, destination="queue:out", checkpointLocation=checkpoint, plants=plants, headers="keep"
+    ).trigger(availableNow=True)
     try:
-        query.awaitTermination()
+        follow(written.start, threading.Event(), "moved", lambda _: None)
     except PySparkException as error:
         sys.stderr.write(f"{error}\n")
         return 1

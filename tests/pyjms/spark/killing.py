@@ -1,7 +1,8 @@
-"""Drivers of their own whose JVM, Python processes and broker are killed at each point: every message comes out once.
+"""Drivers of their own that die at each point, with their JVM, their Python processes and the broker: every message comes out once.
 
-Run as ``python -m tests.pyjms.spark.killing ROUNDS``; each round is a death of each of the three at each point, with other partitions
-after each start and a consumer that competes. (`test_source.py` kills Spark's Python processes at some points within one session.)
+Run as ``python -m tests.pyjms.spark.killing ROUNDS [POINT ...]``; each round is a death of each of the four at each point, with other
+partitions after each start and a consumer that competes. The history of all clients is judged by the checker. (`test_source.py` kills
+Spark's Python processes at some points within one session.)
 """
 
 from __future__ import annotations
@@ -10,15 +11,16 @@ import subprocess
 import sys
 import tempfile
 from collections import Counter
-from itertools import product
+from collections.abc import Sequence
 from pathlib import Path
 
+from pyjms.history import RULES, Verdict, check, read
 from tests.pyjms.spark.messages_of import fill, look, take
-from tests.pyjms.spark.planting import MYSELF, POINTS, plant, struck
+from tests.pyjms.spark.planting import DRIVER, JVM, MYSELF, POINTS, plant, struck
 from tests.pyjms.spark.served import ServedBroker
 
 BROKER = "broker"
-DEATHS = list(product(POINTS, ("jvm", BROKER, MYSELF)))
+VICTIMS = (JVM, BROKER, MYSELF, DRIVER)
 ATTEMPTS = 6
 _SECONDS = 600
 
@@ -44,32 +46,84 @@ def _end_of(folder: Path) -> str:
     return (folder / "driver.log").read_text()[-4000:]
 
 
-def kill_and_count(folder: Path, deaths: list[tuple[str, str]]) -> int:
-    """Let each die, one after the other; return how many messages came through, each once."""
-    (folder / "plants").mkdir()
-    texts: list[str] = []
-    taken: list[str] = []
+def judged(history: Path) -> dict[str, int]:
+    """Return what the checker finds, and how often; messages that came through are `moved`, by their ids, and nothing else is well."""
+    counts = check(read(history), complete=True).counts()
+    return {rule: number for rule, number in counts.items() if rule == "moved" or _is_bad(rule)}
+
+
+def _is_bad(rule: str) -> bool:
+    return RULES[rule].verdict is not Verdict.INFORMATION
+
+
+class Kills:
+    """One broker, one checkpoint, and what was sent and taken so far."""
+
+    def __init__(self, broker: ServedBroker, folder: Path) -> None:
+        self._broker = broker
+        self._folder = folder
+        self._texts: list[str] = []
+        self._taken: list[str] = []
+        self._starts = 0
+        (folder / "plants").mkdir()
+
+    @property
+    def _url(self) -> str:
+        return f"{self._broker.url}?record={self._folder}/history"
+
+    def die(self, point: str, victim: str) -> None:
+        """Send some messages, and start drivers until one has come to the point."""
+        self._texts += fill(self._url, 60, first=1000 * len(self._texts))
+        self._taken += take(self._url, "orders", 3)  # a consumer competes with the stream
+        plant(self._folder / "plants", point, str(self._broker.pid) if victim == BROKER else victim)
+        for _ in range(ATTEMPTS):
+            self._drive()
+            if struck(self._folder / "plants", point):
+                return
+        raise AssertionError(f"nobody came to {point!r} for {victim}: {_end_of(self._folder)}")
+
+    def finish(self) -> None:
+        """Let a driver work to its end, and compare what came with what was sent."""
+        done = any(self._drive() == 0 for _ in range(ATTEMPTS))
+        assert done, _end_of(self._folder)
+        assert look(self._broker.url, "orders") == []
+        came = Counter(look(self._broker.url, "out") + self._taken)
+        assert came == Counter(self._texts), (came - Counter(self._texts), Counter(self._texts) - came)
+
+    def judge(self) -> int:
+        """Have the checker judge what all clients saw, and return how many messages came through."""
+        came = take(self._url, "out", len(self._texts) + 1)
+        counts = judged(self._folder / "history")
+        assert counts == {"moved": len(came)}, counts
+        return len(came)
+
+    def _drive(self) -> int:
+        self._starts += 1
+        return drive(self._broker, self._folder, partitions=1 + self._starts % 4)
+
+
+def kill_and_count(folder: Path, points: Sequence[str]) -> int:
+    """Let each of the four die at each point; return how many messages came through, each once."""
     with ServedBroker(folder / "broker", durable=True) as broker:
-        for number, (point, victim) in enumerate(deaths):
-            texts += fill(broker.url, 60, first=1000 * number)
-            taken += take(broker.url, "orders", 3)  # a consumer competes with the stream
-            plant(folder / "plants", point, str(broker.pid) if victim == BROKER else victim)
-            done = any(drive(broker, folder, partitions=1 + (number + attempt) % 4) == 0 for attempt in range(ATTEMPTS))
-            assert done, f"{point}, {victim}: {_end_of(folder)}"
-            assert struck(folder / "plants", point), (point, victim)
-            assert look(broker.url, "orders") == [], (point, victim)
-            came = Counter(look(broker.url, "out") + taken)
-            assert came == Counter(texts), (point, victim, came - Counter(texts), Counter(texts) - came)
-    return len(texts)
+        kills = Kills(broker, folder)
+        for point in points:
+            for victim in VICTIMS:
+                kills.die(point, victim)
+            kills.finish()
+            sys.stdout.write(f"{point}: {', '.join(VICTIMS)} died, and each message came once\n")
+            sys.stdout.flush()
+        return kills.judge()
 
 
-def main(rounds: int) -> None:
+def main(rounds: int, points: Sequence[str]) -> None:
     """Run all deaths so many times."""
     for number in range(rounds):
         with tempfile.TemporaryDirectory() as folder:
-            count = kill_and_count(Path(folder), DEATHS)
-        sys.stdout.write(f"round {number + 1}: {len(DEATHS)} deaths, {count} messages, each once\n")
+            count = kill_and_count(Path(folder), points)
+        sys.stdout.write(
+            f"round {number + 1}: {len(points) * len(VICTIMS)} deaths, {count} messages, each once, and the checker finds nothing\n"
+        )
 
 
 if __name__ == "__main__":
-    main(int(sys.argv[1]))
+    main(int(sys.argv[1]), sys.argv[2:] or POINTS)

@@ -25,17 +25,18 @@ POINTS = (
     "before reserve",
     "reserved",
     "read",
+    "writing",
     "staged",
     "before commit",
     "promoted",
     "before acknowledge",
     "acknowledged",
 )
-MYSELF = "myself"
+MYSELF, JVM, DRIVER = "myself", "jvm", "driver"
 
 
 def plant(folder: Path, point: str, victim: str = MYSELF) -> None:
-    """Let `victim` die at `point`: who comes there, ``jvm``, or a process id."""
+    """Let `victim` die at `point`: who comes there, the JVM above, the driver that started that, or a process id."""
     assert point in POINTS
     (folder / point).write_text(victim, encoding="utf-8")
 
@@ -53,8 +54,15 @@ def reach(folder: str, point: str) -> None:
         path.unlink()
     except FileNotFoundError:
         return
-    pid = os.getpid() if victim == MYSELF else _java_above() if victim == "jvm" else int(victim)
-    os.kill(pid, signal.SIGKILL)
+    os.kill(_process(victim), signal.SIGKILL)
+
+
+def _process(victim: str) -> int:
+    if victim == MYSELF:
+        return os.getpid()
+    if victim == JVM:
+        return _java_above()
+    return _parent(_java_above()) if victim == DRIVER else int(victim)
 
 
 def _java_above() -> int:
@@ -63,8 +71,12 @@ def _java_above() -> int:
     while pid > 1:
         if Path(f"/proc/{pid}/comm").read_text(encoding="utf-8").strip() == "java":
             return pid
-        pid = int(Path(f"/proc/{pid}/stat").read_text(encoding="utf-8").rpartition(")")[2].split()[1])
+        pid = _parent(pid)
     raise AssertionError("there is no JVM above this process")
+
+
+def _parent(pid: int) -> int:
+    return int(Path(f"/proc/{pid}/stat").read_text(encoding="utf-8").rpartition(")")[2].split()[1])
 
 
 class PlantedReader(JmsStreamReader):
@@ -106,9 +118,14 @@ class PlantedWriter(JmsStreamWriter):
     folder = ""
 
     def write(self, iterator: Iterator[Any]) -> WriterCommitMessage:
-        message = super().write(iterator)
+        message = super().write(self._planted(iterator))
         reach(self.folder, "staged")
         return message
+
+    def _planted(self, iterator: Iterator[Any]) -> Iterator[Any]:
+        for batch in iterator:
+            yield batch
+            reach(self.folder, "writing")  # the batch is sent, and not staged
 
     def commit(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:
         reach(self.folder, "before commit")

@@ -205,8 +205,9 @@ def test_a_job_holds_what_it_reads_until_it_says_that_its_output_is_safe(
     held.selectExpr("text", "'queue:out' AS destination").write.format("jms").option("url", broker.url).option(
         "jobId", "night"
     ).mode("append").save()  # the same job again writes nothing
-    promote(held.select("text"), 3, sink_id="by-hand", url=broker.url, destination="queue:out")
-    promote(held.select("text"), 3, sink_id="by-hand", url=broker.url, destination="queue:out")
+    plain = spark.createDataFrame([(text,) for text in texts], "text string")
+    for _ in range(2):
+        promote(plain, 3, sink_id="by-hand", url=broker.url, destination="queue:out")
     assert acknowledge("night", url=broker.url) == 10
     assert acknowledge("night", url=broker.url) == 0
     assert Counter(look(broker.url, "out")) == Counter(texts * 2)

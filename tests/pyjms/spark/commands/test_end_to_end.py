@@ -23,6 +23,7 @@ from typer.testing import CliRunner
 from pyjms.spark import groups
 from pyjms.spark.commands import commands
 from pyjms.spark.connecting import close_links
+from tests.pyjms.spark.jvm import QUICK
 from tests.pyjms.spark.orders import Facts, fill, order, take_all
 from tests.pyjms.spark.served import ServedBroker
 
@@ -74,7 +75,7 @@ def run(*arguments: str) -> Any:
 def route_until_killed(arguments: list[str], seconds: float) -> None:
     """Run a routing job of its own, and kill all of its processes after its first batch and some more `seconds`."""
     program = [str(Path(sys.executable).with_name("pyjms")), "pipeline", *arguments, "--master", "local[2]"]
-    quick = {"PYSPARK_SUBMIT_ARGS": "--driver-java-options '-XX:TieredStopAtLevel=1 -XX:+UseSerialGC' pyspark-shell"}
+    quick = {"PYSPARK_SUBMIT_ARGS": f"--driver-java-options '{QUICK}' pyspark-shell"}
     job = subprocess.Popen(
         program, stderr=subprocess.PIPE, text=True, start_new_session=True, env={**os.environ, **quick}
     )
