@@ -49,7 +49,7 @@ def _work_off(run: Run, console: Console, *, as_json: bool) -> None:
     run.reach()
     show_sites(console, run)
     with progress(console, run.tallies) as watch:
-        outcome = run.run(watch)
+        outcome = run.run(watch, lambda line: console.print(f"[yellow]{line}[/]", highlight=False, soft_wrap=True))
     seconds = perf_counter() - started
     if as_json:
         typer.echo(json.dumps(as_data(run, outcome, seconds), indent=2))

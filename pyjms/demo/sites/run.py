@@ -31,6 +31,7 @@ from pyjms.spi.clock import Clock, SystemClock
 __all__ = ["Death", "Run"]
 
 Watch: TypeAlias = Callable[[], None]
+Tell: TypeAlias = Callable[[str], None]
 
 _LOOK_S = 0.2
 """How often it is looked how far the orders are."""
@@ -46,10 +47,8 @@ class Death:
     """A site was killed, and came back."""
 
     site: str
-    pid: int
     ended: int
     """How many orders had ended before."""
-    new_pid: int
     away_ms: float
 
 
@@ -95,13 +94,16 @@ class Run:
             site.tell(self._urls())
         self._begin_orders(here.url)
 
-    def run(self, watch: Watch = lambda: None) -> Outcome:
-        """Return the outcome when all orders have ended; call `watch` several times a second. Raises `SiteError`."""
+    def run(self, watch: Watch = lambda: None, tell: Tell = lambda _: None) -> Outcome:
+        """Return the outcome when all orders have ended. Raises `SiteError`.
+
+        watch: called several times a second. tell: called with a line when a site was killed, or is back.
+        """
         for number in range(self._kills):
             mark = len(self.orders) * (number + 1) // (self._kills + 2)
             ended = self._wait_for(mark, watch)
             if ended < len(self.orders):
-                self._kill_and_start(SITES[(number + 1) % len(SITES)], ended, watch)
+                self._kill_and_start(SITES[(number + 1) % len(SITES)], ended, watch, tell)
         self._wait_for(len(self.orders), watch)
         left_over = self._left_over(watch)
         instances = self._store.instances(flow=FLOW.name, limit=len(self.orders))
@@ -192,10 +194,11 @@ class Run:
             if site.has_died():
                 raise SiteError(f"the site {site.name} has ended by itself: {site.log() or 'it says nothing'}")
 
-    def _kill_and_start(self, name: str, ended: int, watch: Watch) -> None:
+    def _kill_and_start(self, name: str, ended: int, watch: Watch, tell: Tell) -> None:
         site, began_ms = self.sites[name], self._clock.monotonic_ms()
         pid = site.pid
         site.kill()
+        tell(f"{name} was killed (kill -9, process {pid}): {ended:,} of {len(self.orders):,} orders had ended.")
         while self._clock.monotonic_ms() - began_ms < _AWAY_MS:
             self._pause.wait(_LOOK_S)
             self._look()
@@ -204,7 +207,8 @@ class Run:
         site.announced()
         site.tell(self._urls())
         away_ms = self._clock.monotonic_ms() - began_ms
-        self.deaths.append(Death(site=name, pid=pid, ended=ended, new_pid=site.pid, away_ms=away_ms))
+        self.deaths.append(Death(site=name, ended=ended, away_ms=away_ms))
+        tell(f"{name} is back after {away_ms / 1000:.1f} s, as process {site.pid}.")
 
     def _left_over(self, watch: Watch) -> dict[str, int]:
         """Return how many messages stayed in which queue, when those that are late had time to leave."""

@@ -9,9 +9,9 @@ from rich.table import Table
 from pyjms.demo.screen import faults_of, figure
 from pyjms.demo.sites.chain import HERE, WORKS
 from pyjms.demo.sites.judging import Outcome
-from pyjms.demo.sites.run import Death, Run
+from pyjms.demo.sites.run import Run
 
-__all__ = ["show_death", "show_outcome", "show_sites"]
+__all__ = ["show_outcome", "show_sites"]
 
 
 def show_sites(console: Console, run: Run) -> None:
@@ -32,20 +32,8 @@ def show_sites(console: Console, run: Run) -> None:
         console.print("[yellow]Going on with the run that was broken off.[/]")
 
 
-def show_death(console: Console, death: Death, orders: int) -> None:
-    """Say who was killed."""
-    console.print(
-        f"[yellow]{death.site} was killed[/] (kill -9, process {death.pid}) when {death.ended:,} of {orders:,} orders had "
-        f"ended, and came back after {death.away_ms / 1000:.1f} s as process {death.new_pid}.",
-        soft_wrap=True,
-        highlight=False,
-    )
-
-
 def show_outcome(console: Console, run: Run, outcome: Outcome, seconds: float) -> None:
     """Show what the companies have written, what became of the orders, and whether it adds up."""
-    for death in run.deaths:
-        show_death(console, death, len(run.orders))
     console.print(_works(run, outcome))
     console.print(_orders(run, outcome))
     for _, verdict in outcome.works:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
 from pathlib import Path
 
@@ -13,6 +14,8 @@ from pyjms.demo.records import read_table
 from pyjms.demo.sites.chain import WORKS
 from pyjms.demo.sites.judging import Outcome, judge_orders
 from pyjms.demo.sites.orders import Order, make_orders
+from pyjms.demo.sites.report import as_data
+from pyjms.demo.sites.run import Death, Run
 from pyjms.flows import Status
 from tests.tidy.source import ROOT
 
@@ -83,6 +86,25 @@ def test_what_is_wrong_is_noticed(
     plan: Plan, spoil: Callable[[Written, dict[str, Status], dict[str, int]], object]
 ) -> None:
     assert not judged(plan, spoil).adds_up
+
+
+def test_the_outcome_as_data_has_what_the_tables_show(plan: Plan, tmp_path: Path) -> None:
+    run = Run(plan, tmp_path, kills=1)
+    run.deaths.append(Death(site="Oslo", ended=7, away_ms=2_000.4))
+    data = json.loads(json.dumps(as_data(run, judged(plan, lambda written, *_: written["deliver"].pop()), 1.5)))
+    assert data["input"] == {
+        "file": "orders.csv",
+        "records": 60,
+        "columns": ["order", "city", "price"],
+        "amount": "price",
+        "orders": 20,
+    }
+    assert data["killed"] == [{"site": "Oslo", "ended_before": 7, "away_ms": 2000}]
+    works = {each["destination"]: each for each in data["works"]}
+    assert (works["deliver"]["lost"], works["deliver"]["adds_up"], works["credit"]["found"]) == ([57], False, 9)
+    assert [(each["status"], each["found"]) for each in data["orders"]] == [("completed", 17), ("compensated", 3)]
+    assert {each["name"]: each["expected"] for each in data["stages"]}["deliver"] == 51
+    assert not data["adds_up"]
 
 
 def test_the_page_of_the_demo_shows_what_the_shipped_records_come_to() -> None:
