@@ -17,7 +17,11 @@ from pyjms_provider.protocols.stomp.codec import FrameDecoder, encode
 from pyjms_provider.protocols.stomp.dialects import ARTEMIS, CLASSIC, PYJMS, RABBITMQ, Dialect
 from pyjms_provider.protocols.stomp.errors import ProfileError
 from pyjms_provider.protocols.stomp.frames import Frame, Version
+from pyjms_provider.protocols.stomp.header_lines import split_lines
 from pyjms_provider.protocols.stomp.profile import WireProperties, expanded, from_frame, to_frame
+from pyjms_provider.protocols.stomp.profile import properties as wire_properties
+from pyjms_provider.protocols.stomp.profile.names import is_reserved
+from pyjms_provider.protocols.stomp.profile.properties import read_properties
 from pyjms_provider.protocols.stomp.profile.reading import sender_of
 from pyjms_provider.protocols.stomp.verbs import PROFILE_LIMITS
 from pyjms_provider.stores.codec import decode as decode_stored
@@ -406,3 +410,36 @@ def test_asking_for_a_name_that_is_not_in_the_text_takes_nothing_apart(monkeypat
 def test_properties_know_what_they_have(properties: dict[str, Stored], name: str) -> None:
     received = after(to_frame(make_envelope("x", properties=properties), PYJMS)).properties
     assert (name in received) == (name in properties)
+
+
+LINES = st.lists(
+    st.tuples(
+        st.sampled_from(["a", "b", "name", "type", "JMS_pyjms_x_type", "receipt", "x y", "a\\cb", "JMS_pyjms_1"]),
+        st.sampled_from(["1", "-7", "x", "", "0.5", "true", "1:2", "NaN", "99999999999999999999", "a\\nb", "é"]),
+    ),
+    max_size=5,
+).map(lambda pairs: "".join(f"{name}:{value}\n" for name, value in pairs))
+TYPES = st.lists(
+    st.tuples(st.sampled_from(["a", "b", "name", "type", "n", "%"]), st.sampled_from([*"ZBSIJFDCKTUXN", "?", ""])),
+    max_size=3,
+).map(lambda pairs: ",".join(f"{name}/{letter}" for name, letter in pairs))
+
+
+@given(LINES, TYPES)
+def test_properties_of_a_known_shape_are_read_as_one_by_one(lines: str, types: str) -> None:
+    try:
+        pairs = split_lines(lines, Version.V1_2)
+        expected = read_properties(pairs, types)
+    except ProfileError:
+        expected = {name: value for name, value in reversed(pairs) if not is_reserved(name)}
+    for _ in range(2):  # the second time the shape is known
+        found = dict(WireProperties(lines, types))
+        assert repr(sorted(found.items())) == repr(sorted(expected.items()))
+        assert [type(found[name]) for name in expected] == [type(value) for value in expected.values()]
+
+
+def test_shapes_that_are_known_are_bounded() -> None:
+    for number in range(1000):
+        assert dict(WireProperties(f"p{number}:1\n", f"p{number}/I")) == {f"p{number}": 1}
+        assert f"q{number}" not in WireProperties("a:1\n", "")
+    assert max(len(wire_properties._shapes), len(wire_properties._plain_names)) <= 512

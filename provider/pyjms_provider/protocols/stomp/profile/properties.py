@@ -180,6 +180,57 @@ def _unquoted(text: str, read: Callable[[str], str]) -> str:
         raise ProfileError("the name of a property is not percent-encoded UTF-8") from error
 
 
+_plain_names: set[object] = set()
+
+
+def _is_plain(name: object) -> bool:
+    """Say whether nothing escapes a name; some such names are remembered."""
+    is_plain = isinstance(name, str) and name.isidentifier() and name.isascii()
+    if is_plain and len(_plain_names) < _TYPES_MAX:
+        _plain_names.add(name)
+    return is_plain
+
+
+_Shape = tuple[tuple[str, Callable[[str], Any]], ...]
+_shapes: dict[tuple[str, ...], _Shape | None] = {}
+"""By the names of properties, and the list of their types: which are to be converted; None: they are out of the ordinary."""
+
+
+def _read_by_shape(lines: str, types: str) -> dict[str, Stored] | None:
+    """Return the properties of lines that have one colon each; None: they are to be read one by one."""
+    flat = lines[:-1].replace("\n", ":").split(":")
+    values: dict[str, Any] = dict(zip(flat[::2], flat[1::2], strict=False))
+    if 2 * len(values) != len(flat):
+        return None  # a name stands twice, or there are no lines
+    key = (*values, types)
+    shape = _shapes[key] if key in _shapes else _new_shape(key)
+    if shape is None:
+        return None
+    try:
+        for name, read in shape:
+            values[name] = read(values[name])
+    except (ValueError, TypeError):  # which of them, is said by who reads them one by one
+        return None
+    return values
+
+
+def _new_shape(key: tuple[str, ...]) -> _Shape | None:
+    names = key[:-1]
+    try:
+        pairs = _types_of(key[-1])
+    except ProfileError:
+        pairs = (("", ""),)
+    is_ordinary = all(_name_of(name) == name for name in names) and all(
+        name in names and letter in READERS and letter != "N" for name, letter in pairs
+    )
+    shape = tuple([(name, READERS[letter]) for name, letter in pairs]) if is_ordinary else None
+    if sum(map(len, key)) <= _TYPES_LENGTH_MAX:
+        if len(_shapes) >= _TYPES_MAX:
+            _shapes.clear()
+        _shapes[key] = shape
+    return shape
+
+
 class WireProperties(Mapping[str, Stored]):
     """Properties as they came: lines, escaped as in STOMP 1.2, and the list of their types.
 
@@ -211,8 +262,15 @@ class WireProperties(Mapping[str, Stored]):
         return values
 
     def _read(self) -> dict[str, Stored]:
+        lines = self.lines
+        if "\\" not in lines and lines.count(":") == lines.count(
+            "\n"
+        ):  # nothing is escaped, and each line has one colon
+            found = _read_by_shape(lines, self.types)
+            if found is not None:
+                return found
         try:
-            pairs = split_lines(self.lines, Version.V1_2)
+            pairs = split_lines(lines, Version.V1_2)
         except FrameError as error:
             _log.warning("the properties of a message are lost: %s", error.reason)
             return {}
@@ -240,21 +298,16 @@ class WireProperties(Mapping[str, Stored]):
         return self.values_by_name[name]
 
     def __contains__(self, name: object) -> bool:
-        return not self._surely_lacks(name) and name in self.values_by_name
-
-    def _surely_lacks(self, name: object) -> bool:
-        """Say whether a look at the text is enough: a broker asks every message for names that few have.
-
-        Nothing escapes such a name, so that it would be in the text.
-        """
-        return (
+        # A look at the text is mostly enough: a broker asks every message for names that few have. Nothing escapes such a
+        # name, so that it would be in the text.
+        if (
             self._values is None
-            and isinstance(name, str)
-            and name.isidentifier()
-            and name.isascii()
-            and name not in self._text
-            and name not in self.types
-        )
+            and (name in _plain_names or _is_plain(name))
+            and name not in self._text  # type: ignore[operator]  # plain names are strings
+            and name not in self.types  # type: ignore[operator]
+        ):
+            return False
+        return name in self.values_by_name
 
     def __iter__(self) -> Iterator[str]:
         return iter(self.values_by_name)
