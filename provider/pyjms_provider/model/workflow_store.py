@@ -39,6 +39,8 @@ __all__ = ["WorkflowStore", "WorkflowStoreAttributes"]
 
 _FRESH_MS: Final = 1_000
 """So long a look at all counts: each object of a list asks for them."""
+_SHARE: Final = 20
+"""What is looked at again and again may take one part in so many of the time, however many instances there are."""
 
 
 class WorkflowStoreAttributes(Attributes):
@@ -57,7 +59,8 @@ class WorkflowStoreAttributes(Attributes):
 class Look:
     """What was found when the store was looked over."""
 
-    at_ms: float
+    until_ms: float
+    """By the monotonic clock: so long it is good enough."""
     definitions: Mapping[str, Sequence[WorkflowDefinition]]
     """All versions by the name, the newest last."""
     counts: Mapping[str, Mapping[WorkflowStatus, int]]
@@ -107,24 +110,30 @@ class WorkflowStore(Stoppable):
         return self._sources
 
     def look(self) -> Look:
-        """Return definitions and counts, a second old at most. Raises `WrongStateError`, `WorkflowStoreError`."""
+        """Return definitions and counts, about a second old at most, and older where counting takes long. Raises `WrongStateError`, `WorkflowStoreError`."""
         book = self.book
-        now_ms = self.clock.monotonic_ms()
+        begun_ms = self.clock.monotonic_ms()
         known, failed = self._looked, self._failed
-        if known is not None and 0 <= now_ms - known.at_ms < _FRESH_MS:
+        if known is not None and begun_ms < known.until_ms:
             return known
-        if failed is not None and 0 <= now_ms - failed[0] < _FRESH_MS:
+        if failed is not None and begun_ms < failed[0]:
             raise WorkflowStoreError(failed[1])
         try:
             definitions: dict[str, list[WorkflowDefinition]] = {}
             for each in book.definitions():
                 definitions.setdefault(each.name, []).append(each)
-            found = Look(at_ms=now_ms, definitions=definitions, counts=book.counts())
+            counts = book.counts()
         except ProviderError as error:
-            self._looked, self._failed = None, (now_ms, error.reason)
+            self._looked, self._failed = None, (self._until_ms(begun_ms), error.reason)
             raise
+        found = Look(until_ms=self._until_ms(begun_ms), definitions=definitions, counts=counts)
         self._looked, self._failed = found, None
         return found
+
+    def _until_ms(self, begun_ms: float) -> float:
+        """Return how long what was begun then, and has ended now, need not be done again."""
+        now_ms = self.clock.monotonic_ms()
+        return now_ms + max(_FRESH_MS, _SHARE * (now_ms - begun_ms))
 
     def forget_look(self) -> None:
         """Have the store looked over anew: something was changed."""

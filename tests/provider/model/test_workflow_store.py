@@ -6,14 +6,17 @@ import shutil
 from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from pyjms.flows.store import open_store
 from pyjms.spi.errors import ResourceError
+from pyjms.testing import VirtualClock
 from pyjms_provider.model.errors import FailedOpeningError
 from pyjms_provider.model.life_cycle import State
 from pyjms_provider.model.virtual_host import VirtualHost
+from pyjms_provider.model.workflow_store import WorkflowStore
 from tests.provider.model.world import Folder
 from tests.pyjms.flows.supply import SUPPLY_FLOW, keep, parked
 
@@ -95,3 +98,34 @@ def test_it_closes_and_opens_with_its_host(folder: Folder, tmp_path: Path) -> No
         State.STOPPED,
         {"is_reachable": False, "parked": None},
     )
+
+
+def test_counting_is_not_repeated_while_it_is_fresh_and_takes_a_small_part_of_the_time(
+    folder: Folder, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    clock = VirtualClock()
+    folder.open(clock=clock)
+    host = folder.host()
+    add(host, with_instance(tmp_path / "db", "i"))
+    found = host.child("workflow_store", "flows")
+    assert isinstance(found, WorkflowStore)
+    counted: list[float] = []
+    counts = found.book.counts
+
+    def count() -> Any:
+        counted.append(clock.monotonic_ms())
+        clock.advance(1_000)
+        return counts()
+
+    monkeypatch.setattr(found.book, "counts", count)
+    for _ in range(3):
+        assert found.statistic_values(["parked", "running", "definitions"]) == {
+            "parked": 1,
+            "running": 0,
+            "definitions": 1,
+        }
+        clock.advance(5_000)
+    assert len(counted) == 1
+    clock.advance(10_000)
+    found.statistic_values(["parked"])
+    assert len(counted) == 2
