@@ -15,6 +15,9 @@ from typing import Self
 
 PATIENCE_S = 20.0
 _DELAY_S = 0.002
+_LATE_S = 1.0
+_OVERTAKING = 3
+"""So many frames of other connections overtake what is late."""
 
 
 class Way(Enum):
@@ -30,6 +33,9 @@ class Place(Enum):
     BEFORE = "nothing of the frame has passed"
     WITHIN = "half of it has passed"
     AFTER = "all of it has passed"
+    LATE = (
+        "it arrives when the client has begun another connection, which so overtakes it; on the way to the broker only"
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,6 +65,9 @@ class Proxy:
         self._cuts: deque[Cut] = deque()
         self._seen = {Way.UP: 0, Way.DOWN: 0}
         self._sockets: set[socket.socket] = set()
+        self._frames_up = 0
+        self._kept: set[socket.socket] = set()
+        """Those on which something arrives late."""
         self._over = Event()
         self.cut_count = 0
         Thread(target=self._accept, name="proxy", daemon=True).start()
@@ -112,23 +121,44 @@ class Proxy:
     def _relay(self, way: Way, source: socket.socket, sink: socket.socket) -> None:
         try:
             while data := source.recv(65536):
-                passed, is_cut = self._judge(way, data)
+                passed, cut = self._judge(way, data)
                 self._pass_on(sink, data[:passed])
-                if is_cut:
+                if cut is not None and cut.place is Place.LATE:
+                    self._pass_on_late(source, sink, data[passed:])
+                if cut is not None:
                     break
         except OSError:
             pass  # one side has gone: so does the other
         finally:
-            _end(source)
-            _end(sink)
+            for each in (source, sink):
+                if each not in self._kept:
+                    _end(each)
             self._sockets -= {source}
-            source.close()
+            if source not in self._kept:
+                source.close()
 
-    def _judge(self, way: Way, data: bytes) -> tuple[int, bool]:
-        """Return how many bytes pass, and whether the connection is cut then."""
+    def _pass_on_late(self, source: socket.socket, sink: socket.socket, data: bytes) -> None:
+        """Let the client find its connection lost, and the broker hear the rest of it behind what the next one says."""
+        self._kept.add(sink)
+        try:
+            _end(source)
+            with self._changed:
+                limit = self._frames_up + _OVERTAKING
+                self._changed.wait_for(lambda: self._frames_up >= limit or self._over.is_set(), _LATE_S)
+            sink.sendall(data)
+        finally:
+            _end(sink)
+            self._kept.discard(sink)
+            sink.close()
+
+    def _judge(self, way: Way, data: bytes) -> tuple[int, Cut | None]:
+        """Return how many bytes pass, and which cut is made then."""
         with self._changed:
+            if way is Way.UP:
+                self._frames_up += data.count(0)
+                self._changed.notify_all()
             if not self._cuts or self._cuts[0].way is not way:
-                return len(data), False
+                return len(data), None
             cut, begin = self._cuts[0], 0
             for end in (index for index, byte in enumerate(data) if byte == 0):
                 self._seen[way] += 1
@@ -137,11 +167,10 @@ class Proxy:
                     self._seen = dict.fromkeys(Way, 0)
                     self.cut_count += 1
                     self._changed.notify_all()
-                    return {Place.BEFORE: begin, Place.WITHIN: (begin + end) // 2, Place.AFTER: end + 1}[
-                        cut.place
-                    ], True
+                    passed = {Place.WITHIN: (begin + end) // 2, Place.AFTER: end + 1}
+                    return passed.get(cut.place, begin), cut
                 begin = end + 1
-            return len(data), False
+            return len(data), None
 
     def _pass_on(self, sink: socket.socket, data: bytes) -> None:
         if not self.rechunks:

