@@ -52,17 +52,23 @@ class Fetching:
             found, self._found = self._found, None
         return found
 
-    def drop(self) -> None:
-        """Give back what has been read and not been taken, or is being read, as if it had never been delivered. Any thread."""
+    def drop(self) -> bool:
+        """Give back what has been read and not been taken, or is being read, as if it had never been delivered. Any thread.
+
+        Returns whether there was any.
+        """
         with self._lock:
             found, self._found = self._found, None
             self._is_unwanted = True
+            is_any = found is not None or self.is_busy
         if found is not None:
             self._give_back(found)
+        return is_any
 
     def _done(self, delivery: Delivery, _: None, error: BaseException | None) -> None:
         with self._lock:
-            goes_back = error is None and self._is_unwanted
+            is_unwanted = self._is_unwanted
+            goes_back = error is None and is_unwanted
             if error is None and not goes_back:
                 self._found = delivery
         if self._engine.is_over:
@@ -74,7 +80,7 @@ class Fetching:
         if error is None:
             self._ready()
         elif isinstance(error, GoneError):
-            self._gone()
+            (self._ready if is_unwanted else self._gone)()
         elif isinstance(error, ProviderError):
             self._engine.refuse(None, error)
         else:

@@ -329,6 +329,9 @@ class ProfileDialogue(Dialogue):
 
     def _stop(self, _: verbs.Stop) -> None:
         self.connection.stop()
+        for consumer in tuple(self._consumers.values()):
+            if isinstance(consumer, ServedConsumer):
+                consumer.stopped()
 
     def _create_temporary(self, verb: verbs.CreateTemporary) -> Mapping[str, str]:
         if len(self._temporaries) >= self._settings.temporaries_max:

@@ -126,8 +126,13 @@ class ServedConsumer(CreditConsumer):
             left = 0
         return None if delivery is None else self._dialogue.write_message(self, delivery)
 
+    def stopped(self) -> None:
+        """Hear that the connection delivers nothing from now on."""
+        if self._fetching.drop():
+            self._gone()
+
     def _gone(self) -> None:
-        """Hear that a message could not be read: the next one takes its place."""
+        """Hear that a message will not be pushed: another one takes its place."""
         with self._lock:
             if not self._is_closed:
                 self._credit += 1

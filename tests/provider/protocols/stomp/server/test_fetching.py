@@ -114,6 +114,29 @@ def test_what_nobody_wants_any_more_goes_back_unmarked(reopened: Bench, is_read:
 
 
 @pytest.mark.parametrize("is_read", [True, False])
+@pytest.mark.parametrize("is_damaged", [True, False])
+def test_nothing_comes_while_the_connection_is_stopped_and_all_afterwards(
+    reopened: Bench, tmp_path: Path, is_read: bool, is_damaged: bool
+) -> None:
+    if is_damaged:
+        damage(tmp_path, 0)
+    client = ready(reopened, credit=0)
+    client.tell(verbs.Credit(subscription="c", credit=2))
+    read = read_later(client.client)
+    if is_read:
+        read()
+    client.do(verbs.Stop())
+    if not is_read:
+        read()
+    assert client.texts() == []
+    client.do(verbs.Start())
+    frames = client.messages()
+    rest = b"bc" if is_damaged else b"ab"
+    assert b"".join([bytes(frame.body) for frame in frames]) == rest
+    assert {frame.headers["redelivered"] for frame in frames} == {"false"}
+
+
+@pytest.mark.parametrize("is_read", [True, False])
 def test_what_an_ended_subscription_was_to_get_goes_back(reopened: Bench, is_read: bool) -> None:
     client = subscribed(reopened)
     read = read_later(client)
