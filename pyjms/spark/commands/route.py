@@ -9,7 +9,7 @@ from typing import Annotated, Any, Final
 
 import typer
 
-from pyjms.spark.commands.metering import MetricsTo, batch_done, metering
+from pyjms.spark.commands.metering import Meter, MetricsTo, batch_done, metering
 from pyjms.spark.commands.running import (
     MESSAGES_IN_BATCH,
     Batch,
@@ -90,12 +90,13 @@ def route_command(
             made=made.__setitem__,
         )
 
-        def hear(progress: Any) -> None:
-            meter.hear(batch_done("route", group, progress, made.pop(int(progress["batchId"]), None)))
-
         with stop_wanted() as wanted:
-            moved = follow(start, wanted, "routed", hear)
+            moved = follow(start, wanted, "routed", partial(_hear, meter, group, made))
     if as_json:
         typer.echo(json.dumps({"routed": moved}))
     else:
         told(f"routed {moved:,} messages")
+
+
+def _hear(meter: Meter, group: str, made: dict[int, int], progress: Any) -> None:
+    meter.hear(batch_done("route", group, progress, made.pop(int(progress["batchId"]), None)))

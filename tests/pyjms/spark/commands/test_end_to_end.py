@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 ORDERS = int(os.environ.get("PYJMS_ORDERS", "1500"))
-BATCH = max(100, min(10_000, ORDERS // 10))
+BATCH = max(100, min(10_000, ORDERS // 8))
 DEATHS_AFTER_S = (0.1, 0.7)
 """How long after a batch was told its job is killed: while the next one is planned, and while it is read or written."""
 RULES = """
