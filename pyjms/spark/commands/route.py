@@ -89,7 +89,6 @@ def route_command(
             options={"maxMessagesPerBatch": batch, **options},
             made=made.__setitem__,
         )
-
         with stop_wanted() as wanted:
             moved = follow(start, wanted, "routed", partial(_hear, meter, group, made))
     if as_json:
