@@ -49,7 +49,7 @@ Credentials: TypeAlias = Annotated[
 ]
 MESSAGES_IN_BATCH = 10_000
 _LOOKS_EVERY_S = 0.2
-_SLOW, _STARTS = "Python worker failed to connect back", 6
+_SLOW, _STARTS = "Python worker failed to connect back", 15
 
 
 def told(text: str) -> None:

@@ -51,7 +51,7 @@ def test_a_query_whose_process_started_too_slowly_is_started_again() -> None:
 
 def test_it_is_not_started_again_for_ever_nor_for_another_problem() -> None:
     with pytest.raises(RuntimeError, match="failed to connect back"):
-        followed(*(Query({}, SLOW) for _ in range(6)))
+        followed(*(Query({}, SLOW) for _ in range(15)))
     with pytest.raises(RuntimeError, match="PYJMS-FENCED"):
         followed(Query({}, "PYJMS-FENCED"), Query({}))
 
