@@ -162,7 +162,8 @@ class Stages(ABC):
         units of the sink up to this epoch. Do nothing and return False when the marker is `epoch` already, or beyond: also
         when this very call was answered by a connection that was lost, and made again by the provider.
 
-        An epoch without units only moves the marker. Raises `StageError` when a unit is not there, was staged by
+        False also means that a promotion which nobody had answered was finished now, with the units that were named then: those of
+        this call wait until they are discarded. An epoch without units only moves the marker. Raises `StageError` when a unit is not there, was staged by
         another sink or for another epoch: nothing is done then.
         """
 

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from threading import Lock
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from pyjms.spi.errors import FencedError, GroupError, ResourceError
+from pyjms.spi.errors import FencedError, GroupError, InDoubtError, ResourceError
 from pyjms.spi.replay import OpenGroup, ReaderGroup, ReservedMessage
 from pyjms_provider.core.consumer import Consumer, ConsumerSession, ConsumerTarget
 from pyjms_provider.core.entry import ReceiverId
@@ -70,6 +70,10 @@ class Group:
         self.turn = Turn()
         self.lock = Lock()
         self.is_ended = False
+        self.doubtful = 0
+        """Up to this number it was acknowledged, and nobody answered: the store may be ahead of `low`."""
+        self.is_perhaps_released = False
+        """Whether it was released, and nobody answered: only that can be tried again."""
         self._selector = selector
         self._let_go_of_cursor = queue.keep_cursor(selector)
         self._held: list[Held | None] = []  # from low + 1 on; None: it could not be understood after a restart
@@ -111,9 +115,17 @@ class Group:
         record = self.record
         if self.is_gone or opened.group.generation != record.generation:
             raise GroupError(f"reader group {record.name!r} was released since it was opened; open it again")
+        self.check_kept()
         if opened.fence != record.fence:
             raise FencedError(
                 f"reader group {record.name!r} was opened by somebody else, who reads on; only one may have it open"
+            )
+
+    def check_kept(self) -> None:
+        """Raise `InDoubtError` when nobody knows whether it was released: what it holds may be on its queue in the store."""
+        if self.is_perhaps_released:
+            raise InDoubtError(
+                f"nobody answered when reader group {self.record.name!r} was released: release it again, and then open it anew"
             )
 
     # Reserving: who has the turn
@@ -332,7 +344,14 @@ class Group:
 def _size_of(entry: QueueEntry, store: MessageStore) -> int:
     """Return about how many bytes body and properties take. What is not in memory has been measured."""
     reference = entry.reference
-    return max(0, (reference.size or approximate_size(store.retrieve(reference))) - _OVERHEAD)
+    if not reference.size:
+        try:
+            size = approximate_size(store.retrieve(reference))
+        except NotInMemoryError:
+            store.load([reference])  # it notes the size of what it reads
+            size = reference.size
+        return max(0, size - _OVERHEAD)
+    return max(0, reference.size - _OVERHEAD)
 
 
 def _have_own(entry: QueueEntry, envelope: Envelope, store: MessageStore) -> None:

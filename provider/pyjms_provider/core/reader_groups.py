@@ -70,6 +70,8 @@ class GroupTable:
             with group.turn:
                 if group.is_gone:
                     raise _unknown(request.name)
+                group.check_kept()
+                self._acknowledge(group, group.doubtful)  # else an older low mark could be written over a newer one
                 record = replace(group.record, fence=group.record.fence + 1, low=group.low, opened_ms=self._now_ms())
                 try:
                     self._write_all(Changes(pipelines=PipelineChanges(groups=[record])), force=True)
@@ -239,15 +241,22 @@ class GroupTable:
         group = self._find(opened.group.name)
         with group.turn, self._work():
             group.check(opened)
-            gone = group.acknowledged(upto)
-            if upto <= group.low:
-                return
-            keeper = self._host.keeper
-            if keeper is not None:
-                pipelines = PipelineChanges(acknowledged=[(group.record.number, upto)])
-                changes = Changes(removals=group.removals(gone), pipelines=pipelines)
+            self._acknowledge(group, upto)
+
+    def _acknowledge(self, group: Group, upto: int) -> None:
+        gone = group.acknowledged(upto)
+        if upto <= group.low:
+            return
+        keeper = self._host.keeper
+        if keeper is not None:
+            pipelines = PipelineChanges(acknowledged=[(group.record.number, upto)])
+            changes = Changes(removals=group.removals(gone), pipelines=pipelines)
+            try:
                 keeper.journal.write(changes, force=keeper.force_acknowledgements)
-            group.settle(upto, gone)
+            except InDoubtError:
+                group.doubtful = max(group.doubtful, upto)
+                raise
+        group.settle(upto, gone)
 
     def release(self, name: str) -> int:
         """Do as `ReaderGroups.release` says. Waits for the journal."""
@@ -255,8 +264,17 @@ class GroupTable:
         with group.turn, self._work():
             if group.is_gone:
                 raise _unknown(name)
+            self._acknowledge(group, group.doubtful)  # else what is gone could come back
+            if group.unsure:
+                self._keep(
+                    group, group.unsure
+                )  # else the store could have transient messages of which the queue knows nothing
             changes = Changes(counts=group.counts(), pipelines=PipelineChanges(released=[group.record.number]))
-            self._write_all(changes, force=True)
+            try:
+                self._write_all(changes, force=True)
+            except InDoubtError:
+                group.is_perhaps_released = True
+                raise
             released = self._end(group)
         _log.info(
             "PYJMS-BROKER-23 reader group %r was released; %d messages went back to %s", name, released, group.address

@@ -48,7 +48,7 @@ class _Staged:
 
 
 class _Sink:
-    __slots__ = ("claimed", "marker", "staged", "turn")
+    __slots__ = ("claimed", "doubtful", "marker", "staged", "turn")
 
     def __init__(self) -> None:
         self.marker: int | None = None
@@ -56,6 +56,8 @@ class _Sink:
         self.staged: dict[StageName, _Staged] = {}
         self.claimed: set[StageName] = set()
         """Names of units that are being staged."""
+        self.doubtful: tuple[int, list[tuple[StageName, bool]]] | None = None
+        """A promotion that nobody answered, its epoch and what becomes of which units: to be written again before all others."""
 
 
 class StageTable:
@@ -146,6 +148,11 @@ class StageTable:
         with self._lock:
             sink = self._sinks.setdefault(sink_name, _Sink())
         with sink.turn, self._work():
+            if sink.doubtful is not None:
+                last, outcomes = sink.doubtful
+                self._promote(sink, sink_name, last, outcomes)
+                if (last, {name for name, is_promoted in outcomes if is_promoted}) == (epoch, set(units)):
+                    return True
             with self._lock:
                 if sink.marker is not None and epoch <= sink.marker:
                     return False
@@ -153,18 +160,21 @@ class StageTable:
                 _check_units(sink, sink_name, epoch, chosen)
                 older = [name for name in sink.staged if name.epoch <= epoch and name not in chosen]
             outcomes = [*((name, True) for name in chosen), *((name, False) for name in older)]
-            self._write_promotion(sink, sink_name, epoch, outcomes)
-            with self._lock:
-                sink.marker = epoch
-                promoted = [sink.staged.pop(name) for name in chosen]
-                discarded = [sink.staged.pop(name) for name in older]
-            for staged in discarded:
-                staged.unit.decide(commit=False)
-            for staged in promoted:
-                self._make_true(staged.unit)
+            self._promote(sink, sink_name, epoch, outcomes)
         with suppress(ProviderError):
             self._host.store.relieve()
         return True
+
+    def _promote(self, sink: _Sink, sink_name: str, epoch: int, outcomes: list[tuple[StageName, bool]]) -> None:
+        self._write_promotion(sink, sink_name, epoch, outcomes)
+        with self._lock:
+            sink.marker, sink.doubtful = epoch, None
+            ended = [(sink.staged.pop(name), is_promoted) for name, is_promoted in outcomes]
+        for staged, is_promoted in sorted(ended, key=lambda each: each[1]):  # room is given back first
+            if is_promoted:
+                self._make_true(staged.unit)
+            else:
+                staged.unit.decide(commit=False)
 
     def _write_promotion(self, sink: _Sink, name: str, epoch: int, outcomes: list[tuple[StageName, bool]]) -> None:
         keeper = self._host.keeper
@@ -178,6 +188,7 @@ class StageTable:
             keeper.journal.write(changes, force=True)
         except InDoubtError:
             with self._lock:
+                sink.doubtful = epoch, outcomes
                 for unit_name, _ in outcomes:
                     sink.staged[unit_name].is_unsure = True
             raise

@@ -219,7 +219,8 @@ class Writer:
             finally:
                 session.close()
             names.append(name)
-        stages.promote("sink", epoch, names)
+        if not stages.promote("sink", epoch, names):  # an earlier attempt has made it, which nobody had answered
+            stages.discard(names)
 
 
 @pytest.mark.parametrize("kind", FAULTS)
