@@ -40,7 +40,8 @@ __all__ = ["WorkflowStore", "WorkflowStoreAttributes"]
 _FRESH_MS: Final = 1_000
 """So long a look at all counts: each object of a list asks for them."""
 _SHARE: Final = 20
-"""What is looked at again and again may take one part in so many of the time, however many instances there are."""
+_STALE_MS: Final = 5_000
+"""A look takes one part in so many of the time, however many instances there are, unless counts became too old by that."""
 
 
 class WorkflowStoreAttributes(Attributes):
@@ -133,7 +134,8 @@ class WorkflowStore(Stoppable):
     def _until_ms(self, begun_ms: float) -> float:
         """Return how long what was begun then, and has ended now, need not be done again."""
         now_ms = self.clock.monotonic_ms()
-        return now_ms + max(_FRESH_MS, _SHARE * (now_ms - begun_ms))
+        took_ms = now_ms - begun_ms
+        return now_ms + max(_FRESH_MS, took_ms, min(_SHARE * took_ms, _STALE_MS))
 
     def forget_look(self) -> None:
         """Have the store looked over anew: something was changed."""

@@ -12,7 +12,7 @@ import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 from pyjms.flows import FlowStore
-from pyjms.flows.instance import Answer, Park
+from pyjms.flows.instance import Park
 from pyjms.flows.store import open_store
 from pyjms_provider.management.requests_by_message import MessageRequest
 from tests.provider.management.world import ROOT, AuditTrail, Site, error_of, ok
@@ -209,8 +209,9 @@ def test_who_may_see_a_store_may_see_what_is_in_it_and_no_more(site: Site, store
 def test_pictures_are_harmless_whatever_the_texts_in_them_are(site: Site, store: FlowStore) -> None:
     evil = '"><script>alert(1)</script><image href="javascript:alert(1)" onload="x"/>'
     step = {"name": "a", "queue": evil, "compensation": evil, "state": evil}
-    store.deploy(supply_flow(name="evil", title=evil, initial_state=evil, step=[step]))
-    keep(store, "i", Answer(key="i:reserve"), Park(reason=evil))
+    flow = supply_flow(name="evil", title=evil, initial_state=evil, step=[step])
+    store.deploy(flow)
+    keep(store, "i", Park(reason=evil), flow=flow)
     client = site.client()
     drawn = [
         ok(client.get(f"{ROOT}/workflow/main/shop/flows/evil/picture"))["result"],

@@ -48,11 +48,11 @@ def parked(name: str) -> tuple[Event, ...]:
     return Answer(key=f"{name}:reserve"), TimeOut(revision=0)
 
 
-def keep(store: FlowStore, name: str, *events: Event, at_ms: int = 1_000) -> Instance:
+def keep(store: FlowStore, name: str, *events: Event, at_ms: int = 1_000, flow: Flow = SUPPLY_FLOW) -> Instance:
     """Keep an instance to which these have happened."""
-    instance, _ = begin(SUPPLY_FLOW, name, {"item": "tea"}, at_ms)
+    instance, _ = begin(flow, name, {"item": "tea"}, at_ms)
     for event in events:
         seen = TimeOut(revision=instance.revision) if isinstance(event, TimeOut) else event
-        instance, _ = advance(SUPPLY_FLOW, instance, seen, instance.due_ms if isinstance(event, TimeOut) else at_ms)
+        instance, _ = advance(flow, instance, seen, instance.due_ms if isinstance(event, TimeOut) else at_ms)
     assert store.add(instance)
     return instance
