@@ -23,13 +23,16 @@ BROKER, FLOW = "tests.system.nursery:broker", "tests.system.nursery:flow"
 _context = get_context("forkserver")
 _context.set_forkserver_preload(
     [
+        "pyjms.cli",
         "pyjms.commands.flow",
+        "pyjms.demo.command",
         "pyjms.flows.sql_store",
         "pyjms.forwarding.transfer",
         "pyjms.history.recording",
         "pyjms.history.recorder",
         "pyjms.recoverable.sql_client_log",
         "pyjms.recoverable.sql_replies",
+        "pyjms_provider.clients.vm",
         "pyjms_provider.clients.stomp.provider",
         "pyjms_provider.clients.stomp.profiled.connection",
         "pyjms_provider.commands.broker",
@@ -79,6 +82,15 @@ class Child:
     def read_line(self) -> str:
         """Return the next line of its standard output; "" when it has ended."""
         return self._lines.readline().rstrip("\n")
+
+    def end(self) -> tuple[int, str]:
+        """Wait until it has ended by itself; return its exit code, -9 for SIGKILL, and what it wrote since."""
+        output = self._lines.read()
+        self._process.join()
+        code = self._process.exitcode
+        assert code is not None
+        self.kill()
+        return code, output
 
     def write_line(self, line: str) -> None:
         """Give it a line of standard input."""

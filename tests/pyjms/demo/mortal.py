@@ -1,6 +1,6 @@
-"""A demo that kills itself: ``python -m tests.pyjms.demo.mortal POINT:N ARGUMENTS`` runs ``pyjms demo --one-site ARGUMENTS``.
+"""A demo that kills itself: `run` with ``POINT:N ARGUMENTS`` runs ``pyjms demo --one-site ARGUMENTS``.
 
-It says ``working`` when it begins to work, and dies, as if by SIGKILL, when it comes by a point for the Nth time. The points
+It prints ``working`` when it begins to work, and dies, as if by SIGKILL, when it comes by a point for the Nth time. The points
 are in `POINTS`; each has a side, as in ``before commit:3``. Without a point (``-``) it is killed from the outside.
 """
 
@@ -62,15 +62,12 @@ def prepare(point: str) -> None:
         setattr(owner, attribute, make_mortal(getattr(owner, attribute)))
 
 
-def main(point: str, arguments: list[str]) -> None:
-    """Run the demo."""
+def run() -> None:
+    """Run the demo that the command line asks for."""
+    _, point, *arguments = sys.argv
     if point != "-":
         prepare(point)
     sys.argv = ["pyjms", "demo", "--one-site", *arguments]
-    sys.stderr.write("working\n")
-    sys.stderr.flush()
+    sys.stdout.write("working\n")
+    sys.stdout.flush()
     cli.main()
-
-
-if __name__ == "__main__":
-    main(sys.argv[1], sys.argv[2:])

@@ -7,8 +7,6 @@ from __future__ import annotations
 
 import json
 import os
-import subprocess
-import sys
 from collections.abc import Sequence
 from pathlib import Path
 from random import Random
@@ -17,9 +15,11 @@ from typing import Any
 
 import pytest
 
+from tests.system.nursery import Child
+
+pytestmark = pytest.mark.xdist_group("forked")  # what they are forked from is made once
 KILLS = int(os.environ.get("PYJMS_DEMO_KILLS", "5"))
-ROOT = Path(__file__).parents[3]
-PATIENCE_S = 120
+MORTAL = "tests.pyjms.demo.mortal:run"
 RECORDS = 60
 URL = "vm://demo?synchronous=off"  # the death of a process loses nothing that was written, forced or not
 WORKING = ("load", "check", "look up", "dispatch", "ledger", "board", "audit")
@@ -33,50 +33,35 @@ class Site:
         self.file = directory / "orders.csv"
         self.file.write_text("order,city,price\n" + "\n".join(rows) + "\n")
         self.store = f"sqlite:///{directory / 'demo.db'}"
+        self.directory = directory
         self.kills = 0
 
-    def start(self, point: str) -> subprocess.Popen[str]:
+    def start(self, point: str) -> Child:
         arguments = [str(self.file), "--json", "--url", URL, "--store", self.store, "--failure-rate", "0.2"]
-        return subprocess.Popen(
-            [sys.executable, "-m", "tests.pyjms.demo.mortal", point, *arguments],
-            cwd=ROOT,
-            text=True,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-        )
+        return Child(MORTAL, point, *arguments, folder=self.directory, log=self.directory / "log")
+
+    def log(self) -> str:
+        return (self.directory / "log").read_text()[-4000:]
 
     def kill_after(self, seconds: float) -> None:
         """Kill a process that has worked so long, if it is still there."""
         child = self.start("-")
-        try:
-            assert child.stderr is not None
-            assert child.stderr.readline() == "working\n"
-            Event().wait(seconds)  # the moment of death is what is random here
-        finally:
-            child.kill()
-            _, errors = child.communicate(timeout=PATIENCE_S)
-        assert child.returncode in {-9, 0}, errors
-        self.kills += child.returncode == -9
+        assert child.read_line() == "working", self.log()
+        Event().wait(seconds)  # the moment of death is what is random here
+        self.kills += not child.has_ended()
+        child.kill()
 
     def kill_at(self, point: str) -> bool:
         """Let a process work until it dies at the point; return whether it came there."""
-        child = self.start(point)
-        try:
-            _, errors = child.communicate(timeout=PATIENCE_S)
-        finally:
-            child.kill()
-        assert child.returncode in {-9, 0}, errors
-        return child.returncode == -9
+        code, _ = self.start(point).end()
+        assert code in {-9, 0}, self.log()
+        return code == -9
 
     def finish(self) -> dict[str, Any]:
         """Let a process come to the end; return what it printed."""
-        child = self.start("-")
-        try:
-            output, errors = child.communicate(timeout=PATIENCE_S)
-        finally:
-            child.kill()
-        assert child.returncode == 0, output + errors
-        data: dict[str, Any] = json.loads(output)
+        code, output = self.start("-").end()
+        assert code == 0, output + self.log()
+        data: dict[str, Any] = json.loads(output.removeprefix("working\n"))
         return data
 
 
