@@ -20,7 +20,7 @@ from functools import partial
 from queue import SimpleQueue
 from threading import Thread
 from time import perf_counter
-from typing import Final
+from typing import Final, cast
 
 from pyjms.spi.errors import ResourceError
 from pyjms_provider.protocols.engine import Joint
@@ -81,10 +81,13 @@ class Job:
 
     def ended_together(self, joint: Joint, error: BaseException | None) -> None:
         """It was done with others."""
-        try:
-            joint.ended(error)
-        except Exception as failure:  # as in `run`
-            self._error = failure
+        self._call = partial(joint.ended, error)
+        self.run()
+
+    @property
+    def outcome(self) -> tuple[object, BaseException | None]:
+        """What it returned, or raised."""
+        return self._result, self._error
 
     def refuse(self, error: BaseException) -> None:
         """It will not be done."""
@@ -270,10 +273,11 @@ def _of_one_kind(jobs: Sequence[Job]) -> list[Job]:
 
 def _do_together(jobs: Sequence[Job]) -> None:
     joints = [job.joint for job in jobs if job.joint is not None]
-    errors: Sequence[BaseException | None]
-    try:
-        errors = joints[0].together([joint.part for joint in joints])
-    except BaseException as error:  # as in `Job.run`
-        errors = [error] * len(joints)
+    whole = Job(lambda: joints[0].together([joint.part for joint in joints]), lambda *_: None, 0.0)
+    whole.run()
+    found, error = whole.outcome
+    errors: Sequence[BaseException | None] = [error] * len(joints)
+    if error is None:
+        errors = cast("Sequence[BaseException | None]", found)
     for job, joint, why in zip(jobs, joints, errors, strict=True):
         job.ended_together(joint, why)
