@@ -158,7 +158,8 @@ class _Auditor:
         open_cases = first.where("size(judged.asked) > 0")
         if not open_cases.head(1):
             return found
-        proofs = proofs_for(self._events, open_cases.selectExpr("g", "kind", "h", "inline(judged.asked)"))
+        asked = open_cases.selectExpr("g", "kind", "h", "inline(judged.asked)")
+        proofs = proofs_for(self._events, asked, asked.count())
         again = open_cases.selectExpr("g", "inline(events)").select(*cases.columns).unionByName(proofs)
         second = self._judge(again.groupBy("g", "kind", "h").agg(expr(_EVENTS)), has_proofs=True)
         return found.unionByName(second.selectExpr("inline(judged.told)"))

@@ -22,6 +22,7 @@ __all__ = ["ends_of", "lags_between", "latest_in", "messages", "nameless", "proo
 
 _CASE = ("g", "kind", "role", "h", *(f"`{name}`" for name in COLUMNS))
 _EVENT = f"struct({', '.join(f'`{name}`' for name in COLUMNS)})"
+_FEW_QUESTIONS = 1_000
 _ROUND_TRIP = (
     "ok = 'ok' AND conn IS NOT NULL AND NOT coalesce(mode = 1, false) AND "
     "op IN ('send', 'commit', 'rollback', 'ack', 'recover', 'subscribe', 'unsubscribe', 'close')"
@@ -73,23 +74,14 @@ def lags_between(own: DataFrame) -> DataFrame:
     return pair.groupBy("h", "one", "two").agg({"lag_ns": "max"}).withColumnRenamed("max(lag_ns)", "lag_ns")
 
 
-def proofs_for(events: DataFrame, asked: DataFrame) -> DataFrame:
+def proofs_for(events: DataFrame, asked: DataFrame, number: int) -> DataFrame:
     """Return what shows that connections lived on: their broker's first answer after each moment in `asked`.
 
-    asked: g, kind, h, conn, t.
+    asked: g, kind, h, conn, t; `number`: how many rows it has. Few questions are put to each answer; many are sorted together with the answers.
     """
     questions = asked.selectExpr("xxhash64(h, conn) AS line", "t").distinct()
     answers = events.where(_ROUND_TRIP).selectExpr("xxhash64(h, conn) AS line", "t0", "coalesce(n, 0L) AS n")
-    answers = answers.join(questions.select("line").distinct(), "line", "left_semi")
-    both = questions.selectExpr("line", "t", "NULL AS answer", "0 AS is_answer", "0L AS place").unionByName(
-        answers.selectExpr("line", "t0 AS t", "struct(t0, n) AS answer", "1 AS is_answer", "-n AS place")
-    )
-    # from the end backwards: the last answer met is the first one after the question
-    first = (
-        "last(answer, true) OVER (PARTITION BY line ORDER BY t DESC, is_answer, place ROWS BETWEEN UNBOUNDED "
-        "PRECEDING AND CURRENT ROW)"
-    )
-    found = both.selectExpr("*", f"{first} AS proof").where("is_answer = 0 AND proof IS NOT NULL")
+    found = _first_after(questions, answers) if number <= _FEW_QUESTIONS else _first_by_sorting(questions, answers)
     wanted = (
         asked.selectExpr("g", "kind", "xxhash64(h, conn) AS line", "t")
         .join(found.selectExpr("line", "t", "proof.t0 AS proof_t0", "proof.n AS proof_n"), ["line", "t"])
@@ -99,7 +91,26 @@ def proofs_for(events: DataFrame, asked: DataFrame) -> DataFrame:
     whole = events.where(_ROUND_TRIP).selectExpr(
         "xxhash64(h, conn) AS line", "t0 AS proof_t0", "coalesce(n, 0L) AS proof_n", *_CASE[3:]
     )
-    return whole.join(wanted, ["line", "proof_t0", "proof_n"]).selectExpr("g", "kind", f"{WITNESS} AS role", *_CASE[3:])
+    joined = whole.join(small(wanted, number), ["line", "proof_t0", "proof_n"])
+    return joined.selectExpr("g", "kind", f"{WITNESS} AS role", *_CASE[3:])
+
+
+def _first_after(questions: DataFrame, answers: DataFrame) -> DataFrame:
+    later = answers.join(questions.hint("broadcast"), "line").where("t0 > t")
+    return later.groupBy("line", "t").agg(expr("min(struct(t0, n)) AS proof"))
+
+
+def _first_by_sorting(questions: DataFrame, answers: DataFrame) -> DataFrame:
+    answers = answers.join(questions.select("line").distinct(), "line", "left_semi")
+    both = questions.selectExpr("line", "t", "NULL AS answer", "0 AS is_answer", "0L AS place").unionByName(
+        answers.selectExpr("line", "t0 AS t", "struct(t0, n) AS answer", "1 AS is_answer", "-n AS place")
+    )
+    # from the end backwards: the last answer met is the first one after the question
+    first = (
+        "last(answer, true) OVER (PARTITION BY line ORDER BY t DESC, is_answer, place ROWS BETWEEN UNBOUNDED "
+        "PRECEDING AND CURRENT ROW)"
+    )
+    return both.selectExpr("*", f"{first} AS proof").where("is_answer = 0 AND proof IS NOT NULL")
 
 
 def latest_in(events: DataFrame, own: DataFrame, controls: Mapping[str, Control]) -> DataFrame:
