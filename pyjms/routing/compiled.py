@@ -95,7 +95,7 @@ class CompiledRules:
 
     def is_wanted(self, choices: Iterable[Choice]) -> bool:
         """Say whether anybody gets the message, save for those that only listen in."""
-        return not self._has_taps or any(choice.rule is None or not choice.rule.tap for choice in choices)
+        return any(not self._has_taps or choice.rule is None or not choice.rule.tap for choice in choices)
 
     def _candidates(self, facts: Facts) -> int:
         candidates = self._all
