@@ -423,12 +423,13 @@ class PolicedQueue(AsynchronousChannel):
             return self._state.size
 
     def message_of(self, reference: MessageReference) -> Envelope | None:
-        """Return a message of this queue; None if it has gone. Waits for a disk. Raises `ResourceError`."""
+        """Return a message of this queue; None if it has gone, or is damaged. Waits for a disk. Raises `ResourceError`."""
         while True:
             try:
                 return self._store.retrieve(reference)
             except NotInMemoryError:
-                self._store.load([reference])
+                if self._store.load([reference]):
+                    return None  # whoever receives it passes over it
             except KeyError:
                 return None
 

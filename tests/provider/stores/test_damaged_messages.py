@@ -15,6 +15,7 @@ import pytest
 from pyjms import Connection, ConnectionFactory, Session, TextMessage
 from pyjms.spi.registry import find_provider
 from pyjms.spi.url import ProviderUrl
+from pyjms_provider.queue_manager import QueueManager
 
 NAME = "vm://damaged"
 LEFT = ["1", "2", "4", "5"]
@@ -98,3 +99,11 @@ def test_a_browser_passes_over_a_damaged_message(damaged: Connection) -> None:
     session = damaged.create_session(False, Session.AUTO_ACKNOWLEDGE)
     with session.create_browser(session.create_queue("orders")) as browser:
         assert [text_of(message) for message in browser] == LEFT
+
+
+def test_the_queue_manager_passes_over_a_damaged_message(damaged: Connection) -> None:
+    manager = QueueManager.of("damaged")
+    assert [envelope.body for envelope in manager.browse("orders")] == LEFT
+    session = damaged.create_session(False, Session.AUTO_ACKNOWLEDGE)
+    consumer = session.create_consumer(session.create_queue("orders"))
+    assert [text_of(consumer.receive(10_000)) for _ in LEFT] == LEFT
