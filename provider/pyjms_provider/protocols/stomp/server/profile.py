@@ -231,6 +231,8 @@ class ProfileDialogue(Dialogue):
         if isinstance(verb, verbs.Credit):
             consumer = self._consumers.get(verb.subscription)
             if consumer is None:
+                if "receipt" not in frame.headers:
+                    return None  # a browser, say, that has come to its end while this was on its way
                 raise ClosedError(f"there is no consumer {verb.subscription[:80]!r}")
             consumer.add_credit(verb, frame.headers.get("receipt"))
             return None

@@ -227,6 +227,16 @@ def test_a_browser_of_nothing_ends_without_credit(bench: Bench) -> None:
     assert [frame.headers["browser"] for frame in client.messages()] == ["end"]
 
 
+def test_credit_that_comes_after_the_end_is_nothing_to_complain_of_unless_an_answer_is_asked_for(bench: Bench) -> None:
+    client = ready(bench, credit=0)
+    client.do(verbs.Browse(session="a", id="b", address=ORDERS))
+    client.tell(verbs.Credit(subscription="b", credit=2))
+    client.client.settle()
+    assert [frame for frame in client.client.frames if frame.command == "ERROR"] == []
+    with pytest.raises(ClosedError):
+        client.do(verbs.Credit(subscription="b", credit=2))
+
+
 def test_temporary_destinations_come_and_go(bench: Bench) -> None:
     client, other = PyjmsClient(bench), PyjmsClient(bench)
     address = Created.read(client.do(verbs.CreateTemporary(kind=AddressKind.QUEUE)).headers).address
