@@ -12,7 +12,8 @@ from pyjms import Connection, ConnectionFactory, DeliveryMode, Session
 from pyjms.flows.instance import Answer
 from pyjms.flows.store import open_store
 from pyjms_provider.model.virtual_host import VirtualHost
-from tests.provider.management.console.world import Console, World, open_browser, open_world
+from tests.browser import open_browser
+from tests.provider.management.console.world import Console, World, open_world
 from tests.pyjms.flows.supply import SUPPLY_FLOW, keep, parked
 
 FOLDER = Path(__file__).resolve().parent.parent / "docs" / "how-to" / "pictures"
@@ -190,7 +191,7 @@ def workflow_pictures(world: World, console: Console, folder: Path) -> None:
 
 def main() -> int:
     """Take them all."""
-    browser = open_browser()
+    browser = open_browser(width=1360)
     try:
         with open_world() as world:
             fill(world)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -13,6 +12,7 @@ from selenium.webdriver.common.keys import Keys
 from selenium.webdriver.support.ui import WebDriverWait
 
 from pyjms_tck.report.html import to_html
+from tests.browser import open_browser
 from tests.tck.samples import sample_report
 
 if TYPE_CHECKING:
@@ -21,27 +21,10 @@ if TYPE_CHECKING:
 
     from selenium.webdriver.remote.webelement import WebElement
 
-BROWSERS = ("chromium", "chromium-browser", "google-chrome")
-
-
-def open_browser(dark: bool) -> webdriver.Chrome:
-    program = next((path for name in BROWSERS if (path := shutil.which(name))), None)
-    driver = shutil.which("chromedriver")
-    assert program, "the page is tested in Chromium: on Debian, apt-get install chromium chromium-driver"
-    assert driver, "Chromium is driven by chromedriver: on Debian, apt-get install chromium-driver"
-    options = webdriver.ChromeOptions()
-    options.binary_location = program
-    for argument in ("--headless=new", "--no-sandbox", "--disable-dev-shm-usage", "--window-size=1200,900"):
-        options.add_argument(argument)
-    if dark:
-        options.add_argument("--blink-settings=preferredColorScheme=0")
-    options.set_capability("goog:loggingPrefs", {"browser": "ALL"})
-    return webdriver.Chrome(options=options, service=webdriver.ChromeService(driver))
-
 
 @pytest.fixture(scope="module")
 def chromium() -> Iterator[webdriver.Chrome]:
-    browser = open_browser(dark=False)
+    browser = open_browser()
     yield browser
     browser.quit()
 

@@ -7,12 +7,13 @@ from collections.abc import Iterator
 import pytest
 from selenium import webdriver
 
-from tests.provider.management.console.world import Console, World, open_browser, open_world
+from tests.browser import open_browser
+from tests.provider.management.console.world import Console, World, open_world
 
 
 @pytest.fixture(scope="session")
 def chromium() -> Iterator[webdriver.Chrome]:
-    browser = open_browser()
+    browser = open_browser(width=1360)
     yield browser
     browser.quit()
 

@@ -14,8 +14,9 @@ from pyjms import ConnectionFactory, Session
 from pyjms.spi.envelope import Address, AddressKind
 from pyjms.spi.xid import Xid
 from pyjms_provider.clients.vm import VmConnection
+from tests.browser import open_browser
 from tests.provider.helpers import RecordedEvents, make_envelope
-from tests.provider.management.console.world import Console, Keys, World, ask, open_browser
+from tests.provider.management.console.world import Console, Keys, World, ask
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -257,7 +258,7 @@ def test_what_the_broker_refuses_is_said_beside_the_field(world: World, console:
 
 
 def test_it_is_dark_where_the_system_is_and_as_chosen(world: World) -> None:
-    browser = open_browser(dark=True)
+    browser = open_browser(dark=True, width=1360)
     try:
         console = Console(browser, world.http)
         console.open()

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import shutil
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any, TypeVar
@@ -19,24 +18,8 @@ from selenium.webdriver.support.ui import WebDriverWait
 from pyjms_provider.model.managed import ManagedObject
 from pyjms_provider.serving.served_broker import ServedBroker
 
-BROWSERS = ("chromium", "chromium-browser", "google-chrome")
 PATIENCE_S = 15.0
 T = TypeVar("T")
-
-
-def open_browser(*, dark: bool = False) -> webdriver.Chrome:
-    program = next((path for name in BROWSERS if (path := shutil.which(name))), None)
-    driver = shutil.which("chromedriver")
-    assert program, "the console is tested in Chromium: on Debian, apt-get install chromium chromium-driver"
-    assert driver, "Chromium is driven by chromedriver: on Debian, apt-get install chromium-driver"
-    options = webdriver.ChromeOptions()
-    options.binary_location = program
-    for argument in ("--headless=new", "--no-sandbox", "--disable-dev-shm-usage", "--window-size=1360,900"):
-        options.add_argument(argument)
-    if dark:
-        options.add_argument("--blink-settings=preferredColorScheme=0")
-    options.set_capability("goog:loggingPrefs", {"browser": "ALL"})
-    return webdriver.Chrome(options=options, service=webdriver.ChromeService(driver))
 
 
 class World:
@@ -164,4 +147,4 @@ class Console:
         return [json.dumps(each) for each in log if each.get("source") != "network"]
 
 
-__all__ = ["Console", "Keys", "World", "ask", "open_browser", "open_world"]
+__all__ = ["Console", "Keys", "World", "ask", "open_world"]
