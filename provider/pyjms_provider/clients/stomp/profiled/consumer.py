@@ -8,12 +8,14 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable
+from contextlib import suppress
 from functools import partial
 from itertools import count
 from threading import Lock
 from typing import TYPE_CHECKING, Final
 
 from pyjms.spi.delivery import Delivery
+from pyjms.spi.errors import ClosedError
 from pyjms.spi.provider import ProviderConsumer, SubscribeRequest
 from pyjms_provider.clients.stomp.epoch import InterruptedLinkError
 from pyjms_provider.clients.stomp.profiled.received import Received
@@ -25,6 +27,7 @@ from pyjms_provider.protocols.stomp.profile import from_frame
 if TYPE_CHECKING:
     from pyjms_provider.clients.stomp.epoch import Epoch
     from pyjms_provider.clients.stomp.profiled.session import ProfiledSession
+    from pyjms_provider.protocols.stomp.delivery_ids import DeliveryIds
     from pyjms_provider.protocols.stomp.frames import Frame
 
 __all__ = ["ProfiledConsumer"]
@@ -62,8 +65,10 @@ class ProfiledConsumer(ProviderConsumer):
         """Whether what still comes goes back: nobody waits for it."""
         self._drains = 0
         self._revocations = 0
-        """How many the broker has not answered. What it pushes until then goes back, and it is given no credit: else what
-        went back would come after what it had overtaken (JMS 1.1 §4.4.10)."""
+        """How many the broker has not answered, and how many times what went back may not be there. What the broker pushes until
+        then goes back, and it is given no credit: else what went back would come after what it had overtaken (JMS 1.1 §4.4.10)."""
+        self._returned: DeliveryIds = ()
+        """What went back last."""
         self._numbers = count(1)
         self._is_withdrawn = False
         self._is_closed = False
@@ -130,7 +135,10 @@ class ProfiledConsumer(ProviderConsumer):
             self._speak()
 
     def _revoked(self, epoch: Epoch) -> None:
-        """Hear that the broker pushes nothing more, and that all has come which it had pushed. The I/O thread."""
+        """Hear that the broker pushes nothing more, and that all has come which it had pushed; or that it has what went back.
+
+        The I/O thread.
+        """
         with self._lock:
             if epoch is not self._epoch or not self._revocations:
                 return
@@ -186,9 +194,17 @@ class ProfiledConsumer(ProviderConsumer):
         try:
             if is_revoking:  # what is on its way must be back before anything is asked for
                 epoch.ask(verbs.Credit(subscription=self.name, revoke=True).write())
+                self._see_returned(epoch)
             self._drain(epoch)
         except InterruptedLinkError:
             return  # there is nothing until the connection is back
+
+    def _see_returned(self, epoch: Epoch) -> None:
+        """Wait until the broker has put back what went back: it does such things in order, and passes over what it has."""
+        with self._lock:
+            returned = self._returned
+        if returned:
+            epoch.ask(verbs.GiveBack(session=self._session.name, ids=returned, unseen=True).write())
 
     def _drain(self, epoch: Epoch) -> None:
         with self._lock:
@@ -261,6 +277,14 @@ class ProfiledConsumer(ProviderConsumer):
             with self._lock:
                 self._return(keep=0)
             self._speak()
+        self._wait_for_returned()
+
+    def _wait_for_returned(self) -> None:
+        """Let no consumer that is made from now on get what follows first."""
+        epoch = self._epoch
+        if epoch is not None and self._revocations:
+            with suppress(InterruptedLinkError, ClosedError):  # then all of the connection, or of the session, is back
+                self._see_returned(epoch)
 
     # Credit: the lock is held
 
@@ -278,16 +302,21 @@ class ProfiledConsumer(ProviderConsumer):
         if self._epoch is not None and self._credit > 0:
             self._credit = 0
             self._revocations += 1
-            frame = verbs.Credit(subscription=self.name, revoke=True).write(f"v{self.name}.{next(self._numbers)}")
+            frame = verbs.Credit(subscription=self.name, revoke=True).write(self._receipt())
             self._to_say.append((self._epoch, frame))
         self._return(keep=0)
+
+    def _receipt(self) -> str:
+        return f"v{self.name}.{next(self._numbers)}"
 
     def _return(self, *, keep: int) -> None:
         """Give back what has come and was not handed out, but for the first `keep`."""
         numbers = self._take_unseen(keep=keep)
         if numbers and self._epoch is not None:
-            verb = verbs.GiveBack(session=self._session.name, ids=delivery_ids(numbers), unseen=True)
-            self._to_say.append((self._epoch, verb.write()))
+            self._revocations += 1
+            self._returned = delivery_ids(numbers)
+            verb = verbs.GiveBack(session=self._session.name, ids=self._returned, unseen=True)
+            self._to_say.append((self._epoch, verb.write(self._receipt())))
 
     def _take_unseen(self, *, keep: int) -> list[int]:
         frames = list(self._arrived)

@@ -14,7 +14,7 @@ from pyjms_provider.protocols.stomp.frames import Frame
 from tests.provider.clients.stomp.fake_broker import PATIENCE_S
 from tests.provider.clients.stomp.profiled.peer import Peer, consumer_of, linked
 from tests.provider.clients.stomp.world import ORDERS, Told
-from tests.provider.helpers import text_of
+from tests.provider.helpers import make_envelope, text_of
 
 
 def test_a_message_that_is_pushed_while_its_consumer_closes_goes_back_unseen() -> None:
@@ -143,6 +143,38 @@ def test_nothing_overtakes_what_went_back_while_interest_paused() -> None:
             if frame.command in {"RETURN", "CREDIT"}
         ]
         assert said == ["10", "revoke", "1", "2", "10"], "new credit comes after all that went back"
+
+
+def test_nothing_is_asked_for_until_the_broker_has_put_back_what_went_back() -> None:
+    told = Told()
+    with Peer(unanswered={"RETURN"}) as peer, linked(peer) as connection:
+        session = connection.open_session(transacted=False)
+        consumer = consumer_of(session, told)
+        peer.deliver_to(consumer, 1)
+        told.wait(1)
+        consumer.set_interested(False)
+        consumer.set_interested(True)
+        receipt = peer.wait_for("RETURN").headers["receipt"]
+        session.send(make_envelope("x", persistent=True))  # with its answer, that of the revocation has come
+        assert [frame.headers.get("credit", "revoke") for frame in peer.of("CREDIT")] == ["10", "revoke"]
+        peer.push(Frame("RECEIPT", {"receipt-id": receipt}))
+        assert peer.wait_for("CREDIT", 3).headers["credit"] == "10"
+
+
+def test_a_consumer_has_closed_when_the_broker_has_put_back_what_it_was_sent() -> None:
+    told = Told()
+    with Peer(unanswered={"RETURN"}) as peer, linked(peer) as connection:
+        consumer = consumer_of(connection.open_session(transacted=False), told)
+        peer.deliver_to(consumer, 1)
+        told.wait(1)
+        closing = Thread(target=consumer.close)
+        closing.start()
+        again = peer.wait_for("RETURN", 2)  # is answered after the first
+        assert again.headers["ids"] == "1"
+        assert closing.is_alive()
+        peer.push(Frame("RECEIPT", {"receipt-id": again.headers["receipt"]}))
+        closing.join(PATIENCE_S)
+        assert not closing.is_alive()
 
 
 def test_a_browser_shows_a_message_that_comes_between_two_looks_and_right_before_the_end() -> None:
