@@ -1,4 +1,4 @@
-"""One Spark session for all tests on Spark. They run in one process of pytest-xdist, so that one JVM serves them all.
+"""One Spark session for all tests on Spark of a process. They run in two processes of pytest-xdist, so that two JVMs serve them all.
 
 Without Java or PySpark a developer's run leaves them out and says so; a run with CI in its environment fails.
 """
@@ -36,14 +36,15 @@ def missing() -> str | None:
 
 @pytest.hookimpl(tryfirst=True)  # before pytest-xdist reads the groups
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Put the tests that start a JVM into one group; leave them out, on a developer's machine, without one."""
+    """Put the tests that need a JVM into two groups, as one would end last of all; leave them out, on a developer's machine, without one."""
     kept: list[pytest.Item] = []
     left_out: list[pytest.Item] = []
     for item in items:
-        wants = "spark" in getattr(item, "fixturenames", ()) or item.get_closest_marker("spark") is not None
+        fixtures = getattr(item, "fixturenames", ())
+        wants = "spark" in fixtures or item.get_closest_marker("spark") is not None
         if wants:
             item.add_marker("spark")
-            item.add_marker(pytest.mark.xdist_group("spark"))
+            item.add_marker(pytest.mark.xdist_group("plain_spark" if "plain_spark" in fixtures else "spark"))
         (left_out if wants and "CI" not in os.environ and missing() else kept).append(item)
     if left_out:
         config.hook.pytest_deselected(items=left_out)
