@@ -22,7 +22,7 @@ from pyjms.flows.store import open_store
 from pyjms_provider.broker import stop_all_brokers
 
 HOPS = 300
-INSTANCES = 60
+INSTANCES = 300  # a second or two: of less, the first steps and the last ones alone would be a good part
 STEPS = 5
 HOPS_OF_AN_INSTANCE = 2 * STEPS
 LEAST = 0.5
