@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Annotated, Any, Final
 
@@ -58,9 +58,7 @@ def audit_command(
 
     Exit code: the verdict: 0 good, 1 violation, 3 warning; 2 when there is no history that can be read, or no Spark.
     """
-    for rule in without or []:
-        if rule not in RULES:
-            raise _failure(f"there is no rule {rule!r}; the rules are {', '.join(RULES)}")
+    _check_rules(without or ())
     try:
         spark_sql()
         from pyjms.spark.checker.audit import audit
@@ -88,6 +86,12 @@ def audit_command(
         if report is not None:
             Console().print(f"The report is in {report}.", highlight=False)
     raise typer.Exit(EXIT_CODES[found.verdict])
+
+
+def _check_rules(names: Iterable[str]) -> None:
+    for name in names:
+        if name not in RULES:
+            raise _failure(f"there is no rule {name!r}; the rules are {', '.join(RULES)}")
 
 
 def _as_data(report: Any, counts: Mapping[str, int], suspects: int, figures: Any) -> dict[str, Any]:

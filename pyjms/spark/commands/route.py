@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from functools import partial
 from pathlib import Path
 from typing import Annotated, Any, Final
@@ -70,11 +71,7 @@ def route_command(
     with errors_told("route"), metering(metrics) as meter:
         session = make_session("pyjms route", master=master)
         if dry_run:
-            counts = would_go(session, rules, url=url, source=source, group=group, options=options)
-            for name, number in counts.items():
-                told(f"{number:,} to {name}")
-            if as_json:
-                typer.echo(json.dumps(counts))
+            _tell_choices(would_go(session, rules, url=url, source=source, group=group, options=options), as_json)
             return
         start = partial(
             route,
@@ -95,6 +92,13 @@ def route_command(
         typer.echo(json.dumps({"routed": moved}))
     else:
         told(f"routed {moved:,} messages")
+
+
+def _tell_choices(counts: Mapping[str, int], as_json: bool) -> None:
+    for name, number in counts.items():
+        told(f"{number:,} to {name}")
+    if as_json:
+        typer.echo(json.dumps(counts))
 
 
 def _hear(meter: Meter, group: str, made: dict[int, int], progress: Any) -> None:
