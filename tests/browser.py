@@ -2,19 +2,16 @@
 
 from __future__ import annotations
 
-import random
 import shutil
-import socket
-from contextlib import closing
 from typing import Final
 
 from selenium import webdriver
 
+from tests.ports import free_port
+
 __all__ = ["open_browser"]
 
 BROWSERS: Final = ("chromium", "chromium-browser", "google-chrome")
-PORTS: Final = range(15_000, 30_000)
-"""The system gives none of these to who asks for any: selenium asks, gives it back, and then another test may get it."""
 
 
 def open_browser(*, dark: bool = False, width: int = 1200) -> webdriver.Chrome:
@@ -30,13 +27,4 @@ def open_browser(*, dark: bool = False, width: int = 1200) -> webdriver.Chrome:
     if dark:
         options.add_argument("--blink-settings=preferredColorScheme=0")
     options.set_capability("goog:loggingPrefs", {"browser": "ALL"})
-    return webdriver.Chrome(options=options, service=webdriver.ChromeService(driver, port=_port()))
-
-
-def _port() -> int:
-    chance = random.SystemRandom()  # workers have the same seed
-    while True:
-        port = chance.choice(PORTS)
-        with closing(socket.socket()) as tried:
-            if tried.connect_ex(("127.0.0.1", port)):
-                return port
+    return webdriver.Chrome(options=options, service=webdriver.ChromeService(driver, port=free_port()))

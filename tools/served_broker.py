@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
-from tests.brokers.programs import free_port
+from tests.ports import free_port
 from tests.provider.commands.served import PYJMS
 
 __all__ = ["served_broker"]

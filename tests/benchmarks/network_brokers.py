@@ -11,8 +11,8 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).parents[2]))
 import psutil
 
-from tests.brokers.programs import free_port
 from tests.brokers.running import ActiveMq, RabbitMq, RunningBroker
+from tests.ports import free_port
 
 __all__ = ["TunedActiveMq", "TunedRabbitMq", "our_broker", "process_of"]
 

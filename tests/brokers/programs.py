@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import shutil
-import socket
 from pathlib import Path
 
 MISSING = (
@@ -35,11 +34,3 @@ def rabbitmq_script() -> Path:
     if not found or shutil.which("epmd") is None:
         raise BrokerMissingError(MISSING.format(what="RabbitMQ"))
     return found[-1]
-
-
-def free_port() -> int:
-    """Return a port of the loopback interface that nothing listens on."""
-    with socket.socket() as listener:
-        listener.bind(("127.0.0.1", 0))
-        port: int = listener.getsockname()[1]
-        return port

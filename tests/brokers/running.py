@@ -15,7 +15,8 @@ from pathlib import Path
 from threading import Thread
 from typing import IO
 
-from tests.brokers.programs import activemq_class_path, free_port, rabbitmq_script
+from tests.brokers.programs import activemq_class_path, rabbitmq_script
+from tests.ports import free_port
 
 
 class RunningBroker(ABC):

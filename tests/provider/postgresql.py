@@ -5,13 +5,14 @@ from __future__ import annotations
 import os
 import pwd
 import shutil
-import socket
 import subprocess
 import tempfile
 from itertools import count
 from pathlib import Path
 
 import psycopg
+
+from tests.ports import free_port
 
 MISSING = (
     "The tests need PostgreSQL's server, which was not found. Install it with `make postgresql` (Debian, Ubuntu), or put "
@@ -28,13 +29,6 @@ def find_programs() -> Path:
     if not found:
         raise FileNotFoundError(MISSING)
     return found[-1].parent
-
-
-def free_port() -> int:
-    with socket.socket() as listener:
-        listener.bind(("127.0.0.1", 0))
-        port: int = listener.getsockname()[1]
-        return port
 
 
 class PostgresqlServer:

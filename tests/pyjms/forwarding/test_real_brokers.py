@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from itertools import count
 from typing import Any
+from uuid import uuid4
 
 import pytest
 
@@ -13,7 +13,6 @@ from pyjms.spi.routes import RouteState
 from tests.pyjms.forwarding.sites import Client, queue_at, route, running, statistics_when
 
 pytestmark = [pytest.mark.realises("MOM-36"), pytest.mark.needs_broker("activemq")]
-_numbers = count(1)
 
 
 @pytest.fixture
@@ -30,7 +29,8 @@ def classic(url: str) -> Iterator[Client]:
 
 @pytest.fixture
 def name() -> str:
-    return f"forwarded.{next(_numbers)}"
+    """A queue of this test alone: other processes of the same run test with the same broker."""
+    return f"forwarded.{uuid4().hex}"
 
 
 def send_one_of_each(client: Client, queue: str) -> None:

@@ -17,7 +17,7 @@ import pytest
 
 from pyjms import ConnectionFactory, Session
 from pyjms.history import Recording, read, record
-from tests.brokers.programs import free_port
+from tests.ports import free_port
 from tests.pyjms.forwarding.sites import until
 from tests.system.following import astray
 from tests.system.forwarding.worker import POINTS

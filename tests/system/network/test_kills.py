@@ -14,7 +14,7 @@ from threading import Event, Thread
 import pytest
 
 from pyjms.history import record
-from tests.brokers.programs import free_port
+from tests.ports import free_port
 from tests.provider.commands.served import BrokerProcess
 from tests.system.network.crowd import Crowd
 

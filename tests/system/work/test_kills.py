@@ -20,7 +20,7 @@ from pyjms import ConnectionFactory, Session
 from pyjms.flows import FlowClient, FlowStore, Status
 from pyjms.flows.store import open_store
 from pyjms.history import record
-from tests.brokers.programs import free_port
+from tests.ports import free_port
 from tests.system.nursery import BROKER, FLOW, Child
 from tests.system.work.worker import STEPS, open_database
 

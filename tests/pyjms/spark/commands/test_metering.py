@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import socket
 from pathlib import Path
 from typing import Any
 from urllib.request import urlopen
@@ -12,6 +11,7 @@ import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 from pyjms.spark.commands.metering import BatchDone, batch_done, metering
+from tests.ports import free_port
 
 DONE = BatchDone(
     pipeline="route", name="orders", batch=7, messages_in=100, messages_out=120, seconds=1.5, ended_ms=1_790_000_000_250,
@@ -73,9 +73,7 @@ def test_the_file_for_prometheus_is_whole_after_each_batch(tmp_path: Path) -> No
 
 
 def test_prometheus_may_ask_a_port_as_long_as_the_pipeline_runs() -> None:
-    with socket.socket() as found:
-        found.bind(("127.0.0.1", 0))
-        place = f"127.0.0.1:{found.getsockname()[1]}"
+    place = f"127.0.0.1:{free_port()}"
     with metering(place) as meter:
         meter.hear(DONE)
         meter.hear(DONE)
