@@ -16,6 +16,7 @@ from pyjms_provider.management.describing import describe
 from pyjms_provider.management.errors import UnknownJobError
 from pyjms_provider.management.jobs import Job, Jobs
 from pyjms_provider.management.listing import ListedPage, ListRequest, check_fields, list_objects, page_of_source
+from pyjms_provider.management.permits import STOPPING, check_not_own_way, target_of
 from pyjms_provider.management.versions import Expected, check_expected, while_expected
 from pyjms_provider.model import tree
 from pyjms_provider.model.attributes import declarations
@@ -23,13 +24,13 @@ from pyjms_provider.model.errors import UnknownObjectError, UnknownOperationErro
 from pyjms_provider.model.lookup import Siblings, find_by_id, find_by_names, names_needed, only_source, siblings
 from pyjms_provider.model.operations import NO_PROGRESS, WRITES_TO, OperationDeclaration, operations_of
 from pyjms_provider.security.audit import AuditAction, AuditLog, AuditRecord, AuditResult
-from pyjms_provider.security.contracts import Operation, Target, TargetKind
+from pyjms_provider.security.contracts import Operation
 
 if TYPE_CHECKING:
     from pyjms_provider.model.managed import ManagedObject
     from pyjms_provider.model.operations import Progress
     from pyjms_provider.model.system_config import SystemConfig
-    from pyjms_provider.security.contracts import AccessPolicy, Principal
+    from pyjms_provider.security.contracts import AccessPolicy, Principal, Target
 
 __all__ = ["Caller", "Desk", "UserSessions"]
 
@@ -45,6 +46,8 @@ class Caller:
     principal: Principal
     access: AccessPolicy
     peer: str = ""
+    port: UUID | None = None
+    """The id of the port by which the request came; None: by none of its own."""
 
 
 class UserSessions(Protocol):
@@ -67,11 +70,28 @@ class Desk:
     # Looking
 
     def find(self, caller: Caller, category: str, names: Sequence[str]) -> ManagedObject:
-        """Return the object at an address: `category`, and the names from below the broker. Raises `UnknownObjectError`."""
+        """Return the object at an address: `category`, and the names from below the broker. Raises `UnknownObjectError`.
+
+        Who may not see an object does not hear either whether there is one.
+        """
         found = self.system.broker if category == "broker" and not names else None
-        managed = found or find_by_names(self.system.broker, category, names)
+        try:
+            managed = found or find_by_names(self.system.broker, category, names)
+        except UnknownObjectError:
+            self._check_missing(caller, category, names)
+            raise
         self._check(caller, Operation.OBSERVE, managed)
         return managed
+
+    def _check_missing(self, caller: Caller, category: str, names: Sequence[str]) -> None:
+        """Ask whether somebody could see the first object on the way that is not there."""
+        above: ManagedObject = self.system.broker
+        for below, name in zip(names_needed(category), names, strict=False):
+            found = above.find_child(below, name)
+            if found is None:
+                caller.access.check(caller.principal, Operation.OBSERVE, target_of(above, below, name))
+                return
+            above = found
 
     def find_or_none(self, caller: Caller, category: str, names: Sequence[str]) -> ManagedObject | None:
         """Return the object at an address, None if there is none there but could be."""
@@ -80,13 +100,19 @@ class Desk:
         except UnknownObjectError:
             self._parent(category, names[:-1])
             return None
+        except AccessDeniedError:
+            parent = self._parent(category, names[:-1])
+            if parent.find_child(category, names[-1]) is not None:
+                raise
+            if not self._may(caller, Operation.CREATE, target_of(parent, category, names[-1])):
+                raise
+            return None
 
     def find_by_id(self, caller: Caller, category: str, wanted: UUID) -> ManagedObject:
         """Return the object with that id. Raises `UnknownObjectError`."""
         managed = find_by_id(self.system, wanted)
-        if managed is None or managed.category != category:
-            raise UnknownObjectError(f"there is no {category} with the id {wanted}")
-        self._check(caller, Operation.OBSERVE, managed)
+        if managed is None or managed.category != category or not self._sees(caller, managed.target()):
+            raise UnknownObjectError(f"there is no {category} with the id {wanted}, or you may not see it")
         return managed
 
     def list(self, caller: Caller, category: str, names: Sequence[str], request: ListRequest) -> ListedPage:
@@ -111,10 +137,11 @@ class Desk:
             yield replace(group, names=seen)
 
     def _sees(self, caller: Caller, target: Target | None) -> bool:
-        if target is None:
-            return False
+        return target is not None and self._may(caller, Operation.OBSERVE, target)
+
+    def _may(self, caller: Caller, operation: Operation, target: Target) -> bool:
         try:
-            caller.access.check(caller.principal, Operation.OBSERVE, target)
+            caller.access.check(caller.principal, operation, target)
         except AccessDeniedError:
             return False
         return True
@@ -156,11 +183,16 @@ class Desk:
 
     def delete(self, caller: Caller, managed: ManagedObject, expected: Expected = ANYTHING) -> None:
         """Delete an object with all below it. Raises `ChangedMeanwhileError` if it is not what was expected."""
+
+        def check() -> None:
+            self._check(caller, Operation.ADMINISTER, managed)
+            check_not_own_way(caller.principal, caller.port, managed)
+
         self._changed(
             caller,
             AuditAction.DELETE,
             _address(managed),
-            lambda: self._check(caller, Operation.ADMINISTER, managed),
+            check,
             lambda: while_expected(managed, expected, lambda: managed.delete(by=caller.principal.name), above=True),
         )
 
@@ -194,6 +226,8 @@ class Desk:
             return managed.invoke(name, arguments, by=caller.principal.name)
 
         def act() -> Any:
+            if name in STOPPING:
+                check_not_own_way(caller.principal, caller.port, managed)
             check_expected(managed, expected)
             return managed.invoke(name, arguments, by=caller.principal.name, progress=progress)
 
@@ -274,13 +308,7 @@ class Desk:
 
     def _check_new(self, caller: Caller, parent: ManagedObject, category: str, name: str) -> None:
         """Ask whether somebody may create an object of that name: what rules say of the object itself counts."""
-        source = parent.sources().get(category)
-        target = None if source is None else source.target(name)
-        if target is None and category == "virtual_host":
-            target = Target(kind=TargetKind.VIRTUAL_HOST, name=name, virtual_host=name)
-        path = "/".join(("broker", category, *parent.names, name))
-        target = target or Target(kind=TargetKind.MANAGED, name=path)
-        caller.access.check(caller.principal, Operation.CREATE, target)
+        caller.access.check(caller.principal, Operation.CREATE, target_of(parent, category, name))
 
     def _check_operation(
         self, caller: Caller, declared: OperationDeclaration, managed: ManagedObject, arguments: Mapping[str, Any]

@@ -16,13 +16,15 @@ from pydantic import create_model
 from pyjms.spi.errors import ProviderError
 from pyjms_provider.model.attributes import Attributes, Secret, attribute
 from pyjms_provider.model.children import ChildSource
-from pyjms_provider.model.errors import InvalidAttributesError, Problem, WrongStateError
+from pyjms_provider.model.errors import InvalidAttributesError, Problem
 from pyjms_provider.model.startable import Stoppable
 from pyjms_provider.model.users import users_of
-from pyjms_provider.security.contracts import Authenticator
+from pyjms_provider.security.contracts import Authenticator, Credentials, Principal
 from pyjms_provider.security.kinds import AUTHENTICATION_KINDS, AuthenticationKind, Choice
 from pyjms_provider.security.private_files import create_private
+from pyjms_provider.security.refusals import wrong_credentials
 from pyjms_provider.security.settings import UserFileSettings
+from pyjms_provider.security.throttle import Forgiving
 from pyjms_provider.security.user_file import UserFile
 
 if TYPE_CHECKING:
@@ -52,11 +54,13 @@ class AuthenticationProvider(Stoppable):
 
     @property
     def authenticator(self) -> Authenticator:
-        """What ports ask. Raises `WrongStateError` while it is not ACTIVE."""
-        found = self._authenticator
-        if found is None:
-            raise WrongStateError(f"{self.path} is {self.state.value}: it lets nobody in; start it")
-        return found
+        """What ports ask, however often this one is changed or stopped meanwhile; while it is not ACTIVE it knows nobody."""
+        return _Current(self)
+
+    @property
+    def current(self) -> Authenticator | None:
+        """What its attributes of this moment make; None: it is not ACTIVE."""
+        return self._authenticator
 
     def settings(self, attributes: Attributes) -> Any:
         """Return attributes as the kind's settings."""
@@ -101,6 +105,29 @@ class AuthenticationProvider(Stoppable):
 
     def _on_stop(self) -> None:
         self._authenticator = None
+
+
+class _Current(Authenticator):
+    """Asks what a provider is now: ports stay open while it is changed, stopped and started."""
+
+    def __init__(self, provider: AuthenticationProvider) -> None:
+        self._provider = provider
+
+    def handles(self, credentials: Credentials | None) -> bool:
+        found = self._provider.current
+        return found is not None and found.handles(credentials)
+
+    def authenticate(self, credentials: Credentials | None, *, peer: str = "") -> Principal:
+        found = self._provider.current
+        if found is None:  # it was stopped a moment ago
+            raise wrong_credentials()
+        return found.authenticate(credentials, peer=peer)
+
+    def forgive(self, credentials: Credentials | None, peer: str) -> None:
+        """Take back that these were wrong: another authenticator knew them."""
+        found: object = self._provider.current
+        if isinstance(found, Forgiving):
+            found.forgive(credentials, peer)
 
 
 def _open(value: Any) -> Any:

@@ -8,13 +8,16 @@ from __future__ import annotations
 
 from enum import Enum
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Final, Literal
 
+from pyjms.spi.errors import ProviderError
 from pyjms_provider.model.access_control import AccessControl
 from pyjms_provider.model.attributes import Attributes, ByteCount, attribute
 from pyjms_provider.model.authentication import AuthenticationProvider
-from pyjms_provider.model.errors import InvalidAttributesError, Problem, WrongStateError
+from pyjms_provider.model.errors import FailedOpeningError, InvalidAttributesError, Problem, WrongStateError
 from pyjms_provider.model.key_stores import KeyStore, KeyStoreAttributes, TrustStore, TrustStoreAttributes
+from pyjms_provider.model.life_cycle import Phase, State
+from pyjms_provider.model.operations import operation
 from pyjms_provider.model.references import find_referred
 from pyjms_provider.model.startable import Stoppable
 from pyjms_provider.model.statistics import statistic
@@ -45,11 +48,12 @@ class Transport(Enum):
 
 
 _SECURE = frozenset({Transport.TLS, Transport.SECURE_WEB_SOCKET})
+_NOBODY: Final = ": nobody could come in; start one of them, or name another"
 _WEB = frozenset({Transport.WEB_SOCKET, Transport.SECURE_WEB_SOCKET})
 
 
 class PortAttributes(Attributes):
-    """What can be chosen for any port. A change is obeyed when the port is opened next: stop it, and start it."""
+    """What can be chosen for any port. A change is obeyed when the port is opened next: restart it."""
 
     host: str = attribute("The address to listen at; 0.0.0.0 and :: are all.", default="127.0.0.1", min_length=1)
     port: int = attribute("The number; 0: any that is free.", ge=0, le=65535)
@@ -116,11 +120,12 @@ class Port(Stoppable):
         return found
 
     def authenticator(self) -> Authenticator:
-        """Return who tells who somebody is. Raises `WrongStateError` if one of the providers is not ACTIVE."""
-        providers = [self._referred("authentication_provider", name) for name in self.chosen.authentication_providers]
-        return CompositeAuthenticator(
-            [each.authenticator for each in providers if isinstance(each, AuthenticationProvider)]
-        )
+        """Return who tells who somebody is. Raises `WrongStateError` if it has providers, and none is ACTIVE."""
+        found = [self._referred("authentication_provider", name) for name in self.chosen.authentication_providers]
+        providers = [each for each in found if isinstance(each, AuthenticationProvider)]
+        if providers and not any(each.state is State.ACTIVE for each in providers):
+            raise WrongStateError("; ".join(f"{each.path} is {each.state.value}" for each in providers) + _NOBODY)
+        return CompositeAuthenticator([each.authenticator for each in providers])
 
     def access(self) -> AccessPolicy:
         """Return what may be done; without access control, nothing."""
@@ -199,6 +204,33 @@ class Port(Stoppable):
         opened, self._open = self._open, None
         if opened is not None:
             opened.close()
+
+    @operation(
+        "Close it, and open it again at once, so that changed attributes and renewed certificates count. Its connections end; "
+        "requests that are being answered are answered."
+    )
+    def restart(self) -> None:
+        """Close it and open it again. Raises `WrongStateError`, `InvalidAttributesError`: it goes on as it was;
+        `FailedOpeningError`: it is ERRORED.
+        """
+        self.configuration_thread.call(self._restart)
+
+    def _restart(self) -> None:
+        self._check_there()
+        if self.state is not State.ACTIVE:
+            raise WrongStateError(f"{self.path} is {self.state.value}; start it")
+        self._resolve()
+        self._validate_opening()
+        self.listener_settings()
+        self.authenticator()
+        opened, self._open = self._open, None
+        if opened is not None:
+            opened.close(lingers=True)
+        try:
+            self._run_phase(Phase.ON_OPEN)
+        except (ProviderError, OSError) as error:
+            self._fail(error)
+            raise FailedOpeningError(f"{self.path} cannot be opened again: {self.snapshot.error}") from error
 
     # Statistics
 

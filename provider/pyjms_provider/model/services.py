@@ -28,8 +28,11 @@ class OpenPort(Protocol):
         """How many connections it has now."""
         ...
 
-    def close(self) -> None:
-        """Listen no more, and end its connections. May be repeated; may wait, with a way out."""
+    def close(self, *, lingers: bool = False) -> None:
+        """Listen no more, and end its connections. May be repeated; may wait, with a way out.
+
+        `lingers`: return as soon as it listens no more, as the caller may be waiting for an answer over one of them.
+        """
         ...
 
 

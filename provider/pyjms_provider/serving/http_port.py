@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterator
-from concurrent.futures import Future
+from concurrent.futures import FIRST_COMPLETED, Future, wait
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Final
 
@@ -36,11 +36,12 @@ _GRACE_S: Final = 2
 
 
 class _Server(uvicorn.Server):
-    """Tells when it has started, and leaves signals to the command."""
+    """Tells when it has started and when it listens no more, and leaves signals to the command."""
 
     def __init__(self, config: uvicorn.Config) -> None:
         super().__init__(config)
         self.ready: Future[None] = Future()
+        self.silent: Future[None] = Future()
 
     async def startup(self, sockets: list[socket] | None = None) -> None:
         """Begin to accept connections."""
@@ -50,6 +51,15 @@ class _Server(uvicorn.Server):
             self.ready.set_exception(error)
             raise
         self.ready.set_result(None)
+
+    async def shutdown(self, sockets: list[socket] | None = None) -> None:
+        """Listen no more, and then wait for the requests that are being answered."""
+        for server in self.servers:
+            server.close()
+        for each in sockets or ():
+            each.close()
+        self.silent.set_result(None)
+        await super().shutdown(sockets)
 
     @contextmanager
     def capture_signals(self) -> Iterator[None]:
@@ -95,10 +105,16 @@ class HttpListeningPort:
         """How many connections it has."""
         return len(self._server.server_state.connections)
 
-    def close(self) -> None:
-        """Listen no more; requests that are being answered have a moment to end."""
+    def close(self, *, lingers: bool = False) -> None:
+        """Listen no more; requests that are being answered have a moment to end.
+
+        `lingers`: do not wait for them, as one of them may be what asks for this.
+        """
         self._server.should_exit = True
-        self._ended.result(_GRACE_S + 5.0)
+        futures = (self._server.silent, self._ended) if lingers else (self._ended,)
+        done, _ = wait(futures, _GRACE_S + 5.0, FIRST_COMPLETED)
+        for each in done:
+            each.result()
         _log.info("PYJMS-HTTP-2 listener closed: %s", self._address)
 
 
@@ -117,7 +133,7 @@ def http_opener(
             is_secure=settings.tls is not None,
             metrics=chosen.metrics,
             metrics_queues=chosen.metrics_queues,
-            port_id=port.id.hex[:12],
+            port=port.id,
         )
         app = make_app(desk(port), port.authenticator(), port.access(), rest, routes(port))
         return HttpListeningPort(network, settings, app)

@@ -37,7 +37,7 @@ class ListeningPort:
         """How many connections it has."""
         return self.listener.connection_count
 
-    def close(self) -> None:
+    def close(self, *, lingers: bool = False) -> None:
         """Listen no more, and end its connections."""
         self.listener.close()
 

@@ -9,8 +9,10 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from http.client import HTTPSConnection
 from pathlib import Path
+from socket import create_connection
 from threading import Event
 from typing import Any
+from unittest.mock import ANY
 from urllib.parse import urlsplit
 
 import pytest
@@ -120,6 +122,36 @@ def test_who_does_not_trust_the_broker_hears_nothing_and_the_port_lives_on(place
         place.ask("GET", "/health/live")
     place.trust = trusting
     assert place.ask("GET", "/health/live")[0] == 200
+
+
+def test_a_port_that_is_restarted_through_itself_answers_and_listens_again_with_its_new_certificate(
+    place: Place, authority: Authority
+) -> None:
+    who = {"authorization": basic("ann", PASSWORD)}
+    newer = authority.sign("renewed")
+    files = {"certificate_file": str(newer.certificate), "key_file": str(newer.key)}
+    assert place.ask("PATCH", f"{ROOT}/key_store/keys", files, who)[0] == 200
+    number = int(place.https.rpartition(":")[2])
+    assert place.ask("PATCH", f"{ROOT}/port/http", {"port": number}, who)[0] == 200  # the same one again
+    assert place.ask("POST", f"{ROOT}/port/http/restart", {}, who) == (200, {"result": None}, ANY)
+    assert place.ask("GET", f"{ROOT}/port/http", None, who)[1]["addresses"] == [place.https]
+    with (
+        create_connection(("127.0.0.1", number), PATIENCE_S) as plain,
+        place.trust.wrap_socket(plain, server_hostname="127.0.0.1") as seen,
+    ):
+        shown = seen.getpeercert()
+    assert shown is not None
+    assert (("commonName", "renewed"),) in shown["subject"]
+
+
+@pytest.mark.parametrize("ask", [("DELETE", ""), ("POST", "/stop")])
+def test_a_port_is_not_ended_through_itself(place: Place, ask: tuple[str, str]) -> None:
+    who = {"authorization": basic("ann", PASSWORD)}
+    method, operation = ask
+    status, answer, _ = place.ask(method, f"{ROOT}/port/http{operation}", None, who)
+    assert (status, answer["error"]["code"]) == (409, "PYJMS-MODEL-IN-USE")
+    assert "through another port" in answer["error"]["reason"]
+    assert place.ask("GET", "/health/ready")[0] == 200
 
 
 @pytest.mark.realises("BJ-HTTP-5")

@@ -165,7 +165,7 @@ def test_lists_show_only_what_somebody_may_see(site: Site) -> None:
         assert ([each["name"] for each in page["items"]], page["total"]) == (["orders", "orders.old"], 2)
         assert ok(bob.get(f"{ROOT}/queue", params={"filter": "depth = 0", "sort": "-name"}))["total"] == 2
         error_of(bob.get(f"{ROOT}/queue/main/shop/secret"), 403)
-        error_of(bob.get(f"{ROOT}/queue", params={"id": str(site.host.child("queue", "secret").id)}), 403)
+        error_of(bob.get(f"{ROOT}/queue", params={"id": str(site.host.child("queue", "secret").id)}), 404)
 
 
 def test_who_may_look_may_not_change(site: Site) -> None:

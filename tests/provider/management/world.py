@@ -70,7 +70,7 @@ class PretendedPort:
     addresses: tuple[str, ...] = ("pretended://here",)
     connections: int = 0
 
-    def close(self) -> None:
+    def close(self, *, lingers: bool = False) -> None:
         """Do nothing."""
 
 

@@ -31,6 +31,7 @@ from pyjms_provider.model.life_cycle import State
 from pyjms_provider.model.managed import ManagedObject
 from pyjms_provider.model.port import Port
 from pyjms_provider.model.virtual_host import VirtualHost
+from pyjms_provider.security.composite import CompositeAuthenticator
 from pyjms_provider.security.contracts import Operation, PasswordCredentials, Principal, Target, TargetKind
 from pyjms_provider.stores.errors import HeldStoreError
 from pyjms_provider.transport.settings import ClientCertificates, ListenerKind
@@ -393,8 +394,58 @@ def test_users_are_managed_through_their_provider(folder: Folder) -> None:
     people.child("user", "alice").delete()
     assert people.child_names("user") == []
     people.invoke("stop", {})
-    with pytest.raises(WrongStateError, match="it lets nobody in; start it"):
+    with pytest.raises(WrongStateError, match="people is stopped: nobody could come in; start one of them"):
         port.authenticator()
+
+
+def test_ports_obey_a_provider_that_is_changed_stopped_and_started_while_they_are_open(folder: Folder) -> None:
+    assert folder.system is not None
+    broker = folder.system.broker
+    cheap = {"type": "user-file", "argon2_memory_kib": 64, "argon2_passes": 1}
+    first, second = (
+        broker.create_child("authentication_provider", {"name": name, "path": str(folder.path / name), **cheap})
+        for name in ("first", "second")
+    )
+    for provider, user in ((first, "alice"), (second, "bob")):
+        provider.create_child("user", {"name": user, "password": "correct horse"})
+    port = broker.create_child("port", {"name": "p", "type": "stomp", "authentication_providers": ["first", "second"]})
+    assert isinstance(port, Port)
+    asked = port.authenticator()
+
+    def log_in(user: str) -> str:
+        return asked.authenticate(PasswordCredentials(user_name=user, password="correct horse"), peer="10.0.0.1").name
+
+    assert (log_in("alice"), log_in("bob")) == ("alice", "bob")
+    first.invoke("stop", {})
+    with pytest.raises(AccessDeniedError):
+        log_in("alice")
+    assert log_in("bob") == "bob"
+    assert isinstance(port.authenticator(), CompositeAuthenticator)  # it could be opened again, for Bob
+    first.set_attributes({"path": str(folder.path / "second")})
+    first.invoke("start", {})
+    with pytest.raises(AccessDeniedError):
+        log_in("alice")
+    first.set_attributes({"path": str(folder.path / "first")})
+    assert log_in("alice") == "alice"
+    for _ in range(12):  # Bob is not shut out by what the first provider, who does not know him, had to refuse
+        assert log_in("bob") == "bob"
+
+
+def test_a_port_that_is_restarted_obeys_its_new_attributes_or_stays_as_it_was(folder: Folder) -> None:
+    assert folder.system is not None
+    port = folder.system.broker.create_child("port", {"name": "p", "type": "stomp", "port": 0})
+    port.set_attributes({"max_connections": 5})
+    port.invoke("restart", {})
+    assert [each.is_closed for each in folder.opened] == [True, False]
+    folder.refuses_ports = True
+    with pytest.raises(FailedOpeningError, match="port p cannot be opened again"):
+        port.invoke("restart", {})
+    assert port.state is State.ERRORED
+    with pytest.raises(WrongStateError, match="port p is errored; start it"):
+        port.invoke("restart", {})
+    folder.refuses_ports = False
+    port.invoke("start", {})
+    assert [each.is_closed for each in folder.opened] == [True, True, False]
 
 
 def test_each_kind_of_authentication_is_a_specialisation(folder: Folder) -> None:

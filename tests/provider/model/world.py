@@ -26,7 +26,7 @@ class PretendedPort:
     connections: int = 0
     is_closed: bool = False
 
-    def close(self) -> None:
+    def close(self, *, lingers: bool = False) -> None:
         self.is_closed = True
 
 

@@ -10,6 +10,7 @@ import logging
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, Literal, TypeVar
+from uuid import UUID
 
 from starlette.applications import Starlette
 from starlette.concurrency import run_in_threadpool
@@ -67,13 +68,14 @@ class RestSettings:
     """Whether the port is reached over TLS, so that cookies need not be sent without it."""
     metrics: Literal["open", "login", "off"] = "open"
     metrics_queues: int = 100
-    port_id: str = ""
-    """What is in the name of the cookie: browsers send a cookie to all ports of a host, whoever's they are."""
+    port: UUID | None = None
+    """The port's id. It is in the name of the cookie: browsers send a cookie to all ports of a host, whoever's they are."""
 
     @property
     def cookie(self) -> str:
         """The name of the cookie. Over TLS, no page of the host without TLS can set another one in its place."""
-        return f"{'__Host-' if self.is_secure else ''}pyjms_session{'_' if self.port_id else ''}{self.port_id}"
+        own = "" if self.port is None else f"_{self.port.hex[:12]}"
+        return f"{'__Host-' if self.is_secure else ''}pyjms_session{own}"
 
 
 class RestApi:
@@ -308,7 +310,7 @@ def make_app(
     """Return the application of one port. `extra`: routes of the console, metrics and the like."""
     sessions = Sessions(desk.system.clock)
     desk.add_sessions(sessions)
-    identity = Identity(authenticator, access, sessions, settings.cookie)
+    identity = Identity(authenticator, access, sessions, settings.cookie, settings.port)
     api = RestApi(desk, identity, settings)
     login = None if settings.metrics == "off" else settings.metrics == "login"
     monitoring = monitoring_routes(desk.system, identity, login=login, queues=settings.metrics_queues)

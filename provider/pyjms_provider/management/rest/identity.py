@@ -13,6 +13,8 @@ from pyjms_provider.management.rest.sessions import CSRF_HEADER, Sessions
 from pyjms_provider.security.contracts import Credentials, PasswordCredentials, TokenCredentials
 
 if TYPE_CHECKING:
+    from uuid import UUID
+
     from starlette.requests import Request
 
     from pyjms_provider.security.contracts import AccessPolicy, Authenticator
@@ -49,8 +51,16 @@ def read_credentials(header: str | None) -> Credentials | None:
 class Identity:
     """Tells who asks. `identify` may wait, so it is called on a thread that may."""
 
-    def __init__(self, authenticator: Authenticator, access: AccessPolicy, sessions: Sessions, cookie: str) -> None:
-        """`cookie`: the name of what a browser shows."""
+    def __init__(
+        self,
+        authenticator: Authenticator,
+        access: AccessPolicy,
+        sessions: Sessions,
+        cookie: str,
+        port: UUID | None = None,
+    ) -> None:
+        """`cookie`: the name of what a browser shows; `port`: the port by which requests come."""
+        self._port = port
         self._cookie = cookie
         self.authenticator = authenticator
         self.access = access
@@ -64,11 +74,11 @@ class Identity:
         if session is not None and header is None:
             if request.method not in _SAFE and not Sessions.is_own(session, request.headers.get(CSRF_HEADER)):
                 raise ForgedRequestError(f"a change needs the header {CSRF_HEADER} that POST /api/login answered with")
-            return Caller(principal=session.principal, access=self.access, peer=peer)
+            return Caller(principal=session.principal, access=self.access, peer=peer, port=self._port)
         if request.method not in _SAFE:
             _check_origin(request)  # browsers send passwords that they remember on behalf of any page
         principal = self.authenticator.authenticate(read_credentials(header), peer=peer)
-        return Caller(principal=principal, access=self.access, peer=peer)
+        return Caller(principal=principal, access=self.access, peer=peer, port=self._port)
 
 
 def _check_origin(request: Request) -> None:

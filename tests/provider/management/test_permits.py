@@ -1,0 +1,99 @@
+"""Who may not see an object does not hear whether it is there, and nobody cuts off the branch that they sit on."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from uuid import UUID
+
+import pytest
+from starlette.testclient import TestClient
+
+from pyjms.spi.errors import AccessDeniedError
+from pyjms_provider.management.desk import Caller
+from pyjms_provider.model.errors import ObjectInUseError, UnknownObjectError
+from pyjms_provider.model.life_cycle import State
+from pyjms_provider.security.contracts import Principal
+from tests.provider.management.world import ROOT, Site, error_of, ok
+
+
+@pytest.mark.parametrize("method", ["GET", "PATCH", "PUT", "DELETE"])
+@pytest.mark.parametrize(
+    ("there", "missing"),
+    [
+        ("queue/main/shop/hidden", "queue/main/shop/absent"),
+        ("user/users/joe", "user/users/zoe"),
+        ("virtual_host_node/main", "virtual_host_node/other"),
+        ("port/http", "port/https"),
+    ],
+)
+def test_who_may_not_see_an_object_does_not_hear_whether_it_is_there(
+    site: Site, method: str, there: str, missing: str, tmp_path: object
+) -> None:
+    site.queue("hidden")
+    broker = site.system.broker
+    users = {"name": "users", "type": "user-file", "path": f"{tmp_path}/users", "argon2_memory_kib": 64}
+    broker.create_child("authentication_provider", users).create_child(
+        "user", {"name": "joe", "password": "long enough"}
+    )
+    broker.create_child("port", {"name": "http", "type": "http"})
+    with site.client("bob") as bob:
+        heard = [
+            error_of(bob.request(method, f"{ROOT}/{address}", json={} if method in {"PATCH", "PUT"} else None), 403)
+            for address in (there, missing)
+        ]
+    name, other = (each.rpartition("/")[2] for each in (there, missing))
+    assert heard[0]["reason"].replace(name, other) == heard[1]["reason"]
+
+
+def test_who_may_create_by_put_need_not_see_what_is_there(site: Site) -> None:
+    with site.client("bob") as bob:
+        ok(bob.put(f"{ROOT}/queue/main/shop/bob.new", json={}), 201)
+        error_of(bob.put(f"{ROOT}/queue/main/shop/bob.new", json={}), 403)
+
+
+def test_an_id_of_what_one_may_not_see_is_as_one_of_nothing(site: Site, ann: TestClient) -> None:
+    site.queue("hidden")
+    known = ok(ann.get(f"{ROOT}/queue/main/shop/hidden"))["id"]
+    with site.client("bob") as bob:
+        heard = error_of(bob.get(f"{ROOT}/queue?id={known}"), 404)
+    assert "you may not see it" in heard["reason"]
+    assert ok(ann.get(f"{ROOT}/queue?id={known}"))["name"] == "hidden"
+
+
+def _operator(site: Site, port: UUID) -> Caller:
+    who = Principal(name="ann", groups=frozenset({"admins"}), provider="users")
+    return replace(site.caller(), principal=who, port=port)
+
+
+def test_nobody_stops_or_deletes_what_they_come_in_by(site: Site, tmp_path: object) -> None:
+    broker = site.system.broker
+    ports = [broker.create_child("port", {"name": name, "type": "http"}) for name in ("one", "two")]
+    users, others = (
+        broker.create_child(
+            "authentication_provider", {"name": name, "type": "user-file", "path": f"{tmp_path}/{name}"}
+        )
+        for name in ("users", "others")
+    )
+    me, other = (users.create_child("user", {"name": name, "password": "long enough"}) for name in ("ann", "zoe"))
+    ann = _operator(site, ports[0].id)
+    for own in (ports[0], users):
+        with pytest.raises(ObjectInUseError, match=f"{own.name} is (where|what)"):
+            site.desk.invoke(ann, own, "stop", {})
+        assert own.state is State.ACTIVE
+    for own in (ports[0], users, me):
+        with pytest.raises(ObjectInUseError, match=f"{own.name} is "):
+            site.desk.delete(ann, own)
+        assert own.state is State.ACTIVE
+    site.desk.invoke(ann, ports[1], "stop", {})
+    site.desk.invoke(ann, ports[0], "restart", {})
+    for another in (ports[1], others, other):
+        site.desk.delete(ann, another)
+    assert broker.find_child("port", "two") is None
+
+
+def test_who_may_not_do_it_at_all_hears_just_that(site: Site) -> None:
+    port = site.system.broker.create_child("port", {"name": "one", "type": "http"})
+    with pytest.raises(AccessDeniedError):
+        site.desk.delete(replace(site.caller("bob"), port=port.id), port)
+    with pytest.raises(UnknownObjectError):
+        site.desk.find(site.caller("ann"), "port", ("none",))
