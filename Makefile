@@ -8,7 +8,7 @@ MAKEFLAGS += --no-print-directory
 BIN := .venv/bin
 PYTEST := $(BIN)/python -m pytest
 # The whole suite. Four workers on two cores: more than half of its time it waits for disks, sockets and other processes.
-SUITE := $(PYTEST) -n 4 --dist loadgroup -q
+SUITE := $(PYTEST) -n 4 --dist loadgroup -q --durations=40 --durations-min=10
 # Which Python makes .venv; name one with `make PYTHON=/path/to/python3`. Without it: the first below that will do.
 PYTHON ?=
 PYTHONS := $(or $(PYTHON),python3 python3.14 python3.13 python3.12 python3.11 python)
