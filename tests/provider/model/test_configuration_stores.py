@@ -261,7 +261,20 @@ def test_a_json_file_that_is_none_of_ours_is_refused(
         ("version = 1\n[[port]]\nname = 'x'", DamagedStoreError, r"'port' stands here without a table \[broker\]"),
         ("version = 1\n[broker]\n[[prot]]", DamagedStoreError, "there is no category 'prot'; there are: .*port"),
         ("version = 1\nport = [1]\n[broker]", DamagedStoreError, r"port is a list of tables; write \[\[port\]\]"),
-        ("version = 1\n[broker]\n[broker.kept]\nid = 'x'", DamagedStoreError, "badly formed"),
+        ("version = 1\nport = 3\n[broker]", DamagedStoreError, r"port is a list of tables; write \[\[port\]\]"),
+        ("version = 1\nbroker = 'x'", DamagedStoreError, r"broker is a table; write \[broker\]"),
+        ("version = 1\n[broker]\nkept = 5", DamagedStoreError, "'kept' is a table that the broker writes; take it out"),
+        (
+            "version = 1\n[broker]\nkept = {created_ms = 'x'}",
+            DamagedStoreError,
+            "created_ms in a table 'kept' is not what",
+        ),
+        ("version = 1\n[broker]\nkept = {stopped = 'yes'}", DamagedStoreError, "stopped in a table 'kept' is not what"),
+        (
+            "version = 1\n[broker]\n[broker.kept]\nid = 'x'",
+            DamagedStoreError,
+            "the id 'x' .* is none; leave that table",
+        ),
     ],
 )
 def test_a_toml_file_that_is_none_of_ours_is_refused(
@@ -336,8 +349,101 @@ def test_comments_and_order_stay_when_something_changes(tmp_path: Path) -> None:
     names = [each.name for each in again.open("test")]
     assert sorted(names) == ["admin", "people", "shop", "stomp", "tls", "two"]
     again.close()
+    text = path.read_text()
     for comment in ("# The shop's broker.", "# as on the door", "# Where clients come in.", "# from the environment"):
-        assert comment in path.read_text()
+        assert comment in text
+    assert '# Who may come in.\n[[authentication_provider]]\nname = "people"' in text
+    assert text.index('name = "tls"') < text.index("# Who may come in.")
+
+
+COMMENTED = """\
+version = 1
+
+[broker]
+name = "shop"
+
+# What they may do.
+[[access_control]]
+name = "access"
+rules = [
+    # Operators first.
+    { effect = "allow", who = "group:operators" },  # all of it
+    # Mallory has had her chance.
+    { effect = "deny", who = "user:mallory" },
+    # The others send.
+    { effect = "allow", who = "*", operations = ["write"] }
+]
+
+# Where clients come in.
+[[port]]
+name = "stomp"
+type = "stomp"
+
+# Where operators come in.
+[[port]]
+name = "http"
+type = "http"
+"""
+
+
+def test_what_the_broker_writes_leaves_comments_with_what_they_tell_of(tmp_path: Path) -> None:
+    path = tmp_path / "broker.toml"
+    path.write_text(COMMENTED)
+    store = TomlConfigurationStore(path)
+    records = {each.name: each for each in store.open("test")}
+    access = records["access"]
+    rules = list(access.attributes["rules"])
+    rules[1:2] = [{"effect": "allow", "who": "group:staff", "operations": ["browse"]}]
+    rules.append({"effect": "deny", "who": "*"})
+    store.update([replace(access, attributes={**access.attributes, "rules": rules}, updated_by="ann")])
+    expected = COMMENTED.replace(
+        """\
+    # Mallory has had her chance.
+    { effect = "deny", who = "user:mallory" },
+""",
+        """\
+    {effect = "allow", who = "group:staff", operations = ["browse"]},
+""",
+    ).replace('["write"] }\n]\n', '["write"] },\n    {effect = "deny", who = "*"},\n]\nkept = {updated_by = "ann"}\n')
+    assert path.read_text() == expected
+    store.update([], [records["stomp"].id])
+    without = expected.replace('# Where clients come in.\n[[port]]\nname = "stomp"\ntype = "stomp"\n\n', "")
+    assert path.read_text() == without
+    operators = '# Where operators come in.\n[[port]]\nname = "http"'
+    provider = make("people", "authentication_provider", records["shop"])
+    store.update([make("second", "access_control", records["shop"]), provider, make("ann", "user", provider)])
+    assert operators in path.read_text()
+    store.update([], [access.id])
+    store.close()
+    text = path.read_text()
+    assert "What they may do" not in text
+    assert operators in text
+    again = TomlConfigurationStore(path)
+    assert sorted(each.name for each in again.open("test")) == ["ann", "http", "people", "second", "shop"]
+    again.close()
+
+
+@pytest.mark.parametrize(
+    "written",
+    [
+        '[{ who = "*" }, { who = "x" }]',
+        '[\n  # one\n  { who = "*" }, { who = "x" },\n]',
+        "[]",
+        '[ # odd\n{ who = "*" }\n, { who = "x" }]',
+    ],
+)
+def test_a_list_in_any_layout_can_be_changed(tmp_path: Path, written: str) -> None:
+    path = tmp_path / "broker.toml"
+    path.write_text(f'version = 1\n[broker]\nname = "s"\n[[access_control]]\nname = "a"\nrules = {written}\n# end\n')
+    store = TomlConfigurationStore(path)
+    access = next(each for each in store.open("test") if each.name == "a")
+    rules = [{"who": "user:" + "x" * 40}, *access.attributes["rules"], {"who": "a#b", "operations": ["read", "write"]}]
+    store.update([replace(access, attributes={"name": "a", "rules": rules})])
+    store.close()
+    again = TomlConfigurationStore(path)
+    assert next(each for each in again.open("test") if each.name == "a").attributes["rules"] == rules
+    again.close()
+    assert path.read_text().endswith("# end\n")
 
 
 def test_inline_lists_of_objects_can_be_added_to(tmp_path: Path) -> None:

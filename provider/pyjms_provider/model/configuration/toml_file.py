@@ -30,18 +30,19 @@ from uuid import NAMESPACE_URL, UUID, uuid5
 
 import tomlkit
 from tomlkit.exceptions import TOMLKitError
-from tomlkit.items import AoT, Array, InlineTable, Item, Table
+from tomlkit.items import AoT, InlineTable, Table
 
 from pyjms_provider.model import tree
 from pyjms_provider.model.configuration.contract import ObjectId, ObjectRecord
 from pyjms_provider.model.configuration.files import FileConfigurationStore
+from pyjms_provider.model.configuration.toml_text import add_table, move_comments, put, unwrapped
 from pyjms_provider.stores.errors import DamagedStoreError, ForeignStoreError, NewerStoreError
 
 __all__ = ["TomlConfigurationStore"]
 
 _VERSION: Final = 1
 _KEPT: Final = "kept"
-_FACTS: Final = ("created_by", "created_ms", "updated_by", "updated_ms")
+_FACTS: Final = {"created_by": str, "created_ms": int, "updated_by": str, "updated_ms": int}
 _TOP: Final = "broker"
 _EMPTY: Final = f"""\
 # Configuration of a pyjms broker. Comments stay when the broker changes something here.
@@ -110,6 +111,8 @@ def _objects(document: tomlkit.TOMLDocument) -> Iterator[_Place]:
         if unknown is not None:
             raise ValueError(f"{unknown!r} stands here without a table [{_TOP}] that it could belong to")
         return
+    if not isinstance(top, MutableMapping):
+        raise TypeError(f"{_TOP} is a table; write [{_TOP}]")
     yield top, None, _TOP
     own = _id_of(top, None, _TOP)
     known = {"version", _TOP, *(shape.category for shape in tree.children_of(_TOP))}
@@ -121,7 +124,8 @@ def _objects(document: tomlkit.TOMLDocument) -> Iterator[_Place]:
 
 def _children(container: Mapping[str, Any], parent: ObjectId, category: str) -> Iterator[_Place]:
     for shape in tree.children_of(category):
-        for table in container.get(shape.category, ()):
+        found = container.get(shape.category, ())
+        for table in found if isinstance(found, (list, tuple)) else (None,):
             if not isinstance(table, MutableMapping):
                 raise TypeError(f"{shape.category} is a list of tables; write [[{shape.category}]]")
             yield table, parent, shape.category
@@ -129,33 +133,46 @@ def _children(container: Mapping[str, Any], parent: ObjectId, category: str) -> 
 
 
 def _id_of(table: Mapping[str, Any], parent: ObjectId | None, category: str) -> ObjectId:
-    kept = table.get(_KEPT, {}).get("id")
+    kept = _kept(table).get("id")
     if kept is not None:
-        return ObjectId(UUID(kept))
+        try:
+            return ObjectId(UUID(kept))
+        except (AttributeError, TypeError, ValueError):
+            raise ValueError(
+                f"the id {str(kept)!r} in a table {_KEPT!r} is none; leave that table to the broker"
+            ) from None
     if parent is None:
         return ObjectId(uuid5(NAMESPACE_URL, f"pyjms:{category}"))
     return ObjectId(uuid5(parent, f"{category}/{table.get('name', '')}"))
 
 
+def _kept(table: Mapping[str, Any]) -> Mapping[str, Any]:
+    found = table.get(_KEPT, {})
+    if not isinstance(found, Mapping):
+        raise TypeError(f"{_KEPT!r} is a table that the broker writes; take it out")
+    return found
+
+
 def _to_record(
     table: Mapping[str, Any], parent: ObjectId | None, category: str, place_of: Callable[[str], str]
 ) -> ObjectRecord:
-    kept = table.get(_KEPT, {})
+    kept = _kept(table)
     below = {shape.category for shape in tree.children_of(category)} if category != _TOP else set()
-    facts = {name: _unwrapped(kept[name]) for name in _FACTS if name in kept}
+    facts = {name: unwrapped(kept[name]) for name in _FACTS if name in kept}
+    wrong = [name for name, value in facts.items() if not isinstance(value, _FACTS[name])]
+    if wrong or not isinstance(kept.get("stopped", False), bool):
+        raise TypeError(
+            f"{', '.join(wrong) or 'stopped'} in a table {_KEPT!r} is not what the broker wrote; take it out"
+        )
     return ObjectRecord(
         id=_id_of(table, parent, category),
         category=category,
         parent=parent,
-        attributes={name: _unwrapped(value) for name, value in table.items() if name != _KEPT and name not in below},
+        attributes={name: unwrapped(value) for name, value in table.items() if name != _KEPT and name not in below},
         is_stopped=bool(kept.get("stopped", False)),
         source=place_of(category),
         **facts,
     )
-
-
-def _unwrapped(value: Any) -> Any:
-    return value.unwrap() if isinstance(value, Item) else value
 
 
 def _places(file: str, text: str) -> Callable[[str], str]:
@@ -186,12 +203,8 @@ def _add(
     parent = found[record.parent]
     container: MutableMapping[str, Any] = document if parent is document.get(_TOP) else parent
     siblings = container.get(record.category)
-    if siblings is None:
-        siblings = tomlkit.aot()
-        siblings.append(table)
-        container[record.category] = siblings
-    elif isinstance(siblings, AoT):
-        siblings.append(table)
+    if siblings is None or isinstance(siblings, AoT):
+        add_table(container, record.category, table)
     else:
         siblings.append(_inline(table))
 
@@ -212,22 +225,8 @@ def _alter(table: MutableMapping[str, Any], record: ObjectRecord, *, found: bool
     for name in [each for each in table if each not in wanted and each not in below]:
         del table[name]
     for name, value in wanted.items():
-        if name not in table or _unwrapped(table[name]) != value:
-            table[name] = _item(value)
-
-
-def _item(value: Any) -> Any:
-    """Return a value as TOML has it on one line."""
-    if isinstance(value, Mapping):
-        made: InlineTable = tomlkit.inline_table()
-        made.update({name: _item(inner) for name, inner in value.items() if inner is not None})
-        return made
-    if isinstance(value, (list, tuple)):
-        listed: Array = tomlkit.array()
-        for inner in value:
-            listed.append(_item(inner))
-        return listed
-    return value
+        if name not in table or unwrapped(table[name]) != value:
+            put(table, name, value)
 
 
 def _inline(table: Table) -> InlineTable:
@@ -246,7 +245,9 @@ def _remove(document: tomlkit.TOMLDocument, gone: ObjectId) -> None:
         above = {_id_of(each, its, kind): each for each, its, kind in _objects(document)}[parent]
         container = document if above is document.get(_TOP) else above
         siblings = container[category]
-        del siblings[next(index for index, each in enumerate(siblings) if each is table)]
+        index = next(index for index, each in enumerate(siblings) if each is table)
+        move_comments(document, container, category, index)
+        del siblings[index]
         if not siblings:
             del container[category]
         return
