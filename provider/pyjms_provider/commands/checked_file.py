@@ -54,9 +54,13 @@ def check(
             attribute = f" {each.attribute}" if each.attribute else ""
             show(f"[bold]{escape(place)}[/]: [red]{escape(each.path)}[/]{escape(attribute)}: {escape(each.text)}")
     if findings:
-        note(f"{len(findings)} problems in {file}", style="red")
+        note(f"{_counted(len(findings), 'problem')} in {file}", style="red")
         raise typer.Exit(FAILED)
-    note(f"{file}: {len(records)} objects, nothing is wrong", style="green")
+    note(f"{file}: {_counted(len(records), 'object')}, nothing is wrong", style="green")
+
+
+def _counted(number: int, what: str) -> str:
+    return f"{number} {what}{'' if number == 1 else 's'}"
 
 
 def _place(finding: Finding, file: Path, lines: list[str]) -> str:

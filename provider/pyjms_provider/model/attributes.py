@@ -20,8 +20,8 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, SecretStr, T
 from pydantic.fields import FieldInfo
 from pydantic_core import PydanticUndefined
 
-from pyjms_provider.model.context import interpolate_all
-from pyjms_provider.model.errors import BadVariableError, InvalidAttributesError, Problem
+from pyjms_provider.model.context import interpolate, interpolate_all
+from pyjms_provider.model.errors import BadVariableError, CyclicVariableError, InvalidAttributesError, Problem
 
 __all__ = [
     "MASK",
@@ -56,7 +56,8 @@ def _read_bytes(value: Any) -> Any:
 
 ByteCount = Annotated[int, BeforeValidator(_read_bytes)]
 """A number of bytes, which may be written with a unit: ``200MB``, ``1GiB``."""
-Name = Annotated[str, Field(min_length=1, max_length=255, pattern=r"^[^\x00-\x1f\x7f]+$")]
+_CONTROL: Final = r"\x00-\x1f\x7f"
+Name = Annotated[str, Field(min_length=1, max_length=255, pattern=rf"^[^{_CONTROL}]+$")]
 """A name of an object: any text on one line."""
 
 
@@ -178,6 +179,7 @@ def resolve(
             values[name] = raw if name == "context" else _from_text(field, interpolate_all(raw, lookup))
         except BadVariableError as error:
             problems.append(Problem(name=name, text=error.reason))
+    problems += _cycles(actual.get("context"), lookup)
     unresolved = {problem.name for problem in problems}
     try:
         attributes = kind.model_validate(values)
@@ -187,6 +189,20 @@ def resolve(
         if not problems:
             return attributes
     raise InvalidAttributesError(where, tuple(problems))
+
+
+def _cycles(context: Any, lookup: Callable[[str], str | None]) -> list[Problem]:
+    """Return what is wrong with variables that lead back to themselves, whether or not anybody uses them yet."""
+    found: list[Problem] = []
+    for name, text in context.items() if isinstance(context, Mapping) else ():
+        if isinstance(text, str) and "${" in text:
+            try:
+                interpolate(f"${{{name}}}", lookup)
+            except CyclicVariableError as error:
+                found.append(Problem(name=f"context.{name}", text=error.reason))
+            except BadVariableError:
+                continue  # whoever uses it is told; the variable may come before that
+    return found
 
 
 @cache
@@ -240,6 +256,8 @@ def _sentence(kind: str, message: str) -> str:
         return "is mandatory; give it a value"
     if kind == "extra_forbidden":
         return "there is no such name here; leave it out"
+    if kind == "string_pattern_mismatch" and _CONTROL in message:
+        return "a line break, a tab or another control character is in it; leave it out"
     text = message.removeprefix("Value error, ").removeprefix("Input ")
     return text[:1].lower() + text[1:]
 

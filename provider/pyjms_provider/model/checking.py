@@ -14,11 +14,13 @@ from typing import TYPE_CHECKING, Final
 
 from pyjms.spi.errors import ProviderError
 from pyjms_provider.model import tree
+from pyjms_provider.model.attributes import resolve
 from pyjms_provider.model.configuration.json_file import JsonConfigurationStore
 from pyjms_provider.model.configured import ConfiguredObject
 from pyjms_provider.model.errors import InvalidAttributesError
 from pyjms_provider.model.life_cycle import Phase
 from pyjms_provider.model.port import Port
+from pyjms_provider.model.queue_attributes import QueueAttributes, policy_of
 from pyjms_provider.model.system_config import SystemConfig
 from pyjms_provider.model.virtual_host_node import JsonNode, JsonNodeAttributes
 
@@ -74,12 +76,15 @@ class _Check:
     def _look(self, above: ConfiguredObject, record: ObjectRecord) -> ConfiguredObject | None:
         path = f"{record.category} {'/'.join((*above.names, record.name))}"
         try:
+            if record.category == "queue":
+                self._judge_queue(above, record, path)
+                return None
             _, kind = tree.class_of(record.category, str(record.attributes.get("type", "")) or None)
         except ProviderError as error:
             self._note(record, path, error)
             return None
         if not issubclass(kind, ConfiguredObject):
-            return None  # queues, which their virtual host looks after
+            return None
         managed = self._resolved(kind, above, record)
         if managed.snapshot.attributes is not None:
             self._judge(managed, record, path)
@@ -88,6 +93,14 @@ class _Check:
         except ProviderError as error:
             self._note(record, path, error)
         return managed
+
+    def _judge_queue(self, above: ConfiguredObject, record: ObjectRecord, path: str) -> None:
+        """Look at a queue, which its virtual host makes."""
+        own = record.attributes.get("context")
+        known = {"this:name": record.name, **(own if isinstance(own, Mapping) else {})}
+        found = resolve(QueueAttributes, record.attributes, lambda name: known.get(name) or above.variable(name), path)
+        assert isinstance(found, QueueAttributes)
+        policy_of(found, path)
 
     def _judge(self, managed: ConfiguredObject, record: ObjectRecord, path: str) -> None:
         try:

@@ -149,7 +149,8 @@ def test_what_the_virtual_hosts_file_says_is_judged_too(run_pyjms: Run, folder: 
         ("version = 1\n[broker\n", "is no TOML"),
         ("version = 99\n", "knows version 1"),
         ("name = 3\n", "it has no version"),
-        ("version = 1\n[broker]\nname='b'\n[[pork]]\n", "there is no category 'pork'"),
+        ("version = 1\n[broker]\nname='b'\n[[pork]]\n", "b.toml, line 4: there is no category 'pork'"),
+        ("version = 1\nbroker = 'b'\n", "broker is a table; write [broker]"),
     ],
 )
 def test_a_file_that_cannot_be_read_is_told(run_pyjms: Run, tmp_path: Path, text: str, told: str) -> None:

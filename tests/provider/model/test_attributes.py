@@ -172,3 +172,9 @@ def test_operations_are_declared_with_typed_parameters() -> None:
         InvalidArgumentsError, match="count of base it: up_to: is mandatory; give it a value; tu: there is"
     ):
         declared.read_arguments("base it", {"tu": 1})
+
+
+@pytest.mark.parametrize("name", ["a\nb", "a\x00b", "\x7f"])
+def test_a_name_with_control_characters_is_refused_in_words(name: str) -> None:
+    with pytest.raises(InvalidAttributesError, match="name: a line break, a tab or another control character is in it"):
+        resolve(Attributes, {"name": name}, lambda _: None, "queue x")

@@ -80,3 +80,33 @@ def test_users_that_cannot_be_read_are_a_finding(tmp_path: Path) -> None:
     users = record("authentication_provider", BROKER, name="u", type="user-file", path=str(tmp_path / "none"))
     assert [path for path, _ in found(users)] == ["authentication_provider u"]
     assert list(tmp_path.iterdir()) == [], "the file is not made"
+
+
+def test_queues_are_judged_as_their_host_would(tmp_path: Path) -> None:
+    node = record("virtual_host_node", BROKER, name="n", type="memory")
+    host = record("virtual_host", node, name="h", context={"most": "7"})
+    queues = [
+        record("queue", host, name="few", max_messages=-1),
+        record("queue", host, name="sorted", type="sorted"),
+        record("queue", host, name="typo", max_mesages=1),
+        record(
+            "queue",
+            host,
+            name="good",
+            max_messages="${most}",
+            description="${this:name} of ${mine}",
+            context={"mine": "us"},
+        ),
+    ]
+    assert sorted(found(node, host, *queues)) == [
+        ("queue n/h/few", "max_messages"),
+        ("queue n/h/sorted", "type"),
+        ("queue n/h/typo", "max_mesages"),
+    ]
+
+
+def test_variables_that_lead_back_to_themselves_are_found_before_anybody_uses_them() -> None:
+    odd = record(
+        "virtual_host_node", BROKER, name="n", type="memory", context={"a": "${b}", "b": "${a}", "c": "${later}"}
+    )
+    assert found(odd) == [("virtual_host_node n", "context.a"), ("virtual_host_node n", "context.b")]

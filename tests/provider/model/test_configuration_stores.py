@@ -258,7 +258,11 @@ def test_a_json_file_that_is_none_of_ours_is_refused(
         ("a = ", DamagedStoreError, "is no TOML: .* line 1"),
         ("[broker]", ForeignStoreError, "it has no version; write version = 1"),
         ("version = 9", NewerStoreError, "has version 9"),
-        ("version = 1\n[[port]]\nname = 'x'", DamagedStoreError, r"'port' stands here without a table \[broker\]"),
+        (
+            "version = 1\n[[port]]\nname = 'x'",
+            DamagedStoreError,
+            r"line 2: 'port' stands here without a table \[broker\]",
+        ),
         ("version = 1\n[broker]\n[[prot]]", DamagedStoreError, "there is no category 'prot'; there are: .*port"),
         ("version = 1\nport = [1]\n[broker]", DamagedStoreError, r"port is a list of tables; write \[\[port\]\]"),
         ("version = 1\nport = 3\n[broker]", DamagedStoreError, r"port is a list of tables; write \[\[port\]\]"),

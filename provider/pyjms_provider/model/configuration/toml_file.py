@@ -79,7 +79,7 @@ class TomlConfigurationStore(FileConfigurationStore):
                 _to_record(table, parent, category, place_of) for table, parent, category in _objects(self._document)
             ]
         except (KeyError, TypeError, ValueError) as error:
-            raise DamagedStoreError(f"{self.where}: {error}; correct it") from error
+            raise DamagedStoreError(f"{self.where}{_line_of(error, text)}: {error}; correct it") from error
 
     def _render(
         self, after: Mapping[ObjectId, ObjectRecord], records: Sequence[ObjectRecord], removed: Collection[ObjectId]
@@ -100,6 +100,22 @@ class TomlConfigurationStore(FileConfigurationStore):
         self._document = self._next
 
 
+class _UnknownNameError(ValueError):
+    """A name at the top of the file means nothing."""
+
+    def __init__(self, name: str, reason: str) -> None:
+        super().__init__(reason)
+        self.name = name
+
+
+def _line_of(error: Exception, text: str) -> str:
+    """Return the line where a name stands that means nothing."""
+    if not isinstance(error, _UnknownNameError):
+        return ""
+    found = re.search(rf"^\s*(\[\[?\s*)?[\"']?{re.escape(error.name)}[\"']?\s*[\].=]", text, re.MULTILINE)
+    return "" if found is None else f", line {text.count(chr(10), 0, found.end()) + 1}"
+
+
 _Place = tuple[MutableMapping[str, Any], ObjectId | None, str]
 
 
@@ -109,7 +125,9 @@ def _objects(document: tomlkit.TOMLDocument) -> Iterator[_Place]:
     if top is None:
         unknown = next((name for name in document if name != "version"), None)
         if unknown is not None:
-            raise ValueError(f"{unknown!r} stands here without a table [{_TOP}] that it could belong to")
+            raise _UnknownNameError(
+                unknown, f"{unknown!r} stands here without a table [{_TOP}] that it could belong to"
+            )
         return
     if not isinstance(top, MutableMapping):
         raise TypeError(f"{_TOP} is a table; write [{_TOP}]")
@@ -118,7 +136,9 @@ def _objects(document: tomlkit.TOMLDocument) -> Iterator[_Place]:
     known = {"version", _TOP, *(shape.category for shape in tree.children_of(_TOP))}
     unknown = next((name for name in document if name not in known), None)
     if unknown is not None:
-        raise ValueError(f"there is no category {unknown!r}; there are: {', '.join(sorted(known - {'version'}))}")
+        raise _UnknownNameError(
+            unknown, f"there is no category {unknown!r}; there are: {', '.join(sorted(known - {'version'}))}"
+        )
     yield from _children(document, own, _TOP)
 
 
