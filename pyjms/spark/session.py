@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, MutableMapping
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from pyjms.spark.missing import spark_sql
@@ -12,10 +13,13 @@ from pyjms.spark.missing import spark_sql
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-__all__ = ["LOCAL", "make_session"]
+__all__ = ["LOCAL", "QUICK_PYTHON", "make_session"]
 
 LOCAL = "local[*]"
 """The master of a session on this machine alone, with all of its processors."""
+
+QUICK_PYTHON = Path(__file__).with_name("python.sh")
+"""What workers on this machine are started by; it says why."""
 
 _SETTINGS = {
     "spark.ui.enabled": "false",
@@ -47,13 +51,22 @@ def make_session(
         builder = builder.master(master)
     if (master or LOCAL).startswith("local"):
         chosen |= _LOCAL_SETTINGS
-        os.environ.setdefault("PYSPARK_PYTHON", sys.executable)  # else workers run the first python3 on the PATH
+        _name_the_python(os.environ)
         chosen["spark.sql.shuffle.partitions"] = str(_processors(master or LOCAL))
     for key, value in {**chosen, **(settings or {})}.items():
         builder = builder.config(key, value)
     session: SparkSession = builder.getOrCreate()
     session.sparkContext.setLogLevel(log_level)
     return session
+
+
+def _name_the_python(environment: MutableMapping[str, str]) -> None:
+    """Have workers run this Python, else they run the first python3 on the PATH; and start quickly, where PySpark lies beside us."""
+    if "PYSPARK_PYTHON" in environment:
+        return
+    environment["PYSPARK_PYTHON"] = sys.executable
+    if os.name == "posix" and "SPARK_HOME" not in environment and os.access(QUICK_PYTHON, os.X_OK):
+        environment.update(PYSPARK_PYTHON=str(QUICK_PYTHON), PYJMS_SPARK_PYTHON=sys.executable)
 
 
 def _processors(master: str) -> int:

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
 from typing import TYPE_CHECKING
 
 import pytest
 
-from pyjms.spark.session import _processors
+from pyjms.spark.session import QUICK_PYTHON, _name_the_python, _processors
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -23,3 +26,26 @@ def test_the_session_is_quiet_and_for_itself(spark: SparkSession) -> None:
 def test_data_are_cut_into_as_many_parts_as_tasks_run_at_once(master: str, number: int) -> None:
     assert _processors(master) == number
     assert _processors("local[*]") >= 1
+
+
+def test_workers_import_pyspark_from_where_it_is_installed(spark: SparkSession) -> None:
+    places = spark.sparkContext.parallelize([0], 1).map(lambda _: sys.modules["pyspark"].__file__).collect()
+    assert places == [sys.modules["pyspark"].__file__]
+
+
+def test_the_archive_that_spark_puts_on_the_path_is_left_out_and_nothing_else() -> None:
+    path = ["/spark home/python/lib/pyspark.zip", "/s/python/lib/py4j-0.10.9.9-src.zip", "/s/jars/spark-core_2.13-4.3.0.jar",
+            "/my own", "/*/mine.zip"]  # fmt: skip
+    asked = [str(QUICK_PYTHON), "-c", "import os, sys; print(os.environ['PYTHONPATH'], sys.argv[1:])", "an argument"]
+    environment = {**os.environ, "PYTHONPATH": ":".join(path), "PYJMS_SPARK_PYTHON": sys.executable}
+    run = subprocess.run(asked, env=environment, capture_output=True, text=True, check=True)
+    assert run.stdout == "/my own:/*/mine.zip ['an argument']\n"
+
+
+def test_who_has_named_a_python_or_another_spark_gets_it() -> None:
+    named, elsewhere, plain = {"PYSPARK_PYTHON": "python3.12"}, {"SPARK_HOME": "/opt/spark"}, dict[str, str]()
+    for environment in (named, elsewhere, plain):
+        _name_the_python(environment)
+    assert named == {"PYSPARK_PYTHON": "python3.12"}
+    assert elsewhere == {"SPARK_HOME": "/opt/spark", "PYSPARK_PYTHON": sys.executable}
+    assert plain == {"PYSPARK_PYTHON": str(QUICK_PYTHON), "PYJMS_SPARK_PYTHON": sys.executable}
