@@ -146,6 +146,11 @@ class Desk:
             return False
         return True
 
+    def permitted(self, caller: Caller, managed: ManagedObject) -> tuple[Operation, ...]:
+        """Return what the caller may do with an object, so that nobody is offered what would be refused."""
+        target = managed.target()
+        return tuple(operation for operation in Operation if self._may(caller, operation, target))
+
     # Changing
 
     def create(

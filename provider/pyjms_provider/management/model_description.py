@@ -83,6 +83,7 @@ def _operation(declared: OperationDeclaration) -> dict[str, Any]:
     return {
         "name": declared.name,
         "description": declared.description,
+        "needs": declared.needs.value,
         "changes": declared.changes,
         "is_long": declared.is_long,
         "parameters": _lean(declared.parameters),

@@ -12,7 +12,7 @@ from pyjms.spi.errors import AccessDeniedError
 from pyjms_provider.management.desk import Caller
 from pyjms_provider.model.errors import ObjectInUseError, UnknownObjectError
 from pyjms_provider.model.life_cycle import State
-from pyjms_provider.security.contracts import Principal
+from pyjms_provider.security.contracts import Operation, Principal
 from tests.provider.management.world import ROOT, Site, error_of, ok
 
 
@@ -97,3 +97,14 @@ def test_who_may_not_do_it_at_all_hears_just_that(site: Site) -> None:
         site.desk.delete(replace(site.caller("bob"), port=port.id), port)
     with pytest.raises(UnknownObjectError):
         site.desk.find(site.caller("ann"), "port", ("none",))
+
+
+def test_an_answer_says_what_its_caller_may_do_with_the_object(site: Site, ann: TestClient) -> None:
+    site.queue("orders")
+    address = f"{ROOT}/queue/main/shop/orders"
+    everything = {each.value for each in Operation}
+    assert set(ann.get(address).headers["x-pyjms-may"].split(", ")) == everything
+    assert set(ann.patch(address, json={"paused": True}).headers["x-pyjms-may"].split(", ")) == everything
+    with site.client("bob") as bob, site.client("carol") as carol:
+        assert bob.get(address).headers["x-pyjms-may"] == "browse, observe"
+        assert carol.get(address).headers["x-pyjms-may"] == "administer, observe"

@@ -233,15 +233,25 @@ class RestApi:
             return JSONResponse({"items": list(page.items), "total": page.total, "offset": page.offset})
         else:
             managed = await self._call(self._desk.find, caller, address.category, address.names)
-        return await self._show(managed, wanted.fields, actual=wanted.actual)
+        return await self._show(caller, managed, wanted.fields, actual=wanted.actual)
 
     async def _show(
-        self, managed: ManagedObject, fields: Sequence[str] | None = None, *, actual: bool = False, status: int = 200
+        self,
+        caller: Caller,
+        managed: ManagedObject,
+        fields: Sequence[str] | None = None,
+        *,
+        actual: bool = False,
+        status: int = 200,
     ) -> Response:
         """Answer with an object; first its version, so that what is shown is at least as new."""
-        tag = await self._call(tag_of, managed)
-        shown = await self._call(lambda: self._desk.describe(managed, fields, actual=actual))
-        return JSONResponse(shown, status, headers={"etag": tag})
+
+        def look() -> tuple[str, str, dict[str, Any]]:
+            may = ", ".join(each.value for each in self._desk.permitted(caller, managed))
+            return tag_of(managed), may, self._desk.describe(managed, fields, actual=actual)
+
+        tag, may, shown = await self._call(look)
+        return JSONResponse(shown, status, headers={"etag": tag, "x-pyjms-may": may})
 
     async def _put(self, request: Request, caller: Caller, address: Address, body: dict[str, Any]) -> Response:
         """Make an object be as the body says: change what it says of one that is there."""
@@ -268,11 +278,11 @@ class RestApi:
     async def _change(self, request: Request, caller: Caller, managed: ManagedObject, body: dict[str, Any]) -> Response:
         changes = {name: value for name, value in body.items() if name != "name" or value != managed.name}
         await self._call(self._desk.change, caller, managed, changes, _expected(request))
-        return await self._show(managed)
+        return await self._show(caller, managed)
 
     async def _create(self, caller: Caller, category: str, names: tuple[str, ...], body: dict[str, Any]) -> Response:
         managed: ManagedObject = await self._call(self._desk.create, caller, category, names, body)
-        return await self._show(managed, status=201)
+        return await self._show(caller, managed, status=201)
 
     async def _operate(self, request: Request, caller: Caller, address: Address) -> Response:
         managed = await self._call(self._desk.find, caller, address.category, address.names)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
 from urllib.parse import urlsplit
 
@@ -65,3 +66,64 @@ def test_a_broker_that_dies_under_an_open_form_costs_nothing_that_was_typed(chro
         made = second.host.child("queue", "typed")
         assert made.attribute_values(["max_messages"]) == {"max_messages": 77}
         chromium.get("about:blank")
+
+
+LONG_ROW = """
+const row = [...document.querySelectorAll("tbody tr")].find((each) => each.textContent.startsWith("xxx"));
+return row ? [row.offsetHeight, row.querySelector("td.number").getBoundingClientRect().right, row.querySelector(".name").title] : null;
+"""
+"""How high the row is, where its first number ends, and what its name tells."""
+
+
+@pytest.fixture
+def reader(chromium: webdriver.Chrome, world: World) -> Iterator[Console]:
+    """The console of somebody who may look, and nothing else."""
+    broker = world.served.broker
+    rules = [{"effect": "allow", "who": "*", "operations": ["observe", "browse"]}]
+    access = broker.create_child("access_control", {"name": "looking", "rules": rules})
+    chosen = {"port": 0, "authentication_providers": ["anonymous"], "access_control": "looking"}
+    port = broker.create_child("port", {"name": "readers", "type": "http", **chosen})
+    yield Console(chromium, str(port.statistic_values(["addresses"])["addresses"][0]))
+    chromium.get("about:blank")
+    port.delete()
+    access.delete()
+
+
+def test_who_may_only_look_is_offered_nothing_else(world: World, reader: Console) -> None:
+    world.publish(world.queue("looked at"), text="one")
+    reader.open("#/queue/main/shop/looked%20at")
+    reader.one("tbody button.link")
+    buttons = {each.text: each for each in reader.all(".title button")}
+    assert [text for text, each in buttons.items() if each.is_enabled()] == ["Look again"]
+    assert {"Send a message", "Pause", "Change…", "Purge…", "Delete…"} < set(buttons)
+    assert "no permission to write this" in (buttons["Send a message"].get_attribute("title") or "")
+    reader.go("#/tree/port/clients")
+    reader.one("h1", "clients")
+    assert [each.text for each in reader.all(".title .actions button") if each.is_enabled()] == []
+    assert "Start…" not in [each.text for each in reader.all(".title .actions button")]
+
+
+def test_names_that_cannot_be_seen_or_are_too_long_leave_the_table_readable(world: World, console: Console) -> None:
+    for name in ("  ", "x" * 250, "long-name-" * 20):
+        world.queue(name)
+    console.open("#/queues")
+    console.fill("#filter", "  ")
+    console.one("tbody a", "“␣␣”").click()
+    console.one("h1", "“␣␣”")
+    for width in (1360, 390):
+        console.browser.set_window_size(width, 900)
+        console.go("#/queues")
+        console.fill("#filter", "x")
+        height, right, title = console.until(lambda: console.run(LONG_ROW), "the row")
+        assert (height < 80, right < width, title) == (True, True, "x" * 250)
+    console.browser.set_window_size(1360, 900)
+
+
+def test_an_empty_table_says_whether_there_is_nothing_or_nothing_such(console: Console) -> None:
+    with open_world() as empty:
+        other = Console(console.browser, empty.http)
+        other.open("#/queues")
+        other.one(".empty", "There is no queue yet")
+        other.fill("#filter", "none")
+        other.one(".empty", "There is no such queue")
+        other.browser.get("about:blank")

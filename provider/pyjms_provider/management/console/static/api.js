@@ -20,6 +20,13 @@ export function tagOf(answer) {
   return tags.get(answer);
 }
 
+// What who asked may do with each object; without a word about it, everything, as the broker has the last one.
+const permissions = new WeakMap();
+
+export function may(answer, operation) {
+  return permissions.get(answer)?.includes(operation) ?? true;
+}
+
 const session = {userName: null, groups: [], token: null, onEnded: null};
 
 export function who() {
@@ -77,6 +84,8 @@ async function read(response, path) {
   if (response.ok) {
     const tag = response.headers.get("etag");
     if (tag !== null) tags.set(data, tag);
+    const allowed = response.headers.get("x-pyjms-may");
+    if (allowed !== null) permissions.set(data, allowed.split(", "));
     return data;
   }
   const error = new ApiError(response.status, data.error ?? {code: `HTTP-${response.status}`, reason: response.statusText});

@@ -32,6 +32,13 @@ export function svg(tag, properties, ...children) {
   return build(document.createElementNS(SVG, tag), properties, children);
 }
 
+// A button that does what is not allowed says so, and does nothing.
+export function allow(button, isAllowed, needs) {
+  button.disabled = !isAllowed;
+  if (!isAllowed) button.title = `You have no permission to ${needs} this: ask an operator of the broker for it.`;
+  return button;
+}
+
 export function replace(node, ...children) {
   node.replaceChildren();
   append(node, children);

@@ -73,9 +73,11 @@ export function time(ms) {
   return `${day} ${two(at.getHours())}:${two(at.getMinutes())}:${two(at.getSeconds())}`;
 }
 
-// A name may be of any letters, of any direction: it stands on its own.
+// A name may be of any letters, of any direction, and any length: it stands on its own. Spaces that nobody would see are shown.
 export function name(text) {
-  return h("bdi", {class: "name"}, String(text));
+  const shown = String(text);
+  const seen = shown.trim() === shown && shown !== "" ? shown : `“${shown.replaceAll(" ", "␣")}”`;
+  return h("bdi", {class: "name", title: shown.length > 40 ? shown : null}, seen);
 }
 
 export function plainValue(value) {

@@ -9,7 +9,7 @@ export function table({caption, columns, key, href = null, onSort = null, select
   const body = h("tbody", {});
   const all = select === null ? null : h("input", {type: "checkbox", "aria-label": "Select all rows"});
   const heads = columns.map((column) => head(column, onSort));
-  const nothing = h("p", {class: "empty", hidden: true}, empty);
+  const nothing = h("p", {class: "empty", hidden: true});
   const element = h("div", {class: "table-frame"},
     h("table", {},
       h("caption", {class: "unseen"}, caption),
@@ -76,6 +76,7 @@ export function table({caption, columns, key, href = null, onSort = null, select
       if (body.children[index] !== made.line) body.insertBefore(made.line, body.children[index] ?? null);
     });
     nothing.hidden = found.length > 0;
+    setText(nothing, typeof empty === "function" ? empty() : empty);
     element.classList.toggle("is-empty", found.length === 0);
     if (select !== null) picks();
     columns.forEach((column, index) => {

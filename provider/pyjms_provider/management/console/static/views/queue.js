@@ -4,7 +4,7 @@ import {alertList} from "../alerts.js";
 import * as api from "../api.js";
 import {chart} from "../chart.js";
 import {noteError, note, problemBox} from "../dialog.js";
-import {freshId, h, replace} from "../dom.js";
+import {allow, freshId, h, replace} from "../dom.js";
 import * as format from "../format.js";
 import * as history from "../history.js";
 import {poll} from "../live.js";
@@ -20,10 +20,10 @@ const PAGE = 50;
 const NOTED_RATES = {arrived: "arrival_rate", departed: "departure_rate"};
 const NUMBERS = ["depth", "waiting", "held", "delayed", "uncommitted", "consumers"];
 
-function button(text, act, {kind = "quiet", key = null, id = null} = {}) {
+function button(text, act, {kind = "quiet", key = null, id = null, of = null, needs = "administer"} = {}) {
   const node = h("button", {type: "button", class: kind, "data-key": key, id}, text);
   node.addEventListener("click", () => Promise.resolve(act()).catch(noteError));
-  return node;
+  return of === null ? node : allow(node, api.may(of, needs), needs);
 }
 
 // The list of messages, with the selector to try.
@@ -136,9 +136,9 @@ function browser(queue, signal, onCount) {
   }
 
   replace(forPicked,
-    button("Move…", withPicked("move_messages", "Move", false)),
-    button("Copy…", withPicked("copy_messages", "Copy", false)),
-    button("Delete…", withPicked("delete_messages", "Delete", true), {kind: "danger"}));
+    button("Move…", withPicked("move_messages", "Move", false), {of: queue, needs: operationOf(queue, "move_messages").needs}),
+    button("Copy…", withPicked("copy_messages", "Copy", false), {of: queue, needs: operationOf(queue, "copy_messages").needs}),
+    button("Delete…", withPicked("delete_messages", "Delete", true), {kind: "danger", of: queue}));
   const form = h("form", {class: "bar"},
     h("label", {for: id, class: "unseen"}, "Selector"), selector,
     h("button", {type: "submit", class: "quiet"}, "Try"),
@@ -185,10 +185,10 @@ export async function queueView({main, names, signal, again}) {
     if (answer) await done(answer.result);
   };
   const found = browser(queue, signal, () => look());
-  const pause = button("", async () => {
+  const pause = button(queue.paused ? "Resume" : "Pause", async () => {
     await api.operate("queue", queue.names, pause.dataset.act);
     await again();
-  }, {id: "pause"});
+  }, {id: "pause", of: queue});
   const attributes = h("div", {});
   const alerts = h("div", {});
   const kind = model.kindOf("queue", queue.type);
@@ -215,14 +215,14 @@ export async function queueView({main, names, signal, again}) {
     h("div", {class: "title"},
       h("h1", {}, format.name(queue.name)), chip,
       h("div", {class: "actions"},
-        button("Send a message", async () => { if (await sendMessage(queue)) await found.look(); }, {kind: "main", key: "new", id: "send"}),
+        button("Send a message", async () => { if (await sendMessage(queue)) await found.look(); }, {kind: "main", key: "new", id: "send", of: queue, needs: "write"}),
         pause,
-        button("Change…", async () => { if (await editObject(queue)) await again(); }),
+        button("Change…", async () => { if (await editObject(queue)) await again(); }, {of: queue}),
         button("Purge…", operate("purge", {title: "Purge", danger: true, typed: queue.name, intro: `This deletes all messages of “${queue.name}” that nobody holds. There is no way back.`}, async (result) => {
           note(`${format.count(result.messages)} messages were deleted.`);
           await found.look();
-        }), {kind: "danger", id: "purge"}),
-        button("Delete…", async () => { if (await deleteObject(queue)) location.hash = "#/queues"; }, {kind: "danger", id: "delete"}))),
+        }), {kind: "danger", id: "purge", of: queue}),
+        button("Delete…", async () => { if (await deleteObject(queue)) location.hash = "#/queues"; }, {kind: "danger", id: "delete", of: queue}))),
     alerts,
     h("div", {class: "tiles"}, Object.values(tiles).map((each) => each.element)),
     h("div", {class: "charts"}, depth.element, moving.length > 0 ? speed.element : null),

@@ -110,7 +110,7 @@ export async function queuesView({main, query, signal}) {
     caption: "Queues",
     key: (row) => row.names.join("/"),
     href: (row) => model.linkTo("queue", row.names, "queue"),
-    empty: "There is no such queue.",
+    empty: () => (filter.value.trim() === "" ? "There is no queue yet. Make one, or let a client send to one." : "There is no such queue."),
     columns: columns(moving, hosts.total > 1),
     onSort: (column) => {
       wanted.sort = nextOrder(column, wanted.sort);

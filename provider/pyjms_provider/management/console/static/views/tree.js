@@ -2,7 +2,7 @@
 
 import * as api from "../api.js";
 import {noteError} from "../dialog.js";
-import {h, replace} from "../dom.js";
+import {allow, h, replace} from "../dom.js";
 import * as format from "../format.js";
 import {poll} from "../live.js";
 import * as model from "../model.js";
@@ -11,6 +11,7 @@ import {callOperation, createObject, deleteObject, editObject} from "../objects.
 const BRANCH_MAX = 100;
 const FACTS = ["state", "desired_state", "error", "life_time", "created_by", "created_at_ms", "updated_by", "updated_at_ms", "id"];
 const OPEN = new Set(["broker"]);
+const HAVE_NO_USE = {active: ["start"], stopped: ["stop", "restart"], errored: ["restart"]};
 
 function keyOf(category, names) {
   return JSON.stringify([category, ...names]);
@@ -126,13 +127,13 @@ async function tell(title, result) {
 }
 
 function actions(object, kind, shape, again) {
-  const button = (text, act, look = "quiet", id = null) => h("button", {type: "button", class: look, id, on: {click: () => act().catch(noteError)}}, text);
-  const found = kind.operations.map((operation) => button(`${format.label(operation.name)}…`, async () => {
-    const answer = await callOperation(object, operation, {danger: ["stop", "purge", "disconnect"].includes(operation.name)});
+  const button = (text, act, look = "quiet", id = null, needs = "administer") => allow(h("button", {type: "button", class: look, id, on: {click: () => act().catch(noteError)}}, text), api.may(object, needs), needs);
+  const found = kind.operations.filter((operation) => !(HAVE_NO_USE[object.state] ?? []).includes(operation.name)).map((operation) => button(`${format.label(operation.name)}…`, async () => {
+    const answer = await callOperation(object, operation, {danger: ["stop", "restart", "purge", "disconnect"].includes(operation.name)});
     if (!answer) return;
     if (answer.result !== null && answer.result !== undefined) await tell(format.label(operation.name), answer.result);
     await again();
-  }));
+  }, "quiet", `operation-${operation.name}`, operation.needs));
   if (!shape.is_observed) found.push(button("Change…", async () => { if (await editObject(object)) await again(); }, "quiet", "change"));
   if (!shape.is_observed && object.category !== "broker") {
     found.push(button("Delete…", async () => {
