@@ -37,9 +37,12 @@ def check(
     with errors_told():
         from pyjms_provider.model.checking import check_configuration
         from pyjms_provider.model.configuration.toml_file import TomlConfigurationStore
+        from pyjms_provider.security.secrets import SecretBox
 
         records = TomlConfigurationStore(file).read()
-        findings = check_configuration(records, context_of(file))
+        key_file = Path(f"{file}.key")
+        secrets = SecretBox.open(key_file) if key_file.exists() else None
+        findings = check_configuration(records, context_of(file), secrets)
     lines = file.read_text(encoding="utf-8").splitlines()
     places = [_place(each, file, lines) for each in findings]
     if as_json:

@@ -5,7 +5,7 @@ REST, `$management` and the command line bring who asks and what for, and take p
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Final, Protocol, TypeVar
 from uuid import UUID
@@ -166,7 +166,7 @@ class Desk:
             lambda: self._check_new(caller, parent, category, str(attributes.get("name", ""))),
             lambda: parent.create_child(category, attributes, by=caller.principal.name),
             after=attributes,
-            secure=_secure(category, attributes.get(_TYPED)),
+            secure=_secure(category, attributes.get(_TYPED), attributes),
         )
 
     def change(
@@ -183,7 +183,7 @@ class Desk:
             ),
             before=managed.attribute_values(tuple(changes), actual=True),
             after=changes,
-            secure=_secure(managed.category, managed.type),
+            secure=_secure(managed.category, managed.type, changes),
         )
 
     def delete(self, caller: Caller, managed: ManagedObject, expected: Expected = ANYTHING) -> None:
@@ -380,9 +380,11 @@ def _address(managed: ManagedObject) -> str:
     return "/".join((managed.category, *managed.names))
 
 
-def _secure(category: str, type_name: object) -> frozenset[str]:
+def _secure(category: str, type_name: object, given: Collection[str]) -> frozenset[str]:
+    """Return the attributes whose values nobody writes down: secrets, and what there is not, which may be a secret misspelt."""
     try:
         _, kind = tree.class_of(category, None if type_name is None else str(type_name))
     except ProviderError:
-        return frozenset()
-    return frozenset(name for name, each in declarations(kind.attributes_class).items() if each.is_secure)
+        return frozenset(given)
+    known = declarations(kind.attributes_class)
+    return frozenset(name for name in {*known, *given} if name not in known or known[name].is_secure)

@@ -16,6 +16,7 @@ from pyjms.spi.errors import ProviderError
 from pyjms_provider.model import tree
 from pyjms_provider.model.attributes import resolve
 from pyjms_provider.model.configuration.json_file import JsonConfigurationStore
+from pyjms_provider.model.configuration.writer import reveal
 from pyjms_provider.model.configured import ConfiguredObject
 from pyjms_provider.model.errors import InvalidAttributesError
 from pyjms_provider.model.life_cycle import Phase
@@ -23,6 +24,7 @@ from pyjms_provider.model.port import Port
 from pyjms_provider.model.queue_attributes import QueueAttributes, policy_of
 from pyjms_provider.model.system_config import SystemConfig
 from pyjms_provider.model.virtual_host_node import JsonNode, JsonNodeAttributes
+from pyjms_provider.security.secrets import SecretBox, SecretError
 
 if TYPE_CHECKING:
     from pyjms_provider.model.configuration.contract import ObjectRecord
@@ -47,10 +49,15 @@ class Finding:
     """What is wrong, and what to do."""
 
 
-def check_configuration(records: Sequence[ObjectRecord], context: Mapping[str, str]) -> list[Finding]:
-    """Return what is wrong with what a configuration store keeps; `context`: the variables of the system."""
+def check_configuration(
+    records: Sequence[ObjectRecord], context: Mapping[str, str], secrets: SecretBox | None = None
+) -> list[Finding]:
+    """Return what is wrong with what a configuration store keeps.
+
+    `context`: the variables of the system; `secrets`: what opens encrypted attributes, None: there is no key.
+    """
     system = SystemConfig(context=context)
-    check = _Check()
+    check = _Check(secrets)
     try:
         system._resolve()
         check.below(system, [each for each in records if each.parent is None], records)
@@ -62,7 +69,8 @@ def check_configuration(records: Sequence[ObjectRecord], context: Mapping[str, s
 class _Check:
     """Walks down the tree, and notes what is wrong."""
 
-    def __init__(self) -> None:
+    def __init__(self, secrets: SecretBox | None) -> None:
+        self._secrets = secrets
         self.findings: list[Finding] = []
 
     def below(self, above: ConfiguredObject, tops: Sequence[ObjectRecord], records: Sequence[ObjectRecord]) -> None:
@@ -75,6 +83,7 @@ class _Check:
 
     def _look(self, above: ConfiguredObject, record: ObjectRecord) -> ConfiguredObject | None:
         path = f"{record.category} {'/'.join((*above.names, record.name))}"
+        record = self._revealed(record, path)
         try:
             if record.category == "queue":
                 self._judge_queue(above, record, path)
@@ -93,6 +102,25 @@ class _Check:
         except ProviderError as error:
             self._note(record, path, error)
         return managed
+
+    def _revealed(self, record: ObjectRecord, path: str) -> ObjectRecord:
+        """Return a record with its secrets in clear, without those that cannot be read."""
+        sealed = [
+            name
+            for name, value in record.attributes.items()
+            if isinstance(value, str) and SecretBox.is_encrypted(value)
+        ]
+        if not sealed:
+            return record
+        reason = "is encrypted, and there is no key file; put it back, or enter the secret again"
+        if self._secrets is not None:
+            try:
+                return reveal(record, self._secrets)
+            except SecretError as error:
+                reason = error.reason
+        self.findings += [Finding(source=record.source, path=path, attribute=name, text=reason) for name in sealed]
+        rest = {name: value for name, value in record.attributes.items() if name not in sealed}
+        return replace(record, attributes=rest)
 
     def _judge_queue(self, above: ConfiguredObject, record: ObjectRecord, path: str) -> None:
         """Look at a queue, which its virtual host makes."""
@@ -141,7 +169,10 @@ class _Check:
         except ProviderError as error:
             self._note(managed.snapshot.record, managed.path, error)
         else:
+            key_file = Path(f"{found.path}.key")
+            outer, self._secrets = self._secrets, SecretBox.open(key_file) if key_file.exists() else None
             self.below(managed, [each for each in records if each.parent is None], records)
+            self._secrets = outer
 
     def _note(self, record: ObjectRecord, path: str, error: Exception) -> None:
         if isinstance(error, InvalidAttributesError):

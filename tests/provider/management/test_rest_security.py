@@ -288,3 +288,18 @@ def test_no_secret_leaves_in_an_answer_a_log_or_the_audit(
     assert caplog.records, "the audit log says something, at least"
     if answers[3].status_code == 201 and attribute in answers[6].json():
         assert answers[6].json()[attribute] == MASK
+
+
+def test_a_secret_under_a_name_that_is_misspelt_is_not_written_down(
+    site: Site, ann: TestClient, trail: AuditTrail
+) -> None:
+    given = {"name": "k", "certificate_file": "c.pem", "key_pasword": "never seen"}
+    error_of(ann.post(f"{ROOT}/key_store", json=given), 422)
+    error_of(
+        ann.post(f"{ROOT}/authentication_provider", json={"name": "a", "type": "jvt", "secret": "never seen"}), 404
+    )
+    site.queue("orders")
+    error_of(ann.patch(f"{ROOT}/queue/main/shop/orders", json={"pasword": "never seen", "max_messages": 5}), 422)
+    assert "never seen" not in json.dumps(trail.records)
+    assert trail.records[0]["after"]["certificate_file"] == "c.pem"
+    assert trail.records[2]["after"]["max_messages"] == 5

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import socket
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 from uuid import uuid4
 
 from pyjms_provider.model.checking import check_configuration
 from pyjms_provider.model.configuration.contract import ObjectId, ObjectRecord
+from pyjms_provider.security.secrets import SecretBox
+from tests.provider.model.test_broker_tree import write_certificate
 
 
 def record(category: str, parent: ObjectRecord | None, **attributes: Any) -> ObjectRecord:
@@ -110,3 +113,16 @@ def test_variables_that_lead_back_to_themselves_are_found_before_anybody_uses_th
         "virtual_host_node", BROKER, name="n", type="memory", context={"a": "${b}", "b": "${a}", "c": "${later}"}
     )
     assert found(odd) == [("virtual_host_node n", "context.a"), ("virtual_host_node n", "context.b")]
+
+
+def test_what_is_encrypted_is_judged_as_what_it_is(tmp_path: Path) -> None:
+    certificate, key = write_certificate(tmp_path, password=b"s3cret")
+    box = SecretBox.open(tmp_path / "key")
+    keys = record("key_store", BROKER, name="k", certificate_file=certificate, key_file=key)
+    sealed = box.encrypt("s3cret", context=f"{keys.id}/key_password")
+    keys = replace(keys, attributes={**keys.attributes, "key_password": sealed})
+    assert check_configuration([BROKER, keys], {}, box) == []
+    told = check_configuration([BROKER, keys], {})
+    assert (told[0].attribute, "there is no key file" in told[0].text) == ("key_password", True)
+    [moved, *_] = check_configuration([BROKER, replace(keys, id=ObjectId(uuid4()))], {}, box)
+    assert (moved.attribute, "belongs to another object" in moved.text) == ("key_password", True)

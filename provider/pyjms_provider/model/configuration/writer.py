@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from pyjms_provider.model.configuration.contract import ConfigurationStore, ObjectId, ObjectRecord
     from pyjms_provider.model.managed import ManagedObject
 
-__all__ = ["StoreWriter"]
+__all__ = ["StoreWriter", "reveal"]
 
 
 class StoreWriter(ConfigurationChangeListener):
@@ -51,16 +51,7 @@ class StoreWriter(ConfigurationChangeListener):
 
         A secret that a person wrote into the file in clear is taken as it is, and encrypted when the object next changes.
         """
-        secrets = self._secrets
-        if secrets is None:
-            return record
-        attributes = {
-            name: secrets.decrypt(value, context=_context(record, name))
-            if isinstance(value, str) and SecretBox.is_encrypted(value)
-            else value
-            for name, value in record.attributes.items()
-        }
-        return replace(record, attributes=attributes)
+        return record if self._secrets is None else reveal(record, self._secrets)
 
     def _sealed(self, managed: ManagedObject) -> ObjectRecord:
         """Return the record of an object as it is kept: secrets encrypted, the top without a parent."""
@@ -76,6 +67,17 @@ class StoreWriter(ConfigurationChangeListener):
             for name, value in record.attributes.items()
         }
         return replace(record, parent=parent, attributes=attributes)
+
+
+def reveal(record: ObjectRecord, secrets: SecretBox) -> ObjectRecord:
+    """Return a record with its secrets in clear. Raises `SecretError`."""
+    attributes = {
+        name: secrets.decrypt(value, context=_context(record, name))
+        if isinstance(value, str) and SecretBox.is_encrypted(value)
+        else value
+        for name, value in record.attributes.items()
+    }
+    return replace(record, attributes=attributes)
 
 
 def _kept(managed: ManagedObject) -> Iterator[ManagedObject]:

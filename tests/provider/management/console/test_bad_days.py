@@ -69,7 +69,7 @@ def test_a_broker_that_dies_under_an_open_form_costs_nothing_that_was_typed(chro
 
 
 LONG_ROW = """
-const row = [...document.querySelectorAll("tbody tr")].find((each) => each.textContent.startsWith("xxx"));
+const row = [...document.querySelectorAll("tbody tr")].find((each) => each.textContent.startsWith("x".repeat(9)));
 return row ? [row.offsetHeight, row.querySelector("td.number").getBoundingClientRect().right, row.querySelector(".name").title] : null;
 """
 """How high the row is, where its first number ends, and what its name tells."""
