@@ -16,18 +16,26 @@ from pyjms.history.facts import Options
 from pyjms.history.findings import Finding, Report, finding
 from pyjms.history.rules import RULES, Verdict
 from pyjms.spark.checker.control import Control, Overview, control_of, overview_of
-from pyjms.spark.checker.expressions import arrow_function, expr, kept, small
+from pyjms.spark.checker.expressions import arrow_function, cut_into, expr, kept, small, union_of
 from pyjms.spark.checker.gathering import (
     ends_of,
+    gathered,
     lags_between,
     latest_in,
     messages,
     nameless,
     proofs_for,
-    strangers,
+    settled_and_ended,
 )
-from pyjms.spark.checker.judging import FINDING_SCHEMA, judge
-from pyjms.spark.checker.ordering import broken_streams, overtaken, overtaken_urgent
+from pyjms.spark.checker.judging import FINDING_SCHEMA, PRIORITY, Judging, table_of_findings
+from pyjms.spark.checker.ordering import (
+    broken_streams,
+    messages_of,
+    overtaken,
+    overtaken_urgent,
+    pair_cases,
+    several_consumers,
+)
 from pyjms.spark.checker.reading import Recorded
 from pyjms.spark.checker.screening import BLOCK, MESSAGE, screen
 
@@ -38,6 +46,9 @@ __all__ = ["Audit", "audit"]
 
 LISTED = 100
 """So many findings of each rule come to the driver; all are counted, and all are in `Audit.findings`."""
+
+FEW = 20_000
+"""So many messages are judged in a few seconds by the driver alone."""
 
 _ROWS_A_PART = 500_000
 _EVENT = f"struct({', '.join(f'`{name}`' for name in COLUMNS)})"
@@ -71,27 +82,42 @@ def audit(
     without: Iterable[str] = (),
     listed: int = LISTED,
     block: int = BLOCK,
+    few: int = FEW,
 ) -> Audit:
     """Judge a history by every rule of `pyjms.history.rules`; the arguments are those of `pyjms.history.check`.
 
     listed: how many findings of each rule the report lists; all are in `Audit.findings`.
     block: how many deliveries of one consumer a task sorts, at most.
+    few: up to so many messages are judged one by one here, more of them on the executors.
     Raises `HistoryError` for what is no history.
     """
     options = Options(complete=complete, expiry_allowance_ms=expiry_allowance_ms)
-    found, overview, suspects = _Auditor(recorded.events, options, frozenset(without), block).findings()
-    place = "row_number() OVER (PARTITION BY rule ORDER BY at, mid) AS place"
-    rows = found.selectExpr("*", place, "count(*) OVER (PARTITION BY rule) AS total").where(f"place <= {listed}")
-    listing = rows.toArrow().to_pylist()
-    numbers = {row["rule"]: row["total"] for row in listing}
+    auditor = _Auditor(recorded.events, options, frozenset(without), block, few)
+    found, rows = auditor.findings()
+    listing, numbers = _listed(found, listed) if rows is None else _listed_here(rows, listed)
     if recorded.cut_off:
         numbers["cut-off"] = len(recorded.cut_off)
     return Audit(
         findings=found,
         counts={rule: numbers[rule] for rule in sorted(numbers, key=lambda rule: -RULES[rule].verdict.rank)},
-        report=_report(listing, recorded.cut_off, overview.events),
-        suspects=suspects,
+        report=_report(listing, recorded.cut_off, auditor.overview.events),
+        suspects=auditor.suspects,
     )
+
+
+def _listed(found: DataFrame, most: int) -> tuple[list[dict[str, Any]], dict[str, int]]:
+    """Return the first findings of each rule, and how many there are."""
+    place = "row_number() OVER (PARTITION BY rule ORDER BY at, mid) AS place"
+    rows = found.selectExpr("*", place, "count(*) OVER (PARTITION BY rule) AS total").where(f"place <= {most}")
+    listing = rows.toArrow().to_pylist()
+    return listing, {row["rule"]: row["total"] for row in listing}
+
+
+def _listed_here(rows: list[dict[str, Any]], most: int) -> tuple[list[dict[str, Any]], dict[str, int]]:
+    by_rule: Mapping[str, list[dict[str, Any]]] = defaultdict(list)
+    for row in sorted(rows, key=lambda row: (row["at"], row["mid"] or "")):
+        by_rule[row["rule"]].append(row)
+    return [row for its in by_rule.values() for row in its[:most]], {rule: len(its) for rule, its in by_rule.items()}
 
 
 def _report(rows: Iterable[Mapping[str, Any]], cut_off: Iterable[str], events: int) -> Report:
@@ -115,64 +141,110 @@ def finding_of(row: Mapping[str, Any]) -> Finding:
 
 
 class _Auditor:
-    def __init__(self, events: DataFrame, options: Options, left_out: frozenset[str], block: int) -> None:
+    def __init__(self, events: DataFrame, options: Options, left_out: frozenset[str], block: int, few: int) -> None:
         self._events = events
         self._block = block
+        self._few = few
         self._options = options
         self._left_out = left_out
         self._session = events.sparkSession
-        self._overview: Overview = overview_of(events)
-        self._controls: Mapping[str, Control] = control_of(events, self._overview)
+        self.overview: Overview = overview_of(events)
+        self._controls: Mapping[str, Control] = control_of(events, self.overview)
+        self.suspects = 0
         least = self._session.sparkContext.defaultParallelism
-        self._parts = max(least, -(-self._overview.events // _ROWS_A_PART))
+        self._parts = max(least, -(-self.overview.events // _ROWS_A_PART))
 
-    def findings(self) -> tuple[DataFrame, Overview, int]:
-        screened = kept(
-            screen(
-                self._events,
-                self._controls,
-                self._overview,
-                expiry_allowance_ms=self._options.expiry_allowance_ms,
-                parts=self._parts,
-                block=self._block,
+    def findings(self) -> tuple[DataFrame, list[dict[str, Any]] | None]:
+        """Return all findings, and the same as rows where they were found here."""
+        with cut_into(self._session, self._parts):
+            screened = kept(
+                screen(
+                    self._events,
+                    self._controls,
+                    self.overview,
+                    expiry_allowance_ms=self._options.expiry_allowance_ms,
+                    block=self._block,
+                )
             )
-        )
-        closed = self._closed()
+            suspects = kept(self._all_suspects(screened).distinct())
+            self.suspects = suspects.count()
+            pairs = self._pairs(screened, suspects)
+            number = self.suspects + (0 if pairs is None else pairs.count())
+            cases = self._cases(screened, suspects, pairs, number)
+            if number > self._few:
+                return kept(self._put_together(self._judged(cases))), None
+            rows = list(self._put_together_here(self._judged_here(cases)))
+            return self._session.createDataFrame(table_of_findings(rows), FINDING_SCHEMA), rows
+
+    def _all_suspects(self, screened: DataFrame) -> DataFrame:
         suspects = screened.where("suspect IS NOT NULL").selectExpr("suspect AS k")
-        for more in (closed, self._missed()):
+        for more in (self._closed(), self._missed()):
             suspects = suspects if more is None else suspects.union(more.where("k IS NOT NULL"))
-        suspects = kept(suspects.distinct())
-        number = suspects.count()
-        own = kept(messages(self._events, small(suspects, number)))
+        return suspects
+
+    def _pairs(self, screened: DataFrame, suspects: DataFrame) -> DataFrame | None:
+        """Return the pairs of deliveries that came in the wrong order."""
+        consumers = broken_streams(screened).union(
+            screened.where("strange IS NOT NULL").selectExpr("strange AS consumer")
+        )
+        if screened.where("is_several").head(1):
+            consumers = consumers.union(several_consumers(self._events, small(suspects, self.suspects)))
+        names = consumers.distinct().toArrow()
+        found = []
+        if names.num_rows:
+            found.append(overtaken(self._events, self._session.createDataFrame(names), self._block))
+        urgent = [(each.h, each.consumer) for each in self.overview.readers if each.has_priorities and each.consumer]
+        if urgent:
+            table = self._session.createDataFrame(urgent, "h STRING, consumer STRING")
+            consumers = table.selectExpr("xxhash64(h, consumer) AS consumer").distinct()
+            found.append(overtaken_urgent(self._events, consumers, self._block))
+        return kept(union_of(found)) if found else None
+
+    # Cases
+
+    def _cases(self, screened: DataFrame, suspects: DataFrame, pairs: DataFrame | None, number: int) -> DataFrame:
+        """Return all that is to be judged, and set the clocks by it. `number`: of suspects and pairs."""
+        wanted = suspects if pairs is None else suspects.union(messages_of(pairs))
+        found = kept(gathered(self._events, small(wanted, 2 * number)))
+        own = messages(found if pairs is None else found.join(small(suspects, number), "k", "left_semi"))
         self._calibrate(screened, own)
-        cases = self._cases(own, number) if number else own
-        for more in (self._order_cases(screened, own), self._priority_cases(), self._nameless_cases()):
-            cases = cases if more is None else cases.unionByName(more)
-        return kept(self._put_together(self._judged(cases))), self._overview, number
+        cases = [own]
+        if self.suspects:
+            cases += self._surroundings(own)
+        if pairs is not None:
+            of_pairs = pair_cases(found, small(pairs, number))
+            cases.append(of_pairs)
+            if any(each.has_priorities for each in self.overview.readers):
+                urgent = of_pairs.where(f"kind = {PRIORITY} AND op = 'send'")
+                cases.append(ends_of(self._events, urgent, number))
+        if self.overview.has_nameless:
+            cases += self._nameless_cases()
+        return union_of(cases)
 
-    def _judged(self, cases: DataFrame) -> DataFrame:
-        """Return all findings; cases that ask for proofs are judged again with them."""
-        whole = cases.repartition(self._parts, "g").groupBy("g", "kind", "h").agg(expr(_EVENTS))
-        first = kept(self._judge(whole, has_proofs=False))
-        found = first.selectExpr("inline(judged.told)")
-        open_cases = first.where("size(judged.asked) > 0")
-        if not open_cases.head(1):
-            return found
-        asked = open_cases.selectExpr("g", "kind", "h", "inline(judged.asked)")
-        proofs = proofs_for(self._events, asked, asked.count())
-        again = open_cases.selectExpr("g", "inline(events)").select(*cases.columns).unionByName(proofs)
-        second = self._judge(again.groupBy("g", "kind", "h").agg(expr(_EVENTS)), has_proofs=True)
-        return found.unionByName(second.selectExpr("inline(judged.told)"))
+    def _surroundings(self, own: DataFrame) -> Iterator[DataFrame]:
+        """Yield what else belongs to the cases of suspects."""
+        around = kept(settled_and_ended(self._events, own, self.suspects))
+        yield around
+        of_strangers = around.where("op IN ('ack', 'recover') AND tx IS NOT NULL")
+        if of_strangers.head(1):
+            yield ends_of(self._events, of_strangers, self.suspects)
+        if any(True for control in self._controls.values() for _ in control.lives()):
+            yield kept(latest_in(self._events, own, self._controls))
 
-    def _judge(self, whole: DataFrame, *, has_proofs: bool) -> DataFrame:
-        work = judge(self._controls, self._options, self._left_out, has_proofs=has_proofs)
-        return whole.withColumn("judged", work("events"))
+    def _nameless_cases(self) -> Iterator[DataFrame]:
+        late_ns = self._options.expiry_allowance_ms * 10**6
+        late = f"(coalesce(exp, 0L) <> 0 AND t0 - exp * 1000000L > {late_ns}L)"
+        bound = self._bounds()
+        yield nameless(self._events, f"""{late} OR note LIKE '%"selector"%'""")
+        if bound is not None:
+            after = self._events.join(bound.hint("broadcast"), _same_place(self._events, bound), "left_semi")
+            yield nameless(after, f"""NOT ({late} OR coalesce(note LIKE '%"selector"%', false))""")
 
     def _calibrate(self, screened: DataFrame, own: DataFrame) -> None:
         """Find out how far the clocks of nodes are apart."""
         lags: Mapping[str, dict[frozenset[str], int]] = defaultdict(dict)
         pairs = [
-            (h, one, two) for h, nodes in self._overview.nodes.items() for one in nodes for two in nodes if one < two
+            (h, one, two) for h, nodes in self.overview.nodes.items() for one in nodes for two in nodes if one < two
         ]
         if pairs:
             table = self._session.createDataFrame(pairs, "h STRING, one STRING, two STRING")
@@ -187,51 +259,47 @@ class _Auditor:
         for h, control in self._controls.items():
             control.calibrate(lags.get(h, {}))
 
-    # Cases
+    # Judging
 
-    def _cases(self, own: DataFrame, number: int) -> DataFrame:
-        strange = kept(strangers(self._events, own, number))
-        cases = own.unionByName(strange)
-        cases = cases.unionByName(ends_of(self._events, cases, number))
-        if any(True for control in self._controls.values() for _ in control.lives()):
-            cases = cases.unionByName(kept(latest_in(self._events, own, self._controls)))
-        return cases
+    def _judging(self) -> Judging:
+        return Judging(controls=self._controls, options=self._options, left_out=self._left_out)
 
-    def _order_cases(self, screened: DataFrame, own: DataFrame) -> DataFrame | None:
-        fresh = own.where("op = 'deliver' AND NOT coalesce(redelivered, false) AND consumer IS NOT NULL")
-        several = "count(*) OVER (PARTITION BY g, h, mid, dest, sub) > 1 AS is_one_of_several"
-        more = fresh.selectExpr("xxhash64(h, consumer) AS consumer", several).where("is_one_of_several")
-        strange = screened.where("strange IS NOT NULL").selectExpr("strange AS consumer")
-        consumers = kept(broken_streams(screened).union(more.select("consumer")).union(strange).distinct())
-        return kept(overtaken(self._events, consumers, self._block)) if consumers.head(1) else None
+    def _judged(self, cases: DataFrame) -> DataFrame:
+        """Return all findings; cases that ask for proofs are judged again with them."""
+        whole = cases.groupBy("g", "kind", "h").agg(expr(_EVENTS))
+        first = kept(self._judge(whole, has_proofs=False))
+        found = first.selectExpr("inline(judged.told)")
+        open_cases = first.where("size(judged.asked) > 0")
+        if not open_cases.head(1):
+            return found
+        asked = open_cases.selectExpr("g", "kind", "h", "inline(judged.asked)")
+        proofs = proofs_for(self._events, asked, asked.count())
+        again = open_cases.selectExpr("g", "inline(events)").select(*cases.columns).unionByName(proofs)
+        second = self._judge(again.groupBy("g", "kind", "h").agg(expr(_EVENTS)), has_proofs=True)
+        return found.unionByName(second.selectExpr("inline(judged.told)"))
 
-    def _priority_cases(self) -> DataFrame | None:
-        names = [(each.h, each.consumer) for each in self._overview.readers if each.has_priorities and each.consumer]
-        if not names:
-            return None
-        table = self._session.createDataFrame(names, "h STRING, consumer STRING")
-        consumers = table.selectExpr("xxhash64(h, consumer) AS consumer").distinct()
-        cases = kept(overtaken_urgent(self._events, consumers, self._block))
-        return cases.unionByName(ends_of(self._events, cases.where("op = 'send'"), cases.count()))
+    def _judge(self, whole: DataFrame, *, has_proofs: bool) -> DataFrame:
+        return whole.withColumn("judged", self._judging().function(has_proofs=has_proofs)("events"))
 
-    def _nameless_cases(self) -> DataFrame | None:
-        if not self._overview.has_nameless:
-            return None
-        late_ns = self._options.expiry_allowance_ms * 10**6
-        late = f"(coalesce(exp, 0L) <> 0 AND t0 - exp * 1000000L > {late_ns}L)"
-        bound = self._bounds()
-        cases = nameless(self._events, f"""{late} OR note LIKE '%"selector"%'""")
-        if bound is None:
-            return cases
-        after = self._events.join(bound.hint("broadcast"), _same_place(self._events, bound), "left_semi")
-        return cases.unionByName(nameless(after, f"""NOT ({late} OR coalesce(note LIKE '%"selector"%', false))"""))
+    def _judged_here(self, cases: DataFrame) -> list[dict[str, Any]]:
+        """Return all findings about few cases: for them no Python process of Spark need start."""
+        judging, by_case = self._judging(), _by_case(cases)
+        said = dict(zip(by_case, judging.say(by_case.values(), has_proofs=False), strict=True))
+        asked = [(*case, each["conn"], each["t"]) for case, its in said.items() for each in its["asked"]]
+        if asked:
+            questions = self._session.createDataFrame(asked, "g BIGINT, kind INT, h STRING, conn STRING, t BIGINT")
+            for case, proofs in _by_case(proofs_for(self._events, questions, len(asked))).items():
+                by_case[case] += proofs
+            again = [case for case, its in said.items() if its["asked"]]
+            said.update(zip(again, judging.say((by_case[case] for case in again), has_proofs=True), strict=True))
+        return [row for its in said.values() for row in its["told"]]
 
     # Suspects that no aggregation shows
 
     def _bounds(self) -> DataFrame | None:
         """Return the consumers that got something after what they came through had ended, and when it had."""
         found = []
-        for each in self._overview.readers:
+        for each in self.overview.readers:
             control = self._controls[each.h]
             ends = (control.first_close_ns(each.consumer, each.sess, each.conn), control.first_unsubscribe_ns(each.sub))
             end = min((end for end in ends if end is not None), default=None)
@@ -249,7 +317,7 @@ class _Auditor:
         return late.selectExpr(f"IF(mid IS NULL, NULL, {MESSAGE}) AS k")
 
     def _missed(self) -> DataFrame | None:
-        if not self._overview.has_selectors:
+        if not self.overview.has_selectors:
             return None
         rows = self._events.where("""op = 'deliver' AND mid IS NOT NULL AND note LIKE '%"selector"%'""")
         read = rows.selectExpr(f"{MESSAGE} AS k", "struct(mid, mode, prio, exp, note) AS delivery")
@@ -268,10 +336,25 @@ class _Auditor:
             text = f"replace({text}, '{{{name}}}', CAST({value} AS STRING))"
         whole = ("h", "first.rule", f"{text} AS text", "first.mid", "dest", "number", "first.at", "first.first_n")
         found = found.union(open_ends.selectExpr(*whole, "first.witness"))
-        if self._overview.has_nameless and "without-id" not in self._left_out:
-            told = pa.Table.from_pylist(list(self._without_id()))
+        if self.overview.has_nameless and "without-id" not in self._left_out:
+            told = table_of_findings(list(self._without_id()))
             found = found.union(self._session.createDataFrame(told, FINDING_SCHEMA))
         return found
+
+    def _put_together_here(self, told: Iterable[dict[str, Any]]) -> Iterator[dict[str, Any]]:
+        """Yield the same of rows that are here."""
+        open_ends: Mapping[tuple[str, str], list[dict[str, Any]]] = defaultdict(list)
+        for row in told:
+            if row["rule"] == "unaccounted":
+                open_ends[row["h"], row["dest"]].append(row)
+            else:
+                yield row
+        for (_, dest), rows in open_ends.items():
+            first = min(rows, key=_age)
+            text = RULES["unaccounted"].text.format(number=len(rows), dest=dest, mid=first["mid"])
+            yield {**first, "text": text, "number": len(rows)}
+        if self.overview.has_nameless and "without-id" not in self._left_out:
+            yield from self._without_id()
 
     def _without_id(self) -> Iterator[dict[str, Any]]:
         rows = self._events.where("op = 'deliver' AND mid IS NULL").groupBy("h", "dest").agg(
@@ -291,6 +374,18 @@ class _Auditor:
                 "first_n": event.n,
                 "witness": json.dumps([list(row["first"].values())]),
             }
+
+
+def _by_case(cases: DataFrame) -> dict[tuple[int, int, str], list[dict[str, Any]]]:
+    """Bring the rows of cases here."""
+    found: dict[tuple[int, int, str], list[dict[str, Any]]] = defaultdict(list)
+    for row in cases.toArrow().to_pylist():
+        found[row["g"], row["kind"], row["h"]].append(row)
+    return found
+
+
+def _age(row: Mapping[str, Any]) -> tuple[int, bool, int]:
+    return row["at"], row["first_n"] is not None, row["first_n"] or 0
 
 
 def _same_place(rows: DataFrame, bound: DataFrame) -> Any:

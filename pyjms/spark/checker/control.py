@@ -13,7 +13,19 @@ from itertools import chain
 from typing import TYPE_CHECKING, Any
 
 from pyjms.history.checks.losses import Life, last_whole, lives, sharer
-from pyjms.history.events import CLOSE, CRASH, DELIVER, OK, OPERATIONS, OUTCOMES, SUBSCRIBE, UNSUBSCRIBE, Event
+from pyjms.history.events import (
+    CLOSE,
+    COMMIT,
+    CRASH,
+    DELIVER,
+    OK,
+    OPERATIONS,
+    OUTCOMES,
+    ROLLBACK,
+    SUBSCRIBE,
+    UNSUBSCRIBE,
+    Event,
+)
 from pyjms.history.facts import Facts, Options, Surroundings, is_queue
 from pyjms.history.notes import note_of
 from pyjms.history.reading import HistoryError
@@ -34,7 +46,7 @@ _OVERVIEW_KEYS = {
     "sess": "IF(op = 'deliver', sess, NULL)",
     "consumer": "IF(op = 'deliver', consumer, NULL)",
     "sub": "IF(op = 'deliver', sub, NULL)",
-    "is_queue": "dest LIKE 'queue://%' OR dest LIKE 'temp-queue://%'",
+    "is_queue": "op = 'send' AND (dest LIKE 'queue://%' OR dest LIKE 'temp-queue://%')",
     "ok": "ok",
 }
 _OVERVIEW = {
@@ -44,7 +56,6 @@ _OVERVIEW = {
     "least_prio": "min(coalesce(prio, 0))",
     "most_prio": "max(coalesce(prio, 0))",
     "has_selector": """coalesce(bool_or(note LIKE '%"selector"%'), false)""",
-    "has_tx": "bool_or(tx IS NOT NULL)",
     "has_no_mid": "bool_or(mid IS NULL)",
 }
 
@@ -73,7 +84,8 @@ class Overview:
     nodes: dict[str, set[str]] = field(default_factory=lambda: defaultdict(set))
     readers: list[Reader] = field(default_factory=list)
     has_selectors: bool = False
-    has_transactions: bool = False
+    transactions: int = 0
+    """How many ends of transactions there are."""
     has_topics: bool = False
     has_nameless: bool = False
     """Whether there are deliveries without an id."""
@@ -96,7 +108,7 @@ def _add(found: Overview, row: dict[str, Any]) -> None:
     found.events += row["events"]
     found.end_ns[h] = max(found.end_ns.get(h, 0), row["last_ns"])
     found.nodes[h].add(row["node"])
-    found.has_transactions |= row["has_tx"]
+    found.transactions += row["events"] if row["op"] in {COMMIT, ROLLBACK} else 0
     found.has_topics |= row["op"] == "send" and row["is_queue"] is False
     if row["op"] == DELIVER:
         found.has_selectors |= row["has_selector"]

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from functools import reduce
 from typing import TYPE_CHECKING, Any, cast
 
 import pyarrow as pa
@@ -10,11 +12,12 @@ import pyspark.sql.functions
 from pyspark.sql.functions import expr
 
 if TYPE_CHECKING:
-    from pyspark.sql import Column, DataFrame
+    from pyspark.sql import Column, DataFrame, SparkSession
 
-__all__ = ["arrow_function", "expr", "expressions", "kept", "small"]
+__all__ = ["arrow_function", "cut_into", "expr", "expressions", "kept", "small", "union_of"]
 
 _FEW = 200_000
+_PARTS = "spark.sql.shuffle.partitions"
 
 
 def expressions(*texts: str) -> list[Column]:
@@ -43,3 +46,19 @@ def kept(rows: DataFrame) -> DataFrame:
 def small(rows: DataFrame, number: int) -> DataFrame:
     """Tell Spark to send rows to all, if they are so few; of rows that were `kept` it does not know."""
     return rows.hint("broadcast") if number <= _FEW else rows
+
+
+def union_of(frames: Sequence[DataFrame]) -> DataFrame:
+    """Return the rows of all, whose columns have the same names."""
+    return reduce(lambda one, two: one.unionByName(two), frames)
+
+
+@contextmanager
+def cut_into(session: SparkSession, parts: int) -> Iterator[None]:
+    """Have Spark cut what it sorts and groups into so many parts meanwhile."""
+    before = session.conf.get(_PARTS) or ""
+    session.conf.set(_PARTS, str(parts))
+    try:
+        yield
+    finally:
+        session.conf.set(_PARTS, before)

@@ -18,22 +18,37 @@ from pyjms.spark.checker.screening import MESSAGE
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
-__all__ = ["ends_of", "lags_between", "latest_in", "messages", "nameless", "proofs_for", "strangers"]
+__all__ = [
+    "ends_of",
+    "gathered",
+    "lags_between",
+    "latest_in",
+    "messages",
+    "nameless",
+    "proofs_for",
+    "settled_and_ended",
+]
 
 _CASE = ("g", "kind", "role", "h", *(f"`{name}`" for name in COLUMNS))
 _EVENT = f"struct({', '.join(f'`{name}`' for name in COLUMNS)})"
 _FEW_QUESTIONS = 1_000
+_ENDS = "(op IN ('commit', 'rollback'))"
+_SETTLES_OR_ENDS = f"op IN ('ack', 'recover') OR ({_ENDS} AND tx IS NOT NULL)"
 _ROUND_TRIP = (
     "ok = 'ok' AND conn IS NOT NULL AND NOT coalesce(mode = 1, false) AND "
     "op IN ('send', 'commit', 'rollback', 'ack', 'recover', 'subscribe', 'unsubscribe', 'close')"
 )
 
 
-def messages(events: DataFrame, suspects: DataFrame) -> DataFrame:
-    """Return a case for each message in `suspects` (`k`): its own events."""
-    found = events.where("mid IS NOT NULL").selectExpr(f"{MESSAGE} AS g", "*")
-    found = found.join(suspects.withColumnRenamed("k", "g"), "g", "left_semi")
-    return found.selectExpr("g", f"{MESSAGES} AS kind", f"{OWN} AS role", *_CASE[3:])
+def gathered(events: DataFrame, wanted: DataFrame) -> DataFrame:
+    """Return all events of the messages in `wanted` (`k`, the digest), and `k`."""
+    found = events.where("mid IS NOT NULL").selectExpr(f"{MESSAGE} AS k", "*")
+    return found.join(wanted, "k", "left_semi")
+
+
+def messages(found: DataFrame) -> DataFrame:
+    """Return a case for each message of which `gathered` found the events."""
+    return found.selectExpr("k AS g", f"{MESSAGES} AS kind", f"{OWN} AS role", *_CASE[3:])
 
 
 def nameless(events: DataFrame, condition: str) -> DataFrame:
@@ -44,24 +59,29 @@ def nameless(events: DataFrame, condition: str) -> DataFrame:
     )
 
 
-def strangers(events: DataFrame, own: DataFrame, number: int) -> DataFrame:
-    """Return settlements of deliveries in `own` that name another message, or none; `number`: of messages."""
+def settled_and_ended(events: DataFrame, own: DataFrame, number: int) -> DataFrame:
+    """Return, in one pass, what else belongs to cases: the ends of the transactions in `own`, and settlements of its
+    deliveries that name another message, or none. `number`: of messages.
+    """
     held = own.where("op = 'deliver'").selectExpr(
-        "g", "kind", "xxhash64(h, consumer, dn) AS handle", "xxhash64(h, mid) AS k"
+        "g", "kind", "false AS is_end", "xxhash64(h, consumer, dn) AS key", "xxhash64(h, mid) AS k"
     )
-    settled = events.where("op IN ('ack', 'recover')").selectExpr(
-        "xxhash64(h, consumer, dn) AS handle", "xxhash64(h, mid) AS its", *_CASE[3:]
+    begun = own.where("tx IS NOT NULL").selectExpr("g", "kind", "true", "xxhash64(h, tx)", "NULL")
+    wanted = held.union(begun).distinct()
+    rows = events.where(_SETTLES_OR_ENDS).selectExpr(
+        f"{_ENDS} AS ends",
+        f"IF({_ENDS}, xxhash64(h, tx), xxhash64(h, consumer, dn)) AS key",
+        "xxhash64(h, mid) AS its",
+        *_CASE[3:],
     )
-    joined = settled.join(small(held.distinct(), number), "handle").where("NOT (its <=> k)")
+    joined = rows.join(small(wanted, number), "key").where("is_end = ends AND (ends OR NOT (its <=> k))")
     return joined.selectExpr("g", "kind", f"{WITNESS} AS role", *_CASE[3:])
 
 
 def ends_of(events: DataFrame, cases: DataFrame, number: int) -> DataFrame:
     """Return the commits and rollbacks of all transactions in `cases`; `number`: of messages."""
     wanted = cases.where("tx IS NOT NULL").selectExpr("g", "kind", "xxhash64(h, tx) AS tx_key").distinct()
-    ends = events.where("op IN ('commit', 'rollback') AND tx IS NOT NULL").selectExpr(
-        "xxhash64(h, tx) AS tx_key", *_CASE[3:]
-    )
+    ends = events.where(f"{_ENDS} AND tx IS NOT NULL").selectExpr("xxhash64(h, tx) AS tx_key", *_CASE[3:])
     return ends.join(small(wanted, number), "tx_key").selectExpr("g", "kind", f"{WITNESS} AS role", *_CASE[3:])
 
 

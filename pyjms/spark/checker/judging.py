@@ -6,8 +6,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable, Mapping
-from dataclasses import asdict
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
@@ -28,7 +28,17 @@ from pyjms.spark.checker.reading import event_of
 if TYPE_CHECKING:
     from pyspark.sql import Column
 
-__all__ = ["FINDING_SCHEMA", "MESSAGES", "NAMELESS", "ORDER", "OWN", "PRIORITY", "WITNESS", "judge"]
+__all__ = [
+    "FINDING_SCHEMA",
+    "MESSAGES",
+    "NAMELESS",
+    "ORDER",
+    "OWN",
+    "PRIORITY",
+    "WITNESS",
+    "Judging",
+    "table_of_findings",
+]
 
 # Kinds of cases
 MESSAGES = 0
@@ -70,23 +80,31 @@ _CHECKS = {
 }
 
 
-def judge(
-    controls: Mapping[str, Control], options: Options, left_out: frozenset[str], *, has_proofs: bool
-) -> Callable[..., Column]:
-    """Return a function of Spark: from a column of cases, each the list of its events, to one of `JUDGED_TYPE`.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Judging:
+    """What is said of cases, each the list of its events as rows: here, or by Spark on the executors."""
 
-    has_proofs: the cases hold what shows that connections lived on. Else a case that asks for such a proof has no
-    findings yet, and tells what it asks for; few do.
-    """
+    controls: Mapping[str, Control]
+    options: Options
+    left_out: frozenset[str]
 
-    def work(cases: pa.Array) -> pa.Array:
-        judged = [_Case(case.as_py(), controls, options) for case in cases]
-        rows = [{"told": each.findings(left_out), "asked": each.asked()} for each in judged]
-        if not has_proofs:
-            rows = [{**row, "told": []} if row["asked"] else row for row in rows]
-        return pa.array(rows, _ARROW)
+    def say(self, cases: Iterable[list[dict[str, Any]]], *, has_proofs: bool) -> list[dict[str, Any]]:
+        """Return for each case what `JUDGED_TYPE` has.
 
-    return arrow_function(work, JUDGED_TYPE)
+        has_proofs: the cases hold what shows that connections lived on. Else a case that asks for such a proof has no
+        findings yet, and tells what it asks for; few do.
+        """
+        judged = [_Case(case, self.controls, self.options) for case in cases]
+        rows = [{"told": each.findings(self.left_out), "asked": each.asked()} for each in judged]
+        return rows if has_proofs else [{**row, "told": []} if row["asked"] else row for row in rows]
+
+    def function(self, *, has_proofs: bool) -> Callable[..., Column]:
+        """Return a function of Spark: from a column of cases to one of `JUDGED_TYPE`."""
+
+        def work(cases: pa.Array) -> pa.Array:
+            return pa.array(self.say((case.as_py() for case in cases), has_proofs=has_proofs), _ARROW)
+
+        return arrow_function(work, JUDGED_TYPE)
 
 
 class _AskingFacts(Facts):
@@ -126,6 +144,11 @@ class _Case:
 
     def asked(self) -> list[dict[str, Any]]:
         return [{"conn": conn, "t": t} for conn, t in self._facts.asked]
+
+
+def table_of_findings(rows: Sequence[Mapping[str, Any]]) -> pa.Table:
+    """Return findings as an Arrow table with the columns of `FINDING_SCHEMA`."""
+    return pa.Table.from_pylist(rows, schema=pa.schema(list(_FINDING)))
 
 
 def _in_time(event: Event) -> tuple[int, int]:

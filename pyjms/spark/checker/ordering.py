@@ -15,7 +15,7 @@ from pyjms.spark.checker.screening import MESSAGE
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
-__all__ = ["broken_streams", "overtaken", "overtaken_urgent"]
+__all__ = ["broken_streams", "messages_of", "overtaken", "overtaken_urgent", "pair_cases", "several_consumers"]
 
 _IS_FRESH = "op = 'deliver' AND NOT coalesce(redelivered, false) AND mid IS NOT NULL AND consumer IS NOT NULL"
 _IS_QUEUE = "(dest LIKE 'queue://%' OR dest LIKE 'temp-queue://%')"
@@ -36,8 +36,20 @@ def broken_streams(screened: DataFrame) -> DataFrame:
     return seen.where("is_broken").select("consumer").distinct()
 
 
+def several_consumers(events: DataFrame, suspects: DataFrame) -> DataFrame:
+    """Return the consumers (`consumer`) that got a message of `suspects` (`k`) which came several times without the flag."""
+    fresh = events.where(_IS_FRESH).selectExpr(
+        f"{MESSAGE} AS k", "xxhash64(h, mid, dest, sub) AS line", "xxhash64(h, consumer) AS consumer"
+    )
+    several = "count(*) OVER (PARTITION BY line) > 1 AS is_one_of_several"
+    found = fresh.join(suspects, "k", "left_semi").selectExpr("consumer", several)
+    return found.where("is_one_of_several").select("consumer")
+
+
 def overtaken(events: DataFrame, consumers: DataFrame, block: int) -> DataFrame:
-    """Return the cases of messages that reached one of `consumers` after one that their session had sent later.
+    """Return pairs: the delivery of a message that reached one of `consumers` after one that its session had sent later, and that one's.
+
+    A pair has `g`, `kind`, the `consumer`, and `both`: digest, number and time of each.
 
     Only the streams of these consumers are sorted again, now with all that the reference asks of each message.
     """
@@ -85,11 +97,11 @@ def overtaken(events: DataFrame, consumers: DataFrame, block: int) -> DataFrame:
         "consumer",
         "array(struct(k, dn, t0), struct(before.k, -before.minus_dn AS dn, -before.minus_t0 AS t0)) AS both",
     )
-    return _cases(events, pairs, ORDER)
+    return pairs.withColumn("kind", expr(str(ORDER)))
 
 
 def overtaken_urgent(events: DataFrame, consumers: DataFrame, block: int) -> DataFrame:
-    """Return the cases of messages that came to one of `consumers` right after a less urgent one, though they were there."""
+    """Return the pairs of which the first came to one of `consumers` right after the second, less urgent, though it was there."""
     deliveries = events.where("op = 'deliver' AND consumer IS NOT NULL").selectExpr(
         "xxhash64(h, consumer) AS consumer",
         f"coalesce(dn, 0L) DIV {block} AS block",
@@ -113,7 +125,7 @@ def overtaken_urgent(events: DataFrame, consumers: DataFrame, block: int) -> Dat
         "consumer",
         "array(struct(self.k, self.dn, self.t0), struct(before.k, before.dn, before.t0)) AS both",
     )  # fmt: skip
-    return _cases(events, there, PRIORITY)
+    return there.withColumn("kind", expr(str(PRIORITY)))
 
 
 def _unique_sends(events: DataFrame, wanted: DataFrame) -> DataFrame:
@@ -150,18 +162,23 @@ def _unique_sends(events: DataFrame, wanted: DataFrame) -> DataFrame:
     )
 
 
-def _cases(events: DataFrame, pairs: DataFrame, kind: int) -> DataFrame:
-    """Return the events of pairs: both deliveries, all sends of both messages."""
-    each = pairs.selectExpr("g", "consumer", "posexplode(both) AS (place, one)").selectExpr(
-        "g", "consumer AS by", "place", "one.k AS k", "one.dn AS its_dn", "one.t0 AS its_t0"
+def messages_of(pairs: DataFrame) -> DataFrame:
+    """Return the digests (`k`) of the messages of pairs."""
+    return pairs.selectExpr("inline(both)").where("k IS NOT NULL").select("k")
+
+
+def pair_cases(found: DataFrame, pairs: DataFrame) -> DataFrame:
+    """Return the cases that pairs are: both deliveries, all sends of both messages, out of what `gathered` found of them."""
+    each = pairs.selectExpr("g", "kind", "consumer", "posexplode(both) AS (place, one)").selectExpr(
+        "g", "kind", "consumer AS by", "place", "one.k AS k", "one.dn AS its_dn", "one.t0 AS its_t0"
     )
-    is_it = "(op = 'send' OR (coalesce(dn, 0L) = its_dn AND t0 = its_t0 AND xxhash64(h, consumer) = by))"
-    found = (
-        events.where("mid IS NOT NULL AND op IN ('send', 'deliver')")
-        .selectExpr(f"{MESSAGE} AS k", "*")
-        .join(each, "k")
-        .where(is_it)
+    is_it = (
+        "(op = 'send' OR (op = 'deliver' AND coalesce(dn, 0L) = its_dn AND t0 = its_t0 AND xxhash64(h, consumer) = by))"
     )
-    return found.selectExpr(
-        "g", f"{kind} AS kind", f"IF(place = 0, {OWN}, {WITNESS}) AS role", "* EXCEPT (g, k, by, place, its_dn, its_t0)"
+    joined = found.join(each, "k").where(is_it)
+    return joined.selectExpr(
+        "g",
+        "kind",
+        f"IF(place = 0, {OWN}, {WITNESS}) AS role",
+        "* EXCEPT (g, kind, k, by, place, its_dn, its_t0)",
     )

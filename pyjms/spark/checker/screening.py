@@ -34,7 +34,13 @@ _SLACK_NS = 10**9
 _ANOTHER_NODE_NS = 10**8  # Facts allows clocks to differ by this much at least
 
 # What a row may have on it
-(_REFUSED, _SURE, _UNCOMMITTED, _LATE, _ODD, _CONSUMED, _COMMIT_ELSEWHERE, _SPARED) = (1 << bit for bit in range(8))
+(_REFUSED, _SURE, _UNCOMMITTED, _LATE, _ODD, _CONSUMED, _COMMIT_ELSEWHERE) = (1 << bit for bit in range(7))
+
+# What was done, as a number: those first that show a message
+_SEND, _DELIVER, _BROWSE, _ACK, _RECOVER = range(1, 6)
+
+_OF_DELIVERY = 1 << 12  # added to priority and mode where a delivery says them: then those of the send do not count
+_TO_ALL = 1 << 20  # so many transactions, of a hundred bytes each, are sent to all who screen
 
 # One counter each, of 12 bits; who overflows one has the next, and so no usual life
 _ONE_SEND, _ONE_DELIVERY, _ONE_SETTLEMENT, _ONE_FRESH, _ONE_SIGHT = (1 << 12 * place for place in range(5))
@@ -49,7 +55,7 @@ def transaction_ends(events: DataFrame) -> DataFrame:
         "ok",
         "t0",
         "t1",
-        "hash(node) AS at",
+        "xxhash64(h, node) AS at",
     )
     return ends.groupBy("tx_key").agg(
         *expressions(
@@ -70,34 +76,39 @@ def screen(
     overview: Overview,
     *,
     expiry_allowance_ms: int,
-    parts: int,
     block: int,
 ) -> DataFrame:
     """Return few rows: suspects (`suspect`: the digest), streams by block, and differences of clocks.
 
     Columns: suspect, stream, consumer, block, is_broken, least, most, lag_pair, lag_ns, `strange` (the
-    consumer of a delivery whose order could not be looked at here).
+    consumer of a delivery whose order could not be looked at here), `is_several` (a message came for the first time several times).
     """
     rows = _messages(events, controls, overview, expiry_allowance_ms)
-    by_message = rows.repartition(parts, "k").groupBy("k", "ds").agg(*expressions(*_AGGREGATES))
-    judged = by_message.selectExpr("*", *_COUNTS).selectExpr(*_JUDGED, _block(block))
+    by_message = rows.groupBy("k", "ds").agg(*expressions(*_AGGREGATES))
+    has_one_clock = all(len(nodes) == 1 for nodes in overview.nodes.values())
+    has_spared = any(control.without_local() for control in controls.values())
+    judged = by_message.selectExpr("*", *_COUNTS).selectExpr(*_judged(has_one_clock, has_spared), _block(block))
     kept = judged.where("suspect IS NOT NULL OR stream IS NOT NULL OR lag_ns > 0")
-    return _by_block(kept, parts)
+    return _by_block(kept)
 
 
-def _by_block(kept: DataFrame, parts: int) -> DataFrame:
-    rows = kept.selectExpr("*", "coalesce(stream, suspect, lag_pair) AS key").repartition(parts, "key", "block")
-    before = "max(sn) OVER (PARTITION BY key, block ORDER BY dn ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING)"
-    seen = rows.selectExpr("*", f"coalesce(sn < {before}, false) AS is_broken")
-    return seen.groupBy("key", "block", "stream", "suspect", "lag_pair", "strange").agg(
+def _by_block(kept: DataFrame) -> DataFrame:
+    # Numbers rise if and only if none is less than the one before it. Of deliveries with one number the order is not known: they count as broken.
+    before = "lag(sn) OVER (PARTITION BY key, block ORDER BY dn, sn DESC)"
+    seen = kept.selectExpr("*", "coalesce(stream, suspect, lag_pair) AS key").selectExpr(
+        "*", f"coalesce(sn < {before}, false) AS is_broken"
+    )
+    blocks = seen.groupBy("key", "block", "suspect", "lag_pair", "strange").agg(
         *expressions(
             "bool_or(is_broken) AS is_broken",
+            "bool_or(is_several) AS is_several",
             "min(sn) AS least",
             "max(sn) AS most",
             "max(consumer) AS consumer",
             "max(lag_ns) AS lag_ns",
         )
     )
+    return blocks.selectExpr("* EXCEPT (key)", "IF(most IS NULL, NULL, key) AS stream")
 
 
 # Rows of numbers
@@ -107,31 +118,32 @@ def _messages(
     events: DataFrame, controls: Mapping[str, Control], overview: Overview, expiry_allowance_ms: int
 ) -> DataFrame:
     session = events.sparkSession
-    rows = events.where("mid IS NOT NULL AND op IN ('send', 'deliver', 'ack', 'recover', 'browse')").selectExpr(
+    read = events.where("mid IS NOT NULL AND op IN ('send', 'deliver', 'ack', 'recover', 'browse')").selectExpr(
+        f"CASE op WHEN 'send' THEN {_SEND} WHEN 'deliver' THEN {_DELIVER} WHEN 'browse' THEN {_BROWSE} "
+        f"WHEN 'ack' THEN {_ACK} ELSE {_RECOVER} END AS o",
+        "*",
+    )
+    rows = read.selectExpr(
         f"{MESSAGE} AS k",
-        "xxhash64(dest) AS dest_key",
         "xxhash64(dest, sub) AS ds",
-        "op",
-        "h",
+        "o",
         "ok",
         "t0",
         "t1",
-        "hash(node) AS at",
-        "xxhash64(h, node) AS at_key",
-        "IF(op = 'send', xxhash64(h, dest, sess), xxhash64(h, consumer)) AS who",
+        f"IF(o <= {_BROWSE}, xxhash64(h, node), NULL) AS at",
+        f"IF(o = {_SEND}, xxhash64(h, dest, sess), xxhash64(h, consumer)) AS who",
         "xxhash64(h, conn) AS conn_key",
-        "IF(op = 'send', sn, coalesce(dn, 0L)) AS number",
-        "xxhash64(consumer, dn) AS handle",
+        f"IF(o = {_SEND}, sn, coalesce(dn, 0L)) AS number",
+        f"IF(o IN ({_DELIVER}, {_ACK}, {_RECOVER}), xxhash64(consumer, dn), 0L) AS handle",
         "CAST(prio AS INT) * 4 + mode AS pm",
-        "redelivered",
+        f"o = {_DELIVER} AND NOT coalesce(redelivered, false) AS is_fresh",
         "exp",
-        "xxhash64(sha) AS sha_key",
-        "sha IS NOT NULL AS has_sha",
+        f"IF(sha IS NOT NULL AND o <= {_BROWSE}, xxhash64(sha), NULL) AS sha_key",
         "note IS NOT NULL AS has_note",
-        "tx IS NOT NULL AND op IN ('send', 'ack') AS has_tx",
+        f"tx IS NOT NULL AND o IN ({_SEND}, {_ACK}) AS has_tx",
         "coalesce(tx LIKE 'xa:%', false) AS is_branch",
         "xxhash64(h, tx) AS tx_key",
-        "IF(op = 'send' AND NOT (dest LIKE 'queue://%' OR dest LIKE 'temp-queue://%'), xxhash64(h, dest), NULL) "
+        f"IF(o = {_SEND} AND NOT (dest LIKE 'queue://%' OR dest LIKE 'temp-queue://%'), xxhash64(h, dest), NULL) "
         "AS topic",
         "coalesce(dest LIKE 'temp-%', true) AS is_temporary",
     )
@@ -139,23 +151,25 @@ def _messages(
     rows = _with_subscriptions(rows, session, controls, overview)
     rows = _with_spared(rows, session, controls)
     late_ns = expiry_allowance_ms * 10**6
-    return rows.selectExpr(*_NUMBERS, _flags(late_ns))
+    return rows.selectExpr("*", _flags(late_ns))
 
 
 def _with_transactions(rows: DataFrame, events: DataFrame, overview: Overview) -> DataFrame:
-    if not overview.has_transactions:
+    if not overview.transactions:
         return rows.selectExpr(
             "*",
             "false AS is_sure",
             "NOT is_branch AS is_never",
             "CAST(NULL AS BIGINT) AS commit_t0",
             "CAST(NULL AS BIGINT) AS commit_t1",
-            "CAST(NULL AS INT) AS commit_at",
-            "CAST(NULL AS INT) AS commit_at_too",
+            "CAST(NULL AS BIGINT) AS commit_at",
+            "CAST(NULL AS BIGINT) AS commit_at_too",
         )
     keyed = rows.selectExpr("* EXCEPT (tx_key)", "IF(has_tx, tx_key, k) AS tx_key")  # no key has too many rows
-    joined = keyed.join(transaction_ends(events), "tx_key", "left")
-    return joined.selectExpr(
+    ends = transaction_ends(events)
+    if overview.transactions <= _TO_ALL:
+        ends = ends.hint("broadcast")
+    return keyed.join(ends, "tx_key", "left").selectExpr(
         "* EXCEPT (is_sure, is_never)",
         "coalesce(is_sure, false) AS is_sure",
         "coalesce(is_never, NOT is_branch) AS is_never",  # nobody ended it
@@ -209,100 +223,90 @@ def _with_spared(rows: DataFrame, session: SparkSession, controls: Mapping[str, 
         "xxhash64(h, consumer) AS who", "true AS is_spared"
     )
     joined = rows.join(table.distinct().hint("broadcast"), "who", "left")
-    return joined.selectExpr("* EXCEPT (is_spared)", "op = 'deliver' AND is_spared IS NOT NULL AS is_spared")
-
-
-_IS_FRESH = "op = 'deliver' AND NOT coalesce(redelivered, false)"
-_NUMBERS = (
-    "k",
-    "ds",
-    "op",
-    f"{_IS_FRESH} AS is_fresh",
-    (
-        f"CASE op WHEN 'send' THEN {_ONE_SEND}L WHEN 'deliver' THEN {_ONE_DELIVERY}L + IF({_IS_FRESH}, {_ONE_FRESH}L, 0L) "
-        f"WHEN 'browse' THEN {_ONE_SIGHT}L ELSE {_ONE_SETTLEMENT}L END AS counted"
-    ),
-    "IF(op IN ('send', 'deliver', 'browse'), at, NULL) AS at",
-    "IF(op IN ('send', 'deliver', 'browse'), at_key, NULL) AS at_key",
-    "IF(op = 'send', t0, IF(op IN ('deliver', 'browse'), t1, NULL)) AS moment",
-    "IF(op = 'send' AND has_tx, commit_t0, NULL) AS commit_t0",
-    "IF(has_sha AND op IN ('send', 'deliver', 'browse'), sha_key, NULL) AS sha_key",
-    "IF(op IN ('deliver', 'ack', 'recover'), handle, 0L) AS handle",
-    "who",
-    "number",
-    "pm",
-    "conn_key",
-    "is_spared",
-)
+    return joined.selectExpr("* EXCEPT (is_spared)", f"o = {_DELIVER} AND is_spared IS NOT NULL AS is_spared")
 
 
 def _flags(late_ns: int) -> str:
     """Return the column of bits."""
     bits = {
-        _REFUSED: "op = 'send' AND ok = 'fail'",
-        _SURE: "op = 'send' AND ok = 'ok' AND (NOT has_tx OR is_sure) AND NOT is_temporary "
+        _REFUSED: f"o = {_SEND} AND ok = 'fail'",
+        _SURE: f"o = {_SEND} AND ok = 'ok' AND (NOT has_tx OR is_sure) AND NOT is_temporary "
         "AND (topic IS NULL OR is_expected)",
-        _UNCOMMITTED: "op = 'send' AND has_tx AND is_never",
-        _LATE: f"op = 'deliver' AND coalesce(exp, 0L) <> 0 AND t0 - exp * 1000000L > {late_ns}L",
-        _ODD: "op = 'recover' OR (op = 'ack' AND has_note)",
-        _CONSUMED: "op = 'ack' AND ok <> 'fail' AND NOT has_note AND (NOT has_tx OR NOT is_never)",
-        _COMMIT_ELSEWHERE: "op = 'send' AND has_tx AND (commit_at <> at OR commit_at_too <> at)",
-        _SPARED: "is_spared",
+        _UNCOMMITTED: f"o = {_SEND} AND has_tx AND is_never",
+        _LATE: f"o = {_DELIVER} AND coalesce(exp, 0L) <> 0 AND t0 - exp * 1000000L > {late_ns}L",
+        _ODD: f"o = {_RECOVER} OR (o = {_ACK} AND has_note)",
+        _CONSUMED: f"o = {_ACK} AND ok <> 'fail' AND NOT has_note AND (NOT has_tx OR NOT is_never)",
+        _COMMIT_ELSEWHERE: f"o = {_SEND} AND has_tx AND (commit_at <> at OR commit_at_too <> at)",
     }
     return " | ".join(f"IF({condition}, {bit}, 0)" for bit, condition in bits.items()) + " AS bits"
 
 
 _AGGREGATES = (
-    "sum(counted) AS counted",
+    (
+        f"sum(CASE o WHEN {_SEND} THEN {_ONE_SEND}L WHEN {_DELIVER} THEN {_ONE_DELIVERY}L + IF(is_fresh, {_ONE_FRESH}L, 0L) "
+        f"WHEN {_BROWSE} THEN {_ONE_SIGHT}L ELSE {_ONE_SETTLEMENT}L END) AS counted"
+    ),
     "bit_or(bits) AS bits",
     "min(sha_key) AS sha_one",
     "max(sha_key) AS sha_two",
     "bit_xor(handle) AS handle",
-    "min(at_key) AS at_one",
-    "max(at_key) AS at_two",
-    "max(IF(op = 'send', moment, NULL)) AS sent_t0",
-    "min(IF(op <> 'send', moment, NULL)) AS seen_t1",
-    "max(commit_t0) AS commit_t0",
-    "max(IF(op = 'send', who, NULL)) AS sender",
+    "min(at) AS at_one",
+    "max(at) AS at_two",
+    f"max(IF(o = {_SEND}, t0, NULL)) AS sent_t0",
+    f"min(IF(o IN ({_DELIVER}, {_BROWSE}), t1, NULL)) AS seen_t1",
+    f"max(IF(o = {_SEND} AND has_tx, commit_t0, NULL)) AS commit_t0",
+    f"max(IF(o = {_SEND}, who, NULL)) AS sender",
     "max(IF(is_fresh, who, NULL)) AS consumer",
-    "max(IF(op = 'send', number, NULL)) AS sn",
+    f"max(IF(o = {_SEND}, number, NULL)) AS sn",
     "max(IF(is_fresh, number, NULL)) AS dn",
-    "max(IF(op = 'send', pm, NULL)) AS sent_pm",
-    "max(IF(is_fresh, pm, NULL)) AS pm",
-    "max(IF(op = 'send', conn_key, NULL)) AS sent_by",
+    f"max(IF(is_fresh, pm + {_OF_DELIVERY}, IF(o = {_SEND}, pm, NULL))) AS pm",
+    f"max(IF(o = {_SEND}, conn_key, NULL)) AS sent_by",
     "max(IF(is_spared, conn_key, NULL)) AS spared",
 )
 _COUNTS = tuple(
     f"CAST(shiftright(counted, {12 * place}) & {_BITS if name != 'sights' else 0xFFFF} AS INT) AS {name}"
     for place, name in enumerate(("sends", "deliveries", "settlements", "fresh", "sights"))
 )
-_IS_EARLY = (
-    "coalesce(IF(at_one = at_two OR (sights > 0 AND deliveries > 0), seen_t1 < sent_t0 OR seen_t1 < commit_t0, "
-    f"seen_t1 + IF(bits & {_COMMIT_ELSEWHERE} <> 0, 0, {_ANOTHER_NODE_NS}L) < commit_t0 "
-    f"OR (sights > 0 AND seen_t1 + {_ANOTHER_NODE_NS}L < sent_t0)), false)"
-)
-_IS_USUAL_LIFE = f"""
-    sends = 1 AND bits & {_REFUSED | _UNCOMMITTED | _LATE | _ODD} = CASE
-        WHEN deliveries = 0 AND sights = 0 THEN bits & {_REFUSED | _UNCOMMITTED} ELSE 0 END
-    AND sha_one <=> sha_two AND NOT {_IS_EARLY} AND NOT coalesce(sent_by = spared, false)
-    AND CASE
-        WHEN deliveries = 0 THEN settlements = 0 AND bits & {_SURE} = 0
-        WHEN deliveries = 1 AND fresh = 1 THEN bits & {_SURE} = 0
-            OR (settlements = 1 AND handle = 0 AND bits & {_CONSUMED} <> 0)
-        ELSE false END
-"""
 _HAS_ORDER = "sends = 1 AND fresh = 1 AND sn IS NOT NULL"
-_IS_AHEAD = "sends = 1 AND deliveries = 1 AND sights = 0 AND at_one <> at_two AND seen_t1 < sent_t0"
-_JUDGED = (
-    f"IF({_IS_USUAL_LIFE}, NULL, k) AS suspect",
-    f"IF({_HAS_ORDER}, xxhash64(consumer, sender, coalesce(pm, sent_pm)), NULL) AS stream",
-    "consumer",
-    "dn",
-    "sn",
-    f"IF(NOT ({_HAS_ORDER}) AND fresh = 1, consumer, NULL) AS strange",
-    f"IF({_IS_AHEAD}, sent_t0 - seen_t1, 0L) AS lag_ns",
-    f"IF({_IS_AHEAD}, at_one ^ at_two, NULL) AS lag_pair",
-)
+
+
+def _judged(has_one_clock: bool, has_spared: bool) -> tuple[str, ...]:
+    """Return what is said of each message.
+
+    has_one_clock: each history was recorded on one node. has_spared: a consumer wants no messages of its own connection.
+    Where not, Spark leaves out what is aggregated for it.
+    """
+    is_same_clock = "true" if has_one_clock else "(at_one = at_two OR (sights > 0 AND deliveries > 0))"
+    is_early = (
+        f"coalesce(IF({is_same_clock}, seen_t1 < sent_t0 OR seen_t1 < commit_t0, "
+        f"seen_t1 + IF(bits & {_COMMIT_ELSEWHERE} <> 0, 0, {_ANOTHER_NODE_NS}L) < commit_t0 "
+        f"OR (sights > 0 AND seen_t1 + {_ANOTHER_NODE_NS}L < sent_t0)), false)"
+    )
+    is_own = "coalesce(sent_by = spared, false)" if has_spared else "false"
+    is_usual_life = f"""
+        sends = 1 AND bits & {_REFUSED | _UNCOMMITTED | _LATE | _ODD} = CASE
+            WHEN deliveries = 0 AND sights = 0 THEN bits & {_REFUSED | _UNCOMMITTED} ELSE 0 END
+        AND sha_one <=> sha_two AND NOT {is_early} AND NOT {is_own}
+        AND CASE
+            WHEN deliveries = 0 THEN settlements = 0 AND bits & {_SURE} = 0
+            WHEN deliveries = 1 AND fresh = 1 THEN bits & {_SURE} = 0
+                OR (settlements = 1 AND handle = 0 AND bits & {_CONSUMED} <> 0)
+            ELSE false END
+    """
+    is_ahead = "sends = 1 AND deliveries = 1 AND sights = 0 AND at_one <> at_two AND seen_t1 < sent_t0"
+    if has_one_clock:
+        is_ahead = "false"
+    return (
+        f"IF({is_usual_life}, NULL, k) AS suspect",
+        f"IF({_HAS_ORDER}, xxhash64(consumer, sender, pm & {_OF_DELIVERY - 1}), NULL) AS stream",
+        "consumer",
+        "dn",
+        f"IF({_HAS_ORDER}, sn, NULL) AS sn",
+        f"IF(NOT ({_HAS_ORDER}) AND fresh = 1, consumer, NULL) AS strange",
+        "fresh > 1 AS is_several",
+        f"IF({is_ahead}, sent_t0 - seen_t1, 0L) AS lag_ns",
+        f"IF({is_ahead}, at_one ^ at_two, NULL) AS lag_pair",
+    )
 
 
 def _block(size: int) -> str:
