@@ -12,6 +12,7 @@ import pytest
 from sqlalchemy import create_engine, text
 
 from pyjms_provider.model.configuration.contract import ConfigurationStore, ObjectId, ObjectRecord
+from pyjms_provider.model.configuration.files import EditedFileError
 from pyjms_provider.model.configuration.json_file import JsonConfigurationStore
 from pyjms_provider.model.configuration.memory import MemoryConfigurationStore
 from pyjms_provider.model.configuration.toml_file import TomlConfigurationStore
@@ -180,6 +181,30 @@ def test_power_lost_in_mid_change_leaves_old_or_new(
     again.update([USERS, ADMIN])
     again.close()
     assert sorted(each.name for each in tmp_path.iterdir()) == ["conf", "conf.lock"], "nothing is left over"
+
+
+@pytest.mark.parametrize("of", [JsonConfigurationStore, TomlConfigurationStore])
+def test_what_a_person_writes_meanwhile_is_not_written_over(of: type[JsonConfigurationStore], tmp_path: Path) -> None:
+    path = tmp_path / "conf"
+    store = of(path)
+    store.open("test")
+    store.update([BROKER, PORT])
+    kept = path.read_text()
+    edited = kept + "\n"
+    path.write_text(edited)
+    with pytest.raises(
+        EditedFileError, match=r"somebody has edited .*conf since the broker read it; start the broker again"
+    ):
+        store.update([USERS])
+    assert path.read_text() == edited
+    path.write_text(kept)
+    store.update([USERS])
+    path.unlink()
+    store.update([], [PORT.id])
+    store.close()
+    again = of(path)
+    assert [each.name for each in again.open("test")] == ["shop", "people"]
+    again.close()
 
 
 def test_a_disk_that_is_full_changes_nothing(tmp_path: Path) -> None:

@@ -29,6 +29,7 @@ from pyjms_provider.management.errors import (
 )
 from pyjms_provider.management.rest.identity import ForgedRequestError
 from pyjms_provider.model import errors as model
+from pyjms_provider.model.configuration.files import EditedFileError
 
 if TYPE_CHECKING:
     from starlette.responses import Response
@@ -53,6 +54,7 @@ STATUSES: Final[tuple[tuple[type[ProviderError], int], ...]] = (
     (model.ObjectInUseError, 409),
     (model.WrongStateError, 409),
     (DestinationInUseError, 409),
+    (EditedFileError, 409),
     (SubscriptionInUseError, 409),
     (model.InvalidAttributesError, 422),
     (model.InvalidArgumentsError, 422),

@@ -16,9 +16,15 @@ from pyjms_provider.security.private_files import PrivateFileError, write_privat
 from pyjms_provider.stores.errors import DamagedStoreError, HeldStoreError, StoreError, UnusableStoreError
 from pyjms_provider.stores.sql.file_lock import FileLock, describe_holder
 
-__all__ = ["FileConfigurationStore"]
+__all__ = ["EditedFileError", "FileConfigurationStore"]
 
 Writer = Callable[[Path, str], None]
+
+
+class EditedFileError(StoreError):
+    """Somebody has changed the file while the broker held it."""
+
+    code = "PYJMS-STORE-EDITED"
 
 
 class FileConfigurationStore(ConfigurationStore):
@@ -30,6 +36,7 @@ class FileConfigurationStore(ConfigurationStore):
         self._write = write
         self._lock: FileLock | None = None
         self._records: Mapping[ObjectId, ObjectRecord] = {}
+        self._text = ""  # as it was read or written last
 
     @property
     def where(self) -> str:
@@ -76,6 +83,7 @@ class FileConfigurationStore(ConfigurationStore):
             raise DamagedStoreError(
                 f"{self._path} is no text in UTF-8 (byte {error.start}); put a backup in its place"
             ) from error
+        self._text = text
         return self._parse(text)
 
     def update(self, records: Sequence[ObjectRecord], removed: Collection[ObjectId] = ()) -> None:
@@ -84,9 +92,26 @@ class FileConfigurationStore(ConfigurationStore):
         after = {**self._records, **{record.id: record for record in records}}
         for each in removed:
             after.pop(each, None)
-        self._put(self._render(after, records, removed))
+        self._check_unedited()
+        text = self._render(after, records, removed)
+        self._put(text)
+        self._text = text
         self._records = after
         self._note_written()
+
+    def _check_unedited(self) -> None:
+        """Refuse to write over what somebody else has written meanwhile. A file that has gone is written anew."""
+        try:
+            is_edited = self._path.read_text(encoding="utf-8") != self._text
+        except FileNotFoundError:
+            is_edited = False
+        except (OSError, UnicodeDecodeError):
+            is_edited = True
+        if is_edited:
+            raise EditedFileError(
+                f"the configuration was not changed: somebody has edited {self._path} since the broker read it; start the broker "
+                f"again to have that obeyed, or put back what was there"
+            )
 
     def _put(self, text: str) -> None:
         try:
