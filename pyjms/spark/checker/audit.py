@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 
 from pyjms.history.checks.filters import missed_selector
-from pyjms.history.events import COLUMNS, DELIVER, OK, Event
+from pyjms.history.events import ACK, COLUMNS, DELIVER, OK, RECOVER, Event
 from pyjms.history.facts import Options
 from pyjms.history.findings import Finding, Report, finding
 from pyjms.history.rules import RULES, Verdict
@@ -19,6 +19,7 @@ from pyjms.spark.checker.control import Control, Overview, control_of, overview_
 from pyjms.spark.checker.expressions import arrow_function, cut_into, expr, kept, small, union_of
 from pyjms.spark.checker.gathering import (
     ends_of,
+    first_answers,
     gathered,
     lags_between,
     latest_in,
@@ -27,9 +28,9 @@ from pyjms.spark.checker.gathering import (
     proofs_for,
     settled_and_ended,
 )
-from pyjms.spark.checker.judging import FINDING_SCHEMA, PRIORITY, Judging, table_of_findings
+from pyjms.spark.checker.judging import FINDING_SCHEMA, PRIORITY, WITNESS, Judging, table_of_cases, table_of_findings
+from pyjms.spark.checker.marks import Marks, marks_of
 from pyjms.spark.checker.ordering import (
-    broken_streams,
     messages_of,
     overtaken,
     overtaken_urgent,
@@ -157,42 +158,34 @@ class _Auditor:
     def findings(self) -> tuple[DataFrame, list[dict[str, Any]] | None]:
         """Return all findings, and the same as rows where they were found here."""
         with cut_into(self._session, self._parts):
-            screened = kept(
-                screen(
-                    self._events,
-                    self._controls,
-                    self.overview,
-                    expiry_allowance_ms=self._options.expiry_allowance_ms,
-                    block=self._block,
-                )
+            screened = screen(
+                self._events,
+                self._controls,
+                self.overview,
+                expiry_allowance_ms=self._options.expiry_allowance_ms,
+                block=self._block,
             )
-            suspects = kept(self._all_suspects(screened).distinct())
-            self.suspects = suspects.count()
-            pairs = self._pairs(screened, suspects)
+            more = [each for each in (self._closed(), self._missed()) if each is not None]
+            marks = marks_of(screened, union_of(more) if more else None, self._few)
+            self.suspects = marks.number
+            pairs = self._pairs(marks)
             number = self.suspects + (0 if pairs is None else pairs.count())
-            cases = self._cases(screened, suspects, pairs, number)
+            cases = self._cases(marks, pairs, number)
             if number > self._few:
                 return kept(self._put_together(self._judged(cases))), None
             rows = list(self._put_together_here(self._judged_here(cases)))
             return self._session.createDataFrame(table_of_findings(rows), FINDING_SCHEMA), rows
 
-    def _all_suspects(self, screened: DataFrame) -> DataFrame:
-        suspects = screened.where("suspect IS NOT NULL").selectExpr("suspect AS k")
-        for more in (self._closed(), self._missed()):
-            suspects = suspects if more is None else suspects.union(more.where("k IS NOT NULL"))
-        return suspects
-
-    def _pairs(self, screened: DataFrame, suspects: DataFrame) -> DataFrame | None:
+    def _pairs(self, marks: Marks) -> DataFrame | None:
         """Return the pairs of deliveries that came in the wrong order."""
-        consumers = broken_streams(screened).union(
-            screened.where("strange IS NOT NULL").selectExpr("strange AS consumer")
-        )
-        if screened.where("is_several").head(1):
-            consumers = consumers.union(several_consumers(self._events, small(suspects, self.suspects)))
-        names = consumers.distinct().toArrow()
+        consumers = marks.consumers if marks.are_consumers else None
+        if marks.has_several:
+            several = kept(several_consumers(self._events, small(marks.suspects, marks.number)))
+            consumers = several if consumers is None else consumers.union(several)
         found = []
-        if names.num_rows:
-            found.append(overtaken(self._events, self._session.createDataFrame(names), self._block))
+        if consumers is not None:
+            has_blocks = any(each.most_dn >= self._block for each in self.overview.readers)
+            found.append(overtaken(self._events, consumers, self._block if has_blocks else None))
         urgent = [(each.h, each.consumer) for each in self.overview.readers if each.has_priorities and each.consumer]
         if urgent:
             table = self._session.createDataFrame(urgent, "h STRING, consumer STRING")
@@ -202,15 +195,15 @@ class _Auditor:
 
     # Cases
 
-    def _cases(self, screened: DataFrame, suspects: DataFrame, pairs: DataFrame | None, number: int) -> DataFrame:
+    def _cases(self, marks: Marks, pairs: DataFrame | None, number: int) -> DataFrame:
         """Return all that is to be judged, and set the clocks by it. `number`: of suspects and pairs."""
-        wanted = suspects if pairs is None else suspects.union(messages_of(pairs))
+        wanted = marks.suspects if pairs is None else marks.suspects.union(messages_of(pairs))
         found = kept(gathered(self._events, small(wanted, 2 * number)))
-        own = messages(found if pairs is None else found.join(small(suspects, number), "k", "left_semi"))
-        self._calibrate(screened, own)
+        own = messages(found if pairs is None else found.join(small(marks.suspects, number), "k", "left_semi"))
+        self._calibrate(marks, own)
         cases = [own]
         if self.suspects:
-            cases += self._surroundings(own)
+            cases += self._surroundings(own, is_few=number <= self._few)
         if pairs is not None:
             of_pairs = pair_cases(found, small(pairs, number))
             cases.append(of_pairs)
@@ -221,13 +214,14 @@ class _Auditor:
             cases += self._nameless_cases()
         return union_of(cases)
 
-    def _surroundings(self, own: DataFrame) -> Iterator[DataFrame]:
-        """Yield what else belongs to the cases of suspects."""
-        around = kept(settled_and_ended(self._events, own, self.suspects))
-        yield around
-        of_strangers = around.where("op IN ('ack', 'recover') AND tx IS NOT NULL")
-        if of_strangers.head(1):
+    def _surroundings(self, own: DataFrame, *, is_few: bool) -> Iterator[DataFrame]:
+        """Yield what else belongs to the cases of suspects; what few need after that, `_judged_here` looks for."""
+        around = settled_and_ended(self._events, own, self.suspects)
+        if not is_few:
+            around = kept(around)
+            of_strangers = around.where("op IN ('ack', 'recover') AND tx IS NOT NULL")
             yield ends_of(self._events, of_strangers, self.suspects)
+        yield around
         if any(True for control in self._controls.values() for _ in control.lives()):
             yield kept(latest_in(self._events, own, self._controls))
 
@@ -240,7 +234,7 @@ class _Auditor:
             after = self._events.join(bound.hint("broadcast"), _same_place(self._events, bound), "left_semi")
             yield nameless(after, f"""NOT ({late} OR coalesce(note LIKE '%"selector"%', false))""")
 
-    def _calibrate(self, screened: DataFrame, own: DataFrame) -> None:
+    def _calibrate(self, marks: Marks, own: DataFrame) -> None:
         """Find out how far the clocks of nodes are apart."""
         lags: Mapping[str, dict[frozenset[str], int]] = defaultdict(dict)
         pairs = [
@@ -249,11 +243,8 @@ class _Auditor:
         if pairs:
             table = self._session.createDataFrame(pairs, "h STRING, one STRING, two STRING")
             table = table.selectExpr("*", "xxhash64(h, one) ^ xxhash64(h, two) AS lag_pair")
-            seen = screened.where("lag_ns > 0").groupBy("lag_pair").agg({"lag_ns": "max"})
-            usual = seen.join(table.hint("broadcast"), "lag_pair").selectExpr(
-                "h", "one", "two", "`max(lag_ns)` AS lag_ns"
-            )
-            for row in usual.unionByName(lags_between(own)).toArrow().to_pylist():
+            rows = [{**row, "lag_ns": marks.lags_ns.get(row["lag_pair"], 0)} for row in table.toArrow().to_pylist()]
+            for row in [*rows, *lags_between(own).toArrow().to_pylist()]:
                 pair = frozenset((row["one"], row["two"]))
                 lags[row["h"]][pair] = max(lags[row["h"]].get(pair, 0), row["lag_ns"])
         for h, control in self._controls.items():
@@ -284,12 +275,16 @@ class _Auditor:
     def _judged_here(self, cases: DataFrame) -> list[dict[str, Any]]:
         """Return all findings about few cases: for them no Python process of Spark need start."""
         judging, by_case = self._judging(), _by_case(cases)
+        of_strangers = [row for its in by_case.values() for row in its if row["role"] == WITNESS and _settles(row)]
+        if of_strangers:
+            _add(by_case, ends_of(self._events, self._session.createDataFrame(table_of_cases(of_strangers)), 1))
         said = dict(zip(by_case, judging.say(by_case.values(), has_proofs=False), strict=True))
-        asked = [(*case, each["conn"], each["t"]) for case, its in said.items() for each in its["asked"]]
+        asked = {(case[2], each["conn"], each["t"]) for case, its in said.items() for each in its["asked"]}
         if asked:
-            questions = self._session.createDataFrame(asked, "g BIGINT, kind INT, h STRING, conn STRING, t BIGINT")
-            for case, proofs in _by_case(proofs_for(self._events, questions, len(asked))).items():
-                by_case[case] += proofs
+            proofs = first_answers(self._events, asked)
+            for case, its in said.items():
+                found = (proofs.get((case[2], each["conn"], each["t"])) for each in its["asked"])
+                by_case[case] += ({**row, "role": WITNESS} for row in found if row is not None)
             again = [case for case, its in said.items() if its["asked"]]
             said.update(zip(again, judging.say((by_case[case] for case in again), has_proofs=True), strict=True))
         return [row for its in said.values() for row in its["told"]]
@@ -379,9 +374,17 @@ class _Auditor:
 def _by_case(cases: DataFrame) -> dict[tuple[int, int, str], list[dict[str, Any]]]:
     """Bring the rows of cases here."""
     found: dict[tuple[int, int, str], list[dict[str, Any]]] = defaultdict(list)
+    _add(found, cases)
+    return found
+
+
+def _add(found: dict[tuple[int, int, str], list[dict[str, Any]]], cases: DataFrame) -> None:
     for row in cases.toArrow().to_pylist():
         found[row["g"], row["kind"], row["h"]].append(row)
-    return found
+
+
+def _settles(row: Mapping[str, Any]) -> bool:
+    return row["op"] in {ACK, RECOVER} and row["tx"] is not None
 
 
 def _age(row: Mapping[str, Any]) -> tuple[int, bool, int]:

@@ -53,6 +53,7 @@ _OVERVIEW = {
     "events": "count(*)",
     "last_ns": "max(greatest(t0, coalesce(t1, 0)))",
     "last_t0": "max(t0)",
+    "most_dn": "max(coalesce(dn, 0L))",
     "least_prio": "min(coalesce(prio, 0))",
     "most_prio": "max(coalesce(prio, 0))",
     "has_selector": """coalesce(bool_or(note LIKE '%"selector"%'), false)""",
@@ -71,6 +72,7 @@ class Reader:
     consumer: str | None
     sub: str | None
     last_t0: int
+    most_dn: int
     has_priorities: bool
 
 
@@ -89,6 +91,11 @@ class Overview:
     has_topics: bool = False
     has_nameless: bool = False
     """Whether there are deliveries without an id."""
+
+    @property
+    def has_one_clock(self) -> bool:
+        """Whether each history was recorded on one node."""
+        return all(len(nodes) == 1 for nodes in self.nodes.values())
 
 
 def overview_of(events: DataFrame) -> Overview:
@@ -113,7 +120,7 @@ def _add(found: Overview, row: dict[str, Any]) -> None:
     if row["op"] == DELIVER:
         found.has_selectors |= row["has_selector"]
         found.has_nameless |= row["has_no_mid"]
-        names = {name: row[name] for name in ("h", "node", "conn", "sess", "consumer", "sub", "last_t0")}
+        names = {name: row[name] for name in ("h", "node", "conn", "sess", "consumer", "sub", "last_t0", "most_dn")}
         found.readers.append(Reader(**names, has_priorities=row["least_prio"] < row["most_prio"]))
 
 

@@ -17,7 +17,6 @@ if TYPE_CHECKING:
 __all__ = ["arrow_function", "cut_into", "expr", "expressions", "kept", "small", "union_of"]
 
 _FEW = 200_000
-_PARTS = "spark.sql.shuffle.partitions"
 
 
 def expressions(*texts: str) -> list[Column]:
@@ -55,10 +54,13 @@ def union_of(frames: Sequence[DataFrame]) -> DataFrame:
 
 @contextmanager
 def cut_into(session: SparkSession, parts: int) -> Iterator[None]:
-    """Have Spark cut what it sorts and groups into so many parts meanwhile."""
-    before = session.conf.get(_PARTS) or ""
-    session.conf.set(_PARTS, str(parts))
+    """Have Spark cut what it sorts and groups into so many parts meanwhile, and not look for a better plan after each step: we know how much there is."""
+    settings = {"spark.sql.shuffle.partitions": str(parts), "spark.sql.adaptive.enabled": "false"}
+    before = {name: session.conf.get(name) or "" for name in settings}
+    for name, value in settings.items():
+        session.conf.set(name, value)
     try:
         yield
     finally:
-        session.conf.set(_PARTS, before)
+        for name, value in before.items():
+            session.conf.set(name, value)

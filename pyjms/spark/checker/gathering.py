@@ -5,8 +5,8 @@ A case is what has the same `g`: rows with `kind` and `role` (see `judging`), `h
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING
+from collections.abc import Collection, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
 
 from pyjms.history.events import COLUMNS
 from pyjms.history.facts import BRANCH
@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "ends_of",
+    "first_answers",
     "gathered",
     "lags_between",
     "latest_in",
@@ -61,13 +62,13 @@ def nameless(events: DataFrame, condition: str) -> DataFrame:
 
 def settled_and_ended(events: DataFrame, own: DataFrame, number: int) -> DataFrame:
     """Return, in one pass, what else belongs to cases: the ends of the transactions in `own`, and settlements of its
-    deliveries that name another message, or none. `number`: of messages.
+    deliveries that name another message, or none. Some come several times. `number`: of messages.
     """
     held = own.where("op = 'deliver'").selectExpr(
         "g", "kind", "false AS is_end", "xxhash64(h, consumer, dn) AS key", "xxhash64(h, mid) AS k"
     )
     begun = own.where("tx IS NOT NULL").selectExpr("g", "kind", "true", "xxhash64(h, tx)", "NULL")
-    wanted = held.union(begun).distinct()
+    wanted = held.union(begun)
     rows = events.where(_SETTLES_OR_ENDS).selectExpr(
         f"{_ENDS} AS ends",
         f"IF({_ENDS}, xxhash64(h, tx), xxhash64(h, consumer, dn)) AS key",
@@ -113,6 +114,25 @@ def proofs_for(events: DataFrame, asked: DataFrame, number: int) -> DataFrame:
     )
     joined = whole.join(small(wanted, number), ["line", "proof_t0", "proof_n"])
     return joined.selectExpr("g", "kind", f"{WITNESS} AS role", *_CASE[3:])
+
+
+def first_answers(
+    events: DataFrame, asked: Collection[tuple[str, str, int]]
+) -> dict[tuple[str, str, int], dict[str, Any]]:
+    """Return, for a few questions (history, connection, moment), the broker's first answer after the moment."""
+    questions = events.sparkSession.createDataFrame(sorted(asked), "h STRING, conn STRING, t BIGINT")
+    questions = questions.selectExpr("xxhash64(h, conn) AS line", "t")
+    later = events.where(_ROUND_TRIP).selectExpr("xxhash64(h, conn) AS line", "t0")
+    first = later.join(questions.hint("broadcast"), "line").where("t0 > t").groupBy("line", "t").agg({"t0": "min"})
+    whole = events.where(_ROUND_TRIP).selectExpr("xxhash64(h, conn) AS line", *_CASE[3:])
+    firsts = first.withColumnRenamed("min(t0)", "first_t0").hint("broadcast")
+    joined = whole.join(firsts, "line").where("t0 = first_t0")
+    found: dict[tuple[str, str, int], dict[str, Any]] = {}
+    for row in joined.toArrow().to_pylist():
+        key = row["h"], row["conn"], row["t"]
+        if key not in found or (row["n"] or 0) < (found[key]["n"] or 0):
+            found[key] = row
+    return found
 
 
 def _first_after(questions: DataFrame, answers: DataFrame) -> DataFrame:

@@ -21,6 +21,7 @@ from pyjms.history.checks.priorities import check_priorities
 from pyjms.history.events import Event
 from pyjms.history.facts import Facts, Options, Surroundings
 from pyjms.history.findings import Finding
+from pyjms.history.parquet import SCHEMA
 from pyjms.spark.checker.control import Control
 from pyjms.spark.checker.expressions import arrow_function
 from pyjms.spark.checker.reading import event_of
@@ -69,6 +70,7 @@ _COLUMNS = [part.split()[0] for part in FINDING_SCHEMA.split(", ")]
 _FINDING = pa.struct(
     [(part.split()[0], pa.int64() if "BIGINT" in part else pa.string()) for part in FINDING_SCHEMA.split(", ")]
 )
+_CASES = pa.schema([("g", pa.int64()), ("kind", pa.int32()), ("role", pa.int32()), ("h", pa.string()), *SCHEMA])
 _ARROW = pa.struct(
     [("told", pa.list_(_FINDING)), ("asked", pa.list_(pa.struct([("conn", pa.string()), ("t", pa.int64())])))]
 )
@@ -144,6 +146,11 @@ class _Case:
 
     def asked(self) -> list[dict[str, Any]]:
         return [{"conn": conn, "t": t} for conn, t in self._facts.asked]
+
+
+def table_of_cases(rows: Sequence[Mapping[str, Any]]) -> pa.Table:
+    """Return rows of cases as an Arrow table."""
+    return pa.Table.from_pylist(rows, schema=_CASES)
 
 
 def table_of_findings(rows: Sequence[Mapping[str, Any]]) -> pa.Table:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from pyjms.spark.checker.expressions import expr, expressions
+from pyjms.spark.checker.expressions import expr, expressions, kept
 from pyjms.spark.checker.judging import ORDER, OWN, PRIORITY, WITNESS
 from pyjms.spark.checker.screening import MESSAGE
 
@@ -46,10 +46,12 @@ def several_consumers(events: DataFrame, suspects: DataFrame) -> DataFrame:
     return found.where("is_one_of_several").select("consumer")
 
 
-def overtaken(events: DataFrame, consumers: DataFrame, block: int) -> DataFrame:
+def overtaken(events: DataFrame, consumers: DataFrame, block: int | None) -> DataFrame:
     """Return pairs: the delivery of a message that reached one of `consumers` after one that its session had sent later, and that one's.
 
     A pair has `g`, `kind`, the `consumer`, and `both`: digest, number and time of each.
+
+    block: None: no consumer has so many deliveries that they must be cut into blocks.
 
     Only the streams of these consumers are sorted again, now with all that the reference asks of each message.
     """
@@ -70,7 +72,7 @@ def overtaken(events: DataFrame, consumers: DataFrame, block: int) -> DataFrame:
             "k",
             "consumer",
             "xxhash64(sender, coalesce(prio, sent_prio), coalesce(mode, sent_mode)) AS stream",
-            f"dn DIV {block} AS block",
+            "0L AS block" if block is None else f"dn DIV {block} AS block",
             "dn",
             "t0",
             "sn",
@@ -79,19 +81,21 @@ def overtaken(events: DataFrame, consumers: DataFrame, block: int) -> DataFrame:
     )
     # the first delivery with the greatest number is the one that others came after
     within = "max(self) OVER (PARTITION BY consumer, stream, block ORDER BY dn, t0 ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING)"
-    earlier = (
-        streams.groupBy("consumer", "stream", "block")
-        .agg(expr("max(self) AS most"))
-        .selectExpr(
+    if block is None:
+        seen = streams.selectExpr("*", f"{within} AS before")
+    else:
+        streams = kept(streams)
+        most = streams.groupBy("consumer", "stream", "block").agg(expr("max(self) AS most"))
+        earlier = most.selectExpr(
             "consumer",
             "stream",
             "block",
             "max(most) OVER (PARTITION BY consumer, stream ORDER BY block ROWS BETWEEN UNBOUNDED PRECEDING AND 1 "
             "PRECEDING) AS earlier",
         )
-    )
-    seen = streams.selectExpr("*", f"{within} AS within").join(earlier, ["consumer", "stream", "block"])
-    late = seen.selectExpr("*", "greatest(within, earlier) AS before").where("before.sn > sn")
+        seen = streams.selectExpr("*", f"{within} AS within").join(earlier, ["consumer", "stream", "block"])
+        seen = seen.selectExpr("*", "greatest(within, earlier) AS before")
+    late = seen.where("before.sn > sn")
     pairs = late.selectExpr(
         "xxhash64(k, consumer, dn, t0) AS g",
         "consumer",

@@ -85,9 +85,10 @@ def screen(
     """
     rows = _messages(events, controls, overview, expiry_allowance_ms)
     by_message = rows.groupBy("k", "ds").agg(*expressions(*_AGGREGATES))
-    has_one_clock = all(len(nodes) == 1 for nodes in overview.nodes.values())
     has_spared = any(control.without_local() for control in controls.values())
-    judged = by_message.selectExpr("*", *_COUNTS).selectExpr(*_judged(has_one_clock, has_spared), _block(block))
+    judged = by_message.selectExpr("*", *_COUNTS).selectExpr(
+        *_judged(overview.has_one_clock, has_spared), _block(block)
+    )
     kept = judged.where("suspect IS NOT NULL OR stream IS NOT NULL OR lag_ns > 0")
     return _by_block(kept)
 
@@ -151,7 +152,7 @@ def _messages(
     rows = _with_subscriptions(rows, session, controls, overview)
     rows = _with_spared(rows, session, controls)
     late_ns = expiry_allowance_ms * 10**6
-    return rows.selectExpr("*", _flags(late_ns))
+    return rows.selectExpr("*", _flags(late_ns, overview.has_one_clock))
 
 
 def _with_transactions(rows: DataFrame, events: DataFrame, overview: Overview) -> DataFrame:
@@ -226,7 +227,7 @@ def _with_spared(rows: DataFrame, session: SparkSession, controls: Mapping[str, 
     return joined.selectExpr("* EXCEPT (is_spared)", f"o = {_DELIVER} AND is_spared IS NOT NULL AS is_spared")
 
 
-def _flags(late_ns: int) -> str:
+def _flags(late_ns: int, has_one_clock: bool) -> str:
     """Return the column of bits."""
     bits = {
         _REFUSED: f"o = {_SEND} AND ok = 'fail'",
@@ -236,8 +237,9 @@ def _flags(late_ns: int) -> str:
         _LATE: f"o = {_DELIVER} AND coalesce(exp, 0L) <> 0 AND t0 - exp * 1000000L > {late_ns}L",
         _ODD: f"o = {_RECOVER} OR (o = {_ACK} AND has_note)",
         _CONSUMED: f"o = {_ACK} AND ok <> 'fail' AND NOT has_note AND (NOT has_tx OR NOT is_never)",
-        _COMMIT_ELSEWHERE: f"o = {_SEND} AND has_tx AND (commit_at <> at OR commit_at_too <> at)",
     }
+    if not has_one_clock:
+        bits[_COMMIT_ELSEWHERE] = f"o = {_SEND} AND has_tx AND (commit_at <> at OR commit_at_too <> at)"
     return " | ".join(f"IF({condition}, {bit}, 0)" for bit, condition in bits.items()) + " AS bits"
 
 

@@ -9,6 +9,7 @@ import pytest
 
 from pyjms.history import RULES, Event, check
 from pyjms.history.facts import Facts, Options
+from pyjms.spark.checker.audit import FEW
 from tests.pyjms.history.model import random_history
 from tests.pyjms.history.plants import PLANTS
 from tests.pyjms.spark.checker.comparing import differences, histories
@@ -23,8 +24,9 @@ SEEDS = range(40, 48)  # among them, each fault finds a place
 
 
 @pytest.mark.timeout(500)  # starting Python's workers takes long on a busy machine
+@pytest.mark.parametrize("few", [FEW, 0], ids=["judged here", "judged on the executors"])
 def test_both_checkers_find_the_same_in_correct_and_in_faulty_histories(
-    plain_spark: SparkSession, tmp_path: Path
+    plain_spark: SparkSession, tmp_path: Path, few: int
 ) -> None:
     found = histories(SEEDS)
     found["nameless"] = nameless()
@@ -33,7 +35,7 @@ def test_both_checkers_find_the_same_in_correct_and_in_faulty_histories(
     assert set(PLANTS) <= told
     assert told <= set(RULES)
     assert {each.rule for each in check(found["skewed"]).findings} == {"reordered", "priority"}
-    assert differences(plain_spark, tmp_path, found, block=16) == []
+    assert differences(plain_spark, tmp_path, found, block=16, few=few) == []
 
 
 def skewed() -> tuple[Event, ...]:
