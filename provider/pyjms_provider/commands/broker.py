@@ -23,6 +23,7 @@ from pyjms_provider.commands.listening import read_listen_url
 from pyjms_provider.commands.telling import errors_told, note, stop
 
 if TYPE_CHECKING:
+    from pyjms_provider.model.managed import ManagedObject
     from pyjms_provider.serving.served_broker import ServedBroker
 
 __all__ = ["commands"]
@@ -223,20 +224,31 @@ def _told_steps() -> Iterator[None]:
 
 def _serve(broker: ServedBroker) -> None:
     """Announce the listeners, and wait for a signal."""
+    from pyjms_provider.model.life_cycle import State
+
     ended = Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: ended.set())
-    for each in broker.objects_in_error():
+    for each in broker.objects_in(State.ERRORED):
         note(f"{each.path} is in error: {each.snapshot.error or ''}", style="red")
+    for each in broker.objects_in(State.STOPPED):
+        note(f"{each.path} is stopped{_stopped_by(each)}, and stays so until its operation start", style="yellow")
     addresses = broker.addresses()
     if not addresses:
-        stop("no port listens; see the errors above, and the configuration")
+        stop(
+            "no port listens; see above, and the configuration: a port that was stopped has `stopped = true` in its table `kept`"
+        )
     for address in addresses:
         typer.echo(f"listening {address}")
     sys.stdout.flush()
     with _rare_collections():
         while not ended.wait(3600.0):
             pass
+
+
+def _stopped_by(managed: ManagedObject) -> str:
+    who = managed.snapshot.record.updated_by
+    return f" by {who}" if who else ""
 
 
 @contextmanager

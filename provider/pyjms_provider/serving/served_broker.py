@@ -120,13 +120,13 @@ class ServedBroker:
         ports: Any = self.broker.children("port")
         return [address for port in ports for address in port.addresses]
 
-    def objects_in_error(self) -> list[ManagedObject]:
-        """Return the objects that could not be opened, the first in the tree first; each knows why."""
+    def objects_in(self, state: State) -> list[ManagedObject]:
+        """Return the objects in a state, the first in the tree first; those that are ERRORED know why."""
         found: list[ManagedObject] = []
         waiting: list[ManagedObject] = [self.broker]
         while waiting:
             each = waiting.pop(0)
-            if each.state is State.ERRORED:
+            if each.state is state:
                 found.append(each)
             waiting[:0] = list(each.children())
         return found

@@ -57,6 +57,28 @@ def test_users_need_their_password(
     assert run_pyjms("send", url, "orders", "x", "--user", "alice", "--password-file", str(tmp_path / "secret"))[0] == 0
 
 
+def test_what_an_operator_has_stopped_is_told_when_the_broker_starts(
+    run_pyjms: Run, start_broker: Start, password: str, tmp_path: Path
+) -> None:
+    options = ("--user", "boss", "--stomp-port", "0", "--http-port", "0")
+    assert run_pyjms("broker", "init", str(tmp_path / "site"), *options)[0] == 0
+    file = tmp_path / "site" / "broker.toml"
+    text = file.read_text()
+    http = text.index('type = "http"')
+    stopped = 'kept = {stopped = true, updated_by = "ann"}\n'
+    file.write_text(text[:http] + stopped + text[http:])
+    broker = start_broker(str(file))
+    broker.announced("stomp")
+    assert "port http is stopped by ann, and stays so until its operation start" in broker.log
+    assert broker.end() == 0
+    stomp = text.index('type = "stomp"')
+    file.write_text(text[:stomp] + stopped + text[stomp:http] + stopped + text[http:])
+    ended = start_broker(str(file))
+    assert ended.process.wait(30) == 2
+    assert "no port listens" in ended.log
+    assert "`stopped = true` in its table `kept`" in " ".join(ended.log.split())
+
+
 def test_programs_read_the_log_as_json(start_broker: Start) -> None:
     broker = start_broker("--listen", "stomp://127.0.0.1:0", "--anonymous", "--log-format", "json")
     broker.announced("stomp")

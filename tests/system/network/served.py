@@ -7,6 +7,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+from pyjms_provider.model.life_cycle import State
 from pyjms_provider.serving.served_broker import ServedBroker
 
 
@@ -37,5 +38,5 @@ def _broker(provider: dict[str, Any], port: dict[str, Any]) -> Iterator[ServedBr
             "port",
             {"name": "stomp", "type": "stomp", "host": "127.0.0.1", "transports": ["tcp"], "port": 0, **chosen, **port},
         )
-        assert not served.objects_in_error(), [each.snapshot.error for each in served.objects_in_error()]
+        assert not served.objects_in(State.ERRORED), [each.snapshot.error for each in served.objects_in(State.ERRORED)]
         yield served
