@@ -5,19 +5,16 @@ Off, it costs nothing: there is no hook on the way. `tracing` puts one around ea
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import ExitStack, contextmanager
 from enum import Enum
 from functools import wraps
-from typing import TypeVar
+from typing import Any, Final
 
 from pyjms_provider.core.consumer import Consumer, ConsumerSession, ConsumerTarget
 from pyjms_provider.core.queue import Queue
 
-__all__ = ["Step", "observed", "tracing"]
-
-
-_Step = TypeVar("_Step", bound=Enum)
+__all__ = ["STEPS", "Step", "Traced", "tracing"]
 
 
 class Step(Enum):
@@ -32,8 +29,10 @@ class Step(Enum):
     CONSUMER_PULLED = "the consumer tries to pull"
 
 
-# Each step is the call of one method: on whom, and what is called.
-_STEPS: tuple[tuple[Step, type, str], ...] = (
+Traced = tuple[Enum, type, str]
+"""A step is the call of one method: on whom, and what is called."""
+
+STEPS: Final[tuple[Traced, ...]] = (
     (Step.ARRIVED, Queue, "take_over"),
     (Step.QUEUE_NOTIFIED, Consumer, "notify_work"),
     (Step.CONSUMER_NOTIFIED, ConsumerTarget, "notify_work"),
@@ -45,24 +44,22 @@ _STEPS: tuple[tuple[Step, type, str], ...] = (
 
 
 @contextmanager
-def tracing(observe: Callable[[Step, object], None]) -> Iterator[None]:
-    """Tell `observe` of each step and the object that takes it, in all queues of this process, until the block ends.
+def tracing(observe: Callable[[Any, object], None], steps: Iterable[Traced] = STEPS) -> Iterator[None]:
+    """Tell `observe` of each of the steps and the object that takes it, in all of this process, until the block ends.
 
     `observe` is called on the thread that takes the step, before it is taken. Not to be nested.
     """
     with ExitStack() as stack:
-        for step, owner, name in _STEPS:
+        for step, owner, name in steps:
             original = getattr(owner, name)
-            setattr(owner, name, observed(original, step, observe))
+            setattr(owner, name, _observed(original, step, observe))
             stack.callback(setattr, owner, name, original)
         yield
 
 
-def observed(
-    original: Callable[..., object], step: _Step, observe: Callable[[_Step, object], None]
+def _observed(
+    original: Callable[..., object], step: Enum, observe: Callable[[Any, object], None]
 ) -> Callable[..., object]:
-    """Return a method that does what `original` does, and tells before that it takes `step`."""
-
     @wraps(original)
     def told(self: object, *arguments: object, **named: object) -> object:
         observe(step, self)

@@ -23,9 +23,11 @@ from pyjms.spi.workflows import (
     WorkflowDefinition,
     WorkflowError,
     WorkflowInstance,
+    WorkflowNote,
+    WorkflowRequest,
     WorkflowStatus,
+    WorkflowStep,
 )
-from pyjms_provider.model.attributes import plain
 from pyjms_provider.model.children import ChildPage, ChildSource, PageWanted
 from pyjms_provider.model.errors import UnknownObjectError
 from pyjms_provider.model.observed import ObservedObject
@@ -63,38 +65,6 @@ Revision = Annotated[
     int | None,
     Field(ge=0, description="The revision that you looked at: if there is another one now, nothing is done."),
 ]
-
-
-class StepView(BaseModel):
-    """A step of a definition."""
-
-    name: str
-    queue: str
-    compensation: str | None
-    """The queue of what undoes it."""
-    state: str
-    timeout_ms: int
-    retries: int
-    on_timeout: str
-
-
-class NoteView(BaseModel):
-    """A line of an instance's history."""
-
-    at_ms: int
-    what: str
-    step: str
-    reason: str
-
-
-class RequestView(BaseModel):
-    """A message by which a step, or its compensation, was asked for; its reply has the same correlation id."""
-
-    step: str
-    queue: str
-    is_compensation: bool
-    correlation_id: str
-    is_waited_for: bool
 
 
 class MessagePlace(BaseModel):
@@ -186,11 +156,11 @@ class Workflow(_WorkflowView):
         return [each.name for each in self._newest().steps]
 
     @operation("Return the steps of a version, with queues and limits.", needs=Operation.OBSERVE, changes=False)
-    def definition(self, version: Version = 0) -> list[StepView]:
+    def definition(self, version: Version = 0) -> list[WorkflowStep]:
         """Return the steps. Raises `UnknownWorkflowError`."""
         for each in reversed(self._look().definitions[self.name]):
             if version in {0, each.version}:
-                return [StepView(**plain_fields(step, StepView)) for step in each.steps]
+                return list(each.steps)
         raise UnknownWorkflowError(
             f"{self.path} has no version {version}; it has: {', '.join(map(str, self.versions))}"
         )
@@ -281,9 +251,9 @@ class Instance(_WorkflowView):
         return self._seen.revision
 
     @operation("Return what has happened to it so far.", needs=Operation.OBSERVE, changes=False)
-    def history(self) -> list[NoteView]:
+    def history(self) -> list[WorkflowNote]:
         """Return what has happened, in order; of a long history the last 200 lines."""
-        return [NoteView(**plain_fields(each, NoteView)) for each in self._seen.notes]
+        return list(self._seen.notes)
 
     @operation(
         "Return what its steps know of each other: its input, and what they have returned.",
@@ -295,9 +265,9 @@ class Instance(_WorkflowView):
         return dict(self._seen.data)
 
     @operation("Return the messages that its steps were asked with.", needs=Operation.OBSERVE, changes=False)
-    def requests(self) -> list[RequestView]:
+    def requests(self) -> list[WorkflowRequest]:
         """Return the messages by their correlation ids."""
-        return [RequestView(**plain_fields(each, RequestView)) for each in self._seen.requests]
+        return list(self._seen.requests)
 
     @operation(
         "Find its messages that wait in the queues of its steps, of the engines, and of dead letters, 200 at most.",
@@ -448,8 +418,3 @@ class InstanceSource(_Source):
             if len(found) < _AT_ONCE:
                 return
             offset += _AT_ONCE
-
-
-def plain_fields(fact: object, view: type[BaseModel]) -> dict[str, Any]:
-    """Return the values of a fact that a view has, too."""
-    return {name: plain(getattr(fact, name)) for name in view.model_fields}

@@ -6,10 +6,11 @@ Off, it costs nothing: `tracing_steps` puts a hook around each step while it run
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import contextmanager
 from enum import Enum
+from typing import Final
 
-from pyjms_provider.core.trace import Step, observed, tracing
+from pyjms_provider.core.trace import STEPS, Step, Traced, tracing
 from pyjms_provider.protocols.stomp.server.plain_consumers import PlainSubscription
 from pyjms_provider.protocols.stomp.server.profile_consumers import ServedConsumer
 from pyjms_provider.protocols.stomp.server.turns import Turns
@@ -29,8 +30,11 @@ class NetworkStep(Enum):
     BUFFERED = "bytes go to the I/O buffer"
 
 
-_CORE = frozenset({Step.ARRIVED, Step.QUEUE_NOTIFIED, Step.CONSUMER_NOTIFIED, Step.TARGET_NOTIFIED})
-_STEPS: tuple[tuple[NetworkStep, type, str], ...] = (
+_NOTIFIED = frozenset({Step.ARRIVED, Step.QUEUE_NOTIFIED, Step.CONSUMER_NOTIFIED, Step.TARGET_NOTIFIED})
+
+
+_STEPS: Final[tuple[Traced, ...]] = (
+    *(each for each in STEPS if each[0] in _NOTIFIED),  # a connection pulls in its own way
     (NetworkStep.CONNECTION_TOLD, Turns, "want"),
     (NetworkStep.CONNECTION_SCHEDULED, Connection, "wake"),
     (NetworkStep.CONNECTION_SERVICED, Connection, "turn"),
@@ -47,15 +51,5 @@ def tracing_steps(tell: Callable[[str, object], None]) -> Iterator[None]:
 
     `tell` is called on the thread that takes the step, before it is taken. Not to be nested.
     """
-
-    def observe(step: Enum, who: object) -> None:
-        if not isinstance(step, Step) or step in _CORE:
-            tell(step.value, who)
-
-    with ExitStack() as stack:
-        stack.enter_context(tracing(observe))
-        for step, owner, name in _STEPS:
-            original = getattr(owner, name)
-            setattr(owner, name, observed(original, step, observe))
-            stack.callback(setattr, owner, name, original)
+    with tracing(lambda step, who: tell(step.value, who), _STEPS):
         yield
