@@ -91,6 +91,12 @@ def run(
             help="Log every byte, and each step of a message to its consumer, for support: passwords are among them.",
         ),
     ] = False,
+    audit: Annotated[
+        Path | None,
+        typer.Option(
+            help="Write who changed what to this file, too, as lines of JSON; it is its owner's alone.", metavar="FILE"
+        ),
+    ] = None,
     log_format: Annotated[
         LogFormat, typer.Option(help="The log, on standard error: text for people, or JSON lines.")
     ] = (LogFormat.TEXT),
@@ -103,10 +109,10 @@ def run(
     with errors_told():
         if listen:
             _check_users(users, anonymous)
-            broker = _open_from_options(name, listen, store, users, access, trace=trace)
+            broker = _open_from_options(name, listen, store, users, access, trace=trace, audit=audit)
         else:
             _refuse_options(store=store, users=users, anonymous=anonymous, access=access)
-            broker = _open_from_file(configuration or DEFAULT_FILE, trace=trace)
+            broker = _open_from_file(configuration or DEFAULT_FILE, trace=trace, audit=audit)
         with broker, _told_steps() if trace else nullcontext():
             _serve(broker)
 
@@ -138,13 +144,20 @@ def _refuse_options(**options: Any) -> None:
 
 
 def _open_from_options(
-    name: str, listen: list[str], store: str | None, users: Path | None, access: Path | None, *, trace: bool
+    name: str,
+    listen: list[str],
+    store: str | None,
+    users: Path | None,
+    access: Path | None,
+    *,
+    trace: bool,
+    audit: Path | None,
 ) -> ServedBroker:
     from pyjms_provider.model.store_url import has_password
     from pyjms_provider.serving.served_broker import ServedBroker
 
     listening = [read_listen_url(url, f"listen-{number}") for number, url in enumerate(listen, 1)]
-    broker = ServedBroker.open(name=name, trace=_tracer() if trace else None)
+    broker = ServedBroker.open(name=name, trace=_tracer() if trace else None, audit_file=audit)
     try:
         top = broker.broker
         if users is None:
@@ -189,7 +202,7 @@ def _rules(access: Path | None) -> list[dict[str, Any]]:
     return [dict(each) for each in rules_to_data(parse_rules(access.read_text(), str(access)))]
 
 
-def _open_from_file(path: Path, *, trace: bool) -> ServedBroker:
+def _open_from_file(path: Path, *, trace: bool, audit: Path | None) -> ServedBroker:
     from pyjms_provider.model.configuration.toml_file import TomlConfigurationStore
     from pyjms_provider.security.secrets import SecretBox
     from pyjms_provider.serving.served_broker import ServedBroker
@@ -201,6 +214,7 @@ def _open_from_file(path: Path, *, trace: bool) -> ServedBroker:
         context=context_of(path),
         secrets=SecretBox.open(f"{path}.key"),
         trace=_tracer() if trace else None,
+        audit_file=audit,
     )
 
 

@@ -22,6 +22,7 @@ from pyjms_provider.transport.service import NetworkService
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
+    from pathlib import Path
 
     from starlette.routing import Route
 
@@ -78,16 +79,18 @@ class ServedBroker:
         secrets: SecretBox | None = None,
         clock: Clock | None = None,
         trace: Trace | None = None,
+        audit_file: Path | None = None,
     ) -> Self:
         """Open what `store` keeps (None: an empty broker that keeps nothing) and all its ports.
 
         What is wrong with single objects is told by them: they are ERRORED. Raises `StoreError` when the configuration
-        cannot be read.
+        cannot be read, and `OSError` when there can be no `audit_file`.
         """
         clock = clock or SystemClock()
+        audit = AuditLog(clock, path=audit_file)
         network = NetworkService(name, clock=clock, trace=trace)
         network.start()
-        desks = _Desks(AuditLog(clock))
+        desks = _Desks(audit)
         synthetic = EmbeddedBroker(MANAGEMENT, clock)
         try:
             system = SystemConfig.opened(
@@ -106,6 +109,7 @@ class ServedBroker:
         except BaseException:
             synthetic.stop()
             network.stop()
+            audit.close()
             raise
         system.broker.add_listener(UserWatch(desks.of, synthetic), below=True)
         return cls(system, network, desks, ManagementQueues(desks.of(system), synthetic))

@@ -87,6 +87,23 @@ def test_programs_read_the_log_as_json(start_broker: Start) -> None:
     assert {"PYJMS-NET-1", "PYJMS-NET-2", "PYJMS-NET-3"} <= set(codes)
 
 
+def test_who_changed_what_is_in_the_file_of_audits(start_broker: Start, run_pyjms: Run, tmp_path: Path) -> None:
+    broker = start_broker("--listen", "http://127.0.0.1:0", "--anonymous", "--name", "shop", "--audit", "audit.log")
+    [url] = broker.announced("http")
+    code, _, err = run_pyjms("manage", "create", url, "queue", "shop/shop/orders", "description=new")
+    assert code == 0, err
+    assert broker.end() == 0
+    file = tmp_path / "audit.log"
+    records = [json.loads(line) for line in file.read_text().splitlines()]
+    assert [(each["action"], each["target"], each["result"]) for each in records] == [
+        ("create", "queue/shop/shop/orders", "done")
+    ]
+    assert file.stat().st_mode & 0o777 == 0o600
+    refused = start_broker("--listen", "http://127.0.0.1:0", "--anonymous", "--audit", "nowhere/audit.log")
+    assert refused.process.wait(30) == 2
+    assert "nowhere/audit.log" in refused.log
+
+
 def test_a_port_that_is_taken_is_told_in_one_line(start_broker: Start) -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
