@@ -96,7 +96,7 @@ export function measured(fact, value) {
   if (fact.name.endsWith("_at_ms") || fact.name === "since_ms") return time(value);
   if (fact.unit === "ms") return value === 0 ? "0 ms" : duration(value);
   if (fact.unit === "bytes") return bytes(value);
-  return fact.unit === null || fact.unit === undefined ? String(value) : `${count(value)} ${fact.unit}`;
+  return fact.unit === null || fact.unit === undefined ? String(value) : `${count(value)} ${value === 1 ? fact.unit.replace(/s$/, "") : fact.unit}`;
 }
 
 export function stateChip(state) {
