@@ -303,3 +303,13 @@ def test_a_secret_under_a_name_that_is_misspelt_is_not_written_down(
     assert "never seen" not in json.dumps(trail.records)
     assert trail.records[0]["after"]["certificate_file"] == "c.pem"
     assert trail.records[2]["after"]["max_messages"] == 5
+
+
+def test_credentials_that_are_refused_with_a_request_are_audited(site: Site, trail: AuditTrail) -> None:
+    with site.client(None) as nobody:
+        for header in (basic("ann", "guessed"), "Bearer guessed", "Basic nonsense"):
+            error_of(nobody.get(f"{ROOT}/queue", headers={"authorization": header}), 401)
+        error_of(nobody.get(f"{ROOT}/queue"), 401)
+    told = [(each["action"], each["result"], each.get("target", "")) for each in trail.records]
+    assert told == [("log_in", "refused", "ann"), ("log_in", "refused", ""), ("log_in", "refused", "")]
+    assert "guessed" not in json.dumps(trail.records)

@@ -25,7 +25,7 @@ from pyjms_provider.management.model_description import describe_model
 from pyjms_provider.management.openapi import describe_api
 from pyjms_provider.management.rest.answers import error_data, refuse
 from pyjms_provider.management.rest.headers import secured
-from pyjms_provider.management.rest.identity import ForgedRequestError, Identity, read_credentials
+from pyjms_provider.management.rest.identity import ForgedRequestError, Identity, offered_name, read_credentials
 from pyjms_provider.management.rest.monitoring import monitoring_routes
 from pyjms_provider.management.rest.requests import (
     LIST_OPTIONS,
@@ -128,6 +128,7 @@ class RestApi:
             except ForgedRequestError as error:
                 return secured(refuse(error))
             except AccessDeniedError as error:
+                self._note_refused(request)
                 # No WWW-Authenticate for the console: the browser would ask in its place.
                 wants_dialog = "x-requested-with" not in request.headers
                 return secured(refuse(error, status=401, headers=_CHALLENGE if wants_dialog else None))
@@ -141,6 +142,13 @@ class RestApi:
                 return secured(refuse(error))
 
         return guarded
+
+    def _note_refused(self, request: Request) -> None:
+        """Have it audited whose credentials were refused; who shows none has only not logged in."""
+        name = offered_name(request.headers.get("authorization"))
+        if name is not None:
+            peer = "" if request.client is None else request.client.host
+            self._desk.note_login(None, name, peer, AuditAction.LOG_IN, AuditResult.REFUSED)
 
     async def _call(self, function: Callable[..., _T], *arguments: Any) -> _T:
         return await run_in_threadpool(function, *arguments)

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     from pyjms_provider.security.contracts import AccessPolicy, Authenticator
 
-__all__ = ["ForgedRequestError", "Identity", "read_credentials"]
+__all__ = ["ForgedRequestError", "Identity", "offered_name", "read_credentials"]
 
 _SAFE: Final = frozenset({"GET", "HEAD", "OPTIONS"})
 
@@ -46,6 +46,17 @@ def read_credentials(header: str | None) -> Credentials | None:
         if colon:
             return PasswordCredentials(user_name=user_name, password=password)
     raise AccessDeniedError("Authorization is Basic, or Bearer with a token")
+
+
+def offered_name(header: str | None) -> str | None:
+    """Return the user name that ``Authorization`` shows, empty if it shows something else; None: it shows nothing."""
+    if header is None:
+        return None
+    try:
+        credentials = read_credentials(header)
+    except AccessDeniedError:
+        return ""
+    return credentials.user_name if isinstance(credentials, PasswordCredentials) else ""
 
 
 class Identity:
