@@ -24,6 +24,7 @@ QUICK_PYTHON = Path(__file__).with_name("python.sh")
 _SETTINGS = {
     "spark.ui.enabled": "false",
     "spark.ui.showConsoleProgress": "false",
+    "spark.sql.codegen.cache.maxEntries": "1000",  # an audit has a hundred, as many as Spark keeps; a second one had to compile all again
     "spark.sql.session.timeZone": "UTC",  # JMS times are; a table must not depend on where it was made
     "spark.sql.execution.pyspark.udf.faulthandler.enabled": "true",
     "spark.sql.parquet.datetimeRebaseModeInRead": "CORRECTED",

@@ -124,9 +124,10 @@ def first_answers(
     questions = questions.selectExpr("xxhash64(h, conn) AS line", "t")
     later = events.where(_ROUND_TRIP).selectExpr("xxhash64(h, conn) AS line", "t0")
     first = later.join(questions.hint("broadcast"), "line").where("t0 > t").groupBy("line", "t").agg({"t0": "min"})
-    whole = events.where(_ROUND_TRIP).selectExpr("xxhash64(h, conn) AS line", *_CASE[3:])
-    firsts = first.withColumnRenamed("min(t0)", "first_t0").hint("broadcast")
-    joined = whole.join(firsts, "line").where("t0 = first_t0")
+    firsts = first.selectExpr("line", "t", "`min(t0)` AS first_t0").hint("broadcast")
+    # found by their time alone, as that is a number; written so that Spark does not look for both
+    joined = events.where(_ROUND_TRIP).join(firsts, expr("t0 = first_t0 AND (xxhash64(h, conn) ^ line) = 0"))
+    joined = joined.select("t", *_CASE[3:])
     found: dict[tuple[str, str, int], dict[str, Any]] = {}
     for row in joined.toArrow().to_pylist():
         key = row["h"], row["conn"], row["t"]

@@ -119,6 +119,7 @@ def _messages(
     events: DataFrame, controls: Mapping[str, Control], overview: Overview, expiry_allowance_ms: int
 ) -> DataFrame:
     session = events.sparkSession
+    is_topic = "NOT (dest LIKE 'queue://%' OR dest LIKE 'temp-queue://%')" if overview.has_topics else "false"
     read = events.where("mid IS NOT NULL AND op IN ('send', 'deliver', 'ack', 'recover', 'browse')").selectExpr(
         f"CASE op WHEN 'send' THEN {_SEND} WHEN 'deliver' THEN {_DELIVER} WHEN 'browse' THEN {_BROWSE} "
         f"WHEN 'ack' THEN {_ACK} ELSE {_RECOVER} END AS o",
@@ -144,8 +145,7 @@ def _messages(
         f"tx IS NOT NULL AND o IN ({_SEND}, {_ACK}) AS has_tx",
         "coalesce(tx LIKE 'xa:%', false) AS is_branch",
         "xxhash64(h, tx) AS tx_key",
-        f"IF(o = {_SEND} AND NOT (dest LIKE 'queue://%' OR dest LIKE 'temp-queue://%'), xxhash64(h, dest), NULL) "
-        "AS topic",
+        f"IF(o = {_SEND} AND {is_topic}, xxhash64(h, dest), NULL) AS topic",
         "coalesce(dest LIKE 'temp-%', true) AS is_temporary",
     )
     rows = _with_transactions(rows, events, overview)
