@@ -64,6 +64,11 @@ _WHO: Final[Mapping[str, Any]] = {
         "csrf_token": {"type": "string"},
     },
 }
+_NOTICE: Final[Mapping[str, Any]] = {
+    "type": "object",
+    "required": ["notice"],
+    "properties": {"notice": {"type": ["string", "null"]}},
+}
 _LOGIN: Final[Mapping[str, Any]] = {
     "type": "object",
     "required": ["user_name", "password"],
@@ -105,13 +110,19 @@ def _fixed_paths() -> dict[str, Any]:
     jobs = {"type": "object", "required": ["items"], "properties": {"items": {"type": "array", "items": job}}}
     return {
         "/api/login": {
+            "get": answering(
+                {"200": content("What the broker tells who logs in; null: nothing", _NOTICE)},
+                operationId="login_notice",
+                summary="What to read before the log-in",
+                security=[],
+            ),
             "post": answering(
                 {"200": content("Who came; the cookie of a session comes with it", _WHO)},
                 operationId="login",
                 summary="Begin a session",
                 requestBody={"content": {JSON: {"schema": dict(_LOGIN)}}, "required": True},
                 security=[],
-            )
+            ),
         },
         "/api/logout": {
             "post": answering(

@@ -20,7 +20,9 @@ __all__ = ["Broker", "BrokerAttributes"]
 class BrokerAttributes(Attributes):
     """What can be chosen for the broker."""
 
-    login_notice: str | None = attribute("Shown to operators when they log in.", default=None, max_length=2000)
+    login_notice: str | None = attribute(
+        "Shown to everybody who is about to log in, as an operator.", default=None, max_length=2000
+    )
 
 
 class Broker(Startable):

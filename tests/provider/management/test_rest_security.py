@@ -313,3 +313,11 @@ def test_credentials_that_are_refused_with_a_request_are_audited(site: Site, tra
     told = [(each["action"], each["result"], each.get("target", "")) for each in trail.records]
     assert told == [("log_in", "refused", "ann"), ("log_in", "refused", ""), ("log_in", "refused", "")]
     assert "guessed" not in json.dumps(trail.records)
+
+
+def test_what_the_broker_tells_before_a_log_in_is_told_to_everybody(site: Site) -> None:
+    with site.client(None) as nobody:
+        assert ok(nobody.get("/api/login")) == {"notice": None}
+        site.system.broker.set_attributes({"login_notice": "Authorised staff only."})
+        assert ok(nobody.get("/api/login")) == {"notice": "Authorised staff only."}
+        assert nobody.put("/api/login", json={}).status_code == 405

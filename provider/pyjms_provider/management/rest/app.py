@@ -89,7 +89,7 @@ class RestApi:
     def routes(self) -> list[Route]:
         """Return all routes; those of the tree last, as they take what the others leave."""
         routes = [
-            Route("/api/login", self._guarded(self._log_in, identifies=False), methods=["POST"]),
+            Route("/api/login", self._guarded(self._log_in, identifies=False), methods=["GET", "POST"]),
             Route("/api/logout", self._guarded(self._log_out), methods=["POST"]),
             Route("/api/whoami", self._guarded(self._who_am_i), methods=["GET"]),
         ]
@@ -156,6 +156,9 @@ class RestApi:
     # Who
 
     async def _log_in(self, request: Request, _: Caller) -> Response:
+        if request.method in _LOOKING:
+            told = self._desk.system.broker.attribute_values(["login_notice"])
+            return JSONResponse({"notice": told["login_notice"]})
         body = await read_body(request, 65_536)
         user_name, password = body.get("user_name"), body.get("password")
         if not isinstance(user_name, str) or not isinstance(password, str):

@@ -108,9 +108,14 @@ def test_a_new_operator_makes_a_broker_and_finds_all_again_after_a_restart(
     command = (*PYJMS, "broker", "init", "--user", "ann", "--stomp-port", "0", "--http-port", "0")
     environment = {**os.environ, "PYJMS_PASSWORD": PASSWORD}
     subprocess.run(command, cwd=tmp_path, env=environment, check=True, capture_output=True, timeout=30)
+    file = tmp_path / "broker.toml"
+    file.write_text(
+        file.read_text().replace('name = "broker"\n', 'name = "broker"\nlogin_notice = "Only <b>staff</b>."\n')
+    )
     with running(tmp_path) as address:
         console = Console(chromium, address)
         log_in(console, "ann", "a guess")
+        console.one(".notice", "Only <b>staff</b>.")
         assert "PYJMS-" in console.one(".problem").text
         log_in(console, "ann", PASSWORD)
         console.one("h1", "Overview")

@@ -108,6 +108,11 @@ export async function identify() {
   remember(await send("GET", "/api/whoami"));
 }
 
+// What the broker tells whoever is about to log in; null: nothing.
+export async function loginNotice() {
+  return (await send("GET", "/api/login")).notice;
+}
+
 export async function logIn(userName, password) {
   session.token = null;
   remember(await send("POST", "/api/login", {body: {user_name: userName, password}}));

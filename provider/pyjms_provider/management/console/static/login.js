@@ -1,7 +1,7 @@
 // Logging in: as the first page, and in a dialog when a session has ended.
 
 import * as api from "./api.js";
-import {ask, problemBox} from "./dialog.js";
+import {ask, noteError, problemBox} from "./dialog.js";
 import {h, replace} from "./dom.js";
 
 function fields() {
@@ -17,6 +17,7 @@ function fields() {
 export function logInPage(app, onIn) {
   const {element, name, password} = fields();
   const problems = h("div", {});
+  const notice = h("p", {class: "notice", hidden: true, dir: "auto"});
   const go = h("button", {type: "submit", class: "main"}, "Log in");
   const form = h("form", {class: "card", novalidate: true}, element, problems, go);
   form.addEventListener("submit", async (event) => {
@@ -36,8 +37,12 @@ export function logInPage(app, onIn) {
   });
   document.title = "Log in · pyjms broker";
   replace(app, h("main", {class: "login", id: "main"},
-    h("h1", {}, h("img", {src: "/console/icon.svg", alt: "", width: 36, height: 36}), " pyjms broker"), form));
+    h("h1", {}, h("img", {src: "/console/icon.svg", alt: "", width: 36, height: 36}), " pyjms broker"), notice, form));
   name.focus();
+  api.loginNotice().then((text) => {
+    notice.textContent = text ?? "";
+    notice.hidden = !text;
+  }).catch(noteError);
 }
 
 export async function askWho(onIn, text = "Log in as somebody whom the broker knows.") {
