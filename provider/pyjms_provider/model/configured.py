@@ -25,9 +25,11 @@ from pyjms_provider.model import tree
 from pyjms_provider.model.attributes import MASK, Attributes, declarations, mask, resolve
 from pyjms_provider.model.configuration.contract import ObjectId, ObjectRecord
 from pyjms_provider.model.errors import (
+    InvalidAttributesError,
     NotChangeableError,
     ObjectExistsError,
     ObjectInUseError,
+    Problem,
     UnknownCategoryError,
     UnknownObjectError,
     WrongStateError,
@@ -272,6 +274,8 @@ class ConfiguredObject(ManagedObject):
         actual = record.attributes
         new = resolve(self.attributes_class, actual, partial(self._variable, own=actual.get("context")), self.path)
         self._check(new, before.attributes)
+        if "context" in changes:
+            self._check_those_below(actual.get("context"))
         updated = replace(record, updated_by=by, updated_ms=self.clock.time_ms())
         is_obeyed = before.state is State.ACTIVE and before.attributes is not None
         if is_obeyed:
@@ -289,6 +293,35 @@ class ConfiguredObject(ManagedObject):
         kind = self.attributes_class
         old_masked, new_masked = mask(kind, before.record.attributes), mask(kind, actual)
         self._tell(self, lambda listener: listener.attributes_changed(self, old_masked, new_masked))
+
+    def _check_those_below(self, context: Any) -> None:
+        """Refuse another context with which an object below could not be opened again. Raises `InvalidAttributesError`."""
+        problems: list[Problem] = []
+        for each in self._subtree():
+            if each is self or each.snapshot.attributes is None:
+                continue
+            try:
+                resolve(
+                    each.attributes_class, each.snapshot.record.attributes, partial(self._seen_from, each, context), ""
+                )
+            except InvalidAttributesError as error:
+                problems += [Problem(name="context", text=f"{each.path} needs it: {told}") for told in error.problems]
+        if problems:
+            raise InvalidAttributesError(self.path, tuple(problems))
+
+    def _seen_from(self, below: ConfiguredObject, context: Any, name: str) -> str | None:
+        """Return a variable as an object below would see it, if this one had another context."""
+        if name == "this:name":
+            return below.name
+        if name == "this:id":
+            return str(below.id)
+        each = below
+        while each is not self:
+            own = each.snapshot.record.attributes.get("context")
+            if isinstance(own, Mapping) and isinstance(own.get(name), str):
+                return str(own[name])
+            each = each._above
+        return self._variable(name, context)
 
     def _changed(self, changes: Mapping[str, Any]) -> dict[str, Any]:
         """Return the actual attributes with the changes made. Raises `NotChangeableError`."""

@@ -431,6 +431,31 @@ def test_ports_obey_a_provider_that_is_changed_stopped_and_started_while_they_ar
         assert log_in("bob") == "bob"
 
 
+@pytest.mark.realises("BJ-CTX-2")
+def test_a_variable_that_is_needed_below_is_not_taken_away(folder: Folder) -> None:
+    assert folder.system is not None
+    broker = folder.system.broker
+    given = {"where": str(folder.path), "other": "x", "number": "7"}
+    broker.set_attributes({"context": given})
+    node = broker.create_child(
+        "virtual_host_node",
+        {"name": "main", "type": "json", "path": "${where}/${this:name}.json", "context": {"n": "3"}},
+    )
+    host = node.create_child("virtual_host", {"name": "shop", "history_queues": "${number}", "story_days": "${n}"})
+    without = {name: value for name, value in given.items() if name != "where"}
+    with pytest.raises(
+        InvalidAttributesError, match="context: virtual_host_node main needs it: path: there is no variable 'where'"
+    ):
+        broker.set_attributes({"context": without})
+    with pytest.raises(InvalidAttributesError, match="context: virtual_host main/shop needs it: history_queues: "):
+        broker.set_attributes({"context": {**given, "number": "many"}})
+    assert broker.attribute_values(["context"]) == {"context": given}
+    broker.set_attributes({"context": {"where": str(folder.path), "number": "8"}})
+    node.set_attributes({"context": {"n": "4"}})
+    host.set_attributes({"description": "${number} and ${n}"})
+    assert host.attribute_values(["history_queues", "description"]) == {"history_queues": 8, "description": "8 and 4"}
+
+
 def test_a_port_that_is_restarted_obeys_its_new_attributes_or_stays_as_it_was(folder: Folder) -> None:
     assert folder.system is not None
     port = folder.system.broker.create_child("port", {"name": "p", "type": "stomp", "port": 0})
