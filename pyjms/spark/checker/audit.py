@@ -15,7 +15,7 @@ from pyjms.history.events import ACK, COLUMNS, DELIVER, OK, RECOVER, Event
 from pyjms.history.facts import Options
 from pyjms.history.findings import Finding, Report, finding
 from pyjms.history.rules import RULES, Verdict
-from pyjms.spark.checker.control import Control, Overview, control_of, overview_of
+from pyjms.spark.checker.control import Control, Overview, control_of, control_rows, overview_of
 from pyjms.spark.checker.expressions import arrow_function, cut_into, expr, kept, small, union_of
 from pyjms.spark.checker.gathering import (
     ends_of,
@@ -149,8 +149,9 @@ class _Auditor:
         self._options = options
         self._left_out = left_out
         self._session = events.sparkSession
-        self.overview: Overview = overview_of(events)
-        self._controls: Mapping[str, Control] = control_of(events, self.overview)
+        control = control_rows(events)
+        self.overview: Overview = overview_of(events, control)
+        self._controls: Mapping[str, Control] = control_of(events, control, self.overview)
         self.suspects = 0
         least = self._session.sparkContext.defaultParallelism
         self._parts = max(least, -(-self.overview.events // _ROWS_A_PART))

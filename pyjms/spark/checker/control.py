@@ -35,17 +35,16 @@ from pyjms.spark.checker.reading import event_of
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
-__all__ = ["Control", "Overview", "Reader", "control_of", "overview_of"]
+__all__ = ["Control", "Overview", "Reader", "control_of", "control_rows", "overview_of"]
 
 _CONTROL = "op IN ('subscribe', 'unsubscribe', 'close', 'crash') OR (op = 'browse' AND mid IS NULL)"
+_PLACE = ("h", "node", "conn", "sess", "consumer", "sub")
+_READER = f"""xxhash64({", ".join(f"coalesce({name}, '')" for name in _PLACE)})"""
 _OVERVIEW_KEYS = {
     "h": "h",
     "op": "op",
     "node": "node",
-    "conn": "IF(op = 'deliver', conn, NULL)",
-    "sess": "IF(op = 'deliver', sess, NULL)",
-    "consumer": "IF(op = 'deliver', consumer, NULL)",
-    "sub": "IF(op = 'deliver', sub, NULL)",
+    "reader": f"IF(op = 'deliver', {_READER}, NULL)",
     "is_queue": "op = 'send' AND (dest LIKE 'queue://%' OR dest LIKE 'temp-queue://%')",
     "ok": "ok",
 }
@@ -98,19 +97,28 @@ class Overview:
         return all(len(nodes) == 1 for nodes in self.nodes.values())
 
 
-def overview_of(events: DataFrame) -> Overview:
-    """Return a history from above. Raises `HistoryError` for what is no history."""
+def overview_of(events: DataFrame, control: Sequence[Mapping[str, Any]]) -> Overview:
+    """Return a history from above; `control`: what `control_rows` gave. Raises `HistoryError` for what is no history.
+
+    Who received is a digest here, as long names for each delivery would take half of the time; what they were subscribed with says the names.
+    """
     keys = [expr(text).alias(name) for name, text in _OVERVIEW_KEYS.items()]
     rows = events.groupBy(*keys).agg(*(expr(text).alias(name) for name, text in _OVERVIEW.items())).toArrow()
-    found = Overview()
+    found, came = Overview(), list[dict[str, Any]]()
     for row in rows.to_pylist():
         if row["op"] not in OPERATIONS or row["ok"] not in OUTCOMES:
             raise HistoryError(f"this is no history: it has an event {row['op']!r} that ended {row['ok']!r}")
         _add(found, row)
+        came += [row] if row["op"] == DELIVER else []
+    names = {row["reader"]: row for row in control if row["op"] == SUBSCRIBE}
+    if any(row["reader"] not in names for row in came):
+        strangers = events.where("op = 'deliver'").groupBy(*_PLACE).count()
+        names |= {row["reader"]: row for row in strangers.selectExpr("*", f"{_READER} AS reader").toArrow().to_pylist()}
+    found.readers = [_reader(row, names[row["reader"]]) for row in came]
     return found
 
 
-def _add(found: Overview, row: dict[str, Any]) -> None:
+def _add(found: Overview, row: Mapping[str, Any]) -> None:
     h = row["h"]
     found.events += row["events"]
     found.end_ns[h] = max(found.end_ns.get(h, 0), row["last_ns"])
@@ -120,8 +128,15 @@ def _add(found: Overview, row: dict[str, Any]) -> None:
     if row["op"] == DELIVER:
         found.has_selectors |= row["has_selector"]
         found.has_nameless |= row["has_no_mid"]
-        names = {name: row[name] for name in ("h", "node", "conn", "sess", "consumer", "sub", "last_t0", "most_dn")}
-        found.readers.append(Reader(**names, has_priorities=row["least_prio"] < row["most_prio"]))
+
+
+def _reader(row: Mapping[str, Any], names: Mapping[str, Any]) -> Reader:
+    return Reader(
+        **{name: names[name] for name in _PLACE},
+        last_t0=row["last_t0"],
+        most_dn=row["most_dn"],
+        has_priorities=row["least_prio"] < row["most_prio"],
+    )
 
 
 class Control:
@@ -252,10 +267,15 @@ def _end(event: Event) -> float:
     return float("inf") if event.t1 is None else event.t1
 
 
-def control_of(events: DataFrame, overview: Overview) -> dict[str, Control]:
-    """Return, by history, what happened beside its messages."""
+def control_rows(events: DataFrame) -> list[dict[str, Any]]:
+    """Return what happened beside messages, and the digest of who did it (`reader`)."""
+    return list(events.where(_CONTROL).selectExpr("*", f"{_READER} AS reader").toArrow().to_pylist())
+
+
+def control_of(events: DataFrame, rows: Iterable[dict[str, Any]], overview: Overview) -> dict[str, Control]:
+    """Return, by history, what happened beside its messages; `rows`: what `control_rows` gave."""
     by_history: Mapping[str, list[Event]] = defaultdict(list)
-    for row in events.where(_CONTROL).toArrow().to_pylist():
+    for row in rows:
         by_history[row["h"]].append(event_of(row))
     known = {(h, event.consumer) for h, found in by_history.items() for event in found if event.op == SUBSCRIBE}
     strange = {(each.h, each.consumer) for each in overview.readers if each.consumer} - known

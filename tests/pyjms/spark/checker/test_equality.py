@@ -29,6 +29,8 @@ def test_both_checkers_find_the_same_in_correct_and_in_faulty_histories(
     plain_spark: SparkSession, tmp_path: Path, few: int
 ) -> None:
     found = histories(SEEDS)
+    if few == 0:
+        found = one_of_each(found)
     found["nameless"] = nameless()
     found["skewed"] = skewed()
     told = {each.rule for events in found.values() for each in check(events).findings}
@@ -36,6 +38,12 @@ def test_both_checkers_find_the_same_in_correct_and_in_faulty_histories(
     assert told <= set(RULES)
     assert {each.rule for each in check(found["skewed"]).findings} == {"reordered", "priority"}
     assert differences(plain_spark, tmp_path, found, block=16, few=few) == []
+
+
+def one_of_each(found: dict[str, tuple[Event, ...]]) -> dict[str, tuple[Event, ...]]:
+    """Return the first correct history, and the first with each fault."""
+    names = {name.partition(" ")[2]: name for name in reversed(found)}
+    return {name: found[name] for name in names.values()}
 
 
 def skewed() -> tuple[Event, ...]:
