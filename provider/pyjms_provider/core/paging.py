@@ -31,17 +31,14 @@ _RELIEF: Final = 0.9  # of the limit: how far memory is freed once it is exceede
 
 def approximate_size(envelope: Envelope) -> int:
     """Return about how many bytes of memory a message takes."""
-    properties = envelope.properties
-    size = MESSAGE_OVERHEAD
-    own: int | None = None if type(properties) is dict else getattr(properties, "memory_bytes", None)
-    if own is not None:  # they have not been taken apart, and nobody wants that for this
-        size += own
-    else:
-        size += _VALUE * len(properties)
-        for value in properties.values():
-            if type(value) is str:
-                size += len(value)
-    body = envelope.body
+    own: int | None = None if type(envelope) is Envelope else getattr(envelope, "memory_bytes", None)
+    if own is not None:  # it is not to be taken apart for this
+        return MESSAGE_OVERHEAD + own
+    properties, body = envelope.properties, envelope.body
+    size = MESSAGE_OVERHEAD + _VALUE * len(properties)
+    for value in properties.values():
+        if type(value) is str:
+            size += len(value)
     if isinstance(body, (str, bytes)):  # a test against `str | bytes` costs as much as the rest
         size += len(body)
     elif isinstance(body, ObjectBody):

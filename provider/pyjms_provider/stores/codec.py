@@ -5,30 +5,36 @@ rest is one MessagePack array: the fields of `Envelope`, an address being two of
 does not have are extension types, numbered below.
 
 A received message is always somebody else's: an object body comes back with `local` False.
+
+Between pyjms clients and the broker messages travel in this form, too (`protocols.stomp.packed`). So there are three ways back: `decode` believes
+what a checksum covers, `admit` does not believe a client, and both can have the message keep the bytes, so that nobody encodes it again.
 """
 
 from __future__ import annotations
 
 import struct
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import fields as fields_of
 from functools import lru_cache
-from typing import Any, cast
+from typing import Annotated, Any, Final, Literal, TypeVar, cast
 from zlib import crc32
 
-from msgspec import MsgspecError, ValidationError
+from msgspec import Meta, MsgspecError, ValidationError
 from msgspec.msgpack import Decoder, Encoder, Ext
 
 from pyjms.spi.envelope import Address, AddressKind, Body, BodyKind, Envelope, ObjectBody
 from pyjms.types import Byte, Char, Double, Float, Int, Long, Short, Stored
 from pyjms_provider.stores.errors import CodecError
 
-__all__ = ["VERSION", "decode", "decode_plain", "encode", "encode_plain"]
+__all__ = ["HEAD_SIZE", "VERSION", "PackedEnvelope", "admit", "decode", "decode_plain", "encode", "encode_plain"]
 
 VERSION = 1
 _HEAD = struct.Struct(">BI")
-_HEAD_SIZE = _HEAD.size
+HEAD_SIZE: Final = _HEAD.size
+"""Bytes before the array."""
 
 _BYTE, _SHORT, _LONG, _FLOAT, _CHAR, _TEXT, _PAIRS = range(1, 8)
+_E = TypeVar("_E", bound=Envelope)
 _B, _H, _Q, _F = (struct.Struct(f">{code}") for code in "bhqf")
 
 _OUT: dict[type, Callable[[Any], object]] = {
@@ -101,6 +107,29 @@ _plain_decoder = Decoder(
     ext_hook=_ext_hook,
 )
 
+# The same again, with what no client may say otherwise: kinds, modes and priorities that there are, and Java's ranges.
+_INT = Annotated[int, Meta(ge=-(2**31), le=2**31 - 1)]
+_TIME = Annotated[int, Meta(ge=0, le=2**63 - 1)]
+_strict_decoder = Decoder(
+    tuple[
+        Literal[1, 2, 5, 6],
+        str,
+        str | None,
+        _TIME,
+        _TIME,
+        Literal[1, 2],
+        Literal[0, 1, 2, 3, 4, 5, 6, 7, 8, 9],
+        Any,
+        Literal[0, 1, 2, 5, 6],
+        str | None,
+        str | None,
+        dict[str, bool | _INT | float | str | None],
+        Literal[0, 1, 2, 3, 4, 5],
+        Any,
+    ],
+    ext_hook=_ext_hook,
+)
+
 _TEMPORARY = 4
 """Added to an address's kind."""
 
@@ -112,8 +141,55 @@ def _address(kind: int, name: object) -> Address:
     return Address(AddressKind(kind & ~_TEMPORARY), name, bool(kind & _TEMPORARY))
 
 
+class PackedEnvelope(Envelope):
+    """A message that keeps the bytes which it was made of, and in which store and wire have it.
+
+    What is large, properties and body, is taken out of them again when somebody asks, once it was forgotten. A copy with other fields
+    (`dataclasses.replace`) has no bytes. Safe to use from any thread.
+    """
+
+    __slots__ = ("data",)
+
+    data: bytes
+    """As `encode` returns them. Not set: it is a copy."""
+
+    def __getattr__(self, name: str) -> Any:
+        """Take properties and body out of the bytes."""
+        if name not in _LARGE:
+            raise AttributeError(name)
+        whole = decode_plain(memoryview(self.data)[HEAD_SIZE:])
+        self.properties, self.body = whole.properties, whole.body  # type: ignore[misc]  # as the constructor does
+        return getattr(whole, name)
+
+    def forget(self) -> None:
+        """Let go of what can be had again."""
+        del self.properties, self.body
+
+    @property
+    def memory_bytes(self) -> int:
+        """About how much memory it takes beside the object."""
+        return len(self.data)
+
+    def __eq__(self, other: object) -> bool:
+        return _plain(self) == _plain(other) if isinstance(other, Envelope) else NotImplemented
+
+    __hash__ = None  # type: ignore[assignment]  # as that of an envelope
+
+
+_LARGE: Final = frozenset({"properties", "body"})
+_NAMES: Final = tuple([each.name for each in fields_of(Envelope)])
+
+
+def _plain(envelope: Envelope) -> tuple[object, ...]:
+    return tuple([getattr(envelope, name) for name in _NAMES])
+
+
 def encode(envelope: Envelope) -> bytes:
     """Return `envelope` as bytes. Raises `CodecError` when a value in it is none that messages may have."""
+    if type(envelope) is PackedEnvelope:
+        known: bytes | None = getattr(envelope, "data", None)
+        if known is not None:
+            return known
     data = encode_plain(envelope)
     return _HEAD.pack(VERSION, crc32(data)) + data
 
@@ -162,30 +238,66 @@ def _spelled_out(value: object) -> object:
     return value
 
 
-def decode(data: bytes) -> Envelope:
-    """Return the message that `encode` turned into `data`. Raises `CodecError` for anything else."""
-    if len(data) < _HEAD_SIZE:
+def decode(data: bytes) -> PackedEnvelope:
+    """Return the message that `encode` turned into `data`, which it keeps. Raises `CodecError` for anything else."""
+    rest = _checked(data)
+    envelope = _read(rest, _plain_decoder, PackedEnvelope)
+    envelope.data = data
+    return envelope
+
+
+def admit(data: bytes) -> PackedEnvelope:
+    """Return the message that a client says is `data`, which it keeps. Raises `CodecError` for what no client may send."""
+    rest = _checked(data)
+    envelope = _read(rest, _strict_decoder, PackedEnvelope)
+    envelope.data = data
+    if len(data) > _LONG_MESSAGE and len(envelope.properties) > _PROPERTIES_MAX:
+        raise CodecError(f"a message has more than {_PROPERTIES_MAX} properties")
+    return envelope
+
+
+_LONG_MESSAGE: Final = 64 * 1024
+_PROPERTIES_MAX: Final = 20_000
+
+
+def _checked(data: bytes) -> memoryview:
+    """Return the array, whose checksum is right."""
+    if len(data) < HEAD_SIZE:
         raise CodecError(f"{len(data)} bytes are too few for a message")
     version, checksum = _HEAD.unpack_from(data)
     if version != VERSION:
         raise CodecError(f"format {version} is not known, but format {VERSION} only: a newer pyjms may have written it")
-    rest = data[_HEAD_SIZE:]
+    rest = memoryview(data)[HEAD_SIZE:]
     if crc32(rest) != checksum:
         raise CodecError("the checksum is wrong: the stored message was changed")
-    return decode_plain(rest)
+    return rest
 
 
 def decode_plain(rest: bytes | memoryview) -> Envelope:
     """Return the message that `encode_plain` turned into bytes. Raises `CodecError` for anything else."""
+    return _read(rest, _plain_decoder, Envelope)
+
+
+def _read(rest: bytes | memoryview, decoder: Decoder[Any], kind: type[_E]) -> _E:
     try:
         try:
-            return _make_envelope(_plain_decoder.decode(rest))
+            fields = decoder.decode(rest)
         except ValidationError:
             fields = _decoder.decode(rest)
             _check_headers(fields)
-            return _make_envelope(fields)
-    except (MsgspecError, KeyError, TypeError, ValueError, struct.error) as error:
+            if decoder is _strict_decoder:
+                _check_ranges(fields)
+        if decoder is _strict_decoder:
+            _check_name(fields[1])
+            if fields[8]:
+                _check_name(fields[9])
+        envelope = _make_envelope(fields, kind)
+        if decoder is _strict_decoder and fields[12] in _WITH_VALUES:
+            body: Any = envelope.body
+            _check_integers(body if type(body) is tuple else body.values())
+    except (MsgspecError, KeyError, TypeError, ValueError, struct.error, RecursionError) as error:
         raise CodecError(f"the stored message does not follow its format: {error}") from error
+    return envelope
 
 
 def _check_headers(fields: _Fields) -> None:
@@ -194,14 +306,45 @@ def _check_headers(fields: _Fields) -> None:
     _typed_map(fields[11], _PROPERTY_TYPES)
 
 
-def _make_envelope(fields: _Fields) -> Envelope:
+def _check_ranges(fields: _Fields) -> None:
+    """Check what the strict decoder does, for messages that it leaves to Python."""
+    is_known = fields[0] in _ADDRESS_KINDS and (not fields[8] or fields[8] in _ADDRESS_KINDS)
+    if not (is_known and fields[5] in (1, 2) and 0 <= fields[6] <= 9 and 0 <= fields[12] < len(_KINDS)):
+        raise ValueError("a kind, a delivery mode or a priority that there is not")
+    if not (0 <= fields[3] < _TIME_END and 0 <= fields[4] < _TIME_END):
+        raise ValueError("a time that is none")
+    _check_integers(fields[11].values())
+
+
+def _check_integers(values: Iterable[object]) -> None:
+    for value in values:
+        if type(value) is int and not -_INT_END <= value < _INT_END:
+            raise ValueError("an int of more than 32 bits")
+
+
+@lru_cache(maxsize=1024)
+def _check_name(name: str) -> None:
+    """Check what plain headers must be able to carry."""
+    if not name or len(name) > _NAME_MAX or "\0" in name:
+        raise ValueError(f"a destination has a name of 1 to {_NAME_MAX} characters, none of them NUL")
+    name.encode()  # without half of a surrogate pair
+
+
+_ADDRESS_KINDS: Final = frozenset({1, 2, 5, 6})
+_TIME_END: Final = 2**63
+_INT_END: Final = 2**31
+_NAME_MAX: Final = 16 * 1024
+_WITH_VALUES: Final = (BodyKind.MAP, BodyKind.STREAM)
+
+
+def _make_envelope(fields: _Fields, kind_of_envelope: type[_E]) -> _E:
     (
         kind, name, message_id, timestamp_ms, expiration_ms, delivery_mode, priority, correlation_id,
         reply_kind, reply_name, jms_type, properties, body_kind, body,
     ) = fields  # fmt: skip
     if correlation_id is not None and type(correlation_id) not in _CORRELATION:
         raise TypeError("a correlation id that is none")
-    return Envelope(
+    return kind_of_envelope(
         _address(kind, name),
         message_id,
         timestamp_ms,

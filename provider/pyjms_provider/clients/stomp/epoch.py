@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from itertools import count
 from threading import Lock
-from typing import Protocol
+from typing import Final, Protocol
 
 from pyjms.spi.clock import Clock, Signal
 from pyjms.spi.errors import ProviderError, ResourceError
@@ -48,6 +48,9 @@ class EpochEvents(Protocol):
         ...
 
 
+_MESSAGES: Final = frozenset({"MESSAGE", "MESSAGES"})
+
+
 class _Answer:
     """What one `ask` waits for."""
 
@@ -81,6 +84,8 @@ class Epoch:
         self.error_names_receipt = error_names_receipt
         """Whether ERROR tells which receipt will not come; else it fails all that are awaited."""
         self._settings = settings
+        self.is_packed = False
+        """Whether messages go both ways in the form of stores; the broker says so in CONNECTED."""
         self._clock = clock
         self._events = events
         self._lock = Lock()
@@ -100,6 +105,13 @@ class Epoch:
         """Send `frames` with what comes after them; see `Wire.send_soon`. Raises as `post`."""
         try:
             self.wire.send_soon(*frames, waits=waits)
+        except WireEndedError as error:
+            raise InterruptedLinkError(str(error)) from error
+
+    def post_message_soon(self, session: str, message: bytes, *, waits: bool = False) -> None:
+        """Send a packed message as `post_soon` does."""
+        try:
+            self.wire.send_message_soon(session, message, waits=waits)
         except WireEndedError as error:
             raise InterruptedLinkError(str(error)) from error
 
@@ -157,7 +169,7 @@ class Epoch:
 
     def on_frame(self, frame: Frame) -> None:
         """Hand on what came."""
-        if frame.command == "MESSAGE":
+        if frame.command in _MESSAGES:
             self._events.on_message(self, frame)
         elif frame.command == "RECEIPT":
             with self._lock:

@@ -31,6 +31,7 @@ from pyjms_provider.clients.stomp.wire import RefusedError, WireEndedError
 from pyjms_provider.protocols.stomp.dialects import Dialect, dialect_named, dialect_of_server
 from pyjms_provider.protocols.stomp.errors import StompError
 from pyjms_provider.protocols.stomp.frames import Frame
+from pyjms_provider.protocols.stomp.packed import PACKED_HEADER, PACKED_VERSION
 
 __all__ = ["TRANSITIONS", "ConnectionInterruptedError", "Link", "LinkEvent", "LinkOwner", "LinkState"]
 
@@ -165,14 +166,17 @@ class Link:
 
         Raises `ResourceError` when it takes longer, `ConnectionLostError`, `ClosedError`.
         """
+        state = self._state  # without the lock it may be a moment late, as any answer is
+        if state is LinkState.CONNECTED:
+            return self._epoch
         until_ms = self._clock.monotonic_ms() + self._settings.timeout_ms
         while True:
-            signal = Signal()
             with self._lock:
                 if self._state is LinkState.CONNECTED:
                     return self._epoch
                 if self._state is not LinkState.RECONNECTING:
                     raise self._over()
+                signal = Signal()
                 self._waiting.append(signal)
             if not self._clock.wait(signal, until_ms):
                 raise ResourceError(
@@ -402,6 +406,7 @@ class Link:
             raise ProviderError(error.reason) from error
         self.dialect = dialect
         epoch.error_names_receipt = dialect.error_names_receipt
+        epoch.is_packed = connected.headers.get(PACKED_HEADER) == PACKED_VERSION
         self._numbers += 1
         return epoch
 

@@ -8,14 +8,17 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable
+from functools import partial
 from threading import Condition, Lock
 
 from pyjms.spi.errors import ResourceError
+from pyjms_provider.protocols.stomp.packed import FRAME_BYTES, FRAME_MESSAGES_MAX, LENGTH
 
 __all__ = ["Outbox", "OutboxClosedError"]
 
 _BATCH = 256 * 1024
-_CORKED_MAX = 32 * 1024
+_CORKED_MAX = FRAME_BYTES
+_PARTS_MAX = FRAME_MESSAGES_MAX  # two of a message, so half of what a broker takes
 
 
 class OutboxClosedError(Exception):
@@ -25,8 +28,14 @@ class OutboxClosedError(Exception):
 class Outbox:
     """The bytes on their way to one socket. Any thread."""
 
-    def __init__(self, limit: int, wake: Callable[[], None], write: Callable[[bytes], int] | None) -> None:
-        """`limit`: more bytes than that wait before they get in; a single piece may be larger.
+    def __init__(
+        self,
+        limit: int,
+        wake: Callable[[], None],
+        write: Callable[[bytes], int] | None,
+        frame: Callable[[bytes], bytes] = bytes,
+    ) -> None:
+        """`frame` makes of a frame of STOMP what the socket carries. `limit`: more bytes than that wait before they get in; a single piece may be larger.
 
         `wake` has the I/O thread call `flush`. `write` writes what it can without waiting and returns how much that was;
         None: only the I/O thread may write (TLS: one owner, or OpenSSL's state is trampled).
@@ -34,6 +43,10 @@ class Outbox:
         self._limit = limit
         self._wake = wake
         self._write_here = write
+        self._frame = frame
+        self._gathered: list[bytes] = []
+        self._gathered_for = ""
+        self._gathered_size = 0
         self._changed = Condition(Lock())
         self._pending: deque[bytes] = deque()
         self._size = 0
@@ -53,20 +66,14 @@ class Outbox:
 
         Raises `ResourceError` when there was none, `OutboxClosedError`.
         """
+        size = len(data)
         with self._changed:
-            if self._size and self._size + len(data) > self._limit:
-                self._changed.wait_for(
-                    lambda: self._is_closed or self._size + len(data) <= self._limit or not self._size, patience_s
-                )
-            if self._is_closed:
-                raise OutboxClosedError
-            if self._size and self._size + len(data) > self._limit:
-                raise ResourceError(
-                    f"the broker has not read for {patience_s:.0f} s, and {self._size} bytes wait to be sent: "
-                    "see what it is waiting for (full memory or disk), or raise timeout_ms"
-                )
+            if self._is_closed or (self._size and self._size + size > self._limit):
+                self._wait_for_room(size, patience_s)
+            if self._gathered:
+                self._seal()
             self._pending.append(data)
-            self._size += len(data)
+            self._size += size
             if self._is_writing or (corked and self._size < _CORKED_MAX):
                 return
             self._is_writing = True
@@ -74,10 +81,60 @@ class Outbox:
         if self._write_here is None or not self._drain(self._write_here):
             self._wake()
 
+    def gather(self, session: str, message: bytes, patience_s: float) -> bool:
+        """Have a packed message of a session sent as `put` does with what is corked: in one frame with those that come after it, up to
+        the first thing that is none of them. Return whether nothing waited before.
+
+        Raises as `put`.
+        """
+        size = len(message) + LENGTH.size
+        with self._changed:
+            if self._is_closed or (self._size and self._size + size > self._limit):
+                self._wait_for_room(size, patience_s)
+            if self._gathered and (
+                session != self._gathered_for or self._gathered_size >= FRAME_BYTES or len(self._gathered) >= _PARTS_MAX
+            ):
+                self._seal()
+            is_first = not self._size
+            self._gathered_for = session
+            self._gathered += LENGTH.pack(len(message)), message
+            self._gathered_size += size
+            self._size += size
+            if self._is_writing or self._size < _CORKED_MAX:
+                return is_first
+            self._is_writing = True
+            self._is_handed_over = self._write_here is None
+        if self._write_here is None or not self._drain(self._write_here):
+            self._wake()
+        return False
+
+    def _seal(self) -> None:
+        """Make a frame of what was gathered. The lock is held."""
+        parts, size = self._gathered, self._gathered_size
+        head = f"SENDS\nsession:{self._gathered_for}\ncontent-length:{size}\n\n".encode()
+        data = self._frame(b"".join((head, *parts, b"\0")))
+        self._pending.append(data)
+        self._size += len(data) - size
+        self._gathered, self._gathered_size = [], 0
+
+    def _wait_for_room(self, size: int, patience_s: float) -> None:
+        """Wait until there is room for so many bytes. The lock is held. Raises as `put`."""
+        if self._gathered:
+            self._seal()
+        has_room = partial(self._has_room, size)
+        self._changed.wait_for(lambda: self._is_closed or has_room(), patience_s)
+        if self._is_closed:
+            raise OutboxClosedError
+        if not has_room():
+            raise ResourceError(
+                f"the broker has not read for {patience_s:.0f} s, and {self._size} bytes wait to be sent: "
+                "see what it is waiting for (full memory or disk), or raise timeout_ms"
+            )
+
     def replace_last(self, old: bytes, new: bytes) -> bool:
         """Have `new` written in place of `old`, if that was put in last and nobody has begun to write it."""
         with self._changed:
-            if not self._pending or self._pending[-1] is not old:
+            if self._gathered or not self._pending or self._pending[-1] is not old:
                 return False
             self._pending[-1] = new
             self._size += len(new) - len(old)
@@ -85,10 +142,10 @@ class Outbox:
 
     def uncork(self) -> None:
         """Have written what was put in and nobody writes yet. Any thread."""
-        if not self._pending or self._is_writing:
+        if not self._size or self._is_writing:
             return
         with self._changed:
-            if not self._pending or self._is_writing:
+            if not self._size or self._is_writing:
                 return
             self._is_writing = True
             self._is_handed_over = self._write_here is None
@@ -105,6 +162,7 @@ class Outbox:
             self._is_closed = True
             self._is_handed_over = False
             self._pending.clear()
+            self._gathered, self._gathered_size = [], 0
             self._size = 0
             self._changed.notify_all()
 
@@ -115,6 +173,8 @@ class Outbox:
         """Write until all is written (True) or the socket takes no more (False). The caller is the writer."""
         while True:
             with self._changed:
+                if self._gathered:
+                    self._seal()
                 if not self._pending:
                     self._is_writing = self._is_handed_over = False
                     return True

@@ -97,7 +97,10 @@ class Wire:
         self._wake_reader.setblocking(False)
         self._wake_writer.setblocking(False)
         self._outbox = Outbox(
-            _UNWRITTEN_BYTES_MAX, self._wake, self._channel.write if self._channel.is_shared else None
+            _UNWRITTEN_BYTES_MAX,
+            self._wake,
+            self._channel.write if self._channel.is_shared else None,
+            self._channel.frame,
         )
         limits = Limits(header_line_max=_HEADERS_MAX, header_size_max=_HEADERS_MAX, body_max=settings.frame_bytes_max)
         self._watch = Watch(self._channel.fileno(), self._wake_reader.fileno())
@@ -163,6 +166,19 @@ class Wire:
             return
         self._put(self._channel.frame(self._encoded(frames)), corked=True)
         self._reading.keep_ticking()
+
+    def send_message_soon(self, session: str, message: bytes, *, waits: bool) -> None:
+        """Have a packed message written as `send_soon` does, in one frame with those of the same session that come after it."""
+        self._in_a_row += 1
+        try:
+            patience_s = 0.0 if self.is_own_thread() else self._settings.timeout_ms / 1000
+            if self._outbox.gather(session, message, patience_s):
+                self._reading.keep_ticking()
+        except (OutboxClosedError, OSError) as error:
+            self._wake()
+            raise WireEndedError(self._reason or str(error)) from error
+        if not waits and self._in_a_row <= _AT_ONCE:
+            self._outbox.uncork()
 
     def send_data_soon(self, data: bytes) -> bytes:
         """Have encoded frames written as `send_soon` does that wait; return what `replace_last` knows them by."""

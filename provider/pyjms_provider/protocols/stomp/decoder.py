@@ -15,7 +15,6 @@ from io import BytesIO
 from pyjms_provider.protocols.stomp.errors import FrameError, FrameLimitError, StompError
 from pyjms_provider.protocols.stomp.frames import HEARTBEAT, Frame, Heartbeat, Version
 from pyjms_provider.protocols.stomp.header_lines import HeaderParser
-from pyjms_provider.protocols.stomp.known_heads import KnownFrame
 from pyjms_provider.protocols.stomp.limits import DEFAULT_LIMITS, Limits
 
 __all__ = ["FrameDecoder"]
@@ -154,12 +153,7 @@ class FrameDecoder:
 
     def _with_body(self, frame: Frame) -> Frame | None:
         data, at = self._data, self._at
-        if type(frame) is KnownFrame:
-            self._missing = int(frame.own[8])
-            if self._missing > self._parser.limits.body_max:
-                self._check_body(self._missing, frame)
-            end = at + self._missing
-        elif (length := frame.headers.get("content-length")) is None:
+        if (length := frame.headers.get("content-length")) is None:
             end = data.find(b"\0", at)
             self._check_body((end if end >= 0 else len(data)) - at, frame)
             self._missing = _UNTIL_NUL

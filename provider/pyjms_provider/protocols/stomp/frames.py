@@ -6,7 +6,6 @@ Header Entries"). `Frame.pairs` has them as they came.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import Enum
 
@@ -56,16 +55,6 @@ class Frame:
     def pairs(self) -> tuple[tuple[str, str], ...]:
         """The headers in the order of the wire, repeated ones too; without those of `tail`."""
         return self.repeated or tuple(self.headers.items())
-
-    @property
-    def first_headers(self) -> Mapping[str, str]:
-        """Headers, among them those before `ack`, of a MESSAGE that pyjms has written. Not to be changed."""
-        return self.headers
-
-    @property
-    def ack(self) -> str | None:
-        """What a message is settled by."""
-        return self.headers.get("ack")
 
     @property
     def receipt(self) -> str | None:

@@ -7,7 +7,6 @@ import re
 from pyjms_provider.protocols.stomp.errors import FrameError, FrameLimitError
 from pyjms_provider.protocols.stomp.escapes import UNESCAPED_COMMANDS, unescape
 from pyjms_provider.protocols.stomp.frames import Frame, Version
-from pyjms_provider.protocols.stomp.known_heads import KnownHeads
 from pyjms_provider.protocols.stomp.limits import Limits
 
 __all__ = ["PROFILE_HEADER", "HeaderParser", "split_lines"]
@@ -17,7 +16,10 @@ PROFILE_HEADER = "JMS_pyjms"
 
 _BEFORE_TAIL = f"\n{PROFILE_HEADER}:"
 _COMMAND_LENGTH_MAX = 40
-_settled = re.compile(r"ACK\nsession:([A-Za-z0-9]+)\nids:([0-9,\-]+)").fullmatch
+_PLAIN_MAX = 1024
+# What needs no second look: nothing is escaped, and all of it is ASCII.
+_is_plain = re.compile(rb"[A-Z]{1,40}+(?:\n[a-z\-]{1,40}+:[A-Za-z0-9.,\-]*+)++").fullmatch
+_pairs = re.compile(r"\n([a-z\-]+):(.*)").findall
 _named_lines = re.compile(r"(?:[^:\n]+:.*\n)*+").fullmatch
 
 
@@ -28,10 +30,14 @@ class HeaderParser:
         self.limits = limits
         self.version = version
         self.lazy = lazy
-        self._known = KnownHeads(self._parse_lines, lambda lines: split_lines(lines, Version.V1_2))
 
     def parse(self, head: bytes) -> Frame:
         """Return the frame that `head` begins, without the line end before the blank line. Raises `FrameError`."""
+        if self.lazy and len(head) < _PLAIN_MAX and _is_plain(head) and self.version is Version.V1_2:
+            text = head.decode()
+            headers = dict(_pairs(text))
+            if len(headers) == text.count("\n"):
+                return Frame(text[: text.index("\n")], headers)
         self._check_sizes(head)
         try:
             text = head.decode()
@@ -41,12 +47,6 @@ class HeaderParser:
             raise FrameError("a NUL stands before the blank line that ends the headers")
         if "\r" in text:
             text = self._without_returns(text)
-        if self.lazy and self.version is Version.V1_2:
-            known = self._known.read(text)
-            if known is not None:
-                return known
-            if (settled := _settled(text)) is not None:
-                return Frame("ACK", {"session": settled[1], "ids": settled[2]})
         command, _, lines = text.partition("\n")
         if not (command.isascii() and command.isalpha() and len(command) <= _COMMAND_LENGTH_MAX):
             raise FrameError("a frame begins with what is no command of STOMP")

@@ -1,24 +1,47 @@
-"""Many messages in one frame: the pages of reader groups, for readers that have `msgspec`.
+"""Many messages in one frame, in the form of stores: SENDS, MESSAGES, and the pages of reader groups.
 
-A frame for each message costs the broker and the reader several times as much as the message itself. A packed page is one MESSAGE whose
-body has the version of that form, and for each message how many bytes it takes, how often it was handed out, and the array that stores keep of it.
+A frame for each message costs both sides several times as much as the message itself. SENDS has for each message how many bytes it takes, and
+these, as a store would keep them; MESSAGES also how often it was delivered, and whether a client may have seen it. A packed page is one
+MESSAGE whose body has the version of that form, and for each message how many bytes it takes, how often it was handed out, and the array that
+stores keep of it, without version and checksum.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from struct import Struct
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from pyjms.spi.replay import ReservedMessage
 from pyjms_provider.protocols.stomp.errors import ProfileError
-from pyjms_provider.stores.codec import VERSION, decode_plain, encode_plain
+from pyjms_provider.stores.codec import HEAD_SIZE, VERSION, PackedEnvelope, admit, decode_plain, encode, encode_plain
+from pyjms_provider.stores.errors import CodecError
 
 if TYPE_CHECKING:
+    from pyjms.spi.delivery import Delivery
     from pyjms.spi.envelope import Envelope
 
-__all__ = ["pack", "unpack"]
+__all__ = [
+    "FRAME_BYTES",
+    "FRAME_MESSAGES_MAX",
+    "LENGTH",
+    "PACKED_HEADER",
+    "PACKED_VERSION",
+    "Arrived",
+    "pack",
+    "pack_delivery",
+    "read_sends",
+    "unpack",
+    "unpack_deliveries",
+]
 
+PACKED_HEADER: Final = "pyjms-packed"
+PACKED_VERSION: Final = str(VERSION)
+FRAME_BYTES: Final = 32 * 1024
+"""A frame that has so many gets no further message."""
+FRAME_MESSAGES_MAX: Final = 1000
+LENGTH: Final = Struct(">I")
+_DELIVERY: Final = Struct(">IIB")
 _HEAD = Struct(">II")
 _COUNT_MAX = 0xFFFF_FFFF
 
@@ -51,4 +74,56 @@ def unpack(body: bytes, first: int, received: Callable[[Envelope], Envelope]) ->
         envelope = received(decode_plain(body[at : at + size]))
         found.append(ReservedMessage(first + len(found), envelope, times, times > 1))
         at += size
+    return found
+
+
+def read_sends(body: bytes) -> list[PackedEnvelope]:
+    """Return the messages of a SENDS, which a client has made. Raises `ProfileError`; then none of them is to be sent."""
+    found: list[PackedEnvelope] = []
+    at, end = 0, len(body)
+    try:
+        while at < end:
+            (size,) = LENGTH.unpack_from(body, at) if at + LENGTH.size <= end else (end,)
+            begin = at + LENGTH.size
+            at = begin + size
+            if at > end:
+                raise ProfileError("SENDS ends within a message")
+            if len(found) == FRAME_MESSAGES_MAX:
+                raise ProfileError(f"SENDS has more than {FRAME_MESSAGES_MAX} messages")
+            found.append(admit(body[begin:at]))
+    except CodecError as error:
+        raise ProfileError(f"message {len(found) + 1} of SENDS cannot be read: {error.reason}") from None
+    if not found:
+        raise ProfileError("SENDS has no message")
+    return found
+
+
+def pack_delivery(delivery: Delivery, parts: list[bytes]) -> int:
+    """Add a delivery to the body of a MESSAGES; return how many bytes. Raises `CodecError` for a value that no message may have."""
+    data = encode(delivery.envelope)
+    parts += _DELIVERY.pack(len(data), min(delivery.count, _COUNT_MAX), delivery.redelivered), data
+    return len(data)
+
+
+class Arrived(NamedTuple):
+    """A delivery as it came, whose message has not been read."""
+
+    number: int
+    times: int
+    redelivered: bool
+    message: bytes
+    """As `decode_plain` reads it."""
+
+
+def unpack_deliveries(body: bytes, first: int) -> list[Arrived]:
+    """Return what a MESSAGES brings, of which the first delivery has that number. Raises `ProfileError`."""
+    found: list[Arrived] = []
+    at, end = 0, len(body)
+    while at < end:
+        size, count, redelivered = _DELIVERY.unpack_from(body, at) if at + _DELIVERY.size <= end else (end, 0, 0)
+        begin = at + _DELIVERY.size
+        at = begin + size
+        if at > end or size < HEAD_SIZE:
+            raise ProfileError("MESSAGES ends within a message")
+        found.append(Arrived(first + len(found), count, redelivered != 0, body[begin + HEAD_SIZE : at]))
     return found

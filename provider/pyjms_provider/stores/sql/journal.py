@@ -238,7 +238,8 @@ class SqlJournal(Journal):
         envelopes: dict[ReferenceId, Envelope] = {}
         for reference_id, payload in found.items():
             try:
-                envelopes[reference_id] = decode(bytes(payload))
+                envelope = envelopes[reference_id] = decode(bytes(payload))
+                envelope.forget()  # most go out as these bytes
             except CodecError as error:
                 self._set_aside(reference_id, payload, error)
         return envelopes

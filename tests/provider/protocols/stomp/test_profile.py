@@ -12,7 +12,6 @@ from hypothesis import strategies as st
 from pyjms.spi.envelope import Address, AddressKind, BodyKind, Envelope, MessageId, ObjectBody
 from pyjms.spi.errors import DestinationError, ResourceError
 from pyjms.types import Byte, Char, Float, Long, Short, Stored
-from pyjms_provider.core.paging import approximate_size
 from pyjms_provider.protocols.stomp.codec import FrameDecoder, encode
 from pyjms_provider.protocols.stomp.dialects import ARTEMIS, CLASSIC, PYJMS, RABBITMQ, Dialect
 from pyjms_provider.protocols.stomp.errors import ProfileError
@@ -61,17 +60,6 @@ def raw(headers: str, body: bytes = b"", *, command: str = "SEND", lazy: bool = 
 
 
 # Between pyjms and its own broker
-
-
-def test_a_broker_takes_no_properties_apart_to_know_their_size() -> None:
-    plain = replace(make_envelope("text"), properties={"region": "EU" * 500, "price": 3})
-    received = after(to_frame(plain, PYJMS))
-    size = approximate_size(received)
-    assert isinstance(received.properties, WireProperties)
-    assert received.properties._values is None  # nobody has looked
-    assert size == pytest.approx(approximate_size(plain), rel=0.1)
-    assert dict(received.properties.items()) == plain.properties
-    assert approximate_size(received) == size
 
 
 def test_a_broker_stores_properties_as_they_came() -> None:

@@ -22,14 +22,15 @@ from pyjms_provider.clients.ending import Ending
 from pyjms_provider.clients.stomp.epoch import InterruptedLinkError
 from pyjms_provider.clients.stomp.link import Link
 from pyjms_provider.clients.stomp.profiled.pipelines import ProfiledReaderGroups, ProfiledStages
-from pyjms_provider.clients.stomp.profiled.prepared import PreparedSend
 from pyjms_provider.clients.stomp.profiled.session import ProfiledSession
 from pyjms_provider.protocols.stomp import verbs
 from pyjms_provider.protocols.stomp.answers import Created, Greeting
 from pyjms_provider.protocols.stomp.dialects import PYJMS
 from pyjms_provider.protocols.stomp.errors import StompError
 from pyjms_provider.protocols.stomp.frames import Frame
-from pyjms_provider.protocols.stomp.profile import quick_frame, to_frame
+from pyjms_provider.protocols.stomp.packed import PACKED_HEADER, PACKED_VERSION
+from pyjms_provider.protocols.stomp.profile import to_frame
+from pyjms_provider.stores.codec import encode
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -83,7 +84,7 @@ class ProfiledConnection(ProviderConnection):
             self._connection_id = ConnectionId(greeting.get("session", ""))
 
     def _connect_headers(self) -> dict[str, str]:
-        headers = {"pyjms-profile": verbs.PROFILE_VERSION, **self._credentials}
+        headers = {"pyjms-profile": verbs.PROFILE_VERSION, PACKED_HEADER: PACKED_VERSION, **self._credentials}
         if self.settings.virtual_host is not None:
             headers["host"] = self.settings.virtual_host
         if self._client_id is not None:
@@ -261,14 +262,15 @@ class ProfiledConnection(ProviderConnection):
         except InterruptedLinkError:
             _log.debug("the connection ended before the broker had heard %s", frame.command)
 
+    def pack(self, envelope: Envelope) -> bytes:
+        """Return a message as SENDS has it. Raises `ProviderError`."""
+        return encode(self._sent(envelope) if self._at_broker else envelope)
+
     def frame_of(self, envelope: Envelope, session: str) -> Frame:
-        """Return the SEND that carries `envelope`. Raises `ProviderError`."""
+        """Return the SEND that carries `envelope` to a broker that knows no SENDS. Raises `ProviderError`."""
         if self._at_broker:
             envelope = self._sent(envelope)
         try:
-            quick = quick_frame("SEND", envelope)
-            if quick is not None:
-                return PreparedSend(quick, session)
             frame = to_frame(envelope, PYJMS)
         except StompError as error:
             raise ProviderError(f"the message cannot be sent over STOMP: {error.reason}") from error
@@ -345,7 +347,7 @@ class ProfiledConnection(ProviderConnection):
 
     def on_message(self, epoch: Epoch, frame: Frame) -> None:
         """Hand a message to its consumer. The I/O thread."""
-        receiver = self._receivers.get(frame.first_headers.get("subscription", ""))
+        receiver = self._receivers.get(frame.headers.get("subscription", ""))
         if receiver is not None:
             receiver.arrived(epoch, frame)
 

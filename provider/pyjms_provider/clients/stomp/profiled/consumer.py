@@ -7,7 +7,7 @@ and never handed out goes back as if it had never been delivered.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from functools import partial
 from itertools import count
@@ -22,7 +22,9 @@ from pyjms_provider.clients.stomp.profiled.received import Received
 from pyjms_provider.protocols.stomp import verbs
 from pyjms_provider.protocols.stomp.delivery_ids import delivery_ids
 from pyjms_provider.protocols.stomp.dialects import PYJMS
+from pyjms_provider.protocols.stomp.packed import Arrived, unpack_deliveries
 from pyjms_provider.protocols.stomp.profile import from_frame
+from pyjms_provider.stores.codec import decode_plain
 
 if TYPE_CHECKING:
     from pyjms_provider.clients.stomp.epoch import Epoch
@@ -53,7 +55,7 @@ class ProfiledConsumer(ProviderConsumer):
         self._on_ready = on_ready
         self._window = window
         self._lock = Lock()
-        self._arrived: deque[Frame] = deque()
+        self._arrived: deque[Arrived | Frame] = deque()
         self._to_say: deque[tuple[Epoch, Frame]] = deque()
         self._is_speaking = False
         self._epoch: Epoch | None = None
@@ -119,12 +121,15 @@ class ProfiledConsumer(ProviderConsumer):
             self._credit = self._revocations = 0
 
     def arrived(self, epoch: Epoch, frame: Frame) -> None:
-        """Put a message away, or give it back if nobody wants it any more. The I/O thread."""
+        """Put messages away, or give them back if nobody wants them any more. The I/O thread."""
+        arrived: Sequence[Arrived | Frame] = (frame,)
+        if frame.command == "MESSAGES":
+            arrived = unpack_deliveries(frame.body, int(frame.headers["first"]))  # type: ignore[arg-type]  # as decoded
         with self._lock:
             if epoch is not self._epoch:
                 return
-            self._arrived.append(frame)
-            self._credit -= 1
+            self._arrived += arrived
+            self._credit -= len(arrived)
             goes_back = self._is_revoked or self._revocations > 0
             if goes_back and not (self._drains or self._is_withdrawn or self._is_closed):
                 self._return(keep=0)
@@ -166,23 +171,28 @@ class ProfiledConsumer(ProviderConsumer):
 
     def _take(self, *, ends_interest: bool) -> Delivery | None:
         """Return the next message that has come."""
-        frame: Frame | None = None
+        found: Arrived | Frame | None = None
         with self._lock:
             epoch = self._epoch
             if epoch is not None and self._arrived and self._connection.is_started and not self._is_closed:
-                frame = self._arrived.popleft()
+                found = self._arrived.popleft()
                 if self._credit <= self._window // 2:
                     self._grant()
                 if ends_interest:
                     self._is_interested = False
         self._speak()
-        return None if frame is None or epoch is None else self._deliver(frame, epoch)
+        return None if found is None or epoch is None else self._deliver(found, epoch)
 
-    def _deliver(self, frame: Frame, epoch: Epoch) -> Delivery:
-        headers = frame.first_headers
-        envelope = self._connection.received(from_frame(frame, PYJMS, self.request.address))
-        tag = Received(int(frame.ack or "0"), epoch, envelope.delivery_mode == _PERSISTENT)
-        return Delivery(envelope, int(headers.get("delivery-count", "1")), headers.get("redelivered") == "true", tag)
+    def _deliver(self, found: Arrived | Frame, epoch: Epoch) -> Delivery:
+        if isinstance(found, Arrived):
+            number, count, redelivered, message = found
+            envelope = self._connection.received(decode_plain(message))
+        else:
+            headers = found.headers
+            number, count = _number_of(found), int(headers.get("delivery-count", "1"))
+            redelivered = headers.get("redelivered") == "true"
+            envelope = self._connection.received(from_frame(found, PYJMS, self.request.address))
+        return Delivery(envelope, count, redelivered, Received(number, epoch, envelope.delivery_mode == _PERSISTENT))
 
     def catch_up(self) -> None:
         """Ask the broker what there is now (an exact `receive_no_wait`)."""
@@ -321,7 +331,7 @@ class ProfiledConsumer(ProviderConsumer):
     def _take_unseen(self, *, keep: int) -> list[int]:
         frames = list(self._arrived)
         self._arrived = deque(frames[:keep])
-        return [int(frame.ack or "0") for frame in frames[keep:]]
+        return [_number_of(frame) for frame in frames[keep:]]
 
     # The lock is not held
 
@@ -349,3 +359,8 @@ class ProfiledConsumer(ProviderConsumer):
                     self._is_speaking = False
                     if is_said:
                         self._to_say.popleft()
+
+
+def _number_of(found: Arrived | Frame) -> int:
+    """Return by which number a delivery is settled."""
+    return found.number if isinstance(found, Arrived) else int(found.headers.get("ack", "0"))

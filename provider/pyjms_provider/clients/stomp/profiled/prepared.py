@@ -1,30 +1,28 @@
-"""A SEND whose bytes are made already, but for the name of its receipt."""
+"""A SENDS of one message, whose bytes are made already but for the name of its receipt."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from pyjms_provider.protocols.stomp.frames import Frame
-
-if TYPE_CHECKING:
-    from pyjms_provider.protocols.stomp.profile.quick import QuickFrame
+from pyjms_provider.protocols.stomp.packed import LENGTH
 
 __all__ = ["PreparedSend"]
 
 
 class PreparedSend(Frame):
-    """What an ordinary message is sent as; `headers` has the receipt, if one is asked for."""
+    """What a packed message is sent as whose answer is waited for; `headers` has the receipt, if one is asked for."""
 
-    __slots__ = ("_parts", "_session")
+    __slots__ = ("_message", "_session")
 
-    def __init__(self, parts: QuickFrame, session: str) -> None:
+    def __init__(self, session: str, message: bytes) -> None:
         """`session`: its name, which needs no escape."""
-        super().__init__("SEND", {}, parts.body)
-        self._parts = parts
+        self.command = "SENDS"
+        self.headers = {}
         self._session = session
+        self._message = message
 
     def prepared(self) -> bytes:
-        parts, receipt = self._parts, self.headers.get("receipt")
+        message, receipt = self._message, self.headers.get("receipt")
+        size = len(message)
         line = "" if receipt is None else f"receipt:{receipt}\n"
-        head = f"{parts.common}session:{self._session}\n{parts.own}{line}{parts.tail}"
-        return b"".join((head.encode(), parts.body, b"\0"))
+        head = f"SENDS\nsession:{self._session}\n{line}content-length:{size + LENGTH.size}\n\n"
+        return b"".join((head.encode(), LENGTH.pack(size), message, b"\0"))

@@ -27,6 +27,7 @@ from pyjms_provider.clients.stomp.profiled.browser import ProfiledBrowser
 from pyjms_provider.clients.stomp.profiled.consumer import ProfiledConsumer
 from pyjms_provider.clients.stomp.profiled.late import LateAcknowledgements
 from pyjms_provider.clients.stomp.profiled.pipelines import stage
+from pyjms_provider.clients.stomp.profiled.prepared import PreparedSend
 from pyjms_provider.clients.stomp.profiled.received import Received
 from pyjms_provider.protocols.stomp import verbs
 from pyjms_provider.protocols.stomp.answers import Prepared, Recovered
@@ -86,10 +87,13 @@ class ProfiledSession(ProviderSession):
         self._check_open()
         try:
             if self.transacted:
-                epoch = self._enter_unit(self._unit or self.connection.link.current())
-                epoch.post_soon(
-                    self.connection.frame_of(envelope, self.name), waits=True
-                )  # at the latest for the commit
+                epoch = self._unit
+                if epoch is None:
+                    epoch = self._unit = self.connection.link.current()
+                if epoch.is_packed:  # it is written with the commit at the latest
+                    epoch.post_message_soon(self.name, self.connection.pack(envelope), waits=True)
+                else:
+                    epoch.post_soon(self.connection.frame_of(envelope, self.name), waits=True)
             else:
                 self._send(envelope)
         except InterruptedLinkError as error:
@@ -102,12 +106,20 @@ class ProfiledSession(ProviderSession):
 
     def _send(self, envelope: Envelope) -> None:
         epoch = self.connection.link.current()
-        frame = self.connection.frame_of(envelope, self.name)  # now: a temporary destination is the epoch's
         address = envelope.destination
-        if envelope.delivery_mode != _PERSISTENT and address in self._good:
-            epoch.post_soon(frame)
-            return
         # Whether it may be sent there is asked once; then messages that may be lost need no answer.
+        asks = envelope.delivery_mode == _PERSISTENT or address not in self._good
+        if epoch.is_packed:
+            message = self.connection.pack(envelope)  # now: a temporary destination is the epoch's
+            if not asks:
+                epoch.post_message_soon(self.name, message)
+                return
+            frame: Frame = PreparedSend(self.name, message)
+        else:
+            frame = self.connection.frame_of(envelope, self.name)
+            if not asks:
+                epoch.post_soon(frame)
+                return
         epoch.ask(frame)
         if address.temporary and self.connection.owns(address):
             return  # it may be deleted here, and the next send must say so

@@ -4,10 +4,8 @@ One header, ``JMS_pyjms``, says what plain headers cannot: the kind of body, JMS
 docs/reference/stomp.md specifies it.
 """
 
-from pyjms_provider.protocols.stomp.profile.passed import PassedEnvelope
 from pyjms_provider.protocols.stomp.profile.properties import WireProperties
-from pyjms_provider.protocols.stomp.profile.quick import quick_frame
 from pyjms_provider.protocols.stomp.profile.reading import from_frame
 from pyjms_provider.protocols.stomp.profile.writing import expanded, to_frame
 
-__all__ = ["PassedEnvelope", "WireProperties", "expanded", "from_frame", "quick_frame", "to_frame"]
+__all__ = ["WireProperties", "expanded", "from_frame", "to_frame"]

@@ -280,11 +280,6 @@ class WireProperties(Mapping[str, Stored]):
             _log.warning("the properties of a message are taken as strings: %s", error.reason)
             return {name: value for name, value in reversed(pairs) if not is_reserved(name)}
 
-    @property
-    def memory_bytes(self) -> int:
-        """About how much memory they take; for that they need not be taken apart."""
-        return len(self._text) + len(self.types)
-
     def keys(self) -> KeysView[str]:
         return self.values_by_name.keys()
 

@@ -11,14 +11,11 @@ from collections.abc import Mapping
 from pyjms.spi.envelope import Address, Body, BodyKind, Envelope, MessageId
 from pyjms_provider.protocols.stomp.dialects import Dialect, ForeignBody
 from pyjms_provider.protocols.stomp.errors import FrameError, ProfileError
-from pyjms_provider.protocols.stomp.escapes import unescape
 from pyjms_provider.protocols.stomp.frames import Frame, Version
 from pyjms_provider.protocols.stomp.header_lines import PROFILE_HEADER, split_lines
-from pyjms_provider.protocols.stomp.known_heads import Block, KnownFrame
-from pyjms_provider.protocols.stomp.profile.bodies import BYTES_TYPE, TEXT_TYPE, read_body
+from pyjms_provider.protocols.stomp.profile.bodies import read_body
 from pyjms_provider.protocols.stomp.profile.header import ProfileHeader, join_parts, parse
 from pyjms_provider.protocols.stomp.profile.names import is_reserved
-from pyjms_provider.protocols.stomp.profile.passed import PassedEnvelope, Shared
 from pyjms_provider.protocols.stomp.profile.properties import WireProperties, read_properties
 
 __all__ = ["from_frame", "sender_of"]
@@ -27,9 +24,6 @@ _log = logging.getLogger(__name__)
 
 _LONG_MAX = 2**63 - 1
 _PRIORITY_DEFAULT = 4
-_TEXT, _BYTES = BodyKind.TEXT, BodyKind.BYTES
-_BEFORE_EXPIRES = len("expires:")
-_SHARED_NAMES = frozenset({"destination", "persistent", "priority", "content-type", "amq-msg-type", "session"})
 _PREFIX = f"{PROFILE_HEADER}:"
 _MORE_PREFIX = f"{PROFILE_HEADER}_1:"
 _NON_PERSISTENT, _PERSISTENT = 1, 2
@@ -41,12 +35,6 @@ def from_frame(frame: Frame, dialect: Dialect, assumed: Address | None = None) -
     The properties of a lazily decoded frame stay lines until they are asked for. Raises `DestinationError` when the
     frame names no destination.
     """
-    if type(frame) is KnownFrame and dialect.preserves_headers:
-        try:
-            return _read_known(frame, dialect)
-        except ProfileError as error:
-            _log_fault(error)
-            return _read_foreign(frame, dialect, assumed)
     tail = frame.tail
     if tail.startswith(_PREFIX) and not tail.startswith(_MORE_PREFIX, tail.index("\n") + 1):
         first, _, lines = tail[len(_PREFIX) :].partition("\n")
@@ -71,84 +59,6 @@ def from_frame(frame: Frame, dialect: Dialect, assumed: Address | None = None) -
     except ProfileError as error:
         _log_fault(error)
         return _read_foreign(frame, dialect, assumed)
-
-
-def _read_known(frame: KnownFrame, dialect: Dialect) -> Envelope:
-    """Return what `_read` does of a frame that says the same in the order of headers that pyjms has. Raises as `_read`."""
-    block, own = frame.block, frame.own
-    shared = block.meaning
-    if type(shared) is not Shared:
-        shared = block.meaning = _meaning_of(block, dialect)
-    _, _, expires, timestamp, correlation_id, reply_to, jms_type, _, _, kind, message_id, types, lines = own.groups()
-    data = bytes(frame.body)
-    is_plain = False
-    body: Body
-    if kind == "text":
-        try:
-            body_kind, body = _TEXT, data.decode()
-            is_plain = shared.content_type == TEXT_TYPE
-        except UnicodeDecodeError:
-            body_kind, body = read_body(kind, shared.content_type, data)
-    else:
-        body_kind, body = read_body(kind, shared.content_type, data)
-        is_plain = body_kind is _BYTES and shared.content_type == BYTES_TYPE
-    rest = own.string[own.start(3) - _BEFORE_EXPIRES :]
-    if own.start(9) >= 0:  # the receipt is between the client and the broker alone
-        rest = rest.replace(f"\nreceipt:{own[9]}\n", "\n", 1)
-    envelope = PassedEnvelope(
-        shared.destination,
-        MessageId(message_id.replace("%3A", ":")),
-        0 if timestamp is None else int(timestamp),
-        int(expires),
-        shared.delivery_mode,
-        shared.priority,
-        None if correlation_id is None else _unescaped(correlation_id),
-        None if reply_to is None else dialect.destinations.read_reply_to(_unescaped(reply_to)),
-        None if jms_type is None else _unescaped(jms_type),
-        WireProperties(rest, _kept_types(types), len(rest) - max(0, len(lines) - 1)),
-        body_kind,
-        body,
-    )
-    if is_plain and shared.lines is not None:
-        envelope.passed = shared.lines, rest
-    return envelope
-
-
-def _meaning_of(block: Block, dialect: Dialect) -> Shared:
-    """Raises `DestinationError`."""
-    headers = block.headers
-    lines, _, session = block.lines.rpartition("\nsession:")
-    can_pass = block.command == "SEND" and session and headers.keys() <= _SHARED_NAMES
-    return Shared(
-        dialect.destinations.read(headers),
-        _delivery_mode(headers),
-        _priority(headers),
-        headers.get("content-type"),
-        lines + "\n" if can_pass else None,
-    )
-
-
-def _unescaped(text: str) -> str:
-    return unescape(text, Version.V1_2) if "\\" in text else text
-
-
-_types: dict[str, str] = {}
-_TYPES_MAX = 512
-_TYPES_LENGTH_MAX = 1024
-
-
-def _kept_types(text: str | None) -> str:
-    """Return a list of types, of which there is one copy for many messages."""
-    if text is None:
-        return ""
-    kept = _types.get(text)
-    if kept is None:
-        kept = text
-        if len(text) <= _TYPES_LENGTH_MAX:
-            if len(_types) >= _TYPES_MAX:
-                _types.clear()
-            _types[text] = text
-    return kept
 
 
 def sender_of(frame: Frame) -> str | None:

@@ -37,7 +37,7 @@ __all__ = ["StompServerEngine"]
 
 _log = logging.getLogger(__name__)
 _HEART_BEAT: Final = b"\n"
-_ORDINARY: Final = frozenset({"SEND", "ACK"})  # most frames; they leave the state as it is
+_ORDINARY: Final = frozenset({"SEND", "SENDS", "ACK"})  # most frames; they leave the state as it is
 _OVER: Final = ServerState.OVER  # an enumeration's member is looked up in a dozen steps
 _TAKES_FRAMES: Final = frozenset({ServerState.NEW, ServerState.OPEN})
 

@@ -28,13 +28,15 @@ class Act:
     may_wait: bool
     is_brief: bool = False
     """Whether it waits for a local disk at most."""
+    messages: int = 1
+    """How many messages it has read from its frame."""
     joint: Joint | None = None
     """How it is done together with those of other connections."""
 
     @property
     def size(self) -> int:
         """About how many bytes it holds."""
-        return len(self.frame.body) + self.frame.head_bytes + _ACT_SIZE
+        return len(self.frame.body) + self.frame.head_bytes + _ACT_SIZE * self.messages
 
 
 class Lane:

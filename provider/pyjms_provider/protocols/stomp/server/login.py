@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from pyjms_provider.protocols.stomp.frames import Frame, Version
 from pyjms_provider.protocols.stomp.negotiation import agree_on_heart_beats, choose_version, read_heart_beat
+from pyjms_provider.protocols.stomp.packed import PACKED_HEADER, PACKED_VERSION
 from pyjms_provider.protocols.stomp.verbs import PROFILE_VERSION
 from pyjms_provider.security.contracts import (
     TOKEN_USER,
@@ -34,6 +35,8 @@ class Login:
     """The virtual host; "": the default one."""
     client_id: str | None
     speaks_profile: bool
+    is_packed: bool
+    """Whether messages go both ways in the form of stores, several in a frame."""
     out_ms: int
     """The broker says something so often; 0: never."""
     in_ms: int
@@ -53,11 +56,13 @@ def negotiate(frame: Frame, settings: StompSettings) -> Login:
     version = choose_version(headers.get("accept-version"))
     own = (settings.heart_beat_ms, settings.heart_beat_ms)
     beats = agree_on_heart_beats(own, read_heart_beat(headers.get("heart-beat")))
+    speaks_profile = version is Version.V1_2 and headers.get("pyjms-profile") == PROFILE_VERSION
     return Login(
         version=version,
         host=headers.get("host", "") if version is not Version.V1_0 else "",
         client_id=headers.get("client-id") or None,
-        speaks_profile=version is Version.V1_2 and headers.get("pyjms-profile") == PROFILE_VERSION,
+        speaks_profile=speaks_profile,
+        is_packed=speaks_profile and headers.get(PACKED_HEADER) == PACKED_VERSION,
         out_ms=beats.send_ms,
         in_ms=beats.expect_ms,
     )

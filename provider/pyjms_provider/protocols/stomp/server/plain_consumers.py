@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from pyjms.spi.delivery import Delivery
 from pyjms_provider.protocols.stomp.server.fetching import Fetching
+from pyjms_provider.protocols.stomp.server.turns import PULLS_OF_TURN
 
 if TYPE_CHECKING:
     from pyjms.spi.envelope import Address
@@ -51,6 +52,7 @@ class PlainSubscription:
         self.unsettled: dict[str, Delivery] = {}
         """By the id that ACK names, oldest first, but for what a transaction has given back."""
         self.is_queued = False
+        self.pulls_of_turn = PULLS_OF_TURN
         self._dialogue = dialogue
         self._window = window
         self._consumer: ProviderConsumer | None = None
@@ -132,6 +134,7 @@ class PlainBrowser:
 
     def __init__(self, messages: Iterator[Delivery], write: Callable[[Delivery | None], Iterable[bytes]]) -> None:
         self.is_queued = False
+        self.pulls_of_turn = PULLS_OF_TURN
         self._messages: Iterator[Delivery] | None = messages
         self._write = write
 

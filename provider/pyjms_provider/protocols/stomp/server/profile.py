@@ -7,7 +7,7 @@ side by side; what concerns the connection as a whole has an order of its own.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from itertools import count
@@ -20,7 +20,6 @@ from pyjms.spi.provider import SubscribeRequest
 from pyjms.spi.replay import StageName
 from pyjms.spi.selector import selector_or_none
 from pyjms.spi.xid import BranchFailure
-from pyjms_provider.protocols.engine import Joint
 from pyjms_provider.protocols.stomp import verbs
 from pyjms_provider.protocols.stomp.answers import Created, Greeting, Prepared, Recovered, Sent, receipt_frame
 from pyjms_provider.protocols.stomp.codec import encode_head
@@ -29,15 +28,15 @@ from pyjms_provider.protocols.stomp.dialects import PYJMS
 from pyjms_provider.protocols.stomp.errors import ProfileError, StompError
 from pyjms_provider.protocols.stomp.frames import Frame, Version
 from pyjms_provider.protocols.stomp.header_lines import PROFILE_HEADER
-from pyjms_provider.protocols.stomp.known_heads import KnownFrame
+from pyjms_provider.protocols.stomp.packed import PACKED_HEADER, PACKED_VERSION
 from pyjms_provider.protocols.stomp.pipeline_answers import Counted
-from pyjms_provider.protocols.stomp.profile import PassedEnvelope, from_frame, quick_frame, to_frame
+from pyjms_provider.protocols.stomp.profile import from_frame, to_frame
 from pyjms_provider.protocols.stomp.server.dialogue import Dialogue
-from pyjms_provider.protocols.stomp.server.hosts import Sending
 from pyjms_provider.protocols.stomp.server.lane import Act, Lane
 from pyjms_provider.protocols.stomp.server.profile_consumers import CreditConsumer, ServedBrowser, ServedConsumer
 from pyjms_provider.protocols.stomp.server.profile_pipelines import LONG_VERBS, PIPELINE_COMMANDS, ServedPipelines
 from pyjms_provider.protocols.stomp.server.profile_sessions import ServedSession
+from pyjms_provider.protocols.stomp.server.sending import PackedSends
 from pyjms_provider.protocols.stomp.wire_errors import error_frame
 
 if TYPE_CHECKING:
@@ -50,8 +49,7 @@ if TYPE_CHECKING:
 __all__ = ["ProfileDialogue"]
 
 _END: Final = b"\0"
-_COLON: Final = "\\c"
-_SEND, _ACK, _DISCONNECT = "SEND", "ACK", "DISCONNECT"
+_SEND, _SENDS, _ACK, _DISCONNECT = "SEND", "SENDS", "ACK", "DISCONNECT"
 _is_plain = re.compile(r"[A-Za-z0-9.\-]+").fullmatch
 
 
@@ -60,6 +58,9 @@ class ProfileDialogue(Dialogue):
 
     def __init__(self, engine: StompServerEngine, connection: ProviderConnection, guard: Guard, login: Login) -> None:
         super().__init__(engine, connection, guard)
+        self.is_packed = login.is_packed
+        """Whether messages go both ways in the form of stores, several in a frame."""
+        self._sends = PackedSends(self, guard)
         self._client_id = login.client_id
         self._settings = engine.service.settings
         self._clock = engine.service.clock
@@ -120,7 +121,8 @@ class ProfileDialogue(Dialogue):
             jmsx_property_names=connection.info.jmsx_property_names,
             advice=advice,
         )
-        return {"session": str(connection.connection_id), **greeting.headers()}
+        packed = {PACKED_HEADER: PACKED_VERSION} if self.is_packed else {}
+        return {"session": str(connection.connection_id), **packed, **greeting.headers()}
 
     def _transaction_timeout_s(self) -> int:
         session = self.connection.open_session(transacted=False)
@@ -134,10 +136,10 @@ class ProfileDialogue(Dialogue):
             lanes = [self._lane, self._pipeline_lane, *(session.lane for session in tuple(self._sessions.values()))]
             self.leave(frame, lanes, self._disconnect, may_wait=self._waits)
             return
-        if type(frame) is KnownFrame and frame.command == _SEND:
-            session = self._sessions.get(frame.block.headers.get("session", ""))
+        if frame.command == _SENDS and self.is_packed:
+            session = self._sessions.get(frame.headers.get("session", ""))
             if session is not None:
-                self._take_message(frame, session)
+                self._sends.take(frame, session)
                 return
         elif frame.command == _ACK and self._acknowledge_at_once(frame):
             return
@@ -148,43 +150,6 @@ class ProfileDialogue(Dialogue):
             act = Act(frame, partial(_fail_with, error), may_wait=False)  # in its turn, as all answers are
         if act is not None:
             lane.add(act)
-
-    def _take_message(self, frame: KnownFrame, session: ServedSession) -> None:
-        """Do what `take` does, for an ordinary message: most need not wait, and are sent here and now."""
-        lane = session.lane
-        try:
-            envelope = from_frame(frame, PYJMS)
-            if lane.is_idle and not session.session.may_wait(envelope):
-                if not self.is_over:
-                    self._send(session, envelope, frame)
-                    if (receipt := frame.receipt) is not None:
-                        self.confirm(frame, receipt)
-                return
-        except (ProviderError, StompError) as error:
-            if lane.is_idle:
-                self.refuse(frame, error)
-            else:
-                lane.add(Act(frame, partial(_fail_with, error), may_wait=False))
-            return
-        may_wait = session.session.may_wait(envelope)
-        is_brief = may_wait and self.guard.host.waits_briefly(envelope)
-        act = Act(frame, partial(self._send, session, envelope, frame), may_wait, is_brief)
-        if is_brief and not session.transacted:
-            part = Sending(session.session, envelope, self.guard)
-            act.joint = Joint(self.guard.host.send_together, part, partial(self._sent_together, frame))
-        lane.add(act)
-
-    def _sent_together(self, frame: Frame, error: BaseException | None) -> None:
-        """Answer what was sent together with messages of others."""
-        if self.is_over:
-            return
-        if error is None:
-            if (receipt := frame.receipt) is not None:
-                self.confirm(frame, receipt)
-        elif isinstance(error, ProviderError):
-            self.refuse(frame, error)
-        else:
-            raise error
 
     def _acknowledge_at_once(self, frame: Frame) -> bool:
         """Acknowledge, if that is the next to be done and need not wait; return whether it was."""
@@ -222,6 +187,8 @@ class ProfileDialogue(Dialogue):
             may_wait = session.session.may_wait(envelope)
             is_brief = may_wait and self.guard.host.waits_briefly(envelope)
             return Act(frame, partial(self._send, session, envelope, frame), may_wait, is_brief)
+        if frame.command == _SENDS and self.is_packed:
+            self._session_of(frame)  # which says that there is none
         verb = verbs.read_verb(frame)
         if isinstance(verb, verbs.Interrupt):
             self._session(verb.session).session.end_waits()  # what waits in its lane is what this is to end
@@ -269,10 +236,8 @@ class ProfileDialogue(Dialogue):
             self._receipts[receipt] = said
 
     def confirm(self, frame: Frame, receipt: str) -> None:
-        if type(frame) is KnownFrame and _is_plain(receipt):
-            self.engine.say(
-                f"RECEIPT\nreceipt-id:{receipt}\nmessage-id:{frame.own[11].replace('%3A', _COLON)}\n\n\0".encode()
-            )
+        if frame.command == _SENDS and _is_plain(receipt):
+            self.engine.say(f"RECEIPT\nreceipt-id:{receipt}\n\n\0".encode())
             return
         self.engine.emit(receipt_frame(receipt, self._receipts.pop(receipt, None)))
 
@@ -406,7 +371,7 @@ class ProfileDialogue(Dialogue):
         self.guard.send(envelope.destination)
         session.session.send(envelope)
         session.unit_size += session.transacted
-        if type(frame) is not KnownFrame and (receipt := frame.receipt) is not None:
+        if (receipt := frame.receipt) is not None:
             self._receipts[receipt] = Sent(envelope.message_id).headers()
 
     # Consumers
@@ -460,22 +425,22 @@ class ProfileDialogue(Dialogue):
 
     # Delivering: the connection's thread
 
+    def write_messages(
+        self, consumer: ServedConsumer, deliveries: Sequence[Delivery], parts: list[bytes]
+    ) -> Iterable[bytes]:
+        """Return the MESSAGES of deliveries whose body is `parts`, and note whose they are."""
+        numbers, unsettled = self._delivery_numbers, consumer.session.unsettled
+        first = number = next(numbers)
+        unsettled[number] = deliveries[0]
+        for delivery in deliveries[1:]:
+            number = next(numbers)
+            unsettled[number] = delivery
+        size = sum(map(len, parts))
+        head = f"MESSAGES\nsubscription:{consumer.escaped}\nfirst:{first}\ncontent-length:{size}\n\n"
+        return head.encode(), *parts, _END
+
     def write_message(self, consumer: CreditConsumer, delivery: Delivery) -> Iterable[bytes]:
         """Return the MESSAGE of a delivery, and note whose it is."""
-        envelope = delivery.envelope
-        if isinstance(consumer, ServedConsumer):
-            passed: tuple[str, str] | None = None
-            if type(envelope) is PassedEnvelope:
-                passed = getattr(envelope, "passed", None)
-            if passed is not None:
-                begin = self._begin_message(consumer, delivery, f"MESSAGE\n{passed[0]}")
-                body = envelope.body
-                data: bytes = body.encode() if type(body) is str else body  # type: ignore[assignment]  # as `from_frame` saw
-                return f"{begin}{passed[1]}\n\n".encode(), data, _END
-            quick = quick_frame("MESSAGE", envelope)
-            if quick is not None:
-                begin = self._begin_message(consumer, delivery, quick.common)
-                return f"{begin}{quick.own}{quick.tail}".encode(), quick.body, _END
         frame = to_frame(delivery.envelope, PYJMS, command="MESSAGE", version=Version.V1_2)
         headers = frame.headers
         headers["subscription"] = consumer.name
@@ -487,18 +452,6 @@ class ProfileDialogue(Dialogue):
         headers["delivery-count"] = str(delivery.count)
         headers["redelivered"] = "true" if delivery.redelivered else "false"
         return encode_head(frame, Version.V1_2), bytes(frame.body), _END
-
-    def _begin_message(self, consumer: ServedConsumer, delivery: Delivery, common: str) -> str:
-        """Return the first lines of a MESSAGE, which say to whom it goes, in the order that parsers know by heart."""
-        number = next(self._delivery_numbers)
-        consumer.session.unsettled[number] = delivery
-        message_id = delivery.envelope.message_id
-        assert message_id is not None, "ordinary messages have ids"
-        return (
-            f"{common}subscription:{consumer.escaped}\ndelivery-count:{delivery.count}\n"
-            f"redelivered:{'true' if delivery.redelivered else 'false'}\n"
-            f"ack:{number}\nmessage-id:{message_id.replace(':', _COLON)}\n"
-        )
 
     def end_browser(self, browser: ServedBrowser) -> None:
         """Say that a browser has seen all: it is gone."""

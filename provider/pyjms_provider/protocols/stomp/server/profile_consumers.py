@@ -5,13 +5,15 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator
 from threading import Lock
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from pyjms.spi.delivery import Delivery
 from pyjms_provider.protocols.stomp.answers import Drained
 from pyjms_provider.protocols.stomp.escapes import escape
 from pyjms_provider.protocols.stomp.frames import Version
+from pyjms_provider.protocols.stomp.packed import FRAME_BYTES, pack_delivery
 from pyjms_provider.protocols.stomp.server.fetching import Fetching
+from pyjms_provider.protocols.stomp.server.turns import PULLS_OF_TURN
 
 if TYPE_CHECKING:
     from pyjms.spi.provider import ProviderConsumer
@@ -20,6 +22,8 @@ if TYPE_CHECKING:
     from pyjms_provider.protocols.stomp.verbs import Credit
 
 __all__ = ["CreditConsumer", "ServedBrowser", "ServedConsumer"]
+
+_TURN: Final = 32  # messages of one frame
 
 
 class CreditConsumer(ABC):
@@ -34,6 +38,7 @@ class CreditConsumer(ABC):
         self.name = name
         self.escaped = escape(name, Version.V1_2)
         self.is_queued = False
+        self.pulls_of_turn = PULLS_OF_TURN
         self._dialogue = dialogue
         self._lock = Lock()
         self._credit = 0
@@ -88,6 +93,11 @@ class ServedConsumer(CreditConsumer):
     def __init__(self, dialogue: ProfileDialogue, session: ServedSession, name: str) -> None:
         super().__init__(dialogue, session, name)
         self._consumer: ProviderConsumer | None = None
+        self._is_packed = dialogue.is_packed
+        if self._is_packed:
+            self.pulls_of_turn = 1  # of many messages
+        self._has_found_all = False
+        """Whether the last look found nothing more."""
         self._fetching = Fetching(dialogue.engine, session.session, self.on_ready, self._gone)
 
     def begin(self, consumer: ProviderConsumer) -> None:
@@ -107,24 +117,48 @@ class ServedConsumer(CreditConsumer):
         drains: list[str] = []
         left = 0
         with self._lock:
-            delivery = fetching.take()
-            if delivery is None and self._credit and not self._is_closed:
-                delivery = consumer.poll_or_wait()
-                if delivery is not None:
-                    self._credit -= 1
-                    if type(delivery) is not Delivery:
-                        fetching.begin(delivery)
-                        return None
-            if self._drains and (delivery is None or not self._credit):
+            deliveries, parts = self._poll(consumer, fetching)
+            if self._drains and not fetching.is_busy and (self._has_found_all or not self._credit):
                 drains, self._drains = self._drains, []
                 left, self._credit = self._credit, 0
-            wants_nothing = not self._credit
+            wants_nothing = not self._credit and not fetching.is_busy
         if wants_nothing:
             consumer.set_interested(False)  # who has no credit is not woken, so that others are (QCM-25)
-        for receipt in drains:  # they are written after the message
+        for receipt in drains:  # they are written after the messages
             self._dialogue.answer(receipt, Drained(left).headers())
             left = 0
-        return None if delivery is None else self._dialogue.write_message(self, delivery)
+        if not deliveries:
+            return None
+        if parts:
+            return self._dialogue.write_messages(self, deliveries, parts)
+        return self._dialogue.write_message(self, deliveries[0])
+
+    def _poll(self, consumer: ProviderConsumer, fetching: Fetching) -> tuple[list[Delivery], list[bytes]]:
+        """Take what goes into one frame, and pack it if messages are packed here. The lock is held."""
+        found: list[Delivery] = []
+        parts: list[bytes] = []
+        size = 0
+        delivery = fetching.take()
+        self._has_found_all = False
+        while True:
+            if delivery is None:
+                if not self._credit or self._is_closed:
+                    break
+                delivery = consumer.poll_or_wait()
+                if delivery is None:
+                    self._has_found_all = True
+                    break
+                self._credit -= 1
+                if type(delivery) is not Delivery:
+                    fetching.begin(delivery)
+                    break
+            found.append(delivery)
+            if self._is_packed:
+                size += pack_delivery(delivery, parts)
+            if len(found) == _TURN or size >= FRAME_BYTES or not self._is_packed:
+                break
+            delivery = None
+        return found, parts
 
     def stopped(self) -> None:
         """Hear that the connection delivers nothing from now on."""

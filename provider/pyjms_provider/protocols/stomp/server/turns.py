@@ -14,9 +14,10 @@ from typing import TYPE_CHECKING, Final, Protocol
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-__all__ = ["Pulled", "Turns"]
+__all__ = ["PULLS_OF_TURN", "Pulled", "Turns"]
 
-_TURN: Final = 16  # messages that one consumer may send before another one's turn
+PULLS_OF_TURN: Final = 16
+"""For who pulls one message at a time."""
 
 
 class Pulled(Protocol):
@@ -24,9 +25,11 @@ class Pulled(Protocol):
 
     is_queued: bool
     """Whether it waits for its turn; `Turns` alone sets it."""
+    pulls_of_turn: int
+    """How often it may pull before another one's turn."""
 
     def pull(self) -> Iterable[bytes] | None:
-        """Return one message in parts, or None: there is no work, and `Turns.want` is called when there is again."""
+        """Return a frame in parts, or None: there is no work, and `Turns.want` is called when there is again."""
         ...
 
 
@@ -53,7 +56,7 @@ class Turns:
         while taken < size and wanting:
             who = wanting.popleft()
             who.is_queued = False  # before it looks: what comes from now on gives it another turn
-            for _ in range(_TURN):
+            for _ in range(who.pulls_of_turn):
                 pulled = who.pull()
                 if pulled is None:
                     break

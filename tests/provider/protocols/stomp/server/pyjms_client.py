@@ -8,6 +8,7 @@ from pyjms_provider.protocols.stomp.codec import encode
 from pyjms_provider.protocols.stomp.delivery_ids import delivery_ids
 from pyjms_provider.protocols.stomp.dialects import PYJMS
 from pyjms_provider.protocols.stomp.frames import Frame
+from pyjms_provider.protocols.stomp.packed import PACKED_HEADER, PACKED_VERSION
 from pyjms_provider.protocols.stomp.profile import from_frame, to_frame
 from pyjms_provider.protocols.stomp.wire_errors import error_of, is_closing
 from tests.provider.helpers import ORDERS, make_envelope
@@ -17,9 +18,13 @@ from tests.provider.protocols.stomp.server.bench import Bench, Client
 class PyjmsClient:
     """One profile connection, its verbs answered one by one."""
 
-    def __init__(self, bench: Bench, *, client_id: str | None = None, started: bool = True) -> None:
+    def __init__(
+        self, bench: Bench, *, client_id: str | None = None, started: bool = True, is_packed: bool = False
+    ) -> None:
         self.client = Client(bench)
         headers = {"pyjms-profile": "1"}
+        if is_packed:
+            headers[PACKED_HEADER] = PACKED_VERSION
         if client_id is not None:
             headers["client-id"] = client_id
         self.connected = self.client.log_in(**headers)

@@ -13,9 +13,9 @@ from pyjms_provider.clients.stomp.profiled.prepared import PreparedSend
 from pyjms_provider.core.journal import Changes, Journal
 from pyjms_provider.core.policy import QueuePolicy
 from pyjms_provider.protocols.stomp.frames import Frame
-from pyjms_provider.protocols.stomp.profile import quick_frame
 from pyjms_provider.security.contracts import Operation
 from pyjms_provider.settings import read_url
+from pyjms_provider.stores.codec import encode
 from tests.provider.helpers import make_envelope
 from tests.provider.protocols.stomp.server.bench import Bench
 from tests.provider.protocols.stomp.server.pyjms_client import PyjmsClient, ready
@@ -30,7 +30,7 @@ def stored(tmp_path: Path) -> Iterator[Bench]:
 
 @pytest.fixture
 def two(stored: Bench) -> list[PyjmsClient]:
-    clients = [PyjmsClient(stored) for _ in range(2)]
+    clients = [PyjmsClient(stored, is_packed=True) for _ in range(2)]
     for client in clients:
         client.session()
     clients[0].send(make_envelope("the first one makes the queue", persistent=True))
@@ -46,9 +46,7 @@ def send_together(clients: list[PyjmsClient]) -> list[Frame]:
     """Have each client send one message, as they come in one turn of the loop; return what each is answered."""
     parts = []
     for number, client in enumerate(clients):
-        made = quick_frame("SEND", make_envelope(str(number), persistent=True))
-        assert made is not None
-        frame = PreparedSend(made, "a")
+        frame = PreparedSend("a", encode(make_envelope(str(number), persistent=True)))
         frame.headers["receipt"] = f"r{number}"
         client.client.feed(frame.prepared())
         client.client.conduit.jobs.clear()
@@ -176,10 +174,8 @@ def test_a_queue_that_goes_at_this_moment_takes_nothing_that_others_lose(
 
 
 def test_what_is_over_hears_nothing(stored: Bench, two: list[PyjmsClient]) -> None:
-    made = quick_frame("SEND", make_envelope("x", persistent=True))
-    assert made is not None
     client = two[1].client
-    client.feed(PreparedSend(made, "a").prepared())
+    client.feed(PreparedSend("a", encode(make_envelope("x", persistent=True))).prepared())
     ((joint, _),) = client.conduit.joints
     client.conduit.jobs.clear()
     client.hang_up()

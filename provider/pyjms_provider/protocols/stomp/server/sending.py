@@ -1,0 +1,120 @@
+"""SENDS at the broker: several messages of one session in one frame, each sent as if it had come by itself."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import TYPE_CHECKING
+
+from pyjms.spi.errors import ProviderError
+from pyjms_provider.protocols.engine import Joint
+from pyjms_provider.protocols.stomp.errors import ProfileError, StompError
+from pyjms_provider.protocols.stomp.packed import read_sends
+from pyjms_provider.protocols.stomp.server.hosts import Sending
+from pyjms_provider.protocols.stomp.server.lane import Act
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from pyjms.spi.envelope import Address
+    from pyjms_provider.protocols.stomp.frames import Frame
+    from pyjms_provider.protocols.stomp.server.hosts import Guard
+    from pyjms_provider.protocols.stomp.server.profile import ProfileDialogue
+    from pyjms_provider.protocols.stomp.server.profile_sessions import ServedSession
+    from pyjms_provider.stores.codec import PackedEnvelope
+
+__all__ = ["PackedSends"]
+
+
+class PackedSends:
+    """Those of one connection. Messages that need not wait are sent where they are read, the others in the session's turn."""
+
+    def __init__(self, dialogue: ProfileDialogue, guard: Guard) -> None:
+        self._dialogue = dialogue
+        self._guard = guard
+
+    def take(self, frame: Frame, session: ServedSession) -> None:
+        """Send the messages of a frame, or have them sent. The connection's thread."""
+        lane = session.lane
+        try:
+            messages = read_sends(frame.body)  # type: ignore[arg-type]  # decoders make `bytes`
+            if len(messages) > 1 and "receipt" in frame.headers:
+                raise ProfileError("one receipt answers one message: send it by a SENDS of its own")
+        except StompError as error:
+            if lane.is_idle:
+                self._dialogue.refuse(frame, error)
+            else:
+                lane.add(Act(frame, partial(_fail_with, error), may_wait=False))
+            return
+        sent = self._send(frame, session, messages, only_now=True) if lane.is_idle else 0
+        if sent < len(messages) and not self._dialogue.is_over:
+            lane.add(self._act_of(frame, session, messages[sent:]))
+
+    def _act_of(self, frame: Frame, session: ServedSession, messages: Sequence[PackedEnvelope]) -> Act:
+        """Return what sends these in their turn."""
+        host = self._guard.host
+        act = Act(frame, partial(self._send_all, frame, session, messages), may_wait=True, messages=len(messages))
+        if len(messages) == 1:
+            message = messages[0]
+            act.may_wait = session.session.may_wait(message)
+            act.is_brief = act.may_wait and host.waits_briefly(message)
+            if act.is_brief and not session.transacted:
+                part = Sending(session.session, message, self._guard)
+                act.joint = Joint(host.send_together, part, partial(self._sent_together, frame, message))
+        return act
+
+    def _send_all(self, frame: Frame, session: ServedSession, messages: Sequence[PackedEnvelope]) -> None:
+        if len(messages) == 1:  # whose answer is the frame's
+            self._send_one(session, messages[0])
+        else:
+            self._send(frame, session, messages, only_now=False)
+
+    def _send_one(self, session: ServedSession, message: PackedEnvelope) -> None:
+        self._guard.send(message.destination)
+        session.session.send(message)
+        session.unit_size += session.transacted
+        message.forget()
+
+    def _send(self, frame: Frame, session: ServedSession, messages: Sequence[PackedEnvelope], *, only_now: bool) -> int:
+        """Send messages one after the other, and tell of each that is refused; return how many that were.
+
+        `only_now`: up to the first that may have to wait.
+        """
+        dialogue, target = self._dialogue, session.session
+        may_wait, send = target.may_wait, target.send
+        allowed: Address | None = None
+        done = refused = 0
+        for message in messages:
+            if dialogue.is_over or (only_now and may_wait(message)):
+                break
+            try:
+                if message.destination is not allowed:
+                    self._guard.send(message.destination)
+                    allowed = message.destination
+                send(message)
+            except ProviderError as error:
+                refused += 1
+                dialogue.refuse(frame, error)
+            message.forget()  # it waits as the bytes that it came as
+            done += 1
+        session.unit_size += session.transacted * (done - refused)
+        if only_now and done == 1 and not refused and (receipt := frame.receipt) is not None:
+            dialogue.confirm(frame, receipt)
+        return done
+
+    def _sent_together(self, frame: Frame, message: PackedEnvelope, error: BaseException | None) -> None:
+        """Answer what was sent together with messages of others."""
+        message.forget()
+        dialogue = self._dialogue
+        if dialogue.is_over:
+            return
+        if error is None:
+            if (receipt := frame.receipt) is not None:
+                dialogue.confirm(frame, receipt)
+        elif isinstance(error, ProviderError):
+            dialogue.refuse(frame, error)
+        else:
+            raise error
+
+
+def _fail_with(error: Exception) -> None:
+    raise error
