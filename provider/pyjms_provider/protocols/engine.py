@@ -86,6 +86,13 @@ class Conduit(Protocol):
         """
         ...
 
+    def do_brief(self, job: Callable[[], None]) -> bool:
+        """Run a brief job at once, if no other connection has any of late and the disk has been quick; return whether it was run.
+
+        If not, `work` runs it, perhaps together with those of others. What `job` raises is raised here. On the connection's thread.
+        """
+        ...
+
 
 class ProtocolEngine(ABC):
     """One connection's half of a protocol. Only its connection's thread calls it (Broker-J: never two at once)."""

@@ -173,6 +173,9 @@ class Connection(asyncio.BufferedProtocol):
 
         self._home.workers.submit(job, finished, brief=brief, joint=joint)
 
+    def do_brief(self, job: Callable[[], None]) -> bool:
+        return self._home.workers.do_alone(self, job)
+
     # -------------------------------------------------------------------------------------------- what asyncio calls
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:

@@ -6,8 +6,8 @@ looks and finds the same job first in line, it adds threads, up to a limit. At t
 is refused, which its client hears as an error instead of as silence.
 
 A job that waits for a quick disk at most is done on the loop, if it is the only one: a change of threads there and one back
-take longer than such a write. Two at the same time go to threads, where they share one write; so does everything for a
-while after the disk was slow, as all connections wait for the loop.
+take longer than such a write. While one connection alone has such jobs, they are done where they are read. Two at the same time go to threads,
+where they share one write; so does everything for a while after the disk was slow, as all connections wait for the loop.
 """
 
 from __future__ import annotations
@@ -33,6 +33,7 @@ _LOOK_S: Final = 0.02
 _PRUNE_S: Final = 5.0
 _JOIN_S: Final = 2.0
 _BRIEF_S: Final = 0.02  # longer than this nobody else's work is held up on the loop, if it can be known
+_TOGETHER_S: Final = 0.01  # who has work within such a time of others may share a write with them
 _FIRST_PAUSE_S: Final = 0.25
 _LONGEST_PAUSE_S: Final = 4.0
 
@@ -117,6 +118,8 @@ class WorkerPool:
         self._brief: list[Job] = []
         self._pause_s = _FIRST_PAUSE_S
         self._slow_s = -_LONGEST_PAUSE_S
+        self._owner: object = None
+        self._owner_s = 0.0
         self._idle = Event()
         self._idle.set()
 
@@ -146,6 +149,17 @@ class WorkerPool:
         if len(self._brief) == 1:
             self._loop.call_soon(self._do_brief)  # after all that has been read by now
 
+    def do_alone(self, owner: object, call: Callable[[], None]) -> bool:
+        """Do a brief job here and now, unless others than `owner` had any a moment ago; return whether it was done."""
+        now_s = perf_counter()
+        is_alone = owner is self._owner or now_s > self._owner_s + _TOGETHER_S
+        self._owner, self._owner_s = owner, now_s
+        if not is_alone or self._running or self._waiting or self._brief or now_s < self._slow_s + self._pause_s:
+            return False
+        call()
+        self._note_time(now_s)
+        return True
+
     def _do_brief(self) -> None:
         jobs, self._brief = self._brief, []
         together = [] if len(jobs) < 2 or self._running else _of_one_kind(jobs)
@@ -165,13 +179,17 @@ class WorkerPool:
             jobs[0].run()
         else:
             _do_together(jobs)
+        self._note_time(begin_s)
+        for job in jobs:
+            self._tell(job)
+
+    def _note_time(self, begin_s: float) -> None:
+        """See how long a brief job took."""
         end_s = perf_counter()
         if end_s - begin_s > _BRIEF_S:
             was_quick_long = end_s - self._slow_s > 2 * _LONGEST_PAUSE_S
             self._pause_s = _FIRST_PAUSE_S if was_quick_long else min(2 * self._pause_s, _LONGEST_PAUSE_S)
             self._slow_s = end_s
-        for job in jobs:
-            self._tell(job)
 
     def _add(self, job: Job) -> None:
         self._waiting.append(job)

@@ -34,8 +34,10 @@ class Outbox:
         wake: Callable[[], None],
         write: Callable[[bytes], int] | None,
         frame: Callable[[bytes], bytes] = bytes,
+        patience_s: Callable[[], float] = lambda: 0.0,
     ) -> None:
-        """`frame` makes of a frame of STOMP what the socket carries. `limit`: more bytes than that wait before they get in; a single piece may be larger.
+        """`frame` makes of a frame of STOMP what the socket carries; `patience_s`: for how many seconds of real time the calling thread
+        may wait for room. `limit`: more bytes than that wait before they get in; a single piece may be larger.
 
         `wake` has the I/O thread call `flush`. `write` writes what it can without waiting and returns how much that was;
         None: only the I/O thread may write (TLS: one owner, or OpenSSL's state is trampled).
@@ -44,10 +46,13 @@ class Outbox:
         self._wake = wake
         self._write_here = write
         self._frame = frame
+        self._patience_s = patience_s
         self._gathered: list[bytes] = []
         self._gathered_for = ""
         self._gathered_size = 0
-        self._changed = Condition(Lock())
+        self._lock = Lock()
+        self._changed = Condition(self._lock)
+        self._waiting = 0
         self._pending: deque[bytes] = deque()
         self._size = 0
         self._is_writing = False
@@ -59,38 +64,37 @@ class Outbox:
         """Whether the I/O thread has something to write."""
         return self._is_handed_over
 
-    def put(self, data: bytes, patience_s: float, *, corked: bool = False) -> None:
-        """Have `data` written after all that came before; wait for room for `patience_s` seconds of real time.
+    def put(self, data: bytes, *, corked: bool = False) -> None:
+        """Have `data` written after all that came before; wait for room.
 
         `corked`: not yet, but together with what comes, or when `uncork` is called, or when there is much of it.
 
         Raises `ResourceError` when there was none, `OutboxClosedError`.
         """
         size = len(data)
-        with self._changed:
+        with self._lock:
             if self._is_closed or (self._size and self._size + size > self._limit):
-                self._wait_for_room(size, patience_s)
+                self._wait_for_room(size)
             if self._gathered:
                 self._seal()
             self._pending.append(data)
             self._size += size
             if self._is_writing or (corked and self._size < _CORKED_MAX):
                 return
-            self._is_writing = True
-            self._is_handed_over = self._write_here is None
-        if self._write_here is None or not self._drain(self._write_here):
+            batch = self._begin()
+        if self._write_here is None or not self._drain(self._write_here, batch):
             self._wake()
 
-    def gather(self, session: str, message: bytes, patience_s: float) -> bool:
+    def gather(self, session: str, message: bytes) -> bool:
         """Have a packed message of a session sent as `put` does with what is corked: in one frame with those that come after it, up to
         the first thing that is none of them. Return whether nothing waited before.
 
         Raises as `put`.
         """
         size = len(message) + LENGTH.size
-        with self._changed:
+        with self._lock:
             if self._is_closed or (self._size and self._size + size > self._limit):
-                self._wait_for_room(size, patience_s)
+                self._wait_for_room(size)
             if self._gathered and (
                 session != self._gathered_for or self._gathered_size >= FRAME_BYTES or len(self._gathered) >= _PARTS_MAX
             ):
@@ -102,9 +106,8 @@ class Outbox:
             self._size += size
             if self._is_writing or self._size < _CORKED_MAX:
                 return is_first
-            self._is_writing = True
-            self._is_handed_over = self._write_here is None
-        if self._write_here is None or not self._drain(self._write_here):
+            batch = self._begin()
+        if self._write_here is None or not self._drain(self._write_here, batch):
             self._wake()
         return False
 
@@ -117,12 +120,14 @@ class Outbox:
         self._size += len(data) - size
         self._gathered, self._gathered_size = [], 0
 
-    def _wait_for_room(self, size: int, patience_s: float) -> None:
+    def _wait_for_room(self, size: int) -> None:
         """Wait until there is room for so many bytes. The lock is held. Raises as `put`."""
         if self._gathered:
             self._seal()
-        has_room = partial(self._has_room, size)
+        has_room, patience_s = partial(self._has_room, size), self._patience_s()
+        self._waiting += 1
         self._changed.wait_for(lambda: self._is_closed or has_room(), patience_s)
+        self._waiting -= 1
         if self._is_closed:
             raise OutboxClosedError
         if not has_room():
@@ -133,7 +138,7 @@ class Outbox:
 
     def replace_last(self, old: bytes, new: bytes) -> bool:
         """Have `new` written in place of `old`, if that was put in last and nobody has begun to write it."""
-        with self._changed:
+        with self._lock:
             if self._gathered or not self._pending or self._pending[-1] is not old:
                 return False
             self._pending[-1] = new
@@ -144,21 +149,22 @@ class Outbox:
         """Have written what was put in and nobody writes yet. Any thread."""
         if not self._size or self._is_writing:
             return
-        with self._changed:
+        with self._lock:
             if not self._size or self._is_writing:
                 return
-            self._is_writing = True
-            self._is_handed_over = self._write_here is None
-        if self._write_here is None or not self._drain(self._write_here):
+            batch = self._begin()
+        if self._write_here is None or not self._drain(self._write_here, batch):
             self._wake()
 
     def flush(self, write: Callable[[bytes], int]) -> None:
         """Write what the socket takes now. Only the I/O thread, when `has_rest`."""
-        self._drain(write)
+        with self._lock:
+            batch = self._take()
+        self._drain(write, batch)
 
     def close(self) -> None:
         """Let nobody wait any longer, and take nothing more."""
-        with self._changed:
+        with self._lock:
             self._is_closed = True
             self._is_handed_over = False
             self._pending.clear()
@@ -169,29 +175,37 @@ class Outbox:
     def _has_room(self, size: int) -> bool:
         return not self._size or self._size + size <= self._limit
 
-    def _drain(self, write: Callable[[bytes], int]) -> bool:
+    def _begin(self) -> bytes:
+        """Become the writer, or have the I/O thread be it; return what is to be written first. The lock is held."""
+        self._is_writing = True
+        self._is_handed_over = self._write_here is None
+        return b"" if self._is_handed_over else self._take()
+
+    def _drain(self, write: Callable[[bytes], int], batch: bytes) -> bool:
         """Write until all is written (True) or the socket takes no more (False). The caller is the writer."""
         while True:
-            with self._changed:
-                if self._gathered:
-                    self._seal()
-                if not self._pending:
-                    self._is_writing = self._is_handed_over = False
-                    return True
-                batch = self._take()
-            written = write(batch)
-            with self._changed:
+            written = write(batch) if batch else 0
+            with self._lock:
                 if self._is_closed:
                     return True
                 self._size -= written
+                if self._waiting:
+                    self._changed.notify_all()
                 if written < len(batch):
                     self._pending.appendleft(batch[written:])
                     self._is_handed_over = True
-                self._changed.notify_all()
-            if written < len(batch):
-                return False
+                    return False
+                batch = self._take()
+                if not batch:
+                    self._is_writing = self._is_handed_over = False
+                    return True
 
     def _take(self) -> bytes:
+        """Return what is to be written next; nothing: there is nothing. The lock is held."""
+        if self._gathered:
+            self._seal()
+        if not self._pending:
+            return b""
         first = self._pending.popleft()
         if not self._pending or len(first) >= _BATCH:
             return first

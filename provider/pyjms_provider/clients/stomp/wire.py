@@ -101,6 +101,7 @@ class Wire:
             self._wake,
             self._channel.write if self._channel.is_shared else None,
             self._channel.frame,
+            self._patience_for_room_s,
         )
         limits = Limits(header_line_max=_HEADERS_MAX, header_size_max=_HEADERS_MAX, body_max=settings.frame_bytes_max)
         self._watch = Watch(self._channel.fileno(), self._wake_reader.fileno())
@@ -171,8 +172,7 @@ class Wire:
         """Have a packed message written as `send_soon` does, in one frame with those of the same session that come after it."""
         self._in_a_row += 1
         try:
-            patience_s = 0.0 if self.is_own_thread() else self._settings.timeout_ms / 1000
-            if self._outbox.gather(session, message, patience_s):
+            if self._outbox.gather(session, message):
                 self._reading.keep_ticking()
         except (OutboxClosedError, OSError) as error:
             self._wake()
@@ -194,12 +194,14 @@ class Wire:
 
     def _put(self, data: bytes, *, corked: bool = False) -> None:
         try:
-            # The I/O thread makes the room itself, and who reads for it must not hold up the reading.
-            patience_s = 0.0 if self.is_own_thread() else self._settings.timeout_ms / 1000
-            self._outbox.put(data, patience_s, corked=corked)
+            self._outbox.put(data, corked=corked)
         except (OutboxClosedError, OSError) as error:
             self._wake()
             raise WireEndedError(self._reason or str(error)) from error
+
+    def _patience_for_room_s(self) -> float:
+        # The I/O thread makes the room itself, and who reads for it must not hold up the reading.
+        return 0.0 if self.is_own_thread() else self._settings.timeout_ms / 1000
 
     def _flush_corked(self) -> None:
         self._in_a_row = 0
@@ -287,7 +289,7 @@ class Wire:
                 if not isinstance(event, Heartbeat):
                     self._take(event)
             for answer in self._channel.answers():
-                self._outbox.put(answer, 0)
+                self._outbox.put(answer)
             if not self._channel.has_more:
                 return
 
@@ -311,7 +313,7 @@ class Wire:
         if self._beats.is_dead(now):
             raise WireEndedError(f"the broker was silent for {self._beats.patience_ms} ms, in spite of heart-beats")
         if self._beats.is_due(now):
-            self._outbox.put(self._channel.frame(_BEAT), 0)
+            self._outbox.put(self._channel.frame(_BEAT))
             self._beats.sent(now)
 
     def _wake(self) -> None:

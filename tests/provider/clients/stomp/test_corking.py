@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from pyjms.spi.clock import Signal, SystemClock
-from pyjms.spi.errors import ConnectionLostError, ProviderError
+from pyjms.spi.errors import ConnectionLostError, ProviderError, ResourceError
 from pyjms.spi.url import ProviderUrl
 from pyjms_provider.clients.stomp.epoch import Epoch
 from pyjms_provider.clients.stomp.link import ConnectionInterruptedError, Link
@@ -14,8 +14,12 @@ from pyjms_provider.clients.stomp.outbox import Outbox, OutboxClosedError
 from pyjms_provider.clients.stomp.profiled.late import LateAcknowledgements
 from pyjms_provider.clients.stomp.reading import Reading
 from pyjms_provider.clients.stomp.wire import Wire
-from pyjms_provider.protocols.stomp.frames import Frame
+from pyjms_provider.protocols.stomp.codec import FrameDecoder
+from pyjms_provider.protocols.stomp.frames import Frame, Version
+from pyjms_provider.protocols.stomp.packed import FRAME_MESSAGES_MAX, read_sends
+from pyjms_provider.stores.codec import encode
 from tests.provider.clients.stomp.fake_broker import PATIENCE_S, FakeBroker
+from tests.provider.helpers import make_envelope
 
 
 class Socket:
@@ -38,11 +42,11 @@ def test_what_is_corked_is_written_together_and_in_order() -> None:
     socket = Socket()
     outbox = Outbox(10**6, socket.wake, socket.write)
     for data in (b"a", b"b"):
-        outbox.put(data, 0, corked=True)
+        outbox.put(data, corked=True)
     assert socket.written == []
-    outbox.put(b"c", 0)
+    outbox.put(b"c")
     assert socket.written == [b"abc"]
-    outbox.put(b"d", 0, corked=True)
+    outbox.put(b"d", corked=True)
     outbox.uncork()
     outbox.uncork()
     assert socket.written == [b"abc", b"d"]
@@ -51,9 +55,9 @@ def test_what_is_corked_is_written_together_and_in_order() -> None:
 def test_what_is_much_is_written_at_once() -> None:
     socket = Socket()
     outbox = Outbox(10**6, socket.wake, socket.write)
-    outbox.put(b"x" * 20_000, 0, corked=True)
+    outbox.put(b"x" * 20_000, corked=True)
     assert socket.written == []
-    outbox.put(b"y" * 20_000, 0, corked=True)
+    outbox.put(b"y" * 20_000, corked=True)
     assert [len(each) for each in socket.written] == [40_000]
 
 
@@ -61,7 +65,7 @@ def test_what_is_much_is_written_at_once() -> None:
 def test_what_the_socket_does_not_take_is_left_to_the_thread_of_the_connection(shared: bool) -> None:
     socket = Socket(room=1)
     outbox = Outbox(10**6, socket.wake, socket.write if shared else None)
-    outbox.put(b"ab", 0, corked=True)
+    outbox.put(b"ab", corked=True)
     outbox.uncork()
     assert (outbox.has_rest, socket.wakes) == (True, 1)
     socket.room = 9
@@ -73,22 +77,22 @@ def test_what_the_socket_does_not_take_is_left_to_the_thread_of_the_connection(s
 def test_nothing_is_corked_any_more_when_it_is_closed() -> None:
     socket = Socket()
     outbox = Outbox(10**6, socket.wake, socket.write)
-    outbox.put(b"a", 0, corked=True)
+    outbox.put(b"a", corked=True)
     outbox.close()
     outbox.uncork()
     assert socket.written == []
     with pytest.raises(OutboxClosedError):
-        outbox.put(b"b", 0, corked=True)
+        outbox.put(b"b", corked=True)
 
 
 def test_what_was_put_in_last_may_be_replaced_until_it_is_written() -> None:
     socket = Socket()
     outbox = Outbox(10**6, socket.wake, socket.write)
     first, second = b"-first-", b"-second-"
-    outbox.put(first, 0, corked=True)
+    outbox.put(first, corked=True)
     assert outbox.replace_last(first, second)
     assert not outbox.replace_last(first, b"x")
-    outbox.put(b"last", 0, corked=True)
+    outbox.put(b"last", corked=True)
     assert not outbox.replace_last(second, b"x")
     outbox.uncork()
     assert not outbox.replace_last(second, b"x")
@@ -187,3 +191,70 @@ def test_the_first_frames_after_a_pause_go_out_at_once(monkeypatch: pytest.Monke
         assert [frame.headers["n"] for frame in broker.of("SEND")] == list("012")
         wire.close()
         wire.join(PATIENCE_S)
+
+
+def frames_in(data: bytes) -> list[tuple[str, list[str]]]:
+    """Return of each frame its session, and the texts of its messages; of another frame its command."""
+    found = []
+    for frame in FrameDecoder(version=Version.V1_2).feed(data):
+        assert isinstance(frame, Frame)
+        if frame.command == "SENDS":
+            found.append((frame.headers["session"], [str(each.body) for each in read_sends(bytes(frame.body))]))
+        else:
+            found.append((frame.command, []))
+    return found
+
+
+def test_messages_of_one_session_that_may_wait_are_one_frame() -> None:
+    socket = Socket()
+    outbox = Outbox(10**6, socket.wake, socket.write)
+    assert outbox.gather("s1", encode(make_envelope("a")))
+    assert not outbox.gather("s1", encode(make_envelope("b")))
+    assert not outbox.gather("s2", encode(make_envelope("c")))
+    outbox.gather("s1", encode(make_envelope("d")))
+    assert socket.written == []
+    outbox.put(b"COMMIT\n\n\0")
+    assert frames_in(b"".join(socket.written)) == [("s1", ["a", "b"]), ("s2", ["c"]), ("s1", ["d"]), ("COMMIT", [])]
+    assert len(socket.written) == 1
+    assert outbox.gather("s1", encode(make_envelope("e")))
+    outbox.uncork()
+    assert frames_in(socket.written[-1]) == [("s1", ["e"])]
+
+
+def test_a_frame_is_written_when_there_is_much_in_it_and_has_no_more_messages_than_a_broker_takes() -> None:
+    socket = Socket()
+    outbox = Outbox(10**6, socket.wake, socket.write)
+    for _ in range(3):
+        outbox.gather("s1", encode(make_envelope("x" * 20_000)))
+    assert [len(texts) for _, texts in frames_in(b"".join(socket.written))] == [2]
+    outbox.uncork()
+    socket.written.clear()
+    outbox._is_writing = True  # somebody writes, and does not come to an end
+    for _ in range(1200):
+        outbox.gather("s1", encode(make_envelope("")))
+    outbox._is_writing = False
+    outbox.uncork()
+    assert max(len(texts) for _, texts in frames_in(b"".join(socket.written))) <= FRAME_MESSAGES_MAX
+    assert sum(len(texts) for _, texts in frames_in(b"".join(socket.written))) == 1200
+
+
+def test_an_acknowledgement_is_not_replaced_behind_a_message() -> None:
+    socket = Socket()
+    outbox = Outbox(10**6, socket.wake, socket.write)
+    last = b"ACK\nids:1\n\n\0"
+    outbox.put(last, corked=True)
+    outbox.gather("s1", encode(make_envelope("a")))
+    assert not outbox.replace_last(last, b"ACK\nids:1-2\n\n\0")
+    outbox.uncork()
+    assert frames_in(b"".join(socket.written)) == [("ACK", []), ("s1", ["a"])]
+
+
+def test_who_gathers_finds_no_room_either_and_nothing_after_the_end() -> None:
+    socket = Socket()
+    outbox = Outbox(1000, socket.wake, None)
+    outbox.gather("s1", encode(make_envelope("x" * 600)))
+    with pytest.raises(ResourceError, match="has not read"):
+        outbox.gather("s1", encode(make_envelope("x" * 600)))
+    outbox.close()
+    with pytest.raises(OutboxClosedError):
+        outbox.gather("s1", encode(make_envelope("x")))

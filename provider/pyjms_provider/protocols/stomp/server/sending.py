@@ -45,37 +45,60 @@ class PackedSends:
             else:
                 lane.add(Act(frame, partial(_fail_with, error), may_wait=False))
             return
-        sent = self._send(frame, session, messages, only_now=True) if lane.is_idle else 0
+        sent = 0
+        if lane.is_idle and len(messages) == 1:
+            sent = self._is_done(frame, session, messages[0])
+        elif lane.is_idle:
+            sent = self._send(frame, session, messages, only_now=True)
         if sent < len(messages) and not self._dialogue.is_over:
             lane.add(self._act_of(frame, session, messages[sent:]))
 
-    def _act_of(self, frame: Frame, session: ServedSession, messages: Sequence[PackedEnvelope]) -> Act:
-        """Return what sends these in their turn."""
-        host = self._guard.host
-        act = Act(frame, partial(self._send_all, frame, session, messages), may_wait=True, messages=len(messages))
-        if len(messages) == 1:
-            message = messages[0]
-            act.may_wait = session.session.may_wait(message)
-            act.is_brief = act.may_wait and host.waits_briefly(message)
-            if act.is_brief and not session.transacted:
-                part = Sending(session.session, message, self._guard)
-                act.joint = Joint(host.send_together, part, partial(self._sent_together, frame, message))
-        return act
+    def _is_done(self, frame: Frame, session: ServedSession, message: PackedEnvelope) -> bool:
+        """Send a message, if that need not wait, or no longer than for a quick disk; return whether it was sent or refused."""
+        if not session.session.may_wait(message):
+            self._send_now(frame, session, message)
+            return True
+        if not self._guard.host.waits_briefly(message):
+            return False
+        return self._dialogue.engine.conduit.do_brief(partial(self._send_now, frame, session, message))
 
-    def _send_all(self, frame: Frame, session: ServedSession, messages: Sequence[PackedEnvelope]) -> None:
-        if len(messages) == 1:  # whose answer is the frame's
-            self._send_one(session, messages[0])
+    def _send_now(self, frame: Frame, session: ServedSession, message: PackedEnvelope) -> None:
+        """Send the one message of a frame, and answer it."""
+        dialogue = self._dialogue
+        if dialogue.is_over:
+            return
+        try:
+            self._send_one(session, message)
+        except ProviderError as error:
+            dialogue.refuse(frame, error)
         else:
-            self._send(frame, session, messages, only_now=False)
+            if (receipt := frame.headers.get("receipt")) is not None:
+                dialogue.confirm(frame, receipt)
 
     def _send_one(self, session: ServedSession, message: PackedEnvelope) -> None:
         self._guard.send(message.destination)
         session.session.send(message)
         session.unit_size += session.transacted
-        message.forget()
+        message.forget()  # it waits as the bytes that it came as
+
+    def _act_of(self, frame: Frame, session: ServedSession, messages: Sequence[PackedEnvelope]) -> Act:
+        """Return what sends these in their turn."""
+        host = self._guard.host
+        if len(messages) > 1:
+            return Act(frame, lambda: self._send_all(frame, session, messages), may_wait=True, messages=len(messages))
+        message = messages[0]
+        act = Act(frame, partial(self._send_one, session, message), session.session.may_wait(message))
+        act.is_brief = act.may_wait and host.waits_briefly(message)
+        if act.is_brief and not session.transacted:
+            part = Sending(session.session, message, self._guard)
+            act.joint = Joint(host.send_together, part, partial(self._sent_together, frame, message))
+        return act
+
+    def _send_all(self, frame: Frame, session: ServedSession, messages: Sequence[PackedEnvelope]) -> None:
+        self._send(frame, session, messages, only_now=False)
 
     def _send(self, frame: Frame, session: ServedSession, messages: Sequence[PackedEnvelope], *, only_now: bool) -> int:
-        """Send messages one after the other, and tell of each that is refused; return how many that were.
+        """Send messages one after the other, and tell of each that is refused; return how many were sent or refused.
 
         `only_now`: up to the first that may have to wait.
         """
@@ -94,11 +117,9 @@ class PackedSends:
             except ProviderError as error:
                 refused += 1
                 dialogue.refuse(frame, error)
-            message.forget()  # it waits as the bytes that it came as
+            message.forget()
             done += 1
         session.unit_size += session.transacted * (done - refused)
-        if only_now and done == 1 and not refused and (receipt := frame.receipt) is not None:
-            dialogue.confirm(frame, receipt)
         return done
 
     def _sent_together(self, frame: Frame, message: PackedEnvelope, error: BaseException | None) -> None:

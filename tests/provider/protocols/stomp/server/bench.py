@@ -70,6 +70,13 @@ class HandConduit:
         self.joints: list[tuple[Joint, Callable[[], None]]] = []
         """Of those jobs that can be done together with others, how, and what tells that they are done."""
         self.heard_ms = 0.0
+        self.is_alone = False
+        """Whether brief jobs are done at once."""
+
+    def do_brief(self, job: Callable[[], None]) -> bool:
+        if self.is_alone:
+            job()
+        return self.is_alone
 
     def wake(self) -> None:
         self.wakes += 1
