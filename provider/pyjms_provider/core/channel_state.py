@@ -34,6 +34,8 @@ __all__ = ["ChannelState", "Counts", "Reliability"]
 # The three steps of every message that is pulled: looked up once, as a look-up for each message is a tenth of its price.
 _ACCEPTED = next_state(MessageState.ABSENT, MessageEvent.ACCEPT)
 _PULLED = next_state(_ACCEPTED, MessageEvent.NEGATIVE_ACKNOWLEDGEMENT)
+_UNCOMMITTED = next_state(MessageState.ABSENT, MessageEvent.ACCEPT_IN_TRANSACTION)
+_COMMITTED = next_state(_UNCOMMITTED, MessageEvent.COMMIT)
 _SETTLED = next_state(_PULLED, MessageEvent.FINAL_POSITIVE_ACKNOWLEDGEMENT)
 
 
@@ -206,7 +208,7 @@ class ChannelState:
     def add_in_transaction(self, queue: Queue, reference: MessageReference, unit: UnitOfWork) -> QueueEntry:
         """Accept a message in a transaction: it is NOT_COMMITTED, and has no place in the order yet (§5.1)."""
         self.accepted += 1
-        entry = QueueEntry(queue, reference, next_state(MessageState.ABSENT, MessageEvent.ACCEPT_IN_TRANSACTION))
+        entry = QueueEntry(queue, reference, _UNCOMMITTED)
         entry.transaction = unit
         self._uncommitted[entry] = None
         return entry
@@ -218,7 +220,7 @@ class ChannelState:
 
     def commit_without_place(self, entry: QueueEntry) -> None:
         """Make a NOT_COMMITTED message NEW; see `place` and `delays`."""
-        entry.state = next_state(entry.state, MessageEvent.COMMIT)
+        entry.state = _COMMITTED if entry.state is _UNCOMMITTED else next_state(entry.state, MessageEvent.COMMIT)
         entry.transaction = None
         del self._uncommitted[entry]
 

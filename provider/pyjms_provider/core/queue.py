@@ -123,14 +123,23 @@ class Queue(PolicedQueue):
         woken: list[Consumer] = []
         pushable: list[QueueEntry] = []
         late: list[QueueEntry] = []
+        uncommitted, publish = MessageState.NOT_COMMITTED, None if self._all_in_memory else self._store.publish
         with self._lock:
             for entry in entries:
-                if entry.state is MessageState.NOT_COMMITTED:
+                if entry.state is uncommitted:
                     self._state.commit_without_place(entry)
                     if entry.reference.expiration_ms and is_expired(entry.reference, self._clock.time_ms()):
                         late.append(entry)
-                    woken.extend(self._place(entry))
-                    self._store.publish(entry.reference)
+                    if self._rules is None and not entry.reference.deliver_at_ms:
+                        self._ordering.append(entry)
+                        if (
+                            self._manager.interested_count or self._manager.non_acquiring_count
+                        ) and not self._receivers:
+                            woken.extend(self._choose(entry))
+                    else:
+                        woken.extend(self._place(entry))
+                    if publish is not None:
+                        publish(entry.reference)
                     if self._receivers:
                         pushable.append(entry)
                 elif self.kept is not None:
@@ -144,10 +153,17 @@ class Queue(PolicedQueue):
         for consumer in woken:
             consumer.notify_work()
 
-    def uncommitted_message(self, entry: QueueEntry) -> Envelope | None:
-        """Return the message of a NOT_COMMITTED entry; None if it has expired, or the queue was closed."""
+    def uncommitted_messages(
+        self, entries: Iterable[QueueEntry], *, with_transient: bool
+    ) -> Sequence[tuple[MessageReference, Envelope]]:
+        """Return the PERSISTENT messages, or all, of NOT_COMMITTED entries; not those that have expired, or if the queue was closed."""
+        retrieve, state = self._store.retrieve, MessageState.NOT_COMMITTED
         with self._lock:
-            return self._store.retrieve(entry.reference) if entry.state is MessageState.NOT_COMMITTED else None
+            return [
+                (entry.reference, retrieve(entry.reference))
+                for entry in entries
+                if entry.state is state and (with_transient or entry.reference.reliable)
+            ]
 
     def rollback(self, entry: QueueEntry) -> None:
         """Remove a message if it is NOT_COMMITTED (§5.1.3)."""

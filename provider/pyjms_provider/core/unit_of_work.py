@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from pyjms.spi.xid import Xid
     from pyjms_provider.core.consumer import ConsumerSession
     from pyjms_provider.core.doorkeeper import DuplicateClaim
-    from pyjms_provider.core.journal import DuplicateMark, Journal, StageRecord
+    from pyjms_provider.core.journal import DuplicateMark, Journal, QueueNumber, StageRecord
     from pyjms_provider.core.queue import Queue
     from pyjms_provider.core.reference import MessageReference
 
@@ -210,7 +210,8 @@ class UnitOfWork:
         acknowledged. Raises `RolledBackError`.
         """
         with self._lock:
-            if self.expired_rolls_back and any(is_expired(entry.reference, now_ms) for entry in self._sent):
+            may_expire = [entry.reference for entry in self._sent if entry.reference.expiration_ms]
+            if self.expired_rolls_back and any(is_expired(reference, now_ms) for reference in may_expire):
                 self._end(UnitEvent.EXPIRE)
             self._end(UnitEvent.COMMIT)
             if self._state is not UnitState.COMMITTING:
@@ -311,8 +312,8 @@ class UnitOfWork:
         with self._lock:
             sent = self._sent
             self._end(event)
-        for queue, entries in _by_queue((entry, entry) for entry in sent).items():
-            queue.commit([entry for entry, _ in entries])  # in the order sent (§9.2); consumers are woken
+        for queue, entries in _entries_by_queue(sent).items():
+            queue.commit(entries)  # in the order sent (§9.2); consumers are woken
 
     def _write(self, journal: Journal | JoinedTransaction, changes: Changes, *, force: bool) -> None:
         try:
@@ -340,18 +341,19 @@ class UnitOfWork:
         """Return what must be written; None: nothing. The unit is COMMITTING, so nobody changes it."""
         changes = Changes()
         messages: dict[MessageReference, NewMessage] = {}
-        for entry in self._sent:
-            kept, reference = entry.queue.kept, entry.reference
-            if kept is None or not (reference.reliable or with_transient):
+        for queue, entries in _entries_by_queue(self._sent).items():
+            kept = queue.kept
+            if kept is None:
                 continue
-            envelope = entry.queue.uncommitted_message(entry)
-            if envelope is None:
-                continue
-            known = messages.get(reference)
-            queues = (kept.number,) if known is None else (*known.queues, kept.number)
-            reference.shared = len(queues) > 1
-            messages[reference] = NewMessage(reference, envelope, queues)
-            kept.add_definition(changes)
+            alone = (kept.number,)
+            for reference, envelope in queue.uncommitted_messages(entries, with_transient=with_transient):
+                queues: tuple[QueueNumber, ...] = alone
+                if reference in messages:
+                    queues = (*messages[reference].queues, kept.number)
+                    reference.shared = True
+                messages[reference] = NewMessage(reference, envelope, queues)
+                if kept.definition is not None:
+                    kept.add_definition(changes)
         removals = [
             Removal(entry.queue.kept.number, entry.reference)
             for entry, _ in self._settled
@@ -404,6 +406,18 @@ class UnitOfWork:
         self._sent = []
         self._settled = []
         self._acknowledged = []
+
+
+def _entries_by_queue(entries: Iterable[QueueEntry]) -> dict[Queue, list[QueueEntry]]:
+    answer: dict[Queue, list[QueueEntry]] = {}
+    last: Queue | None = None
+    found: list[QueueEntry] = []
+    for entry in entries:  # most are of one queue
+        if entry.queue is not last:
+            last = entry.queue
+            found = answer.setdefault(last, [])
+        found.append(entry)
+    return answer
 
 
 def _by_queue(items: Iterable[tuple[QueueEntry, _T]]) -> dict[Queue, list[tuple[QueueEntry, _T]]]:

@@ -29,6 +29,8 @@ _LONGEST_NAME: Final = 256  # that is remembered
 _LONGEST_SHOWN: Final = 200
 _OWNERS_OWN: Final = frozenset({Operation.READ, Operation.BROWSE, Operation.ADMINISTER})
 _TAKES_OVER: Final = frozenset({Operation.READ, Operation.BROWSE, Operation.WRITE, Operation.CREATE})
+# Looking up a member of an enumeration costs more than a global name.
+_TEMPORARY, _SUBSCRIPTION, _WRITE = TargetKind.TEMPORARY, TargetKind.SUBSCRIPTION, Operation.WRITE
 
 _Key = tuple[str, str, str, str]
 
@@ -54,12 +56,12 @@ class _Page:
         self._by_kind: dict[tuple[Operation, TargetKind], tuple[Rule, ...]] = {}
         self.decisions: dict[_Key, bool] = {}
 
-    def decide(self, key: _Key, operation: Operation, target: Target) -> bool:
-        """Ask the rules, and remember the answer."""
+    def decide(self, key: _Key, operation: Operation, target: Target, *, otherwise: bool) -> bool:
+        """Ask the rules, and remember the answer; `otherwise`: what it is if no rule fits."""
         name, host = target.name, target.virtual_host
         rules = self._about(operation, target.kind)
         answer = next(
-            (rule.allows for rule in rules if rule.name.matches(name) and rule.virtual_host.matches(host)), False
+            (rule.allows for rule in rules if rule.name.matches(name) and rule.virtual_host.matches(host)), otherwise
         )
         if len(name) <= _LONGEST_NAME:
             if len(self.decisions) >= _DECISIONS:
@@ -130,7 +132,8 @@ class RuleAccessPolicy(AccessPolicy):
         self, principal: Principal, operation: Operation, target: Target, connection: ConnectionId | str = ""
     ) -> None:
         kind = target.kind
-        if kind is TargetKind.TEMPORARY or (kind is TargetKind.SUBSCRIPTION and target.owner):
+        is_reply = kind is _TEMPORARY and operation is _WRITE  # whoever its owner is
+        if not is_reply and (kind is _TEMPORARY or (kind is _SUBSCRIPTION and target.owner)):
             is_allowed = self._decide_owned(principal, operation, target, connection).is_allowed
         else:
             book = self._book  # as `_page`, which a call would make dearer for each message
@@ -138,7 +141,7 @@ class RuleAccessPolicy(AccessPolicy):
             page = known[1] if known is not None and known[0] is principal else book.page(principal)
             key = (operation._value_, kind._value_, target.name, target.virtual_host)
             answer = page.decisions.get(key)
-            is_allowed = page.decide(key, operation, target) if answer is None else answer
+            is_allowed = page.decide(key, operation, target, otherwise=is_reply) if answer is None else answer
         if not is_allowed:
             raise AccessDeniedError(_refusal(principal, operation, target))
 
