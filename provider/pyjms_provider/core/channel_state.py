@@ -36,6 +36,7 @@ _ACCEPTED = next_state(MessageState.ABSENT, MessageEvent.ACCEPT)
 _PULLED = next_state(_ACCEPTED, MessageEvent.NEGATIVE_ACKNOWLEDGEMENT)
 _UNCOMMITTED = next_state(MessageState.ABSENT, MessageEvent.ACCEPT_IN_TRANSACTION)
 _COMMITTED = next_state(_UNCOMMITTED, MessageEvent.COMMIT)
+_TO_SETTLE = next_state(_PULLED, MessageEvent.ACKNOWLEDGE_IN_TRANSACTION)
 _SETTLED = next_state(_PULLED, MessageEvent.FINAL_POSITIVE_ACKNOWLEDGEMENT)
 
 
@@ -281,7 +282,8 @@ class ChannelState:
 
     def record_acknowledgement(self, entry: QueueEntry, unit: UnitOfWork) -> None:
         """Note that `unit` will acknowledge the message when it commits (§5.3.1)."""
-        entry.state = next_state(entry.state, MessageEvent.ACKNOWLEDGE_IN_TRANSACTION)
+        if entry.state is not _TO_SETTLE:
+            entry.state = next_state(entry.state, MessageEvent.ACKNOWLEDGE_IN_TRANSACTION)
         entry.transaction = unit
 
     def drop_acknowledgement(self, entry: QueueEntry) -> None:

@@ -317,8 +317,10 @@ class Queue(PolicedQueue):
         """Return a delivery whose message may have to be fetched without the lock, which is held."""
         kept = self.kept if tag is not None else None
         if kept is None or kept.knows(reference, count):
-            with suppress(NotInMemoryError):
+            try:  # `suppress` would be three more calls for each message
                 return Delivery(self._store.retrieve(reference), count, count > 1, tag)
+            except NotInMemoryError:
+                pass
         return StoredDelivery(partial(self._fetch, reference, kept, count, tag), count, count > 1, tag)
 
     def _fetch(

@@ -3,6 +3,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from functools import partial
 from queue import SimpleQueue
 from threading import Event
 
@@ -240,3 +241,43 @@ def test_after_a_slow_disk_brief_jobs_leave_the_loop_alone_for_a_while(
     now_s[0] += 0.251
     pool.submit(name_of_thread, brief=True)
     assert pool.next() == (LOOP, None)
+
+
+def test_a_brief_job_is_done_at_once_while_one_connection_alone_has_such(
+    pool: Pool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    now_s = 100.0
+    monkeypatch.setattr(workers, "perf_counter", lambda: now_s)
+    done: list[str] = []
+
+    def slowly() -> None:
+        nonlocal now_s
+        now_s += 0.05
+        done.append("slow")
+
+    async def there() -> None:
+        nonlocal now_s
+        tried, one, two = pool.service.workers.do_alone, object(), object()
+        assert tried(one, partial(done.append, "a"))
+        assert tried(one, partial(done.append, "b"))
+        assert not tried(two, partial(done.append, "another one had some a moment ago"))
+        assert not tried(one, partial(done.append, "so did this one"))
+        now_s += 0.02
+        assert tried(two, partial(done.append, "c"))
+        assert tried(two, slowly)
+        assert not tried(two, partial(done.append, "the disk is slow"))
+
+    pool.service.run(there()).result(PATIENCE_S)
+    assert done == ["a", "b", "c", "slow"]
+
+
+def test_a_brief_job_is_not_done_at_once_while_others_run(pool: Pool) -> None:
+    go = Event()
+    pool.submit(lambda: go.wait(PATIENCE_S))
+
+    async def there() -> bool:
+        return pool.service.workers.do_alone(object(), go.set)
+
+    assert not pool.service.run(there()).result(PATIENCE_S)
+    go.set()
+    pool.next()

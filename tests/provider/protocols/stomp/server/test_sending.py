@@ -207,6 +207,21 @@ def test_one_receipt_answers_one_message(bench: Bench) -> None:
     assert texts(arrived(client)) == ["c"]
 
 
+def test_who_is_alone_is_answered_without_a_job(bench: Bench) -> None:
+    client = packed(bench)
+    client.do(sends(message("the first one makes the queue")))
+    client.client.conduit.is_alone = True
+    for denied in (False, True):
+        if denied:
+            bench.rules.denied.add((Operation.WRITE, "orders"))
+        client.tell(sends(message("x"), receipt="r"))
+        assert client.client.conduit.jobs == []
+        assert client.client.next().command == ("ERROR" if denied else "RECEIPT")
+    bench.rules.denied.clear()
+    client.consume()
+    assert texts(arrived(client))[1:] == ["x"]
+
+
 def test_a_session_that_is_closed_takes_none(bench: Bench) -> None:
     client = packed(bench)
     with pytest.raises(ClosedError):
