@@ -53,6 +53,7 @@ class PlainSubscription:
         """By the id that ACK names, oldest first, but for what a transaction has given back."""
         self.is_queued = False
         self.pulls_of_turn = PULLS_OF_TURN
+        self.may_have_more = True
         self._dialogue = dialogue
         self._window = window
         self._consumer: ProviderConsumer | None = None
@@ -135,6 +136,7 @@ class PlainBrowser:
     def __init__(self, messages: Iterator[Delivery], write: Callable[[Delivery | None], Iterable[bytes]]) -> None:
         self.is_queued = False
         self.pulls_of_turn = PULLS_OF_TURN
+        self.may_have_more = True
         self._messages: Iterator[Delivery] | None = messages
         self._write = write
 

@@ -39,6 +39,7 @@ class CreditConsumer(ABC):
         self.escaped = escape(name, Version.V1_2)
         self.is_queued = False
         self.pulls_of_turn = PULLS_OF_TURN
+        self.may_have_more = True
         self._dialogue = dialogue
         self._lock = Lock()
         self._credit = 0
@@ -139,7 +140,7 @@ class ServedConsumer(CreditConsumer):
         parts: list[bytes] = []
         size = 0
         delivery = fetching.take()
-        self._has_found_all = False
+        self._has_found_all = self.may_have_more = False
         while True:
             if delivery is None:
                 if not self._credit or self._is_closed:
@@ -156,6 +157,7 @@ class ServedConsumer(CreditConsumer):
             if self._is_packed:
                 size += pack_delivery(delivery, parts)
             if len(found) == _TURN or size >= FRAME_BYTES or not self._is_packed:
+                self.may_have_more = True
                 break
             delivery = None
         return found, parts

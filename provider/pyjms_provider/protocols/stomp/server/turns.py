@@ -27,6 +27,8 @@ class Pulled(Protocol):
     """Whether it waits for its turn; `Turns` alone sets it."""
     pulls_of_turn: int
     """How often it may pull before another one's turn."""
+    may_have_more: bool
+    """Whether it wants another turn after one that it has used up; else `Turns.want` is called when there is work again."""
 
     def pull(self) -> Iterable[bytes] | None:
         """Return a frame in parts, or None: there is no work, and `Turns.want` is called when there is again."""
@@ -56,6 +58,7 @@ class Turns:
         while taken < size and wanting:
             who = wanting.popleft()
             who.is_queued = False  # before it looks: what comes from now on gives it another turn
+            pulled: Iterable[bytes] | None = None
             for _ in range(who.pulls_of_turn):
                 pulled = who.pull()
                 if pulled is None:
@@ -64,8 +67,7 @@ class Turns:
                     parts.append(part)
                     taken += len(part)
                 if taken >= size:
-                    self.want(who)
                     break
-            else:
+            if pulled is not None and who.may_have_more:
                 self.want(who)
         return taken
