@@ -52,7 +52,7 @@ _EVALUATIONS = 256  # selector evaluations in one stretch, so that a long backlo
 # Looking up a member of an enumeration costs more than a global name.
 _REMOVED = ConsumerList.REMOVED
 _NOTIFIED = ConsumerList.NOTIFIED
-_DELIVERED = MessageState.DELIVERED
+_DELIVERED, _NOT_COMMITTED = MessageState.DELIVERED, MessageState.NOT_COMMITTED
 
 
 class Queue(PolicedQueue):
@@ -123,10 +123,9 @@ class Queue(PolicedQueue):
         woken: list[Consumer] = []
         pushable: list[QueueEntry] = []
         late: list[QueueEntry] = []
-        uncommitted, publish = MessageState.NOT_COMMITTED, None if self._all_in_memory else self._store.publish
         with self._lock:
             for entry in entries:
-                if entry.state is uncommitted:
+                if entry.state is _NOT_COMMITTED:
                     self._state.commit_without_place(entry)
                     if entry.reference.expiration_ms and is_expired(entry.reference, self._clock.time_ms()):
                         late.append(entry)
@@ -138,8 +137,8 @@ class Queue(PolicedQueue):
                             woken.extend(self._choose(entry))
                     else:
                         woken.extend(self._place(entry))
-                    if publish is not None:
-                        publish(entry.reference)
+                    if not self._all_in_memory:
+                        self._store.publish(entry.reference)
                     if self._receivers:
                         pushable.append(entry)
                 elif self.kept is not None:
@@ -157,12 +156,11 @@ class Queue(PolicedQueue):
         self, entries: Iterable[QueueEntry], *, with_transient: bool
     ) -> Sequence[tuple[MessageReference, Envelope]]:
         """Return the PERSISTENT messages, or all, of NOT_COMMITTED entries; not those that have expired, or if the queue was closed."""
-        retrieve, state = self._store.retrieve, MessageState.NOT_COMMITTED
         with self._lock:
             return [
-                (entry.reference, retrieve(entry.reference))
+                (entry.reference, self._store.retrieve(entry.reference))
                 for entry in entries
-                if entry.state is state and (with_transient or entry.reference.reliable)
+                if entry.state is _NOT_COMMITTED and (with_transient or entry.reference.reliable)
             ]
 
     def rollback(self, entry: QueueEntry) -> None:
@@ -317,10 +315,8 @@ class Queue(PolicedQueue):
         """Return a delivery whose message may have to be fetched without the lock, which is held."""
         kept = self.kept if tag is not None else None
         if kept is None or kept.knows(reference, count):
-            try:  # `suppress` would be three more calls for each message
+            with suppress(NotInMemoryError):
                 return Delivery(self._store.retrieve(reference), count, count > 1, tag)
-            except NotInMemoryError:
-                pass
         return StoredDelivery(partial(self._fetch, reference, kept, count, tag), count, count > 1, tag)
 
     def _fetch(
