@@ -95,10 +95,9 @@ class Outbox:
         with self._lock:
             if self._is_closed or (self._size and self._size + size > self._limit):
                 self._wait_for_room(size)
-            if self._gathered and (
-                session != self._gathered_for or self._gathered_size >= FRAME_BYTES or len(self._gathered) >= _PARTS_MAX
-            ):
-                self._seal()
+            is_full = self._gathered_size >= FRAME_BYTES or len(self._gathered) >= _PARTS_MAX
+            if self._gathered and (is_full or session != self._gathered_for or size > FRAME_BYTES):
+                self._seal()  # a large message has a frame to itself, as there is a limit to frames
             is_first = not self._size
             self._gathered_for = session
             self._gathered += LENGTH.pack(len(message)), message

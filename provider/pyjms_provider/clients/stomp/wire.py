@@ -21,7 +21,7 @@ import socket
 import ssl
 from collections.abc import Callable, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from threading import Thread, current_thread
 from typing import Any, Protocol
@@ -43,6 +43,7 @@ from pyjms_provider.clients.stomp.reading import TICK_S, InterruptedReadError, R
 from pyjms_provider.protocols.stomp.codec import FrameDecoder, Limits, encode
 from pyjms_provider.protocols.stomp.errors import EncodingError, StompError
 from pyjms_provider.protocols.stomp.frames import Frame, Heartbeat, Version
+from pyjms_provider.protocols.stomp.packed import PACKED_HEADER
 
 __all__ = ["RefusedError", "Wire", "WireEndedError", "WireEvents"]
 
@@ -301,6 +302,9 @@ class Wire:
                 self._beats = HeartBeat(self._settings.heart_beat_ms, frame.headers.get("heart-beat", ""), now)
                 if "pyjms-profile" in frame.headers:  # then properties stand last, and can wait until somebody asks
                     self._decoder.version, self._decoder.lazy = _VERSION, True
+                if PACKED_HEADER in frame.headers:  # then what were headers is in the body
+                    limits = self._decoder.limits
+                    self._decoder.limits = replace(limits, body_max=limits.body_max + limits.header_size_max)
             self._answered.set()
             return
         try:

@@ -8,6 +8,7 @@ docs/reference/stomp.md specifies what each verb does; each docstring names the 
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from enum import Enum
 from typing import ClassVar
 
@@ -47,6 +48,7 @@ from pyjms_provider.protocols.stomp.verb_headers import (
 )
 
 __all__ = [
+    "PACKED_LIMITS",
     "PIPELINE_VERBS",
     "PROFILE_LIMITS",
     "PROFILE_VERSION",
@@ -99,6 +101,8 @@ PROFILE_VERSION = "1"
 
 PROFILE_LIMITS = Limits(header_line_max=4 * 1024 * 1024, header_count_max=20_000, header_size_max=8 * 1024 * 1024)
 """What both sides of a profile connection take: JMS limits neither the length of a property nor their number."""
+PACKED_LIMITS = replace(PROFILE_LIMITS, body_max=PROFILE_LIMITS.body_max + PROFILE_LIMITS.header_size_max)
+"""The same where a message and its properties are one body."""
 
 
 # The connection

@@ -238,6 +238,15 @@ def test_a_frame_is_written_when_there_is_much_in_it_and_has_no_more_messages_th
     assert sum(len(texts) for _, texts in frames_in(b"".join(socket.written))) == 1200
 
 
+def test_a_large_message_has_a_frame_to_itself() -> None:
+    socket = Socket()
+    outbox = Outbox(10**6, socket.wake, socket.write)
+    for text in ("a", "b" * 40_000, "c"):
+        outbox.gather("s1", encode(make_envelope(text)))
+    outbox.uncork()
+    assert [len(texts) for _, texts in frames_in(b"".join(socket.written))] == [1, 1, 1]
+
+
 def test_an_acknowledgement_is_not_replaced_behind_a_message() -> None:
     socket = Socket()
     outbox = Outbox(10**6, socket.wake, socket.write)

@@ -28,7 +28,7 @@ from pyjms_provider.protocols.stomp.dialects import PYJMS
 from pyjms_provider.protocols.stomp.errors import ProfileError, StompError
 from pyjms_provider.protocols.stomp.frames import Frame, Version
 from pyjms_provider.protocols.stomp.header_lines import PROFILE_HEADER
-from pyjms_provider.protocols.stomp.packed import PACKED_HEADER, PACKED_VERSION
+from pyjms_provider.protocols.stomp.packed import FRAME_BYTES, PACKED_HEADER, PACKED_VERSION
 from pyjms_provider.protocols.stomp.pipeline_answers import Counted
 from pyjms_provider.protocols.stomp.profile import from_frame, to_frame
 from pyjms_provider.protocols.stomp.server.dialogue import Dialogue
@@ -429,6 +429,11 @@ class ProfileDialogue(Dialogue):
         self, consumer: ServedConsumer, deliveries: Sequence[Delivery], parts: list[bytes]
     ) -> Iterable[bytes]:
         """Return the MESSAGES of deliveries whose body is `parts`, and note whose they are."""
+        if (
+            len(deliveries) > 1 and len(parts[-1]) > FRAME_BYTES
+        ):  # it has a frame to itself, as there is a limit to frames
+            before = self.write_messages(consumer, deliveries[:-1], parts[:-2])
+            return *before, *self.write_messages(consumer, deliveries[-1:], parts[-2:])
         numbers, unsettled = self._delivery_numbers, consumer.session.unsettled
         first = number = next(numbers)
         unsettled[number] = deliveries[0]

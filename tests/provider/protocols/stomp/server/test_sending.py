@@ -139,6 +139,26 @@ def test_consumers_of_one_connection_take_turns(bench: Bench) -> None:
     assert "d" in order[: len(order) // 2]
 
 
+def test_a_large_message_has_a_frame_to_itself(bench: Bench) -> None:
+    client = packed(bench)
+    client.tell(sends(message("a"), message("b"), message("c" * 40_000), message("d")))
+    client.consume()
+    client.client.settle()
+    frames = [each for each in client.client.frames if each.command == "MESSAGES"]
+    assert [each.headers["first"] for each in frames] == ["1", "3", "4"]
+    assert [each.number for each in arrived(client)] == [1, 2, 3, 4]
+
+
+def test_a_frame_may_be_as_large_as_head_and_body_of_a_message(bench: Bench) -> None:
+    for is_packed, text in ((True, "113246208"), (False, "104857600")):
+        client = PyjmsClient(bench, is_packed=is_packed).client
+        client.feed(f"SENDS\nsession:a\ncontent-length:{int(text)}\n\n".encode())
+        assert client.all() == []
+        other = PyjmsClient(bench, is_packed=is_packed).client
+        other.feed(f"SENDS\nsession:a\ncontent-length:{int(text) + 1}\n\n".encode())
+        assert text in other.next().headers["message"]
+
+
 def test_one_that_may_not_be_sent_is_told_and_the_others_arrive(bench: Bench) -> None:
     client = packed(bench)
     bench.rules.denied.add((Operation.WRITE, "others"))
