@@ -159,7 +159,7 @@ api.who().onEnded = () => {
   if (isAsking || app.childElementCount === 0 || app.querySelector(".login") !== null) return;
   isAsking = true;
   stop();
-  askWho(start, "Your session has ended. Log in again to go on.").finally(() => { isAsking = false; });
+  askWho(start, "Your session has ended. Log in again to go on.").catch(noteError).finally(() => { isAsking = false; });
 };
 
 applyTheme();
