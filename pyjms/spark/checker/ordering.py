@@ -64,7 +64,7 @@ def overtaken(events: DataFrame, consumers: DataFrame, block: int | None) -> Dat
         "coalesce(dn, 0L) AS dn",
         "t0",
     )
-    fresh = fresh.join(consumers.hint("broadcast"), "consumer", "left_semi")
+    fresh = kept(fresh.join(consumers.hint("broadcast"), "consumer", "left_semi"))
     streams = (
         fresh.join(_unique_sends(events, fresh), "k")
         .where("sn IS NOT NULL AND (from_queue IS NULL OR from_queue = sent_to)")
