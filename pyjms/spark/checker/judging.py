@@ -1,4 +1,4 @@
-"""Judging: the reference's functions, on the executors, one suspect with its surroundings at a time.
+"""Judging: the reference's functions, here or on the executors, one suspect with its surroundings at a time.
 
 `g` tells the cases apart, `role` says what an event is to its case, `kind` what is asked.
 """
