@@ -112,6 +112,13 @@ class Environment:
         for text in texts:
             session.send(envelope(address, text, timestamp_ms=self.clock.time_ms(), **fields))
 
+    def put(self, address: Address, *texts: str, **fields: Any) -> None:
+        """Send text messages, and return when they are there: what is NON_PERSISTENT may be under way when `send` returns."""
+        session = self.session(transacted=True)
+        self.send(session, address, *texts, **fields)
+        session.commit()
+        session.close()
+
 
 class Receiver:
     """A consumer, what it was told, and the answer to that: notify, then pull."""

@@ -35,7 +35,7 @@ class Reading(NamedTuple):
 
     def send(self, *texts: str, **fields: Any) -> None:
         """Send to the queue."""
-        self.environment.send(self.environment.session(), self.queue, *texts, **fields)
+        self.environment.put(self.queue, *texts, **fields)
 
     def reserve(self, opened: OpenGroup, after: int = 0, most: int = 100, **limits: Any) -> int:
         """Reserve what is there now."""
@@ -260,7 +260,7 @@ def test_a_group_reads_a_durable_subscription(environment: Environment) -> None:
         return
     groups, topic, name = connection.reader_groups(), environment.topic(), environment.name("group")
     opened = groups.open(GroupRequest(name=name, address=topic, subscription="lines"))
-    environment.send(environment.session(), topic, "a", "b")
+    environment.put(topic, "a", "b")
     upto = groups.reserve(opened, after=0, max_messages=10, max_bytes=None, wait_ms=0)
     page = groups.read(name, opened.group.generation, after=0, upto=upto)
     groups.acknowledge(opened, upto)
@@ -403,7 +403,7 @@ def test_discarding_may_be_repeated_and_leaves_alone_what_was_promoted(sink: Sin
 def test_a_unit_that_has_received_cannot_be_staged(sink: Sink | None) -> None:
     if sink is None:
         return
-    sink.environment.send(sink.environment.session(), sink.queue, "a")
+    sink.environment.put(sink.queue, "a")
     session = sink.environment.session(transacted=True)
     receiver = sink.environment.receiver(session, sink.queue)
     session.acknowledge([receiver.take()])

@@ -55,7 +55,7 @@ def test_pages_come_whole_however_many_messages_there_are(
 ) -> None:
     monkeypatch.setattr(pipelines, "CAN_UNPACK", packed)
     queue, connection = environment.queue(), environment.connect()
-    environment.send(connection.open_session(transacted=False), queue, *(f"{number}" for number in range(1500)))
+    environment.put(queue, *(f"{number}" for number in range(1500)))
     groups = connection.reader_groups()
     opened = groups.open(GroupRequest(name=environment.name("group"), address=queue))
     name, generation = opened.group.name, opened.group.generation
