@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing, contextmanager
 from pathlib import Path
+from statistics import median
 from time import perf_counter
 from typing import Final
 
@@ -47,6 +48,12 @@ def many_threads() -> float:
         for sent in [pool.submit(_rate, act, EACH) for act in acts]:
             sent.result()
         return THREADS * EACH / (perf_counter() - begin)
+
+
+def without_disk() -> float:
+    """Return messages a second of one thread where nothing is forced: what an interpreter can send, from however many threads."""
+    with broker("&synchronous=off") as connection:
+        return _rate(sender(connection), EACH * 4)
 
 
 def _rate(act: Act, times: int) -> float:
@@ -143,12 +150,22 @@ def against_peers() -> bool:
     return good
 
 
+def of_many_threads() -> bool:
+    """Compare with one thread. Where the disk is so quick that the interpreter is the limit: with half of that limit."""
+    threads = compare(many_threads, one_thread)
+    limit = median(without_disk() for _ in range(REPEATS)) / threads.theirs
+    detail = (
+        f"{threads.ours:,.0f}/s against {threads.theirs:,.0f}/s; without the disk one could send {limit:.2f} times that"
+    )
+    return report(
+        f"PERSISTENT sends of {THREADS} threads / of one", threads.ratio, least=min(4, limit / 2), detail=detail
+    )
+
+
 def main() -> int:
     """Run and report."""
     good = against_sqlite()
-    threads = compare(many_threads, one_thread)
-    detail = f"{threads.ours:,.0f}/s against {threads.theirs:,.0f}/s"
-    good &= report(f"PERSISTENT sends of {THREADS} threads / of one", threads.ratio, least=4, detail=detail)
+    good &= of_many_threads()
     good &= against_peers()
     return 0 if good else 1
 
