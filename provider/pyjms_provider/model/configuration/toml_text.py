@@ -89,14 +89,20 @@ def _is_space(entry: _Entry) -> bool:
 def _last_body(table: Any) -> list[_Entry]:
     """Return the keys, values and comments of a table, or of the last below it."""
     body: list[_Entry] = table.value.body
-    for key, value in reversed(body):
+    below = _body_of_last_table(body)
+    return body if below is None else below
+
+
+def _body_of_last_table(entries: Sequence[_Entry]) -> list[_Entry] | None:
+    """Return what is in the last table of `entries`; None: they do not end with one."""
+    for key, value in reversed(entries):
         if isinstance(value, AoT):
             return _last_body(value[-1])
         if isinstance(value, Table):
             return _last_body(value)
         if key is not None:
             break
-    return body
+    return None
 
 
 def _body_before(document: tomlkit.TOMLDocument, container: Mapping[str, Any], name: str) -> list[_Entry] | None:
@@ -105,14 +111,7 @@ def _body_before(document: tomlkit.TOMLDocument, container: Mapping[str, Any], n
     names = [None if key is None else key.key for key, _ in body]
     if names.count(name) != 1:
         return None
-    for key, value in reversed(body[: names.index(name)]):
-        if isinstance(value, AoT):
-            return _last_body(value[-1])
-        if isinstance(value, Table):
-            return _last_body(value)
-        if key is not None:
-            break
-    return None
+    return _body_of_last_table(body[: names.index(name)])
 
 
 def to_item(value: Any) -> Any:
