@@ -23,6 +23,8 @@ __all__ = ["arrow_schema", "column_lists", "full_schema", "record_batch", "tuple
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _TIMES = frozenset({"timestamp", "expiration"})
+_OWN = frozenset({"seq", "message_id", "text", "bytes", "body"})
+"""Columns that say the same of all messages only if they say nothing, or that are large."""
 _MAPS = frozenset({"properties", "property_types"})
 
 
@@ -74,6 +76,12 @@ def record_batch(messages: Sequence[ReservedMessage], schema: pa.Schema, *, with
 
 
 def _array(field: pa.Field, values: list[Any]) -> pa.Array:
+    first = values[0] if values else None
+    if (first is None or field.name not in _OWN) and values.count(first) == len(values):
+        # One value for all messages, as in most batches.
+        return (
+            pa.nulls(len(values), field.type) if first is None else pa.repeat(pa.scalar(first, field.type), len(values))
+        )
     if field.name in _TIMES:
         return pa.array(values, pa.int64()).cast(field.type)
     return pa.array(values, field.type)

@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from itertools import groupby
 from math import isfinite
-from operator import attrgetter
 from typing import Any, NamedTuple
 
 from pyjms.spark.schema import TIME_MAX_MS, spelled_properties
@@ -38,24 +37,43 @@ def property_columns(messages: Sequence[ReservedMessage]) -> tuple[list[Run], li
         return _one_by_one(envelopes)
     texts: list[Run] = []
     letters: list[Run] = []
-    for shape, found in groupby(envelopes, _shape):
+    for names, found in groupby(envelopes, _names_of):
         run = list(found)
-        width = len(shape) // 2
-        names: tuple[str, ...] = shape[:width]
-        kinds: tuple[type, ...] = shape[width:]
-        columns = _columns(names, kinds, run)
-        if columns is None:
-            spelled, types = _one_by_one(run)
-            texts += spelled
-            letters += types
-            continue
-        items: list[str | None] = [None] * (width * len(run))
-        for place, column in enumerate(columns):
-            items[place::width] = column
-        texts.append(Run(names, len(run), items))
-        typed = [place for place, kind in enumerate(kinds) if kind is not str]
-        letters.append(Run(tuple(names[p] for p in typed), len(run), tuple(LETTERS[kinds[p]] for p in typed)))
+        if not _add_run(names, run, texts, letters):
+            for _, part in groupby(run, _kinds_of):
+                alike = list(part)
+                if not _add_run(names, alike, texts, letters):
+                    spelled, types = _one_by_one(alike)
+                    texts += spelled
+                    letters += types
     return texts, letters
+
+
+def _add_run(names: tuple[str, ...], run: Sequence[Envelope], texts: list[Run], letters: list[Run]) -> bool:
+    """Add the texts and letters of messages whose properties have these names; False: not all have the same types, or a value is unusual."""
+    if not is_unicode("".join(names)):
+        return False
+    width = len(names)
+    items: list[str | None] = [None] * (width * len(run))
+    typed: list[str] = []
+    kinds: list[str] = []
+    values = zip(*[envelope.properties.values() for envelope in run], strict=True)
+    for place, (name, column) in enumerate(zip(names, values, strict=True)):
+        its_kinds = set(map(type, column))
+        if len(its_kinds) > 1:
+            return False
+        (kind,) = its_kinds
+        write = _WRITERS.get(kind)
+        spelled = None if write is None else write(column)
+        if spelled is None:
+            return False
+        items[place::width] = spelled
+        if kind is not str:
+            typed.append(name)
+            kinds.append(LETTERS[kind])
+    texts.append(Run(names, len(run), items))
+    letters.append(Run(tuple(typed), len(run), tuple(kinds)))
+    return True
 
 
 def _one_by_one(envelopes: Sequence[Envelope]) -> tuple[list[Run], list[Run]]:
@@ -65,25 +83,12 @@ def _one_by_one(envelopes: Sequence[Envelope]) -> tuple[list[Run], list[Run]]:
     ]
 
 
-def _shape(envelope: Envelope) -> tuple[Any, ...]:
-    """Return the names of a message's properties, and then their types."""
-    properties = envelope.properties
-    return *properties, *map(type, properties.values())
+def _names_of(envelope: Envelope) -> tuple[str, ...]:
+    return tuple(envelope.properties)
 
 
-def _columns(names: tuple[str, ...], kinds: tuple[type, ...], run: Sequence[Envelope]) -> list[Sequence[str]] | None:
-    """Return the texts of the properties of a run, property by property; None: spell them one by one."""
-    if not is_unicode("".join(names)):
-        return None
-    columns: list[Sequence[str]] = []
-    values = zip(*[envelope.properties.values() for envelope in run], strict=True)
-    for kind, column in zip(kinds, values, strict=True):
-        write = _WRITERS.get(kind)
-        texts = None if write is None else write(column)
-        if texts is None:
-            return None
-        columns.append(texts)
-    return columns
+def _kinds_of(envelope: Envelope) -> tuple[type, ...]:
+    return tuple(map(type, envelope.properties.values()))
 
 
 # ------------------------------------------------------------------------------------------------------------ by type
@@ -124,17 +129,17 @@ _WRITERS: dict[type, Callable[[Sequence[Any]], Sequence[str] | None]] = {
 
 def _all_headers_fit(envelopes: Sequence[Envelope]) -> bool:
     """Say whether columns can hold the header fields of all messages, so that none stands among the properties."""
-    texts: list[str] = []
-    for name in ("correlation_id", "message_id", "jms_type"):
-        values = list(map(attrgetter(name), envelopes))
-        if any(type(value) is bytes for value in values):
-            return False
-        texts += filter(None, values)
+    correlations = [envelope.correlation_id for envelope in envelopes]
+    if bytes in set(map(type, correlations)):
+        return False
+    texts: list[Any] = [*correlations, *[envelope.message_id for envelope in envelopes]]
+    texts += [envelope.jms_type for envelope in envelopes]
     texts += _names([envelope.destination for envelope in envelopes])
     texts += _names([envelope.reply_to for envelope in envelopes])
-    joined = "".join(texts)
     times = [envelope.timestamp_ms for envelope in envelopes] + [envelope.expiration_ms for envelope in envelopes]
-    return is_unicode(joined) and 0 <= min(times, default=0) <= max(times, default=0) <= TIME_MAX_MS
+    return (
+        is_unicode("".join(filter(None, texts))) and 0 <= min(times, default=0) <= max(times, default=0) <= TIME_MAX_MS
+    )
 
 
 def _names(addresses: Sequence[Any]) -> Iterable[str]:

@@ -53,16 +53,21 @@ def column_values(
 ) -> dict[str, list[Any]]:
     """Return the values of the columns `names`, each for all messages, in order."""
     wanted = list(names)
+    envelopes = [message.envelope for message in messages]
     found: dict[str, list[Any]] = {}
     if "properties" in wanted or "property_types" in wanted:
-        found["properties"], found["property_types"] = spelled_properties([message.envelope for message in messages])
+        found["properties"], found["property_types"] = spelled_properties(envelopes)
+    if with_bodies and not _BODIES.keys().isdisjoint(wanted):
+        found |= _body_columns(envelopes)
     for name in wanted:
         if name in found:
             continue
-        if not with_bodies and name in _BODIES:
+        if name in _BODIES:
             found[name] = [None] * len(messages)
+        elif name in _OF_MESSAGES:
+            found[name] = _OF_MESSAGES[name](messages)
         else:
-            found[name] = _COLUMN[name](messages)
+            found[name] = _OF_ENVELOPES[name](envelopes)
     return {name: found[name] for name in wanted}
 
 
@@ -71,6 +76,15 @@ def column_values(
 
 def _shown(text: str | None) -> str | None:
     return text if text is None or is_unicode(text) else None
+
+
+def _are_shown(texts: Sequence[str | None]) -> bool:
+    """Say whether a column can hold each of the texts: asked of all at once, as nearly always it can."""
+    return is_unicode("".join([text for text in texts if text is not None]))
+
+
+def _all_shown(texts: Sequence[str | None]) -> list[str | None]:
+    return list(texts if _are_shown(texts) else map(_shown, texts))
 
 
 def _address(address: Address | None) -> str | None:
@@ -83,8 +97,8 @@ def _addresses(found: Sequence[Address | None]) -> list[str | None]:
     return [texts[id(each)] for each in found]
 
 
-def _correlation(value: str | bytes | None) -> str | None:
-    return _shown(value) if isinstance(value, str) else None
+def _correlations(values: Sequence[str | bytes | None]) -> list[str | None]:
+    return _all_shown([value if isinstance(value, str) else None for value in values])
 
 
 def _micros(moment_ms: int) -> int | None:
@@ -173,23 +187,33 @@ def _body(envelope: Envelope) -> str | None:
     return None
 
 
-_BODIES = frozenset({"text", "bytes", "body"})
+def _body_columns(envelopes: Sequence[Envelope]) -> dict[str, list[Any]]:
+    """Return the columns `text`, `bytes` and `body`. Most batches have texts alone, which a column can hold."""
+    kind = BodyKind.TEXT
+    if all(envelope.body_kind is kind for envelope in envelopes):
+        texts: list[Any] = [envelope.body for envelope in envelopes]
+        if _are_shown(texts):
+            return {"text": texts, "bytes": [None] * len(texts), "body": [None] * len(texts)}
+    return {name: list(map(write, envelopes)) for name, write in _BODIES.items()}
 
-_COLUMN: Mapping[str, Callable[[Sequence[ReservedMessage]], list[Any]]] = {
-    "destination": lambda messages: _addresses([m.envelope.destination for m in messages]),
+
+_BODIES: Mapping[str, Callable[[Envelope], Any]] = {"text": _text, "bytes": _bytes, "body": _body}
+
+_OF_MESSAGES: Mapping[str, Callable[[Sequence[ReservedMessage]], list[Any]]] = {
     "seq": lambda messages: [m.number for m in messages],
-    "message_id": lambda messages: [_shown(m.envelope.message_id) for m in messages],
-    "correlation_id": lambda messages: [_correlation(m.envelope.correlation_id) for m in messages],
-    "reply_to": lambda messages: _addresses([m.envelope.reply_to for m in messages]),
-    "type": lambda messages: [_shown(m.envelope.jms_type) for m in messages],
-    "delivery_mode": lambda messages: [MODES[m.envelope.delivery_mode] for m in messages],
-    "priority": lambda messages: [m.envelope.priority for m in messages],
-    "timestamp": lambda messages: [_micros(m.envelope.timestamp_ms) for m in messages],
-    "expiration": lambda messages: [_micros(m.envelope.expiration_ms) for m in messages],
     "redelivered": lambda messages: [m.redelivered for m in messages],
     "delivery_count": lambda messages: [m.count for m in messages],
-    "kind": lambda messages: [KINDS[m.envelope.body_kind] for m in messages],
-    "text": lambda messages: [_text(m.envelope) for m in messages],
-    "bytes": lambda messages: [_bytes(m.envelope) for m in messages],
-    "body": lambda messages: [_body(m.envelope) for m in messages],
+}
+
+_OF_ENVELOPES: Mapping[str, Callable[[Sequence[Envelope]], list[Any]]] = {
+    "destination": lambda envelopes: _addresses([e.destination for e in envelopes]),
+    "message_id": lambda envelopes: _all_shown([e.message_id for e in envelopes]),
+    "correlation_id": lambda envelopes: _correlations([e.correlation_id for e in envelopes]),
+    "reply_to": lambda envelopes: _addresses([e.reply_to for e in envelopes]),
+    "type": lambda envelopes: _all_shown([e.jms_type for e in envelopes]),
+    "delivery_mode": lambda envelopes: [MODES[e.delivery_mode] for e in envelopes],
+    "priority": lambda envelopes: [e.priority for e in envelopes],
+    "timestamp": lambda envelopes: [_micros(e.timestamp_ms) for e in envelopes],
+    "expiration": lambda envelopes: [_micros(e.expiration_ms) for e in envelopes],
+    "kind": lambda envelopes: [KINDS[e.body_kind] for e in envelopes],
 }

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 
 from pyjms.history.checks.filters import missed_selector
-from pyjms.history.events import ACK, COLUMNS, DELIVER, OK, RECOVER, Event
+from pyjms.history.events import COLUMNS, DELIVER, OK, Event
 from pyjms.history.facts import Options
 from pyjms.history.findings import Finding, Report, finding
 from pyjms.history.rules import RULES, Verdict
@@ -28,8 +28,9 @@ from pyjms.spark.checker.gathering import (
     proofs_for,
     settled_and_ended,
 )
-from pyjms.spark.checker.judging import FINDING_SCHEMA, PRIORITY, WITNESS, Judging, table_of_cases, table_of_findings
+from pyjms.spark.checker.judging import FINDING_SCHEMA, PRIORITY, Judging, table_of_cases, table_of_findings
 from pyjms.spark.checker.marks import Marks, marks_of
+from pyjms.spark.checker.nearby import WINDOWS, Cases, Window, asked_in, gathered_here
 from pyjms.spark.checker.ordering import (
     messages_of,
     overtaken,
@@ -50,6 +51,9 @@ LISTED = 100
 
 FEW = 20_000
 """So many messages are judged in a few seconds by the driver alone."""
+
+_IN_A_WINDOW = 10_000
+"""So many events of all connections pass while an answer of one is waited for, if they come evenly."""
 
 _ROWS_A_PART = 500_000
 _EVENT = f"struct({', '.join(f'`{name}`' for name in COLUMNS)})"
@@ -170,11 +174,10 @@ class _Auditor:
             marks = marks_of(screened, union_of(more) if more else None, self._few)
             self.suspects = marks.number
             pairs = self._pairs(marks)
-            number = self.suspects + (0 if pairs is None else pairs.count())
-            cases = self._cases(marks, pairs, number)
-            if number > self._few:
-                return kept(self._put_together(self._judged(cases))), None
-            rows = list(self._put_together_here(self._judged_here(cases)))
+            few = [] if pairs is None else pairs.limit(self._few + 1).toArrow().to_pylist()
+            if self.suspects + len(few) > self._few:
+                return kept(self._put_together(self._judged(self._cases(marks, pairs)))), None
+            rows = list(self._put_together_here(self._judged_here(self._cases_here(marks, few))))
             return self._session.createDataFrame(table_of_findings(rows), FINDING_SCHEMA), rows
 
     def _pairs(self, marks: Marks) -> DataFrame | None:
@@ -196,15 +199,17 @@ class _Auditor:
 
     # Cases
 
-    def _cases(self, marks: Marks, pairs: DataFrame | None, number: int) -> DataFrame:
-        """Return all that is to be judged, and set the clocks by it. `number`: of suspects and pairs."""
+    def _cases(self, marks: Marks, pairs: DataFrame | None) -> DataFrame:
+        """Return all that is to be judged, and set the clocks by it."""
+        number = self.suspects + (0 if pairs is None else pairs.count())
         wanted = marks.suspects if pairs is None else marks.suspects.union(messages_of(pairs))
         found = kept(gathered(self._events, small(wanted, 2 * number)))
         own = messages(found if pairs is None else found.join(small(marks.suspects, number), "k", "left_semi"))
-        self._calibrate(marks, own)
+        lags = [] if self.overview.has_one_clock else lags_between(own).toArrow().to_pylist()
+        self._calibrate(marks, lags)
         cases = [own]
         if self.suspects:
-            cases += self._surroundings(own, is_few=number <= self._few)
+            cases += self._surroundings(own)
         if pairs is not None:
             of_pairs = pair_cases(found, small(pairs, number))
             cases.append(of_pairs)
@@ -215,16 +220,35 @@ class _Auditor:
             cases += self._nameless_cases()
         return union_of(cases)
 
-    def _surroundings(self, own: DataFrame, *, is_few: bool) -> Iterator[DataFrame]:
-        """Yield what else belongs to the cases of suspects; what few need after that, `_judged_here` looks for."""
-        around = settled_and_ended(self._events, own, self.suspects)
-        if not is_few:
-            around = kept(around)
-            of_strangers = around.where("op IN ('ack', 'recover') AND tx IS NOT NULL")
-            yield ends_of(self._events, of_strangers, self.suspects)
+    def _surroundings(self, own: DataFrame) -> Iterator[DataFrame]:
+        """Yield what else belongs to the cases of suspects."""
+        around = kept(settled_and_ended(self._events, own, self.suspects))
         yield around
-        if any(True for control in self._controls.values() for _ in control.lives()):
+        of_strangers = around.where("op IN ('ack', 'recover') AND tx IS NOT NULL")
+        yield ends_of(self._events, of_strangers, self.suspects)
+        if self._has_lives():
             yield kept(latest_in(self._events, own, self._controls))
+
+    def _has_lives(self) -> bool:
+        """Say whether there are subscriptions that should get all messages of their topics."""
+        return any(True for control in self._controls.values() for _ in control.lives())
+
+    def _cases_here(self, marks: Marks, pairs: list[dict[str, Any]]) -> Cases:
+        """Bring all that is to be judged here, but for what lies around it, and set the clocks by it."""
+        suspects = marks.here()
+        wanted = suspects.union(one["k"] for pair in pairs for one in pair["both"]) - {None}
+        found = gathered_here(self._events, wanted) if wanted else []
+        cases = Cases()
+        cases.add_messages(found, suspects)
+        self._calibrate(marks, cases.lags())
+        if suspects and self._has_lives():
+            own = table_of_cases([row for its in cases.rows.values() for row in its])
+            cases.add_rows(latest_in(self._events, self._session.createDataFrame(own), self._controls))
+        cases.add_pairs(found, pairs)
+        if self.overview.has_nameless:
+            for frame in self._nameless_cases():
+                cases.add_rows(frame)
+        return cases
 
     def _nameless_cases(self) -> Iterator[DataFrame]:
         late_ns = self._options.expiry_allowance_ms * 10**6
@@ -235,7 +259,7 @@ class _Auditor:
             after = self._events.join(bound.hint("broadcast"), _same_place(self._events, bound), "left_semi")
             yield nameless(after, f"""NOT ({late} OR coalesce(note LIKE '%"selector"%', false))""")
 
-    def _calibrate(self, marks: Marks, own: DataFrame) -> None:
+    def _calibrate(self, marks: Marks, of_suspects: Iterable[Mapping[str, Any]]) -> None:
         """Find out how far the clocks of nodes are apart."""
         lags: Mapping[str, dict[frozenset[str], int]] = defaultdict(dict)
         pairs = [
@@ -245,7 +269,7 @@ class _Auditor:
             table = self._session.createDataFrame(pairs, "h STRING, one STRING, two STRING")
             table = table.selectExpr("*", "xxhash64(h, one) ^ xxhash64(h, two) AS lag_pair")
             rows = [{**row, "lag_ns": marks.lags_ns.get(row["lag_pair"], 0)} for row in table.toArrow().to_pylist()]
-            for row in [*rows, *lags_between(own).toArrow().to_pylist()]:
+            for row in [*rows, *of_suspects]:
                 pair = frozenset((row["one"], row["two"]))
                 lags[row["h"]][pair] = max(lags[row["h"]].get(pair, 0), row["lag_ns"])
         for h, control in self._controls.items():
@@ -273,22 +297,36 @@ class _Auditor:
     def _judge(self, whole: DataFrame, *, has_proofs: bool) -> DataFrame:
         return whole.withColumn("judged", self._judging().function(has_proofs=has_proofs)("events"))
 
-    def _judged_here(self, cases: DataFrame) -> list[dict[str, Any]]:
-        """Return all findings about few cases: for them no Python process of Spark need start."""
-        judging, by_case = self._judging(), _by_case(cases)
-        of_strangers = [row for its in by_case.values() for row in its if row["role"] == WITNESS and _settles(row)]
+    def _judged_here(self, cases: Cases) -> list[dict[str, Any]]:
+        """Return all findings about few cases: for them no Python process of Spark need start.
+
+        The first look is without what lies around the cases. It tells already which proofs of life most of them will ask for, so one
+        pass brings both.
+        """
+        judging = self._judging()
+        said = cases.said(judging)
+        windows = self._windows(cases, asked_in(said))
+        proofs = cases.add_around(self._events, windows)
+        of_strangers = cases.of_strangers()
         if of_strangers:
-            _add(by_case, ends_of(self._events, self._session.createDataFrame(table_of_cases(of_strangers)), 1))
-        said = dict(zip(by_case, judging.say(by_case.values(), has_proofs=False), strict=True))
-        asked = {(case[2], each["conn"], each["t"]) for case, its in said.items() for each in its["asked"]}
-        if asked:
-            proofs = first_answers(self._events, asked)
-            for case, its in said.items():
-                found = (proofs.get((case[2], each["conn"], each["t"])) for each in its["asked"])
-                by_case[case] += ({**row, "role": WITNESS} for row in found if row is not None)
-            again = [case for case, its in said.items() if its["asked"]]
-            said.update(zip(again, judging.say((by_case[case] for case in again), has_proofs=True), strict=True))
+            table = self._session.createDataFrame(table_of_cases(of_strangers))
+            cases.add_rows(ends_of(self._events, table, 1))
+        said |= cases.said(judging)
+        asked = asked_in(said)
+        if asked - proofs.keys():
+            proofs |= first_answers(self._events, asked - proofs.keys())
+        cases.add_proofs(said, proofs)
+        said |= cases.said(judging, has_proofs=True)
         return [row for its in said.values() for row in its["told"]]
+
+    def _windows(self, cases: Cases, asked: Iterable[tuple[str, str, int]]) -> list[Window]:
+        """Return where to look for the first proofs of life that are asked for: so far after each moment that few events lie there."""
+        lines, found = cases.lines(), []
+        for h, conn, t in sorted(each for each in asked if each[:2] in lines)[:WINDOWS]:
+            span_ns = self.overview.end_ns[h] - self.overview.begin_ns[h]
+            width_ns = span_ns * _IN_A_WINDOW // self.overview.events + 1
+            found.append(Window(h=h, conn=conn, line=lines[h, conn], t=t, until=t + width_ns))
+        return found
 
     # Suspects that no aggregation shows
 
@@ -370,22 +408,6 @@ class _Auditor:
                 "first_n": event.n,
                 "witness": json.dumps([list(row["first"].values())]),
             }
-
-
-def _by_case(cases: DataFrame) -> dict[tuple[int, int, str], list[dict[str, Any]]]:
-    """Bring the rows of cases here."""
-    found: dict[tuple[int, int, str], list[dict[str, Any]]] = defaultdict(list)
-    _add(found, cases)
-    return found
-
-
-def _add(found: dict[tuple[int, int, str], list[dict[str, Any]]], cases: DataFrame) -> None:
-    for row in cases.toArrow().to_pylist():
-        found[row["g"], row["kind"], row["h"]].append(row)
-
-
-def _settles(row: Mapping[str, Any]) -> bool:
-    return row["op"] in {ACK, RECOVER} and row["tx"] is not None
 
 
 def _age(row: Mapping[str, Any]) -> tuple[int, bool, int]:

@@ -51,6 +51,7 @@ _OVERVIEW_KEYS = {
 _OVERVIEW = {
     "events": "count(*)",
     "last_ns": "max(greatest(t0, coalesce(t1, 0)))",
+    "first_t0": "min(t0)",
     "last_t0": "max(t0)",
     "most_dn": "max(coalesce(dn, 0L))",
     "least_prio": "min(coalesce(prio, 0))",
@@ -80,6 +81,8 @@ class Overview:
     """A history from above."""
 
     events: int = 0
+    begin_ns: dict[str, int] = field(default_factory=dict)
+    """By history."""
     end_ns: dict[str, int] = field(default_factory=dict)
     """By history."""
     nodes: dict[str, set[str]] = field(default_factory=lambda: defaultdict(set))
@@ -121,6 +124,7 @@ def overview_of(events: DataFrame, control: Sequence[Mapping[str, Any]]) -> Over
 def _add(found: Overview, row: Mapping[str, Any]) -> None:
     h = row["h"]
     found.events += row["events"]
+    found.begin_ns[h] = min(found.begin_ns.get(h, row["first_t0"]), row["first_t0"])
     found.end_ns[h] = max(found.end_ns.get(h, 0), row["last_ns"])
     found.nodes[h].add(row["node"])
     found.transactions += row["events"] if row["op"] in {COMMIT, ROLLBACK} else 0

@@ -54,8 +54,16 @@ def union_of(frames: Sequence[DataFrame]) -> DataFrame:
 
 @contextmanager
 def cut_into(session: SparkSession, parts: int) -> Iterator[None]:
-    """Have Spark cut what it sorts and groups into so many parts meanwhile, and not look for a better plan after each step: we know how much there is."""
-    settings = {"spark.sql.shuffle.partitions": str(parts), "spark.sql.adaptive.enabled": "false"}
+    """Have Spark cut what it sorts and groups into so many parts meanwhile, and not look for a better plan after each step: we know how much there is.
+
+    Nor is there a small table before each large one that groups, as our groups are many: it is much of the program of a step,
+    which takes long to compile.
+    """
+    settings = {
+        "spark.sql.shuffle.partitions": str(parts),
+        "spark.sql.adaptive.enabled": "false",
+        "spark.sql.codegen.aggregate.map.twolevel.enabled": "false",
+    }
     before = {name: session.conf.get(name) or "" for name in settings}
     for name, value in settings.items():
         session.conf.set(name, value)

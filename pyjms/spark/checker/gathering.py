@@ -19,6 +19,9 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
 __all__ = [
+    "CASE_EVENT",
+    "ENDS",
+    "ROUND_TRIP",
     "ends_of",
     "first_answers",
     "gathered",
@@ -30,12 +33,14 @@ __all__ = [
     "settled_and_ended",
 ]
 
-_CASE = ("g", "kind", "role", "h", *(f"`{name}`" for name in COLUMNS))
+CASE_EVENT = ("h", *(f"`{name}`" for name in COLUMNS))
+"""The columns of an event, in a case."""
+
 _EVENT = f"struct({', '.join(f'`{name}`' for name in COLUMNS)})"
 _FEW_QUESTIONS = 1_000
-_ENDS = "(op IN ('commit', 'rollback'))"
-_SETTLES_OR_ENDS = f"op IN ('ack', 'recover') OR ({_ENDS} AND tx IS NOT NULL)"
-_ROUND_TRIP = (
+ENDS = "(op IN ('commit', 'rollback'))"
+_SETTLES_OR_ENDS = f"op IN ('ack', 'recover') OR ({ENDS} AND tx IS NOT NULL)"
+ROUND_TRIP = (
     "ok = 'ok' AND conn IS NOT NULL AND NOT coalesce(mode = 1, false) AND "
     "op IN ('send', 'commit', 'rollback', 'ack', 'recover', 'subscribe', 'unsubscribe', 'close')"
 )
@@ -49,14 +54,14 @@ def gathered(events: DataFrame, wanted: DataFrame) -> DataFrame:
 
 def messages(found: DataFrame) -> DataFrame:
     """Return a case for each message of which `gathered` found the events."""
-    return found.selectExpr("k AS g", f"{MESSAGES} AS kind", f"{OWN} AS role", *_CASE[3:])
+    return found.selectExpr("k AS g", f"{MESSAGES} AS kind", f"{OWN} AS role", *CASE_EVENT)
 
 
 def nameless(events: DataFrame, condition: str) -> DataFrame:
     """Return a case for each delivery without an id for which `condition` holds."""
     found = events.where(f"op = 'deliver' AND mid IS NULL AND ({condition})")
     return found.selectExpr(
-        "xxhash64(h, consumer, dn, t0, 'nameless') AS g", f"{NAMELESS} AS kind", f"{OWN} AS role", *_CASE[3:]
+        "xxhash64(h, consumer, dn, t0, 'nameless') AS g", f"{NAMELESS} AS kind", f"{OWN} AS role", *CASE_EVENT
     )
 
 
@@ -70,20 +75,20 @@ def settled_and_ended(events: DataFrame, own: DataFrame, number: int) -> DataFra
     begun = own.where("tx IS NOT NULL").selectExpr("g", "kind", "true", "xxhash64(h, tx)", "NULL")
     wanted = held.union(begun)
     rows = events.where(_SETTLES_OR_ENDS).selectExpr(
-        f"{_ENDS} AS ends",
-        f"IF({_ENDS}, xxhash64(h, tx), xxhash64(h, consumer, dn)) AS key",
+        f"{ENDS} AS ends",
+        f"IF({ENDS}, xxhash64(h, tx), xxhash64(h, consumer, dn)) AS key",
         "xxhash64(h, mid) AS its",
-        *_CASE[3:],
+        *CASE_EVENT,
     )
     joined = rows.join(small(wanted, number), "key").where("is_end = ends AND (ends OR NOT (its <=> k))")
-    return joined.selectExpr("g", "kind", f"{WITNESS} AS role", *_CASE[3:])
+    return joined.selectExpr("g", "kind", f"{WITNESS} AS role", *CASE_EVENT)
 
 
 def ends_of(events: DataFrame, cases: DataFrame, number: int) -> DataFrame:
     """Return the commits and rollbacks of all transactions in `cases`; `number`: of messages."""
     wanted = cases.where("tx IS NOT NULL").selectExpr("g", "kind", "xxhash64(h, tx) AS tx_key").distinct()
-    ends = events.where(f"{_ENDS} AND tx IS NOT NULL").selectExpr("xxhash64(h, tx) AS tx_key", *_CASE[3:])
-    return ends.join(small(wanted, number), "tx_key").selectExpr("g", "kind", f"{WITNESS} AS role", *_CASE[3:])
+    ends = events.where(f"{ENDS} AND tx IS NOT NULL").selectExpr("xxhash64(h, tx) AS tx_key", *CASE_EVENT)
+    return ends.join(small(wanted, number), "tx_key").selectExpr("g", "kind", f"{WITNESS} AS role", *CASE_EVENT)
 
 
 def lags_between(own: DataFrame) -> DataFrame:
@@ -101,7 +106,7 @@ def proofs_for(events: DataFrame, asked: DataFrame, number: int) -> DataFrame:
     asked: g, kind, h, conn, t; `number`: how many rows it has. Few questions are put to each answer; many are sorted together with the answers.
     """
     questions = asked.selectExpr("xxhash64(h, conn) AS line", "t").distinct()
-    answers = events.where(_ROUND_TRIP).selectExpr("xxhash64(h, conn) AS line", "t0", "coalesce(n, 0L) AS n")
+    answers = events.where(ROUND_TRIP).selectExpr("xxhash64(h, conn) AS line", "t0", "coalesce(n, 0L) AS n")
     found = _first_after(questions, answers) if number <= _FEW_QUESTIONS else _first_by_sorting(questions, answers)
     wanted = (
         asked.selectExpr("g", "kind", "xxhash64(h, conn) AS line", "t")
@@ -109,11 +114,11 @@ def proofs_for(events: DataFrame, asked: DataFrame, number: int) -> DataFrame:
         .select("g", "kind", "line", "proof_t0", "proof_n")
         .distinct()
     )
-    whole = events.where(_ROUND_TRIP).selectExpr(
-        "xxhash64(h, conn) AS line", "t0 AS proof_t0", "coalesce(n, 0L) AS proof_n", *_CASE[3:]
+    whole = events.where(ROUND_TRIP).selectExpr(
+        "xxhash64(h, conn) AS line", "t0 AS proof_t0", "coalesce(n, 0L) AS proof_n", *CASE_EVENT
     )
     joined = whole.join(small(wanted, number), ["line", "proof_t0", "proof_n"])
-    return joined.selectExpr("g", "kind", f"{WITNESS} AS role", *_CASE[3:])
+    return joined.selectExpr("g", "kind", f"{WITNESS} AS role", *CASE_EVENT)
 
 
 def first_answers(
@@ -122,12 +127,12 @@ def first_answers(
     """Return, for a few questions (history, connection, moment), the broker's first answer after the moment."""
     questions = events.sparkSession.createDataFrame(sorted(asked), "h STRING, conn STRING, t BIGINT")
     questions = questions.selectExpr("xxhash64(h, conn) AS line", "t")
-    later = events.where(_ROUND_TRIP).selectExpr("xxhash64(h, conn) AS line", "t0")
+    later = events.where(ROUND_TRIP).selectExpr("xxhash64(h, conn) AS line", "t0")
     first = later.join(questions.hint("broadcast"), "line").where("t0 > t").groupBy("line", "t").agg({"t0": "min"})
     firsts = first.selectExpr("line", "t", "`min(t0)` AS first_t0").hint("broadcast")
     # found by their time alone, as that is a number; written so that Spark does not look for both
-    joined = events.where(_ROUND_TRIP).join(firsts, expr("t0 = first_t0 AND (xxhash64(h, conn) ^ line) = 0"))
-    joined = joined.select("t", *_CASE[3:])
+    joined = events.where(ROUND_TRIP).join(firsts, expr("t0 = first_t0 AND (xxhash64(h, conn) ^ line) = 0"))
+    joined = joined.select("t", *CASE_EVENT)
     found: dict[tuple[str, str, int], dict[str, Any]] = {}
     for row in joined.toArrow().to_pylist():
         key = row["h"], row["conn"], row["t"]

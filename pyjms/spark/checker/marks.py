@@ -27,6 +27,8 @@ class Marks:
 
     suspects: DataFrame
     """The digests (`k`) of messages."""
+    came: frozenset[int] | None
+    """The same, where they came to the driver."""
     number: int
     """How many they are."""
     consumers: DataFrame
@@ -37,6 +39,10 @@ class Marks:
     """Whether a message came several times without the flag of a redelivery: its consumers are to be looked at, too."""
     lags_ns: Mapping[int, int]
     """By how much messages between two nodes seemed to arrive too early, by the digest of both nodes."""
+
+    def here(self) -> frozenset[int]:
+        """Bring the digests of the suspects here, if they did not come yet."""
+        return frozenset(self.suspects.toArrow().column("k").to_pylist()) if self.came is None else self.came
 
 
 def marks_of(screened: DataFrame, more: DataFrame | None, few: int) -> Marks:
@@ -58,6 +64,7 @@ def marks_of(screened: DataFrame, more: DataFrame | None, few: int) -> Marks:
     session = screened.sparkSession
     return Marks(
         suspects=session.createDataFrame(_column("k", suspects)),
+        came=frozenset(suspects),
         number=len(suspects),
         consumers=session.createDataFrame(_column("consumer", consumers)),
         are_consumers=bool(consumers),
@@ -74,6 +81,7 @@ def _there(screened: DataFrame, others: DataFrame | None) -> Marks:
     lags = screened.where("lag_ns > 0").groupBy("lag_pair").agg({"lag_ns": "max"}).toArrow().to_pylist()
     return Marks(
         suspects=suspects,
+        came=None,
         number=suspects.count(),
         consumers=consumers,
         are_consumers=bool(consumers.head(1)),

@@ -35,9 +35,12 @@ _ANOTHER_NODE_NS = 10**8  # Facts allows clocks to differ by this much at least
 
 # What a row may have on it
 (_REFUSED, _SURE, _UNCOMMITTED, _LATE, _ODD, _CONSUMED, _COMMIT_ELSEWHERE) = (1 << bit for bit in range(7))
+_FRESH, _SPARED = 1 << 7, 1 << 8
+_ALL_BITS = (1 << 9) - 1
 
-# What was done, as a number: those first that show a message
+# What was done, as a number, in a row above its bits: those first that show a message
 _SEND, _DELIVER, _BROWSE, _ACK, _RECOVER = range(1, 6)
+_DONE_AT = 9
 
 _OF_DELIVERY = 1 << 12  # added to priority and mode where a delivery says them: then those of the send do not count
 _TO_ALL = 1 << 20  # so many transactions, of a hundred bytes each, are sent to all who screen
@@ -84,6 +87,8 @@ def screen(
     consumer of a delivery whose order could not be looked at here), `is_several` (a message came for the first time several times).
     """
     rows = _messages(events, controls, overview, expiry_allowance_ms)
+    # Each message has about three rows: to sum up what a task has of it, before they meet, takes longer than to send it.
+    rows = rows.repartition("k").selectExpr("*", *_UNPACKED)
     by_message = rows.groupBy("k", "ds").agg(*expressions(*_AGGREGATES))
     has_spared = any(control.without_local() for control in controls.values())
     judged = by_message.selectExpr("*", *_COUNTS).selectExpr(
@@ -152,7 +157,7 @@ def _messages(
     rows = _with_subscriptions(rows, session, controls, overview)
     rows = _with_spared(rows, session, controls)
     late_ns = expiry_allowance_ms * 10**6
-    return rows.selectExpr("*", _flags(late_ns, overview.has_one_clock))
+    return rows.selectExpr("*", _flags(late_ns, overview.has_one_clock)).selectExpr(*_packed(overview.has_one_clock))
 
 
 def _with_transactions(rows: DataFrame, events: DataFrame, overview: Overview) -> DataFrame:
@@ -243,25 +248,53 @@ def _flags(late_ns: int, has_one_clock: bool) -> str:
     return " | ".join(f"IF({condition}, {bit}, 0)" for bit, condition in bits.items()) + " AS bits"
 
 
+def _packed(has_one_clock: bool) -> tuple[str, ...]:
+    """Return the columns that go through the shuffle: few, as these are most of its work, so one serves sends and deliveries.
+
+    has_one_clock: a send and its commit can be compared with each other, so the later of both tells from when on it may be seen.
+    """
+    commit_t0 = f"IF(o = {_SEND} AND has_tx, commit_t0, NULL)"
+    sent_t0 = f"greatest(t0, {commit_t0})" if has_one_clock else "t0"
+    return (
+        "k",
+        "ds",
+        f"bits | IF(is_fresh, {_FRESH}, 0) | IF(is_spared, {_SPARED}, 0) | shiftleft(o, {_DONE_AT}) AS signs",
+        f"CASE WHEN o = {_SEND} THEN {sent_t0} WHEN o <= {_BROWSE} THEN t1 END AS moment",
+        f"{commit_t0} AS commit_t0",
+        f"IF(o = {_SEND} OR is_fresh, who, NULL) AS who",
+        "number",
+        f"CASE WHEN o = {_SEND} THEN pm WHEN is_fresh THEN pm + {_OF_DELIVERY} END AS pm",
+        "handle",
+        "sha_key",
+        "at",
+        f"IF(o = {_SEND} OR is_spared, conn_key, NULL) AS conn_key",
+    )
+
+
+_UNPACKED = (
+    f"shiftright(signs, {_DONE_AT}) AS o",
+    f"signs & {_FRESH} <> 0 AS is_fresh",
+    f"signs & {_SPARED} <> 0 AS is_spared",
+)
 _AGGREGATES = (
     (
         f"sum(CASE o WHEN {_SEND} THEN {_ONE_SEND}L WHEN {_DELIVER} THEN {_ONE_DELIVERY}L + IF(is_fresh, {_ONE_FRESH}L, 0L) "
         f"WHEN {_BROWSE} THEN {_ONE_SIGHT}L ELSE {_ONE_SETTLEMENT}L END) AS counted"
     ),
-    "bit_or(bits) AS bits",
+    f"bit_or(signs & {_ALL_BITS}) AS bits",
     "min(sha_key) AS sha_one",
     "max(sha_key) AS sha_two",
     "bit_xor(handle) AS handle",
     "min(at) AS at_one",
     "max(at) AS at_two",
-    f"max(IF(o = {_SEND}, t0, NULL)) AS sent_t0",
-    f"min(IF(o IN ({_DELIVER}, {_BROWSE}), t1, NULL)) AS seen_t1",
-    f"max(IF(o = {_SEND} AND has_tx, commit_t0, NULL)) AS commit_t0",
+    f"max(IF(o = {_SEND}, moment, NULL)) AS sent_t0",
+    f"min(IF(o IN ({_DELIVER}, {_BROWSE}), moment, NULL)) AS seen_t1",
+    "max(commit_t0) AS commit_t0",
     f"max(IF(o = {_SEND}, who, NULL)) AS sender",
     "max(IF(is_fresh, who, NULL)) AS consumer",
     f"max(IF(o = {_SEND}, number, NULL)) AS sn",
     "max(IF(is_fresh, number, NULL)) AS dn",
-    f"max(IF(is_fresh, pm + {_OF_DELIVERY}, IF(o = {_SEND}, pm, NULL))) AS pm",
+    "max(pm) AS pm",
     f"max(IF(o = {_SEND}, conn_key, NULL)) AS sent_by",
     "max(IF(is_spared, conn_key, NULL)) AS spared",
 )
@@ -278,12 +311,13 @@ def _judged(has_one_clock: bool, has_spared: bool) -> tuple[str, ...]:
     has_one_clock: each history was recorded on one node. has_spared: a consumer wants no messages of its own connection.
     Where not, Spark leaves out what is aggregated for it.
     """
-    is_same_clock = "true" if has_one_clock else "(at_one = at_two OR (sights > 0 AND deliveries > 0))"
-    is_early = (
-        f"coalesce(IF({is_same_clock}, seen_t1 < sent_t0 OR seen_t1 < commit_t0, "
-        f"seen_t1 + IF(bits & {_COMMIT_ELSEWHERE} <> 0, 0, {_ANOTHER_NODE_NS}L) < commit_t0 "
-        f"OR (sights > 0 AND seen_t1 + {_ANOTHER_NODE_NS}L < sent_t0)), false)"
-    )
+    is_early = "coalesce(seen_t1 < sent_t0, false)"
+    if not has_one_clock:
+        is_early = (
+            "coalesce(IF(at_one = at_two OR (sights > 0 AND deliveries > 0), seen_t1 < sent_t0 OR seen_t1 < commit_t0, "
+            f"seen_t1 + IF(bits & {_COMMIT_ELSEWHERE} <> 0, 0, {_ANOTHER_NODE_NS}L) < commit_t0 "
+            f"OR (sights > 0 AND seen_t1 + {_ANOTHER_NODE_NS}L < sent_t0)), false)"
+        )
     is_own = "coalesce(sent_by = spared, false)" if has_spared else "false"
     is_usual_life = f"""
         sends = 1 AND bits & {_REFUSED | _UNCOMMITTED | _LATE | _ODD} = CASE

@@ -1,7 +1,7 @@
 """Drivers of their own that die at each point, with their JVM, their Python processes and the broker: every message comes out once.
 
 Run as ``python -m tests.pyjms.spark.killing ROUNDS [POINT ...]``; each round is a death of each of the four at each point, with other
-partitions after each start and a consumer that competes. The history of all clients is judged by the checker. (`test_source.py` kills
+partitions after each start and a consumer that competes, before each start and while drivers work. The history of all clients is judged by the checker. (`test_source.py` kills
 Spark's Python processes at some points within one session.)
 """
 
@@ -11,7 +11,7 @@ import subprocess
 import sys
 import tempfile
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from pyjms.history import RULES, Verdict, check, read
@@ -22,11 +22,13 @@ from tests.pyjms.spark.served import ServedBroker
 BROKER = "broker"
 VICTIMS = (JVM, BROKER, MYSELF, DRIVER)
 ATTEMPTS = 6
+MEANWHILE = 5
+"""So many messages at most are taken while one driver works: it is to find some."""
 _SECONDS = 600
 
 
-def drive(broker: ServedBroker, folder: Path, partitions: int) -> int:
-    """Run a driver to its end, and return its exit code; bring back the broker if that is what dies."""
+def drive(broker: ServedBroker, folder: Path, partitions: int, compete: Callable[[], None]) -> int:
+    """Run a driver to its end, and return its exit code; bring back the broker if that is what dies. `compete` is called meanwhile."""
     command = [sys.executable, "-m", "tests.pyjms.spark.driver", broker.url, str(folder / "checkpoint"),
                str(folder / "plants"), str(partitions)]  # fmt: skip
     with (folder / "driver.log").open("a") as log:
@@ -38,6 +40,7 @@ def drive(broker: ServedBroker, folder: Path, partitions: int) -> int:
             if broker.is_dead():
                 broker.wait()
                 broker.start()
+            compete()
     driver.kill()
     raise AssertionError(f"the driver does not end: {_end_of(folder)}")
 
@@ -65,6 +68,8 @@ class Kills:
         self._texts: list[str] = []
         self._taken: list[str] = []
         self._starts = 0
+        self._victim = MYSELF
+        self._left_to_take = 0
         (folder / "plants").mkdir()
 
     @property
@@ -75,6 +80,7 @@ class Kills:
         """Send some messages, and start drivers until one has come to the point."""
         self._texts += fill(self._url, 60, first=1000 * len(self._texts))
         self._taken += take(self._url, "orders", 3)  # a consumer competes with the stream
+        self._victim = victim
         plant(self._folder / "plants", point, str(self._broker.pid) if victim == BROKER else victim)
         for _ in range(ATTEMPTS):
             self._drive()
@@ -99,7 +105,15 @@ class Kills:
 
     def _drive(self) -> int:
         self._starts += 1
-        return drive(self._broker, self._folder, partitions=1 + self._starts % 4)
+        self._left_to_take = MEANWHILE
+        return drive(self._broker, self._folder, 1 + self._starts % 4, self._compete)
+
+    def _compete(self) -> None:
+        """Take a message while the driver works; not where the broker is to die, as nobody could tell then whether it was taken."""
+        if self._left_to_take and self._victim != BROKER:
+            found = take(self._url, "orders", 1, wait_ms=100)
+            self._left_to_take -= len(found)
+            self._taken += found
 
 
 def kill_and_count(folder: Path, points: Sequence[str]) -> int:

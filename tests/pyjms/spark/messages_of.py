@@ -40,12 +40,12 @@ def look(url: str, queue: str) -> list[str]:
         return [text_of(message) for message in browser]
 
 
-def take(url: str, queue: str, count: int) -> list[str]:
+def take(url: str, queue: str, count: int, *, wait_ms: int = 2000) -> list[str]:
     """Receive messages, as a competing consumer does."""
     found: list[str] = []
     with session_of(url) as session:
         consumer = session.create_consumer(session.create_queue(queue))
-        while len(found) < count and (message := consumer.receive(2000)) is not None:
+        while len(found) < count and (message := consumer.receive(wait_ms)) is not None:
             found.append(text_of(message))
     return found
 

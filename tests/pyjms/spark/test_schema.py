@@ -163,6 +163,19 @@ def test_properties_by_the_column_are_those_of_each_message(sent: list[Envelope]
     assert (maps_of("properties", alike), maps_of("property_types", alike)) == spelled_properties(alike)
 
 
+@given(st.lists(envelopes(), min_size=1, max_size=3), st.integers(1, 3))
+@settings(max_examples=30, deadline=None)
+def test_a_batch_says_of_each_message_what_its_row_says(sent: list[Envelope], times: int) -> None:
+    messages = [reserved(each, number) for number, each in enumerate([each for each in sent for _ in range(times)], 1)]
+    batch = record_batch(messages, full_schema())
+    columns = {name: list(values) for name, values in zip(COLUMNS, column_lists(batch), strict=True)}
+    for place, message in enumerate(messages):
+        row = {name: values[place] for name, values in columns.items()}
+        assert {**row, "properties": dict(row["properties"]), "property_types": dict(row["property_types"])} == row_of(
+            message
+        )
+
+
 def test_runs_of_messages_with_the_same_properties_keep_their_order() -> None:
     kinds: list[dict[str, Any]] = [
         {"cups": 1, "name": "a", "ratio": 0.5, "hot": True},

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import os
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from itertools import product
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -15,8 +16,9 @@ from pyjms import ConnectionFactory, Session
 from pyjms.spark import acknowledge, groups, promote
 from pyjms.spark.columns import COLUMNS
 from pyjms.spark.connecting import close_links
+from tests.pyjms.spark.killing import BROKER, judged
 from tests.pyjms.spark.messages_of import fill, look, take
-from tests.pyjms.spark.planting import POINTS, PlantedSource, plant, struck
+from tests.pyjms.spark.planting import MYSELF, POINTS, PlantedSource, plant, struck
 from tests.pyjms.spark.served import ServedBroker
 
 if TYPE_CHECKING:
@@ -24,10 +26,19 @@ if TYPE_CHECKING:
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(300)]
 
-FEW = ("reserved", "read", "staged", "promoted", "acknowledged")
-"""The points that stand for all; `make soak-spark` has the others, too."""
+FEW = (
+    ("reserved", MYSELF),
+    ("read", MYSELF),
+    ("staged", BROKER),
+    ("promoted", MYSELF),
+    ("acknowledged", BROKER),
+)
+"""Who dies where, in the suite: the process of Spark's that comes there, or the broker. `make soak-spark` has all of both."""
+DEATHS = tuple(product(POINTS, (MYSELF, BROKER))) if "PYJMS_SPARK_KILLS" in os.environ else FEW
 SLOW, STARTS = "Python worker failed to connect back", 8
 """Spark gives a Python process ten seconds to start, which a busy machine does not."""
+MOVED = ["message_id", "timestamp", "text", "properties", "property_types"]
+"""With their ids, so that the checker of histories knows the messages again."""
 BODY = ["destination", "type", "kind", "text", "bytes", "body", "properties", "property_types", "priority"]
 
 
@@ -51,7 +62,15 @@ def stream(spark: SparkSession, url: str, group: str, *, form: str = "jms", **op
     return spark.readStream.format(form).options(**given).load()
 
 
-def run(rows: DataFrame, url: str, checkpoint: Path, *, form: str = "jms", **options: Any) -> None:
+def run(
+    rows: DataFrame,
+    url: str,
+    checkpoint: Path,
+    *,
+    form: str = "jms",
+    meanwhile: Callable[[], None] = lambda: None,
+    **options: Any,
+) -> None:
     """Write what is there now to the queue ``out``, and end. Raises what the query raised."""
     given = {"url": url, "destination": "queue:out", "checkpointLocation": str(checkpoint), **options}
     writer = rows.writeStream.format(form).options(**given).trigger(availableNow=True)
@@ -62,7 +81,8 @@ def run(rows: DataFrame, url: str, checkpoint: Path, *, form: str = "jms", **opt
             rows.sparkSession.createDataFrame([], "a int")
         query = writer.start()
         try:
-            query.awaitTermination()
+            while not query.awaitTermination(1):
+                meanwhile()
         except PySparkException as error:
             if SLOW not in str(error) or attempt + 1 == STARTS:
                 raise
@@ -137,33 +157,52 @@ def drain(url: str, queue: str) -> None:
     connection.close()
 
 
-def test_processes_die_at_each_point_and_each_message_comes_once(
-    spark: SparkSession, broker: ServedBroker, tmp_path: Path
+@pytest.fixture
+def mortal(tmp_path: Path) -> Iterator[ServedBroker]:
+    """A broker that outlives its death by its store."""
+    with ServedBroker(tmp_path / "mortal", durable=True) as broker:
+        yield broker
+        close_links()
+
+
+@pytest.mark.timeout(600)
+def test_processes_and_the_broker_die_at_each_point_and_each_message_comes_once(
+    spark: SparkSession, mortal: ServedBroker, tmp_path: Path
 ) -> None:
-    plants = tmp_path / "plants"
+    plants, history = tmp_path / "plants", tmp_path / "history"
     plants.mkdir()
     spark.dataSource.register(PlantedSource)
+    recorded = f"{mortal.url}?record={history}"
     texts: list[str] = []
     taken: list[str] = []
-    for number, point in enumerate(POINTS if "PYJMS_SPARK_KILLS" in os.environ else FEW):
-        texts += fill(broker.url, 8, first=number * 100)
-        taken += take(broker.url, "orders", 1)  # a consumer competes with the stream
-        plant(plants, point)
+
+    def meanwhile() -> None:
+        if mortal.is_dead():
+            mortal.wait()
+            mortal.start()
+
+    for number, (point, victim) in enumerate(DEATHS):
+        texts += fill(recorded, 8, first=number * 100)
+        taken += take(recorded, "orders", 1)  # a consumer competes with the stream
+        plant(plants, point, str(mortal.pid) if victim == BROKER else victim)
         for attempt in range(3):
             rows = stream(
-                spark, broker.url, "deaths", form="planted-jms", plants=str(plants), partitions=1 + (number + attempt) % 3,
+                spark, mortal.url, "deaths", form="planted-jms", plants=str(plants), partitions=1 + (number + attempt) % 3,
                 maxMessagesPerBatch=5,
             )  # fmt: skip
             try:
-                run(rows.select("text", "properties", "property_types"), broker.url, tmp_path / "checkpoint",
-                    form="planted-jms", plants=str(plants))  # fmt: skip
+                run(rows.select(*MOVED), mortal.url, tmp_path / "checkpoint", form="planted-jms", meanwhile=meanwhile,
+                    plants=str(plants), headers="keep")  # fmt: skip
             except PySparkException:
                 assert struck(plants, point), point
             else:
                 break
+        meanwhile()
         assert struck(plants, point), point
-    read = look(broker.url, "out")
-    assert Counter(read + taken) == Counter(texts)
+    came = take(recorded, "out", len(texts) + 1, wait_ms=500)
+    assert Counter(came + taken) == Counter(texts)
+    look(recorded, "orders")
+    assert judged(history) == {"moved": len(came)}
 
 
 def test_a_spool_and_at_least_once_serve_brokers_that_repeat_nothing(

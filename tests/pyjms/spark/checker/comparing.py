@@ -84,7 +84,7 @@ def main(arguments: list[str]) -> int:
             folder.mkdir()
             found = histories(range(start, min(start + 100, first + number)))
             compared += len(found)
-            failures += differences(session, folder, found, complete=start % 200 == 0, few=start % 300)
+            failures += differences(session, folder, found, complete=start % 200 == 0, few=FEW if start % 300 else 0)
         session.stop()
     sys.stdout.write("\n".join([*failures, f"{compared} histories, {len(failures)} differences", ""]))
     return 1 if failures else 0
