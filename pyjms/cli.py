@@ -40,6 +40,8 @@ def main() -> None:
         import typer
     except ModuleNotFoundError as error:
         sys.exit(MISSING_EXTRA.format(missing=error.name))
+    from pyjms.commands.signals import interruptible
+
     app = typer.Typer(
         name="pyjms", no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False, rich_markup_mode=None
     )
@@ -60,7 +62,8 @@ def main() -> None:
     _add_own_commands(app)
     for entry_point in metadata.entry_points(group=GROUP):
         _add_commands(app, entry_point)
-    app()
+    with interruptible():
+        app()
 
 
 def _add_own_commands(app: typer.Typer) -> None:

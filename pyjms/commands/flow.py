@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-import signal
-import threading
 from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
 from datetime import UTC, datetime
@@ -19,6 +17,7 @@ from pyjms import ConnectionFactory, JMSException, Session
 from pyjms.commands.connecting import Login, read_password
 from pyjms.commands.options import AsJson, BrokerUrl, PasswordFile, UserName
 from pyjms.commands.reporting import FAILED, CommandError, errors_told, note, put_json, tables
+from pyjms.commands.signals import told_of_signals
 from pyjms.flows.client import FlowClient
 from pyjms.flows.definition import Flow, read_flow_file
 from pyjms.flows.documents import write_flow_document, write_instance
@@ -122,7 +121,7 @@ def _run(
         password = None if user is None else read_password(user, password_file)
         factory = ConnectionFactory(url, user_name=user, password=password)
         engine = FlowEngine(factory, opened, events=events, on_trouble=_tell_trouble)
-        with _stopped_by_signals(engine):
+        with told_of_signals(engine.stop):
             served = engine.run(until_idle=until_idle)
         note(f"served {served:,} events")
 
@@ -234,20 +233,6 @@ def _tell_trouble(error: JMSException) -> None:
 def _client(url: str, events: str, user: str | None, password_file: Path | None) -> Iterator[FlowClient]:
     with Login(user, password_file).connect(url) as connection:
         yield FlowClient(connection.create_session(False, Session.AUTO_ACKNOWLEDGE), events=events)
-
-
-@contextmanager
-def _stopped_by_signals(engine: FlowEngine) -> Iterator[None]:
-    """Have Ctrl-C and SIGTERM end the engine in order."""
-    if threading.current_thread() is not threading.main_thread():
-        yield
-        return
-    before = {number: signal.signal(number, lambda *_: engine.stop()) for number in (signal.SIGINT, signal.SIGTERM)}
-    try:
-        yield
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
 
 
 def _show_steps(flow: Flow) -> None:

@@ -2,20 +2,17 @@
 
 from __future__ import annotations
 
-import signal
 import threading
-from collections.abc import Iterator
-from contextlib import contextmanager
 from typing import Any, Final
 
 from pyjms.commands.reporting import note, progress, put_json, tables
+from pyjms.commands.signals import told_of_signals
 from pyjms.spi.clock import Clock, Signal, SystemClock
 from pyjms.spi.routes import RouteError, RouteRequest, RouteState, RouteStatistics, RunningRoute, find_runner
 
 __all__ = ["run_route"]
 
 _LOOKS_EVERY_MS: Final = 200
-_SIGNALS: Final = (signal.SIGINT, signal.SIGTERM)
 
 
 def run_route(kind: str, name: str, settings: dict[str, Any], idle_ms: int, every_ms: int, *, as_json: bool) -> None:
@@ -26,7 +23,13 @@ def run_route(kind: str, name: str, settings: dict[str, Any], idle_ms: int, ever
     clock = SystemClock()
     told = Signal()
     request = RouteRequest(name=name, settings=settings, clock=clock, on_failure=lambda _: told.set())
-    with _signals(told) as ended:
+    ended = threading.Event()
+
+    def end() -> None:
+        ended.set()
+        told.set()
+
+    with told_of_signals(end):
         running = find_runner(kind).start(request)
         try:
             _watch(running, clock, told, ended, idle_ms, every_ms, as_json=as_json)
@@ -36,26 +39,6 @@ def run_route(kind: str, name: str, settings: dict[str, Any], idle_ms: int, ever
     _tell_end(name, seen, as_json=as_json)
     if seen.state is RouteState.FAILED:
         raise RouteError(seen.last_error or "the route has ended by a fault")
-
-
-@contextmanager
-def _signals(told: Signal) -> Iterator[threading.Event]:
-    """Have Ctrl-C and SIGTERM end the route in order: nothing is left half done."""
-    ended = threading.Event()
-    if threading.current_thread() is not threading.main_thread():
-        yield ended
-        return
-
-    def end(*_: object) -> None:
-        ended.set()
-        told.set()
-
-    before = {number: signal.signal(number, end) for number in _SIGNALS}
-    try:
-        yield ended
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
 
 
 def _watch(

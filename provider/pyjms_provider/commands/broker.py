@@ -4,13 +4,11 @@ from __future__ import annotations
 
 import gc
 import logging
-import signal
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext
 from enum import Enum
 from pathlib import Path
-from threading import Event
 from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
@@ -20,6 +18,7 @@ from pyjms_provider.commands.checked_file import DEFAULT_FILE, check, context_of
 from pyjms_provider.commands.declared_tree import show_tree
 from pyjms_provider.commands.initial import init
 from pyjms_provider.commands.listening import read_listen_url
+from pyjms_provider.commands.signals import ending_signals
 from pyjms_provider.commands.telling import errors_told, note, stop
 
 if TYPE_CHECKING:
@@ -238,11 +237,15 @@ def _told_steps() -> Iterator[None]:
 
 def _serve(broker: ServedBroker) -> None:
     """Announce the listeners, and wait for a signal."""
+    with ending_signals() as wait_for_signal:
+        _announce(broker)
+        with _rare_collections():
+            wait_for_signal()
+
+
+def _announce(broker: ServedBroker) -> None:
     from pyjms_provider.model.life_cycle import State
 
-    ended = Event()
-    for number in (signal.SIGTERM, signal.SIGINT):
-        signal.signal(number, lambda *_: ended.set())
     for each in broker.objects_in(State.ERRORED):
         note(f"{each.path} is in error: {each.snapshot.error or ''}", style="red")
     for each in broker.objects_in(State.STOPPED):
@@ -255,9 +258,6 @@ def _serve(broker: ServedBroker) -> None:
     for address in addresses:
         typer.echo(f"listening {address}")
     sys.stdout.flush()
-    with _rare_collections():
-        while not ended.wait(3600.0):
-            pass
 
 
 def _stopped_by(managed: ManagedObject) -> str:

@@ -12,6 +12,7 @@ import typer
 from rich.console import Console
 from rich.markup import escape
 
+from pyjms.commands.signals import told_of_signals
 from pyjms.history.command import CANNOT_BE_USED
 from pyjms.spark.missing import spark_sql
 from pyjms.spi.errors import ProviderError
@@ -86,15 +87,8 @@ def errors_told(command: str) -> Iterator[None]:
 def stop_wanted() -> Iterator[threading.Event]:
     """Give an event that Ctrl-C and SIGTERM set, so that a pipeline ends in order."""
     wanted = threading.Event()
-    if threading.current_thread() is not threading.main_thread():
+    with told_of_signals(wanted.set):
         yield wanted
-        return
-    before = {number: signal.signal(number, lambda *_: wanted.set()) for number in (signal.SIGINT, signal.SIGTERM)}
-    try:
-        yield wanted
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
 
 
 @contextmanager

@@ -28,7 +28,7 @@ class BrokerProcess:
         self.process = subprocess.Popen(
             [*PYJMS, "broker", "run", *arguments],
             cwd=folder,
-            env=environment(**(variables or {})),
+            env=environment(PYTHONFAULTHANDLER="1", **(variables or {})),
             stdout=subprocess.PIPE,
             stderr=self._errors,
             text=True,
@@ -59,6 +59,10 @@ class BrokerProcess:
         try:
             self.process.send_signal(number)  # does nothing to one that has ended
             return self.process.wait(timeout=30)
+        except subprocess.TimeoutExpired:
+            self.process.send_signal(signal.SIGABRT)  # it writes where its threads are
+            self.process.wait(timeout=10)
+            raise AssertionError(f"the broker did not end:\n{self.log[-10_000:]}") from None
         finally:
             self.process.kill()
             self.process.communicate()

@@ -1,0 +1,54 @@
+"""SIGTERM and Ctrl-C end a broker, wherever its main thread is just then."""
+
+from __future__ import annotations
+
+import signal
+from collections.abc import Iterator
+
+import pytest
+
+from pyjms_provider.commands.signals import ending_signals
+from tests.interrupting import interrupted_at, interrupted_elsewhere
+
+pytestmark = pytest.mark.timeout(30)  # who waits for what has been missed is never free again
+
+
+@pytest.fixture(autouse=True)
+def _former_handlers() -> Iterator[None]:
+    before = {number: signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGINT)}
+    yield
+    for number, handler in before.items():
+        signal.signal(number, handler)
+
+
+@pytest.mark.parametrize("line", range(1, 8))
+def test_a_signal_that_comes_while_another_is_told_is_told_too(line: int) -> None:
+    with ending_signals() as wait_for_signal:
+        with interrupted_at(line) as left:
+            signal.raise_signal(signal.SIGINT)
+            left[0] = min(left[0], 0)  # at the next line, if there were not that many
+            first = wait_for_signal()
+        assert {first, wait_for_signal()} == {signal.SIGINT, signal.SIGTERM}
+
+
+def test_a_signal_ends_the_wait_though_nothing_interrupts_it() -> None:
+    with ending_signals() as wait_for_signal, interrupted_elsewhere(0.1):
+        assert wait_for_signal() == signal.SIGTERM
+
+
+def test_other_signals_do_not_end_it() -> None:
+    before = signal.signal(signal.SIGUSR1, lambda *_: None)
+    try:
+        with ending_signals() as wait_for_signal:
+            signal.raise_signal(signal.SIGUSR1)
+            signal.raise_signal(signal.SIGINT)
+            assert wait_for_signal() == signal.SIGINT
+    finally:
+        signal.signal(signal.SIGUSR1, before)
+
+
+def test_a_signal_while_it_ends_does_nothing() -> None:
+    with ending_signals():
+        pass
+    signal.raise_signal(signal.SIGTERM)
+    assert signal.set_wakeup_fd(-1) == -1
