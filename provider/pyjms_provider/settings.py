@@ -21,6 +21,7 @@ __all__ = ["Acknowledge", "BrokerSettings", "StandBy", "StoreSettings", "Synchro
 _Choice = TypeVar("_Choice", bound=Enum)
 
 _MEMORY: Final = 200_000_000
+_KEEP_FREE: Final = 16_000_000
 _UNITS: Final = {"": 1, "kb": 10**3, "mb": 10**6, "gb": 10**9, "kib": 2**10, "mib": 2**20, "gib": 2**30}
 
 
@@ -57,6 +58,8 @@ class StoreSettings:
     stand_by: StandBy = StandBy.REFUSE
     memory_bytes: int = _MEMORY
     """How much memory the bodies of messages may take; the others wait on the disk."""
+    keep_free_bytes: int = _KEEP_FREE
+    """While less is left on the disk of a file, messages are refused, so that those there can be acknowledged; 0: never."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -76,6 +79,7 @@ _VALUES: Final[Mapping[str, str]] = {
     "acknowledge": "written or forced",
     "stand_by": "refuse or wait",
     "memory": "bytes, as 200MB or 1GiB",
+    "keep_free": "bytes, as 16MB or 1GiB",
     "branch_timeout": "seconds, 0: never",
     "transaction_timeout": "seconds, 0: never",
     "story": "ends, all or off",
@@ -88,7 +92,7 @@ _POLICY: Final = {each.name: getattr(QueuePolicy(), each.name) for each in field
 """The options that choose the policy of queues, with their defaults."""
 _POLICY_TEXTS: Final = ("key", "dead_letter", "expiry_queue")
 _BOOLEANS: Final = {"true": True, "false": False}
-_NEEDS_STORE: Final = ("synchronous", "acknowledge", "stand_by", "memory", "branch_timeout")
+_NEEDS_STORE: Final = ("synchronous", "acknowledge", "stand_by", "memory", "keep_free", "branch_timeout")
 
 
 def read_url(url: ProviderUrl) -> tuple[str, BrokerSettings | None]:
@@ -130,6 +134,7 @@ def _store(options: Mapping[str, str]) -> StoreSettings | None:
         acknowledge=_choice(options, "acknowledge", Acknowledge.WRITTEN),
         stand_by=_choice(options, "stand_by", StandBy.REFUSE),
         memory_bytes=_bytes(options["memory"]) if "memory" in options else _MEMORY,
+        keep_free_bytes=_bytes(options["keep_free"], "keep_free") if "keep_free" in options else _KEEP_FREE,
     )
 
 

@@ -22,7 +22,7 @@ from litequeue import LiteQueue
 from measure import PROPERTIES, REPEATS, TEXT, compare, report
 from persistqueue import SQLiteAckQueue
 
-ACTS: Final = 200
+ACTS: Final = 1000
 BATCH: Final = 100
 BATCHES: Final = 20
 STOCK: Final = (REPEATS + 1) * ACTS
@@ -30,7 +30,11 @@ STOCK_FOR_BATCHES: Final = (REPEATS * BATCHES + 10) * BATCH
 THREADS: Final = 16
 EACH: Final = 100
 FORCED: Final = "&acknowledge=forced"
-RECORD: Final = {"text": TEXT, "properties": PROPERTIES}
+
+
+def make_record() -> dict[str, object]:
+    """Make the message of all benchmarks as a dictionary, for those that know no messages; as ours, each time anew."""
+    return {"text": TEXT, "properties": {**PROPERTIES}}
 
 
 def one_thread() -> float:
@@ -70,7 +74,7 @@ def _rate(act: Act, times: int) -> float:
 def persist_queue(synchronous: str, stock: int = 0) -> Iterator[Act]:
     """It has two connections, both with SQLite's default, and commits put, get and ack."""
     with directory() as path, closing(SQLiteAckQueue(str(path), auto_commit=True, multithreading=True)) as queue:
-        put = _fill((queue._putter, queue._getter), lambda: queue.put(RECORD), stock, synchronous)
+        put = _fill((queue._putter, queue._getter), lambda: queue.put(make_record()), stock, synchronous)
         yield (lambda: queue.ack(queue.get())) if stock else put
 
 
@@ -85,7 +89,7 @@ def lite_queue(synchronous: str, stock: int = 0) -> Iterator[Act]:
             json.loads(message.data)
             queue.done(message.message_id)
 
-        put = _fill((queue.conn,), lambda: queue.put(json.dumps(RECORD)), stock, synchronous)
+        put = _fill((queue.conn,), lambda: queue.put(json.dumps(make_record())), stock, synchronous)
         yield take if stock else put
         queue.close()
 
@@ -94,7 +98,7 @@ def lite_queue(synchronous: str, stock: int = 0) -> Iterator[Act]:
 def huey_storage(synchronous: str, stock: int = 0) -> Iterator[Act]:
     """It commits put and take. Taking deletes, so that a record is lost whose taker dies: there is no acknowledgement."""
     with directory() as path, closing(SqliteStorage(filename=str(path / "huey.db"))) as storage:
-        put = _fill((storage.conn,), lambda: storage.enqueue(json.dumps(RECORD).encode()), stock, synchronous)
+        put = _fill((storage.conn,), lambda: storage.enqueue(json.dumps(make_record()).encode()), stock, synchronous)
         yield (lambda: json.loads(storage.dequeue())) if stock else put
 
 
@@ -117,8 +121,8 @@ PEERS: Final[dict[str, Callable[..., Side]]] = {
 
 def judge(what: str, least: float, ours: Side, theirs: Side, acts: int = ACTS, each: int = 1) -> bool:
     """Have both sides take turns, and report."""
-    result = in_turn(ours, theirs, acts, each=each)
-    detail = f"{result.ours:,.0f}/s against {result.theirs:,.0f}/s"
+    result, typical = in_turn(ours, theirs, acts, each=each)
+    detail = f"{result.ours:,.0f}/s against {result.theirs:,.0f}/s; median turns {typical.ratio:.2f}"
     return report(what, result.ratio, least=least, detail=detail)
 
 

@@ -38,13 +38,14 @@ _INSERT = "INSERT INTO message (queue, properties, body) VALUES (1, ?, ?)"
 _FIRST = "SELECT id, properties, body FROM message WHERE queue = 1 ORDER BY id LIMIT ?"
 
 
-def in_turn(ours: Side, theirs: Side, acts: int, *, each: int = 1) -> Comparison:
-    """Return the rates of both sides, the medians of five rounds of so many acts of `each` messages.
+def in_turn(ours: Side, theirs: Side, acts: int, *, each: int = 1) -> tuple[Comparison, Comparison]:
+    """Return the rates of both sides, the medians of five rounds of so many acts of `each` messages: by all of a round, and by its median turn.
 
-    A round counts by its median turn: when the disk has a bad moment, one write takes as long as a hundred others, and it
-    would be chance whose turn that was. What a side does rarely (a checkpoint each few hundred messages) is not seen so.
+    All of it has what a side does rarely, such as carrying a log over each few hundred messages. When the disk has a bad moment, one write
+    takes as long as a hundred others, and it is chance whose turn that is: then the median turn says more.
     """
     rates: tuple[list[float], list[float]] = ([], [])
+    typical: tuple[list[float], list[float]] = ([], [])
     with ours as our_act, theirs as their_act:
         turn = ((0, our_act), (1, their_act))
         for _, act in turn:
@@ -55,8 +56,13 @@ def in_turn(ours: Side, theirs: Side, acts: int, *, each: int = 1) -> Comparison
             for number in range(acts // BURST):
                 for side, act in turn if number % 2 else reversed(turn):
                     seconds[side].append(_burst(act))
-            for into, taken in zip(rates, seconds, strict=True):
-                into.append(BURST * each / statistics.median(taken))
+            for side, taken in enumerate(seconds):
+                rates[side].append(BURST * each / statistics.mean(taken))
+                typical[side].append(BURST * each / statistics.median(taken))
+    return _medians(rates), _medians(typical)
+
+
+def _medians(rates: tuple[list[float], list[float]]) -> Comparison:
     return Comparison(ours=statistics.median(rates[0]), theirs=statistics.median(rates[1]))
 
 

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import logging
+from collections import deque
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
-from threading import Lock
 from typing import TYPE_CHECKING
 
 from pyjms.spi.clock import Signal
@@ -51,34 +51,43 @@ class Restored:
 
 
 class _Work:
-    """What `Keeper.work` lends: a class, as a generator costs three times as much, and every durable send comes by."""
+    """What `Keeper.work` lends. Every durable send comes by, so it counts without a lock.
 
-    __slots__ = ("_busy", "_idle", "_is_ending", "_lock")
+    Who works first makes an entry, and then looks whether the end has begun; who ends does both the other way round. So one of them sees the other.
+    """
+
+    __slots__ = ("_idle", "entries", "is_ending")
 
     def __init__(self) -> None:
-        self._lock = Lock()
-        self._busy = 0
-        self._is_ending = False
+        self.entries: deque[None] = deque()
+        """One for each that works."""
+        self.is_ending = False
         self._idle = Signal()
 
     def __enter__(self) -> None:
-        with self._lock:
-            if self._is_ending:
-                raise ClosedError("the broker is being stopped")
-            self._busy += 1
+        self.entries.append(None)
+        if self.is_ending:
+            self.__exit__()
+            raise self.closed()
 
     def __exit__(self, *_: object) -> None:
-        with self._lock:
-            self._busy -= 1
-            if self._is_ending and not self._busy:
-                self._idle.set()
+        self.entries.pop()
+        if self.is_ending:
+            self.tell_if_idle()
+
+    def tell_if_idle(self) -> None:
+        """Let who ends go on, if this was the last entry."""
+        if not self.entries:
+            self._idle.set()
+
+    def closed(self) -> ClosedError:
+        """Return why nothing new begins."""
+        return ClosedError("the broker is being stopped")
 
     def end(self) -> None:
         """Let nothing new begin, and return when what was begun has ended."""
-        with self._lock:
-            self._is_ending = True
-            is_busy = self._busy > 0
-        if is_busy:
+        self.is_ending = True
+        if self.entries:
             self._idle.wait(-1)  # who works waits for nothing but the disk
 
 
@@ -147,33 +156,46 @@ class Keeper:
 
         Raises `ResourceError`, `ChannelClosedError`.
         """
-        store = self._store
-        with self._work:
-            kept = channel.kept
-            if admission is None and kept is not None and kept.definition is None:  # nearly always
-                # Without a call in between, as each one counts here.
-                reference = store.refer(envelope, origin)
-                self.journal.add(reference, envelope, kept.number)
-                reference.journaled = True
-                store.keep(reference, envelope)
-                try:
-                    channel.take_over(reference)
-                except ProviderError:
-                    kept.note_removed(reference)
-                    store.release(reference)
-                    raise
-                return
-            mark = None if admission is None else admission.mark
-            reference = store.store(envelope, origin)
-            reference.deliver_at_ms = 0 if admission is None else admission.deliver_at_ms
+        kept = channel.kept
+        if admission is not None or kept is None or kept.definition is not None:  # rarely
+            with self._work:
+                self._send_by_steps(channel, envelope, origin, admission)
+            return
+        # Without a call in between, as each one counts here: this is what `with self._work` does.
+        store, work = self._store, self._work
+        work.entries.append(None)
+        try:
+            if work.is_ending:
+                raise work.closed()
+            reference = store.refer(envelope, origin)
+            self.journal.add(reference, envelope, kept.number)
+            reference.journaled = True
+            store.keep(reference, envelope)
             try:
-                if isinstance(channel, Topic):
-                    self._publish(channel, reference, envelope, mark)
-                else:
-                    self._send_to_queue(channel, reference, envelope, mark)
+                channel.take_over(reference)
             except ProviderError:
+                kept.note_removed(reference)
                 store.release(reference)
                 raise
+        finally:
+            work.entries.pop()
+            if work.is_ending:
+                work.tell_if_idle()
+
+    def _send_by_steps(
+        self, channel: Queue | Topic, envelope: Envelope, origin: ConnectionId | None, admission: Admission | None
+    ) -> None:
+        mark = None if admission is None else admission.mark
+        reference = self._store.store(envelope, origin)
+        reference.deliver_at_ms = 0 if admission is None else admission.deliver_at_ms
+        try:
+            if isinstance(channel, Topic):
+                self._publish(channel, reference, envelope, mark)
+            else:
+                self._send_to_queue(channel, reference, envelope, mark)
+        except ProviderError:
+            self._store.release(reference)
+            raise
 
     def send_together(
         self, sends: Sequence[tuple[Queue, Envelope, ConnectionId | None]]

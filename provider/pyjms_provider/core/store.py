@@ -9,10 +9,14 @@ from typing import Protocol
 from pyjms.spi.envelope import ConnectionId, Envelope
 from pyjms_provider.core.reference import MessageReference
 
-__all__ = ["MessageStore", "NotInMemoryError", "PersistenceManager"]
+__all__ = ["MessageStore", "NotAtOnceError", "NotInMemoryError", "PersistenceManager"]
 
 
-class NotInMemoryError(Exception):
+class NotAtOnceError(Exception):
+    """What was asked for takes a while. Who may not wait has somebody ask again who may; nothing has come of the call."""
+
+
+class NotInMemoryError(NotAtOnceError):
     """The message is kept elsewhere. Who holds a lock lets go of it, calls `MessageStore.load`, and tries again."""
 
     def __init__(self, reference: MessageReference) -> None:
@@ -92,6 +96,11 @@ class MessageStore(ABC):
     @abstractmethod
     def release(self, reference: MessageReference) -> None:
         """Take one holder away; with the last one the message is forgotten."""
+
+    def release_all(self, references: Sequence[MessageReference]) -> None:
+        """Do so for several."""
+        for reference in references:
+            self.release(reference)
 
     @abstractmethod
     def remove(self, reference: MessageReference) -> None:

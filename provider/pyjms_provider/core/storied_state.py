@@ -106,6 +106,14 @@ class TellingState(EndsTellingState):
         self._stories.tell(Happening.DELIVERED, entry.reference.id, entry.queue.name, (count, session, consumer))
         return count
 
+    def add_delivered(
+        self, queue: Queue, reference: MessageReference, session: ConsumerSession, consumer: Consumer
+    ) -> QueueEntry:
+        self._tell_beginning(Happening.ACCEPTED, queue, reference, None)
+        entry = super().add_delivered(queue, reference, session, consumer)
+        self._stories.tell(Happening.DELIVERED, reference.id, queue.name, (1, session, consumer))
+        return entry
+
     def settle(self, entry: QueueEntry) -> None:
         holder = entry.holder
         super().settle(entry)

@@ -57,6 +57,12 @@ class VirtualHostAttributes(StoryAttributes):
     memory_bytes: ByteCount = attribute(
         "How much memory bodies may take before they wait on the disk.", default="200MB", unit="bytes", ge=1_000_000
     )
+    keep_free_bytes: ByteCount = attribute(
+        "While less is left on the disk of a store's file, messages are refused, so that others can be acknowledged.",
+        default="16MB",
+        unit="bytes",
+        ge=0,
+    )
     expired_in_transaction: ExpiredInTransaction = attribute(
         "What becomes of a transaction when a message in it expires.", default="rollback"
     )
@@ -220,6 +226,7 @@ class VirtualHost(StoryTelling, Stoppable):
             acknowledge=chosen.acknowledge,
             stand_by=chosen.stand_by,
             memory_bytes=chosen.memory_bytes,
+            keep_free_bytes=chosen.keep_free_bytes,
         )
         return BrokerSettings(policy=policy, store=store, story=story)
 

@@ -16,7 +16,7 @@ import struct
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import fields as fields_of
 from functools import lru_cache
-from typing import Annotated, Any, Final, Literal, TypeVar, cast
+from typing import Annotated, Any, Final, Literal, TypeVar
 from zlib import crc32
 
 from msgspec import Meta, MsgspecError, ValidationError
@@ -186,16 +186,25 @@ def _plain(envelope: Envelope) -> tuple[object, ...]:
 
 def encode(envelope: Envelope) -> bytes:
     """Return `envelope` as bytes. Raises `CodecError` when a value in it is none that messages may have."""
-    if type(envelope) is PackedEnvelope:
-        known: bytes | None = getattr(envelope, "data", None)
-        if known is not None:
-            return known
-    data = encode_plain(envelope)
+    if type(envelope) is PackedEnvelope and (known := _kept(envelope)) is not None:
+        return known
+    data = _encode_array(envelope)
     return _HEAD.pack(VERSION, crc32(data)) + data
 
 
 def encode_plain(envelope: Envelope) -> bytes:
     """Return `envelope` as the array alone, for who brings it elsewhere at once. Raises `CodecError`."""
+    if type(envelope) is PackedEnvelope and (known := _kept(envelope)) is not None:
+        return known[HEAD_SIZE:]
+    return _encode_array(envelope)
+
+
+def _kept(envelope: PackedEnvelope) -> bytes | None:
+    """Return the bytes that a message was made of; None: it is a copy."""
+    return getattr(envelope, "data", None)
+
+
+def _encode_array(envelope: Envelope) -> bytes:
     destination, reply_to, body = envelope.destination, envelope.reply_to, envelope.body
     fields = (
         destination.kind + _TEMPORARY * destination.temporary,
@@ -382,7 +391,8 @@ def _nothing(body: Any) -> Body:
 
 def _text(body: Any) -> Body:
     if type(body) in _TEXT_OR_NONE:
-        return cast("str | None", body)
+        text: str | None = body
+        return text
     raise TypeError("a text body that is none")
 
 

@@ -6,6 +6,8 @@ It mounts a file system that nobody else sees (`unshare`), and which goes with t
 
 from __future__ import annotations
 
+import logging
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -14,9 +16,12 @@ import pytest
 
 from pyjms.spi.clock import SystemClock
 from pyjms.spi.errors import ResourceError
+from pyjms.testing import VirtualClock
+from pyjms_provider.core.reference import MessageReference
 from pyjms_provider.settings import StoreSettings
 from pyjms_provider.stores.errors import UnusableStoreError
 from pyjms_provider.stores.sql import SqlJournal, open_journal
+from pyjms_provider.stores.sql.room import LOOK_MS
 from pyjms_provider.stores.testing import JournalHome
 from pyjms_provider.stores.testing.world import World
 
@@ -28,7 +33,8 @@ def mount(directory: Path, *options: str) -> None:
 
 
 def opened(directory: Path, holder: str = "small disk") -> SqlJournal:
-    return open_journal(StoreSettings(url=f"sqlite:///{directory / 'store.db'}"), holder, SystemClock())
+    settings = StoreSettings(url=f"sqlite:///{directory / 'store.db'}", keep_free_bytes=0)
+    return open_journal(settings, holder, SystemClock())
 
 
 def send_until_full(world: World) -> list[int]:
@@ -58,6 +64,43 @@ def full(directory: Path) -> None:
     world.journal.close(clean=False)
 
 
+def kept_free(directory: Path) -> None:
+    """Before the disk is full messages are refused, and those that are there can be acknowledged, which makes room for others."""
+    mount(directory, "-o", f"size={3 * SIZE_MB}m")
+    kept, clock, told = SIZE_MB * 2**20, VirtualClock(), list[str]()
+    _tell_to(told)
+    settings = StoreSettings(url=f"sqlite:///{directory / 'store.db'}", keep_free_bytes=kept)
+    world = World(JournalHome(lambda holder: open_journal(settings, holder, clock)))
+    written: list[MessageReference] = []
+    with pytest.raises(ResourceError, match="kept for acknowledging"):
+        while True:
+            clock.advance(1)
+            written.append(world.add(world.message(text="x" * 5000)).reference)
+    assert len(written) > 200, written
+    assert kept // 2 < shutil.disk_usage(directory).free < kept
+    (directory / "somebody else's").write_bytes(b"x" * (shutil.disk_usage(directory).free - kept // 2))
+    for reference in written:
+        clock.advance(1)
+        world.remove((world.queue, reference))
+    clock.advance(LOOK_MS)
+    sent = world.add(world.message(text="x" * 5000)).reference  # where the others were
+    assert world.reopen().ids == [(sent.id, world.queue)]
+    world.journal.close(clean=True)
+    assert [text.partition(" ")[0] for text in told] == ["PYJMS-STORE-7"] * 2, told
+
+
+def _tell_to(told: list[str]) -> None:
+    """Have what the store logs told to a list."""
+
+    class ToList(logging.Handler):
+        def emit(self, record: logging.LogRecord) -> None:
+            told.append(record.getMessage())
+
+    log = logging.getLogger("pyjms.store")
+    log.addHandler(ToList())
+    log.setLevel(logging.INFO)
+
+
 def read_only(directory: Path) -> None:
     mount(directory)
     world = World(JournalHome(lambda holder: opened(directory, holder)))
@@ -73,5 +116,5 @@ def read_only(directory: Path) -> None:
 
 
 if __name__ == "__main__":
-    {"full": full, "read_only": read_only}[sys.argv[1]](Path(sys.argv[2]))
+    {"full": full, "kept_free": kept_free, "read_only": read_only}[sys.argv[1]](Path(sys.argv[2]))
     print("done")  # noqa: T201 - the parent reads it

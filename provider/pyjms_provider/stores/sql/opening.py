@@ -54,6 +54,7 @@ def open_journal(
         waits=settings.stand_by is StandBy.WAIT,
         cancelled=cancelled,
         is_shared=is_shared,
+        keep_free_bytes=settings.keep_free_bytes,
     )
     database, paging, meta = _opener(url)(wanted)
     force_all = settings.acknowledge is Acknowledge.FORCED

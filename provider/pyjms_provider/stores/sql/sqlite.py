@@ -21,7 +21,9 @@ from pyjms_provider.stores.errors import (
     UnavailableStoreError,
     UnusableStoreError,
 )
+from pyjms_provider.stores.sql.checkpoints import Checkpoints
 from pyjms_provider.stores.sql.database import Database
+from pyjms_provider.stores.sql.room import LOOK_MS, Room
 
 if TYPE_CHECKING:
     from sqlalchemy import PoolProxiedConnection
@@ -73,8 +75,16 @@ class SqliteDatabase(Database):
     errors = (sqlite3.Error, DBAPIError, OverflowError, ValueError, TypeError)
 
     def __init__(
-        self, engine: Engine, path: str, lock: FileLock | None, synchronous: Synchronous, clock: Clock
+        self,
+        engine: Engine,
+        path: str,
+        lock: FileLock | None,
+        synchronous: Synchronous,
+        clock: Clock,
+        *,
+        keep_free_bytes: int = 0,
     ) -> None:
+        """`keep_free_bytes`: messages are refused while less than this is left on the disk."""
         super().__init__(engine)
         self._path = path
         self._lock = lock
@@ -83,10 +93,13 @@ class SqliteDatabase(Database):
         self._forced, self._unforced = _LEVELS[synchronous]
         self._level = "NORMAL"
         self._add_message = self.statements.add_message
+        self._growing = frozenset({self.statements.add_message, self.statements.add_paged})
+        self._room = Room(path, keep_free_bytes)
         self._writer: sqlite3.Connection | None = None
         self._cursor: sqlite3.Cursor | None = None
         self._lent: PoolProxiedConnection | None = None
         self._inode = Path(path).stat().st_ino
+        self._checkpoints = Checkpoints(path, synchronous=self._unforced)
 
     def commit(self, batch: Batch, *, force: bool) -> None:
         steps = batch.steps(self.statements)
@@ -95,6 +108,8 @@ class SqliteDatabase(Database):
         now_ms = self._clock.monotonic_ms()
         if now_ms - self._checked_ms >= CHECK_MS:
             self._check_file(now_ms)
+        if self._room.is_short and any(statement in self._growing for statement, _ in steps):
+            raise self._room.error()
         try:
             cursor = self._cursor or self.open_writer()
             level = self._forced if force else self._unforced
@@ -108,6 +123,7 @@ class SqliteDatabase(Database):
                 for statement, rows in steps:
                     cursor.executemany(statement, rows)
                 cursor.execute("COMMIT")
+            self._checkpoints.wrote(2 + sum([len(rows) for _, rows in steps]) // 2)
         except self.errors as error:
             self._give_up()
             raise self.understand(error) from error
@@ -119,11 +135,14 @@ class SqliteDatabase(Database):
         now_ms = self._clock.monotonic_ms()
         if now_ms - self._checked_ms >= CHECK_MS:
             self._check_file(now_ms)
+        if self._room.is_short:
+            raise self._room.error()
         try:
             cursor = self._cursor or self.open_writer()
             if self._level != self._forced:
                 self._set_level(cursor, self._forced)
             cursor.execute(self._add_message, row)
+            self._checkpoints.wrote(2)
         except self.errors as error:
             self._give_up()
             raise self.understand(error) from error
@@ -170,6 +189,8 @@ class SqliteDatabase(Database):
             raise UnavailableStoreError(f"{self._path} is gone ({error.strerror}); put the same file back") from error
         if not same:
             raise LostStoreError(f"{self._path} is another file than the one that was opened; start the broker again")
+        if now_ms - self._room.looked_ms >= LOOK_MS:
+            self._room.look(now_ms, self._cursor)
         self._checked_ms = now_ms
 
     def stream(self, lent: PoolProxiedConnection, cursors: ExitStack) -> Callable[[str], Iterator[Row]]:
@@ -181,6 +202,7 @@ class SqliteDatabase(Database):
         return understand(error, self._path)
 
     def close(self) -> None:
+        self._checkpoints.close()  # first: the last connection takes the log away, and that is to be the writer's
         self._close_writer()
         self.close_readers()
         if self._lock is not None:

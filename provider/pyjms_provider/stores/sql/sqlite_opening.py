@@ -54,8 +54,8 @@ def open_sqlite(wanted: Wanted) -> tuple[SqliteDatabase, Paging, Meta]:
         meta = _prepare(engine, path, holder, is_shared=wanted.is_shared)
         if wanted.synchronous is Synchronous.FULL:
             _lengthen_log(engine, path)
-        paging = _open_paging(url, path, clock)
-        database = SqliteDatabase(engine, path, lock, wanted.synchronous, clock)
+        paging = _open_paging(url, path, clock, wanted.keep_free_bytes)
+        database = SqliteDatabase(engine, path, lock, wanted.synchronous, clock, keep_free_bytes=wanted.keep_free_bytes)
         database.open_writer()  # now, as whoever closes the only connection takes the log away, and its length
     except BaseException as error:
         engine.dispose()
@@ -149,7 +149,7 @@ def _lengthen_log(engine: Engine, path: str) -> None:
         lent.close()
 
 
-def _open_paging(url: URL, path: str, clock: Clock) -> Paging:
+def _open_paging(url: URL, path: str, clock: Clock, keep_free_bytes: int) -> Paging:
     """Make the file for paged-out messages, beside the database, as temporary directories may be in memory."""
     paged = f"{path}-paged"
 
@@ -161,4 +161,5 @@ def _open_paging(url: URL, path: str, clock: Clock) -> Paging:
     engine = make_engine(url.set(database=paged), synchronous="OFF")
     with engine.begin() as connection:
         t.PAGED.create(connection)
-    return Paging(SqliteDatabase(engine, paged, None, Synchronous.OFF, clock), remove)
+    database = SqliteDatabase(engine, paged, None, Synchronous.OFF, clock, keep_free_bytes=keep_free_bytes)
+    return Paging(database, remove)

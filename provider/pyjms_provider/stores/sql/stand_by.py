@@ -39,6 +39,8 @@ class Wanted:
     """What ends that wait; None: nothing."""
     is_shared: bool
     """Whether tables of others may stand beside its own."""
+    keep_free_bytes: int
+    """How much of its disk is left for acknowledgements; a server's disk is the server's."""
 
 
 def acquire(take: Callable[[], None], wanted: Wanted) -> None:

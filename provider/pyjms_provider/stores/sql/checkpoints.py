@@ -1,0 +1,103 @@
+"""Carrying SQLite's write-ahead log over into the database, beside who writes and not in its place.
+
+By itself SQLite does that within the commit which makes the log a thousand pages long: one commit in some hundred then takes as long as
+writing and forcing four megabytes. Here a thread does the most of it sooner, while commits go on, so that little is left for that commit.
+"""
+
+from __future__ import annotations
+
+import logging
+import sqlite3
+from contextlib import suppress
+from pathlib import Path
+from threading import Condition, Thread
+from typing import Final
+
+__all__ = ["PAGES", "Checkpoints"]
+
+_log = logging.getLogger("pyjms.store")
+
+PAGES: Final = 900
+"""After so many the thread carries over: once for each time that SQLite would, and somewhat sooner."""
+
+
+class Checkpoints:
+    """The thread of one database, which starts with the first work that there is. It does nothing that SQLite would not do itself.
+
+    `wrote` is called by who writes, one thread at a time; `close` by any.
+    """
+
+    def __init__(self, path: str, *, synchronous: str) -> None:
+        """`synchronous`: the PRAGMA by which the database is forced before the log begins anew."""
+        self._path = path
+        self._synchronous = synchronous
+        self._pages = 0
+        self._changed = Condition()
+        self._is_wanted = self._is_closed = False
+        self._thread: Thread | None = None
+        self._connection: sqlite3.Connection | None = None
+
+    def wrote(self, pages: int) -> None:
+        """Hear that a commit wrote about so many pages."""
+        self._pages += pages
+        if self._pages >= PAGES:
+            self._pages = 0
+            self._wake()
+
+    def _wake(self) -> None:
+        with self._changed:
+            if self._is_closed:
+                return
+            self._is_wanted = True
+            if self._thread is None:
+                self._thread = Thread(target=self._run, name=f"pyjms checkpoints {self._path}", daemon=True)
+                self._thread.start()
+            self._changed.notify()
+
+    def close(self) -> None:
+        """End the thread, which gives up what it is doing: nothing of it is lost. May be repeated."""
+        with self._changed:
+            self._is_closed = True
+            self._changed.notify()
+            connection, thread = self._connection, self._thread
+            if connection is not None:
+                connection.interrupt()
+        if thread is not None:
+            thread.join()
+
+    def _run(self) -> None:
+        while self._is_to_go_on():
+            try:
+                self._carry_over()
+            except sqlite3.Error as error:  # whoever writes is told by its own commit, if it concerns it
+                _log.debug("the log of %s was not carried over: %s", self._path, error)
+                self._let_go()
+        self._let_go()
+
+    def _is_to_go_on(self) -> bool:
+        """Wait for work; return False when there is none any more."""
+        with self._changed:
+            self._changed.wait_for(lambda: self._is_wanted or self._is_closed)
+            self._is_wanted = False
+            return not self._is_closed
+
+    def _carry_over(self) -> None:
+        connection = self._connection
+        if connection is None:
+            there = (
+                f"{Path(self._path).absolute().as_uri()}?mode=rw"  # a file that was moved away must not be made anew
+            )
+            connection = sqlite3.connect(there, uri=True, isolation_level=None, check_same_thread=False)
+            connection.execute(f"PRAGMA synchronous={self._synchronous}")
+            with self._changed:
+                self._connection = connection
+                if self._is_closed:
+                    return
+        connection.execute("PRAGMA wal_checkpoint(PASSIVE)").fetchone()
+
+    def _let_go(self) -> None:
+        with self._changed:
+            connection, self._connection = self._connection, None
+        if connection is not None:
+            with suppress(sqlite3.Error):
+                connection.close()

@@ -1,0 +1,134 @@
+"""The write-ahead log is carried over beside who writes."""
+
+from __future__ import annotations
+
+import logging
+import sqlite3
+import threading
+from collections.abc import Iterator
+from contextlib import closing
+from pathlib import Path
+from queue import SimpleQueue
+from typing import Any
+
+import pytest
+
+from pyjms_provider.stores.sql.checkpoints import PAGES, Checkpoints
+
+PATIENCE_S = 30
+
+
+class Watched(sqlite3.Connection):
+    """A connection that tells of checkpoints, and may be held up in one."""
+
+    begun = threading.Event()
+    gate = threading.Event()
+    ended = threading.Event()
+    interrupted = threading.Event()
+    error: sqlite3.Error | None = None
+
+    def execute(self, statement: str, *parameters: Any) -> sqlite3.Cursor:
+        if "wal_checkpoint" not in statement:
+            return super().execute(statement, *parameters)
+        self.begun.set()
+        assert self.gate.wait(PATIENCE_S)
+        try:
+            if self.error is not None:
+                raise self.error
+            return super().execute(statement, *parameters)
+        finally:
+            self.ended.set()
+
+    def interrupt(self) -> None:
+        self.interrupted.set()
+        self.gate.set()
+        super().interrupt()
+
+
+@pytest.fixture
+def watched(monkeypatch: pytest.MonkeyPatch) -> type[Watched]:
+    connect = sqlite3.connect
+    for name in ("begun", "gate", "ended", "interrupted"):
+        monkeypatch.setattr(Watched, name, threading.Event())
+    monkeypatch.setattr(sqlite3, "connect", lambda path, **options: connect(path, factory=Watched, **options))
+    return Watched
+
+
+@pytest.fixture
+def database(tmp_path: Path) -> Iterator[sqlite3.Connection]:
+    with closing(sqlite3.connect(tmp_path / "a.db", isolation_level=None)) as connection:
+        connection.execute("PRAGMA journal_mode=WAL")
+        connection.execute("CREATE TABLE a (b)")
+        yield connection
+
+
+def frames_left(connection: sqlite3.Connection) -> int:
+    """Return how many pages of the log the database does not have; this looks by carrying over the others."""
+    _, log, done = connection.execute("PRAGMA wal_checkpoint(PASSIVE)").fetchone()
+    return int(log - done)
+
+
+def path_of(connection: sqlite3.Connection) -> str:
+    return str(connection.execute("PRAGMA database_list").fetchone()[2])
+
+
+def test_nothing_is_begun_for_little(database: sqlite3.Connection, watched: type[Watched]) -> None:
+    before = threading.active_count()
+    with closing(Checkpoints(path_of(database), synchronous="NORMAL")) as carried:
+        carried.wrote(299)
+        assert threading.active_count() == before
+    assert not watched.begun.is_set()
+
+
+def test_the_database_has_what_was_written_and_writing_goes_on_meanwhile(
+    database: sqlite3.Connection, watched: type[Watched]
+) -> None:
+    path = path_of(database)
+    with closing(Checkpoints(path, synchronous="NORMAL")) as carried:
+        database.execute("INSERT INTO a VALUES (zeroblob(1000000))")
+        short = Path(path).stat().st_size
+        carried.wrote(PAGES)
+        assert watched.begun.wait(PATIENCE_S)
+        database.execute("INSERT INTO a VALUES (1)")
+        watched.gate.set()
+        assert watched.ended.wait(PATIENCE_S)
+    assert Path(path).stat().st_size > short + 900_000
+    assert frames_left(database) == 0
+    assert database.execute("SELECT count(*) FROM a").fetchone() == (2,)
+
+
+def test_closing_interrupts_what_is_being_done(database: sqlite3.Connection, watched: type[Watched]) -> None:
+    carried = Checkpoints(path_of(database), synchronous="NORMAL")
+    carried.wrote(PAGES)
+    assert watched.begun.wait(PATIENCE_S)
+    carried.close()
+    assert watched.interrupted.is_set()
+    assert not [each for each in threading.enumerate() if each.name.startswith("pyjms checkpoints")]
+    carried.close()
+    carried.wrote(PAGES)
+    assert not [each for each in threading.enumerate() if each.name.startswith("pyjms checkpoints")]
+
+
+def test_a_file_that_was_moved_away_is_not_made_anew(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    told: SimpleQueue[str] = SimpleQueue()
+    monkeypatch.setattr(logging.getLogger("pyjms.store"), "debug", lambda text, *values: told.put(text % values))
+    with closing(Checkpoints(str(tmp_path / "gone #1.db"), synchronous="NORMAL")) as carried:
+        carried.wrote(PAGES)
+        assert "unable to open" in told.get(timeout=PATIENCE_S)
+    assert not list(tmp_path.iterdir())
+
+
+def test_after_an_error_it_is_tried_again(
+    database: sqlite3.Connection, watched: type[Watched], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    watched.gate.set()
+    monkeypatch.setattr(watched, "error", sqlite3.OperationalError("disk I/O error"))
+    with closing(Checkpoints(path_of(database), synchronous="OFF")) as carried:
+        carried.wrote(PAGES)
+        assert watched.ended.wait(PATIENCE_S)
+        monkeypatch.setattr(watched, "error", None)
+        watched.ended.clear()
+        database.execute("INSERT INTO a VALUES (zeroblob(1000000))")
+        carried.wrote(PAGES)
+        assert watched.ended.wait(PATIENCE_S)
+    assert Path(path_of(database)).stat().st_size > 900_000
