@@ -25,6 +25,7 @@ from pyjms_provider.model.lookup import Siblings, find_by_id, find_by_names, nam
 from pyjms_provider.model.operations import NO_PROGRESS, WRITES_TO, OperationDeclaration, operations_of
 from pyjms_provider.security.audit import AuditAction, AuditLog, AuditRecord, AuditResult
 from pyjms_provider.security.contracts import Operation
+from pyjms_provider.security.login_audit import LoginAudit
 
 if TYPE_CHECKING:
     from pyjms_provider.model.managed import ManagedObject
@@ -65,6 +66,7 @@ class Desk:
         self.system = system
         self.jobs = Jobs(system.clock)
         self._audit = audit
+        self._logins = LoginAudit(audit, system.clock)
         self._sessions: WeakSet[UserSessions] = WeakSet()
 
     # Looking
@@ -284,8 +286,28 @@ class Desk:
     def note_login(
         self, principal: Principal | None, user_name: str, peer: str, action: AuditAction, result: AuditResult
     ) -> None:
-        """Have it audited that somebody came, was refused, or went."""
-        self._audit.write(AuditRecord(action=action, who=principal, target=user_name, result=result, peer=peer))
+        """Have it audited that an operator came, was refused, or went; refusals at speed are counted."""
+        record = AuditRecord(action=action, who=principal, target=user_name, result=result, peer=peer)
+        if result is AuditResult.REFUSED:
+            self._logins.note(record)
+        else:
+            self._audit.write(record)
+
+    def note_client(self, principal: Principal | None, user_name: str, peer: str, port: str, reason: str = "") -> None:
+        """Have it audited that a client logged in at a port, or was refused (None), and why; those at speed are counted."""
+        result = AuditResult.REFUSED if principal is None else AuditResult.DONE
+        facts = {"port": port}
+        self._logins.note(
+            AuditRecord(
+                action=AuditAction.LOG_IN,
+                who=principal,
+                target=user_name,
+                result=result,
+                peer=peer,
+                after=facts,
+                reason=reason,
+            )
+        )
 
     def add_sessions(self, sessions: UserSessions) -> None:
         """Have these log-ins end with their users, as long as somebody holds them."""
@@ -374,6 +396,7 @@ class Desk:
     def close(self) -> None:
         """End what still runs."""
         self.jobs.close()
+        self._logins.close()
 
 
 def _address(managed: ManagedObject) -> str:

@@ -124,6 +124,10 @@ class RuleAccessPolicy(AccessPolicy):
         """The rules in force."""
         return self._book.rules
 
+    @property
+    def epoch(self) -> object:
+        return self._book
+
     def replace(self, rules: Sequence[Rule]) -> None:
         """Put `rules` in force, for every question that is asked from now on."""
         self._book = _Book(rules)

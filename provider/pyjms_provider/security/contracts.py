@@ -144,6 +144,14 @@ class AccessPolicy(ABC):
         connection that made it; empty: by none, as through management.
         """
 
+    @property
+    def epoch(self) -> object | None:
+        """What is another object as soon as `check` may answer otherwise; None: it always may, and is asked each time.
+
+        With the same epoch, who was allowed to write somewhere still is, if that place is still there.
+        """
+        return None
+
     def permitted(
         self, principal: Principal, operation: Operation, kind: TargetKind, virtual_host: str, names: Sequence[str]
     ) -> list[str]:
