@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from itertools import count
+from typing import Literal
 
 from pyjms.history.events import (
     ACK,
@@ -32,7 +33,7 @@ from pyjms.history.recording import Recording
 from pyjms.history.rows import Call, Held, Scope
 from pyjms.spi.capability import Capability
 from pyjms.spi.clock import Clock, Signal
-from pyjms.spi.delivery import Delivery
+from pyjms.spi.delivery import ELSEWHERE, Delivery, Elsewhere
 from pyjms.spi.envelope import Address, AddressKind, ConnectionId, Envelope
 from pyjms.spi.errors import (
     AccessDeniedError,
@@ -430,6 +431,11 @@ class _Consumer(ProviderConsumer):
         called_ns = self._now()
         delivery = self._inner.poll_or_wait()
         return None if delivery is None else self._delivered(delivery, called_ns)
+
+    def poll_at_once(self) -> Delivery | Literal[Elsewhere.ELSEWHERE] | None:
+        called_ns = self._now()
+        delivery = self._inner.poll_at_once()
+        return delivery if delivery is None or delivery is ELSEWHERE else self._delivered(delivery, called_ns)
 
     def catch_up(self) -> None:
         self._inner.catch_up()

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from enum import Enum
+from typing import Final
+
 from pyjms.spi.envelope import Envelope, fact
 
-__all__ = ["Delivery"]
+__all__ = ["ELSEWHERE", "Delivery", "Elsewhere"]
 
 
 @fact
@@ -20,3 +23,13 @@ class Delivery:
     redelivered: bool
     """Whether the client may have seen it before (§3.4.7)."""
     tag: object
+
+
+class Elsewhere(Enum):
+    """The type of `ELSEWHERE`."""
+
+    ELSEWHERE = "whether there is a message only a thread that may wait can find out"
+
+
+ELSEWHERE: Final = Elsewhere.ELSEWHERE
+"""What `ProviderConsumer.poll_at_once` answers in place of a `Delivery` for which it would have to wait."""

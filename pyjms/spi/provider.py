@@ -21,11 +21,11 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import Protocol
+from typing import Literal, Protocol
 
 from pyjms.spi.capability import Capability
 from pyjms.spi.clock import Clock, Signal
-from pyjms.spi.delivery import Delivery
+from pyjms.spi.delivery import Delivery, Elsewhere
 from pyjms.spi.envelope import Address, AddressKind, ConnectionId, Envelope
 from pyjms.spi.errors import CapabilityError, ProviderError
 from pyjms.spi.replay import ReaderGroups, StageName, Stages
@@ -216,7 +216,11 @@ class ProviderSession(ABC):
 
     @abstractmethod
     def acknowledge(self, deliveries: Sequence[Delivery]) -> None:
-        """Settle `deliveries`: they are never delivered again. In a transacted session: when it commits."""
+        """Settle `deliveries`: they are never delivered again. In a transacted session: when it commits.
+
+        Raises `InDoubtError` when nobody knows whether they are settled: the client gets them then, and they may come again.
+        After any other error they are given back, so they must not be settled.
+        """
 
     @abstractmethod
     def recover(self, deliveries: Sequence[Delivery]) -> None:
@@ -399,6 +403,14 @@ class ProviderConsumer(ABC):
         delivery = self.poll()
         self.set_interested(delivery is None)
         return delivery
+
+    def poll_at_once(self) -> Delivery | Literal[Elsewhere.ELSEWHERE] | None:
+        """As `poll_or_wait`, for who must not even wait for a disk, such as a server's event loop.
+
+        `ELSEWHERE`: a thread that may has to call `poll_or_wait` in its place; nothing has come of this call. As given here
+        it is right for every provider whose messages are in memory.
+        """
+        return self.poll_or_wait()
 
     def catch_up(self) -> None:  # noqa: B027 - a provider whose `poll` is exact has nothing to do
         """Wait until `poll` would return what the message system has for this consumer now.

@@ -15,11 +15,11 @@ from enum import Enum
 from itertools import count
 from threading import Lock
 from types import TracebackType
-from typing import Self
+from typing import Literal, Self
 
 from pyjms.spi.capability import Capability
 from pyjms.spi.clock import Clock, Signal
-from pyjms.spi.delivery import Delivery
+from pyjms.spi.delivery import Delivery, Elsewhere
 from pyjms.spi.envelope import Address, AddressKind, ConnectionId, Envelope
 from pyjms.spi.errors import (
     AccessDeniedError,
@@ -361,6 +361,10 @@ class _Consumer(ProviderConsumer):
     def poll_or_wait(self) -> Delivery | None:
         self._connection.alive()
         return self._inner.poll_or_wait()
+
+    def poll_at_once(self) -> Delivery | Literal[Elsewhere.ELSEWHERE] | None:
+        self._connection.alive()
+        return self._inner.poll_at_once()
 
     def catch_up(self) -> None:
         self._connection.alive()

@@ -84,6 +84,7 @@ BANS = (
         allowed={
             "pyjms/demo/process.py": "the demo is an application, and its servers are threads",
             "pyjms/demo/sites/site.py": "the servers and the engine of a site of the demo, beside its broker",
+            "pyjms/commands/signals.py": "the thread that ends a command after Ctrl-C or SIGTERM",
             "pyjms/forwarding/running.py": "the thread of a route",
             "pyjms/history/recording.py": "the thread that writes what was recorded",
             "pyjms/runtime/listener.py": "the thread of a session's listeners",
@@ -95,6 +96,7 @@ BANS = (
             "provider/pyjms_provider/broker.py": "who finds out that the store is lost cannot wait for the broker to stop",
             "provider/pyjms_provider/housekeeping.py": "the one timer thread of the broker",
             "provider/pyjms_provider/model/configuration_thread.py": "one thread that makes changes to managed objects",
+            "provider/pyjms_provider/stores/sql/checkpoints.py": "carrying the log of SQLite over takes long, and nobody is to wait",
             "provider/pyjms_provider/stories/log.py": "the thread that writes stories, so that nobody waits for that",
             "provider/pyjms_provider/transport/service.py": "the one thread of the network's event loop",
             "provider/pyjms_provider/transport/timers.py": "the thread that waits by the injected clock for the network",
@@ -135,6 +137,7 @@ BROAD_HANDLERS = {
     "provider/pyjms_provider/management/jobs.py::_run": "the top of a job's thread, which tells that it failed",
     "provider/pyjms_provider/transport/connection.py::buffer_updated": "one connection's fault ends that connection alone",
     "provider/pyjms_provider/transport/connection.py::_try": "one connection's fault ends that connection alone",
+    "provider/pyjms_provider/protocols/stomp/server/profile_consumers.py::write": "a fault in writing to one connection must not be the sender's",
     "provider/pyjms_provider/transport/workers.py::run": "the top of a thread: the engine is told what its job raised",
     "provider/pyjms_provider/model/configuration_thread.py::run": "a call's error is its caller's, on another thread",
     "provider/pyjms_provider/model/configured.py::_tell": "a listener's error must not keep others from hearing",

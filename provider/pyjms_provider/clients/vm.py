@@ -29,6 +29,7 @@ from pyjms.spi.url import ProviderUrl
 from pyjms.spi.xid import BranchFailure, Xid
 from pyjms_provider.broker import EmbeddedBroker, find_broker, stop_broker
 from pyjms_provider.clients.ending import Ending
+from pyjms_provider.clients.received import by_queue, entry_of
 from pyjms_provider.clients.vm_consumer import VmConsumer
 from pyjms_provider.clients.vm_info import embedded_broker_info
 from pyjms_provider.clients.vm_pipelines import VmReaderGroups, VmStages
@@ -393,16 +394,21 @@ class VmSession(ProviderSession):
         branch = self._branch
         if branch is not None:
             for delivery in deliveries:
-                if not branch.take(_entry_of(delivery), delivery.count, session) and self._closed:
+                if not branch.take(entry_of(delivery), delivery.count, session) and self._closed:
                     raise self._closed_error()
             return
         if self._transacted:
             unit = self._open_unit()
-            for delivery in deliveries:
-                entry = _entry_of(delivery)
-                if not entry.queue.settle_in(unit, entry, delivery.count, session) and self._closed:
+            for queue, received in by_queue(deliveries).items():
+                if not queue.settle_in(unit, received, session) and self._closed:
                     raise self._closed_error()  # closed meanwhile: the message is back on its queue
             return
+        if len(deliveries) == 1:  # mostly; and what no journal has needs no write
+            only: QueueEntry = deliveries[0].tag  # type: ignore[assignment]  # as in `_settle`
+            if not only.reference.journaled:
+                if not only.queue.settle(only, deliveries[0].count, session) and self._closed:
+                    raise self._closed_error()
+                return
         keeper = self._host.keeper
         if keeper is None:
             self._settle(deliveries)
@@ -417,7 +423,7 @@ class VmSession(ProviderSession):
         in_vain = False
         is_mixed = len(deliveries) > 1 and self._host.keeper is not None
         for delivery in deliveries:
-            entry: QueueEntry = delivery.tag  # type: ignore[assignment]  # as `_entry_of`, without the price of a call
+            entry: QueueEntry = delivery.tag  # type: ignore[assignment]  # as `entry_of`, without the price of a call
             if is_mixed and not entry.reference.journaled:
                 transient.append(delivery)
             elif entry.queue.settle(entry, delivery.count, session):
@@ -428,7 +434,7 @@ class VmSession(ProviderSession):
         if settled:
             self._host.write_settled(settled)
         for delivery in transient:  # afterwards, so that an acknowledgement that cannot be written settles nothing
-            entry = _entry_of(delivery)
+            entry = entry_of(delivery)
             in_vain = not entry.queue.settle(entry, delivery.count, session) or in_vain
         if in_vain and self._closed:
             raise self._closed_error()
@@ -442,29 +448,25 @@ class VmSession(ProviderSession):
     def _give_back(self, deliveries: Sequence[Delivery], *, unseen: bool) -> None:
         if self._closed:
             raise self._closed_error()
-        by_queue: dict[Queue, list[tuple[QueueEntry, int]]] = {}
-        for delivery in deliveries:
-            entry = _entry_of(delivery)
-            by_queue.setdefault(entry.queue, []).append((entry, delivery.count))
-        for queue, returned in by_queue.items():
+        for queue, returned in by_queue(deliveries).items():
             queue.give_back(returned, self._receiving, unseen=unseen)
 
     def retry(self, delivery: Delivery, reason: str) -> None:
         if self._closed:
             raise self._closed_error()
-        entry = _entry_of(delivery)
+        entry = entry_of(delivery)
         entry.queue.give_back([(entry, delivery.count)], self._receiving, reason)
 
     def reject(self, delivery: Delivery, reason: str) -> None:
         if self._closed:
             raise self._closed_error()
-        self._host.reject(delivery, _entry_of(delivery), self._receiving, reason)
+        self._host.reject(delivery, entry_of(delivery), self._receiving, reason)
 
     def adopt(self, deliveries: Sequence[Delivery]) -> None:
         if self._closed:
             raise self._closed_error()
         for delivery in deliveries:
-            entry = _entry_of(delivery)
+            entry = entry_of(delivery)
             self._receiving.take_queue(entry.queue)
             holder = entry.holder
             if holder is None or not entry.queue.hand_over(entry, delivery.count, holder, self._receiving):
@@ -591,9 +593,3 @@ class VmSession(ProviderSession):
 
     def _closed_error(self) -> ClosedError:
         return ClosedError(f"session {self._name} is closed")
-
-
-def _entry_of(delivery: Delivery) -> QueueEntry:
-    entry = delivery.tag
-    assert isinstance(entry, QueueEntry), "deliveries of browsers cannot be settled"
-    return entry

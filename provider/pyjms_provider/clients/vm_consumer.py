@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
-from pyjms.spi.delivery import Delivery
+from pyjms.spi.delivery import ELSEWHERE, Delivery, Elsewhere
 from pyjms.spi.provider import ProviderConsumer
+from pyjms_provider.core.store import NotAtOnceError
 
 if TYPE_CHECKING:
     from pyjms_provider.clients.vm import VmSession
-    from pyjms_provider.core.consumer import Consumer, ConsumerTarget
+    from pyjms_provider.core.consumer import Consumer, ConsumerTarget, DirectTaker
     from pyjms_provider.core.subscription import Subscription
 
 __all__ = ["VmConsumer"]
@@ -30,17 +31,28 @@ class VmConsumer(ProviderConsumer):
             self._deliver = self._deliver_in_time
         self._desire = consumer.queue.set_notify_work_desired
 
-    def _deliver_in_time(self, consumer: Consumer, *, or_wait: bool = False) -> Delivery | None:
-        delivery = consumer.queue.deliver_single_message(consumer, or_wait=or_wait)
+    def _deliver_in_time(self, consumer: Consumer, *, or_wait: bool = False, at_once: bool = False) -> Delivery | None:
+        delivery = consumer.queue.deliver_single_message(consumer, or_wait=or_wait, at_once=at_once)
         if delivery is not None:
             self._session.begin_time()
         return delivery
+
+    def hand_over_to(self, taker: DirectTaker) -> None:
+        """Have messages handed to `taker` where they come in, as long as it says so; not while a limit of time begins with each."""
+        if not self._session.is_timed:
+            self._target.direct = taker
 
     def poll(self) -> Delivery | None:
         return self._deliver(self._consumer)
 
     def poll_or_wait(self) -> Delivery | None:
         return self._deliver(self._consumer, or_wait=True)
+
+    def poll_at_once(self) -> Delivery | Literal[Elsewhere.ELSEWHERE] | None:
+        try:
+            return self._deliver(self._consumer, or_wait=True, at_once=True)
+        except NotAtOnceError:
+            return ELSEWHERE
 
     def set_interested(self, interested: bool) -> None:
         self._desire(self._consumer, interested)

@@ -250,7 +250,7 @@ class AsynchronousChannel(Channel):
             entry.delivery_count -= 1  # it was counted when the branch was prepared
             count = self._state.deliver(entry, holder)
             self._state.record_acknowledgement(entry, unit)
-        unit.add_settled(entry, count)
+        unit.add_settled([(entry, count)])
 
     # Ending
 

@@ -99,7 +99,7 @@ class Branch:
         with suppress(ClosedError):
             self.holder.take_queue(queue)
             if queue.hand_over(entry, delivery_count, session, self.holder):
-                return queue.settle_in(self.unit, entry, delivery_count, self.holder)
+                return queue.settle_in(self.unit, [(entry, delivery_count)], self.holder)
         if not self.holder.is_closed:
             return False
         queue.give_back([(entry, delivery_count)], session)

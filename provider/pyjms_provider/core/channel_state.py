@@ -268,6 +268,18 @@ class ChannelState:
         entry.delivery_count = count = entry.delivery_count + 1
         return count
 
+    def add_delivered(
+        self, queue: Queue, reference: MessageReference, session: ConsumerSession, consumer: Consumer
+    ) -> QueueEntry:
+        """Accept a message and hand it to `session` in one step: nothing is before it, and `consumer` waits for it."""
+        self.accepted += 1
+        entry = QueueEntry(queue, reference, _PULLED)
+        self.ordering.pass_by(entry)
+        entry.holder = session
+        entry.delivery_count = 1
+        self._delivered[entry] = None
+        return entry
+
     def settle(self, entry: QueueEntry) -> None:
         """Take a pulled message out after its positive acknowledgement: its only one (§5.3.3)."""
         assert entry.state is _PULLED

@@ -2,7 +2,8 @@
 
 A *consumer* is one subscription's end at one queue. Its *target* is the broker's image of the client that consumes, with
 one consumer for each queue that it reads. Targets belong to a *session*, which holds what they pulled until it is
-settled. A wake-up goes queue → consumer → target → session; work is pulled the same way back.
+settled. A wake-up goes queue → consumer → target → session; work is pulled the same way back. Who waits where the message
+comes in, and has nothing else to do, is handed it instead (decision 0610).
 
 Threads: `notify_work` is called from any thread without a lock, and does nothing but pass on. Pulling is done by the
 session's own thread alone.
@@ -12,7 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from threading import Lock
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 from pyjms.spi.delivery import Delivery
 from pyjms.spi.errors import ClosedError
@@ -24,7 +25,7 @@ if TYPE_CHECKING:
     from pyjms_provider.core.ordering import Cursor
     from pyjms_provider.core.queue import Queue
 
-__all__ = ["Consumer", "ConsumerSession", "ConsumerTarget"]
+__all__ = ["Consumer", "ConsumerSession", "ConsumerTarget", "DirectTaker"]
 
 
 class Consumer:
@@ -83,6 +84,11 @@ class Consumer:
         """Hear that there may be work: pass it on to the target."""
         self.target.notify_work(self)
 
+    def hand_over(self, delivery: Delivery) -> None:
+        """Hear of a message that the queue has given to the session at once: pass it on to who waits for it."""
+        assert self.target.direct is not None, "only who has said so is handed messages"
+        self.target.direct.take(delivery)
+
     def pull(self) -> Delivery | None:
         """Take the next message from the queue, if there is one for this consumer."""
         return self.queue.deliver_single_message(self)
@@ -92,15 +98,29 @@ class Consumer:
         self.queue.remove_consumer(self)
 
 
+class DirectTaker(Protocol):
+    """A client that can be handed a message where that comes in, without having been woken for it."""
+
+    def may_take(self) -> bool:
+        """Say whether it takes one now. Any thread; the queue's lock is held, so it takes no other lock, and never waits."""
+        ...
+
+    def take(self, delivery: Delivery) -> None:
+        """Have the message, after `may_take` has said so. No lock of the queue is held. Must not raise, or wait."""
+        ...
+
+
 class ConsumerTarget:
     """The broker's image of one consuming client."""
 
-    __slots__ = ("_turn", "consumers", "on_ready", "session", "wants_work")
+    __slots__ = ("_turn", "consumers", "direct", "on_ready", "session", "wants_work")
 
     def __init__(self, session: ConsumerSession, on_ready: Callable[[], None]) -> None:
         self.session = session
         self.on_ready = on_ready
         """Called when there may be work."""
+        self.direct: DirectTaker | None = None
+        """Who is handed messages at once; None: all are announced, and pulled."""
         self.consumers: tuple[Consumer, ...] = ()
         self.wants_work = False
         """Whether a consumer was woken since the target last pulled in vain."""

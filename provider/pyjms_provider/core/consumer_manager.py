@@ -276,6 +276,16 @@ class ConsumerManager:
                 return None  # a woken consumer of higher priority than the rest is going to take it
         return None
 
+    def next_in_turn(self) -> Consumer | None:
+        """Return the interested consumer whose turn it is; None if there is none, or that must be weighed."""
+        if self.weighs or self.non_acquiring_count or not self._groups:  # who does not weigh has one group at most
+            return None
+        return next(iter(self._groups[0].lists[_INTERESTED]), None)
+
+    def had_turn(self, consumer: Consumer) -> None:
+        """Put an interested consumer that was handed a message without having been woken at the back."""
+        consumer.group.lists[_INTERESTED].move_to_end(consumer)  # type: ignore[union-attr]  # as in `_move`
+
     def choose_successors(self, may_have: Callable[[Cursor | None], bool]) -> list[Consumer]:
         """Move to Notified those who must be woken in place of a consumer that will not pull; return them.
 

@@ -8,7 +8,8 @@ A message that is given back goes into its old place.
 
 A `Cursor` remembers, for one selector text, up to where nothing matches. All consumers with that text share it, so each
 message is evaluated once for a text, and a poll over a long backlog of others costs only what is new. A message that is
-given back behind a cursor is noted with the cursor, so nothing before it is evaluated again.
+given back behind a cursor is noted with the cursor, and so is one that matches and that somebody else is to have; so nothing before it is
+evaluated again.
 
 A message that was found again after a restart, or that came behind many others, and that nobody has asked for yet, may be
 *dormant*: two numbers in its lane, no objects. It wakes when it is looked at, with another reference of the same id.
@@ -59,15 +60,17 @@ UNFINISHED: Final = Unfinished.UNFINISHED
 class Cursor:
     """What is known of one selector text in one queue, or how far one browser has looked."""
 
-    __slots__ = ("behind", "matches", "passed", "users")
+    __slots__ = ("behind", "matched", "matches", "passed", "users")
 
     def __init__(self, matches: Callable[[QueueEntry], bool] | None) -> None:
         self.matches = matches
         """Whether the selector holds for an entry's message; None: for all."""
         self.passed = [0] * PRIORITIES
-        """By priority: no available message up to this sequence number matches, save those in `behind`."""
+        """By priority: no available message up to this sequence number matches, save those in `behind` and `matched`."""
         self.behind: dict[int, list[int]] = {}
         """By priority: sequence numbers of messages that were given back behind `passed`, sorted."""
+        self.matched: dict[int, list[int]] = {}
+        """By priority: those of messages that match, and that nobody was permitted to take who came by, sorted. Some may have gone."""
         self.users = 0
 
 
@@ -324,6 +327,13 @@ class Ordering:
         lane.live += 1
         self._mask |= lane.bit
 
+    def pass_by(self, entry: QueueEntry) -> None:
+        """Give `entry`, which somebody takes at once, the sequence number of the place that it would have had."""
+        sequence: int = entry.reference.id
+        if sequence <= self._last:
+            sequence = self._last + 1
+        self._last = entry.sequence = sequence
+
     def _is_plain(self, entry: QueueEntry) -> bool:
         """Return whether all that there is to know of a message can be found again by its place."""
         reference = entry.reference
@@ -408,9 +418,18 @@ class Ordering:
         if cursor is None or not self._mask:
             return self._mask != 0
         passed = cursor.passed
-        return bool(cursor.behind) or any(
+        return bool(cursor.behind or cursor.matched) or any(
             lane.live and lane.sequences[-1] > passed[priority] for priority, lane in enumerate(self._lanes)
         )
+
+    def is_wanted(self, cursor: Cursor, entry: QueueEntry) -> bool:
+        """Return whether `entry`, which is available, matches; without evaluating it, if the cursor has passed it."""
+        if cursor.matches is None:
+            return True
+        priority, sequence = self._levels[entry.reference.priority], entry.sequence
+        if sequence > cursor.passed[priority] or _has(cursor.behind.get(priority), sequence):
+            return cursor.matches(entry)
+        return _has(cursor.matched.get(priority), sequence)
 
     def note_mismatch(self, cursor: Cursor, entry: QueueEntry) -> None:
         """Remember that `entry`, just appended, does not match, if nothing before it is unknown."""
@@ -449,7 +468,7 @@ class Ordering:
         while mask:
             priority = mask.bit_length() - 1
             mask ^= _BITS[priority]
-            index = self._find_behind(cursor, priority, permits) if cursor.behind else -1
+            index = self._find_noted(cursor, priority, permits) if cursor.behind or cursor.matched else -1
             if index < 0:
                 index, evaluations = self._find_beyond(cursor, priority, permits, evaluations)
             if index >= 0:
@@ -458,25 +477,20 @@ class Ordering:
                 return UNFINISHED
         return None
 
-    def _find_behind(self, cursor: Cursor, priority: int, permits: Callable[[QueueEntry], bool] | None) -> int:
-        """Return the index of the first message given back behind `cursor` that matches, or -1."""
+    def _find_noted(self, cursor: Cursor, priority: int, permits: Callable[[QueueEntry], bool] | None) -> int:
+        """Return the index of the first message behind `cursor` that matches and is permitted, or -1."""
         lane = self._lanes[priority]
-        behind = cursor.behind.get(priority, [])
-        position = 0
-        answer = -1
-        while position < len(behind) and answer < 0:
-            index = lane.find(behind[position])
-            entry = None if index < 0 else lane.at(index)
-            if entry is None or (cursor.matches and not cursor.matches(entry)):
-                del behind[position]
-            elif permits is None or permits(entry):
-                del behind[position]
-                answer = index
-            else:
-                position += 1
-        if not behind:
-            cursor.behind.pop(priority, None)
-        return answer
+        found = [
+            index
+            for noted, matches in ((cursor.matched, None), (cursor.behind, cursor.matches))
+            if priority in noted and (index := _first_noted(lane, noted, priority, matches, permits)) >= 0
+        ]
+        if not found:
+            return -1
+        index = min(found)
+        for noted in (cursor.matched, cursor.behind):
+            _forget(noted, priority, lane.sequences[index])
+        return index
 
     def _find_beyond(
         self, cursor: Cursor, priority: int, permits: Callable[[QueueEntry], bool] | None, evaluations: int
@@ -484,7 +498,7 @@ class Ordering:
         """Return the index of the first matching message after `cursor`, or -1, and the evaluations that are left."""
         lane = self._lanes[priority]
         sequences, matches = lane.sequences, cursor.matches
-        blocked = False  # a match that is not permitted now stays ahead of the cursor
+        blocked = False  # without a selector, what is not permitted stays ahead: to ask again costs no evaluation
         for index in range(bisect_right(sequences, cursor.passed[priority], lane.head), len(sequences)):
             entry = lane.at(index)
             if entry is not None:
@@ -496,10 +510,54 @@ class Ordering:
                         if not blocked:
                             cursor.passed[priority] = sequences[index]
                         return index, evaluations
-                    blocked = True
+                    if matches is None:
+                        blocked = True
+                    else:
+                        cursor.matched.setdefault(priority, []).append(sequences[index])
             if not blocked:
                 cursor.passed[priority] = sequences[index]
         return -1, max(evaluations, 1)
+
+
+def _first_noted(
+    lane: _Lane,
+    noted: dict[int, list[int]],
+    priority: int,
+    matches: Callable[[QueueEntry], bool] | None,
+    permits: Callable[[QueueEntry], bool] | None,
+) -> int:
+    """Return the index of the first of `noted` that is permitted, or -1; forget those before it that have gone, or do not match."""
+    sequences = noted[priority]
+    kept: list[int] = []
+    for position, sequence in enumerate(sequences):
+        index = lane.find(sequence)
+        entry = None if index < 0 else lane.at(index)
+        if entry is not None and (matches is None or matches(entry)):
+            if permits is None or permits(entry):
+                sequences[:position] = kept
+                return index
+            kept.append(sequence)
+    if kept:
+        noted[priority] = kept
+    else:
+        del noted[priority]
+    return -1
+
+
+def _has(sequences: list[int] | None, sequence: int) -> bool:
+    if not sequences:
+        return False
+    position = bisect_left(sequences, sequence)
+    return position < len(sequences) and sequences[position] == sequence
+
+
+def _forget(noted: dict[int, list[int]], priority: int, sequence: int) -> None:
+    sequences = noted.get(priority)
+    if _has(sequences, sequence):
+        assert sequences is not None
+        del sequences[bisect_left(sequences, sequence)]
+        if not sequences:
+            del noted[priority]
 
 
 def _last_places(lane: _Lane, most: int) -> range:
@@ -517,8 +575,11 @@ def _note_behind(cursor: Cursor, priority: int, returned: list[QueueEntry]) -> N
             break
         if len(behind) == _BEHIND_MAXIMUM:
             # Too many to note one by one: the cursor itself goes back to the first of them.
-            cursor.passed[priority] = min(behind[0], returned[0].sequence) - 1
+            passed = cursor.passed[priority] = min(behind[0], returned[0].sequence) - 1
             del cursor.behind[priority]
+            matched = [each for each in cursor.matched.pop(priority, ()) if each <= passed]
+            if matched:
+                cursor.matched[priority] = matched
             return
         position = bisect_left(behind, entry.sequence)
         if position == len(behind) or behind[position] != entry.sequence:

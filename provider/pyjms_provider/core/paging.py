@@ -259,6 +259,16 @@ class PagingMessageStore(MessageStore):
         if was_paged:
             self._journal.drop_paged([reference.id])
 
+    def release_all(self, references: Sequence[MessageReference]) -> None:
+        was_paged: list[ReferenceId] = []
+        with self._lock:
+            for reference in references:
+                reference.holders -= 1
+                if not reference.holders and self._forget(reference):
+                    was_paged.append(reference.id)
+        if was_paged:
+            self._journal.drop_paged(was_paged)
+
     def remove(self, reference: MessageReference) -> None:
         with self._lock:
             if not reference.holders:

@@ -7,9 +7,11 @@ they need it held; all others take it.
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
+from contextlib import suppress
 from typing import TYPE_CHECKING, Final
 
+from pyjms.spi.delivery import Delivery
 from pyjms.spi.errors import DestinationInUseError, ResourceError
 from pyjms_provider.core.asynchronous_channel import AsynchronousChannel
 from pyjms_provider.core.channel import ChannelClosedError
@@ -29,13 +31,13 @@ from pyjms_provider.core.stories import Happening
 
 if TYPE_CHECKING:
     from pyjms.spi.clock import Clock
-    from pyjms.spi.delivery import Delivery
     from pyjms.spi.envelope import Envelope
+    from pyjms.spi.selector import Selector
     from pyjms_provider.core.channel_state import ChannelState
     from pyjms_provider.core.consumer import Consumer
     from pyjms_provider.core.kept_queue import KeptQueue
     from pyjms_provider.core.recovered_runs import RecoveredRun
-    from pyjms_provider.core.reference import MessageReference
+    from pyjms_provider.core.reference import MessageReference, ReferenceId
     from pyjms_provider.core.store import MessageStore
     from pyjms_provider.core.unit_of_work import UnitOfWork
 
@@ -47,6 +49,10 @@ WITHOUT_LIMITS: Final = QueuePolicy(max_failures=0)
 _FIXED: Final = ("type", "key", "priorities", "exclusive", "groups", "non_destructive")
 _RETRY_MS: Final = 1000
 """How long an expired message waits that could not be set aside."""
+_READ_AHEAD: Final = 64
+"""So many messages are brought back into memory together with one that is wanted."""
+_LOADS_OF_ONE: Final = 16
+"""So often one is brought back in one poll: then what must be looked at together does not fit into memory."""
 _STATES: Final = (MessageState.NEW, MessageState.NOT_COMMITTED, MessageState.DELIVERED)
 
 
@@ -176,6 +182,30 @@ class PolicedQueue(AsynchronousChannel):
                 self._rules.wake_sender()
 
     # Messages become available
+
+    def _hand_over(self, reference: MessageReference) -> tuple[Consumer, Delivery] | None:
+        """Give a message that has just come to the consumer whose turn it is, if that waits for it where it comes in.
+
+        Nobody is woken then. None: something is in the way, and the message takes all steps. The lock is held.
+        """
+        consumer = self._manager.next_in_turn()
+        if consumer is None or consumer.target.direct is None or consumer.cursor is not None or self._ordering:
+            return None
+        if self._receivers or not consumer.session.is_delivering:
+            return None
+        if reference.expiration_ms and is_expired(reference, self._clock.time_ms()):
+            return None
+        if reference.journaled and self.kept is not None and not self.kept.knows(reference, 1):
+            return None
+        try:
+            envelope = self._store.retrieve(reference)
+        except NotInMemoryError:
+            return None
+        if not consumer.target.direct.may_take():
+            return None
+        entry = self._state.add_delivered(self, reference, consumer.session, consumer)  # type: ignore[arg-type]  # `Queue` completes it
+        self._manager.had_turn(consumer)
+        return consumer, Delivery(envelope, 1, False, entry)
 
     def _place(self, entry: QueueEntry) -> Sequence[Consumer]:
         """Make a NEW message available, now or when it is due; return whom to wake. The lock is held."""
@@ -403,12 +433,29 @@ class PolicedQueue(AsynchronousChannel):
         else:
             self._place(entry)
 
+    def uncommitted_messages(
+        self, entries: Iterable[QueueEntry], *, with_transient: bool
+    ) -> Sequence[tuple[MessageReference, Envelope]]:
+        """Return the PERSISTENT messages, or all, of NOT_COMMITTED entries; not those that have expired, or if the queue was closed."""
+        with self._lock:
+            return [
+                (entry.reference, self._store.retrieve(entry.reference))
+                for entry in entries
+                if entry.state is MessageState.NOT_COMMITTED and (with_transient or entry.reference.reliable)
+            ]
+
     # For administrators
 
     def waiting_entries(self) -> list[QueueEntry]:
         """Return the messages that nobody holds, in order; then those that are delayed."""
         with self._lock:
             return [entry for entry in self._state.entries(MessageState.NEW) if entry.acknowledgements is None]
+
+    @property
+    def consumer_count(self) -> int:
+        """How many consumers are attached."""
+        with self._lock:
+            return len(self._manager)
 
     @property
     def delayed_count(self) -> int:
@@ -433,11 +480,42 @@ class PolicedQueue(AsynchronousChannel):
             except KeyError:
                 return None
 
+    def _matcher(self, selector: Selector | None) -> Callable[[QueueEntry], bool] | None:
+        """Return what says whether a message is wanted: raises `NotInMemoryError` if that cannot be said."""
+        if selector is None:
+            return None
+        matches = selector.matches
+        retrieve = self._store.retrieve
+        return lambda entry: matches(retrieve(entry.reference))
+
     def _have_message(self, reference: MessageReference) -> None:
         """Bring a message into memory whose properties the rules ask for. Waits for a disk. Raises `ResourceError`."""
         rules = self._rules
         if rules is not None and (rules.reads_messages or self.policy.max_bytes):
             self.message_of(reference)
+
+    def _load(self, reference: MessageReference) -> None:
+        """Bring a message into memory, and those that come after it here. Waits for a disk. Raises `ResourceError`."""
+        with self._lock:
+            following = self._ordering.following(reference, _READ_AHEAD)
+        with suppress(ResourceError):  # a disk that is full must not keep consumers from emptying the queue
+            self._store.relieve()  # before, as what is loaded now is wanted next
+        for unreadable in self._store.load([reference, *following]):
+            self._set_aside(unreadable)
+
+    def _load_once_more(self, reference: MessageReference, loads: dict[ReferenceId, int]) -> bool:
+        """Do so for one poll; return whether it is in vain: the message has left memory each time before it was looked at."""
+        self._load(reference)
+        times = loads[reference.id] = loads.get(reference.id, 0) + 1
+        return times > _LOADS_OF_ONE
+
+    def _set_aside(self, reference: MessageReference) -> None:
+        """Let go of a message that cannot be read; the journal has reported and kept what there is of it."""
+        with self._lock:
+            for entry in (*self._state.awake(), *self._state.entries(MessageState.DELIVERED)):
+                if entry.reference is reference:
+                    self._remove(entry, MessageEvent.REMOVE, Happening.UNREADABLE)
+        self._store.remove(reference)
 
     def take_out(self, entry: QueueEntry) -> bool:
         """Take a message out that nobody holds, for one who puts it elsewhere; return False if it is held, or has gone.

@@ -8,12 +8,11 @@ consumer is called. See the decision on locks in `docs/decisions/`.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from contextlib import suppress
 from functools import partial
 from typing import TYPE_CHECKING
 
 from pyjms.spi.delivery import Delivery
-from pyjms.spi.errors import ClosedError, GoneError, ProviderError, ResourceError
+from pyjms.spi.errors import ClosedError, GoneError, ProviderError
 from pyjms_provider.core.channel import ChannelClosedError, UnreliableChannelError
 from pyjms_provider.core.consumer_manager import ConsumerList
 from pyjms_provider.core.dead_letters import DeadKind
@@ -22,7 +21,7 @@ from pyjms_provider.core.expiry import is_expired
 from pyjms_provider.core.message_state import MessageEvent, MessageState
 from pyjms_provider.core.ordering import UNFINISHED, Cursor, Unfinished
 from pyjms_provider.core.policed_queue import WITHOUT_LIMITS, PolicedQueue
-from pyjms_provider.core.store import NotInMemoryError
+from pyjms_provider.core.store import NotAtOnceError, NotInMemoryError
 from pyjms_provider.core.stored_delivery import StoredDelivery
 from pyjms_provider.core.stories import Happening
 
@@ -39,14 +38,14 @@ if TYPE_CHECKING:
     from pyjms_provider.core.entry import QueueEntry
     from pyjms_provider.core.kept_queue import KeptQueue
     from pyjms_provider.core.policy import QueuePolicy
-    from pyjms_provider.core.reference import MessageReference
+    from pyjms_provider.core.reference import MessageReference, ReferenceId
     from pyjms_provider.core.store import MessageStore
     from pyjms_provider.core.unit_of_work import UnitOfWork
 
 __all__ = ["Queue"]
 
-_READ_AHEAD = 64  # messages that are brought back into memory together
 _EVALUATIONS = 256  # selector evaluations in one stretch, so that a long backlog does not keep the lock
+_STRETCHES_AT_ONCE = 16  # some milliseconds: a change of threads is little beside it
 
 
 # Looking up a member of an enumeration costs more than a global name.
@@ -85,6 +84,7 @@ class Queue(PolicedQueue):
             )
         due_ms: int | None = None
         woken: Sequence[Consumer] = ()
+        handed: tuple[Consumer, Delivery] | None = None
         with self._lock:
             if self._closed:
                 raise ChannelClosedError(f"{self._name} no longer exists")
@@ -94,9 +94,14 @@ class Queue(PolicedQueue):
                     self._rules.accept(entry, self._store.retrieve)
             else:
                 if self._rules is None and not reference.deliver_at_ms:
-                    entry = self._state.add(self, reference)
-                    if (self._manager.interested_count or self._manager.non_acquiring_count) and not self._receivers:
-                        woken = self._choose(entry)
+                    if self._manager.interested_count and (handed := self._hand_over(reference)) is not None:
+                        entry = handed[1].tag  # type: ignore[assignment]  # as `_entry_of` of sessions, without a call
+                    else:
+                        entry = self._state.add(self, reference)
+                        if (
+                            self._manager.interested_count or self._manager.non_acquiring_count
+                        ) and not self._receivers:
+                            woken = self._choose(entry)
                 else:
                     entry = self._state.make(self, reference)
                     if self._rules is not None:
@@ -114,6 +119,8 @@ class Queue(PolicedQueue):
                 self.rollback(entry)  # the unit has been rolled back meanwhile
         elif self._receivers:
             self._push_or_choose(entry)
+        if handed is not None:
+            handed[0].hand_over(handed[1])
         for consumer in woken:
             consumer.notify_work()
         return True
@@ -151,17 +158,6 @@ class Queue(PolicedQueue):
             self._push_or_choose(entry)
         for consumer in woken:
             consumer.notify_work()
-
-    def uncommitted_messages(
-        self, entries: Iterable[QueueEntry], *, with_transient: bool
-    ) -> Sequence[tuple[MessageReference, Envelope]]:
-        """Return the PERSISTENT messages, or all, of NOT_COMMITTED entries; not those that have expired, or if the queue was closed."""
-        with self._lock:
-            return [
-                (entry.reference, self._store.retrieve(entry.reference))
-                for entry in entries
-                if entry.state is _NOT_COMMITTED and (with_transient or entry.reference.reliable)
-            ]
 
     def rollback(self, entry: QueueEntry) -> None:
         """Remove a message if it is NOT_COMMITTED (§5.1.3)."""
@@ -239,23 +235,25 @@ class Queue(PolicedQueue):
         for other in woken:
             other.notify_work()
 
-    @property
-    def consumer_count(self) -> int:
-        """How many consumers are attached."""
-        with self._lock:
-            return len(self._manager)
-
     # Messages are pulled
 
-    def deliver_single_message(self, consumer: Consumer, *, or_wait: bool = False) -> Delivery | None:
+    def deliver_single_message(
+        self, consumer: Consumer, *, or_wait: bool = False, at_once: bool = False
+    ) -> Delivery | None:
         """Hand the next message that `consumer` would and may take to its session; None when there is none now.
 
         A woken consumer stays woken while this succeeds; when it yields nothing, it waits for the next wake-up. With
-        `or_wait`, interest begins when this yields nothing, and ends when it succeeds.
+        `or_wait`, interest begins when this yields nothing, and ends when it succeeds. With `at_once` it reads nothing from
+        a disk, and evaluates a selector some thousand times at most: then it raises `NotAtOnceError`, and the consumer
+        is as it was. It gives up, as if there were none, where it depends on consumers of higher priority which have not looked yet, and on more messages
+        than fit into memory: they will look, and then others are woken. Raises `ResourceError`.
         """
         delivery: Delivery | None = None
         woken: Sequence[Consumer] = ()
         by_rules = False
+        stretches = 0
+        loads: dict[ReferenceId, int] = {}
+        in_vain = False
         while True:
             try:
                 with self._lock:
@@ -263,6 +261,9 @@ class Queue(PolicedQueue):
                     if consumer.place is _REMOVED or not session.is_delivering:
                         consumer.wants_wake_ups = consumer.wants_wake_ups or or_wait
                         return None
+                    if in_vain:
+                        woken = self._found_nothing(consumer, or_wait)
+                        break
                     if consumer.cursor is None and not self._manager.weighs:
                         found: QueueEntry | Literal[Unfinished.UNFINISHED] | None = self._ordering.take_first()
                     else:
@@ -271,9 +272,12 @@ class Queue(PolicedQueue):
                     if found is None:
                         woken = self._found_nothing(consumer, or_wait)
                         break
-                    if found is UNFINISHED or (
-                        found.reference.expiration_ms and self._drop_if_expired(found, consumer)
-                    ):
+                    if found is UNFINISHED:
+                        stretches += 1
+                        if at_once and stretches == _STRETCHES_AT_ONCE:
+                            raise NotAtOnceError
+                        continue
+                    if found.reference.expiration_ms and self._drop_if_expired(found, consumer):
                         continue
                     tag = found if consumer.acquires else None
                     count = found.delivery_count + 1 if tag is None else self._state.deliver(tag, session, consumer)
@@ -289,7 +293,9 @@ class Queue(PolicedQueue):
                             woken = [*woken, *self._successors()]
                     break
             except NotInMemoryError as elsewhere:  # a selector asks for what is not there
-                self._load(elsewhere.reference)
+                if at_once:
+                    raise
+                in_vain = self._load_once_more(elsewhere.reference, loads)
         for other in woken:
             other.notify_work()
         return delivery
@@ -315,8 +321,10 @@ class Queue(PolicedQueue):
         """Return a delivery whose message may have to be fetched without the lock, which is held."""
         kept = self.kept if tag is not None else None
         if kept is None or kept.knows(reference, count):
-            with suppress(NotInMemoryError):
+            try:
                 return Delivery(self._store.retrieve(reference), count, count > 1, tag)
+            except NotInMemoryError:
+                pass  # `suppress` would cost three calls for each message
         return StoredDelivery(partial(self._fetch, reference, kept, count, tag), count, count > 1, tag)
 
     def _fetch(
@@ -355,23 +363,6 @@ class Queue(PolicedQueue):
                     "and was set aside; the broker's log tells"
                 ) from None
 
-    def _load(self, reference: MessageReference) -> None:
-        """Bring a message into memory, and those that come after it here. Waits for a disk. Raises `ResourceError`."""
-        with self._lock:
-            following = self._ordering.following(reference, _READ_AHEAD)
-        with suppress(ResourceError):  # a disk that is full must not keep consumers from emptying the queue
-            self._store.relieve()  # before, as what is loaded now is wanted next
-        for unreadable in self._store.load([reference, *following]):
-            self._set_aside(unreadable)
-
-    def _set_aside(self, reference: MessageReference) -> None:
-        """Let go of a message that cannot be read; the journal has reported and kept what there is of it."""
-        with self._lock:
-            for entry in (*self._state.awake(), *self._state.entries(MessageState.DELIVERED)):
-                if entry.reference is reference:
-                    self._remove(entry, MessageEvent.REMOVE, Happening.UNREADABLE)
-        self._store.remove(reference)
-
     # Pulled messages are settled, or come back
 
     def settle(self, entry: QueueEntry, delivery_count: int, session: ConsumerSession) -> bool:
@@ -389,26 +380,33 @@ class Queue(PolicedQueue):
         self._store.release(reference)
         return True
 
-    def settle_in(self, unit: UnitOfWork, entry: QueueEntry, delivery_count: int, session: ConsumerSession) -> bool:
-        """Do the same when `unit` commits; return False if that delivery is no longer the session's (§6.2.1)."""
+    def settle_in(
+        self, unit: UnitOfWork, deliveries: Sequence[tuple[QueueEntry, int]], session: ConsumerSession
+    ) -> bool:
+        """Do the same with several when `unit` commits; return False if one of them is no longer the session's (§6.2.1)."""
         with self._lock:
-            if not _is_held(entry, delivery_count, session):
-                return False
-            self._state.record_acknowledgement(entry, unit)
-        unit.add_settled(entry, delivery_count)
-        return True
+            held = [each for each in deliveries if _is_held(*each, session)]
+            record = self._state.record_acknowledgement
+            for entry, _ in held:
+                record(entry, unit)
+        unit.add_settled(held)
+        return len(held) == len(deliveries)
 
     def settle_committed(self, settled: Iterable[tuple[QueueEntry, int]], session: ConsumerSession) -> None:
         """Take pulled messages out whose acknowledgements have been committed, and written."""
         with self._lock:
+            gone: list[MessageReference] = []
             for entry, delivery_count in settled:
-                if _is_held(entry, delivery_count, session):
-                    self._state.remove(entry, MessageEvent.FINAL_POSITIVE_ACKNOWLEDGEMENT)
+                # As `_is_held`.
+                if entry.state is _DELIVERED and entry.holder is session and entry.delivery_count == delivery_count:
+                    self._state.settle(entry)
+                    entry.transaction = None
                     if entry.reference.expiration_ms:
                         self._expiry.forget_one()
                     if self._rules is not None:
                         self._rules.gone(entry)
-                    self._store.release(entry.reference)
+                    gone.append(entry.reference)
+            self._store.release_all(gone)
 
     def give_back(
         self,
@@ -521,14 +519,15 @@ class Queue(PolicedQueue):
             return self._ordering.look(cursor, _EVALUATIONS)
         rivals = [] if rules is not None and rules.is_exclusive else self._manager.rivals(consumer)
         if rules is not None and rules.has_groups:
-            permits = partial(rules.may_take, consumer, rivals)
+            permits = partial(rules.may_take, consumer, rivals, self._ordering.is_wanted)
             return self._ordering.take_matching(cursor or self._ordering.new_cursor(None), permits, _EVALUATIONS)
         if None in rivals:
             return None  # one of higher priority wants whatever there is
         if rivals:
+            is_wanted = self._ordering.is_wanted
             return self._ordering.take_matching(
                 cursor or self._ordering.new_cursor(None),
-                lambda entry: not any(_matches(rival, entry) for rival in rivals),
+                lambda entry: not any(each is None or is_wanted(each, entry) for each in rivals),
                 _EVALUATIONS,
             )
         if cursor is None:
@@ -581,18 +580,7 @@ class Queue(PolicedQueue):
             woken.extend(self._choose(entry))
         return woken
 
-    def _matcher(self, selector: Selector | None) -> Callable[[QueueEntry], bool] | None:
-        if selector is None:
-            return None
-        matches = selector.matches
-        retrieve = self._store.retrieve
-        return lambda entry: matches(retrieve(entry.reference))
-
 
 def _is_held(entry: QueueEntry, delivery_count: int, session: ConsumerSession) -> bool:
     """Return whether this very delivery is unsettled, and the session's. The queue's lock is held."""
     return entry.state is MessageState.DELIVERED and entry.holder is session and entry.delivery_count == delivery_count
-
-
-def _matches(cursor: Cursor | None, entry: QueueEntry) -> bool:
-    return cursor is None or cursor.matches is None or cursor.matches(entry)

@@ -175,16 +175,23 @@ class QueueRules:
             return True
         return self._active is not None and consumer.acquires and self._active.active is not consumer
 
-    def may_take(self, consumer: Consumer, rivals: Sequence[Cursor | None], entry: QueueEntry) -> bool:
+    def may_take(
+        self,
+        consumer: Consumer,
+        rivals: Sequence[Cursor | None],
+        is_wanted: Callable[[Cursor, QueueEntry], bool],
+        entry: QueueEntry,
+    ) -> bool:
         """Return whether `consumer` may take a message of a queue with groups.
 
-        `rivals`: the selectors of interested consumers of higher priority, which come first for what nobody owns.
+        `rivals`: the selectors of interested consumers of higher priority, which come first for what nobody owns; `is_wanted`
+        says whether one of them matches.
         """
         assert self._groups is not None
         owner = self._groups.owner(entry)
         if owner is not None:
             return owner is consumer
-        return not any(rival is None or rival.matches is None or rival.matches(entry) for rival in rivals)
+        return not any(rival is None or is_wanted(rival, entry) for rival in rivals)
 
     def took(
         self, consumer: Consumer, entry: QueueEntry, manager: ConsumerManager, order: MessageOrder

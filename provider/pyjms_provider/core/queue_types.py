@@ -49,6 +49,10 @@ class MessageOrder(Protocol):
         """Give a new message its place, and a sequence number."""
         ...
 
+    def pass_by(self, entry: QueueEntry) -> None:
+        """Give a new message that somebody takes at once the sequence number of the place that it would have had."""
+        ...
+
     def restore(self, entries: Iterable[QueueEntry]) -> None:
         """Put messages that were taken back into their old places."""
         ...
@@ -87,6 +91,10 @@ class MessageOrder(Protocol):
 
     def may_have(self, cursor: Cursor | None) -> bool:
         """Return whether there may be a message for `cursor` (None: any message), without evaluating anything."""
+        ...
+
+    def is_wanted(self, cursor: Cursor, entry: QueueEntry) -> bool:
+        """Return whether `entry`, which is available, matches; without evaluating it, if that is known."""
         ...
 
     def note_mismatch(self, cursor: Cursor, entry: QueueEntry) -> None:

@@ -168,7 +168,7 @@ class Group:
                     queue.give_back([(entry, delivery.count)], holder, unseen=True)
                     break
                 room_bytes -= size
-            if queue.settle_in(unit, entry, delivery.count, holder):  # else it has expired at this moment
+            if queue.settle_in(unit, [(entry, delivery.count)], holder):  # else it has expired at this moment
                 pulled.append(Held(entry, delivery.count, size))
         return pulled
 

@@ -101,6 +101,13 @@ class SortedOrdering:
         self._last = entry.sequence = sequence
         self._insert(entry)
 
+    def pass_by(self, entry: QueueEntry) -> None:
+        """Give `entry`, which somebody takes at once, the sequence number of the place that it would have had."""
+        sequence: int = entry.reference.id
+        if sequence <= self._last:
+            sequence = self._last + 1
+        self._last = entry.sequence = sequence
+
     def restore(self, entries: Iterable[QueueEntry]) -> None:
         """Put entries that were taken back into their old places."""
         for entry in entries:
@@ -172,6 +179,10 @@ class SortedOrdering:
         self._drop_gone(cursor.candidates)
         return bool(cursor.candidates)
 
+    def is_wanted(self, cursor: Cursor, entry: QueueEntry) -> bool:
+        """Return whether `entry` matches."""
+        return cursor.matches is None or cursor.matches(entry)
+
     def note_mismatch(self, cursor: Cursor, entry: QueueEntry) -> None:
         """Hear that `entry`, just appended, does not match: it is a candidate until its turn comes."""
 
@@ -188,23 +199,27 @@ class SortedOrdering:
         not_now: list[_Place] = []
         answer: QueueEntry | Literal[Unfinished.UNFINISHED] | None = None
         self._drop_gone(candidates)
-        while candidates:
-            if evaluations <= 0:
-                answer = UNFINISHED
-                break
-            place = heappop(candidates)
-            entry = self._entries[place[1]]
-            if matches is not None and not matches(entry):
-                evaluations -= 1
-            elif permits is None or permits(entry):
-                self.discard(entry)
-                answer = entry
-                break
-            else:
-                not_now.append(place)
-            self._drop_gone(candidates)
-        for place in not_now:
-            heappush(candidates, place)
+        try:
+            while candidates:
+                if evaluations <= 0:
+                    answer = UNFINISHED
+                    break
+                entry = self._entries[candidates[0][1]]
+                is_match = matches is None or matches(entry)  # if that cannot be said, it stays a candidate
+                is_permitted = is_match and (permits is None or permits(entry))
+                place = heappop(candidates)
+                if is_permitted:
+                    self.discard(entry)
+                    answer = entry
+                    break
+                if is_match:
+                    not_now.append(place)
+                else:
+                    evaluations -= 1
+                self._drop_gone(candidates)
+        finally:
+            for place in not_now:
+                heappush(candidates, place)
         return answer
 
     def _drop_gone(self, candidates: list[_Place]) -> None:
@@ -226,8 +241,9 @@ class SortedOrdering:
         places = self._places
         index = self._head if cursor.place is None else bisect_right(places, cursor.place, self._head)
         for place in islice(places, index, index + evaluations):
-            cursor.place = place
             entry = self._entries[place[1]]
-            if cursor.matches is None or cursor.matches(entry):
+            is_match = cursor.matches is None or cursor.matches(entry)  # if that cannot be said, it is looked at again
+            cursor.place = place
+            if is_match:
                 return entry
         return UNFINISHED if index + evaluations < len(places) else None

@@ -22,6 +22,7 @@ class Step(Enum):
 
     ARRIVED = "a message arrives at the queue"
     QUEUE_NOTIFIED = "the queue wakes a consumer"
+    HANDED_OVER = "the queue hands the message to a consumer that waits for it"
     CONSUMER_NOTIFIED = "the consumer tells its target"
     TARGET_NOTIFIED = "the target tells its session"
     SESSION_PULLED = "the session goes over its targets"
@@ -35,6 +36,7 @@ Traced = tuple[Enum, type, str]
 STEPS: Final[tuple[Traced, ...]] = (
     (Step.ARRIVED, Queue, "take_over"),
     (Step.QUEUE_NOTIFIED, Consumer, "notify_work"),
+    (Step.HANDED_OVER, Consumer, "hand_over"),
     (Step.CONSUMER_NOTIFIED, ConsumerTarget, "notify_work"),
     (Step.TARGET_NOTIFIED, ConsumerSession, "notify_work"),
     (Step.SESSION_PULLED, ConsumerSession, "pull"),

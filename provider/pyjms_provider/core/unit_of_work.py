@@ -7,7 +7,7 @@ unit is written to a journal: COMMITTING keeps all others away meanwhile.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from enum import Enum
 from threading import Lock
 from types import MappingProxyType
@@ -186,11 +186,11 @@ class UnitOfWork:
                 return
         claim.end(arrived=False)
 
-    def add_settled(self, entry: QueueEntry, delivery_count: int) -> None:
-        """Add the acknowledgement of a pulled message: of its delivery number `delivery_count`."""
+    def add_settled(self, settled: Sequence[tuple[QueueEntry, int]]) -> None:
+        """Add the acknowledgements of pulled messages: of each the delivery of that number."""
         with self._lock:
             if self._state is UnitState.OPEN:
-                self._settled.append((entry, delivery_count))
+                self._settled += settled
 
     def add_acknowledgement(self, entry: QueueEntry, receiver_id: ReceiverId) -> None:
         """Add the acknowledgement of a message that was pushed to `receiver_id`."""
@@ -422,6 +422,11 @@ def _entries_by_queue(entries: Iterable[QueueEntry]) -> dict[Queue, list[QueueEn
 
 def _by_queue(items: Iterable[tuple[QueueEntry, _T]]) -> dict[Queue, list[tuple[QueueEntry, _T]]]:
     answer: dict[Queue, list[tuple[QueueEntry, _T]]] = {}
+    last: Queue | None = None
+    found: list[tuple[QueueEntry, _T]] = []
     for item in items:
-        answer.setdefault(item[0].queue, []).append(item)
+        if item[0].queue is not last:
+            last = item[0].queue
+            found = answer.setdefault(last, [])
+        found.append(item)
     return answer

@@ -93,6 +93,21 @@ class Conduit(Protocol):
         """
         ...
 
+    @property
+    def is_free(self) -> bool:
+        """Whether all that the engine has said is on its way, and it has no turn to come: what it says now it may `push`.
+
+        On the connection's thread.
+        """
+        ...
+
+    def push(self, data: bytes) -> None:
+        """Send `data` at once, without a turn, while the connection `is_free`; it is not free again until its next turn, or until
+        the peer says something. So whoever does not read costs one such push more. On the connection's thread. What a layer raises ends this
+        connection, as ever.
+        """
+        ...
+
 
 class ProtocolEngine(ABC):
     """One connection's half of a protocol. Only its connection's thread calls it (Broker-J: never two at once)."""
@@ -125,7 +140,10 @@ class ProtocolEngine(ABC):
 
     @abstractmethod
     def next_tick_ms(self) -> int | None:
-        """Return when `tick` wants to be called, on the monotonic clock; None: not at all (Broker-J idle tickers)."""
+        """Return when `tick` wants to be called, on the monotonic clock; None: not at all (Broker-J idle tickers).
+
+        Asked after each turn, and after `received` if no call is due. Who wants an earlier one than it has said wakes the conduit.
+        """
 
     @abstractmethod
     def tick(self) -> None:

@@ -7,14 +7,16 @@ from typing import TYPE_CHECKING
 from pyjms.spi.envelope import AddressKind
 from pyjms.spi.errors import ProviderError
 from pyjms_provider.clients.vm import VmConnection
+from pyjms_provider.clients.vm_consumer import VmConsumer
 from pyjms_provider.core.policy import Overflow
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from pyjms.spi.envelope import Address, ConnectionId, Envelope
-    from pyjms.spi.provider import ConnectionEvents, ProviderConnection
+    from pyjms.spi.provider import ConnectionEvents, ProviderConnection, ProviderConsumer
     from pyjms_provider.broker import EmbeddedBroker
+    from pyjms_provider.core.consumer import DirectTaker
     from pyjms_provider.core.queue import Queue
     from pyjms_provider.protocols.stomp.server.hosts import Sending
     from pyjms_provider.security.contracts import AccessPolicy, Principal
@@ -88,6 +90,11 @@ class EmbeddedHost:
             access=self._access,
         )
         return connection
+
+    def hand_over(self, consumer: ProviderConsumer, taker: DirectTaker) -> None:
+        """Have messages for `consumer` handed to `taker` where they come in, as long as it says so."""
+        if isinstance(consumer, VmConsumer):
+            consumer.hand_over_to(taker)
 
     def has(self, address: Address) -> bool:
         """Say whether there is such a destination."""

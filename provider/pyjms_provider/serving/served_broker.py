@@ -101,7 +101,7 @@ class ServedBroker:
                 clock=clock,
                 services=Services(
                     port_openers={
-                        "stomp": stomp_opener(network, synthetic),
+                        "stomp": stomp_opener(network, synthetic, desks.of),
                         "http": http_opener(network, desks.of, _pages),
                     }
                 ),

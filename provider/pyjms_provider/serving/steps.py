@@ -27,10 +27,13 @@ class NetworkStep(Enum):
     CONNECTION_SERVICED = "the scheduler gives the connection its thread"
     SESSIONS_PULLED = "the connection goes over what wants to work"
     CONSUMER_PULLED = "the consumer tries to pull"
+    CONSUMER_HANDED = "the consumer writes what it was handed, without a turn"
     BUFFERED = "bytes go to the I/O buffer"
 
 
-_NOTIFIED = frozenset({Step.ARRIVED, Step.QUEUE_NOTIFIED, Step.CONSUMER_NOTIFIED, Step.TARGET_NOTIFIED})
+_NOTIFIED = frozenset(
+    {Step.ARRIVED, Step.QUEUE_NOTIFIED, Step.CONSUMER_NOTIFIED, Step.TARGET_NOTIFIED, Step.HANDED_OVER}
+)
 
 
 _STEPS: Final[tuple[Traced, ...]] = (
@@ -41,6 +44,7 @@ _STEPS: Final[tuple[Traced, ...]] = (
     (NetworkStep.SESSIONS_PULLED, Turns, "pull"),
     (NetworkStep.CONSUMER_PULLED, ServedConsumer, "pull"),
     (NetworkStep.CONSUMER_PULLED, PlainSubscription, "pull"),
+    (NetworkStep.CONSUMER_HANDED, ServedConsumer, "write"),
     (NetworkStep.BUFFERED, Connection, "_send"),
 )
 

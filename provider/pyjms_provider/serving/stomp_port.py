@@ -8,13 +8,16 @@ from typing import TYPE_CHECKING
 from pyjms_provider.model.port import StompPort, StompPortAttributes
 from pyjms_provider.protocols.stomp.server.service import StompService
 from pyjms_provider.protocols.stomp.server.settings import StompSettings
+from pyjms_provider.security.contracts import PasswordCredentials
 from pyjms_provider.serving.hosts import ManagedHosts
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from pyjms_provider.broker import EmbeddedBroker
+    from pyjms_provider.management.desk import Desk
     from pyjms_provider.model.managed import ManagedObject
+    from pyjms_provider.security.contracts import Credentials, Principal
     from pyjms_provider.transport.listener import Listener
     from pyjms_provider.transport.service import NetworkService
 
@@ -43,12 +46,22 @@ class ListeningPort:
 
 
 def stomp_opener(
-    network: NetworkService, synthetic: EmbeddedBroker | None = None
+    network: NetworkService,
+    synthetic: EmbeddedBroker | None = None,
+    desk: Callable[[ManagedObject], Desk] | None = None,
 ) -> Callable[[ManagedObject], ListeningPort]:
-    """Return what opens a `StompPort` on that network; `synthetic`: a virtual host that is not in the tree."""
+    """Return what opens a `StompPort` on that network.
+
+    `synthetic`: a virtual host that is not in the tree; `desk`: has log-ins audited.
+    """
 
     def opener(port: ManagedObject) -> ListeningPort:
         assert isinstance(port, StompPort)
+
+        def note_login(principal: Principal | None, shown: Credentials | None, address: str, reason: str) -> None:
+            if desk is not None:
+                desk(port).note_client(principal, _name_in(shown), address, port.name, reason)
+
         chosen = port.chosen
         assert isinstance(chosen, StompPortAttributes)
         service = StompService(
@@ -61,10 +74,16 @@ def stomp_opener(
                 heart_beat_ms=chosen.heart_beat_ms,
                 prefetch=chosen.prefetch,
             ),
+            note_login=note_login,
         )
         return ListeningPort(network.open(port.listener_settings(), service.engine))
 
     return opener
+
+
+def _name_in(shown: Credentials | None) -> str:
+    """Return the user name that was offered; "" where the credentials have none."""
+    return shown.user_name if isinstance(shown, PasswordCredentials) else ""
 
 
 def _version() -> str:

@@ -104,6 +104,8 @@ _NEXT: Final = MappingProxyType(
 )
 
 
+_LONG_READ_MS: Final = 1  # after less than that it costs more to go on later than to go on
+
 # An enumeration's member is looked up in a dozen steps, and these two for every read.
 _OPEN: Final = _State.OPEN
 _CLOSING: Final = _State.CLOSING
@@ -131,6 +133,7 @@ class Connection(asyncio.BufferedProtocol):
         self._is_blocked = False
         self._is_paused = False
         self._has_more = False
+        self._has_pushed = False
         self._is_eof = False
         self._jobs = 0
         self._held: deque[bytes] = deque()
@@ -176,6 +179,20 @@ class Connection(asyncio.BufferedProtocol):
     def do_brief(self, job: Callable[[], None]) -> bool:
         return self._home.workers.do_alone(self, job)
 
+    @property
+    def is_free(self) -> bool:
+        busy = self._is_awake or self._is_blocked or self._has_more or self._has_pushed
+        return not busy and self._state is _OPEN and not self._transport.is_closing()
+
+    def push(self, data: bytes) -> None:
+        self._has_pushed = True
+        home = self._home
+        if self._layer is None and home.trace is None:
+            home.bytes_out += len(data)
+            self._transport.write(data)
+        else:
+            self._try(self._send_chunks, [data])
+
     # -------------------------------------------------------------------------------------------- what asyncio calls
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
@@ -201,10 +218,13 @@ class Connection(asyncio.BufferedProtocol):
         data = bytes(home.buffer[:nbytes])
         home.bytes_in += nbytes
         self._heard_ms = self._now_ms()
+        self._has_pushed = False
         if self._state is _CLOSING:
             return  # read so that the peer's system gets our last words, and does not see a reset instead
         try:
             self._read(data)
+            if nbytes == len(home.buffer) and self._now_ms() >= self._heard_ms + _LONG_READ_MS:
+                self._let_others_read()
         except Exception as error:
             self._fail(error)
 
@@ -330,7 +350,8 @@ class Connection(asyncio.BufferedProtocol):
             if not waits and self._home.trace is None and engine.is_reading:
                 engine.received(data)  # nothing is in the way: the cycle below in a third of its steps
                 self._write()
-                self._balance()
+                if self._armed_ms == math.inf or engine.is_over or self._is_eof:
+                    self._balance()
                 return
             self._held.append(data)
         else:
@@ -396,6 +417,7 @@ class Connection(asyncio.BufferedProtocol):
             return
         engine = self._engine
         assert engine is not None, "there is an engine while the connection is open"
+        self._has_pushed = False
         pull = engine.pull
         chunks: list[Bytes] = []
         room = self._share
@@ -408,17 +430,19 @@ class Connection(asyncio.BufferedProtocol):
         self._has_more = room <= 0
         if room <= 0:
             self.wake()
-        layer = self._layer
         if chunks:
-            if self._home.trace is not None:
-                for chunk in chunks:
-                    self._home.trace(self._address, Direction.OUT, bytes(chunk))
-            if layer is not None:
-                self._send(layer.wrap(chunks))
-            else:
-                self._send(chunks[0] if len(chunks) == 1 else b"".join(chunks))
-        if layer is not None:
-            self._send(layer.pending())
+            self._send_chunks(chunks)
+        if self._layer is not None:
+            self._send(self._layer.pending())
+
+    def _send_chunks(self, chunks: list[Bytes]) -> None:
+        if self._home.trace is not None:
+            for chunk in chunks:
+                self._home.trace(self._address, Direction.OUT, bytes(chunk))
+        if self._layer is not None:
+            self._send(self._layer.wrap(chunks))
+        else:
+            self._send(chunks[0] if len(chunks) == 1 else b"".join(chunks))
 
     def _send(self, data: Bytes) -> None:
         if data:
@@ -451,6 +475,14 @@ class Connection(asyncio.BufferedProtocol):
         if self._state is _OPEN and not self._is_paused and not self._is_eof and not self._transport.is_closing():
             self._is_paused = True
             self._transport.pause_reading()
+
+    def _let_others_read(self) -> None:
+        """Read no more before the others had their turn: libuv, which uvloop is built on, reads up to 32 times in a row from a
+        peer that sends faster than it is read.
+        """
+        if self._state is _OPEN:
+            self._pause()
+            self.wake()
 
     def _is_ending(self) -> bool:
         """Whether the connection is to be closed as soon as all is said."""

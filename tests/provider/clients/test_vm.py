@@ -36,6 +36,7 @@ from tests.provider.helpers import ORDERS, HandClock, RecordedEvents, make_envel
         ("vm://shop?synchronous=off", UrlError, "synchronous= says how a store is used, so it needs store="),
         ("vm://shop?store=x&synchronous=maybe", UrlError, "'maybe'.*synchronous=full, normal or off"),
         ("vm://shop?store=x&memory=much", UrlError, "'much' is no number of bytes; write memory="),
+        ("vm://shop?store=x&keep_free=some", UrlError, "'some' is no number of bytes; write keep_free="),
     ],
 )
 def test_a_wrong_url_gets_an_error_that_names_the_cure(url: str, error: type[ProviderError], cure: str) -> None:

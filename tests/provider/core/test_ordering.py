@@ -259,6 +259,42 @@ def test_what_is_not_permitted_stays_ahead_of_the_cursor(orders: Orders) -> None
     assert [orders.take(cursor) for _ in range(3)] == ["y1", "y3", None]
 
 
+def test_what_is_not_permitted_is_evaluated_once_however_often_somebody_asks(orders: Orders) -> None:
+    for number in range(100):
+        orders.add(f"y{number}")
+    orders.add("z")
+    cursor = orders.cursor("y")
+    for _ in range(50):
+        assert orders.ordering.take_matching(cursor, lambda _: False, ENOUGH) is None
+        assert orders.ordering.may_have(cursor)
+    assert orders.evaluations == 101
+    assert [orders.take(cursor) for _ in range(101)] == [f"y{number}" for number in range(100)] + [None]
+    assert orders.evaluations == 101
+    assert not cursor.matched
+
+
+def test_a_long_search_over_what_is_not_permitted_stops_and_goes_on(orders: Orders) -> None:
+    for number in range(100):
+        orders.add(f"y{number}")
+    last = orders.add("y")
+    cursor, rounds = orders.cursor("y"), 0
+    while (found := orders.ordering.take_matching(cursor, lambda entry: entry is last, 7)) is UNFINISHED:
+        rounds += 1
+    assert found is last
+    assert rounds == 14
+    assert orders.evaluations == 101
+
+
+def test_what_was_not_permitted_and_has_gone_is_forgotten(orders: Orders) -> None:
+    entries = [orders.add(f"y{number}") for number in range(10)]
+    cursor = orders.cursor("y")
+    assert orders.ordering.take_matching(cursor, lambda _: False, ENOUGH) is None
+    for entry in entries[:9]:
+        assert orders.ordering.discard(entry)
+    assert orders.ordering.take_matching(cursor, lambda _: False, ENOUGH) is None
+    assert cursor.matched == {4: [10]}
+
+
 def test_a_mismatch_that_is_noted_is_not_evaluated_again(orders: Orders) -> None:
     cursor = orders.cursor("y")
     for number in range(10):
@@ -321,6 +357,7 @@ ACTIONS = st.lists(
     st.one_of(
         st.tuples(st.just("add"), st.sampled_from("xyz"), st.integers(0, 9)),
         st.tuples(st.just("take"), st.sampled_from(["", "x", "y"]), st.just(0)),
+        st.tuples(st.just("take some"), st.sampled_from(["x", "y"]), st.integers(0, 3)),
         st.tuples(st.just("restore"), st.just(""), st.integers(0, 200)),
         st.tuples(st.just("discard"), st.just(""), st.integers(0, 200)),
     ),
@@ -343,6 +380,17 @@ def test_it_behaves_as_a_sorted_list_would(actions: list[tuple[str, str, int]]) 
             if expected is not None:
                 model.remove(expected)
                 out.append(expected)
+        elif action == "take some":
+
+            def permits(entry: QueueEntry, number: int = number) -> bool:
+                return entry.sequence % 4 == number
+
+            fitting = (entry for entry in model if orders.names[entry].startswith(name) and permits(entry))
+            expected = next(fitting, None)
+            assert orders.ordering.take_matching(cursors[name], permits, ENOUGH) is expected
+            if expected is not None:
+                model.remove(expected)
+                out.append(expected)
         elif action == "restore" and out:
             back = [out.pop(number % len(out))]
             if number % 3 == 0:
@@ -356,3 +404,6 @@ def test_it_behaves_as_a_sorted_list_would(actions: list[tuple[str, str, int]]) 
         model.sort(key=lambda entry: (-entry.reference.priority, entry.sequence))
         assert list(orders.ordering) == model
         assert len(orders.ordering) == len(model)
+        for wanted, cursor in cursors.items():
+            for each in model:
+                assert orders.ordering.is_wanted(cursor, each) == orders.names[each].startswith(wanted)

@@ -14,6 +14,7 @@ from pyjms_provider.core.consumer import Consumer
 from pyjms_provider.core.consumer_manager import ConsumerList
 from pyjms_provider.core.message_state import MessageState
 from pyjms_provider.core.queue import Queue
+from pyjms_provider.core.store import NotAtOnceError
 from tests.provider.helpers import QueueWorld, Reader, entry_of, holders, text_of
 
 
@@ -44,6 +45,22 @@ def test_interest_wake_up_and_pull_are_the_whole_contract(world: QueueWorld) -> 
     delivery = world.queue.deliver_single_message(reader.consumer)
     assert text_of(delivery) == "a"
     assert world.queue.deliver_single_message(reader.consumer) is None
+
+
+@pytest.mark.parametrize("is_woken", [True, False])
+def test_who_may_not_wait_is_told_of_a_long_search_and_stays_as_it_was(world: QueueWorld, is_woken: bool) -> None:
+    for _ in range(5_000):
+        world.send()
+    reader = world.reader(selector="colour = 'blue'", interested=is_woken)
+    place = reader.consumer.place
+    with pytest.raises(NotAtOnceError):
+        world.queue.deliver_single_message(reader.consumer, or_wait=True, at_once=True)
+    assert reader.consumer.place is place
+    assert world.queue.deliver_single_message(reader.consumer, or_wait=True) is None
+    assert reader.consumer.place is ConsumerList.INTERESTED
+    assert world.queue.deliver_single_message(reader.consumer, or_wait=True, at_once=True) is None
+    world.send("found", properties={"colour": "blue"})
+    assert text_of(world.queue.deliver_single_message(reader.consumer, or_wait=True, at_once=True)) == "found"
 
 
 @pytest.mark.realises("QCM-7", "QCM-6")

@@ -112,7 +112,7 @@ def test_a_transaction_takes_room_when_it_sends_and_gives_it_back_when_it_rolls_
     delivery = pulled(reader)
     unit = type(unit)(unit.unit_id, reader.session)
     entry = delivery.tag
-    assert world.queue.settle_in(unit, entry, delivery.count, reader.session)  # type: ignore[arg-type]
+    assert world.queue.settle_in(unit, [(entry, delivery.count)], reader.session)  # type: ignore[list-item]
     with pytest.raises(QueueFullError):
         world.send("f")
     unit.commit(0)

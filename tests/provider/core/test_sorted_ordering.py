@@ -15,6 +15,7 @@ from pyjms_provider.core.message_state import MessageState
 from pyjms_provider.core.ordering import UNFINISHED, Cursor
 from pyjms_provider.core.reference import MessageReference, ReferenceId
 from pyjms_provider.core.sorted_ordering import SortedCursor, SortedOrdering, SortValue, sort_value
+from pyjms_provider.core.store import NotInMemoryError
 
 ENOUGH = 1_000_000
 
@@ -110,6 +111,35 @@ def test_what_is_not_permitted_now_is_found_later(world: Sorted) -> None:
     # Nobody's cursor: as the queue uses it for one without a selector.
     assert world.ordering.take_matching(Cursor(None), {entries[1]}.__contains__, 1) is entries[1]
     assert world.ordering.take_matching(Cursor(None), None, 1) is None
+
+
+def test_a_message_of_which_cannot_be_said_whether_it_matches_is_asked_about_again(world: Sorted) -> None:
+    entries = [world.add(value) for value in (1, 2, 3)]
+    away = set(entries)
+
+    def matches(entry: QueueEntry) -> bool:
+        if entry in away:
+            raise NotInMemoryError(entry.reference)
+        return True
+
+    def comes_back(look: Callable[[], object]) -> object:
+        while True:
+            try:
+                return look()
+            except NotInMemoryError as elsewhere:
+                away.difference_update(each for each in entries if each.reference is elsewhere.reference)
+
+    browser = world.ordering.new_cursor(matches)
+    assert [comes_back(lambda: world.ordering.look(browser, ENOUGH)) for _ in range(4)] == [*entries, None]
+    away.update(entries)
+    cursor = world.ordering.open_cursor("all", matches)
+    permits = {entries[1], entries[2]}.__contains__
+    assert comes_back(lambda: world.ordering.take_matching(cursor, permits, ENOUGH)) is entries[1]
+    assert [comes_back(lambda: world.ordering.take_matching(cursor, None, ENOUGH)) for _ in range(3)] == [
+        entries[0],
+        entries[2],
+        None,
+    ]
 
 
 def test_a_browser_sees_each_message_once_in_order(world: Sorted) -> None:

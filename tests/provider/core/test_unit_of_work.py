@@ -136,7 +136,7 @@ def test_the_acknowledgement_of_a_pulled_message_counts_from_the_commit_on(world
     deliveries = [reader.pull(), reader.pull()]
     for delivery in deliveries:
         assert delivery is not None
-        assert world.queue.settle_in(unit, entry_of(delivery), delivery.count, reader.session)
+        assert world.queue.settle_in(unit, [(entry_of(delivery), delivery.count)], reader.session)
         assert entry_of(delivery).transaction is unit
     assert world.queue.count(MessageState.DELIVERED) == 2
     unit.commit(0)
@@ -151,7 +151,7 @@ def test_rollback_drops_the_acknowledgement_of_a_pulled_message(world: QueueWorl
     unit = world.unit(reader.session)
     delivery = reader.pull()
     assert delivery is not None
-    world.queue.settle_in(unit, entry_of(delivery), delivery.count, reader.session)
+    world.queue.settle_in(unit, [(entry_of(delivery), delivery.count)], reader.session)
     unit.rollback()
     assert entry_of(delivery).transaction is None
     assert world.queue.count(MessageState.DELIVERED) == 1
@@ -179,7 +179,7 @@ def test_the_acknowledgement_of_a_delivery_that_is_over_is_not_taken(world: Queu
     assert delivery is not None
     reader.give_back(delivery)
     unit = world.unit(reader.session)
-    assert not world.queue.settle_in(unit, entry_of(delivery), delivery.count, reader.session)
+    assert not world.queue.settle_in(unit, [(entry_of(delivery), delivery.count)], reader.session)
     unit.commit(0)
     assert world.texts() == ["a"]
 
@@ -190,7 +190,7 @@ def test_a_delivery_that_ends_before_the_commit_is_not_settled_by_it(world: Queu
     delivery = reader.pull()
     assert delivery is not None
     unit = world.unit(reader.session)
-    world.queue.settle_in(unit, entry_of(delivery), delivery.count, reader.session)
+    world.queue.settle_in(unit, [(entry_of(delivery), delivery.count)], reader.session)
     reader.give_back(delivery)
     again = other.pull()
     assert again is not None
@@ -209,7 +209,7 @@ def test_the_expiry_of_one_message_rolls_its_transaction_back(world: QueueWorld)
     delivery = reader.pull()
     assert delivery is not None
     unit = world.unit(reader.session)
-    world.queue.settle_in(unit, entry_of(delivery), delivery.count, reader.session)
+    world.queue.settle_in(unit, [(entry_of(delivery), delivery.count)], reader.session)
     references = [world.send("short", unit=unit, expiration_ms=1_010), world.send("long", unit=unit)]
     world.queue.purge_expired(1_010)
     assert unit.state.name == "DOOMED"

@@ -308,7 +308,69 @@ def test_the_alarm_is_set_for_the_engines_next_tick(world: World) -> None:
     assert world.alarms == [500], "once is enough"
     world.engine.tick_ms = 300
     world.read(b"x")
+    assert world.alarms == [500], "who wants an earlier one wakes the connection"
+    world.connection.wake()
+    world.run()
     assert world.alarms == [500, 300]
+
+
+def is_free(world: World) -> bool:
+    return world.connection.is_free
+
+
+def test_who_is_free_pushes_once_until_its_next_turn(world: World) -> None:
+    assert is_free(world)
+    world.connection.push(b"one")
+    assert world.transport.written == [b"one"]
+    assert "pull" not in world.engine.diary
+    assert not is_free(world)
+    world.connection.wake()
+    world.run()
+    assert is_free(world)
+    world.connection.push(b"two")
+    assert not is_free(world)
+    world.read(b"the peer goes on")
+    assert is_free(world)
+
+
+def test_who_has_a_turn_to_come_or_more_to_say_is_not_free(world: World) -> None:
+    world.connection.wake()
+    assert not is_free(world)
+    world.run()
+    assert is_free(world)
+    world.engine.replies = [b"x" * world.settings.write_buffer_bytes]
+    world.read(b"x")
+    assert not is_free(world)
+
+
+@pytest.mark.realises("BJ-TCP-4")
+def test_a_peer_that_reads_nothing_costs_one_push_more(world: World) -> None:
+    world.transport.takes_all = False
+    world.connection.push(b"one")
+    for _ in range(3):
+        world.connection.wake()
+        world.run()
+        world.read(b"it speaks, and does not read")
+        assert not is_free(world)
+    assert world.transport.written == [b"one"]
+    world.transport.takes_all = True
+    world.connection.resume_writing()
+    world.run()
+    assert is_free(world)
+
+
+def test_what_is_pushed_is_traced_and_a_fault_ends_that_connection_alone(world: World) -> None:
+    world.trace = lambda _, direction, data: world.traced.append((direction, data))
+    world.connection.push(b"one")
+    assert world.traced == [(Direction.OUT, b"one")]
+
+    def fail(*_: object) -> None:
+        raise RuntimeError("a fault of the trace")
+
+    world.trace = fail
+    world.connection.push(b"two")
+    assert "abort" in world.transport.calls
+    assert not is_free(world)
 
 
 def test_a_tick_comes_when_it_is_due_and_not_before(world: World) -> None:

@@ -6,8 +6,10 @@ import resource
 import selectors
 import socket
 import struct
+from collections.abc import Callable
 from queue import SimpleQueue
 from threading import Event, Thread
+from typing import ClassVar
 
 import pytest
 
@@ -157,6 +159,46 @@ def test_floods_do_not_delay_others(net: Net) -> None:
 
 
 @pytest.mark.realises("BJ-TCP-5")
+class ListeningEngine(EchoEngine):
+    """Notes who was heard, in order, takes its time for it, and says nothing."""
+
+    order: ClassVar[list[Peer]] = []
+    take_time: ClassVar[Callable[[], None]]
+
+    def received(self, data: bytes | bytearray | memoryview) -> None:
+        self.order.append(self.conduit.peer)
+        type(self).take_time()
+        self.heard += len(data)
+        self.events.put("received")
+
+
+def test_who_sends_without_end_is_read_once_before_the_others_are(net: Net) -> None:
+    size = 1024
+    engines = Engines(ListeningEngine)
+    ListeningEngine.take_time = lambda: net.clock.advance(1)
+    listener = net.service.open(ListenerSettings(read_buffer_bytes=size), engines)
+    began, go_on = Event(), Event()
+
+    def hold_up() -> None:
+        began.set()
+        go_on.wait(PATIENCE_S)
+
+    with connect(listener) as flooding, connect(listener) as other:
+        flooded, quiet = engines.next(), engines.next()
+        ListeningEngine.order.clear()
+        holding = Thread(target=net.on_loop, args=(hold_up,))
+        holding.start()
+        assert began.wait(PATIENCE_S)
+        flooding.sendall(b"x" * size * 30)  # all of it, and then the other one's, is there when the loop looks
+        other.sendall(b"x")
+        go_on.set()
+        holding.join(PATIENCE_S)
+        quiet.events.get(timeout=PATIENCE_S)
+        assert ListeningEngine.order.index(quiet.conduit.peer) <= 1
+        while flooded.heard < size * 30:
+            flooded.events.get(timeout=PATIENCE_S)
+
+
 def test_an_engine_is_woken_from_any_thread(net: Net) -> None:
     engines = Engines()
     listener = net.service.open(ListenerSettings(), engines)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from contextlib import suppress
+from functools import partial
 from threading import Event
 
 import pytest
@@ -12,6 +13,7 @@ from pyjms import IllegalStateException, JMSException, Message, ResourceAllocati
 from pyjms.runtime.acknowledgements import DUPS_OK_BATCH
 from pyjms.runtime.connection import JmsConnection
 from pyjms.runtime.factory import ConnectionFactory
+from pyjms.spi.errors import InDoubtError
 from pyjms.testing import Fault, Faults
 from tests.pyjms.runtime.conftest import Connect
 from tests.pyjms.runtime.helpers import (
@@ -26,6 +28,7 @@ from tests.pyjms.runtime.helpers import (
     text_of,
     within_patience,
 )
+from tests.pyjms.runtime.wrapping import Wrapped, raising
 
 AUTO, CLIENT, DUPS_OK = Session.AUTO_ACKNOWLEDGE, Session.CLIENT_ACKNOWLEDGE, Session.DUPS_OK_ACKNOWLEDGE
 
@@ -545,3 +548,23 @@ class TestOverrun:
             queue = session.create_queue("orders")
             send_texts(session, queue, "one", "two", "three")
             assert take_texts(session.create_consumer(queue), 3) == ["one", "two", "three"]
+
+
+class TestInDoubt:
+    """Nobody knows whether the provider has settled it: whoever would not get it now might never get it (JMS 1.1 §4.4.11)."""
+
+    @pytest.mark.parametrize(("mode", "number"), [(AUTO, 1), (DUPS_OK, DUPS_OK_BATCH)])
+    @pytest.mark.parametrize("receive", ["receive", "receive_no_wait"])
+    def test_a_message_whose_acknowledgement_is_in_doubt_is_received(
+        self, jms_broker_url: str, connect: Connect, mode: int, number: int, receive: str
+    ) -> None:
+        with Wrapped(jms_broker_url) as wrapped, ConnectionFactory(wrapped.url).create_connection() as connection:
+            session = connection.create_session(False, mode)
+            queue, names = session.create_queue("orders"), [f"{each}" for each in range(number)]
+            send_texts(session, queue, *names)
+            consumer = session.create_consumer(queue)
+            connection.start()
+            wrapped.before["acknowledge"] = raising(InDoubtError("the database went in mid-commit"))
+            take_one = partial(within_patience, consumer.receive) if receive == "receive" else consumer.receive_no_wait
+            assert [text_of(take_one()) for _ in names] == names
+        assert left_over(connect) == names  # it was not settled: then they come again

@@ -20,7 +20,9 @@ from pyjms import (
 )
 from pyjms.history import Recording
 
-QUEUES = ("one", "two", "three")
+QUEUES = ("one", "two", "three", "four")
+_LARGE = "x" * 12_000  # three of them are more than one frame
+_TAKEN = 8
 PATIENCE_MS = 15_000
 _QUICKLY = "reconnect_delay_ms=1&reconnect_delay_max_ms=40&timeout_ms=15000&heart_beat_ms=0"
 
@@ -59,7 +61,9 @@ class Inbox:
 
 
 class Crowd:
-    """A producer; one who passes messages on in transactions; one who acknowledges; a listener; a durable subscriber."""
+    """A producer; one who passes messages on in transactions; one whose transactions take several frames; one who
+    acknowledges; a listener; a durable subscriber.
+    """
 
     def __init__(self, port: int, recording: Recording) -> None:
         factory = ConnectionFactory(f"stomp://127.0.0.1:{port}?{_QUICKLY}", record=recording)
@@ -71,10 +75,13 @@ class Crowd:
         self._acknowledging = reading.create_session(False, Session.CLIENT_ACKNOWLEDGE)
         listening = sending.create_session(False, Session.AUTO_ACKNOWLEDGE)
         durable = reading.create_session(False, Session.AUTO_ACKNOWLEDGE)
-        self.one, self.two, self.three = (self._sender.create_queue(name) for name in QUEUES)
+        self.one, self.two, self.three, self.four = (self._sender.create_queue(name) for name in QUEUES)
         self.news = self._sender.create_topic("news")
         self._producer = self._sender.create_producer(None)
         self._passer_on = self._passing.create_producer(self.two)
+        self._exchanging = passing.create_session(True, Session.SESSION_TRANSACTED)
+        self._exchanger = self._exchanging.create_producer(self.four)
+        self._from_four = self._exchanging.create_consumer(self.four)
         self._from_one = self._passing.create_consumer(self.one)
         self._from_two = self._acknowledging.create_consumer(self.two)
         self.inbox = Inbox()
@@ -93,7 +100,7 @@ class Crowd:
 
     def work(self) -> None:
         """Do a little of everything; what fails because the connection is lost fails."""
-        for act in (self._send_all, self._pass_on, self._acknowledge, self._read_news, self._roll_back):
+        for act in (self._send_all, self._pass_on, self._acknowledge, self._read_news, self._roll_back, self._exchange):
             with suppress(JMSException):
                 act()
 
@@ -104,6 +111,7 @@ class Crowd:
         self.inbox.wait_beyond(had)
         self._probe(self.one, self._from_one, self._commit)
         self._probe(self.two, self._from_two, None)
+        self._probe(self.four, self._from_four, self._exchanging.commit)
         self._probe(self.news, self._durable, None)
 
     def _probe(self, destination: Destination, consumer: MessageConsumer, settle: Callable[[], None] | None) -> None:
@@ -149,6 +157,19 @@ class Crowd:
         if self._from_one.receive_no_wait() is not None:
             self._passing.rollback()
 
+    def _exchange(self) -> None:
+        """Take what the last rounds have left, also what may be lost, and send as much in several frames."""
+        for _ in range(2):
+            hasty = self._sender.create_text_message("may be lost")
+            self._producer.send(self.four, hasty, DeliveryMode.NON_PERSISTENT, 4, 0)
+        for _ in range(_TAKEN):
+            if self._from_four.receive_no_wait() is None:
+                break
+        for _ in range(3):
+            self._exchanger.send(self._exchanging.create_text_message(_LARGE))
+        with suppress(TransactionRolledBackException):
+            self._exchanging.commit()
+
     def _commit(self) -> None:
         with suppress(TransactionRolledBackException):
             self._passing.commit()
@@ -169,6 +190,8 @@ class Crowd:
         while had != (had := self.inbox.count):
             while self._from_one.receive(300) is not None:
                 self._passing.commit()
+            while self._from_four.receive(300) is not None:
+                self._exchanging.commit()
             while (message := self._from_two.receive(300)) is not None:
                 message.acknowledge()
             while self._durable.receive(300) is not None:

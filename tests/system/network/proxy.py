@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import re
 import socket
 from collections import deque
-from collections.abc import Iterable
-from contextlib import suppress
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from enum import Enum
 from random import Random
@@ -18,6 +19,9 @@ _DELAY_S = 0.002
 _LATE_S = 1.0
 _OVERTAKING = 3
 """So many frames of other connections overtake what is late."""
+
+
+_LINE_END = 10
 
 
 class Way(Enum):
@@ -51,8 +55,47 @@ class Cut:
         return f"cut at frame {self.frame} {self.way.value}: {self.place.value}"
 
 
+class FrameEnds:
+    """Tells where frames end, in whatever pieces they come."""
+
+    def __init__(self) -> None:
+        self._head = b""
+        self._left: int | None = None
+        """Bytes of a body that are to come with the NUL behind it; None: not in such a body."""
+
+    def of(self, data: bytes) -> list[int]:
+        """Return the indices of the last bytes of those frames that end in `data`, which comes next."""
+        found, at = [], 0
+        while at < len(data):
+            if self._left is not None:
+                passed = min(self._left, len(data) - at)
+                at += passed
+                self._left -= passed
+                if not self._left:
+                    found.append(at - 1)
+                    self._left = None
+                continue
+            if not self._head and data[at] == _LINE_END:  # a heart-beat
+                at += 1
+                continue
+            head = self._head + data[at:]
+            end, nul = head.find(b"\n\n"), head.find(b"\0")
+            length = re.search(rb"\ncontent-length:(\d+)\n", head[: end + 1]) if end >= 0 else None
+            if length is not None and (nul < 0 or end < nul):
+                at += end + 2 - len(self._head)
+                self._left = int(length[1]) + 1
+            elif nul >= 0:
+                at += nul + 1 - len(self._head)
+                found.append(at - 1)
+            else:
+                self._head = head
+                return found
+            self._head = b""
+        return found
+
+
 class Proxy:
-    """Listens, and passes on to `target`. Frames are told by their NULs: bodies must have none."""
+    """Listens, and passes on to `target`."""
 
     def __init__(self, target: tuple[str, int], seed: int = 0) -> None:
         self.target = target
@@ -69,6 +112,8 @@ class Proxy:
         self._kept: set[socket.socket] = set()
         """Those on which something arrives late."""
         self._over = Event()
+        self._flows = Event()
+        self._flows.set()
         self.cut_count = 0
         Thread(target=self._accept, name="proxy", daemon=True).start()
 
@@ -79,6 +124,7 @@ class Proxy:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self._over.set()
+        self._flows.set()
         with suppress(OSError):
             self._listener.shutdown(socket.SHUT_RDWR)
         self._listener.close()
@@ -94,6 +140,15 @@ class Proxy:
     def is_armed(self) -> bool:
         """Whether there is a cut that has not been made."""
         return bool(self._cuts)
+
+    @contextmanager
+    def frozen(self) -> Iterator[None]:
+        """Pass on nothing meanwhile, and end nothing, as a broker does that is stopped (SIGSTOP)."""
+        self._flows.clear()
+        try:
+            yield
+        finally:
+            self._flows.set()
 
     def cut_all(self) -> None:
         """Cut all connections."""
@@ -119,9 +174,11 @@ class Proxy:
                 Thread(target=self._relay, args=(way, source, sink), name=f"proxy {way.name}", daemon=True).start()
 
     def _relay(self, way: Way, source: socket.socket, sink: socket.socket) -> None:
+        ends = FrameEnds()
         try:
             while data := source.recv(65536):
-                passed, cut = self._judge(way, data)
+                self._flows.wait()
+                passed, cut = self._judge(way, data, ends.of(data))
                 self._pass_on(sink, data[:passed])
                 if cut is not None and cut.place is Place.LATE:
                     self._pass_on_late(source, sink, data[passed:])
@@ -151,16 +208,16 @@ class Proxy:
             self._kept.discard(sink)
             sink.close()
 
-    def _judge(self, way: Way, data: bytes) -> tuple[int, Cut | None]:
-        """Return how many bytes pass, and which cut is made then."""
+    def _judge(self, way: Way, data: bytes, ends: list[int]) -> tuple[int, Cut | None]:
+        """Return how many bytes pass, and which cut is made then; frames end at `ends`."""
         with self._changed:
             if way is Way.UP:
-                self._frames_up += data.count(0)
+                self._frames_up += len(ends)
                 self._changed.notify_all()
             if not self._cuts or self._cuts[0].way is not way:
                 return len(data), None
             cut, begin = self._cuts[0], 0
-            for end in (index for index, byte in enumerate(data) if byte == 0):
+            for end in ends:
                 self._seen[way] += 1
                 if self._seen[way] == cut.frame:
                     self._cuts.popleft()
@@ -177,7 +234,7 @@ class Proxy:
             sink.sendall(data)
             return
         while data:
-            size = self._random.choice([1, 2, 7, 100, 1000])
+            size = self._random.choice([1, 2, 7, 100, 1_000, 10_000])
             sink.sendall(data[:size])
             data = data[size:]
             if self._random.random() < 0.05:

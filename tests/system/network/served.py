@@ -19,20 +19,34 @@ def anonymous_broker(**port: Any) -> Iterator[ServedBroker]:
 
 
 @contextmanager
-def user_broker(users: Path, **settings: Any) -> Iterator[ServedBroker]:
+def user_broker(users: Path, audit_file: Path | None = None, **settings: Any) -> Iterator[ServedBroker]:
     """Let in the users of a file, with `settings` of the authentication provider."""
-    with _broker({"type": "user-file", "path": str(users), **settings}, {}) as served:
+    with _broker({"type": "user-file", "path": str(users), **settings}, {}, audit_file=audit_file) as served:
         yield served
 
 
 @contextmanager
-def _broker(provider: dict[str, Any], port: dict[str, Any]) -> Iterator[ServedBroker]:
-    with ServedBroker.open(name="broker") as served:
+def stored_broker(store_url: str) -> Iterator[ServedBroker]:
+    """Let in everybody, to a virtual host with a store."""
+    with _broker({"type": "anonymous"}, {}, store_url=store_url) as served:
+        yield served
+
+
+def port_of(broker: ServedBroker) -> int:
+    """Return where it listens."""
+    return int(broker.addresses()[0].rpartition(":")[2])
+
+
+@contextmanager
+def _broker(
+    provider: dict[str, Any], port: dict[str, Any], audit_file: Path | None = None, **host: Any
+) -> Iterator[ServedBroker]:
+    with ServedBroker.open(name="broker", audit_file=audit_file) as served:
         top = served.broker
         top.create_child("authentication_provider", {"name": "who", **provider})
         top.create_child("access_control", {"name": "access", "rules": [{"effect": "allow", "who": "*"}]})
         node = top.create_child("virtual_host_node", {"name": "broker", "type": "memory"})
-        node.create_child("virtual_host", {"name": "broker"})
+        node.create_child("virtual_host", {"name": "broker", **host})
         chosen = {"authentication_providers": ["who"], "access_control": "access"}
         top.create_child(
             "port",

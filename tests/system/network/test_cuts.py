@@ -6,20 +6,26 @@ is lost, and nothing comes twice that may not; and no subscription is ever silen
 
 from __future__ import annotations
 
+import logging
 import os
 from collections.abc import Iterator
-from itertools import cycle, islice, product
+from itertools import accumulate, cycle, islice, product
 from pathlib import Path
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from pyjms.history import Report, record
+from pyjms_provider.protocols.stomp.codec import encode
+from pyjms_provider.protocols.stomp.frames import Frame, Version
 from pyjms_provider.serving.served_broker import ServedBroker
 from tests.system.network.crowd import Crowd
-from tests.system.network.proxy import Cut, Place, Proxy, Way
+from tests.system.network.proxy import Cut, FrameEnds, Place, Proxy, Way
 from tests.system.network.served import anonymous_broker
 
 CUTS = int(os.environ.get("PYJMS_CUTS", "100"))
+_log = logging.getLogger(__name__)
 _ROUNDS = 60  # of work, in which even the latest frame comes
 
 
@@ -37,6 +43,17 @@ def cuts() -> Iterator[list[Cut]]:
         if number % 3 == 2:  # the connection that is being made anew is cut, too
             plan.append(Cut(Way.UP if number % 2 else Way.DOWN, 1 + number % 7, Place.WITHIN))
         yield plan
+
+
+@settings(max_examples=30)
+@given(st.lists(st.binary(max_size=40), max_size=5), st.integers(1, 60))
+def test_the_proxy_knows_where_frames_end(bodies: list[bytes], step: int) -> None:
+    frames = [
+        encode(Frame("SENDS", {"content-length": str(len(body))}, body), Version.V1_2) + b"\n\n" for body in bodies
+    ]
+    data, ends = b"".join(frames), FrameEnds()
+    found = [at + end for at in range(0, len(data), step) for end in ends.of(data[at : at + step])]
+    assert found == [end - 3 for end in accumulate(map(len, frames))]
 
 
 def judged(report: Report) -> None:
@@ -66,4 +83,6 @@ def test_cuts_at_every_step_break_no_guarantee(broker: ServedBroker, tmp_path: P
         assert len(crowd.heard.errors) >= proxy.cut_count / 3  # losses are told, if the healing is not what was cut
         crowd.drain()
         crowd.close()
-        judged(recording.check(complete=True))
+        report = recording.check(complete=True)
+        judged(report)
+    _log.info("%d cuts, %d losses told, %d events judged", proxy.cut_count, len(crowd.heard.errors), report.events)

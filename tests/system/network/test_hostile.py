@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import socket
 from collections.abc import Iterator
 from contextlib import suppress
@@ -13,7 +14,7 @@ from pyjms import ConnectionFactory, Session
 from pyjms_provider.security.passwords import HashSettings, PasswordHasher
 from pyjms_provider.security.user_file import UserFile
 from pyjms_provider.serving.served_broker import ServedBroker
-from tests.system.network.served import anonymous_broker, user_broker
+from tests.system.network.served import anonymous_broker, port_of, user_broker
 
 PATIENCE_S = 20.0
 
@@ -22,10 +23,6 @@ PATIENCE_S = 20.0
 def broker() -> Iterator[ServedBroker]:
     with anonymous_broker(login_timeout_ms=500) as broker:
         yield broker
-
-
-def port_of(broker: ServedBroker) -> int:
-    return int(broker.addresses()[0].rpartition(":")[2])
 
 
 def opened(broker: ServedBroker) -> socket.socket:
@@ -128,7 +125,8 @@ def test_another_users_temporary_queue_and_subscription_stay_his(broker: ServedB
 def test_wrong_credentials_at_speed_are_refused_without_a_look_and_the_right_ones_come_in(tmp_path: Path) -> None:
     hasher = PasswordHasher(HashSettings(memory_kib=64, passes=1))
     UserFile(tmp_path / "users", hasher=hasher).add("ann", "a right password")
-    with user_broker(tmp_path / "users", argon2_memory_kib=64, argon2_passes=1) as broker:
+    audit = tmp_path / "audit.jsonl"
+    with user_broker(tmp_path / "users", audit, argon2_memory_kib=64, argon2_passes=1) as broker:
 
         def log_in(password: str, name: str = "ann") -> bytes:
             with opened(broker) as connection:
@@ -145,3 +143,12 @@ def test_wrong_credentials_at_speed_are_refused_without_a_look_and_the_right_one
         assert log_in("a right password").startswith(b"CONNECTED"), "guesses shut nobody out who was in"
         others = [log_in("guess", f"user-{number}") for number in range(80)]
         assert b"code:PYJMS-ACCESS-ATTEMPTS" in others[-1], "names that change help nobody"
+    records = [json.loads(line) for line in audit.read_text().splitlines()]
+    ann = [record for record in records if record.get("target") == "ann"]
+    assert [record["result"] for record in ann] == ["done", "refused"], "of those that are alike one is written"
+    assert ann[0]["who"] == "ann"
+    assert ann[0]["after"] == {"port": "stomp"}
+    refused = [record for record in records if record["result"] == "refused"]
+    assert (
+        sum(1 + record.get("after", {}).get("more", 0) for record in refused[:-1]) + refused[-1]["after"]["more"] == 120
+    )

@@ -19,7 +19,7 @@ from pyjms.spi.clock import SystemClock
 from pyjms_provider.protocols.stomp.codec import FrameDecoder
 from pyjms_provider.protocols.stomp.frames import Frame
 from pyjms_provider.serving.served_broker import ServedBroker
-from tests.system.network.served import anonymous_broker
+from tests.system.network.served import anonymous_broker, port_of
 
 IS_FULL = os.environ.get("PYJMS_LOAD") == "full"
 CONNECTIONS = 1_000 if IS_FULL else 50
@@ -36,10 +36,6 @@ pytestmark = pytest.mark.timeout(7200 if IS_FULL else 60)
 def broker() -> Iterator[ServedBroker]:
     with anonymous_broker() as broker:
         yield broker
-
-
-def port_of(broker: ServedBroker) -> int:
-    return int(broker.addresses()[0].rpartition(":")[2])
 
 
 def report(text: str) -> None:

@@ -17,11 +17,15 @@ from pyjms_provider.clients.stomp.refusals import refusal
 from pyjms_provider.clients.stomp.wire import Wire, WireEndedError
 from pyjms_provider.protocols.stomp.frames import Frame
 
-__all__ = ["Epoch", "EpochEvents", "InterruptedLinkError"]
+__all__ = ["Epoch", "EpochEvents", "InterruptedLinkError", "UnansweredError"]
 
 
 class InterruptedLinkError(Exception):
     """The connection ended before the broker answered: nobody knows whether it did what was asked."""
+
+
+class UnansweredError(ResourceError):
+    """The broker did not answer in time: nobody knows whether it did what was asked, or is going to."""
 
 
 class EpochEvents(Protocol):
@@ -115,10 +119,10 @@ class Epoch:
         except WireEndedError as error:
             raise InterruptedLinkError(str(error)) from error
 
-    def post_data_soon(self, data: bytes) -> bytes:
-        """Send encoded frames as `post_soon` does that wait; return what `Wire.replace_last` knows them by."""
+    def acknowledge_soon(self, head: bytes, first: int, last: int) -> None:
+        """Acknowledge deliveries, both ends included, as `post_soon` does that waits; `head`: see `Outbox.acknowledge`."""
         try:
-            return self.wire.send_data_soon(data)
+            self.wire.acknowledge_soon(head, first, last)
         except WireEndedError as error:
             raise InterruptedLinkError(str(error)) from error
 
@@ -126,7 +130,7 @@ class Epoch:
         """Send `frames` and wait until the broker has done the last; return its RECEIPT.
 
         On the I/O thread, where the answer would be read, it is not waited for: a client may close things when it is told
-        of a message (`on_ready`). Raises the error that the broker answers, `ResourceError` when it does not answer in time,
+        of a message (`on_ready`). Raises the error that the broker answers, `UnansweredError` when it does not answer in time,
         `InterruptedLinkError`.
         """
         if self.wire.is_own_thread():
@@ -151,7 +155,7 @@ class Epoch:
             raise answer.error
         if answer.is_interrupted:
             raise InterruptedLinkError(self.reason)
-        raise ResourceError(
+        raise UnansweredError(
             f"the broker has not answered {frames[-1].command} for {limit_ms} ms, so it is not known whether it did it: "
             "look what holds it up, or raise timeout_ms"
         )

@@ -185,8 +185,7 @@ class Link:
 
     def present(self) -> Epoch | None:
         """Return the present epoch, or None while the connection is being made anew or is over."""
-        with self._lock:
-            return self._epoch if self._state is LinkState.CONNECTED else None
+        return self._epoch if self._state is LinkState.CONNECTED else None  # without the lock, as in `current`
 
     def check_open(self) -> None:
         """Raise `ClosedError` or `ConnectionLostError` when the connection is over."""
@@ -256,10 +255,9 @@ class Link:
 
     def wait(self, signal: Signal, until_ms: float | None) -> bool:
         """Wait as the clock does, for something that this connection brings."""
-        epoch = self.present()
-        if epoch is None:
+        if self._state is not LinkState.CONNECTED:
             return self._clock.wait(signal, until_ms)
-        return epoch.wire.wait(self._clock, signal, until_ms, self._owner.is_alone)
+        return self._epoch.wire.wait(self._clock, signal, until_ms, self._owner.is_alone)
 
     def on_epoch_end(self, epoch: Epoch, reason: str) -> None:
         """Begin to heal, if it was the present one."""

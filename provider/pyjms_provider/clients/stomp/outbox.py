@@ -18,6 +18,7 @@ __all__ = ["Outbox", "OutboxClosedError"]
 
 _BATCH = 256 * 1024
 _CORKED_MAX = FRAME_BYTES
+_ACK_SIZE = 100  # about; it is known when the frame is made
 _PARTS_MAX = FRAME_MESSAGES_MAX  # two of a message, so half of what a broker takes
 
 
@@ -50,6 +51,10 @@ class Outbox:
         self._gathered: list[bytes] = []
         self._gathered_for = ""
         self._gathered_size = 0
+        self._ack_head = b""
+        self._ack_first = self._ack_last = 0
+        self._is_open = False
+        """Whether what was put in last is a frame to which more may be added."""
         self._lock = Lock()
         self._changed = Condition(self._lock)
         self._waiting = 0
@@ -75,18 +80,21 @@ class Outbox:
         with self._lock:
             if self._is_closed or (self._size and self._size + size > self._limit):
                 self._wait_for_room(size)
-            if self._gathered:
+            if self._is_open:
                 self._seal()
-            self._pending.append(data)
-            self._size += size
-            if self._is_writing or (corked and self._size < _CORKED_MAX):
-                return
-            batch = self._begin()
+            if not (corked or self._size or self._write_here is None):  # nobody writes, as there is nothing
+                self._size, self._is_writing, batch = size, True, data
+            else:
+                self._pending.append(data)
+                self._size += size
+                if self._is_writing or (corked and self._size < _CORKED_MAX):
+                    return
+                batch = self._begin()
         if self._write_here is None or not self._drain(self._write_here, batch):
             self._wake()
 
-    def gather(self, session: str, message: bytes) -> bool:
-        """Have a packed message of a session sent as `put` does with what is corked: in one frame with those that come after it, up to
+    def gather(self, session: str, message: bytes, *, corked: bool = True) -> bool:
+        """Have a packed message of a session sent as `put` does, if it is corked in one frame with those that come after it, up to
         the first thing that is none of them. Return whether nothing waited before.
 
         Raises as `put`.
@@ -96,32 +104,61 @@ class Outbox:
             if self._is_closed or (self._size and self._size + size > self._limit):
                 self._wait_for_room(size)
             is_full = self._gathered_size >= FRAME_BYTES or len(self._gathered) >= _PARTS_MAX
-            if self._gathered and (is_full or session != self._gathered_for or size > FRAME_BYTES):
+            if self._is_open and (is_full or session != self._gathered_for or size > FRAME_BYTES):
                 self._seal()  # a large message has a frame to itself, as there is a limit to frames
             is_first = not self._size
-            self._gathered_for = session
+            self._gathered_for, self._is_open = session, True
             self._gathered += LENGTH.pack(len(message)), message
             self._gathered_size += size
             self._size += size
-            if self._is_writing or self._size < _CORKED_MAX:
+            if self._is_writing or (corked and self._size < _CORKED_MAX):
                 return is_first
             batch = self._begin()
         if self._write_here is None or not self._drain(self._write_here, batch):
             self._wake()
         return False
 
+    def acknowledge(self, head: bytes, first: int, last: int) -> bool:
+        """Have deliveries acknowledged as `put` does with what is corked: in one frame with those that come right after them, up to the
+        first thing that is none of them. Return whether nothing waited before.
+
+        head: the frame's beginning, up to the ids; one object for each session. Raises as `put`.
+        """
+        with self._lock:
+            if head is self._ack_head and first == self._ack_last + 1:
+                self._ack_last = last
+                return False
+            if self._is_closed or self._size + _ACK_SIZE > self._limit:
+                self._wait_for_room(_ACK_SIZE)
+            if self._is_open:
+                self._seal()
+            is_first = not self._size
+            self._ack_head, self._ack_first, self._ack_last = head, first, last
+            self._gathered_for, self._is_open = "", True  # so that no message is added to it
+            self._size += _ACK_SIZE
+        return is_first
+
     def _seal(self) -> None:
-        """Make a frame of what was gathered. The lock is held."""
-        parts, size = self._gathered, self._gathered_size
-        head = f"SENDS\nsession:{self._gathered_for}\ncontent-length:{size}\n\n".encode()
-        data = self._frame(b"".join((head, *parts, b"\0")))
+        """Make a frame of what is open. The lock is held."""
+        self._is_open = False
+        if self._ack_head:
+            data, size = b"%b%d-%d\n\n\0" % (self._ack_head, self._ack_first, self._ack_last), _ACK_SIZE
+            self._ack_head = b""
+        else:
+            data, size = self._gathered_frame(), self._gathered_size
+            self._gathered, self._gathered_size = [], 0
+        data = self._frame(data)
         self._pending.append(data)
         self._size += len(data) - size
-        self._gathered, self._gathered_size = [], 0
+
+    def _gathered_frame(self) -> bytes:
+        parts, size = self._gathered, self._gathered_size
+        head = f"SENDS\nsession:{self._gathered_for}\ncontent-length:{size}\n\n".encode()
+        return b"".join((head, *parts, b"\0"))
 
     def _wait_for_room(self, size: int) -> None:
         """Wait until there is room for so many bytes. The lock is held. Raises as `put`."""
-        if self._gathered:
+        if self._is_open:
             self._seal()
         has_room, patience_s = partial(self._has_room, size), self._patience_s()
         self._waiting += 1
@@ -134,15 +171,6 @@ class Outbox:
                 f"the broker has not read for {patience_s:.0f} s, and {self._size} bytes wait to be sent: "
                 "see what it is waiting for (full memory or disk), or raise timeout_ms"
             )
-
-    def replace_last(self, old: bytes, new: bytes) -> bool:
-        """Have `new` written in place of `old`, if that was put in last and nobody has begun to write it."""
-        with self._lock:
-            if self._gathered or not self._pending or self._pending[-1] is not old:
-                return False
-            self._pending[-1] = new
-            self._size += len(new) - len(old)
-            return True
 
     def uncork(self) -> None:
         """Have written what was put in and nobody writes yet. Any thread."""
@@ -168,6 +196,7 @@ class Outbox:
             self._is_handed_over = False
             self._pending.clear()
             self._gathered, self._gathered_size = [], 0
+            self._ack_head, self._is_open = b"", False
             self._size = 0
             self._changed.notify_all()
 
@@ -194,17 +223,19 @@ class Outbox:
                     self._pending.appendleft(batch[written:])
                     self._is_handed_over = True
                     return False
-                batch = self._take()
+                batch = self._take() if self._size else b""
                 if not batch:
                     self._is_writing = self._is_handed_over = False
                     return True
 
     def _take(self) -> bytes:
         """Return what is to be written next; nothing: there is nothing. The lock is held."""
-        if self._gathered:
+        if self._is_open:
             self._seal()
-        if not self._pending:
-            return b""
+        if self._size <= _BATCH or not self._pending:
+            batch = b"".join(self._pending)
+            self._pending.clear()
+            return batch
         first = self._pending.popleft()
         if not self._pending or len(first) >= _BATCH:
             return first

@@ -102,7 +102,8 @@ class Reading:
         self._fileno = -1
         self._read: Callable[[], None] = _nothing
         self._is_over = False
-        self._reader: int | None = None
+        self.reader: int | None = None
+        """The thread that reads, and so must not wait for what it alone can read."""
         self._waiting = 0
         self._uses = self._seen_uses = 0
         self._is_lent = False
@@ -117,10 +118,6 @@ class Reading:
         if self._poll is not None:
             self._poll.register(fileno, _IN)
             self._poll.register(self._bell.fileno(), _IN)
-
-    def is_own_thread(self) -> bool:
-        """Say whether the calling thread reads, so that it must not wait for what it alone can read."""
-        return self._reader == get_ident()
 
     # Threads that wait
 
@@ -154,7 +151,7 @@ class Reading:
     def _read_until(self, clock: Clock, signal: Signal, until_ms: float | None) -> bool | None:
         """Read until the signal comes (True), or that time (False); None: there is nothing to read any more."""
         self._lend()
-        self._reader = get_ident()
+        self.reader = get_ident()
         signal.ring = self._ring
         assert self._poll is not None
         poll = self._poll.poll
@@ -204,7 +201,7 @@ class Reading:
             self._wake()
 
     def _give_back(self, is_alone: Callable[[], bool]) -> None:
-        self._reader = None
+        self.reader = None
         keeps = self.trouble is None and is_alone()
         with self._lock:
             if not keeps or self._waiting:
@@ -214,7 +211,7 @@ class Reading:
 
     def _ring(self) -> None:
         """Have the reader look at its signal."""
-        if self._reader != get_ident():
+        if self.reader != get_ident():
             with suppress(OSError):  # full: it is awake already; closed: it has ended
                 self._ringer.send(b"x")
 
@@ -231,17 +228,17 @@ class Reading:
     def try_read(self) -> None:
         """Read, unless another thread does so at this moment. Raises what `read` does."""
         if self._right.acquire(blocking=False):
-            self._reader = get_ident()
+            self.reader = get_ident()
             try:
                 self._read()
             finally:
-                self._reader = None
+                self.reader = None
                 self._right.release()
 
     def tick(self) -> None:
         """Take the socket back if no thread has read since the last tick."""
         with self._lock:
-            is_used = self._uses != self._seen_uses or self._reader is not None
+            is_used = self._uses != self._seen_uses or self.reader is not None
             self._seen_uses = self._uses
             if not is_used:
                 self.is_ticking = False

@@ -22,7 +22,7 @@ from pyjms.spi.errors import (
 from pyjms.spi.provider import ProviderSession, SubscribeRequest
 from pyjms.spi.selector import Selector
 from pyjms_provider.clients.ending import Ending
-from pyjms_provider.clients.stomp.epoch import Epoch, InterruptedLinkError
+from pyjms_provider.clients.stomp.epoch import Epoch, InterruptedLinkError, UnansweredError
 from pyjms_provider.clients.stomp.held import Held
 from pyjms_provider.clients.stomp.subscription import Subscription
 from pyjms_provider.clients.stomp.transactions import Transaction
@@ -80,6 +80,8 @@ class StompSession(ProviderSession):
             raise InDoubtError(
                 f"the connection was lost while a message was sent ({error}): it is not known whether it arrived"
             ) from error
+        except UnansweredError as error:
+            raise InDoubtError(error.reason) from error
 
     def _open_transaction(self, epoch: Epoch) -> Transaction:
         """Return the transaction; begin one in `epoch` if there is none. Raises `InterruptedLinkError`."""

@@ -23,7 +23,7 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from threading import Thread, current_thread
+from threading import Thread, current_thread, get_ident
 from typing import Any, Protocol
 
 # Before stomp.py is imported: it asks a resolver, which may be slow.
@@ -114,6 +114,7 @@ class Wire:
         """How many frames that may wait were sent since somebody waited, or the I/O thread looked."""
         self._is_closing = False
         self._reason = ""
+        self._io_thread = 0
         self._thread = Thread(target=self._run, name=f"pyjms-stomp-{endpoint.host}", daemon=True)
 
     def open(self, headers: dict[str, str]) -> Frame:
@@ -172,26 +173,21 @@ class Wire:
     def send_message_soon(self, session: str, message: bytes, *, waits: bool) -> None:
         """Have a packed message written as `send_soon` does, in one frame with those of the same session that come after it."""
         self._in_a_row += 1
+        corked = waits or self._in_a_row > _AT_ONCE
         try:
-            if self._outbox.gather(session, message):
+            if self._outbox.gather(session, message, corked=corked) and corked:
                 self._reading.keep_ticking()
         except (OutboxClosedError, OSError) as error:
             self._wake()
             raise WireEndedError(self._reason or str(error)) from error
-        if not waits and self._in_a_row <= _AT_ONCE:
-            self._outbox.uncork()
 
-    def send_data_soon(self, data: bytes) -> bytes:
-        """Have encoded frames written as `send_soon` does that wait; return what `replace_last` knows them by."""
-        piece = self._channel.frame(data)
-        self._put(piece, corked=True)
-        self._reading.keep_ticking()
-        return piece
-
-    def replace_last(self, piece: bytes, data: bytes) -> bytes | None:
-        """Send `data` in place of `piece`, if that waits and nothing has come after it; return what it is known by then."""
-        other = self._channel.frame(data)
-        return other if self._outbox.replace_last(piece, other) else None
+    def acknowledge_soon(self, head: bytes, first: int, last: int) -> None:
+        """Have deliveries acknowledged as `send_soon` does that waits; see `Outbox.acknowledge`."""
+        try:
+            if self._outbox.acknowledge(head, first, last):
+                self._reading.keep_ticking()
+        except OutboxClosedError as error:
+            raise WireEndedError(self._reason or str(error)) from error
 
     def _put(self, data: bytes, *, corked: bool = False) -> None:
         try:
@@ -204,13 +200,6 @@ class Wire:
         # The I/O thread makes the room itself, and who reads for it must not hold up the reading.
         return 0.0 if self.is_own_thread() else self._settings.timeout_ms / 1000
 
-    def _flush_corked(self) -> None:
-        self._in_a_row = 0
-        try:
-            self._outbox.uncork()
-        except OSError:
-            self._wake()  # the I/O thread finds out why
-
     def close(self) -> None:
         """End the connection; its thread ends soon. Any thread; may be repeated."""
         self._is_closing = True
@@ -219,11 +208,16 @@ class Wire:
 
     def is_own_thread(self) -> bool:
         """Say whether the caller is the one who reads, and so must not wait for what it alone can read."""
-        return self._reading.is_own_thread() or current_thread() is self._thread
+        me = get_ident()
+        return me in (self._reading.reader, self._io_thread)
 
     def wait(self, clock: Clock, signal: Signal, until_ms: float | None, is_alone: Callable[[], bool]) -> bool:
         """Wait as `clock.wait` does, for something that this connection brings; see `Reading.wait`."""
-        self._flush_corked()
+        self._in_a_row = 0
+        try:
+            self._outbox.uncork()
+        except OSError:
+            self._wake()  # the I/O thread finds out why
         return self._reading.wait(clock, signal, until_ms, is_alone)
 
     def join(self, timeout_s: float) -> None:
@@ -234,6 +228,7 @@ class Wire:
     # The I/O thread
 
     def _run(self) -> None:
+        self._io_thread = get_ident()
         try:
             self._serve()
         except (OSError, StompError, WebSocketException, WireEndedError, InterruptedReadError) as error:
@@ -286,13 +281,14 @@ class Wire:
             if not data:
                 raise WireEndedError("the broker closed the connection")
             self._beats.received(self._clock.monotonic_ms())
-            for event in self._decoder.feed(data):
+            self._decoder.put(data)
+            while (event := self._decoder.next_event()) is not None:
                 if not isinstance(event, Heartbeat):
                     self._take(event)
-            for answer in self._channel.answers():
-                self._outbox.put(answer)
             if not self._channel.has_more:
                 return
+            for answer in self._channel.answers():
+                self._outbox.put(answer)
 
     def _take(self, frame: Frame) -> None:
         if self.connected is None:
@@ -302,6 +298,7 @@ class Wire:
                 self._beats = HeartBeat(self._settings.heart_beat_ms, frame.headers.get("heart-beat", ""), now)
                 if "pyjms-profile" in frame.headers:  # then properties stand last, and can wait until somebody asks
                     self._decoder.version, self._decoder.lazy = _VERSION, True
+                    self._channel.is_hasty = False
                 if PACKED_HEADER in frame.headers:  # then what were headers is in the body
                     limits = self._decoder.limits
                     self._decoder.limits = replace(limits, body_max=limits.body_max + limits.header_size_max)
@@ -337,11 +334,14 @@ class _Channel:
     """Whether a caller may read: what the socket has says all that there is."""
     has_more = False
     """Whether `read` may have more without the socket being ready."""
+    is_hasty = _QUICK is not None
+    """Whether to acknowledge TCP segments without delay; our broker waits for none of them."""
 
     def __init__(self, connected: Any) -> None:
         self._socket = connected
         self._socket.setblocking(False)
-        self._acknowledge_at_once()
+        if self.is_hasty:
+            self._acknowledge_at_once()
 
     def fileno(self) -> int:
         """Return what to poll."""
@@ -354,7 +354,8 @@ class _Channel:
             data: bytes = self._socket.recv(_RECEIVE_BYTES)
         except (BlockingIOError, ssl.SSLWantReadError, ssl.SSLWantWriteError):
             return None
-        self._acknowledge_at_once()
+        if self.is_hasty:
+            self._acknowledge_at_once()
         return data
 
     def _acknowledge_at_once(self) -> None:
@@ -362,8 +363,8 @@ class _Channel:
 
         With that, a MESSAGE and the RECEIPT after it take 40 ms. The setting is Linux's, and holds for a while only.
         """
-        if _QUICK is not None:
-            self._socket.setsockopt(socket.IPPROTO_TCP, _QUICK, 1)
+        assert _QUICK is not None
+        self._socket.setsockopt(socket.IPPROTO_TCP, _QUICK, 1)
 
     def write(self, data: bytes) -> int:
         """Write what the socket takes now, and return how much that was."""
@@ -420,7 +421,8 @@ class _WebSocketChannel(_Channel):
             self._answers.append(ABNF.create_frame(frame.data, ABNF.OPCODE_PONG).format())
         if frame.opcode in (ABNF.OPCODE_TEXT, ABNF.OPCODE_BINARY, ABNF.OPCODE_CONT) and frame.data:
             data: bytes = frame.data
-            self._acknowledge_at_once()
+            if self.is_hasty:
+                self._acknowledge_at_once()
             return data
         return _BEAT  # a sign of life
 

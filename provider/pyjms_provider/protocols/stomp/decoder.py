@@ -26,6 +26,10 @@ _LF, _CR = b"\n\r"
 _LENGTH_DIGITS_MAX = 18
 _UNTIL_NUL = -1
 _NEAR = 2048
+_PLAIN_MAX = 1024
+_COMMAND_MAX = 40
+# What nothing is escaped in, and what is ASCII.
+_PLAIN = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789.,-:\n"
 
 
 class FrameDecoder:
@@ -37,6 +41,8 @@ class FrameDecoder:
 
     def __init__(self, limits: Limits = DEFAULT_LIMITS, version: Version | None = None, *, lazy: bool = False) -> None:
         self._parser = HeaderParser(limits, version, lazy=lazy)
+        self._is_quick = False
+        self._choose_way()
         self._data = b""
         self._at = 0
         self._head = bytearray()
@@ -62,6 +68,7 @@ class FrameDecoder:
     @version.setter
     def version(self, version: Version | None) -> None:
         self._parser.version = version
+        self._choose_way()
 
     @property
     def lazy(self) -> bool:
@@ -71,6 +78,10 @@ class FrameDecoder:
     @lazy.setter
     def lazy(self, lazy: bool) -> None:
         self._parser.lazy = lazy
+        self._choose_way()
+
+    def _choose_way(self) -> None:
+        self._is_quick = self._parser.lazy and self._parser.version is Version.V1_2
 
     @property
     def is_between_frames(self) -> bool:
@@ -83,13 +94,17 @@ class FrameDecoder:
         Whoever stops iterating finds the rest in `events`, or with the next `feed`. The iterator raises `FrameError`,
         `FrameLimitError` after the events before the fault; from then on the decoder raises nothing else.
         """
+        self.put(data)
+        return self.events()
+
+    def put(self, data: bytes | bytearray | memoryview) -> None:
+        """Take `data` as `feed` does; `next_event` returns what is complete with it."""
         if self._at < len(self._data):
             data = self._data[self._at :] + data
         elif self._frame is not None and self._missing > 0:
             data = self._take_body(data)
         self._data = bytes(data)
         self._at = 0
-        return self.events()
 
     def events(self) -> Iterator[Frame | Heartbeat]:
         """Return what is complete and has not been returned yet. Raises as `feed`."""
@@ -98,8 +113,12 @@ class FrameDecoder:
 
     def next_event(self) -> Frame | Heartbeat | None:
         """Return the next complete event, or None: feed more. Raises as `feed`."""
+        if self._is_quick and self._frame is None and (frame := self._plain_frame()) is not None:
+            return frame
         if self._error is not None:
             raise self._error
+        if self._at == len(self._data):
+            return None
         try:
             return self._begin_frame() if self._frame is None else self._go_on_with_body(self._frame)
         except StompError as error:
@@ -108,6 +127,33 @@ class FrameDecoder:
             self._head.clear()
             self._body = BytesIO()
             raise
+
+    def _plain_frame(self) -> Frame | None:
+        """Return the next frame if all of it is here, with a short head that needs no second look; else leave it to the others."""
+        data, at = self._data, self._at
+        end = data.find(b"\n\n", at, at + _PLAIN_MAX)
+        if end < 0 or self._head or data[at:end].translate(None, _PLAIN):
+            return None
+        command, *lines = data[at:end].decode().split("\n")
+        at = end + 2
+        try:
+            headers = dict([line.split(":", 1) for line in lines])
+        except ValueError:
+            return None
+        length = headers.get("content-length")
+        if length is None:
+            end = data.find(b"\0", at)
+        elif length.isdigit():
+            end = at + int(length)
+        else:
+            return None
+        is_sound = (
+            len(headers) == len(lines) and "" not in headers and command.isalpha() and len(command) <= _COMMAND_MAX
+        )
+        if not is_sound or not at <= end < len(data) or data[end] or end - at > self._parser.limits.body_max:
+            return None
+        self._at = end + 1
+        return Frame(command, headers, data[at:end])
 
     def _begin_frame(self) -> Frame | Heartbeat | None:
         if self._head == b"\r" and self._at < len(self._data):  # half of a heart-beat

@@ -16,10 +16,6 @@ PROFILE_HEADER = "JMS_pyjms"
 
 _BEFORE_TAIL = f"\n{PROFILE_HEADER}:"
 _COMMAND_LENGTH_MAX = 40
-_PLAIN_MAX = 1024
-# What needs no second look: nothing is escaped, and all of it is ASCII.
-_is_plain = re.compile(rb"[A-Z]{1,40}+(?:\n[a-z\-]{1,40}+:[A-Za-z0-9.,\-]*+)++").fullmatch
-_pairs = re.compile(r"\n([a-z\-]+):(.*)").findall
 _named_lines = re.compile(r"(?:[^:\n]+:.*\n)*+").fullmatch
 
 
@@ -33,11 +29,6 @@ class HeaderParser:
 
     def parse(self, head: bytes) -> Frame:
         """Return the frame that `head` begins, without the line end before the blank line. Raises `FrameError`."""
-        if self.lazy and len(head) < _PLAIN_MAX and _is_plain(head) and self.version is Version.V1_2:
-            text = head.decode()
-            headers = dict(_pairs(text))
-            if len(headers) == text.count("\n"):
-                return Frame(text[: text.index("\n")], headers)
         self._check_sizes(head)
         try:
             text = head.decode()

@@ -30,6 +30,7 @@ __all__ = [
     "Arrived",
     "pack",
     "pack_delivery",
+    "pack_one",
     "read_sends",
     "unpack",
     "unpack_deliveries",
@@ -41,6 +42,7 @@ FRAME_BYTES: Final = 32 * 1024
 """A frame that has so many gets no further message."""
 FRAME_MESSAGES_MAX: Final = 1000
 LENGTH: Final = Struct(">I")
+_LENGTH_SIZE: Final = LENGTH.size
 _DELIVERY: Final = Struct(">IIB")
 _HEAD = Struct(">II")
 _COUNT_MAX = 0xFFFF_FFFF
@@ -63,6 +65,7 @@ def unpack(body: bytes, first: int, received: Callable[[Envelope], Envelope]) ->
     found: list[ReservedMessage] = []
     if body[:1] != bytes([VERSION]):
         raise ProfileError("a packed page is of another version: use one version of pyjms on both sides")
+    view = memoryview(body)
     at, end = 1, len(body)
     while at < end:
         if end - at < _HEAD.size:
@@ -71,7 +74,7 @@ def unpack(body: bytes, first: int, received: Callable[[Envelope], Envelope]) ->
         at += _HEAD.size
         if end - at < size:
             raise ProfileError("a packed page ends within a message")
-        envelope = received(decode_plain(body[at : at + size]))
+        envelope = received(decode_plain(view[at : at + size]))
         found.append(ReservedMessage(first + len(found), envelope, times, times > 1))
         at += size
     return found
@@ -83,8 +86,10 @@ def read_sends(body: bytes) -> list[PackedEnvelope]:
     at, end = 0, len(body)
     try:
         while at < end:
-            (size,) = LENGTH.unpack_from(body, at) if at + LENGTH.size <= end else (end,)
-            begin = at + LENGTH.size
+            (size,) = LENGTH.unpack_from(body, at) if at + _LENGTH_SIZE <= end else (end,)
+            begin = at + _LENGTH_SIZE
+            if not at and begin + size == end:  # mostly, where somebody waits for an answer
+                return [admit(body[begin:])]
             at = begin + size
             if at > end:
                 raise ProfileError("SENDS ends within a message")
@@ -101,8 +106,16 @@ def read_sends(body: bytes) -> list[PackedEnvelope]:
 def pack_delivery(delivery: Delivery, parts: list[bytes]) -> int:
     """Add a delivery to the body of a MESSAGES; return how many bytes. Raises `CodecError` for a value that no message may have."""
     data = encode(delivery.envelope)
-    parts += _DELIVERY.pack(len(data), min(delivery.count, _COUNT_MAX), delivery.redelivered), data
-    return len(data)
+    size = len(data)
+    parts += _DELIVERY.pack(size, min(delivery.count, _COUNT_MAX), delivery.redelivered), data
+    return size
+
+
+def pack_one(delivery: Delivery) -> bytes:
+    """Return the body of a MESSAGES of one delivery. Raises as `pack_delivery`."""
+    data, count = encode(delivery.envelope), delivery.count
+    count = min(count, _COUNT_MAX)
+    return _DELIVERY.pack(len(data), count, delivery.redelivered) + data
 
 
 class Arrived(NamedTuple):

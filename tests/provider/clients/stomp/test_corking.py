@@ -11,7 +11,6 @@ from pyjms_provider.clients.stomp.epoch import Epoch
 from pyjms_provider.clients.stomp.link import ConnectionInterruptedError, Link
 from pyjms_provider.clients.stomp.options import read_url
 from pyjms_provider.clients.stomp.outbox import Outbox, OutboxClosedError
-from pyjms_provider.clients.stomp.profiled.late import LateAcknowledgements
 from pyjms_provider.clients.stomp.reading import Reading
 from pyjms_provider.clients.stomp.wire import Wire
 from pyjms_provider.protocols.stomp.codec import FrameDecoder
@@ -85,18 +84,31 @@ def test_nothing_is_corked_any_more_when_it_is_closed() -> None:
         outbox.put(b"b", corked=True)
 
 
-def test_what_was_put_in_last_may_be_replaced_until_it_is_written() -> None:
+ONE, TWO = b"ACK\nsession:s1\nids:", b"ACK\nsession:s2\nids:"
+
+
+def test_acknowledgements_are_one_frame_until_something_else_comes_or_they_are_written() -> None:
     socket = Socket()
     outbox = Outbox(10**6, socket.wake, socket.write)
-    first, second = b"-first-", b"-second-"
-    outbox.put(first, corked=True)
-    assert outbox.replace_last(first, second)
-    assert not outbox.replace_last(first, b"x")
-    outbox.put(b"last", corked=True)
-    assert not outbox.replace_last(second, b"x")
+    assert outbox.acknowledge(ONE, 1, 1)
+    assert not outbox.acknowledge(ONE, 2, 4)
+    assert not outbox.acknowledge(ONE, 6, 6)
+    assert not outbox.acknowledge(TWO, 7, 7)
+    outbox.put(b"-other-", corked=True)
+    outbox.acknowledge(TWO, 8, 8)
     outbox.uncork()
-    assert not outbox.replace_last(second, b"x")
-    assert socket.written == [b"-second-last"]
+    assert outbox.acknowledge(TWO, 9, 9)
+    outbox.uncork()
+    assert [each.decode() for each in b"".join(socket.written).split(b"\0")] == [
+        "ACK\nsession:s1\nids:1-4\n\n",
+        "ACK\nsession:s1\nids:6-6\n\n",
+        "ACK\nsession:s2\nids:7-7\n\n",
+        "-other-ACK\nsession:s2\nids:8-8\n\n",
+        "ACK\nsession:s2\nids:9-9\n\n",
+        "",
+    ]
+    outbox.uncork()
+    assert not outbox.has_rest
 
 
 def test_acknowledgements_of_messages_one_after_the_other_are_one_frame(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -105,11 +117,11 @@ def test_acknowledgements_of_messages_one_after_the_other_are_one_frame(monkeypa
         settings = read_url(ProviderUrl.parse(broker.url))
         clock = SystemClock()
         link = Link(settings, dict, clock, _Owner())
-        epoch, late = link.current(), LateAcknowledgements("s1")
-        for numbers in (range(1, 2), range(2, 4), range(5, 6)):
-            late.post(epoch, numbers)
+        epoch = link.current()
+        for numbers in ((1, 1), (2, 3), (5, 5)):
+            epoch.acknowledge_soon(ONE, *numbers)
         epoch.post(Frame("CREDIT", {}))
-        late.post(epoch, range(6, 7))
+        epoch.acknowledge_soon(ONE, 6, 6)
         assert not link.wait(Signal(), clock.monotonic_ms() + 1)
         broker.wait_for("ACK", 3)
         assert [frame.headers["ids"] for frame in broker.of("ACK")] == ["1-3", "5-5", "6-6"]
@@ -247,15 +259,27 @@ def test_a_large_message_has_a_frame_to_itself() -> None:
     assert [len(texts) for _, texts in frames_in(b"".join(socket.written))] == [1, 1, 1]
 
 
-def test_an_acknowledgement_is_not_replaced_behind_a_message() -> None:
+def test_messages_and_acknowledgements_of_one_session_keep_their_order() -> None:
     socket = Socket()
     outbox = Outbox(10**6, socket.wake, socket.write)
-    last = b"ACK\nids:1\n\n\0"
-    outbox.put(last, corked=True)
     outbox.gather("s1", encode(make_envelope("a")))
-    assert not outbox.replace_last(last, b"ACK\nids:1-2\n\n\0")
+    outbox.acknowledge(ONE, 1, 1)
+    outbox.gather("s1", encode(make_envelope("b")))
+    outbox.gather("s1", encode(make_envelope("c")))
+    outbox.acknowledge(ONE, 2, 2)
     outbox.uncork()
-    assert frames_in(b"".join(socket.written)) == [("ACK", []), ("s1", ["a"])]
+    assert frames_in(b"".join(socket.written)) == [("s1", ["a"]), ("ACK", []), ("s1", ["b", "c"]), ("ACK", [])]
+
+
+def test_nothing_is_acknowledged_after_the_end_nor_without_room() -> None:
+    socket = Socket()
+    outbox = Outbox(1000, socket.wake, None)
+    outbox.put(b"x" * 950)
+    with pytest.raises(ResourceError, match="has not read"):
+        outbox.acknowledge(ONE, 1, 1)
+    outbox.close()
+    with pytest.raises(OutboxClosedError):
+        outbox.acknowledge(ONE, 1, 1)
 
 
 def test_who_gathers_finds_no_room_either_and_nothing_after_the_end() -> None:

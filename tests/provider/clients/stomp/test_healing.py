@@ -286,7 +286,7 @@ def test_closing_ends_a_send_that_waits_for_a_receipt() -> None:
 def test_a_receipt_that_does_not_come_in_time_is_told() -> None:
     with FakeBroker(unanswered={"SEND"}) as broker, connected(broker, "timeout_ms=50") as connection:
         session = connection.open_session(transacted=False)
-        with pytest.raises(ResourceError, match="has not answered SEND for 50 ms"):
+        with pytest.raises(InDoubtError, match="has not answered SEND for 50 ms"):
             session.send(make_envelope("x", persistent=True))
 
 

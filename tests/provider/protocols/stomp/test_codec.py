@@ -6,11 +6,11 @@ import tracemalloc
 from itertools import pairwise
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from pyjms_provider.protocols.stomp.codec import BEFORE_LOGIN, FrameDecoder, Limits, encode
-from pyjms_provider.protocols.stomp.errors import EncodingError, FrameError, FrameLimitError
+from pyjms_provider.protocols.stomp.errors import EncodingError, FrameError, FrameLimitError, StompError
 from pyjms_provider.protocols.stomp.frames import HEARTBEAT, Frame, Heartbeat, Version
 from tests.provider.protocols.stomp.strategies import VERSIONS, frames
 
@@ -288,6 +288,37 @@ def test_an_announced_body_costs_nothing_until_it_comes() -> None:
 
 
 # Header lines that nobody takes apart
+
+
+LINES = st.lists(
+    st.sampled_from([b"SEND", b"a:b", b"a:", b":b", b"a", b"a:b:c", b"", b"receipt:r1", b"x" * 41]),
+    min_size=1,
+    max_size=4,
+)
+LENGTHS = st.sampled_from([b"", b"content-length:3", b"content-length:-0", b"content-length:03", b"content-length:9"])
+
+
+@given(st.lists(st.tuples(LINES, LENGTHS, st.sampled_from([b"", b"abc", b"a\0c"])), min_size=1, max_size=3))
+@example([([b"SEND", b"a:b"], b"content-length:-0", b"")])
+@example([([b"SEND", b"a:b", b"a:c"], b"", b"abc"), ([b"ACK", b":b"], b"", b"")])
+def test_plain_heads_mean_the_same_to_who_reads_them_in_one_look(
+    heads: list[tuple[list[bytes], bytes, bytes]],
+) -> None:
+    stream = b"".join(
+        b"\n".join([*lines, length] if length else lines) + b"\n\n" + body + b"\0" for lines, length, body in heads
+    )
+    assert outcome(stream, lazy=True) == outcome(stream, lazy=False)
+
+
+def outcome(stream: bytes, *, lazy: bool) -> tuple[list[Frame | Heartbeat], str]:
+    """Return the events, and the error after them."""
+    events: list[Frame | Heartbeat] = []
+    try:
+        for event in FrameDecoder(version=V1_2, lazy=lazy).feed(stream):
+            events.append(event)  # noqa: PERF402 - those before the error count
+    except StompError as error:
+        return events, str(error)
+    return events, ""
 
 
 def test_a_lazy_decoder_leaves_the_properties_of_a_message() -> None:

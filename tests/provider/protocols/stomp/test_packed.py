@@ -48,6 +48,14 @@ def test_a_page_comes_out_as_it_went_in(sent: list[Envelope]) -> None:
     assert repr(unpack(pack(page), 1, _as_it_came)) == repr(page)  # by text, as NaN is not equal to itself
 
 
+@given(envelopes())
+def test_a_page_has_the_bytes_that_the_broker_keeps(sent: Envelope) -> None:
+    kept = decode(encode(sent))
+    assert pack(_page([kept])) == pack(_page([sent]))
+    changed = replace(kept, priority=9 - kept.priority)
+    assert unpack(pack(_page([changed])), 1, _as_it_came)[0].envelope.priority == 9 - sent.priority
+
+
 def test_the_numbers_go_on_from_the_first_one() -> None:
     page = _page([make_envelope(), make_envelope()])
     assert [each.number for each in unpack(pack(page), 7, _as_it_came)] == [7, 8]

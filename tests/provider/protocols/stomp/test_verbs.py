@@ -85,6 +85,7 @@ def test_every_call_of_the_spi_has_a_verb(kind: type) -> None:
         "ProviderSession.xa_get_timeout": "CONNECTED says it",
         "ProviderSession.waiter": "how the client itself waits",
         "ProviderConsumer.poll_or_wait": "poll",
+        "ProviderConsumer.poll_at_once": "poll",
     }
     docstrings = " ".join(verb.__doc__ or "" for verb in VERBS).replace(
         "and `set_interested`", "`ProviderConsumer.set_interested`"

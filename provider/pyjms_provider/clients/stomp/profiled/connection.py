@@ -279,8 +279,8 @@ class ProfiledConnection(ProviderConnection):
 
     def _sent(self, envelope: Envelope) -> Envelope:
         destination, reply_to = envelope.destination, envelope.reply_to
-        real = self._at_broker.get(destination, destination)
-        answers = None if reply_to is None else self._at_broker.get(reply_to, reply_to)
+        real = self._at_broker.get(destination, destination) if destination.temporary else destination
+        answers = self._at_broker.get(reply_to, reply_to) if reply_to is not None and reply_to.temporary else reply_to
         if real is destination and answers is reply_to:
             return envelope
         return replace(envelope, destination=real, reply_to=answers)
@@ -291,10 +291,10 @@ class ProfiledConnection(ProviderConnection):
         if not here:
             return envelope
         destination, reply_to = envelope.destination, envelope.reply_to
-        known = here.get(destination, destination)
-        answers = None if reply_to is None else here.get(reply_to, reply_to)
-        if known is destination and answers is reply_to:
-            return envelope
+        known = here.get(destination, destination) if destination.temporary else destination
+        answers = here.get(reply_to, reply_to) if reply_to is not None and reply_to.temporary else reply_to
+        if known == destination and answers == reply_to:
+            return envelope  # as long as the connection has not been made anew
         return replace(envelope, destination=known, reply_to=answers)
 
     def owns(self, address: Address) -> bool:
@@ -356,7 +356,10 @@ class ProfiledConnection(ProviderConnection):
         receivers = self._receivers
         if len(receivers) > 1:
             return False
-        return not any(receiver.is_waiting for receiver in tuple(receivers.values()))
+        for receiver in tuple(receivers.values()):  # noqa: SIM110 - asked after each wait
+            if receiver.is_waiting:
+                return False
+        return True
 
     def on_broker_error(self, error: ProviderError) -> None:
         """Tell the client of what no call waits for."""

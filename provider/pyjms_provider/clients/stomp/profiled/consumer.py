@@ -161,26 +161,29 @@ class ProfiledConsumer(ProviderConsumer):
     # The SPI
 
     def poll(self) -> Delivery | None:
-        return self._take(ends_interest=False)
+        return self._take(waits=False)
 
     def poll_or_wait(self) -> Delivery | None:
-        delivery = self._take(ends_interest=True)
-        if delivery is None:
-            self.set_interested(True)
-        return delivery
+        return self._take(waits=True)
 
-    def _take(self, *, ends_interest: bool) -> Delivery | None:
-        """Return the next message that has come."""
+    def _take(self, *, waits: bool) -> Delivery | None:
+        """Return the next message that has come; if it `waits`, begin to be interested if there is none, and end it if there is."""
         found: Arrived | Frame | None = None
         with self._lock:
             epoch = self._epoch
-            if epoch is not None and self._arrived and self._connection.is_started and not self._is_closed:
+            if self._is_closed:
+                return None
+            is_found = epoch is not None and self._connection.is_started and bool(self._arrived)
+            if is_found:
                 found = self._arrived.popleft()
-                if self._credit <= self._window // 2:
-                    self._grant()
-                if ends_interest:
-                    self._is_interested = False
-        self._speak()
+            elif waits:
+                self._is_interested, self._is_revoked = True, False
+            if self._credit <= self._window // 2:
+                self._grant()
+            if is_found and waits:
+                self._is_interested = False
+        if self._to_say:
+            self._speak()
         return None if found is None or epoch is None else self._deliver(found, epoch)
 
     def _deliver(self, found: Arrived | Frame, epoch: Epoch) -> Delivery:

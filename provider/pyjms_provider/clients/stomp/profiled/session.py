@@ -22,10 +22,9 @@ from pyjms.spi.errors import (
 from pyjms.spi.provider import ProviderSession, SubscribeRequest
 from pyjms.spi.xid import BranchFailure, Xid
 from pyjms_provider.clients.ending import Ending
-from pyjms_provider.clients.stomp.epoch import InterruptedLinkError
+from pyjms_provider.clients.stomp.epoch import InterruptedLinkError, UnansweredError
 from pyjms_provider.clients.stomp.profiled.browser import ProfiledBrowser
 from pyjms_provider.clients.stomp.profiled.consumer import ProfiledConsumer
-from pyjms_provider.clients.stomp.profiled.late import LateAcknowledgements
 from pyjms_provider.clients.stomp.profiled.pipelines import stage
 from pyjms_provider.clients.stomp.profiled.prepared import PreparedSend
 from pyjms_provider.clients.stomp.profiled.received import Received
@@ -63,7 +62,7 @@ class ProfiledSession(ProviderSession):
         """Destinations that this session has sent to, and heard that it may."""
         self.epoch: Epoch | None = None
         """Where the broker knows the session."""
-        self._late = LateAcknowledgements(name)
+        self._ack_head = f"ACK\nsession:{name}\nids:".encode()
         self._unit: Epoch | None = None
         """Where the open transaction, or the branch, has begun: what is said of it elsewhere would be half of it."""
         self._is_doomed = False
@@ -84,7 +83,8 @@ class ProfiledSession(ProviderSession):
     # Sending
 
     def send(self, envelope: Envelope) -> None:
-        self._check_open()
+        if self._closed or self.transacted:
+            self._check_open()
         try:
             if self.transacted:
                 epoch = self._unit
@@ -103,6 +103,8 @@ class ProfiledSession(ProviderSession):
             raise InDoubtError(
                 f"the connection was lost while a message was sent ({error}): it is not known whether it arrived"
             ) from error
+        except UnansweredError as error:
+            raise InDoubtError(error.reason) from error
 
     def _send(self, envelope: Envelope) -> None:
         epoch = self.connection.link.current()
@@ -149,6 +151,8 @@ class ProfiledSession(ProviderSession):
             raise InDoubtError(
                 f"the connection was lost during the commit ({error}): it is not known whether it was done"
             ) from error
+        except UnansweredError as error:
+            raise InDoubtError(error.reason) from error
 
     def stage(self, name: StageName, *, keep_s: int) -> int:
         self._check_transacted()
@@ -163,6 +167,9 @@ class ProfiledSession(ProviderSession):
                 f"the connection was lost while a unit was staged ({error}): it is not known whether it is there; stage it "
                 "again under another name"
             ) from error
+        except UnansweredError as error:
+            self._unit = None
+            raise InDoubtError(error.reason) from error
         except RolledBackError:
             self._unit = None
             raise
@@ -220,6 +227,24 @@ class ProfiledSession(ProviderSession):
     # Settling
 
     def acknowledge(self, deliveries: Sequence[Delivery]) -> None:
+        if self.transacted or len(deliveries) != 1 or not self._acknowledge_soon(deliveries[0].tag):
+            self._acknowledge(deliveries)
+
+    def _acknowledge_soon(self, tag: object) -> bool:
+        """Acknowledge one message without a wait; return False if there is more to it. Raises `ProviderError`."""
+        connection = self.connection
+        epoch = connection.link.present()
+        if self._closed or epoch is None or not isinstance(tag, Received) or tag.epoch is not epoch:
+            return False
+        if tag.is_persistent and connection.settings.confirm_acknowledge:
+            return False
+        try:
+            epoch.acknowledge_soon(self._ack_head, tag.number, tag.number)
+        except InterruptedLinkError as error:
+            raise TooLateError(f"the connection was lost while messages were settled: {error}") from error
+        return True
+
+    def _acknowledge(self, deliveries: Sequence[Delivery]) -> None:
         self._check_open()
         epoch, live = self._live(deliveries)
         if self.transacted:
@@ -231,9 +256,13 @@ class ProfiledSession(ProviderSession):
                     epoch.ask(verbs.Acknowledge(session=self.name, ids=_ids(live)).write())
                 else:
                     for numbers in _ids(live):
-                        self._late.post(epoch, numbers)
+                        epoch.acknowledge_soon(self._ack_head, numbers[0], numbers[-1])
             except InterruptedLinkError as error:
                 raise TooLateError(f"the connection was lost while messages were settled: {error}") from error
+            except (
+                UnansweredError
+            ) as error:  # the broker settles them yet, so whoever received them must not give them back
+                raise TooLateError(error.reason) from error
         if len(live) < len(deliveries):
             raise TooLateError(
                 "the connection that messages came by was lost before they were settled; they come again"
@@ -360,6 +389,8 @@ class ProfiledSession(ProviderSession):
                 f"the connection was lost ({error}): it is not known what became of the branch",
                 BranchFailure.UNREACHABLE,
             ) from error
+        except UnansweredError as error:
+            raise BranchError(error.reason, BranchFailure.UNREACHABLE) from error
 
     # Asking
 

@@ -10,13 +10,14 @@ from typing import TYPE_CHECKING, Final
 from pyjms.spi.errors import ProviderError
 from pyjms_provider.protocols.stomp.errors import StompError
 from pyjms_provider.protocols.stomp.frames import Frame
-from pyjms_provider.protocols.stomp.server.lane import Act
+from pyjms_provider.protocols.stomp.server.lane import Act, Load
 from pyjms_provider.protocols.stomp.server.turns import Turns
 
 if TYPE_CHECKING:
     from pyjms.spi.provider import ProviderConnection
     from pyjms_provider.protocols.stomp.server.engine import StompServerEngine
     from pyjms_provider.protocols.stomp.server.hosts import Guard
+    from pyjms_provider.protocols.stomp.server.known import KnownFrames
     from pyjms_provider.protocols.stomp.server.lane import Lane
 
 __all__ = ["Dialogue"]
@@ -32,6 +33,10 @@ class Dialogue(ABC):
         self.connection = connection
         self.guard = guard
         self.turns = Turns(engine.conduit.wake)
+        self.load = Load()
+        """What waits for its turn."""
+        self.known: KnownFrames | None = None
+        """What does frames of the usual form without a decoder, once the login is done; None: nothing does."""
         self.is_over = False
         self._lock = Lock()
         self._leaving = 0
@@ -48,11 +53,6 @@ class Dialogue(ABC):
     @abstractmethod
     def run(self) -> None:
         """Go on with what waits for its turn."""
-
-    @property
-    @abstractmethod
-    def waiting_bytes(self) -> int:
-        """About how much memory the frames take that wait."""
 
     def pull(self, size: int, parts: list[bytes]) -> int:
         """Add messages of about `size` bytes; return how many bytes."""

@@ -31,13 +31,16 @@ if TYPE_CHECKING:
     from pyjms.spi.provider import ProviderConnection
     from pyjms_provider.protocols.engine import Conduit
     from pyjms_provider.protocols.stomp.server.dialogue import Dialogue
+    from pyjms_provider.protocols.stomp.server.known import KnownFrames
     from pyjms_provider.protocols.stomp.server.service import StompService
+    from pyjms_provider.security.contracts import Credentials
 
 __all__ = ["StompServerEngine"]
 
 _log = logging.getLogger(__name__)
 _HEART_BEAT: Final = b"\n"
 _ORDINARY: Final = frozenset({"SEND", "SENDS", "ACK"})  # most frames; they leave the state as it is
+_OPEN: Final = ServerState.OPEN
 _OVER: Final = ServerState.OVER  # an enumeration's member is looked up in a dozen steps
 _TAKES_FRAMES: Final = frozenset({ServerState.NEW, ServerState.OPEN})
 
@@ -50,6 +53,8 @@ class StompServerEngine(ProtocolEngine):
         self.conduit = conduit
         self.version = Version.V1_2
         self.dialogue: Dialogue | None = None
+        self._known: KnownFrames | None = None
+        self._is_between_frames = True
         self._settings = service.settings
         self._clock: Clock = service.clock
         self._decoder = FrameDecoder(BEFORE_LOGIN)
@@ -63,8 +68,13 @@ class StompServerEngine(ProtocolEngine):
     # What the transport calls
 
     def received(self, data: bytes | bytearray | memoryview) -> None:
-        if self._state is not ServerState.OVER:
-            self._decoder.feed(data)
+        if self._known is not None and self._is_between_frames and self._state is _OPEN and type(data) is bytes:
+            data = self._known.take(data)
+            if not data:
+                self._run()
+                return
+        if self._state is not _OVER:
+            self._decoder.put(data)
             self._read()
 
     def _read(self) -> None:
@@ -78,11 +88,17 @@ class StompServerEngine(ProtocolEngine):
                     self._take(event)
         except StompError as error:
             self.refuse(None, error)
-        if self.dialogue is not None:
-            self.dialogue.run()
+        self._is_between_frames = decoder.is_between_frames
+        self._run()
+
+    def _run(self) -> None:
+        dialogue = self.dialogue
+        if dialogue is not None and dialogue.load.has_waiting:
+            dialogue.load.has_waiting = False
+            dialogue.run()
 
     def _take(self, frame: Frame) -> None:
-        if self._state is ServerState.OPEN and frame.command in _ORDINARY and self.dialogue is not None:
+        if self._state is _OPEN and frame.command in _ORDINARY and self.dialogue is not None:
             self.dialogue.take(frame)
             return
         try:
@@ -96,11 +112,17 @@ class StompServerEngine(ProtocolEngine):
             self.dialogue.take(frame)
 
     def pull(self, size: int) -> bytes | bytearray | memoryview:
+        dialogue = self.dialogue
+        wanting = dialogue is not None and dialogue.turns.wanting
+        if not (self._out or wanting or self._silence.beat_is_due) and self._trouble is None:
+            return b""
         if self._trouble is not None:
             self.refuse(None, self._trouble)
+        elif not wanting and len(self._out) == 1:  # an answer, mostly
+            self._silence.said(self._clock.monotonic_ms())
+            return self._out.popleft()
         parts: list[bytes] = []
         taken = self._pull_out(size, parts) if self._out else 0
-        dialogue = self.dialogue
         if dialogue is not None and dialogue.turns and taken < size and self._state is not _OVER:
             try:
                 taken += dialogue.pull(size - taken, parts)
@@ -128,7 +150,7 @@ class StompServerEngine(ProtocolEngine):
         dialogue = self.dialogue
         if self._state not in _TAKES_FRAMES:
             return False
-        return dialogue is None or dialogue.waiting_bytes <= self._settings.waiting_bytes_max
+        return dialogue is None or dialogue.load.waiting_bytes <= self._settings.waiting_bytes_max
 
     @property
     def is_over(self) -> bool:
@@ -184,11 +206,22 @@ class StompServerEngine(ProtocolEngine):
 
     def _enter(self, frame: Frame, login: Login) -> Dialogue:
         """Find out who it is, and connect to the virtual host. May wait. Raises `ProviderError`."""
+        service, address = self.service, self.conduit.peer.address
+        shown = credentials_of(frame, self.conduit.peer)
+        try:
+            dialogue = self._connect(shown, login)
+        except AccessDeniedError as error:
+            service.note_login(None, shown, address, error.reason)
+            raise
+        service.note_login(dialogue.guard.principal, shown, address, "")
+        return dialogue
+
+    def _connect(self, shown: Credentials | None, login: Login) -> Dialogue:
         service, peer = self.service, self.conduit.peer
         host = service.hosts.find(login.host or self._settings.default_host)
         if host is None:
             raise ResourceError(f"there is no virtual host {login.host!r} here")
-        principal = service.authenticator.authenticate(credentials_of(frame, peer), peer=peer.address)
+        principal = service.authenticator.authenticate(shown, peer=peer.address)
         connection = host.connect(self, principal=principal, address=peer.address)
         try:
             guard = Guard(principal, host, connection.connection_id)
@@ -215,6 +248,7 @@ class StompServerEngine(ProtocolEngine):
         self._decoder.limits = own if login.speaks_profile else self._settings.limits
         self._decoder.lazy = login.speaks_profile
         self.dialogue = dialogue
+        self._known = dialogue.known
         self._silence.begin(login.out_ms, login.in_ms)
         self._move(ServerEvent.ACCEPT)
         self.emit(login.answer(self._settings, dialogue.greeting()))
@@ -235,6 +269,15 @@ class StompServerEngine(ProtocolEngine):
         data = encode(frame, self.version)
         # A line end after each frame, as ActiveMQ writes it: PHP's client, which speaks 1.0, eats a byte there.
         self._out.append(data + b"\n" if self.version is Version.V1_0 else data)
+
+    @property
+    def is_free(self) -> bool:
+        """Whether nothing is to be written before what is written now by `push`. The connection's thread."""
+        return not self._out and self._trouble is None and self._state is _OPEN and self.conduit.is_free
+
+    def push(self, data: bytes) -> None:
+        """Have frames of STOMP 1.2 written at once, while the connection `is_free`. A heart-beat may come although it says the same."""
+        self.conduit.push(data)
 
     def say(self, data: bytes) -> None:
         """Have frames of STOMP 1.2 written, encoded as they are."""

@@ -6,17 +6,30 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Final, Protocol
 
 from pyjms.spi.envelope import Address, ConnectionId, Envelope, fact
-from pyjms.spi.provider import ConnectionEvents, ProviderConnection, ProviderSession
+from pyjms.spi.provider import ConnectionEvents, ProviderConnection, ProviderConsumer, ProviderSession
 from pyjms_provider.security.contracts import AccessPolicy, Operation, Principal, Target, TargetKind
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from pyjms.spi.delivery import Delivery
     from pyjms.spi.errors import ProviderError
 
-__all__ = ["Guard", "HostDirectory", "Sending", "ServedHost"]
+__all__ = ["DirectTaker", "Guard", "HostDirectory", "Sending", "ServedHost"]
 
 _TARGETS_MAX: Final = 256
+
+
+class DirectTaker(Protocol):
+    """Who can be handed a message where it comes in."""
+
+    def may_take(self) -> bool:
+        """Say whether it takes one now. Any thread; must take no lock, and never waits."""
+        ...
+
+    def take(self, delivery: Delivery) -> None:
+        """Have the message, after `may_take` has said so. Must not raise, or wait."""
+        ...
 
 
 class ServedHost(Protocol):
@@ -54,6 +67,10 @@ class ServedHost(Protocol):
         """
         ...
 
+    def hand_over(self, consumer: ProviderConsumer, taker: DirectTaker) -> None:
+        """Have messages for `consumer`, one of this host's, handed to `taker` where they come in, whenever it can take one."""
+        ...
+
     def has(self, address: Address) -> bool:
         """Say whether there is such a destination already. Never waits."""
         ...
@@ -88,6 +105,8 @@ class Guard:
     host: ServedHost
     connection_id: ConnectionId
     _targets: dict[Address, Target] = field(default_factory=dict, compare=False, repr=False)
+    _allowed: list[tuple[Address, object] | None] = field(default_factory=lambda: [None], compare=False, repr=False)
+    """Where the last message was allowed to go, and by the rules of which epoch; None: that is not known."""
 
     def enter(self) -> None:
         """Ask whether the connection may be."""
@@ -99,7 +118,12 @@ class Guard:
 
     def send(self, address: Address) -> None:
         """Ask for a message to be sent there, and for the destination to be made by it."""
+        epoch = self.host.access.epoch  # before the question, so that an answer by older rules is known as such
+        allowed = self._allowed[0]
+        if allowed is not None and allowed[0] is address and allowed[1] is epoch and self.host.has(address):
+            return
         self._use(Operation.WRITE, address)
+        self._allowed[0] = None if epoch is None else (address, epoch)
 
     def read(self, address: Address) -> None:
         """Ask for a consumer there. Who may read a temporary destination, the virtual host itself knows."""

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from pyjms_provider.protocols.engine import Conduit, Joint
     from pyjms_provider.protocols.stomp.frames import Frame
 
-__all__ = ["Act", "Lane"]
+__all__ = ["Act", "Lane", "Load"]
 
 _RUN_MAX: Final = 64  # acts of one job, so that others get their turn
 _ACT_SIZE: Final = 512  # bytes of what is not text
@@ -39,24 +39,35 @@ class Act:
         return len(self.frame.body) + self.frame.head_bytes + _ACT_SIZE * self.messages
 
 
+@dataclass(slots=True)
+class Load:
+    """What waits in all lanes of one connection. Its thread alone changes it."""
+
+    has_waiting: bool = False
+    """Whether there may be acts for which `Lane.run` was not called."""
+    waiting_bytes: int = 0
+    """About how much memory the acts take that have not been done."""
+
+
 class Lane:
     """One order of acts."""
 
-    __slots__ = ("_acts", "_conduit", "_fail", "_is_busy", "_perform", "has_waiting", "waiting_bytes")
+    __slots__ = ("_acts", "_conduit", "_fail", "_is_busy", "_load", "_perform", "has_waiting")
 
-    def __init__(self, conduit: Conduit, perform: Callable[[Act], None], fail: Callable[[BaseException], None]) -> None:
+    def __init__(
+        self, conduit: Conduit, perform: Callable[[Act], None], fail: Callable[[BaseException], None], load: Load
+    ) -> None:
         """`perform` does an act and answers what it refuses itself. What it raises is a fault of ours: the transport's affair,
-        or that of `fail` where it was done on another thread.
+        or that of `fail` where it was done on another thread. `load` is what all lanes of the connection share.
         """
         self._conduit = conduit
         self._perform = perform
         self._fail = fail
+        self._load = load
         self._acts: deque[Act] = deque()
         self._is_busy = False
         self.has_waiting = False
         """Whether there may be acts for which `run` was not called."""
-        self.waiting_bytes = 0
-        """About how much memory the acts take that have not been done."""
 
     @property
     def is_idle(self) -> bool:
@@ -74,8 +85,8 @@ class Lane:
             self._perform(act)
         else:
             self._acts.append(act)
-            self.has_waiting = True
-            self.waiting_bytes += act.size
+            self.has_waiting = self._load.has_waiting = True
+            self._load.waiting_bytes += act.size
 
     def run(self) -> None:
         """Go on with what waits, unless a job does so already. A job takes all acts that have come, up to a limit.
@@ -104,7 +115,7 @@ class Lane:
 
     def _done(self, size: int, _: None, error: BaseException | None) -> None:
         self._is_busy = False
-        self.waiting_bytes -= size
+        self._load.waiting_bytes -= size
         if error is not None:
             self._fail(error)
         self.run()

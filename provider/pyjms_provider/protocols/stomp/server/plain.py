@@ -57,7 +57,7 @@ class PlainDialogue(Dialogue):
         self._hasty: ProviderSession | None = None
         """Sends without waiting for room."""
         connection.start()
-        self._lane = Lane(engine.conduit, self.perform, engine.fail)
+        self._lane = Lane(engine.conduit, self.perform, engine.fail, self.load)
         self._temporaries = Temporaries(connection, guard, self._settings.temporaries_max)
         self._subscriptions: dict[str, PlainSubscription | PlainBrowser] = {}
         self._transactions: dict[str, Transaction] = {}
@@ -110,10 +110,6 @@ class PlainDialogue(Dialogue):
 
     def run(self) -> None:
         self._lane.run()
-
-    @property
-    def waiting_bytes(self) -> int:
-        return self._lane.waiting_bytes
 
     def end(self) -> None:
         super().end()
@@ -229,7 +225,7 @@ class PlainDialogue(Dialogue):
         subscription.begin(consumer)
 
     def _begin_browser(self, name: str, shown: str, messages: Iterable[Delivery]) -> None:
-        browser = PlainBrowser(iter(messages), partial(self._write_browsed, name, shown))
+        browser = PlainBrowser(self, iter(messages), partial(self._write_browsed, name, shown))
         self._subscriptions[name] = browser
         self.turns.want(browser)
 

@@ -8,6 +8,7 @@ from threading import Lock
 from typing import TYPE_CHECKING
 
 from pyjms.spi.delivery import Delivery
+from pyjms_provider.protocols.stomp.server.browsing import LOOK_MESSAGES, Browsing
 from pyjms_provider.protocols.stomp.server.fetching import Fetching
 from pyjms_provider.protocols.stomp.server.turns import PULLS_OF_TURN
 
@@ -60,7 +61,9 @@ class PlainSubscription:
         self._is_full = False
         self._is_closed = False
         self._lock = Lock()
-        self._fetching = Fetching(dialogue.engine, dialogue.session, self.on_ready, self.on_ready)
+        self._fetching = Fetching(
+            dialogue.engine, dialogue.session, ready=self.on_ready, gone=self.on_ready, none=self._found_none
+        )
 
     def begin(self, consumer: ProviderConsumer) -> None:
         """Have the consumer; messages flow from now on."""
@@ -69,15 +72,20 @@ class PlainSubscription:
 
     def on_ready(self) -> None:
         """Hear that there may be work (any thread)."""
+        self._fetching.is_woken = True
+        self._dialogue.turns.want(self)
+
+    def _found_none(self) -> None:
+        """Hear that there was no message to be found: `pull` says so."""
         self._dialogue.turns.want(self)
 
     def pull(self) -> Iterable[bytes] | None:
         """Return one MESSAGE in parts, or None: nothing is there, or the window is full."""
         with self._lock:  # what is taken is unsettled at once: `close` finds it, and nothing comes after that
-            consumer = self._consumer
-            if consumer is None or self._fetching.is_busy:
+            consumer, fetching = self._consumer, self._fetching
+            if consumer is None or fetching.is_busy or (fetching.has_found_none and fetching.takes_none()):
                 return None
-            delivery = self._fetching.take()
+            delivery = fetching.take()
             if delivery is None and len(self.unsettled) >= self._window:
                 self._is_full = True
                 consumer.set_interested(False)  # somebody else may be woken for what comes now (QCM-25)
@@ -85,12 +93,13 @@ class PlainSubscription:
                     return None
                 self._is_full = False
             if delivery is None:
-                delivery = consumer.poll_or_wait()
-                if delivery is None:
+                polled = consumer.poll_at_once()
+                if polled is None:
                     return None
-                if type(delivery) is not Delivery:
-                    self._fetching.begin(delivery)
+                if type(polled) is not Delivery:
+                    fetching.begin(polled, consumer)
                     return None
+                delivery = polled
             number = self._dialogue.hold(self, delivery)
         return self._dialogue.write_message(self, delivery, number)
 
@@ -133,22 +142,34 @@ class PlainSubscription:
 class PlainBrowser:
     """A SUBSCRIBE that only looks: all messages once, then an end that is marked."""
 
-    def __init__(self, messages: Iterator[Delivery], write: Callable[[Delivery | None], Iterable[bytes]]) -> None:
+    def __init__(
+        self,
+        dialogue: PlainDialogue,
+        messages: Iterator[Delivery],
+        write: Callable[[Delivery | None], Iterable[bytes]],
+    ) -> None:
+        """`write` makes a frame in parts, with None the end's."""
         self.is_queued = False
         self.pulls_of_turn = PULLS_OF_TURN
         self.may_have_more = True
-        self._messages: Iterator[Delivery] | None = messages
         self._write = write
+        self._is_over = False
+        self._browsing = Browsing(dialogue.engine, messages, write, lambda: dialogue.turns.want(self))
 
     def pull(self) -> Iterable[bytes] | None:
-        """Return one MESSAGE in parts, the last one being the end; None: that has been."""
-        if self._messages is None:
+        """Return one MESSAGE in parts, the last one being the end; None: that has been, or nothing has been found yet."""
+        if self._is_over:
             return None
-        delivery = next(self._messages, None)
-        if delivery is None:
-            self._messages = None
-        return self._write(delivery)
+        browsing = self._browsing
+        if browsing.has_ended:
+            self._is_over = True
+            return self._write(None)
+        if browsing.is_empty:
+            browsing.look(LOOK_MESSAGES)
+            return None
+        return browsing.take()
 
     def close(self) -> None:
         """Stop looking. May be repeated."""
-        self._messages = None
+        self._is_over = True
+        self._browsing.end()

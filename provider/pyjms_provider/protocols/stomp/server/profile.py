@@ -28,10 +28,11 @@ from pyjms_provider.protocols.stomp.dialects import PYJMS
 from pyjms_provider.protocols.stomp.errors import ProfileError, StompError
 from pyjms_provider.protocols.stomp.frames import Frame, Version
 from pyjms_provider.protocols.stomp.header_lines import PROFILE_HEADER
-from pyjms_provider.protocols.stomp.packed import FRAME_BYTES, PACKED_HEADER, PACKED_VERSION
+from pyjms_provider.protocols.stomp.packed import FRAME_BYTES, PACKED_HEADER, PACKED_VERSION, pack_one
 from pyjms_provider.protocols.stomp.pipeline_answers import Counted
 from pyjms_provider.protocols.stomp.profile import from_frame, to_frame
 from pyjms_provider.protocols.stomp.server.dialogue import Dialogue
+from pyjms_provider.protocols.stomp.server.known import KnownFrames
 from pyjms_provider.protocols.stomp.server.lane import Act, Lane
 from pyjms_provider.protocols.stomp.server.profile_consumers import CreditConsumer, ServedBrowser, ServedConsumer
 from pyjms_provider.protocols.stomp.server.profile_pipelines import LONG_VERBS, PIPELINE_COMMANDS, ServedPipelines
@@ -68,6 +69,7 @@ class ProfileDialogue(Dialogue):
         self._lane = self._new_lane()
         self._pipeline_lane = self._new_lane()  # a reservation waits for messages, and must hold up nothing else
         self._sessions: dict[str, ServedSession] = {}
+        self.known = KnownFrames(self, self._sessions, self._sends) if self.is_packed else None
         self._consumers: dict[str, CreditConsumer] = {}
         self._temporaries: set[Address] = set()
         self._delivery_numbers = count(1)
@@ -105,7 +107,7 @@ class ProfileDialogue(Dialogue):
         }
 
     def _new_lane(self) -> Lane:
-        return Lane(self.engine.conduit, self.perform, self.engine.fail)
+        return Lane(self.engine.conduit, self.perform, self.engine.fail, self.load)
 
     # Dialogue
 
@@ -263,13 +265,6 @@ class ProfileDialogue(Dialogue):
         for session in tuple(self._sessions.values()):
             if session.lane.has_waiting:
                 session.lane.run()
-
-    @property
-    def waiting_bytes(self) -> int:
-        size = self._lane.waiting_bytes + self._pipeline_lane.waiting_bytes
-        for session in tuple(self._sessions.values()):
-            size += session.lane.waiting_bytes
-        return size
 
     def end(self) -> None:
         super().end()
@@ -442,7 +437,15 @@ class ProfileDialogue(Dialogue):
             unsettled[number] = delivery
         size = sum(map(len, parts))
         head = f"MESSAGES\nsubscription:{consumer.escaped}\nfirst:{first}\ncontent-length:{size}\n\n"
-        return head.encode(), *parts, _END
+        return (b"".join((head.encode(), *parts, _END)),)  # as one part, as each one counts on its way
+
+    def one_message(self, consumer: ServedConsumer, delivery: Delivery) -> bytes:
+        """Return the MESSAGES of one delivery, and note whose it is. Raises `CodecError`."""
+        body = pack_one(delivery)
+        number = next(self._delivery_numbers)
+        consumer.session.unsettled[number] = delivery
+        head = f"MESSAGES\nsubscription:{consumer.escaped}\nfirst:{number}\ncontent-length:{len(body)}\n\n"
+        return b"%b%b\0" % (head.encode(), body)
 
     def write_message(self, consumer: CreditConsumer, delivery: Delivery) -> Iterable[bytes]:
         """Return the MESSAGE of a delivery, and note whose it is."""

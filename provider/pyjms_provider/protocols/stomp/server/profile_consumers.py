@@ -4,14 +4,18 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator
-from threading import Lock
+from functools import partial
+from threading import Lock, get_ident
 from typing import TYPE_CHECKING, Final
 
 from pyjms.spi.delivery import Delivery
+from pyjms.spi.errors import ProviderError
 from pyjms_provider.protocols.stomp.answers import Drained
+from pyjms_provider.protocols.stomp.errors import StompError
 from pyjms_provider.protocols.stomp.escapes import escape
 from pyjms_provider.protocols.stomp.frames import Version
 from pyjms_provider.protocols.stomp.packed import FRAME_BYTES, pack_delivery
+from pyjms_provider.protocols.stomp.server.browsing import Browsing
 from pyjms_provider.protocols.stomp.server.fetching import Fetching
 from pyjms_provider.protocols.stomp.server.turns import PULLS_OF_TURN
 
@@ -56,7 +60,7 @@ class CreditConsumer(ABC):
         if credit.revoke:
             with self._lock:
                 left, self._credit = self._credit + credit.credit, 0
-            self._end_interest()
+            left += self._end_interest()
             if receipt is not None:
                 self._dialogue.answer(receipt, Drained(left).headers())
             return
@@ -74,9 +78,9 @@ class CreditConsumer(ABC):
     def pull(self) -> Iterable[bytes] | None:
         """Return one message in parts, or None."""
 
-    def _end_interest(self) -> None:
-        """Say that `on_ready` is not wanted; one that only looks is not woken anyway."""
-        return
+    def _end_interest(self) -> int:
+        """Say that `on_ready` is not wanted, which one that only looks does not hear anyway; return how much credit is left by that."""
+        return 0
 
     def close(self) -> None:
         """Push nothing more. May be repeated."""
@@ -97,9 +101,16 @@ class ServedConsumer(CreditConsumer):
         self._is_packed = dialogue.is_packed
         if self._is_packed:
             self.pulls_of_turn = 1  # of many messages
+        self._desk = dialogue.engine.service.desk
         self._has_found_all = False
         """Whether the last look found nothing more."""
-        self._fetching = Fetching(dialogue.engine, session.session, self.on_ready, self._gone)
+        self._fetching = Fetching(
+            dialogue.engine, session.session, ready=self.on_ready, gone=self._gone, none=self._found_none
+        )
+
+    def on_ready(self) -> None:
+        self._fetching.is_woken = True
+        self._dialogue.turns.want(self)
 
     def begin(self, consumer: ProviderConsumer) -> None:
         """Have the broker's consumer."""
@@ -108,8 +119,10 @@ class ServedConsumer(CreditConsumer):
             is_closed = self._is_closed
         if is_closed:
             consumer.close()
-        else:
-            self.on_ready()
+            return
+        if self._is_packed:
+            self._dialogue.guard.host.hand_over(consumer, self)
+        self.on_ready()
 
     def pull(self) -> Iterable[bytes] | None:
         consumer, fetching = self._consumer, self._fetching
@@ -141,18 +154,22 @@ class ServedConsumer(CreditConsumer):
         size = 0
         delivery = fetching.take()
         self._has_found_all = self.may_have_more = False
+        if fetching.has_found_none and fetching.takes_none():
+            self._has_found_all = True
+            return found, parts
         while True:
             if delivery is None:
                 if not self._credit or self._is_closed:
                     break
-                delivery = consumer.poll_or_wait()
-                if delivery is None:
+                polled = consumer.poll_at_once()
+                if polled is None:
                     self._has_found_all = True
                     break
                 self._credit -= 1
-                if type(delivery) is not Delivery:
-                    fetching.begin(delivery)
+                if type(polled) is not Delivery:
+                    fetching.begin(polled, consumer)
                     break
+                delivery = polled
             found.append(delivery)
             if self._is_packed:
                 size += pack_delivery(delivery, parts)
@@ -162,6 +179,39 @@ class ServedConsumer(CreditConsumer):
             delivery = None
         return found, parts
 
+    def may_take(self) -> bool:
+        """Say whether a message that is being sent on the connection's thread is taken at once (any thread).
+
+        It is if there is credit, and nothing of this consumer or its connection waits. Its credit is spent by that.
+        """
+        if self._desk.thread != get_ident() or self.is_queued or self._drains or self._fetching.is_busy:
+            return False
+        if not self._credit or not self._dialogue.engine.is_free or not self._lock.acquire(blocking=False):
+            return False
+        try:
+            if not self._credit:  # it was closed at this moment, on another thread
+                return False
+            self._credit -= 1
+        finally:
+            self._lock.release()
+        return True
+
+    def take(self, delivery: Delivery) -> None:
+        """Have the message that `may_take` was asked for. It is written when the send is over."""
+        self._desk.taken.append((self, delivery))
+
+    def write(self, delivery: Delivery) -> None:
+        """Write a message that was taken."""
+        engine = self._dialogue.engine
+        try:
+            engine.push(self._dialogue.one_message(self, delivery))
+            if not self._credit and self._consumer is not None:
+                self._consumer.set_interested(False)  # as in `pull`
+        except (ProviderError, StompError) as error:
+            engine.refuse(None, error)
+        except Exception as error:
+            engine.fail(error)
+
     def stopped(self) -> None:
         """Hear that the connection delivers nothing from now on."""
         if self._fetching.drop():
@@ -169,15 +219,24 @@ class ServedConsumer(CreditConsumer):
 
     def _gone(self) -> None:
         """Hear that a message will not be pushed: another one takes its place."""
+        self._restore_credit()
+        self.on_ready()
+
+    def _found_none(self) -> None:
+        """Hear that there was no message to be found: drains are answered now."""
+        self._restore_credit()
+        self._dialogue.turns.want(self)
+
+    def _restore_credit(self) -> None:
         with self._lock:
             if not self._is_closed:
                 self._credit += 1
-        self.on_ready()
 
-    def _end_interest(self) -> None:
-        self._fetching.drop()  # the client knows with the answer that nothing more comes
+    def _end_interest(self) -> int:
+        was_wanted = self._fetching.drop()  # the client knows with the answer that nothing more comes
         if self._consumer is not None:
             self._consumer.set_interested(False)
+        return int(was_wanted)
 
     def close(self) -> None:
         super().close()
@@ -193,21 +252,25 @@ class ServedBrowser(CreditConsumer):
         self, dialogue: ProfileDialogue, session: ServedSession, name: str, messages: Iterator[Delivery]
     ) -> None:
         super().__init__(dialogue, session, name)
-        self._messages = messages
-        self._next: Delivery | None = None
+        self._browsing = Browsing(dialogue.engine, messages, partial(dialogue.write_message, self), self.on_ready)
 
     def pull(self) -> Iterable[bytes] | None:
+        browsing = self._browsing
         with self._lock:
             if self._is_closed:
                 return None
-            delivery = self._next or next(self._messages, None)  # the end needs no credit, so it looks ahead
-            self._next = None
-            has_ended = delivery is None
-            if delivery is not None and not self._credit:
-                self._next, delivery = delivery, None
-            elif delivery is not None:
+            frame = None
+            if self._credit and not browsing.is_empty:
                 self._credit -= 1
-        if has_ended:
+                frame = browsing.take()
+            credit = self._credit
+        if browsing.has_ended:  # the end needs no credit
             self.close()
             self._dialogue.end_browser(self)
-        return None if delivery is None else self._dialogue.write_message(self, delivery)
+        elif browsing.is_empty:
+            browsing.look(credit)
+        return frame
+
+    def close(self) -> None:
+        super().close()
+        self._browsing.end()

@@ -31,29 +31,32 @@ class PackedSends:
     def __init__(self, dialogue: ProfileDialogue, guard: Guard) -> None:
         self._dialogue = dialogue
         self._guard = guard
+        self._desk = dialogue.engine.service.desk
 
     def take(self, frame: Frame, session: ServedSession) -> None:
         """Send the messages of a frame, or have them sent. The connection's thread."""
-        lane = session.lane
+        lane, is_idle = session.lane, session.lane.is_idle
         try:
             messages = read_sends(frame.body)  # type: ignore[arg-type]  # decoders make `bytes`
-            if len(messages) > 1 and "receipt" in frame.headers:
+            is_alone = len(messages) == 1
+            if not is_alone and "receipt" in frame.headers:
                 raise ProfileError("one receipt answers one message: send it by a SENDS of its own")
         except StompError as error:
-            if lane.is_idle:
+            if is_idle:
                 self._dialogue.refuse(frame, error)
             else:
                 lane.add(Act(frame, partial(_fail_with, error), may_wait=False))
             return
-        sent = 0
-        if lane.is_idle and len(messages) == 1:
-            sent = self._is_done(frame, session, messages[0])
-        elif lane.is_idle:
-            sent = self._send(frame, session, messages, only_now=True)
-        if sent < len(messages) and not self._dialogue.is_over:
-            lane.add(self._act_of(frame, session, messages[sent:]))
+        if is_idle:
+            if is_alone:
+                if self._try_to_send(frame, session, messages[0]):
+                    return
+            else:
+                messages = messages[self._send(frame, session, messages, only_now=True) :]
+        if messages and not self._dialogue.is_over:
+            lane.add(self._act_of(frame, session, messages))
 
-    def _is_done(self, frame: Frame, session: ServedSession, message: PackedEnvelope) -> bool:
+    def _try_to_send(self, frame: Frame, session: ServedSession, message: PackedEnvelope) -> bool:
         """Send a message, if that need not wait, or no longer than for a quick disk; return whether it was sent or refused."""
         if not session.session.may_wait(message):
             self._send_now(frame, session, message)
@@ -67,6 +70,8 @@ class PackedSends:
         dialogue = self._dialogue
         if dialogue.is_over:
             return
+        desk = self._desk
+        desk.open()
         try:
             self._send_one(session, message)
         except ProviderError as error:
@@ -74,6 +79,8 @@ class PackedSends:
         else:
             if (receipt := frame.headers.get("receipt")) is not None:
                 dialogue.confirm(frame, receipt)
+        finally:
+            desk.close()
 
     def _send_one(self, session: ServedSession, message: PackedEnvelope) -> None:
         self._guard.send(message.destination)

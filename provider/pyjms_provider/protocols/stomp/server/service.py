@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from pyjms_provider.protocols.stomp.server.desk import Desk
 from pyjms_provider.protocols.stomp.server.engine import StompServerEngine
 from pyjms_provider.protocols.stomp.server.plain import PlainDialogue
 from pyjms_provider.protocols.stomp.server.profile import ProfileDialogue
 from pyjms_provider.protocols.stomp.server.settings import StompSettings
+from pyjms_provider.security.contracts import Credentials, Principal
 
 if TYPE_CHECKING:
     from pyjms.spi.clock import Clock
@@ -19,7 +22,11 @@ if TYPE_CHECKING:
     from pyjms_provider.protocols.stomp.server.login import Login
     from pyjms_provider.security.contracts import Authenticator
 
-__all__ = ["StompService"]
+__all__ = ["NoteLogin", "StompService"]
+
+
+NoteLogin = Callable[[Principal | None, Credentials | None, str, str], None]
+"""Hears who logged in, None being nobody, with which credentials, from which address, and why it was refused. On any thread; may wait."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -30,6 +37,9 @@ class StompService:
     authenticator: Authenticator
     hosts: HostDirectory
     settings: StompSettings = field(default_factory=StompSettings)
+    note_login: NoteLogin = field(default=lambda *_: None)
+    desk: Desk = field(default_factory=Desk)
+    """All connections of a service are on one loop."""
 
     def engine(self, conduit: Conduit) -> StompServerEngine:
         """Return the engine of a new connection."""

@@ -21,7 +21,8 @@ class Silence:
         self._out_ms = 0.0
         self._in_ms = 0.0
         self._said_ms = now_ms
-        self._beat_is_due = False
+        self.beat_is_due = False
+        """Whether `takes_beat` says so."""
 
     @property
     def is_awaited(self) -> bool:
@@ -37,11 +38,11 @@ class Silence:
     def said(self, now_ms: float) -> None:
         """Whatever is written tells the client that the broker is alive."""
         self._said_ms = now_ms
-        self._beat_is_due = False
+        self.beat_is_due = False
 
     def takes_beat(self) -> bool:
         """Say, once, whether an empty line is due."""
-        is_due, self._beat_is_due = self._beat_is_due, False
+        is_due, self.beat_is_due = self.beat_is_due, False
         return is_due
 
     def next_ms(self, heard_ms: float) -> int | None:
@@ -60,5 +61,5 @@ class Silence:
         if self._in_ms and now_ms >= heard_ms + self._in_ms:
             return f"nothing was heard for {now_ms - heard_ms:.0f} ms, and heart-beats were promised"
         if self._out_ms and now_ms >= self._said_ms + self._out_ms:
-            self._beat_is_due = True
+            self.beat_is_due = True
         return None

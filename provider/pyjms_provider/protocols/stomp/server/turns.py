@@ -40,21 +40,22 @@ class Turns:
 
     def __init__(self, wake: Callable[[], None]) -> None:
         self._wake = wake
-        self._wanting: deque[Pulled] = deque()
+        self.wanting: deque[Pulled] = deque()
+        """Who waits for a turn; only to be looked at."""
 
     def __bool__(self) -> bool:
-        return bool(self._wanting)
+        return bool(self.wanting)
 
     def want(self, who: Pulled) -> None:
         """Give `who` a turn. Any thread; never waits."""
         if not who.is_queued:
             who.is_queued = True
-            self._wanting.append(who)
+            self.wanting.append(who)
             self._wake()
 
     def pull(self, size: int, parts: list[bytes]) -> int:
         """Add about `size` bytes to `parts`; return how many. The connection's thread."""
-        wanting, taken = self._wanting, 0
+        wanting, taken = self.wanting, 0
         while taken < size and wanting:
             who = wanting.popleft()
             who.is_queued = False  # before it looks: what comes from now on gives it another turn

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from pyjms.spi.errors import InDoubtError, ResourceError, RolledBackError, TooLateError
-from pyjms.spi.xid import Xid
+from pyjms.spi.errors import BranchError, InDoubtError, ResourceError, RolledBackError, TooLateError
+from pyjms.spi.xid import BranchFailure, Xid
 from tests.provider.clients.stomp.profiled.peer import Peer, consumer_of, link_to, linked
 from tests.provider.clients.stomp.world import ORDERS, Events, Told
 from tests.provider.helpers import make_envelope, text_of
@@ -220,3 +220,54 @@ def test_a_browser_whose_connection_is_lost_says_so() -> None:
         peer.before_answer = lambda _, frame: peer.cut() if frame.command == "CREDIT" else None
         with pytest.raises(ResourceError, match="browse"):
             next(messages)
+
+
+SHORTLY = "timeout_ms=50&heart_beat_ms=0"
+
+
+def test_a_commit_that_is_not_answered_in_time_is_in_doubt_and_not_said_to_be_rolled_back() -> None:
+    with Peer() as peer, linked(peer, options=SHORTLY) as connection:
+        session = connection.open_session(transacted=True)
+        peer.unanswered |= {"COMMIT"}
+        session.send(make_envelope("x"))
+        with pytest.raises(InDoubtError, match="not answered COMMIT for 50 ms"):
+            session.commit()
+
+
+def test_a_branch_whose_end_is_not_answered_in_time_is_not_known_to_have_ended() -> None:
+    with Peer() as peer, linked(peer, options=SHORTLY) as connection:
+        session = connection.open_session(transacted=True)
+        peer.unanswered |= {"COMMIT"}
+        with pytest.raises(BranchError, match="not answered COMMIT for 50 ms") as raised:
+            session.xa_commit(Xid(1, b"g", b"b"))
+        assert raised.value.failure is BranchFailure.UNREACHABLE
+
+
+def test_a_message_whose_receipt_does_not_come_in_time_is_in_doubt() -> None:
+    with Peer() as peer, linked(peer, options=SHORTLY) as connection:
+        session = connection.open_session(transacted=False)
+        peer.unanswered |= {"SEND"}
+        with pytest.raises(InDoubtError, match="not answered SEND for 50 ms"):
+            session.send(make_envelope("x", persistent=True))
+
+
+def test_acknowledging_nothing_does_nothing() -> None:
+    with Peer() as peer, linked(peer) as connection:
+        session = connection.open_session(transacted=False)
+        session.acknowledge([])
+        connection.create_temporary(ORDERS.kind)  # whatever was posted has come before this
+        assert not peer.of("ACK")
+
+
+def test_messages_whose_acknowledgement_is_not_answered_in_time_are_settled_perhaps() -> None:
+    told = Told()
+    with Peer() as peer, linked(peer, options=SHORTLY) as connection:
+        session = connection.open_session(transacted=False)
+        consumer = consumer_of(session, told)
+        peer.deliver_to(consumer, 1, make_envelope("x", persistent=True))
+        told.wait()
+        delivery = consumer.poll()
+        assert delivery is not None
+        peer.unanswered |= {"ACK"}
+        with pytest.raises(TooLateError, match="not answered ACK for 50 ms"):
+            session.acknowledge([delivery])

@@ -5,10 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable
 from functools import partial
 from itertools import count
+from pathlib import Path
 from typing import TypeVar
 
 from pyjms.spi.envelope import ConnectionId
 from pyjms.spi.errors import AccessDeniedError
+from pyjms.spi.url import ProviderUrl
 from pyjms_provider.broker import EmbeddedBroker, find_broker, stop_broker
 from pyjms_provider.protocols.engine import Joint, Peer
 from pyjms_provider.protocols.stomp.codec import FrameDecoder, encode
@@ -25,7 +27,7 @@ from pyjms_provider.security.contracts import (
     Target,
 )
 from pyjms_provider.serving.embedded_host import EmbeddedHost
-from pyjms_provider.settings import BrokerSettings
+from pyjms_provider.settings import BrokerSettings, read_url
 from tests.provider.helpers import HandClock
 
 _T = TypeVar("_T")
@@ -64,6 +66,8 @@ class HandConduit:
     def __init__(self, certificate: bytes | None = None) -> None:
         self.peer = Peer("127.0.0.1:50000", "stomp://127.0.0.1:61613", False, certificate)
         self.wakes = 0
+        self.is_awake = False
+        """Whether it was woken since the last pull."""
         self.jobs: list[Callable[[], None]] = []
         self.briefs: list[bool] = []
         """Of all jobs, whether they are brief."""
@@ -72,6 +76,17 @@ class HandConduit:
         self.heard_ms = 0.0
         self.is_alone = False
         """Whether brief jobs are done at once."""
+        self.takes_pushes = False
+        """Whether messages are handed over without a turn: one, until the next pull."""
+        self.pushed: list[bytes] = []
+        """What was, since it was last pulled."""
+
+    @property
+    def is_free(self) -> bool:
+        return self.takes_pushes and not self.pushed and not self.is_awake
+
+    def push(self, data: bytes) -> None:
+        self.pushed.append(data)
 
     def do_brief(self, job: Callable[[], None]) -> bool:
         if self.is_alone:
@@ -80,6 +95,7 @@ class HandConduit:
 
     def wake(self) -> None:
         self.wakes += 1
+        self.is_awake = True
 
     def work(
         self,
@@ -145,7 +161,9 @@ class Client:
                 return
 
     def pull(self, size: int = 65536) -> bytes:
-        data = bytes(self.engine.pull(size))
+        data = b"".join(self.conduit.pushed) + bytes(self.engine.pull(size))
+        self.conduit.pushed.clear()
+        self.conduit.is_awake = False
         for event in self._decoder.feed(data):
             if isinstance(event, Frame):
                 self.frames.append(event)
@@ -197,3 +215,11 @@ class Bench:
 
     def close(self) -> None:
         stop_broker(self.broker.name)
+
+
+def bench_on(directory: Path, options: str = "") -> Bench:
+    """Return a bench whose broker has a store in `directory`, with what an earlier one has left there.
+
+    `options`: more of them, as ``&memory=1MB``.
+    """
+    return Bench(broker=read_url(ProviderUrl.parse(f"vm://x?store=sqlite:///{directory}/x.db{options}"))[1])

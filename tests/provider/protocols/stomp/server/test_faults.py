@@ -162,7 +162,7 @@ def test_a_failure_to_pull_is_told_to_the_client(bench: Bench, monkeypatch: pyte
     def pull(size: int, parts: list[bytes]) -> int:
         raise ClosedError("the virtual host has stopped")
 
-    monkeypatch.setattr(client.engine.dialogue, "turns", SimpleNamespace(pull=pull))
+    monkeypatch.setattr(client.engine.dialogue, "turns", SimpleNamespace(pull=pull, wanting=[client]))
     (error,) = client.all()
     assert (error.command, error.headers["code"]) == ("ERROR", "PYJMS-CLOSED")
     assert client.engine.is_over
@@ -175,7 +175,7 @@ def test_a_message_that_is_taken_while_its_subscription_ends_goes_back() -> None
     begun = Event()
 
     class Consumer:
-        def poll_or_wait(self) -> Delivery:
+        def poll_at_once(self) -> Delivery:
             def close() -> None:
                 begun.set()
                 left.append(subscription.close())

@@ -9,28 +9,22 @@ from pathlib import Path
 import pytest
 
 from pyjms.spi.errors import ResourceError
-from pyjms.spi.url import ProviderUrl
 from pyjms_provider.protocols.stomp import verbs
-from pyjms_provider.settings import read_url
 from tests.provider.helpers import make_envelope
-from tests.provider.protocols.stomp.server.bench import Bench, Client
+from tests.provider.protocols.stomp.server.bench import Bench, Client, bench_on
 from tests.provider.protocols.stomp.server.pyjms_client import PyjmsClient, ready
-
-
-def open_bench(directory: Path) -> Bench:
-    return Bench(broker=read_url(ProviderUrl.parse(f"vm://x?store=sqlite:///{directory}/x.db"))[1])
 
 
 @pytest.fixture
 def reopened(tmp_path: Path) -> Iterator[Bench]:
     """Return a broker with three messages, none of which is in memory."""
-    first = open_bench(tmp_path)
+    first = bench_on(tmp_path)
     sender = PyjmsClient(first)
     sender.session()
     for text in "abc":
         sender.send(make_envelope(text, persistent=True))
     first.close()
-    bench = open_bench(tmp_path)
+    bench = bench_on(tmp_path)
     yield bench
     bench.close()
 

@@ -2,16 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from pathlib import Path
-
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pyjms.spi.envelope import Address, AddressKind, Envelope
 from pyjms.spi.errors import AccessDeniedError, ClosedError, ProviderError, RolledBackError
-from pyjms.spi.url import ProviderUrl
 from pyjms_provider.core.policy import Overflow, QueuePolicy
 from pyjms_provider.protocols.stomp import verbs
 from pyjms_provider.protocols.stomp.codec import encode as encode_frame
@@ -21,7 +17,6 @@ from pyjms_provider.protocols.stomp.packed import LENGTH, PACKED_HEADER, PACKED_
 from pyjms_provider.protocols.stomp.wire_errors import error_of, is_closing
 from pyjms_provider.queue_manager import QueueManager
 from pyjms_provider.security.contracts import Operation
-from pyjms_provider.settings import read_url
 from pyjms_provider.stores.codec import decode_plain, encode
 from tests.provider.helpers import ORDERS, make_envelope
 from tests.provider.protocols.stomp.server.bench import Bench, Client
@@ -30,12 +25,9 @@ from tests.provider.protocols.stomp.server.pyjms_client import PyjmsClient, read
 OTHERS = Address(AddressKind.QUEUE, "others")
 
 
-@pytest.fixture(params=["memory", "sqlite"])
-def bench(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Bench]:
-    url = "vm://x" if request.param == "memory" else f"vm://x?store=sqlite:///{tmp_path}/x.db"
-    bench = Bench(broker=read_url(ProviderUrl.parse(url))[1])
-    yield bench
-    bench.close()
+@pytest.fixture
+def bench(bench_of_each_store: Bench) -> Bench:
+    return bench_of_each_store
 
 
 def sends(*envelopes: Envelope, session: str = "a", **headers: str) -> Frame:
@@ -271,7 +263,7 @@ def test_frames_that_wait_count_by_their_messages(bench: Bench) -> None:
     client = packed(bench)
     assert client.client.engine.dialogue is not None
     client.tell(sends(*[message("x")] * 500))
-    assert client.client.engine.dialogue.waiting_bytes > 500 * 512
+    assert client.client.engine.dialogue.load.waiting_bytes > 500 * 512
     client.client.conduit.jobs.clear()
 
 
