@@ -93,6 +93,8 @@ PROVIDERS = (
         profile=FOLDER / "rabbitmq_profile.py",
     ),
 )
+LIMIT_S = 180.0
+"""How long one test may take: what takes 6 s by itself has taken more than the 30 s of the profiles beside the rest of our own test suite."""
 SERVED = {"pyjms": (), "stored": ("--store", "sqlite:///conformance.db")}
 FAULTY = Judged(
     name="faulty",
@@ -124,6 +126,7 @@ def judge(judged: Judged, select: tuple[str, ...] = ()) -> Report:
             profile=str(judged.profile),
             select=select,
             target=SUITE_TARGET,
+            limit_s=LIMIT_S,
         )
         return asyncio.run(judge_provider(task, progress))
 
