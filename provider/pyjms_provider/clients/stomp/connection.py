@@ -103,6 +103,7 @@ class StompConnection(ProviderConnection):
         except BaseException:
             self.link.close(None)
             raise
+        self.link.begin()
 
     def _connect_headers(self) -> dict[str, str]:
         # STOMP 1.2 asks for `host`. Brokers that read it take it for a virtual host, and its absence for the default one.

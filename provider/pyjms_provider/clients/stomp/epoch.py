@@ -212,7 +212,10 @@ class Epoch:
     def on_end(self, reason: str) -> None:
         """Let nobody wait any longer."""
         with self._lock:
-            self.has_ended, self.reason = True, reason
+            self.reason, self.has_ended = (
+                reason,
+                True,
+            )  # in this order, as who finds the one reads the other without the lock
             awaited = list(self._answers.values())
             self._answers.clear()
         for answer in awaited:

@@ -115,7 +115,7 @@ class Link:
         owner: LinkOwner,
         random: Random | None = None,
     ) -> None:
-        """Connect: one round through the endpoints. `headers` makes those of CONNECT.
+        """Connect: one round through the endpoints. `headers` makes those of CONNECT. Nothing heals before `begin`.
 
         Raises `AccessDeniedError`, `DuplicateClientIdError`, `ResourceError` that tells of each endpoint.
         """
@@ -138,7 +138,13 @@ class Link:
         self._error: ProviderError | None = None
         self.dialect: Dialect | None = None if settings.dialect is None else dialect_named(settings.dialect)
         """The broker's; told by the first CONNECTED, unless the URL says it."""
+        self._heals = False
         self._epoch = self._connect_anywhere()
+
+    def begin(self) -> None:
+        """Heal what is lost from now on, also what was lost already: the owner can `restore`. Called once, before anything was done."""
+        self._heals = True
+        self._look_at(self._epoch)
 
     def hand_over(self, headers: Callable[[], dict[str, str]], owner: LinkOwner) -> None:
         """Belong to another owner from now on, before anything was done."""
@@ -215,6 +221,7 @@ class Link:
         with self._lock:
             self._epoch = epoch
         self._move(LinkEvent.HEAL)
+        self._look_at(epoch)
 
     def close(self, farewell: Frame | None) -> None:
         """End the connection, after `farewell` has been answered if the broker still listens. May be repeated."""
@@ -262,7 +269,7 @@ class Link:
     def on_epoch_end(self, epoch: Epoch, reason: str) -> None:
         """Begin to heal, if it was the present one."""
         with self._lock:
-            if epoch is not self._epoch_or_none or self._state is not LinkState.CONNECTED:
+            if not self._heals or epoch is not self._epoch or self._state is not LinkState.CONNECTED:
                 return
             self._state = TRANSITIONS[self._state, LinkEvent.LOSE]
         place = epoch.wire.endpoint
@@ -275,9 +282,10 @@ class Link:
         )
         Thread(target=self._heal, name=f"pyjms-stomp-healer-{place.host}", daemon=True).start()
 
-    @property
-    def _epoch_or_none(self) -> Epoch | None:
-        return getattr(self, "_epoch", None)  # none while the first connection is being made
+    def _look_at(self, epoch: Epoch) -> None:
+        """Begin to heal if `epoch` ended before it was the present one, so that nobody heard of it."""
+        if epoch.has_ended:
+            self.on_epoch_end(epoch, epoch.reason)
 
     # Healing
 

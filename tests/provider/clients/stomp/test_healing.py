@@ -8,6 +8,7 @@ from threading import Event, Thread
 
 import pytest
 
+from pyjms.spi.clock import SystemClock
 from pyjms.spi.envelope import Address, AddressKind
 from pyjms.spi.errors import (
     AccessDeniedError,
@@ -18,10 +19,16 @@ from pyjms.spi.errors import (
     ResourceError,
     RolledBackError,
 )
+from pyjms.spi.provider import ConnectRequest
+from pyjms.spi.url import ProviderUrl
 from pyjms.testing import VirtualClock
-from pyjms_provider.clients.stomp.link import ConnectionInterruptedError
+from pyjms_provider.clients.stomp.epoch import Epoch
+from pyjms_provider.clients.stomp.link import ConnectionInterruptedError, Link
+from pyjms_provider.clients.stomp.options import Endpoint
+from pyjms_provider.clients.stomp.provider import StompProvider
 from pyjms_provider.protocols.stomp.frames import Frame
 from tests.provider.clients.stomp.fake_broker import PATIENCE_S, FakeBroker
+from tests.provider.clients.stomp.profiled.peer import Peer
 from tests.provider.clients.stomp.world import QUICKLY, Events, Told, connect, connected, consume
 from tests.provider.helpers import make_envelope, text_of
 
@@ -39,6 +46,55 @@ def test_a_lost_connection_is_made_anew_with_its_consumers_and_told_once() -> No
         assert text_of(consumer.poll()) == "after"
         assert [type(error) for error in events.errors] == [ConnectionInterruptedError]
         assert "being made anew" in events.errors[0].reason
+
+
+def end_before_it_is_used(monkeypatch: pytest.MonkeyPatch, broker: FakeBroker, number: int) -> None:
+    """Have the connection of that number, from 1, end after the broker's CONNECTED and before anybody hears of it."""
+    attempt = Link._connect
+
+    def connect(link: Link, endpoint: Endpoint) -> Epoch:
+        epoch = attempt(link, endpoint)
+        if epoch.number == number:
+            broker.cut()
+            epoch.wire.join(PATIENCE_S)
+            assert epoch.has_ended
+        return epoch
+
+    monkeypatch.setattr(Link, "_connect", connect)
+
+
+@pytest.mark.parametrize("kind", [FakeBroker, Peer])
+def test_a_connection_that_ends_as_soon_as_it_is_made_is_made_anew(
+    monkeypatch: pytest.MonkeyPatch, kind: type[FakeBroker]
+) -> None:
+    with kind() as broker:
+        end_before_it_is_used(monkeypatch, broker, 1)
+        request = ConnectRequest(
+            url=ProviderUrl.parse(f"{broker.url}?{QUICKLY}"),
+            user_name=None,
+            password=None,
+            client_id=None,
+            clock=SystemClock(),
+        )
+        events = Events()
+        connection = StompProvider().connect(request, events)
+        connection.start()
+        session = connection.open_session(transacted=False)
+        session.send(make_envelope("works", persistent=True))
+        broker.wait_for("SEND")
+        assert connection.link.epoch_number == 2
+        assert [type(error) for error in events.errors] == [ConnectionInterruptedError]
+        connection.close()
+
+
+def test_a_connection_that_ends_as_soon_as_it_has_its_client_id_is_made_anew(monkeypatch: pytest.MonkeyPatch) -> None:
+    events = Events()
+    with FakeBroker() as broker, connected(broker, events=events) as connection:
+        end_before_it_is_used(monkeypatch, broker, 2)
+        connection.set_client_id("desk")
+        connection.open_session(transacted=False).send(make_envelope("works", persistent=True))
+        assert connection.link.epoch_number == 3
+        assert len(events.errors) == 1
 
 
 @pytest.mark.parametrize("dead", [0, 1, 2])

@@ -82,6 +82,7 @@ class ProfiledConnection(ProviderConnection):
         if self.is_profiled:
             self._greeting = Greeting.read(greeting)
             self._connection_id = ConnectionId(greeting.get("session", ""))
+            self.link.begin()
 
     def _connect_headers(self) -> dict[str, str]:
         headers = {"pyjms-profile": verbs.PROFILE_VERSION, PACKED_HEADER: PACKED_VERSION, **self._credentials}
