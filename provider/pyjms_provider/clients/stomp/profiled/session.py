@@ -426,7 +426,8 @@ class ProfiledSession(ProviderSession):
         return self.connection.link.wait
 
     def end_waits(self) -> None:
-        self.connection.post(verbs.Interrupt(session=self.name).write())
+        if not self._closed:
+            self.connection.post(verbs.Interrupt(session=self.name).write())
 
     def close(self) -> None:
         if not self._ending.begin():

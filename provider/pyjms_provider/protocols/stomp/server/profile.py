@@ -193,6 +193,8 @@ class ProfileDialogue(Dialogue):
             self._session_of(frame)  # which says that there is none
         verb = verbs.read_verb(frame)
         if isinstance(verb, verbs.Interrupt):
+            if verb.session not in self._sessions and "receipt" not in frame.headers:
+                return None  # it was closed, perhaps twice, while this was on its way
             self._session(verb.session).session.end_waits()  # what waits in its lane is what this is to end
             if "receipt" in frame.headers:
                 self.answer(frame.headers["receipt"], {})

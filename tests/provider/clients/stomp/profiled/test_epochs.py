@@ -271,3 +271,13 @@ def test_messages_whose_acknowledgement_is_not_answered_in_time_are_settled_perh
         peer.unanswered |= {"ACK"}
         with pytest.raises(TooLateError, match="not answered ACK for 50 ms"):
             session.acknowledge([delivery])
+
+
+def test_a_session_that_is_closed_twice_says_nothing_more_to_the_broker() -> None:
+    with Peer() as peer, linked(peer) as connection:
+        session = connection.open_session(transacted=False)
+        for _ in range(2):
+            session.end_waits()
+            session.close()
+        connection.create_temporary(ORDERS.kind)  # whatever was posted has come before this
+        assert len(peer.of("INTERRUPT")) == len(peer.of("ENDSESSION")) == 1

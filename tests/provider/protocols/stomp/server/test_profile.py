@@ -334,3 +334,13 @@ def test_disconnect_closes_sessions_and_is_answered_last(bench: Bench) -> None:
     assert client.client.engine.is_over
     (again,) = ready(bench).messages()
     assert again.headers["redelivered"] == "true"
+
+
+def test_an_interrupt_that_nobody_waits_for_may_come_after_the_end_of_its_session(bench: Bench) -> None:
+    client = ready(bench)
+    client.do(verbs.CloseSession(session="a"))
+    client.tell(verbs.Interrupt(session="a"))
+    client.do(verbs.Stop())
+    assert client.client.frames == []
+    with pytest.raises(ClosedError, match="was closed"):
+        client.do(verbs.Interrupt(session="a"))
