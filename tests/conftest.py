@@ -10,3 +10,17 @@ settings.load_profile("suite")
 pytest.register_assert_rewrite("pyjms_tck.spi")  # before anything imports it, whatever is collected first
 
 pytest_plugins = ["pytester", "tests.brokers.plugin", "tests.traceability.plugin"]
+
+_LONG_S = 500
+"""Who may take so long takes a minute or more."""
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Begin with what takes longest: else one worker is busy with it after all others have ended."""
+    items.sort(key=lambda item: not _takes_long(item))
+
+
+def _takes_long(item: pytest.Item) -> bool:
+    limit = item.get_closest_marker("timeout")
+    return limit is not None and limit.args[0] >= _LONG_S
