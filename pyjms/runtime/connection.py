@@ -96,9 +96,13 @@ class JmsConnection(Connection):
                 raise IllegalStateException("set client_id right after creating the connection, before using it")
             if not isinstance(client_id, str) or not client_id:
                 raise InvalidClientIDException(f"{client_id!r} is no client id: use a non-empty string")
+            self._client_id = client_id  # so that nobody else sets one meanwhile
+        try:
             with mapped_errors:
                 self._provider.set_client_id(client_id)
-            self._client_id = client_id
+        except BaseException:
+            self._client_id = None
+            raise
 
     @property
     def configured_client_id(self) -> str | None:

@@ -11,6 +11,8 @@ from typing import TypeAlias
 
 import pytest
 
+from pyjms import ConnectionFactory, Session, TextMessage
+from pyjms_tck.background import Background
 from tests.provider.commands.served import BrokerProcess
 from tests.pyjms.demo.command_line import Run
 
@@ -29,6 +31,30 @@ def test_what_was_acknowledged_survives_the_end_of_the_broker(run_pyjms: Run, st
     [url] = second.announced("stomp")
     assert run_pyjms("receive", url, "orders", "--count", "0", "--timeout", "500ms") == (0, "two\nthree\n", "")
     assert second.end(signal.SIGINT) == 0
+
+
+def test_who_waits_for_a_message_gets_it_after_an_orderly_restart(start_broker: Start) -> None:
+    options = ("--anonymous", "--store", "sqlite:///shop.db")
+    first = start_broker("--listen", "stomp://127.0.0.1:0", *options)
+    [url] = first.announced("stomp")
+    told: list[str | None] = []
+    with ConnectionFactory(f"{url}?reconnect_delay_max_ms=100").create_connection() as connection:
+        connection.exception_listener = lambda error: told.append(error.error_code)
+        connection.start()
+        session = connection.create_session(False, Session.AUTO_ACKNOWLEDGE)
+        queue = session.create_queue("orders")
+        consumer = session.create_consumer(queue)
+        waiting = Background(lambda: consumer.receive(60_000), 60)
+        assert first.end() == 0
+        start_broker("--listen", url, *options).announced("stomp")
+        with ConnectionFactory(url).create_connection() as other:
+            sending = other.create_session(False, Session.AUTO_ACKNOWLEDGE)
+            sending.create_producer(queue).send(sending.create_text_message("after"))
+            message = waiting.result()
+            assert isinstance(message, TextMessage)
+            assert message.text == "after"
+        assert told == ["PYJMS-INTERRUPTED"]
+        assert connection.state == "connected"
 
 
 def test_every_command_works_over_the_network(run_pyjms: Run, start_broker: Start) -> None:

@@ -18,7 +18,7 @@ from pyjms import (
 )
 from pyjms.runtime.connection import JmsConnection
 from pyjms.runtime.factory import ConnectionFactory
-from pyjms.spi.errors import ProviderError
+from pyjms.spi.errors import ConnectionLostError, ProviderError
 from pyjms.testing import Fault, Faults
 from tests.pyjms.runtime.conftest import Connect
 from tests.pyjms.runtime.helpers import (
@@ -161,6 +161,18 @@ class TestClientId:
             second.client_id = "shop"
         second.client_id = "till"
         assert second.client_id == "till"
+
+    def test_a_loss_is_heard_while_it_is_set(self, connect: Connect, monkeypatch: pytest.MonkeyPatch) -> None:
+        connection = connect(started=False)
+
+        def lose(client_id: str) -> None:
+            Call(lambda: connection.on_exception(ConnectionLostError(f"lost as {client_id}"))).result()
+            raise ConnectionLostError("lost")
+
+        monkeypatch.setattr(connection._provider, "set_client_id", lose)
+        with pytest.raises(JMSException):
+            connection.client_id = "shop"
+        assert connection.client_id is None
 
     def test_it_is_free_again_when_the_connection_closes(self, connect: Connect) -> None:
         connect("shop").close()

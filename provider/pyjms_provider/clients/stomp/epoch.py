@@ -11,7 +11,7 @@ from threading import Lock
 from typing import Final, Protocol
 
 from pyjms.spi.clock import Clock, Signal
-from pyjms.spi.errors import ProviderError, ResourceError
+from pyjms.spi.errors import ConnectionLostError, ProviderError, ResourceError
 from pyjms_provider.clients.stomp.options import Endpoint, StompSettings
 from pyjms_provider.clients.stomp.refusals import refusal
 from pyjms_provider.clients.stomp.wire import Wire, WireEndedError
@@ -85,6 +85,8 @@ class Epoch:
         """Grows by one with each connection that was made."""
         self.has_ended = False
         self.reason = ""
+        self._farewell = ""
+        """Why the broker is about to end it."""
         self.error_names_receipt = error_names_receipt
         """Whether ERROR tells which receipt will not come; else it fails all that are awaited."""
         self._settings = settings
@@ -194,8 +196,11 @@ class Epoch:
             done()
             return
         error = refusal(frame)
+        receipt = frame.headers.get("receipt-id")
+        if isinstance(error, ConnectionLostError) and receipt is None:
+            self._farewell = error.reason  # the end comes right after it, and is told then
+            return
         with self._lock:
-            receipt = frame.headers.get("receipt-id")
             if receipt is not None:
                 awaited = [answer for answer in (self._answers.pop(receipt, None),) if answer is not None]
             elif self.error_names_receipt:
@@ -212,13 +217,11 @@ class Epoch:
     def on_end(self, reason: str) -> None:
         """Let nobody wait any longer."""
         with self._lock:
-            self.reason, self.has_ended = (
-                reason,
-                True,
-            )  # in this order, as who finds the one reads the other without the lock
+            self.reason = self._farewell or reason
+            self.has_ended = True  # after the reason, as who finds this reads that without the lock
             awaited = list(self._answers.values())
             self._answers.clear()
         for answer in awaited:
             answer.is_interrupted = True
             answer.signal.set()
-        self._events.on_epoch_end(self, reason)
+        self._events.on_epoch_end(self, self.reason)

@@ -48,6 +48,11 @@ def test_a_lost_connection_is_made_anew_with_its_consumers_and_told_once() -> No
         assert "being made anew" in events.errors[0].reason
 
 
+def request_of(broker: FakeBroker) -> ConnectRequest:
+    url = ProviderUrl.parse(f"{broker.url}?{QUICKLY}")
+    return ConnectRequest(url=url, user_name=None, password=None, client_id=None, clock=SystemClock())
+
+
 def end_before_it_is_used(monkeypatch: pytest.MonkeyPatch, broker: FakeBroker, number: int) -> None:
     """Have the connection of that number, from 1, end after the broker's CONNECTED and before anybody hears of it."""
     attempt = Link._connect
@@ -64,20 +69,27 @@ def end_before_it_is_used(monkeypatch: pytest.MonkeyPatch, broker: FakeBroker, n
 
 
 @pytest.mark.parametrize("kind", [FakeBroker, Peer])
+def test_a_broker_that_says_why_it_ends_the_connection_is_quoted_once(kind: type[FakeBroker]) -> None:
+    events = Events()
+    with kind() as broker:
+        connection = StompProvider().connect(request_of(broker), events)
+        broker.push(Frame("ERROR", {"code": "PYJMS-LOST", "message": "x"}, b"the broker closes this port"))
+        broker.cut()
+        (error,) = events.wait_for(1)
+        connection.open_session(transacted=False)
+        assert [type(each) for each in events.errors] == [ConnectionInterruptedError]
+        assert "the broker closes this port" in error.reason
+        connection.close()
+
+
+@pytest.mark.parametrize("kind", [FakeBroker, Peer])
 def test_a_connection_that_ends_as_soon_as_it_is_made_is_made_anew(
     monkeypatch: pytest.MonkeyPatch, kind: type[FakeBroker]
 ) -> None:
     with kind() as broker:
         end_before_it_is_used(monkeypatch, broker, 1)
-        request = ConnectRequest(
-            url=ProviderUrl.parse(f"{broker.url}?{QUICKLY}"),
-            user_name=None,
-            password=None,
-            client_id=None,
-            clock=SystemClock(),
-        )
         events = Events()
-        connection = StompProvider().connect(request, events)
+        connection = StompProvider().connect(request_of(broker), events)
         connection.start()
         session = connection.open_session(transacted=False)
         session.send(make_envelope("works", persistent=True))
