@@ -77,7 +77,7 @@ PROVIDERS = (
     Judged(
         name="stomp-sqlite",
         about="our broker as a server, [over STOMP](../how-to/stomp.md), with a store in a file of SQLite",
-        url="stomp://127.0.0.1:{stored}",
+        url="stomp://127.0.0.1:{stored}?reconnect_delay_max_ms=200",  # a restart takes seconds on a busy machine, and no more
         profile=FOLDER / "stored_stomp_profile.py",
     ),
     Judged(
