@@ -33,7 +33,7 @@ PLANTED = {"reordered": SWAPPED, "delivered-after-ack": AGAIN, "lost": LOST}
 MASTER = os.environ.get("PYJMS_MASTER", "local[2]")
 MEMORY = os.environ.get("PYJMS_MEMORY", "6g")
 LARGE = int(os.environ.get("PYJMS_EVENTS", "20000000"))
-ROUNDS = 3
+ROUNDS = 5
 
 
 def one_pass(session: SparkSession, folder: Path) -> float:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
+from operator import itemgetter
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -20,6 +21,8 @@ if TYPE_CHECKING:
 __all__ = ["EVENT_SCHEMA", "Recorded", "event_of", "read_history", "table_of"]
 
 _NAMES = {"int64": "BIGINT", "int32": "INT", "int8": "TINYINT", "bool": "BOOLEAN", "string": "STRING"}
+
+_VALUES = itemgetter(*COLUMNS)
 
 EVENT_SCHEMA = ", ".join(f"`{field.name}` {_NAMES[str(field.type)]}" for field in SCHEMA)
 """The columns of a history, as Spark writes schemas."""
@@ -70,4 +73,4 @@ def table_of(events: Sequence[Event]) -> pa.Table:
 
 def event_of(row: dict[str, object]) -> Event:
     """Return the event that a row is; columns that no event has are left out."""
-    return Event(*(row[name] for name in COLUMNS))  # type: ignore[arg-type]  # the schema says what they are
+    return Event(*_VALUES(row))  # the schema says what they are
