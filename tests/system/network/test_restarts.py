@@ -1,0 +1,148 @@
+"""A broker that is stopped in order and started again: clients keep their connections, and miss nothing."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, suppress
+from functools import partial
+from pathlib import Path
+from threading import Condition, Event
+from typing import TypeAlias
+
+import pytest
+
+from pyjms import (
+    Connection,
+    ConnectionFactory,
+    Destination,
+    JMSException,
+    Message,
+    MessageConsumer,
+    Session,
+    TextMessage,
+)
+from pyjms_tck.background import Background
+from tests.provider.commands.served import BrokerProcess
+
+_RESTARTS = 2
+_BETWEEN = 20
+"""So many messages come to everybody between two restarts."""
+_PATIENCE_S = 40.0
+_WAIT_MS = 100
+_PAUSE_S = 0.002
+
+Work: TypeAlias = Callable[[], None]
+
+
+class Tally:
+    """What came to whom."""
+
+    def __init__(self, *names: str) -> None:
+        self._changed = Condition()
+        self._came: dict[str, set[str]] = {name: set() for name in names}
+
+    def add(self, name: str, message: Message) -> None:
+        assert isinstance(message, TextMessage)
+        with self._changed:
+            self._came[name].add(message.text or "")
+            self._changed.notify_all()
+
+    def grow(self, number: int) -> None:
+        """Wait until so many more came to each than now to anybody."""
+        with self._changed:
+            least = max(map(len, self._came.values())) + number
+        self.until(lambda came: len(came) >= least)
+
+    def until(self, condition: Callable[[set[str]], bool]) -> None:
+        """Wait until what came to each fulfils `condition`."""
+        with self._changed:
+            found = self._changed.wait_for(lambda: all(map(condition, self._came.values())), _PATIENCE_S)
+            assert found, {name: len(came) for name, came in self._came.items()}
+
+
+class Clients:
+    """One connection with a listener, a durable subscriber that acknowledges, and one who receives in transactions; another that sends."""
+
+    def __init__(self, connection: Connection, sending: Connection) -> None:
+        self.tally = Tally("listener", "durable", "transacted")
+        self.is_enough, self.is_over = Event(), Event()
+        self.sent: list[str] = []
+        self.failures: set[str | None] = set()
+        """Of sends."""
+        self._connection, self._sending = connection, sending
+
+    def begin(self) -> Iterator[Work]:
+        """Make the consumers; yield what is to be done on threads until it is over."""
+        listening = self._connection.create_session(False, Session.AUTO_ACKNOWLEDGE)
+        first = listening.create_queue("first")
+        listening.create_consumer(first).message_listener = lambda message: self.tally.add("listener", message)
+        durable = self._connection.create_session(False, Session.CLIENT_ACKNOWLEDGE)
+        topic = durable.create_topic("news")
+        subscriber = durable.create_durable_subscriber(topic, "reader")
+        transacted = self._connection.create_session(True, Session.SESSION_TRANSACTED)
+        second = transacted.create_queue("second")
+        taker = transacted.create_consumer(second)
+        self._connection.start()
+        yield lambda: self._receive("durable", subscriber, lambda message: message.acknowledge())
+        yield lambda: self._receive("transacted", taker, lambda _: transacted.commit())
+        yield lambda: self._send(first, second, topic)
+
+    def _receive(self, name: str, consumer: MessageConsumer, done: Callable[[Message], None]) -> None:
+        while not self.is_over.is_set():
+            message = consumer.receive(_WAIT_MS)  # which never fails
+            if message is not None:
+                with suppress(JMSException):  # in doubt, or too late: it may come again
+                    done(message)
+                self.tally.add(name, message)
+
+    def _send(self, *destinations: Destination) -> None:
+        session = self._sending.create_session(False, Session.AUTO_ACKNOWLEDGE)
+        producer = session.create_producer(None)
+        while not self.is_enough.wait(_PAUSE_S):
+            text = str(len(self.sent))
+            for destination in destinations:
+                while not self._is_sent(partial(producer.send, destination, session.create_text_message(text))):
+                    pass
+            self.sent.append(text)
+
+    def _is_sent(self, send: Work) -> bool:
+        try:
+            send()
+        except JMSException as error:
+            self.failures.add(error.error_code)
+            return False
+        return True
+
+
+@pytest.mark.timeout(180)
+def test_clients_keep_their_connections_and_miss_nothing_when_a_broker_is_restarted(tmp_path: Path) -> None:
+    options = ("--anonymous", "--store", "sqlite:///broker.db")
+    told: list[str | None] = []
+    with ExitStack() as made:
+        broker = BrokerProcess(tmp_path, "--listen", "stomp://127.0.0.1:0", *options)
+        made.callback(broker.end)
+        [url] = broker.announced("stomp")
+        factory = ConnectionFactory(f"{url}?reconnect_delay_max_ms=100")
+        connection, sending = (made.enter_context(factory.create_connection()) for _ in range(2))
+        connection.client_id = "reader"
+        connection.exception_listener = lambda error: told.append(error.error_code)
+        clients = Clients(connection, sending)
+        for event in (clients.is_enough, clients.is_over):
+            made.callback(event.set)
+        receivers_and_sender = [Background(work, _PATIENCE_S) for work in clients.begin()]
+        for _ in range(_RESTARTS):
+            clients.tally.grow(_BETWEEN)
+            assert broker.end() == 0
+            broker = BrokerProcess(tmp_path, "--listen", url, *options)
+            made.callback(broker.end)
+            assert broker.announced("stomp") == [url]
+        clients.tally.grow(_BETWEEN)
+        clients.is_enough.set()
+        receivers_and_sender.pop().result()
+        clients.tally.until(lambda came: came == set(clients.sent))
+        clients.is_over.set()
+        for each in receivers_and_sender:
+            each.result()
+        assert told == ["PYJMS-INTERRUPTED"] * _RESTARTS
+        assert connection.state == sending.state == "connected"
+        assert clients.failures <= {"PYJMS-IN-DOUBT"}
