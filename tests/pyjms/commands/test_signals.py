@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import signal
 import threading
+from collections.abc import Iterator
 
 import pytest
 
@@ -53,6 +54,15 @@ def test_another_thread_than_the_main_one_hears_of_no_signal() -> None:
     assert inside == [before]
 
 
+@pytest.fixture
+def ctrl_c() -> Iterator[None]:
+    """Have Ctrl-C raise `KeyboardInterrupt`: it is ignored where the tests run in the background of a shell."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)
+
+
+@pytest.mark.usefixtures("ctrl_c")
 def test_ctrl_c_ends_a_wait_that_nothing_interrupted() -> None:
     waiting, urgent = threading.Event(), signal.getsignal(signal.SIGURG)
     with interruptible(), interrupted_elsewhere(0.1, signal.SIGINT), pytest.raises(KeyboardInterrupt):
@@ -61,6 +71,7 @@ def test_ctrl_c_ends_a_wait_that_nothing_interrupted() -> None:
     assert signal.set_wakeup_fd(-1) == -1
 
 
+@pytest.mark.usefixtures("ctrl_c")
 def test_ctrl_c_is_raised_once() -> None:
     interrupts, waiting = 0, threading.Event()
     with interruptible():
