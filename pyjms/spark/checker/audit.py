@@ -153,11 +153,12 @@ class _Auditor:
         self._options = options
         self._left_out = left_out
         self._session = events.sparkSession
-        control = control_rows(events)
-        self.overview: Overview = overview_of(events, control)
-        self._controls: Mapping[str, Control] = control_of(events, control, self.overview)
-        self.suspects = 0
         least = self._session.sparkContext.defaultParallelism
+        with cut_into(self._session, least):
+            control = control_rows(events)
+            self.overview: Overview = overview_of(events, control)
+            self._controls: Mapping[str, Control] = control_of(events, control, self.overview)
+        self.suspects = 0
         self._parts = max(least, -(-self.overview.events // _ROWS_A_PART))
 
     def findings(self) -> tuple[DataFrame, list[dict[str, Any]] | None]:

@@ -2,8 +2,8 @@
 
 All events of a message in a channel (a queue, or a subscription of a topic) become one row of numbers: strings are
 replaced by 64-bit digests, conditions are bits. A message is cleared when its row shows the usual life: sent once,
-delivered once, settled once, in order and in time. Everything else is a *suspect*, and judged later. Where two messages share a
-digest, both are suspects.
+delivered once, settled once, in time; or given back in between, and delivered again with the flag. Everything else is a *suspect*, and
+judged later. Where two messages share a digest, both are suspects.
 
 Order is screened in the same pass. The numbers of a stream must rise over the deliveries of a consumer. The deliveries are cut into
 blocks, so that no group is too large for one task: within a block a running maximum tells, between blocks the blocks'
@@ -34,15 +34,16 @@ _SLACK_NS = 10**9
 _ANOTHER_NODE_NS = 10**8  # Facts allows clocks to differ by this much at least
 
 # What a row may have on it
-(_REFUSED, _SURE, _UNCOMMITTED, _LATE, _ODD, _CONSUMED, _COMMIT_ELSEWHERE) = (1 << bit for bit in range(7))
-_FRESH, _SPARED = 1 << 7, 1 << 8
-_ALL_BITS = (1 << 9) - 1
+(_REFUSED, _SURE, _UNCOMMITTED, _LATE, _ODD, _CONSUMED, _GIVEN_BACK, _COMMIT_ELSEWHERE) = (1 << bit for bit in range(8))
+_FRESH, _SPARED = 1 << 8, 1 << 9
+_ALL_BITS = (1 << 10) - 1
 
-# What was done, as a number, in a row above its bits: those first that show a message
+# What was done, as a number, in a row above its bits: those first that show a message; above it priority and mode
 _SEND, _DELIVER, _BROWSE, _ACK, _RECOVER = range(1, 6)
-_DONE_AT = 9
+_DONE_AT, _PM_AT = 10, 13
 
-_OF_DELIVERY = 1 << 12  # added to priority and mode where a delivery says them: then those of the send do not count
+_IS_KNOWN = 1 << 10  # added to priority and mode, so that none is 0
+_OF_DELIVERY = 1 << 12  # added to these where a delivery says them: then those of the send do not count
 _TO_ALL = 1 << 20  # so many transactions, of a hundred bytes each, are sent to all who screen
 
 # One counter each, of 12 bits; who overflows one has the next, and so no usual life
@@ -140,16 +141,15 @@ def _messages(
         f"IF(o <= {_BROWSE}, xxhash64(h, node), NULL) AS at",
         f"IF(o = {_SEND}, xxhash64(h, dest, sess), xxhash64(h, consumer)) AS who",
         "xxhash64(h, conn) AS conn_key",
-        f"IF(o = {_SEND}, sn, coalesce(dn, 0L)) AS number",
-        f"IF(o IN ({_DELIVER}, {_ACK}, {_RECOVER}), xxhash64(consumer, dn), 0L) AS handle",
-        "CAST(prio AS INT) * 4 + mode AS pm",
+        f"IF(o = {_SEND}, sn, dn) AS number",
+        f"CAST(prio AS INT) * 4 + mode + {_IS_KNOWN} AS pm",
         f"o = {_DELIVER} AND NOT coalesce(redelivered, false) AS is_fresh",
         "exp",
         f"IF(sha IS NOT NULL AND o <= {_BROWSE}, xxhash64(sha), NULL) AS sha_key",
         "note IS NOT NULL AS has_note",
         f"tx IS NOT NULL AND o IN ({_SEND}, {_ACK}) AS has_tx",
         "coalesce(tx LIKE 'xa:%', false) AS is_branch",
-        "xxhash64(h, tx) AS tx_key",
+        "IF(tx IS NULL, NULL, xxhash64(h, tx)) AS tx_key",
         f"IF(o = {_SEND} AND {is_topic}, xxhash64(h, dest), NULL) AS topic",
         "coalesce(dest LIKE 'temp-%', true) AS is_temporary",
     )
@@ -240,7 +240,8 @@ def _flags(late_ns: int, has_one_clock: bool) -> str:
         "AND (topic IS NULL OR is_expected)",
         _UNCOMMITTED: f"o = {_SEND} AND has_tx AND is_never",
         _LATE: f"o = {_DELIVER} AND coalesce(exp, 0L) <> 0 AND t0 - exp * 1000000L > {late_ns}L",
-        _ODD: f"o = {_RECOVER} OR (o = {_ACK} AND has_note)",
+        _ODD: f"o IN ({_ACK}, {_RECOVER}) AND has_note",
+        _GIVEN_BACK: f"o = {_RECOVER}",
         _CONSUMED: f"o = {_ACK} AND ok <> 'fail' AND NOT has_note AND (NOT has_tx OR NOT is_never)",
     }
     if not has_one_clock:
@@ -255,16 +256,17 @@ def _packed(has_one_clock: bool) -> tuple[str, ...]:
     """
     commit_t0 = f"IF(o = {_SEND} AND has_tx, commit_t0, NULL)"
     sent_t0 = f"greatest(t0, {commit_t0})" if has_one_clock else "t0"
+    pm = f"coalesce(CASE WHEN o = {_SEND} THEN pm WHEN is_fresh THEN pm + {_OF_DELIVERY} END, 0)"
+    bits = ("bits", f"IF(is_fresh, {_FRESH}, 0)", f"IF(is_spared, {_SPARED}, 0)")
+    signs = (*bits, f"shiftleft(o, {_DONE_AT})", f"shiftleft({pm}, {_PM_AT})")
     return (
         "k",
         "ds",
-        f"bits | IF(is_fresh, {_FRESH}, 0) | IF(is_spared, {_SPARED}, 0) | shiftleft(o, {_DONE_AT}) AS signs",
-        f"CASE WHEN o = {_SEND} THEN {sent_t0} WHEN o <= {_BROWSE} THEN t1 END AS moment",
+        f"{' | '.join(signs)} AS signs",
+        f"CASE WHEN o = {_SEND} THEN {sent_t0} WHEN o <= {_BROWSE} THEN t1 ELSE least(t0, commit_t0) END AS moment",
         f"{commit_t0} AS commit_t0",
-        f"IF(o = {_SEND} OR is_fresh, who, NULL) AS who",
+        "who",
         "number",
-        f"CASE WHEN o = {_SEND} THEN pm WHEN is_fresh THEN pm + {_OF_DELIVERY} END AS pm",
-        "handle",
         "sha_key",
         "at",
         f"IF(o = {_SEND} OR is_spared, conn_key, NULL) AS conn_key",
@@ -272,9 +274,11 @@ def _packed(has_one_clock: bool) -> tuple[str, ...]:
 
 
 _UNPACKED = (
-    f"shiftright(signs, {_DONE_AT}) AS o",
+    f"shiftright(signs, {_DONE_AT}) & 7 AS o",
+    f"shiftright(signs, {_PM_AT}) AS pm",
     f"signs & {_FRESH} <> 0 AS is_fresh",
     f"signs & {_SPARED} <> 0 AS is_spared",
+    f"IF(shiftright(signs, {_DONE_AT}) & 7 IN ({_DELIVER}, {_ACK}, {_RECOVER}), xxhash64(who, number), 0L) AS handle",
 )
 _AGGREGATES = (
     (
@@ -284,7 +288,12 @@ _AGGREGATES = (
     f"bit_or(signs & {_ALL_BITS}) AS bits",
     "min(sha_key) AS sha_one",
     "max(sha_key) AS sha_two",
-    "bit_xor(handle) AS handle",
+    f"bit_xor(IF(o = {_DELIVER}, handle, 0L)) AS held",
+    f"bit_xor(IF(o = {_DELIVER}, 0L, handle)) AS settled",
+    f"bit_xor(IF(is_fresh OR o = {_RECOVER}, handle, 0L)) AS back",
+    f"max(IF(o = {_RECOVER}, moment, NULL)) AS back_t0",
+    f"min(IF(o = {_DELIVER} AND NOT is_fresh, moment, NULL)) AS again_t1",
+    f"min(IF(o = {_ACK}, moment, NULL)) AS settled_t0",
     "min(at) AS at_one",
     "max(at) AS at_two",
     f"max(IF(o = {_SEND}, moment, NULL)) AS sent_t0",
@@ -293,7 +302,7 @@ _AGGREGATES = (
     f"max(IF(o = {_SEND}, who, NULL)) AS sender",
     "max(IF(is_fresh, who, NULL)) AS consumer",
     f"max(IF(o = {_SEND}, number, NULL)) AS sn",
-    "max(IF(is_fresh, number, NULL)) AS dn",
+    "max(IF(is_fresh, coalesce(number, 0L), NULL)) AS dn",
     "max(pm) AS pm",
     f"max(IF(o = {_SEND}, conn_key, NULL)) AS sent_by",
     "max(IF(is_spared, conn_key, NULL)) AS spared",
@@ -325,9 +334,9 @@ def _judged(has_one_clock: bool, has_spared: bool) -> tuple[str, ...]:
         AND sha_one <=> sha_two AND NOT {is_early} AND NOT {is_own}
         AND CASE
             WHEN deliveries = 0 THEN settlements = 0 AND bits & {_SURE} = 0
-            WHEN deliveries = 1 AND fresh = 1 THEN bits & {_SURE} = 0
-                OR (settlements = 1 AND handle = 0 AND bits & {_CONSUMED} <> 0)
-            ELSE false END
+            WHEN deliveries = 1 AND fresh = 1 THEN bits & {_GIVEN_BACK} = 0 AND (bits & {_SURE} = 0
+                OR (settlements = 1 AND held = settled AND bits & {_CONSUMED} <> 0))
+            ELSE {_came_again(has_one_clock, has_spared)} END
     """
     is_ahead = "sends = 1 AND deliveries = 1 AND sights = 0 AND at_one <> at_two AND seen_t1 < sent_t0"
     if has_one_clock:
@@ -343,6 +352,21 @@ def _judged(has_one_clock: bool, has_spared: bool) -> tuple[str, ...]:
         f"IF({is_ahead}, sent_t0 - seen_t1, 0L) AS lag_ns",
         f"IF({is_ahead}, at_one ^ at_two, NULL) AS lag_pair",
     )
+
+
+def _came_again(has_one_clock: bool, has_spared: bool) -> str:
+    """Return the condition that a message came, was given back, came again and was consumed, each after the other by any clock."""
+    is_each_once = (
+        f"deliveries = 2 AND fresh = 1 AND settlements = 2 AND bits & {_GIVEN_BACK} <> 0 AND bits & {_CONSUMED} <> 0"
+    )
+    is_each_its_own = (
+        "held = settled AND back = 0 AND held <> 0"  # the first is given back, and the second, another one, consumed
+    )
+    in_order = "seen_t1 < again_t1 AND back_t0 <= again_t1 AND again_t1 <= settled_t0"
+    conditions = [is_each_once, is_each_its_own, in_order, "sights = 0"]
+    conditions += [] if has_one_clock else ["seen_t1 >= sent_t0 AND seen_t1 >= coalesce(commit_t0, sent_t0)"]
+    conditions += ["spared IS NULL"] if has_spared else []
+    return f"coalesce({' AND '.join(conditions)}, false)"
 
 
 def _block(size: int) -> str:
