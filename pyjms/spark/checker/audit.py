@@ -177,6 +177,7 @@ class _Auditor:
             pairs = self._pairs(marks)
             few = [] if pairs is None else pairs.limit(self._few + 1).toArrow().to_pylist()
             if self.suspects + len(few) > self._few:
+                pairs = None if pairs is None else kept(pairs)
                 return kept(self._put_together(self._judged(self._cases(marks, pairs)))), None
             rows = list(self._put_together_here(self._judged_here(self._cases_here(marks, few))))
             return self._session.createDataFrame(table_of_findings(rows), FINDING_SCHEMA), rows
@@ -196,7 +197,7 @@ class _Auditor:
             table = self._session.createDataFrame(urgent, "h STRING, consumer STRING")
             consumers = table.selectExpr("xxhash64(h, consumer) AS consumer").distinct()
             found.append(overtaken_urgent(self._events, consumers, self._block))
-        return kept(union_of(found)) if found else None
+        return union_of(found) if found else None
 
     # Cases
 

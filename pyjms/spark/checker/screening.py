@@ -96,14 +96,29 @@ def screen(
         *_judged(overview.has_one_clock, has_spared), _block(block)
     )
     kept = judged.where("suspect IS NOT NULL OR stream IS NOT NULL OR lag_ns > 0")
-    return _by_block(kept)
+    has_blocks = any(each.most_dn >= block for each in overview.readers)
+    return _by_block(kept) if has_blocks or not overview.has_one_clock else _by_message(kept)
+
+
+# Numbers rise if and only if none is less than the one before it. Of deliveries with one number the order is not known: they count as broken.
+_IS_LESS = "coalesce(sn < lag(sn) OVER (PARTITION BY {} ORDER BY dn, sn DESC), false) AS is_broken"
+
+
+def _by_message(kept: DataFrame) -> DataFrame:
+    """Return what was found where no consumer has more than one block and there is one clock: what is in order says nothing then."""
+    seen = kept.selectExpr(
+        "coalesce(stream, suspect) AS key", "suspect", "consumer", "dn", "sn", "strange", "is_several"
+    )
+    found = seen.selectExpr("*", _IS_LESS.format("key")).where("is_broken OR suspect IS NOT NULL")
+    return found.selectExpr(
+        "suspect", "IF(sn IS NULL, NULL, key) AS stream", "consumer", "0L AS block", "is_broken", "sn AS least", "sn AS most",
+        "CAST(NULL AS BIGINT) AS lag_pair", "0L AS lag_ns", "strange", "is_several",
+    )  # fmt: skip
 
 
 def _by_block(kept: DataFrame) -> DataFrame:
-    # Numbers rise if and only if none is less than the one before it. Of deliveries with one number the order is not known: they count as broken.
-    before = "lag(sn) OVER (PARTITION BY key, block ORDER BY dn, sn DESC)"
     seen = kept.selectExpr("*", "coalesce(stream, suspect, lag_pair) AS key").selectExpr(
-        "*", f"coalesce(sn < {before}, false) AS is_broken"
+        "*", _IS_LESS.format("key, block")
     )
     blocks = seen.groupBy("key", "block", "suspect", "lag_pair", "strange").agg(
         *expressions(
@@ -355,10 +370,11 @@ def _judged(has_one_clock: bool, has_spared: bool) -> tuple[str, ...]:
 
 
 def _came_again(has_one_clock: bool, has_spared: bool) -> str:
-    """Return the condition that a message came, was given back, came again and was consumed, each after the other by any clock."""
-    is_each_once = (
-        f"deliveries = 2 AND fresh = 1 AND settlements = 2 AND bits & {_GIVEN_BACK} <> 0 AND bits & {_CONSUMED} <> 0"
-    )
+    """Return the condition that a message came, was given back, came again and was consumed, each after the other by any clock.
+
+    It came again with the flag, else `again_t1` is NULL; and without it before, else that is the first time it was seen.
+    """
+    is_each_once = f"deliveries = 2 AND settlements = 2 AND bits & {_GIVEN_BACK} <> 0 AND bits & {_CONSUMED} <> 0"
     is_each_its_own = (
         "held = settled AND back = 0 AND held <> 0"  # the first is given back, and the second, another one, consumed
     )

@@ -83,6 +83,8 @@ def main(arguments: list[str]) -> int:
             folder = Path(place) / str(start)
             folder.mkdir()
             found = histories(range(start, min(start + 100, first + number)))
+            if start % 500 == 100:  # where all clocks are one, less is looked at
+                found = {name: its for name, its in found.items() if len({event.node for event in its}) == 1}
             compared += len(found)
             failures += differences(session, folder, found, complete=start % 200 == 0, few=FEW if start % 300 else 0)
         session.stop()

@@ -10,6 +10,7 @@ import pytest
 from pyjms.history import RULES, Event, check
 from pyjms.history.facts import Facts, Options
 from pyjms.spark.checker.audit import FEW
+from pyjms.spark.checker.screening import BLOCK
 from tests.pyjms.history.model import random_history
 from tests.pyjms.history.plants import PLANTS
 from tests.pyjms.spark.checker.comparing import differences, histories
@@ -21,23 +22,30 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 SEEDS = range(40, 48)  # among them, each fault finds a place
+OF_TWO_NODES = (52, 56)
 
 
 @pytest.mark.timeout(500)  # starting Python's workers takes long on a busy machine
-@pytest.mark.parametrize("few", [FEW, 0], ids=["judged here", "judged on the executors"])
+@pytest.mark.parametrize(
+    ("few", "block", "more"),
+    [(FEW, 16, OF_TWO_NODES), (0, 16, OF_TWO_NODES), (FEW, BLOCK, ())],
+    ids=["judged here", "judged on the executors", "one clock, and consumers in one block"],
+)
 def test_both_checkers_find_the_same_in_correct_and_in_faulty_histories(
-    plain_spark: SparkSession, tmp_path: Path, few: int
+    plain_spark: SparkSession, tmp_path: Path, few: int, block: int, more: tuple[int, ...]
 ) -> None:
     found = histories(SEEDS)
+    assert {event.node for events in histories(more).values() for event in events} == ({"a", "b"} if more else set())
     if few == 0:
         found = one_of_each(found)
+    found |= histories(more)
     found["nameless"] = nameless()
     found["skewed"] = skewed()
     told = {each.rule for events in found.values() for each in check(events).findings}
     assert set(PLANTS) <= told
     assert told <= set(RULES)
     assert {each.rule for each in check(found["skewed"]).findings} == {"reordered", "priority"}
-    assert differences(plain_spark, tmp_path, found, block=16, few=few) == []
+    assert differences(plain_spark, tmp_path, found, block=block, few=few) == []
 
 
 def one_of_each(found: dict[str, tuple[Event, ...]]) -> dict[str, tuple[Event, ...]]:
