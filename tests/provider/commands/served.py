@@ -8,10 +8,13 @@ import subprocess
 import sys
 from collections.abc import Mapping
 from pathlib import Path
+from threading import Event
 
 __all__ = ["PYJMS", "BrokerProcess", "environment"]
 
 PYJMS = (sys.executable, "-c", "from pyjms.cli import main; main()")
+
+_PATIENCE_S = 60.0
 
 
 def environment(**variables: str) -> dict[str, str]:
@@ -39,6 +42,15 @@ class BrokerProcess:
     def log(self) -> str:
         """What it wrote to standard error."""
         return self._log.read_text()
+
+    def await_log(self, text: str) -> None:
+        """Return when it has written `text` to standard error."""
+        pause = Event()
+        for _ in range(int(_PATIENCE_S / 0.01)):
+            if text in self.log:
+                return
+            pause.wait(0.01)
+        raise AssertionError(f"it did not write {text!r}:\n{self.log}")
 
     def announced(self, *schemes: str) -> list[str]:
         """Return where it listens, for each scheme, once it has said so for all."""

@@ -1,9 +1,12 @@
-"""A broker that is stopped in order and started again: clients keep their connections, and miss nothing."""
+"""A broker that is stopped in order and started again, and one that dies while another stands by: clients keep their
+connections, and miss nothing.
+"""
 
 from __future__ import annotations
 
+import signal
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from functools import partial
 from pathlib import Path
 from threading import Condition, Event
@@ -21,7 +24,10 @@ from pyjms import (
     Session,
     TextMessage,
 )
+from pyjms_provider.model.configuration.toml_file import TomlConfigurationStore
+from pyjms_provider.serving.served_broker import ServedBroker
 from pyjms_tck.background import Background
+from tests.ports import free_port
 from tests.provider.commands.served import BrokerProcess
 
 _RESTARTS = 2
@@ -117,12 +123,50 @@ class Clients:
 @pytest.mark.timeout(180)
 def test_clients_keep_their_connections_and_miss_nothing_when_a_broker_is_restarted(tmp_path: Path) -> None:
     options = ("--anonymous", "--store", "sqlite:///broker.db")
-    told: list[str | None] = []
     with ExitStack() as made:
         broker = BrokerProcess(tmp_path, "--listen", "stomp://127.0.0.1:0", *options)
         made.callback(broker.end)
         [url] = broker.announced("stomp")
-        factory = ConnectionFactory(f"{url}?reconnect_delay_max_ms=100")
+        with working(f"{url}?reconnect_delay_max_ms=100") as clients:
+            for _ in range(_RESTARTS):
+                clients.tally.grow(_BETWEEN)
+                assert broker.end() == 0
+                broker = BrokerProcess(tmp_path, "--listen", url, *options)
+                made.callback(broker.end)
+                assert broker.announced("stomp") == [url]
+
+
+@pytest.mark.timeout(180)
+def test_clients_go_on_with_the_broker_that_stood_by_when_the_other_one_dies(tmp_path: Path) -> None:
+    ports = [free_port() for _ in range(2)]
+    urls = [f"stomp://127.0.0.1:{port}" for port in ports]
+    folders = [configured(tmp_path / str(port), port, f"sqlite:///{tmp_path}/shop.db") for port in ports]
+    with ExitStack() as made:
+
+        def start(number: int) -> BrokerProcess:
+            broker = BrokerProcess(folders[number], "broker.toml")
+            made.callback(broker.end, signal.SIGKILL)
+            return broker
+
+        brokers = [start(0)]
+        assert brokers[0].announced("stomp") == urls[:1]
+        brokers.append(start(1))
+        with working(f"{urls[0]}?failover=127.0.0.1:{ports[1]}&reconnect_delay_max_ms=100") as clients:
+            for active in (0, 1):
+                waiting = brokers[1 - active]
+                clients.tally.grow(_BETWEEN)
+                waiting.await_log("PYJMS-STORE-5 waiting to take over")
+                brokers[active].end(signal.SIGKILL)
+                assert waiting.announced("stomp") == [urls[1 - active]]
+                brokers[active] = start(active)
+
+
+@contextmanager
+def working(url: str) -> Iterator[Clients]:
+    """Have clients at work meanwhile; afterwards they must have missed nothing, and have been told of each of `_RESTARTS`."""
+    told: list[str | None] = []
+    factory = ConnectionFactory(url)
+    with ExitStack() as made:
         connection, sending = (made.enter_context(factory.create_connection()) for _ in range(2))
         connection.client_id = "reader"
         connection.exception_listener = lambda error: told.append(error.error_code)
@@ -130,12 +174,7 @@ def test_clients_keep_their_connections_and_miss_nothing_when_a_broker_is_restar
         for event in (clients.is_enough, clients.is_over):
             made.callback(event.set)
         receivers_and_sender = [Background(work, _PATIENCE_S) for work in clients.begin()]
-        for _ in range(_RESTARTS):
-            clients.tally.grow(_BETWEEN)
-            assert broker.end() == 0
-            broker = BrokerProcess(tmp_path, "--listen", url, *options)
-            made.callback(broker.end)
-            assert broker.announced("stomp") == [url]
+        yield clients
         clients.tally.grow(_BETWEEN)
         clients.is_enough.set()
         receivers_and_sender.pop().result()
@@ -146,3 +185,19 @@ def test_clients_keep_their_connections_and_miss_nothing_when_a_broker_is_restar
         assert told == ["PYJMS-INTERRUPTED"] * _RESTARTS
         assert connection.state == sending.state == "connected"
         assert clients.failures <= {"PYJMS-IN-DOUBT"}
+
+
+def configured(folder: Path, port: int, store_url: str) -> Path:
+    """Write the configuration of a broker that waits for a store, and return its folder."""
+    folder.mkdir()
+    with ServedBroker.open(
+        TomlConfigurationStore(folder / "broker.toml"), context={"pyjms.work_dir": str(folder)}
+    ) as served:
+        top = served.broker
+        top.create_child("authentication_provider", {"name": "who", "type": "anonymous"})
+        top.create_child("access_control", {"name": "access", "rules": [{"effect": "allow", "who": "*"}]})
+        node = top.create_child("virtual_host_node", {"name": "shop", "type": "json"})
+        node.create_child("virtual_host", {"name": "shop", "store_url": store_url, "stand_by": "wait"})
+        chosen = {"transports": ["tcp"], "authentication_providers": ["who"], "access_control": "access"}
+        top.create_child("port", {"name": "stomp", "type": "stomp", "host": "127.0.0.1", "port": port, **chosen})
+    return folder
