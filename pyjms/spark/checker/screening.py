@@ -6,7 +6,7 @@ delivered once, settled once, in time; or given back in between, and delivered a
 judged later. Where two messages share a digest, both are suspects.
 
 Order is screened in the same pass. The numbers of a stream must rise over the deliveries of a consumer. The deliveries are cut into
-blocks, so that no group is too large for one task: within a block a running maximum tells, between blocks the blocks'
+blocks, so that no group is too large for one task: within a block each number is compared with the one before it, between blocks the blocks'
 least and greatest numbers (`ordering.broken_streams`).
 """
 
@@ -288,12 +288,13 @@ def _packed(has_one_clock: bool) -> tuple[str, ...]:
     )
 
 
+_DONE = f"(shiftright(signs, {_DONE_AT}) & 7)"
 _UNPACKED = (
-    f"shiftright(signs, {_DONE_AT}) & 7 AS o",
+    f"{_DONE} AS o",
     f"shiftright(signs, {_PM_AT}) AS pm",
     f"signs & {_FRESH} <> 0 AS is_fresh",
     f"signs & {_SPARED} <> 0 AS is_spared",
-    f"IF(shiftright(signs, {_DONE_AT}) & 7 IN ({_DELIVER}, {_ACK}, {_RECOVER}), xxhash64(who, number), 0L) AS handle",
+    f"IF({_DONE} IN ({_DELIVER}, {_ACK}, {_RECOVER}), xxhash64(who, number), 0L) AS handle",
 )
 _AGGREGATES = (
     (
@@ -375,9 +376,8 @@ def _came_again(has_one_clock: bool, has_spared: bool) -> str:
     It came again with the flag, else `again_t1` is NULL; and without it before, else that is the first time it was seen.
     """
     is_each_once = f"deliveries = 2 AND settlements = 2 AND bits & {_GIVEN_BACK} <> 0 AND bits & {_CONSUMED} <> 0"
-    is_each_its_own = (
-        "held = settled AND back = 0 AND held <> 0"  # the first is given back, and the second, another one, consumed
-    )
+    # The first delivery is given back; the second, which is another one, is consumed.
+    is_each_its_own = "held = settled AND back = 0 AND held <> 0"
     in_order = "seen_t1 < again_t1 AND back_t0 <= again_t1 AND again_t1 <= settled_t0"
     conditions = [is_each_once, is_each_its_own, in_order, "sights = 0"]
     conditions += [] if has_one_clock else ["seen_t1 >= sent_t0 AND seen_t1 >= coalesce(commit_t0, sent_t0)"]
