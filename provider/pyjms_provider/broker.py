@@ -120,7 +120,7 @@ class EmbeddedBroker:
         if isinstance(store, StoriedPagingStore) and self.stories is not None:
             store.stories = self.stories.buffer
         forced = chosen is not None and chosen.acknowledge is Acknowledge.FORCED
-        host = self._make_host(store, Keeper(journal, store, force_acknowledgements=forced))
+        host = self._make_host(store, Keeper(journal, store, self.clock, force_acknowledgements=forced))
         restored = restore_host(host, journal, store, recovery)
         if restored.messages:
             _log.info(

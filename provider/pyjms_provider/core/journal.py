@@ -164,7 +164,8 @@ class Changes:
     counts: list[tuple[QueueNumber, MessageReference, int]] = field(default_factory=list)
     """How often a message was delivered that came back to its queue."""
     marks: list[tuple[QueueNumber, int, ReferenceId]] = field(default_factory=list)
-    """Of a queue and a priority: no message above this id was delivered yet. After a crash the others are flagged."""
+    """Of a queue and a priority: no message above this id was delivered yet. After a crash the others are flagged. Of two the
+    higher one stays, whichever was written first, as several threads write them; 0 has a mark forgotten."""
     duplicates: list[DuplicateMark] = field(default_factory=list)
     definitions: list[QueueRecord] = field(default_factory=list)
     """Queues of its messages that are not kept yet, with their numbers; one that is kept stays as it is."""
@@ -233,7 +234,7 @@ class RecoveredStage:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Recovery:
-    """All that a journal has kept. `entries` is read once, in the order in which messages were added."""
+    """All that a journal has kept. `entries` is read once; those of a queue come in the order in which messages were added."""
 
     queues: Sequence[QueueRecord]
     entries: Iterator[RecoveredEntry]

@@ -22,6 +22,7 @@ from pyjms_provider.core.reference import MessageReference, ReferenceId
 from pyjms_provider.core.topic import Topic
 
 if TYPE_CHECKING:
+    from pyjms.spi.clock import Clock
     from pyjms.spi.envelope import Address, ConnectionId, Envelope
     from pyjms_provider.core.doorkeeper import Admission
     from pyjms_provider.core.entry import QueueEntry
@@ -94,11 +95,14 @@ class _Work:
 class Keeper:
     """Writes a host's changes to its journal. All methods may wait for I/O, so no lock is held by who calls them."""
 
-    def __init__(self, journal: Journal, store: PagingMessageStore, *, force_acknowledgements: bool = False) -> None:
+    def __init__(
+        self, journal: Journal, store: PagingMessageStore, clock: Clock, *, force_acknowledgements: bool = False
+    ) -> None:
         """`force_acknowledgements`: acknowledgements survive a loss of power too, not only the process's death."""
         self.journal = journal
         self.force_acknowledgements = force_acknowledgements
         self._store = store
+        self._clock = clock
         self._work = _Work()
 
     # The end
@@ -122,7 +126,7 @@ class Keeper:
         """Keep a queue that somebody has named from its first message on. Does not wait."""
         record = QueueRecord(number=QueueNumber(0), address=address)
         number = self.journal.number_of(record)
-        return KeptQueue(self.journal, number, replace(record, number=number))
+        return KeptQueue(self.journal, self._clock, number, replace(record, number=number))
 
     def alter_queue(self, kept: KeptQueue, address: Address, policy: QueuePolicy) -> None:
         """Keep another policy of a queue. Raises `ResourceError`."""
@@ -141,7 +145,7 @@ class Keeper:
         return self._keep(record)
 
     def _keep(self, record: QueueRecord) -> KeptQueue:
-        return KeptQueue(self.journal, self.journal.define_queue(record))
+        return KeptQueue(self.journal, self._clock, self.journal.define_queue(record))
 
     def drop(self, kept: KeptQueue) -> None:
         """Forget a queue or a subscription with its messages. Raises `ResourceError`."""
@@ -346,7 +350,7 @@ def restore_host(host: VirtualHost, journal: Journal, store: PagingMessageStore,
     """Give a new host what its journal has kept; before anybody uses it."""
     queues: dict[QueueNumber, Queue] = {}
     for record in recovery.queues:
-        kept = KeptQueue(journal, record.number)
+        kept = KeptQueue(journal, host.clock, record.number)
         queue = _restore_queue(host, record, kept)
         if queue is not None:
             queues[record.number] = queue

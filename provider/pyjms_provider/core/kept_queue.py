@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Final
 
@@ -9,13 +10,17 @@ from pyjms_provider.core.journal import Changes, Removal
 from pyjms_provider.core.reference import MessageReference, ReferenceId
 
 if TYPE_CHECKING:
+    from pyjms.spi.clock import Clock
     from pyjms_provider.core.entry import QueueEntry
     from pyjms_provider.core.journal import Journal, QueueNumber, QueueRecord
 
 __all__ = ["KeptQueue"]
 
 _PRIORITIES: Final = 10
-_STRIDE: Final = 100  # messages that one delivery mark covers: one small write for so many deliveries
+_STRIDE: Final = 100  # ids that a delivery mark covers at first: one small write for so many deliveries
+_STRIDE_MAX: Final = 800
+_SHORT_MS: Final = 50  # a mark that lasted less is followed by one that covers twice as many
+_LONG_MS: Final = 200  # after one that lasted longer it begins anew
 
 
 class KeptQueue:
@@ -23,18 +28,24 @@ class KeptQueue:
 
     After a crash, messages that a client may have seen must come back flagged (JMS 1.1 §3.4.7). Writing down each
     delivery would cost a write for each; so a *delivery mark* is written ahead, for a queue and a priority: no message
-    above it has been delivered. Those below it that are still there come back flagged, a few of them without need. A
-    redelivery is rare, and its count decides when a message has come back too often: it is written down exactly.
+    above it has been delivered. Those below it that are still there come back flagged, some of them without need: what
+    is delivered in a fraction of a second. A redelivery is rare, and its count decides when a message has come back too
+    often: it is written down exactly.
     """
 
-    __slots__ = ("_journal", "_marks", "definition", "number")
+    __slots__ = ("_clock", "_journal", "_marked_ms", "_marks", "_stride", "definition", "number")
 
-    def __init__(self, journal: Journal, number: QueueNumber, definition: QueueRecord | None = None) -> None:
+    def __init__(
+        self, journal: Journal, clock: Clock, number: QueueNumber, definition: QueueRecord | None = None
+    ) -> None:
         self._journal = journal
+        self._clock = clock
         self.number = number
         self.definition = definition
         """What must be written together with the queue's first message; None: it is written."""
         self._marks = [0] * _PRIORITIES
+        self._stride = _STRIDE
+        self._marked_ms = -math.inf
 
     def knows(self, reference: MessageReference, count: int) -> bool:
         """Return whether the message may be delivered for the `count`-th time without a write."""
@@ -45,9 +56,19 @@ class KeptQueue:
         if count > 1:
             self._journal.write(Changes(counts=[(self.number, reference, count)]), force=False)
             return
-        up_to = ReferenceId(reference.id + _STRIDE)
+        up_to = ReferenceId(reference.id + self._next_stride())
         self._journal.write(Changes(marks=[(self.number, reference.priority, up_to)]), force=False)
         self._marks[reference.priority] = max(self._marks[reference.priority], up_to)
+
+    def _next_stride(self) -> int:
+        """Return how many ids the next mark covers. Several threads may come here at once: one of them decides."""
+        now_ms = self._clock.monotonic_ms()
+        lasted_ms, self._marked_ms = now_ms - self._marked_ms, now_ms
+        if lasted_ms > _LONG_MS:
+            self._stride = _STRIDE
+        elif lasted_ms < _SHORT_MS:
+            self._stride = min(2 * self._stride, _STRIDE_MAX)
+        return self._stride
 
     def add_definition(self, changes: Changes) -> None:
         """Have the queue kept together with a message of it, if it is not kept yet. Any number of writers may."""

@@ -97,7 +97,10 @@ class Medium:
             if (reference.id, number) in self.entries:
                 self.entries[reference.id, number] = delivery_count
         for number, priority, up_to in changes.marks:
-            self.marks[number, priority] = up_to
+            if up_to:
+                self.marks[number, priority] = max(up_to, self.marks.get((number, priority), up_to))
+            else:
+                self.marks.pop((number, priority), None)
         for mark in changes.duplicates:
             self.duplicates[str(mark.address), mark.duplicate_id] = mark
         for outcome in changes.outcomes:

@@ -19,7 +19,7 @@ NOBODY: Any = None
 
 @pytest.fixture
 def keeper() -> Keeper:
-    return Keeper(NOBODY, NOBODY)
+    return Keeper(NOBODY, NOBODY, NOBODY)
 
 
 @pytest.fixture
@@ -52,7 +52,7 @@ def test_nothing_to_wait_for_is_not_waited_for(keeper: Keeper) -> None:
 @pytest.mark.usefixtures("_switching_often")
 def test_whoever_comes_at_the_moment_of_the_end_is_waited_for_or_refused() -> None:
     for _ in range(50):
-        keeper, working, refused = Keeper(NOBODY, NOBODY), deque[None](), deque[None]()
+        keeper, working, refused = Keeper(NOBODY, NOBODY, NOBODY), deque[None](), deque[None]()
         begun = Event()
 
         def work(keeper: Keeper = keeper, working: deque[None] = working, refused: deque[None] = refused) -> None:

@@ -508,6 +508,17 @@ def test_a_database_of_a_newer_pyjms_is_refused(tmp_path: Path) -> None:
     engine.dispose()
 
 
+def test_what_is_removed_cannot_be_read_in_the_file(tmp_path: Path) -> None:
+    store = SqlConfigurationStore(f"sqlite:///{tmp_path}/a.db")
+    store.open("test")
+    users = [make(f"u{number}", "user", USERS, password=f"sealed {number} " + "x" * 3000) for number in range(9)]
+    store.update([BROKER, USERS, *users])
+    assert b"sealed 8" in b"".join(path.read_bytes() for path in tmp_path.iterdir())
+    store.update([], [each.id for each in users])
+    store.close()
+    assert b"sealed" not in b"".join(path.read_bytes() for path in tmp_path.iterdir())
+
+
 def test_a_row_that_is_not_understood_is_named(tmp_path: Path) -> None:
     url = f"sqlite:///{tmp_path}/a.db"
     store = SqlConfigurationStore(url)

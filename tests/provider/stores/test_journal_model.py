@@ -36,7 +36,10 @@ some = st.integers(0, 1000)
 def picture(recovery: Recovery) -> dict[str, Any]:
     """Return all that was found, so that it can be compared."""
     return {
-        "entries": [(e.reference.id, e.queue, e.delivery_count, e.reference.shared) for e in recovery.entries],
+        "entries": [
+            (e.reference.id, e.queue, e.delivery_count, e.reference.shared)
+            for e in sorted(recovery.entries, key=lambda each: each.queue)  # of queues there is no order
+        ],
         "queues": sorted((record.number, str(record.address)) for record in recovery.queues),
         "branches": {
             branch.xid: (

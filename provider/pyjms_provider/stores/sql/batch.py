@@ -37,10 +37,11 @@ _ORDER: Final = (
     "remove_single",
     "remove_entry",
     "remove_unreferenced",
+    "drop_mark",
     "put_mark",
     "put_duplicate",
 )
-"""Queues, additions, counts, removals; beyond that the order does not matter."""
+"""Queues, additions, counts, removals; marks that are forgotten before those that are put. Beyond that the order does not matter."""
 
 _AWKWARD = re.compile("[\\\\\0\ud800-\udfff]")
 _ESCAPED = re.compile(r"\\u([0-9a-f]{4})")
@@ -96,9 +97,26 @@ class Batch:
     def absorb(self, later: Batch) -> None:
         """Do what `later` does, too, and after the rest."""
         for name, rows in later.rows.items():
-            self.rows.setdefault(name, {}).update(rows)
+            if name == "put_mark":
+                for key, row in rows.items():
+                    self._put_mark(key, row)
+            else:
+                self.rows.setdefault(name, {}).update(rows)
         self.others += later.others
         self.witness = self.witness or later.witness
+
+    def mark(self, queue: QueueNumber, priority: int, up_to: ReferenceId) -> None:
+        """Put a delivery mark, or forget it (0)."""
+        key = (queue, priority)
+        if up_to:
+            self._put_mark(key, (*key, up_to))
+        else:
+            self.put("drop_mark", key, key)
+
+    def _put_mark(self, key: Hashable, row: Row) -> None:
+        rows = self.rows.setdefault("put_mark", {})
+        if key not in rows or rows[key] < row:  # the keys are equal, so the ids decide
+            rows[key] = row
 
     @property
     def first_message(self) -> ReferenceId | None:
@@ -175,12 +193,12 @@ def make_batch(changes: Changes) -> Batch:
     for queue, reference, count in changes.counts:
         name = "count_entry" if reference.shared else "count_single"
         batch.put(name, (reference.id, queue), (count, reference.id, queue))
-    for queue, priority, message_id in changes.marks:
-        batch.put("put_mark", (queue, priority), (queue, priority, message_id))
-    for mark in changes.duplicates:
-        address, duplicate_id = mark.address, text_to_column(mark.duplicate_id)
+    for mark in changes.marks:
+        batch.mark(*mark)
+    for duplicate in changes.duplicates:
+        address, duplicate_id = duplicate.address, text_to_column(duplicate.duplicate_id)
         key = (int(address.kind), text_to_column(address.name), address.temporary, duplicate_id)
-        batch.put("put_duplicate", key, (*key, mark.until_ms))
+        batch.put("put_duplicate", key, (*key, duplicate.until_ms))
     return batch
 
 

@@ -46,8 +46,11 @@ _LEVELS: Final = {
 """PRAGMA synchronous for writes that are forced, and for others."""
 
 
-def make_engine(url: URL, *, synchronous: str = "NORMAL") -> Engine:
-    """Return an engine whose connections begin transactions when they are told to, and share a write-ahead log."""
+def make_engine(url: URL, *, synchronous: str = "NORMAL", erases: bool = False) -> Engine:
+    """Return an engine whose connections begin transactions when they are told to, and share a write-ahead log.
+
+    `erases`: what is deleted is overwritten also where that needs a page to be written for nothing else.
+    """
     engine = create_engine(url, connect_args={"timeout": BUSY_MS / 1000, "check_same_thread": False})
 
     @event.listens_for(engine, "connect")
@@ -56,6 +59,7 @@ def make_engine(url: URL, *, synchronous: str = "NORMAL") -> Engine:
         cursor = connection.cursor()
         cursor.execute("PRAGMA journal_mode=WAL")
         cursor.execute(f"PRAGMA synchronous={synchronous}")
+        cursor.execute(f"PRAGMA secure_delete={'ON' if erases else 'FAST'}")
         cursor.close()
 
     @event.listens_for(engine, "begin")

@@ -33,7 +33,8 @@ class Statements:
     remove_unreferenced: str  # id
     count_single: str  # deliveries, id, queue
     count_entry: str  # deliveries, message, queue
-    put_mark: str  # queue, priority, message
+    drop_mark: str  # queue, priority
+    put_mark: str  # queue, priority, message; the higher one stays
     put_duplicate: str  # kind, name, temporary, duplicate_id, until_ms
     drop_duplicates: str  # until_ms
 
@@ -116,6 +117,17 @@ class _Compiler:
             statement.on_conflict_do_update(index_elements=list(table.primary_key), set_=changed), *table.c.keys()
         )
 
+    def raise_to(self, table: Table, value: str) -> str:
+        """Insert a row, or raise `value` of the row that has its key; one that is higher already stays."""
+        statement = self._insert(table)
+        new = statement.excluded[value]
+        return self(
+            statement.on_conflict_do_update(
+                index_elements=list(table.primary_key), set_={value: new}, where=new > table.c[value]
+            ),
+            *table.c.keys(),
+        )
+
     def remove(self, table: Table, *names: str) -> str:
         return self(delete(table).where(*_equal(table, names)), *(f"{name}_" for name in names))
 
@@ -175,7 +187,8 @@ def _for_messages(c: _Compiler) -> dict[str, str]:
             update(entry).values(deliveries=deliveries).where(*_equal(entry, ["message", "queue"])),
             *("deliveries_", "message_", "queue_"),
         ),
-        "put_mark": c.put(t.MARK, "message"),
+        "drop_mark": c.remove(t.MARK, "queue", "priority"),
+        "put_mark": c.raise_to(t.MARK, "message"),
         "put_duplicate": c.put(duplicate, "until_ms"),
         "drop_duplicates": c(delete(duplicate).where(duplicate.c.until_ms < until_ms), "until_ms_"),
         "read_message": c(select(message.c.payload).where(*_equal(message, ["id"])), "id_"),

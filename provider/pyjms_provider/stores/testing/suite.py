@@ -222,6 +222,28 @@ def test_marks_are_kept_by_queue_and_priority(world: World) -> None:
     assert not found.was_closed
 
 
+def test_the_higher_of_two_marks_stays(world: World) -> None:
+    """Threads that deliver side by side write marks in any order, and in one group."""
+    marks = [(world.queue, 4, ReferenceId(up_to)) for up_to in (8, 3)]
+    for mark in marks:
+        world.journal.write(Changes(marks=[mark]), force=False)
+    world.journal.write(Changes(marks=[(world.queue, 5, up_to) for _, _, up_to in marks]), force=False)
+    for _, _, up_to in marks:
+        world.journal.note(Changes(marks=[(world.queue, 6, up_to)]))
+    world.add(world.message())
+    found = world.reopen().recovery
+    assert sorted(found.marks) == [(world.queue, priority, 8) for priority in (4, 5, 6)]
+
+
+def test_a_mark_of_zero_is_forgotten(world: World) -> None:
+    """As those that were found are when a broker starts; those that follow are new."""
+    for priority in (4, 5):
+        world.journal.write(Changes(marks=[(world.queue, priority, ReferenceId(8))]), force=False)
+    world.journal.note(Changes(marks=[(world.queue, priority, ReferenceId(0)) for priority in (4, 5, 6)]))
+    world.journal.write(Changes(marks=[(world.queue, 5, ReferenceId(3))]), force=False)
+    assert list(world.reopen().recovery.marks) == [(world.queue, 5, 3)]
+
+
 def test_a_clean_close_is_found_and_forgets_marks(world: World) -> None:
     """After it nothing was being delivered; the next death is found again."""
     world.journal.write(Changes(marks=[(world.queue, 4, ReferenceId(5))]), force=False)

@@ -142,7 +142,7 @@ class SqlConfigurationStore(ConfigurationStore):
         except HeldStoreError as error:
             who = error.reason.partition(" is held by ")[2].partition(";")[0]
             raise HeldStoreError(f"{path} is held by {who}; stop that first, or name another database") from None
-        return make_engine(self._url.set(database=path), synchronous="FULL"), lock.release
+        return make_engine(self._url.set(database=path), synchronous="FULL", erases=True), lock.release
 
     def _hold_postgresql(self) -> tuple[Engine, Callable[[], None]]:
         from pyjms_provider.stores.sql.postgresql_opening import make_engine
