@@ -69,6 +69,18 @@ def test_a_group_is_one_commit(world: World) -> None:
     assert len(world.reopen().ids) == 3
 
 
+@pytest.mark.parametrize("number", [1, 2, 15, 16, 17, 200])
+def test_any_number_of_messages_is_added_whole_or_not_at_all(world: World, number: int) -> None:
+    """There are ways of their own for one message, for a few and for many."""
+    sent = [world.message(text=f"text {index}") for index in range(number)]
+    world.add(*sent)
+    with pytest.raises(StoreError, match="UNIQUE"):
+        world.add(*(world.message() for _ in range(number)), sent[-1])
+    assert [message for message, _ in world.reopen().ids] == [each.reference.id for each in sent]
+    found = world.journal.read([each.reference.id for each in sent])
+    assert [found[each.reference.id] for each in sent] == [each.envelope for each in sent]
+
+
 def test_a_member_that_cannot_be_written_harms_no_other(world: World) -> None:
     there = world.add(world.message())
     commits = Commits(world)

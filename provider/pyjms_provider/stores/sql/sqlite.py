@@ -38,6 +38,8 @@ BUSY_MS: Final = 5000
 """How long to wait for a lock that another program has on the database."""
 CHECK_MS: Final = 1
 """For so long it is believed that the file is still where it was."""
+_TOGETHER: Final = 16
+"""So many messages at most are added by one statement: as many as threads wait together, mostly."""
 _LEVELS: Final = {
     Synchronous.FULL: ("FULL", "NORMAL"),
     Synchronous.NORMAL: ("NORMAL",) * 2,
@@ -97,6 +99,7 @@ class SqliteDatabase(Database):
         self._forced, self._unforced = _LEVELS[synchronous]
         self._level = "NORMAL"
         self._add_message = self.statements.add_message
+        self._adding_several: dict[int, str] = {}
         self._growing = frozenset({self.statements.add_message, self.statements.add_paged})
         self._room = Room(path, keep_free_bytes)
         self._writer: sqlite3.Connection | None = None
@@ -122,6 +125,9 @@ class SqliteDatabase(Database):
             statement, rows = steps[0]
             if len(steps) == 1 and len(rows) == 1:
                 cursor.execute(statement, *rows)  # alone it is a transaction, and costs one statement in place of three
+            elif len(steps) == 1 and len(rows) <= _TOGETHER and statement is self._add_message:
+                # Python's interpreter changes hands with each statement, and with each row of `executemany`.
+                cursor.execute(self._adding(len(rows)), [value for row in rows for value in row])
             else:
                 cursor.execute("BEGIN IMMEDIATE")
                 for statement, rows in steps:
@@ -153,6 +159,14 @@ class SqliteDatabase(Database):
         except BaseException:  # as in `commit`
             self._give_up()
             raise
+
+    def _adding(self, count: int) -> str:
+        """Return the statement that adds so many messages."""
+        text = self._adding_several.get(count)
+        if text is None:
+            head, values, one = self._add_message.rpartition(" VALUES ")
+            text = self._adding_several[count] = head + values + ", ".join([one] * count)
+        return text
 
     def _set_level(self, cursor: sqlite3.Cursor, level: str) -> None:
         cursor.execute(f"PRAGMA synchronous={level}")
