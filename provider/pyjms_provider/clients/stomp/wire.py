@@ -17,6 +17,7 @@ from __future__ import annotations
 
 import logging
 import os
+import re
 import socket
 import ssl
 from collections.abc import Callable, Sequence
@@ -55,6 +56,7 @@ _HEADERS_MAX = 16 * 1024 * 1024
 _VERSION = Version.V1_2
 _BEAT = b"\n"
 _AT_ONCE = 2
+_receipt = re.compile(rb"RECEIPT\nreceipt-id:([A-Za-z0-9.\-]{1,100}+)\n\n\0").fullmatch
 _QUICK: int | None = getattr(socket, "TCP_QUICKACK", None)
 
 
@@ -281,10 +283,15 @@ class Wire:
             if not data:
                 raise WireEndedError("the broker closed the connection")
             self._beats.received(self._clock.monotonic_ms())
-            self._decoder.put(data)
-            while (event := self._decoder.next_event()) is not None:
-                if not isinstance(event, Heartbeat):
-                    self._take(event)
+            decoder = self._decoder
+            receipt = _receipt(data)
+            if receipt is not None and decoder.lazy and decoder.is_between_frames:  # as most answers come
+                self._take(Frame("RECEIPT", {"receipt-id": receipt[1].decode()}))
+            else:
+                decoder.put(data)
+                while (event := decoder.next_event()) is not None:
+                    if not isinstance(event, Heartbeat):
+                        self._take(event)
             if not self._channel.has_more:
                 return
             for answer in self._channel.answers():

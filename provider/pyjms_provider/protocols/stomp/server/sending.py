@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from pyjms.spi.errors import ProviderError
 from pyjms_provider.protocols.engine import Joint
@@ -24,6 +24,8 @@ if TYPE_CHECKING:
 
 __all__ = ["PackedSends"]
 
+_PERSISTENT: Final = 2
+
 
 class PackedSends:
     """Those of one connection. Messages that need not wait are sent where they are read, the others in the session's turn."""
@@ -31,6 +33,7 @@ class PackedSends:
     def __init__(self, dialogue: ProfileDialogue, guard: Guard) -> None:
         self._dialogue = dialogue
         self._guard = guard
+        self._writes = guard.host.writes
         self._desk = dialogue.engine.service.desk
 
     def take(self, frame: Frame, session: ServedSession) -> None:
@@ -58,7 +61,8 @@ class PackedSends:
 
     def _try_to_send(self, frame: Frame, session: ServedSession, message: PackedEnvelope) -> bool:
         """Send a message, if that need not wait, or no longer than for a quick disk; return whether it was sent or refused."""
-        if not session.session.may_wait(message):
+        is_written = self._writes and message.delivery_mode == _PERSISTENT and not session.transacted
+        if not is_written and not session.session.may_wait(message):
             self._send_now(frame, session, message)
             return True
         if not self._guard.host.waits_briefly(message):
@@ -114,10 +118,12 @@ class PackedSends:
         allowed: Address | None = None
         done = refused = 0
         for message in messages:
-            if dialogue.is_over or (only_now and may_wait(message)):
+            is_next = message.destination is allowed
+            # In a unit that is a matter of the destination alone, as nothing is written yet.
+            if dialogue.is_over or (only_now and not (is_next and session.transacted) and may_wait(message)):
                 break
             try:
-                if message.destination is not allowed:
+                if not is_next:
                     self._guard.send(message.destination)
                     allowed = message.destination
                 send(message)
