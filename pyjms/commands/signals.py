@@ -51,7 +51,8 @@ def told_of_signals(end: Callable[[], None]) -> Iterator[None]:
 
 @contextmanager
 def interruptible() -> Iterator[None]:
-    """Have Ctrl-C raise `KeyboardInterrupt` in the main thread soon, also if it came just before that began to wait.
+    """Have Ctrl-C raise `KeyboardInterrupt` in the main thread soon, also if it came just before that began to wait; and SIGTERM
+    what its handler raises.
 
     Python raises it where the main thread gets to; one that has just begun to wait gets nowhere. So it is interrupted once more, a moment
     later, by a signal that does nothing else. The main thread's to call; where threads cannot be sent signals, nothing is done.
@@ -90,7 +91,7 @@ def _poke(reader: socket.socket, main_thread: int) -> None:
             continue
         if number == _NO_MORE:
             return
-        is_due = is_due or number[0] == signal.SIGINT
+        is_due = is_due or number[0] in _ENDING
 
 
 def _tell(reader: socket.socket, end: Callable[[], None]) -> None:

@@ -18,7 +18,7 @@ from pyjms_provider.commands.checked_file import DEFAULT_FILE, check, context_of
 from pyjms_provider.commands.declared_tree import show_tree
 from pyjms_provider.commands.initial import init
 from pyjms_provider.commands.listening import read_listen_url
-from pyjms_provider.commands.signals import ending_signals
+from pyjms_provider.commands.signals import ending_signals, stopped_early
 from pyjms_provider.commands.telling import errors_told, note, stop
 
 if TYPE_CHECKING:
@@ -105,7 +105,7 @@ def run(
     Each listener is announced as ``listening URL`` on standard output once it accepts connections.
     """
     _begin_log(log_format)
-    with errors_told():
+    with errors_told(), stopped_early():
         if listen:
             _check_users(users, anonymous)
             broker = _open_from_options(name, listen, store, users, access, trace=trace, audit=audit)

@@ -6,11 +6,28 @@ import signal
 import socket
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import Final
+from typing import Final, NoReturn
 
-__all__ = ["ending_signals"]
+__all__ = ["ending_signals", "stopped_early"]
 
 _ENDING: Final = (signal.SIGTERM, signal.SIGINT)
+
+
+@contextmanager
+def stopped_early() -> Iterator[None]:
+    """Have SIGTERM end what goes on as Ctrl-C does, and the process with 0: it may wait for a store that another broker holds.
+
+    The main thread's to call. `ending_signals` within it takes its place.
+    """
+    before = signal.signal(signal.SIGTERM, _stop)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)
+
+
+def _stop(*_: object) -> NoReturn:
+    raise SystemExit(0)
 
 
 @contextmanager

@@ -53,6 +53,9 @@ _GONE: Final = (State.DELETED, State.CLOSED)
 class ConfiguredObject(ManagedObject):
     """An object that was created by its parent, and lives until it is deleted, or its broker ends."""
 
+    _failure_level = logging.ERROR
+    """How the log tells that it could not be opened."""
+
     @property
     def _above(self) -> ConfiguredObject:
         above = super()._above
@@ -214,7 +217,7 @@ class ConfiguredObject(ManagedObject):
         reason = error.reason if isinstance(error, ProviderError) else str(error)
         source = self.snapshot.record.source
         self._publish(error=f"{source}: {reason}" if source else reason)
-        _log.error("PYJMS-MODEL-2 %s could not be opened: %s", self.path, self.snapshot.error)
+        _log.log(self._failure_level, "PYJMS-MODEL-2 %s could not be opened: %s", self.path, self.snapshot.error)
         self._step(Event.FAIL)
 
     def _open_pending(self) -> None:

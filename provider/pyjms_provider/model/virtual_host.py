@@ -6,6 +6,7 @@ Queues are the host's. Those that an operator made, and what cannot be said in a
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from typing import TYPE_CHECKING, Annotated, Any, Literal
@@ -270,6 +271,7 @@ class VirtualHost(StoryTelling, Stoppable):
         self._thread.stop()
 
     def close(self) -> None:
+        self._failure_level = logging.INFO  # who is not open yet is given up, which is no failure
         self._cancelled.set()  # it may be waiting for another broker to let go of the store
         super().close()
         self._thread.stop()

@@ -161,6 +161,32 @@ def test_clients_go_on_with_the_broker_that_stood_by_when_the_other_one_dies(tmp
                 brokers[active] = start(active)
 
 
+@pytest.mark.timeout(60)
+@pytest.mark.parametrize(("ending", "code"), [(signal.SIGTERM, 0), (signal.SIGINT, 130)])
+def test_a_broker_that_stands_by_ends_in_order(ending: signal.Signals, code: int, tmp_path: Path) -> None:
+    store_url = f"sqlite:///{tmp_path}/shop.db"
+    folders = [configured(tmp_path / name, 0, store_url) for name in ("serving", "waiting")]
+    with ExitStack() as made:
+        brokers = []
+        for folder, says in zip(folders, ("PYJMS-NET-2", "PYJMS-STORE-5 waiting to take over"), strict=True):
+            # A shell that runs the tests in the background has them ignore Ctrl-C, and a process inherits that.
+            before = signal.signal(signal.SIGINT, signal.default_int_handler)
+            try:
+                brokers.append(BrokerProcess(folder, "broker.toml"))
+            finally:
+                signal.signal(signal.SIGINT, before)
+            made.callback(brokers[-1].end, signal.SIGKILL)
+            brokers[-1].await_log(says)
+        serving, waiting = brokers
+        assert waiting.end(ending) == code
+        assert "ERROR" not in waiting.log
+        assert (
+            "INFO pyjms_provider.model.configured PYJMS-MODEL-2 virtual_host shop/shop could not be opened"
+            in waiting.log
+        )
+        assert serving.end() == 0
+
+
 @contextmanager
 def working(url: str) -> Iterator[Clients]:
     """Have clients at work meanwhile; afterwards they must have missed nothing, and have been told of each of `_RESTARTS`."""

@@ -59,7 +59,7 @@ def acquire(take: Callable[[], None], wanted: Wanted) -> None:
             if not wanted.waits:
                 raise
             if is_first:
-                _log.info("PYJMS-STORE-5 waiting to take over: %s", error.reason)
+                _log.info("PYJMS-STORE-5 waiting to take over: %s", error.reason.partition("; ")[0])
             is_first = False
         if clock.wait(signal, clock.monotonic_ms() + RETRY_MS):
             raise ClosedError("the wait for the store was cancelled")
