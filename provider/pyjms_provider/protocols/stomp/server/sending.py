@@ -25,6 +25,8 @@ if TYPE_CHECKING:
 __all__ = ["PackedSends"]
 
 _PERSISTENT: Final = 2
+_LITTLE: Final = 256 * 1024
+"""Bytes of messages that the loop takes without looking at memory for each."""
 
 
 class PackedSends:
@@ -117,10 +119,11 @@ class PackedSends:
         may_wait, send = target.may_wait, target.send
         allowed: Address | None = None
         done = refused = 0
+        # In a unit nothing is written yet, so it is a matter of the destination, and of memory, which little does not fill.
+        asks_once = session.transacted and len(frame.body) <= _LITTLE
         for message in messages:
             is_next = message.destination is allowed
-            # In a unit that is a matter of the destination alone, as nothing is written yet.
-            if dialogue.is_over or (only_now and not (is_next and session.transacted) and may_wait(message)):
+            if dialogue.is_over or (only_now and not (is_next and asks_once) and may_wait(message)):
                 break
             try:
                 if not is_next:
