@@ -250,6 +250,13 @@ class ProfiledSession(ProviderSession):
         if self.transacted:
             self._acknowledge_in_unit(epoch, live, are_all=len(live) == len(deliveries))
             return
+        if len(live) < len(deliveries):
+            if epoch is not None:  # one error tells of all of them: a client that takes its work back must get each again
+                self._give_back(epoch, verbs.GiveBack(session=self.name, ids=_ids(live)))
+            raise TooLateError(
+                "the connection that messages came by was lost before they were settled; they come again, and what was to be "
+                "settled together with them"
+            )
         if epoch is not None:
             try:
                 if self.connection.settings.confirm_acknowledge and any(each.is_persistent for each in live):
@@ -263,10 +270,6 @@ class ProfiledSession(ProviderSession):
                 UnansweredError
             ) as error:  # the broker settles them yet, so whoever received them must not give them back
                 raise TooLateError(error.reason) from error
-        if len(live) < len(deliveries):
-            raise TooLateError(
-                "the connection that messages came by was lost before they were settled; they come again"
-            )
 
     def _acknowledge_in_unit(self, epoch: Epoch | None, live: Sequence[Received], *, are_all: bool) -> None:
         """Have them settled by the commit. What was sent because of messages that come again must not be committed."""

@@ -32,6 +32,31 @@ def test_a_message_of_a_lost_connection_is_not_settled_on_the_next_whose_numbers
         assert not {frame.command for _, frame in peer.frames} & {"ACK", "RETURN", "RETRY", "REJECT"}
 
 
+def test_what_is_settled_together_with_a_message_of_a_lost_connection_comes_again_too() -> None:
+    """A client that is told so takes back what it did because of each of them."""
+    told = Told()
+    with Peer() as peer, linked(peer) as connection:
+        session = connection.open_session(transacted=False)
+        consumer = consumer_of(session, told)
+        deliveries = []
+        for number in (1, 2):
+            peer.deliver_to(consumer, 6 + number, make_envelope(f"of connection {number}", persistent=True))
+            told.wait(number)
+            delivery = consumer.poll()
+            assert text_of(delivery) == f"of connection {number}"
+            assert delivery is not None
+            deliveries.append(delivery)
+            if number == 1:
+                peer.cut()
+                peer.wait_for("CREDIT", 2)
+                connection.link.current()
+        with pytest.raises(TooLateError, match="come again"):
+            session.acknowledge(deliveries)
+        (returned,) = peer.of("RETURN")
+        assert returned.headers["ids"] == "8"
+        assert peer.of("ACK") == []
+
+
 @pytest.mark.parametrize("command", ["ACK", "RETURN"])
 def test_settling_that_is_cut_off_is_not_repeated_elsewhere(command: str) -> None:
     told = Told()
