@@ -251,7 +251,8 @@ class ProfiledSession(ProviderSession):
             self._acknowledge_in_unit(epoch, live, are_all=len(live) == len(deliveries))
             return
         if len(live) < len(deliveries):
-            if epoch is not None:  # one error tells of all of them: a client that takes its work back must get each again
+            # One error tells of all of them: a client that takes its work back because of it must get each again.
+            if epoch is not None:
                 self._give_back(epoch, verbs.GiveBack(session=self.name, ids=_ids(live)))
             raise TooLateError(
                 "the connection that messages came by was lost before they were settled; they come again, and what was to be "
