@@ -2,15 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from random import Random
 from threading import Event, Thread, current_thread
+from threading import enumerate as all_threads
 
 import pytest
 
+from pyjms.spi.clock import Signal
 from pyjms.spi.errors import InDoubtError, ResourceError
-from pyjms_provider.stores.group_commit import GroupCommit, Member
+from pyjms_provider.stores import group_commit
+from pyjms_provider.stores.group_commit import FEW, MANY, GroupCommit, Member
 
 LONG_S = 20
+OWN = "the group's own"
 
 
 class Writer:
@@ -163,3 +169,222 @@ def test_a_waiting_thread_that_is_interrupted_stops_nobody(leads: bool) -> None:
         writer.may_go_on.set()
         writer.group.submit("next", force=False)
         assert writer.groups == [["next"]]
+
+
+# The group's own thread
+
+
+@pytest.fixture
+def writer() -> Iterator[Writer]:
+    """Give a writer whose group has a thread of its own."""
+    writer = Writer()
+    writer.group = GroupCommit(writer.commit, thread_name=OWN)
+    yield writer
+    writer.may_go_on.set()
+    writer.group.close()
+
+
+def crowd(writer: Writer, number: int = MANY) -> list[Sender]:
+    """Have one thread commit and `number` wait for it, and return them all."""
+    senders = [Sender(writer, "first")]
+    assert writer.begun.wait(LONG_S)
+    for index in range(number):
+        senders.append(Sender(writer, f"other {index}"))
+        writer.wait_for_waiting(index + 1)
+    for _ in range(2000):
+        if writer.group._thread is not None or number < MANY:
+            return senders
+        Event().wait(0.01)
+    raise AssertionError("the group has begun no thread")
+
+
+def join(senders: Sequence[Sender]) -> list[BaseException | None]:
+    for sender in senders:
+        sender.join(LONG_S)
+        assert not sender.is_alive()
+    return [sender.error for sender in senders]
+
+
+def test_where_many_wait_the_groups_own_thread_leads(writer: Writer) -> None:
+    senders = crowd(writer)
+    writer.may_go_on.set()
+    assert join(senders) == [None] * (MANY + 1)
+    assert writer.groups == [["first"], [f"other {number}" for number in range(MANY)]]
+    assert writer.threads == ["first", OWN]
+
+
+def test_where_few_wait_one_of_them_leads_and_no_thread_is_begun(writer: Writer) -> None:
+    senders = crowd(writer, MANY - 1)
+    writer.may_go_on.set()
+    join(senders)
+    assert writer.threads == ["first", "other 0"]
+    assert OWN not in {thread.name for thread in all_threads()}
+
+
+@pytest.mark.parametrize(("number", "leader"), [(FEW, OWN), (FEW - 1, "late 0")])
+def test_the_thread_goes_on_until_few_wait(writer: Writer, number: int, leader: str) -> None:
+    senders = crowd(writer)
+    meanwhile = Event()
+    late: list[Sender] = []
+
+    def commit(members: Sequence[Member[str]]) -> None:
+        if current_thread().name == OWN and not meanwhile.is_set():
+            for index in range(number):
+                late.append(Sender(writer, f"late {index}"))
+                writer.wait_for_waiting(index + 1)
+            meanwhile.set()
+        writer.commit(members)
+
+    writer.group._commit = commit
+    writer.may_go_on.set()
+    assert join(senders) == [None] * (MANY + 1)
+    assert join(late) == [None] * number
+    assert writer.threads == ["first", OWN, leader]
+
+
+def test_who_is_alone_again_commits_by_itself(writer: Writer) -> None:
+    senders = crowd(writer)
+    writer.may_go_on.set()
+    join(senders)
+    for _ in range(2000):
+        if not writer.group._is_busy:
+            break
+        Event().wait(0.01)
+    writer.group.submit("alone", force=False)
+    assert writer.threads == ["first", OWN, current_thread().name]
+
+
+def test_a_commit_that_fails_on_the_thread_leaves_its_group_in_doubt_and_it_goes_on(
+    writer: Writer, caplog: pytest.LogCaptureFixture
+) -> None:
+    senders = crowd(writer)
+    failed = Event()
+
+    def commit(members: Sequence[Member[str]]) -> None:
+        if current_thread().name == OWN and not failed.is_set():
+            failed.set()
+            raise ValueError("a fault")
+        writer.commit(members)
+
+    writer.group._commit = commit
+    writer.may_go_on.set()
+    errors = join(senders)
+    assert errors[0] is None
+    assert {type(error) for error in errors[1:]} == {InDoubtError}
+    assert "PYJMS-STORE-8" in caplog.text
+    writer.group.submit("next", force=False)
+    assert writer.groups[-1] == ["next"]
+
+
+def test_after_the_close_there_is_no_thread_and_members_lead(writer: Writer) -> None:
+    senders = crowd(writer)
+    closer = Thread(target=writer.group.close)
+    closer.start()
+    for _ in range(2000):
+        if writer.group._is_closed:
+            break
+        Event().wait(0.01)
+    writer.may_go_on.set()
+    assert join(senders) == [None] * (MANY + 1)
+    closer.join(LONG_S)
+    assert not closer.is_alive()
+    assert OWN not in {thread.name for thread in all_threads()}
+    assert writer.threads == ["first", "other 0"]
+    writer.group.close()
+
+
+def test_where_no_thread_can_be_begun_members_lead(
+    writer: Writer, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    class NoThread:
+        def __init__(self, **_: object) -> None: ...
+
+        def start(self) -> None:
+            raise RuntimeError("can't start new thread")
+
+    monkeypatch.setattr(group_commit, "Thread", NoThread)
+    senders = [Sender(writer, "first")]
+    assert writer.begun.wait(LONG_S)
+    for index in range(MANY):
+        senders.append(Sender(writer, f"other {index}"))
+        writer.wait_for_waiting(index + 1)
+    for _ in range(2000):
+        if "can't start" in caplog.text:
+            break
+        Event().wait(0.01)
+    writer.may_go_on.set()
+    assert join(senders) == [None] * (MANY + 1)
+    assert writer.threads == ["first", "other 0"]
+    assert OWN in caplog.text
+
+
+def interrupting(random: Random) -> type[Signal]:
+    """Return signals of which some interrupt who waits for them: at once, after a moment, or when they were raised."""
+
+    class Interrupting(Signal):
+        __slots__ = ()
+
+        def __init__(self) -> None:
+            super().__init__()
+            really_wait = self.wait
+            chance = random.random()
+
+            def wait(seconds: float) -> bool:
+                if current_thread().name == OWN:
+                    return really_wait(seconds)
+                if chance < 0.05:
+                    raise KeyboardInterrupt
+                if chance < 0.1:
+                    really_wait(random.random() / 1000)
+                    raise KeyboardInterrupt
+                result = really_wait(seconds)
+                if chance < 0.15:
+                    raise KeyboardInterrupt
+                return result
+
+            self.wait = wait
+
+    return Interrupting
+
+
+@pytest.mark.parametrize("thread_name", [None, OWN])
+@pytest.mark.parametrize("seed", range(5))
+def test_threads_that_are_interrupted_at_any_moment_stop_nobody(
+    monkeypatch: pytest.MonkeyPatch, thread_name: str | None, seed: int
+) -> None:
+    """Whether they still wait, are woken, or should lead: the others get their turn, and nothing is written twice."""
+    random = Random(seed)
+    monkeypatch.setattr(group_commit, "Signal", interrupting(random))
+    written: list[str] = []
+
+    def commit(members: Sequence[Member[str]]) -> None:
+        written.extend(member.work for member in members)
+        Event().wait(random.random() / 2000)  # others come meanwhile
+        for member in members:
+            member.error = None
+
+    group: GroupCommit[str] = GroupCommit(commit, thread_name=thread_name)
+    sent: list[str] = []
+    interrupted: list[str] = []
+
+    def send(name: str) -> None:
+        for number in range(60):
+            work = f"{name} {number}"
+            try:
+                group.submit(work, force=True)
+                sent.append(work)
+            except KeyboardInterrupt:
+                interrupted.append(work)
+
+    threads = [Thread(target=send, args=(str(number),), daemon=True) for number in range(12)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(LONG_S)
+    assert not any(thread.is_alive() for thread in threads)
+    group.close()
+    assert interrupted
+    assert len(sent) + len(interrupted) == 12 * 60
+    assert set(Counter(written).values()) == {1}
+    assert set(sent) <= set(written) <= {*sent, *interrupted}
+    assert not group._is_busy

@@ -2,21 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from itertools import count
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 
 import pytest
 
 from pyjms.spi.clock import SystemClock
 from pyjms.spi.errors import ClosedError, InDoubtError, ProviderError
-from pyjms_provider.core.journal import Changes, Removal
+from pyjms_provider.core.journal import Changes, NewMessage, Removal
 from pyjms_provider.settings import StoreSettings
+from pyjms_provider.stores.codec import encode
 from pyjms_provider.stores.errors import StoreError, UnavailableStoreError
 from pyjms_provider.stores.group_commit import Member
 from pyjms_provider.stores.sql import SqlJournal, open_journal
-from pyjms_provider.stores.sql.batch import Batch, Row, make_batch
+from pyjms_provider.stores.sql.batch import Batch, Row, make_batch, message_row
 from pyjms_provider.stores.testing import JournalHome
 from pyjms_provider.stores.testing.world import World
 
@@ -40,23 +41,42 @@ class Commits:
     def __init__(self, world: World) -> None:
         self._database = journal_of(world)._database
         self._commit = self._database.commit
+        self._add = self._database.add_messages
         self.sizes: list[int] = []
         self.errors: list[BaseException | None] = []
-        self._database.commit = self.commit  # type: ignore[method-assign]  # all writes go through it
+        self._database.commit = self.commit  # type: ignore[method-assign]  # all writes go through one of them
+        self._database.add_messages = self.add_messages  # type: ignore[method-assign]
 
     def commit(self, batch: Batch, *, force: bool) -> None:
-        self.sizes.append(len(batch.rows.get("add_message", ())))
+        self._count(len(batch.rows.get("add_message", ())))
+        self._commit(batch, force=force)
+
+    def add_messages(self, rows: Sequence[Row]) -> None:
+        self._count(len(rows))
+        self._add(rows)
+
+    def _count(self, size: int) -> None:
+        self.sizes.append(size)
         error = self.errors.pop(0) if self.errors else None
         if error is not None:
             raise error
-        self._commit(batch, force=force)
 
 
-def members_for(world: World, *changes: Changes) -> list[Member[Batch]]:
+Unit: TypeAlias = Batch | Row
+
+
+def members_for(world: World, *changes: Changes) -> list[Member[Unit]]:
     return [Member(make_batch(each), force=True) for each in changes]
 
 
-def run(world: World, members: list[Member[Batch]]) -> list[ProviderError | None]:
+def lone(world: World, *messages: NewMessage) -> list[Member[Unit]]:
+    """Return the members of threads that each send one of `messages` by itself."""
+    return [
+        Member(message_row(each.reference, world.queue, None, encode(each.envelope)), force=True) for each in messages
+    ]
+
+
+def run(world: World, members: list[Member[Unit]]) -> list[ProviderError | None]:
     journal_of(world)._commit_group(members)
     return [member.error for member in members]
 
@@ -69,7 +89,7 @@ def test_a_group_is_one_commit(world: World) -> None:
     assert len(world.reopen().ids) == 3
 
 
-@pytest.mark.parametrize("number", [1, 2, 15, 16, 17, 200])
+@pytest.mark.parametrize("number", [1, 2, 63, 64, 65, 200])
 def test_any_number_of_messages_is_added_whole_or_not_at_all(world: World, number: int) -> None:
     """There are ways of their own for one message, for a few and for many."""
     sent = [world.message(text=f"text {index}") for index in range(number)]
@@ -94,13 +114,50 @@ def test_a_member_that_cannot_be_written_harms_no_other(world: World) -> None:
     assert [message for message, _ in world.reopen().ids] == [1, 2, 3]
 
 
+@pytest.mark.parametrize("number", [1, 2, 64, 65])
+def test_messages_that_threads_send_by_themselves_are_one_commit(world: World, number: int) -> None:
+    sent = [world.message(text=f"text {index}") for index in range(number)]
+    commits = Commits(world)
+    assert run(world, lone(world, *sent)) == [None] * number
+    assert commits.sizes[0] == number
+    assert [message for message, _ in world.reopen().ids] == [each.reference.id for each in sent]
+    found = world.journal.read([each.reference.id for each in sent])
+    assert [found[each.reference.id] for each in sent] == [each.envelope for each in sent]
+
+
+def test_a_message_sent_by_itself_that_cannot_be_written_harms_no_other(world: World) -> None:
+    there = world.add(world.message())
+    commits = Commits(world)
+    errors = run(world, lone(world, world.message(), there, world.message()))
+    assert (errors[0], errors[2]) == (None, None)
+    assert isinstance(errors[1], StoreError)
+    assert "UNIQUE" in errors[1].reason
+    assert commits.sizes == [3, 1, 1, 1]
+    assert [message for message, _ in world.reopen().ids] == [1, 2, 3]
+
+
+def test_messages_sent_by_themselves_share_a_commit_with_all_else(world: World) -> None:
+    there = world.add(world.message()).reference
+    commits = Commits(world)
+    world.journal.note(Changes(removals=[Removal(world.queue, there)]))
+    members = [
+        *lone(world, world.message()),
+        *members_for(world, Changes(messages=[world.message()])),
+        *lone(world, world.message()),
+    ]
+    assert run(world, members) == [None] * 3
+    assert commits.sizes == [3]
+    assert [message for message, _ in world.reopen().ids] == [2, 3, 4]
+
+
 @pytest.mark.parametrize("error", [UnavailableStoreError("locked"), InDoubtError("gone")])
 def test_what_is_nobodys_own_fault_is_told_to_all_at_once(world: World, error: ProviderError) -> None:
     commits = Commits(world)
-    commits.errors = [error]
+    commits.errors = [error, error]
     members = members_for(world, *(Changes(messages=[world.message()]) for _ in range(3)))
     assert run(world, members) == [error] * 3
-    assert commits.sizes == [3]
+    assert run(world, lone(world, *(world.message() for _ in range(2)))) == [error] * 2
+    assert commits.sizes == [3, 2]
 
 
 def test_what_was_noted_waits_until_it_can_be_written(world: World) -> None:

@@ -81,10 +81,10 @@ class SlowDisk:
             self._write()
         self._database.commit(batch, force=force)
 
-    def add_message(self, row: Any) -> None:
+    def add_messages(self, rows: Any) -> None:
         """Write in a while."""
         self._write()
-        self._database.add_message(row)
+        self._database.add_messages(rows)
 
     def fetch(self, ids: Any) -> Any:
         """Read in a while."""

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 __all__ = [
     "Batch",
     "Row",
+    "batch_of",
     "make_batch",
     "merge",
     "message_row",
@@ -145,6 +146,13 @@ class Batch:
                 self.put("remove_unreferenced", reference.id, (reference.id,))
             else:
                 self.put("remove_single", row, row)
+
+
+def batch_of(rows: Sequence[Row]) -> Batch:
+    """Return what adds messages, and nothing else."""
+    batch = Batch()
+    batch.rows["add_message"] = {row[0]: row for row in rows}
+    return batch
 
 
 def message_row(reference: MessageReference, queue: QueueNumber | None, branch: int | None, body: bytes) -> Row:

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 
-from pyjms_provider.stores.sql.batch import Batch, Row
+from pyjms_provider.stores.sql.batch import Batch, Row, batch_of
 from pyjms_provider.stores.sql.statements import compile_statements
 
 if TYPE_CHECKING:
@@ -44,11 +44,9 @@ class Database(ABC):
         Raises `StoreError` when nothing was written, `LostStoreError` when nothing ever will be, `InDoubtError`.
         """
 
-    def add_message(self, row: Row) -> None:
-        """Do so with one message's row, forced. It is what most writes are, so a database may have a shorter way for it."""
-        batch = Batch()
-        batch.rows["add_message"] = {row[0]: row}
-        self.commit(batch, force=True)
+    def add_messages(self, rows: Sequence[Row]) -> None:
+        """Do so with rows of messages, forced. It is what most writes are, so a database may have a shorter way for it."""
+        self.commit(batch_of(rows), force=True)
 
     @abstractmethod
     def understand(self, error: Exception) -> StoreError:

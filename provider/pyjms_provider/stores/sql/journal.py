@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from itertools import count
 from threading import Lock
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, TypeVar
 
 from pyjms.spi.errors import ClosedError, InDoubtError, ProviderError
 from pyjms_provider.core.journal import Changes, Journal, QueueNumber, QueueRecord, Recovery
@@ -15,7 +15,17 @@ from pyjms_provider.core.reference import MESSAGE_OVERHEAD, MessageReference, Re
 from pyjms_provider.stores.codec import decode, encode
 from pyjms_provider.stores.errors import CodecError, LostStoreError, StoreError
 from pyjms_provider.stores.group_commit import GroupCommit, Member
-from pyjms_provider.stores.sql.batch import Batch, make_batch, merge, message_row, next_queue, queue_row, text_to_column
+from pyjms_provider.stores.sql.batch import (
+    Batch,
+    Row,
+    batch_of,
+    make_batch,
+    merge,
+    message_row,
+    next_queue,
+    queue_row,
+    text_to_column,
+)
 from pyjms_provider.stores.sql.branches import add_branches
 from pyjms_provider.stores.sql.dropping import drop_messages, drop_queue
 from pyjms_provider.stores.sql.joining import JoinedWriter
@@ -35,6 +45,8 @@ __all__ = ["SqlJournal"]
 _log = logging.getLogger(__name__)
 
 _DUPLICATES_BETWEEN_PURGES: Final = 1000
+
+_Work = TypeVar("_Work")
 
 
 class SqlJournal(Journal):
@@ -57,7 +69,9 @@ class SqlJournal(Journal):
         self._meta = meta
         self._force_all = force_all
         self._on_lost = on_lost
-        self._group: GroupCommit[Batch] = GroupCommit(self._commit_group)
+        self._group: GroupCommit[Batch | Row] = GroupCommit(
+            self._commit_group, thread_name=f"pyjms commits {database.engine.url.database}"
+        )
         self._lock = Lock()
         self._noted: Batch | None = None
         self._last_batch = Batch()
@@ -105,16 +119,14 @@ class SqlJournal(Journal):
         if group.begin():  # nobody else writes now, so this is no group, but one statement
             try:
                 if self._noted is None and self._lost is None and not self._is_closed:
-                    self._database.add_message(row)
+                    self._database.add_messages((row,))
                     return
             except (StoreError, InDoubtError) as error:
                 self._look_for_loss(error)
                 raise
             finally:
                 group.end()
-        batch = Batch()
-        batch.rows["add_message"] = {row[0]: row}
-        group.submit(batch, force=True)  # where it is refused if the journal is closed, or lost
+        group.submit(row, force=True)  # where it is refused if the journal is closed, or lost
 
     @property
     def can_join(self) -> bool:
@@ -153,14 +165,19 @@ class SqlJournal(Journal):
             raise self._lost
         self._group.submit(batch, force=force or self._force_all)
 
-    def _commit_group(self, members: Sequence[Member[Batch]]) -> None:
+    def _commit_group(self, members: Sequence[Member[Batch | Row]]) -> None:
         """Write what was noted and a group in one commit. If that fails, each by itself, so that no other one suffers."""
         if self._is_closed or self._lost is not None:
             members = self._admitted(members)
-        if self._noted is None and len(members) == 1:  # the common case
-            member = members[0]
-            member.error = self._commit(member.work, force=member.force)
-            return
+        if self._noted is None:
+            rows = [member.work for member in members if isinstance(member.work, tuple)]
+            if len(rows) == len(members) > 0:  # the common case where many send
+                self._add_messages(members, rows)
+                return
+            if len(members) == 1:  # the common case where few do
+                member = members[0]
+                member.error = self._commit(_batch(member), force=member.force)
+                return
         with self._lock:
             noted, self._noted = self._noted, None
         was_written = False
@@ -181,7 +198,7 @@ class SqlJournal(Journal):
             else:
                 self._noted.absorb(batch)
 
-    def _admitted(self, members: Sequence[Member[Batch]]) -> Sequence[Member[Batch]]:
+    def _admitted(self, members: Sequence[Member[Batch | Row]]) -> Sequence[Member[Batch | Row]]:
         """Refuse those who came after the journal was closed, or lost; return the others."""
         error = self._lost or (_closed() if self._is_closed else None)
         if error is None:
@@ -190,24 +207,37 @@ class SqlJournal(Journal):
             member.error = error
         return [member for member in members if member.work is self._last_batch and self._lost is None]
 
-    def _write_all(self, noted: Batch | None, members: Sequence[Member[Batch]]) -> bool:
+    def _add_messages(self, members: Sequence[Member[Batch | Row]], rows: Sequence[Row]) -> None:
+        """Do the same where each member adds one message, and nothing was noted."""
+        error = self._attempt(self._database.add_messages, rows)
+        if type(error) is StoreError and len(rows) > 1:
+            for member, row in zip(members, rows, strict=True):
+                member.error = self._attempt(self._database.add_messages, (row,))
+        else:
+            for member in members:
+                member.error = error
+
+    def _write_all(self, noted: Batch | None, members: Sequence[Member[Batch | Row]]) -> bool:
         """Write, and tell each member how it ended; return whether what was noted is written."""
-        batches = [member.work for member in members]
+        batches = [_batch(member) for member in members]
         if noted is not None:
             batches.insert(0, noted)
         error = self._commit(merge(batches), force=any(member.force for member in members))
         if type(error) is StoreError and len(batches) > 1:
             error = None if noted is None else self._commit(noted, force=False)
             for member in members:
-                member.error = self._commit(member.work, force=member.force)
+                member.error = self._commit(_batch(member), force=member.force)
         else:  # written, or there is nobody else, or it is the database's fault and nobody's own
             for member in members:
                 member.error = error
         return error is None
 
     def _commit(self, batch: Batch, *, force: bool) -> ProviderError | None:
+        return self._attempt(lambda work: self._database.commit(work, force=force), batch)
+
+    def _attempt(self, write: Callable[[_Work], None], work: _Work) -> ProviderError | None:
         try:
-            self._database.commit(batch, force=force)
+            write(work)
         except (StoreError, InDoubtError) as error:
             self._look_for_loss(error)
             return error
@@ -338,8 +368,13 @@ class SqlJournal(Journal):
         except ProviderError as error:
             if self._lost is None:
                 _log.warning("PYJMS-STORE-4 the store was not closed cleanly: %s", error.reason)
+        self._group.close()
         self._paging.close()
         self._database.close()
+
+
+def _batch(member: Member[Batch | Row]) -> Batch:
+    return batch_of((member.work,)) if isinstance(member.work, tuple) else member.work
 
 
 def _closed() -> ClosedError:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import os
 import sqlite3
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import ExitStack, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Final
@@ -21,6 +21,7 @@ from pyjms_provider.stores.errors import (
     UnavailableStoreError,
     UnusableStoreError,
 )
+from pyjms_provider.stores.sql.batch import batch_of
 from pyjms_provider.stores.sql.checkpoints import Checkpoints
 from pyjms_provider.stores.sql.database import Database
 from pyjms_provider.stores.sql.room import LOOK_MS, Room
@@ -38,8 +39,8 @@ BUSY_MS: Final = 5000
 """How long to wait for a lock that another program has on the database."""
 CHECK_MS: Final = 1
 """For so long it is believed that the file is still where it was."""
-_TOGETHER: Final = 16
-"""So many messages at most are added by one statement: as many as threads wait together, mostly."""
+_TOGETHER: Final = 64
+"""So many messages at most are added by one statement: more threads seldom wait together."""
 _LEVELS: Final = {
     Synchronous.FULL: ("FULL", "NORMAL"),
     Synchronous.NORMAL: ("NORMAL",) * 2,
@@ -126,8 +127,7 @@ class SqliteDatabase(Database):
             if len(steps) == 1 and len(rows) == 1:
                 cursor.execute(statement, *rows)  # alone it is a transaction, and costs one statement in place of three
             elif len(steps) == 1 and len(rows) <= _TOGETHER and statement is self._add_message:
-                # Python's interpreter changes hands with each statement, and with each row of `executemany`.
-                cursor.execute(self._adding(len(rows)), [value for row in rows for value in row])
+                self._add_together(cursor, rows)
             else:
                 cursor.execute("BEGIN IMMEDIATE")
                 for statement, rows in steps:
@@ -141,7 +141,10 @@ class SqliteDatabase(Database):
             self._give_up()
             raise
 
-    def add_message(self, row: Row) -> None:
+    def add_messages(self, rows: Sequence[Row]) -> None:
+        if len(rows) > _TOGETHER:
+            self.commit(batch_of(rows), force=True)
+            return
         now_ms = self._clock.monotonic_ms()
         if now_ms - self._checked_ms >= CHECK_MS:
             self._check_file(now_ms)
@@ -151,8 +154,11 @@ class SqliteDatabase(Database):
             cursor = self._cursor or self.open_writer()
             if self._level != self._forced:
                 self._set_level(cursor, self._forced)
-            cursor.execute(self._add_message, row)
-            self._checkpoints.wrote(2)
+            if len(rows) == 1:
+                cursor.execute(self._add_message, rows[0])
+            else:
+                self._add_together(cursor, rows)
+            self._checkpoints.wrote(2 + len(rows) // 2)
         except self.errors as error:
             self._give_up()
             raise self.understand(error) from error
@@ -160,13 +166,15 @@ class SqliteDatabase(Database):
             self._give_up()
             raise
 
-    def _adding(self, count: int) -> str:
-        """Return the statement that adds so many messages."""
+    def _add_together(self, cursor: sqlite3.Cursor, rows: Collection[Row]) -> None:
+        # Python's interpreter may change hands with each statement, with each row of `executemany`, and once more in
+        # `execute`, which asks for the last row's id.
+        count = len(rows)
         text = self._adding_several.get(count)
         if text is None:
             head, values, one = self._add_message.rpartition(" VALUES ")
             text = self._adding_several[count] = head + values + ", ".join([one] * count)
-        return text
+        cursor.executemany(text, ([value for row in rows for value in row],))
 
     def _set_level(self, cursor: sqlite3.Cursor, level: str) -> None:
         cursor.execute(f"PRAGMA synchronous={level}")
