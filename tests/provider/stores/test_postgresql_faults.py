@@ -70,6 +70,16 @@ def test_a_connection_that_was_lost_between_two_writes_is_made_again(
     assert lost == []
 
 
+@pytest.mark.parametrize(
+    ("setting", "value"),
+    [("tcp_keepalives_idle", "10"), ("tcp_keepalives_interval", "5"), ("tcp_user_timeout", "25000")],
+)
+def test_the_server_notices_that_a_holders_machine_is_gone(world: World, setting: str, value: str) -> None:
+    """Also while it waits for the confirmation of an answer: then it sends no probes, and a stand-by broker waited for 15 minutes."""
+    connection = _journal(world)._database._holder.connection  # type: ignore[attr-defined]
+    assert connection.execute(f"SHOW {setting}").fetchone()[0] == value
+
+
 def test_readers_connections_are_made_again(postgresql: PostgresqlServer, world: World) -> None:
     sent = world.add(world.message())
     assert world.bodies(sent.reference.id)

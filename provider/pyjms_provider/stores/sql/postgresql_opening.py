@@ -27,10 +27,11 @@ if TYPE_CHECKING:
 
 __all__ = ["make_engine", "open_postgresql"]
 
-# The server must notice that a holder's machine is gone, and no writer waits for ever for an application's lock.
+# The server must notice that a holder's machine is gone, and no writer waits for ever for an application's lock. Nothing is probed while an
+# answer is on its way that nobody confirms: for that there is a timeout of its own, without which the system tries for a quarter of an hour.
 _SESSION: Final = (
-    "-c tcp_keepalives_idle=10 -c tcp_keepalives_interval=5 -c tcp_keepalives_count=3 -c lock_timeout=5000 "
-    "-c application_name=pyjms"
+    "-c tcp_keepalives_idle=10 -c tcp_keepalives_interval=5 -c tcp_keepalives_count=3 -c tcp_user_timeout=25000 "
+    "-c lock_timeout=5000 -c application_name=pyjms"
 )
 _CONNECTING: Final = {
     "connect_timeout": "5",
