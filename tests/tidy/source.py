@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import gc
 from functools import cache
 from pathlib import Path
 
@@ -27,9 +28,20 @@ def name_of(path: Path) -> str:
 
 
 @cache
+def trees() -> dict[Path, ast.Module]:
+    """Return the syntax trees of all files, kept from the garbage collector, which would look through them again and again."""
+    gc.disable()
+    found = {
+        path: ast.parse(path.read_text(encoding="utf-8"), filename=str(path)) for path in python_files(*EVERYTHING)
+    }
+    gc.freeze()
+    gc.enable()
+    return found
+
+
 def parse(path: Path) -> ast.Module:
     """Return the syntax tree of a file."""
-    return ast.parse(path.read_text(encoding="utf-8"), filename=str(path))
+    return trees()[path]
 
 
 def is_stub_of_a_body(node: ast.stmt) -> bool:
