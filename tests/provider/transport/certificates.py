@@ -61,6 +61,8 @@ class Authority:
 
     def _build(self, subject: x509.Name, key: ec.EllipticCurvePrivateKey, *, is_authority: bool) -> x509.Certificate:
         addresses = x509.SubjectAlternativeName([x509.IPAddress(ipaddress.ip_address("127.0.0.1"))])
+        # Since Python 3.13 clients ask for these identifiers, and for what an authority may do.
+        issuer = x509.AuthorityKeyIdentifier.from_issuer_public_key(self._key.public_key())
         return (
             x509.CertificateBuilder()
             .subject_name(subject)
@@ -71,6 +73,9 @@ class Authority:
             .not_valid_after(_FAR_OFF)
             .add_extension(x509.BasicConstraints(ca=is_authority, path_length=None), critical=True)
             .add_extension(addresses, critical=False)
+            .add_extension(issuer, critical=False)
+            .add_extension(x509.SubjectKeyIdentifier.from_public_key(key.public_key()), critical=False)
+            .add_extension(_usage(signs=is_authority), critical=True)
             .sign(self._key, hashes.SHA256())
         )
 
@@ -80,3 +85,17 @@ class Authority:
         if identity is not None:
             context.load_cert_chain(identity.certificate, identity.key)
         return context
+
+
+def _usage(*, signs: bool) -> x509.KeyUsage:
+    return x509.KeyUsage(
+        digital_signature=True,
+        key_cert_sign=signs,
+        crl_sign=signs,
+        content_commitment=False,
+        key_encipherment=False,
+        data_encipherment=False,
+        key_agreement=False,
+        encipher_only=False,
+        decipher_only=False,
+    )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
 
@@ -27,7 +28,7 @@ def one_request(
     factory: ConnectionFactory, log_url: str, fate: Fate, shop: Shop, printer: Printer, *, device: bool
 ) -> None:
     """What one run of the client's program does: recover first, then ask if nothing was asked yet."""
-    with requestor_of(factory, MortalLog(log_url, fate), printer if device else None) as desk:
+    with closing(MortalLog(log_url, fate)) as log, requestor_of(factory, log, printer if device else None) as desk:
 
         def handle(reply: Reply) -> None:
             fate.step("before the page is printed")
@@ -250,19 +251,18 @@ def test_a_damaged_request_in_the_log_is_told(
 ) -> None:
     fate = Fate()
     mortal(monkeypatch, fate)
-    log = MortalLog(log_url, fate)
-    with requestor_of(factory, log) as desk:
+    with closing(MortalLog(log_url, fate)) as log, requestor_of(factory, log) as desk:
         fate.dies_at = 5  # after two writes for the registration: before the request's commit
         desk.recover()
         fate.dies_at = len(fate.steps) + 3
         with pytest.raises(Died, match="before the commit"):
             desk.submit(text_message(factory, "tea"))
-    plain = SqlClientLog(log_url)
-    entry = plain.read("desk")
-    assert entry is not None
-    plain.write(replace(entry, request="{}"))
-    with requestor_of(factory, plain) as desk, pytest.raises(ClientLogException, match="is damaged"):
-        desk.recover()
+    with closing(SqlClientLog(log_url)) as plain:
+        entry = plain.read("desk")
+        assert entry is not None
+        plain.write(replace(entry, request="{}"))
+        with requestor_of(factory, plain) as desk, pytest.raises(ClientLogException, match="is damaged"):
+            desk.recover()
 
 
 def test_a_provider_without_transactions_is_refused_by_name(log_url: str) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sqlite3
 from collections.abc import Callable, Iterator
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -57,7 +58,7 @@ def test_a_pyjms_client_gets_all_in_order_and_no_more_than_it_has_credit_for(reo
 
 
 def damage(directory: Path, number: int) -> None:
-    with sqlite3.connect(directory / "x.db") as database:
+    with closing(sqlite3.connect(directory / "x.db")) as database, database:
         (row,) = database.execute("SELECT id FROM pyjms_message ORDER BY id LIMIT 1 OFFSET ?", (number,)).fetchone()
         database.execute("UPDATE pyjms_message SET payload = x'0102' WHERE id = ?", (row,))
 

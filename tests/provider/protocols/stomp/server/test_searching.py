@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sqlite3
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import closing
 from functools import partial
 from pathlib import Path
 from shutil import copyfile
@@ -514,7 +515,7 @@ def test_a_durable_subscription_with_a_selector_reads_what_waits_for_it_elsewher
 
 @both_dialects
 def test_a_damaged_message_is_passed_over(reopened: Bench, tmp_path: Path, is_plain: bool) -> None:
-    with sqlite3.connect(tmp_path / "x.db") as database:
+    with closing(sqlite3.connect(tmp_path / "x.db")) as database, database:
         rows = database.execute("SELECT id FROM pyjms_message ORDER BY id").fetchall()
         database.execute("UPDATE pyjms_message SET payload = x'0102' WHERE id = ?", rows[2])
     consumer = Consumer(reopened, "colour = 'red'", is_plain=is_plain)
