@@ -184,7 +184,7 @@ export async function queueView({main, names, signal, again}) {
     const answer = await callOperation(queue, operationOf(queue, name), options);
     if (answer) await done(answer.result);
   };
-  const found = browser(queue, signal, () => look());
+  const found = browser(queue, signal, () => look().catch((error) => signal.aborted || noteError(error)));
   const pause = button(queue.paused ? "Resume" : "Pause", async () => {
     await api.operate("queue", queue.names, pause.dataset.act);
     await again();
