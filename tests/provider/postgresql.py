@@ -7,8 +7,11 @@ import pwd
 import shutil
 import subprocess
 import tempfile
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from itertools import count
 from pathlib import Path
+from typing import LiteralString
 
 import psycopg
 
@@ -78,6 +81,25 @@ class PostgresqlServer:
     def stop(self, mode: str = "fast") -> None:
         """Stop; with `immediate` as if its process had died."""
         self._run("pg_ctl", "stop", "--wait", "--mode", mode, "--pgdata")
+
+    @contextmanager
+    def forgetful(self) -> Iterator[Callable[[], None]]:
+        """Write nothing but what is forced, as for some tenths of a second at all times; yields what has the server die and start again."""
+
+        def die() -> None:
+            self.stop("immediate")
+            self.start()
+
+        self._configure("SET wal_writer_delay = '10s'")
+        try:
+            yield die
+        finally:
+            self._configure("RESET wal_writer_delay")
+
+    def _configure(self, change: LiteralString) -> None:
+        with self.connect() as connection:
+            connection.execute(f"ALTER SYSTEM {change}")
+            connection.execute("SELECT pg_reload_conf()")
 
     def remove(self) -> None:
         """Stop, and leave nothing behind."""

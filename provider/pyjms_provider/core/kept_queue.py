@@ -21,6 +21,8 @@ _STRIDE: Final = 100  # ids that a delivery mark covers at first: one small writ
 _STRIDE_MAX: Final = 800
 _SHORT_MS: Final = 50  # a mark that lasted less is followed by one that covers twice as many
 _LONG_MS: Final = 200  # after one that lasted longer it begins anew
+_GAPS: Final = 16  # where most ids are other queues', a mark covers so many times what lay between the last two and their successors
+_GAPS_MAX: Final = 10_000
 
 
 class KeptQueue:
@@ -33,7 +35,7 @@ class KeptQueue:
     often: it is written down exactly.
     """
 
-    __slots__ = ("_clock", "_journal", "_marked_ms", "_marks", "_stride", "definition", "number")
+    __slots__ = ("_clock", "_gap", "_journal", "_marked_ms", "_marks", "_stride", "definition", "number")
 
     def __init__(
         self, journal: Journal, clock: Clock, number: QueueNumber, definition: QueueRecord | None = None
@@ -46,6 +48,7 @@ class KeptQueue:
         self._marks = [0] * _PRIORITIES
         self._stride = _STRIDE
         self._marked_ms = -math.inf
+        self._gap = 0
 
     def knows(self, reference: MessageReference, count: int) -> bool:
         """Return whether the message may be delivered for the `count`-th time without a write."""
@@ -56,8 +59,9 @@ class KeptQueue:
         if count > 1:
             self._journal.write(Changes(counts=[(self.number, reference, count)]), force=False)
             return
-        up_to = ReferenceId(reference.id + self._next_stride())
-        self._journal.write(Changes(marks=[(self.number, reference.priority, up_to)]), force=False)
+        up_to = ReferenceId(reference.id + max(self._next_stride(), self._next_leap(reference)))
+        # Forced: after a loss of power an acknowledgement may be undone, and then the flag must be there.
+        self._journal.write(Changes(marks=[(self.number, reference.priority, up_to)]), force=True)
         self._marks[reference.priority] = max(self._marks[reference.priority], up_to)
 
     def _next_stride(self) -> int:
@@ -69,6 +73,15 @@ class KeptQueue:
         elif lasted_ms < _SHORT_MS:
             self._stride = min(2 * self._stride, _STRIDE_MAX)
         return self._stride
+
+    def _next_leap(self, reference: MessageReference) -> int:
+        """Return how many ids the next mark covers so that some messages of this queue are among them, if that can be told.
+
+        One message that was long in coming says nothing yet: many may follow it at once.
+        """
+        mark = self._marks[reference.priority]
+        last, self._gap = self._gap, reference.id - mark if mark else 0
+        return min(_GAPS * min(last, self._gap), _GAPS_MAX)
 
     def add_definition(self, changes: Changes) -> None:
         """Have the queue kept together with a message of it, if it is not kept yet. Any number of writers may."""

@@ -1,4 +1,4 @@
-"""Delivery marks cover more while a queue is quick, and begin anew when it is not (decision 0186)."""
+"""Delivery marks cover more while a queue is quick, and begin anew when it is not (decisions 0186 and 0190)."""
 
 from __future__ import annotations
 
@@ -26,16 +26,16 @@ class Consumers:
         """How many more messages each mark covers than the one that asked for it."""
 
     def write(self, changes: Changes, *, force: bool) -> None:
-        assert not force
+        assert force
         ((number, priority, up_to),) = changes.marks
         assert (number, priority) == (QUEUE, 4)
         self.covered.append(up_to - self.last)
 
-    def receive(self, count: int, *, in_a_ms: int) -> list[int]:
-        """Receive so many, at that rate; return what the marks cover that were written meanwhile."""
+    def receive(self, count: int, *, in_a_ms: int, each: int = 1) -> list[int]:
+        """Receive so many, at that rate; return what the marks cover that were written meanwhile. One of `each` ids is this queue's."""
         before = len(self.covered)
         for number in range(1, count + 1):
-            self.last += 1
+            self.last += each
             reference = MessageReference(ReferenceId(self.last), None, 0, 4, True)
             reference.journaled = True
             if not self.kept.knows(reference, 1):
@@ -79,3 +79,17 @@ def test_who_waits_for_a_write_meanwhile_takes_nothing_back(consumers: Consumers
     late.journaled = True
     consumers.kept.mark(late, 1)
     assert consumers.receive(1, in_a_ms=100) == []
+
+
+def test_where_most_messages_are_other_queues_a_mark_covers_several_of_this_one(consumers: Consumers) -> None:
+    consumers.receive(10, in_a_ms=1, each=500)
+    assert 5 <= 400 / len(consumers.receive(400, in_a_ms=1, each=500)) <= 16
+    assert max(consumers.receive(400, in_a_ms=1, each=5000)) == 10_000
+
+
+def test_one_message_that_was_long_in_coming_has_a_small_mark(consumers: Consumers) -> None:
+    consumers.receive(150, in_a_ms=1)
+    consumers.last += 100_000
+    consumers.clock.advance(201)
+    assert consumers.receive(1, in_a_ms=1) == [100]
+    assert consumers.receive(101, in_a_ms=1) == [100]

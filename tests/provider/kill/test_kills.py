@@ -7,76 +7,16 @@ before or after a certain write of the journal.
 from __future__ import annotations
 
 import os
-import subprocess
-import sys
 from collections.abc import Callable
 from pathlib import Path
 from random import Random
-from threading import Event
 
 import pytest
 
 from pyjms.history import record
+from tests.provider.kill.site import Site
 
 KILLS = int(os.environ.get("PYJMS_KILLS", "20"))
-PATIENCE_S = 120
-ROOT = Path(__file__).parents[3]
-
-
-class Site:
-    """A store, a directory of histories, and the processes that work there one after the other."""
-
-    def __init__(self, url: str, directory: Path) -> None:
-        self.url = url
-        self.directory = directory
-        self.kills = 0
-
-    def kill_at_random(self, seed: int, after_s: float) -> None:
-        """Let a process work so long, and kill it."""
-        worker = self._start("work", str(seed))
-        try:
-            self._await_word(worker)
-            Event().wait(after_s)  # the moment of death is what is random here
-        finally:
-            worker.kill()
-            self._bury(worker)
-
-    def kill_at(self, seed: int, point: str, passing: int) -> None:
-        """Let a process work until it kills itself at a write of its journal."""
-        worker = self._start("work", str(seed), f"{point}:{passing}")
-        try:
-            worker.wait(PATIENCE_S)
-        finally:
-            worker.kill()
-            self._bury(worker)
-
-    def drain(self) -> None:
-        """Take all that is left."""
-        drainer = self._start("drain")
-        try:
-            output, errors = drainer.communicate(timeout=PATIENCE_S)
-        finally:
-            drainer.kill()
-        assert "drained" in output, errors
-
-    def _start(self, *arguments: str) -> subprocess.Popen[str]:
-        what, *rest = arguments
-        command = [sys.executable, "-m", "tests.provider.kill.worker", what, self.url, str(self.directory), *rest]
-        return subprocess.Popen(command, cwd=ROOT, text=True, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
-
-    def _await_word(self, worker: subprocess.Popen[str]) -> None:
-        assert worker.stdout is not None
-        word = worker.stdout.readline()
-        if word.strip() != "working":
-            assert worker.stderr is not None
-            pytest.fail(f"the worker did not start: {worker.stderr.read()}")
-
-    def _bury(self, worker: subprocess.Popen[str]) -> None:
-        _, errors = worker.communicate(timeout=PATIENCE_S)
-        assert worker.returncode == -9, f"it ended by itself with {worker.returncode}: {errors}"
-        self.kills += 1
-        with record(self.directory, run="kill", synchronous=True) as recording:
-            recording.broker_died()
 
 
 @pytest.mark.timeout(120 + 30 * KILLS)

@@ -12,6 +12,8 @@ import pytest
 
 from pyjms.spi.clock import Signal, SystemClock
 from pyjms.spi.errors import InDoubtError, ProviderError, ResourceError
+from pyjms.testing import VirtualClock
+from pyjms_provider.core.journal import Changes, NewMessage, Removal
 from pyjms_provider.settings import StoreSettings, Synchronous
 from pyjms_provider.stores.errors import LostStoreError, UnavailableStoreError, UnusableStoreError
 from pyjms_provider.stores.sql import SqlJournal, open_journal
@@ -207,9 +209,67 @@ def test_while_the_server_is_away_writes_are_refused_and_afterwards_they_go_on(
     assert [message for message, _ in world.reopen().ids] == [third.reference.id]
 
 
-def _removal(world: World, message: Any) -> Any:
-    from pyjms_provider.core.journal import Changes, Removal
+@pytest.mark.parametrize("deaths", ["after each write", "at the end"])
+def test_what_a_server_had_not_forced_when_it_died_is_written_again(
+    postgresql: PostgresqlServer, world: World, deaths: str
+) -> None:
+    messages = [world.message() for _ in range(4)]
+    world.add(*messages)
+    with postgresql.forgetful() as die:
+        for message in messages[:2]:
+            world.remove((world.queue, message.reference))
+            if deaths == "after each write":
+                die()
+        world.journal.write(Changes(counts=[(world.queue, messages[3].reference, 7)]), force=False)
+        die()
+        world.journal.write(Changes(counts=[(world.queue, messages[2].reference, 5)]), force=True)
+        found = world.reopen()
+    assert [message for message, _ in found.ids] == [each.reference.id for each in messages[2:]]
+    assert [found.counts()[each.reference.id, world.queue] for each in messages[2:]] == [5, 7]
 
+
+def test_what_a_dying_server_may_forget_is_not_older_than_a_second(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    clock = VirtualClock()
+    monkeypatch.setattr(_journal(world)._database, "_clock", clock)
+    real = postgresql_module.write
+    forced: list[bool] = []
+
+    def watch(connection: psycopg.Connection[Any], steps: Sequence[Any], *, force: bool) -> None:
+        forced.append(force)
+        real(connection, steps, force=force)
+
+    monkeypatch.setattr(postgresql_module, "write", watch)
+    messages = [world.message() for _ in range(8)]
+    world.add(*messages)
+    for message, passes_ms in zip(messages, [600, 400, 1, 1000, 1, 2000, 0, 0], strict=True):
+        world.remove((world.queue, message.reference))
+        clock.advance(passes_ms)
+    assert forced == [True, False, False, False, True, False, False, True, False]
+
+
+def test_a_server_that_dies_again_while_that_is_written_is_waited_for(
+    postgresql: PostgresqlServer, world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    first, second = world.message(), world.message()
+    world.add(first, second)
+    real = postgresql_module.write
+    with postgresql.forgetful() as die:
+        world.remove((world.queue, first.reference))
+        die()
+
+        def die_first(connection: psycopg.Connection[Any], steps: Sequence[Any], *, force: bool) -> None:
+            monkeypatch.setattr(postgresql_module, "write", real)
+            die()
+            real(connection, steps, force=force)
+
+        monkeypatch.setattr(postgresql_module, "write", die_first)
+        world.remove((world.queue, second.reference))
+        assert world.reopen().ids == []
+
+
+def _removal(world: World, message: NewMessage) -> Changes:
     return Changes(removals=[Removal(world.queue, message.reference)])
 
 

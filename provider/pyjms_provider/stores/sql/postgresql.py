@@ -8,6 +8,7 @@ commit that was under way.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import ExitStack, suppress
 from itertools import count
@@ -28,6 +29,7 @@ from pyjms_provider.stores.errors import (
     UnusableStoreError,
 )
 from pyjms_provider.stores.sql import tables as t
+from pyjms_provider.stores.sql.batch import merge
 from pyjms_provider.stores.sql.database import Database
 
 if TYPE_CHECKING:
@@ -41,6 +43,8 @@ __all__ = ["HolderConnection", "PostgresqlDatabase", "UnloggedDatabase", "unders
 SETTLE_MS: Final = 10_000
 """How long a commit whose outcome is unknown waits for the server to come back, before it is in doubt."""
 RETRY_MS: Final = 100
+_UNFORCED_MS: Final = 1000
+"""A write is forced if one before it was not, and is older: so little has to be kept that a dying server may forget."""
 _LOCK_CLASS: Final = 0x706A6D73
 """The first half of the key of the advisory lock: the letters of pjms. The second is the schema's."""
 _LOCK: Final = "SELECT pg_try_advisory_lock(%s, hashtext(current_schema()))"
@@ -161,6 +165,9 @@ class PostgresqlDatabase(_Postgresql):
         self._holder = holder
         self._clock = clock
         self._forces = forces
+        self._unforced: list[Batch] = []
+        """Written since the last forced one, oldest first: to be written again when the server has died."""
+        self._unforced_ms = math.inf
         self._closing = Signal()
         self._read_many = _by_ids(engine, t.MESSAGE)
 
@@ -168,11 +175,13 @@ class PostgresqlDatabase(_Postgresql):
         steps = batch.steps(self.statements)
         if not steps:
             return
+        now_ms = self._clock.monotonic_ms()
+        force = self._forces and (force or now_ms - self._unforced_ms > _UNFORCED_MS)
         connection = self._holder.connection
         try:
             if connection is None:
-                connection = self._holder.acquire_again()
-            write(connection, steps, force=force and self._forces)
+                connection = self._connect_again()
+            write(connection, steps, force=force)
         except self.errors as error:
             if connection is None:
                 raise self.understand(error) from error
@@ -180,6 +189,31 @@ class PostgresqlDatabase(_Postgresql):
                 self._take_back(connection)
                 raise self.understand(error) from error
             self._settle(batch, steps, error, force=force)
+        self._note_written(batch, now_ms, force=force)
+
+    def _note_written(self, batch: Batch, now_ms: float, *, force: bool) -> None:
+        if force:
+            self._unforced.clear()
+            self._unforced_ms = math.inf
+        elif self._forces:
+            self._unforced.append(batch)
+            self._unforced_ms = min(self._unforced_ms, now_ms)
+
+    def _connect_again(self) -> psycopg.Connection[Row]:
+        """Take the lock again, and write what the server may have forgotten if it has died.
+
+        Raises `LostStoreError`, `UnavailableStoreError`, errors of the driver. Then there is no connection.
+        """
+        connection = self._holder.acquire_again()
+        if self._unforced:
+            try:
+                write(connection, merge(self._unforced).steps(self.statements), force=True)
+            except BaseException:
+                self._holder.release()
+                raise
+            self._unforced.clear()
+            self._unforced_ms = math.inf
+        return connection
 
     def _take_back(self, connection: psycopg.Connection[Row]) -> None:
         try:
@@ -197,9 +231,9 @@ class PostgresqlDatabase(_Postgresql):
         until_ms = self._clock.monotonic_ms() + SETTLE_MS
         while True:
             try:
-                connection = self._holder.acquire_again()
+                connection = self._connect_again()
                 if not self._was_written(connection, batch):
-                    write(connection, steps, force=force and self._forces)
+                    write(connection, steps, force=force)
             except LostStoreError as error:
                 raise InDoubtError(f"{error.reason}; it is not known whether the last changes were written") from error
             except (*self.errors, UnavailableStoreError) as error:

@@ -1,0 +1,146 @@
+"""Cut the power of a machine with a broker and its store, again and again; then judge what its clients were told.
+
+What was confirmed to be sent or committed stays. What was acknowledged may come again by default, but nothing that a client may have
+seen comes without its flag; with ``acknowledge=forced`` nothing comes again. ``PYJMS_KILLS`` says how often, as for kills.
+"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from random import Random
+from typing import Protocol
+from urllib.parse import quote
+
+import pytest
+
+from pyjms import ConnectionFactory, TextMessage
+from pyjms.history import record
+from pyjms.spi.registry import find_provider
+from pyjms.spi.url import ProviderUrl
+from tests.provider.kill.eater import QUEUE
+from tests.provider.kill.power import lose_power
+from tests.provider.kill.site import PATIENCE_S, ROOT, Site
+from tests.provider.postgresql import PostgresqlServer
+
+CUTS = max(4, int(os.environ.get("PYJMS_KILLS", "20")) // 4)
+POWER = "tests.provider.kill.power"
+MAY_COME_AGAIN = {"delivered-after-ack", "duplicated"}
+SENT = 300
+
+
+class Machine(Protocol):
+    """What may lose power: a store, and the disk below it."""
+
+    store: str
+    """Its URL, as the value of an option."""
+
+    def modules(self, seed: int) -> Sequence[str]:
+        """Return what runs other modules over the disk, with their arguments."""
+
+    def lose_power(self) -> None:
+        """Forget what was not forced to the disk. Whoever worked with the store is dead."""
+
+
+class MachineWithFile:
+    """The broker's own machine, with an SQLite file."""
+
+    def __init__(self, directory: Path) -> None:
+        self._store = directory / "killed.db"
+        self._disk = directory / "disk"
+        self.store = quote(f"sqlite:///{self._store}", safe="")
+
+    def modules(self, seed: int) -> Sequence[str]:
+        return POWER, str(self._disk), str(seed)
+
+    def lose_power(self) -> None:
+        lose_power(self._store, self._disk)
+
+
+class MachineWithServer:
+    """A machine on which broker and database server run."""
+
+    def __init__(self, server: PostgresqlServer, lose_power: Callable[[], None]) -> None:
+        self.store = quote(server.make_store(), safe="")
+        self.lose_power = lose_power
+
+    def modules(self, seed: int) -> Sequence[str]:
+        return ()
+
+
+@pytest.fixture(params=["sqlite", "postgresql"])
+def machine(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Machine]:
+    if request.param == "sqlite":
+        yield MachineWithFile(tmp_path)
+        return
+    server: PostgresqlServer = request.getfixturevalue("postgresql")
+    with server.forgetful() as die:
+        yield MachineWithServer(server, die)
+
+
+class PoweredSite(Site):
+    """A site on such a machine."""
+
+    def __init__(self, machine: Machine, options: str, history: Path) -> None:
+        super().__init__(f"vm://killed?store={machine.store}{options}", history)
+        self._machine = machine
+
+    def modules(self) -> Sequence[str]:
+        return self._machine.modules(self.kills)
+
+    def after_kill(self) -> None:
+        self._machine.lose_power()
+
+
+@pytest.mark.parametrize(
+    ("options", "allowed"), [("&acknowledge=forced", set[str]()), ("", MAY_COME_AGAIN)], ids=["forced", "written"]
+)
+@pytest.mark.timeout(120 + 30 * CUTS)
+def test_nothing_that_was_confirmed_is_lost_however_often_the_power_fails(
+    machine: Machine, tmp_path: Path, options: str, allowed: set[str]
+) -> None:
+    random = Random(1882)
+    site = PoweredSite(machine, options, tmp_path / "history")
+    for number in range(CUTS):
+        seed = random.randrange(10**6)
+        if number % 2:
+            site.kill_at(seed, random.choice(["before", "after"]), random.randint(1, 200))
+        else:
+            site.kill_at_random(seed, random.uniform(0.0, 1.0))
+    site.drain()
+    with record(site.directory, run="kill") as recording:
+        report = recording.check(complete=True)
+    assert report.events > 50 * CUTS
+    assert [each.text for each in report.violations if each.rule not in allowed] == []
+
+
+def drained(url: str) -> dict[str, bool]:
+    """Take all that is left of the queue; return texts, and whether they are flagged."""
+    found: dict[str, bool] = {}
+    with ConnectionFactory(url).create_connection() as connection:
+        session = connection.create_session()
+        consumer = session.create_consumer(session.create_queue(QUEUE))
+        connection.start()
+        while (message := consumer.receive_no_wait()) is not None:
+            assert isinstance(message, TextMessage)
+            found[message.text or ""] = message.jms_redelivered
+    find_provider("vm").stop_broker(ProviderUrl.parse(url))
+    return found
+
+
+@pytest.mark.parametrize("eaten", [1, 99, 250])
+def test_what_was_received_while_nobody_sent_comes_again_flagged(machine: Machine, eaten: int) -> None:
+    url = f"vm://quiet?store={machine.store}"
+    worker = ("tests.provider.kill.eater", url, str(SENT), str(eaten))
+    command = [sys.executable, "-m", *machine.modules(eaten), *worker]
+    died = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=PATIENCE_S, check=False)
+    assert died.returncode == -9, died.stderr
+    machine.lose_power()
+    is_flagged = drained(url)
+    unseen = {str(number) for number in range(eaten, SENT)}
+    assert is_flagged.keys() >= unseen, "these were confirmed, and are lost"
+    assert [text for text in is_flagged.keys() - unseen if not is_flagged[text]] == []
+    assert is_flagged.keys() - unseen, "acknowledgements were forced, so this test shows nothing"
