@@ -17,7 +17,7 @@ from pyjms_provider.broker import EmbeddedBroker
 from pyjms_provider.clients.vm import VmConnection, VmSession
 from pyjms_provider.core.journal import Changes
 from pyjms_provider.core.virtual_host import HostPolicy
-from pyjms_provider.settings import BrokerSettings, StoreSettings
+from pyjms_provider.settings import Acknowledge, BrokerSettings, StoreSettings
 from pyjms_provider.stores.volatile import Medium, VolatileJournal
 from tests.provider.helpers import make_envelope
 
@@ -33,11 +33,18 @@ class _Events:
 class Site:
     """Where a broker runs again and again on one medium."""
 
-    def __init__(self, *, memory_bytes: int = 10**9, policy: HostPolicy | None = None) -> None:
-        self.medium = Medium()
+    def __init__(
+        self,
+        *,
+        memory_bytes: int = 10**9,
+        policy: HostPolicy | None = None,
+        acknowledge: Acknowledge = Acknowledge.WRITTEN,
+    ) -> None:
+        self.medium = self.make_medium()
         self.policy = policy or HostPolicy()
         self.clock: Clock = VirtualClock()
         self.memory_bytes = memory_bytes
+        self.acknowledge = acknowledge
         self.trap: Callable[[str, Changes], None] | None = None
         """Called at the points of the journal; it may raise."""
         self.points: list[str] = []
@@ -56,10 +63,18 @@ class Site:
 
     def start(self) -> None:
         """Open the medium with a new broker."""
-        journal = VolatileJournal(self.medium, self._tap)
-        store = StoreSettings(url="volatile", memory_bytes=self.memory_bytes)
+        journal = self.make_journal()
+        store = StoreSettings(url="volatile", memory_bytes=self.memory_bytes, acknowledge=self.acknowledge)
         settings = BrokerSettings(store=store, policy=self.policy)
         self._runs.append((EmbeddedBroker("site", self.clock, settings, journal=journal), journal))
+
+    def make_medium(self) -> Medium:
+        """Return what keeps what is written."""
+        return Medium()
+
+    def make_journal(self) -> VolatileJournal:
+        """Open the medium."""
+        return VolatileJournal(self.medium, self._tap)
 
     def crash(self) -> None:
         """Let the process die, and another one take its place."""

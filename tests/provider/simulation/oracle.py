@@ -168,6 +168,12 @@ class Oracle:
             elif not record.persistent and record.fate in (Fate.THERE, Fate.UNKNOWN, Fate.PERHAPS_CONSUMED):
                 record.fate = Fate.LOST_LAWFULLY
 
+    def power_failed(self) -> None:
+        """Note that acknowledgements may be undone, as they were not forced. All else stands, the flag too."""
+        for record in self.records.values():
+            if record.fate is Fate.CONSUMED and record.persistent:
+                record.fate = Fate.PERHAPS_CONSUMED
+
     def finally_drained(self, now_ms: int, drained: list[tuple[str, str]]) -> None:
         """Judge the end: what must be there was found, and in order. Raises `ViolationError`."""
         found = set(drained)

@@ -8,6 +8,7 @@ from unittest.mock import patch
 from pyjms.spi.clock import Clock
 from pyjms_provider.housekeeping import Housekeeper
 from tests.provider.keeping.site import Site
+from tests.provider.simulation.power import PoweredJournal, PoweredMedium
 
 
 class HandHousekeeper(Housekeeper):
@@ -19,7 +20,15 @@ class HandHousekeeper(Housekeeper):
 
 
 class SimulatedSite(Site):
-    """A site without a second thread."""
+    """A site without a second thread, whose power may fail."""
+
+    medium: PoweredMedium
+
+    def make_medium(self) -> PoweredMedium:
+        return PoweredMedium()
+
+    def make_journal(self) -> PoweredJournal:
+        return PoweredJournal(self.medium, self._tap)
 
     def start(self) -> None:
         with patch("pyjms_provider.broker.Housekeeper", HandHousekeeper):

@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import os
+import re
 
 import pytest
 
@@ -22,15 +23,16 @@ from pyjms_provider.core.policed_queue import PolicedQueue
 from pyjms_provider.core.time_limit import TimeLimit
 from pyjms_provider.core.unit_of_work import UnitOfWork
 from tests.provider.simulation.oracle import ViolationError
+from tests.provider.simulation.power import PoweredJournal
 from tests.provider.simulation.world import World
 
 SEEDS = int(os.environ.get("PYJMS_SIMULATION_SEEDS", "2000"))
 GROUPS = 20
 
 
-def play(seed: int) -> World:
+def play(seed: int, *, loses_power: bool = False) -> World:
     """Play one seed. Raises `ViolationError` that tells how to play it again."""
-    world = World(seed)
+    world = World(seed, loses_power=loses_power)
     try:
         world.run()
     except ViolationError as violation:
@@ -44,19 +46,21 @@ def play(seed: int) -> World:
 
 
 @pytest.mark.timeout(600)
+@pytest.mark.parametrize("loses_power", [False, True], ids=["process", "power"])
 @pytest.mark.parametrize("group", range(GROUPS))
-def test_every_promise_holds(group: int) -> None:
+def test_every_promise_holds(group: int, loses_power: bool) -> None:
+    """Whether the process dies alone, or its machine loses power with it."""
     chosen = os.environ.get("PYJMS_SIMULATION_SEED")
     seeds = [int(chosen)] if chosen else range(group, SEEDS, GROUPS)
     for seed in seeds:
-        play(seed)
+        play(seed, loses_power=loses_power)
 
 
 def test_a_seed_plays_the_same_again() -> None:
     assert play(4711).log == play(4711).log
 
 
-@pytest.mark.parametrize("seed", [2058, 2377, 2480, 2516, 2771])
+@pytest.mark.parametrize("seed", [2058, 2377, 2480, 2516, 2771, 10738])
 def test_what_other_seeds_have_found_stays_mended(seed: int) -> None:
     play(seed)
 
@@ -67,10 +71,10 @@ def test_messages_that_are_dormant_as_soon_as_they_can_be_make_no_difference(mon
         play(seed)
 
 
-def _seeds_until_found(first: int = 0, most: int = 300) -> str:
+def _seeds_until_found(first: int = 0, most: int = 300, *, loses_power: bool = False) -> str:
     for seed in range(first, first + most):
         try:
-            play(seed)
+            play(seed, loses_power=loses_power)
         except ViolationError as violation:
             return str(violation)
     return "nothing was found"
@@ -168,3 +172,17 @@ def test_a_late_transaction_that_keeps_what_it_sent_is_found(monkeypatch: pytest
 def test_a_ring_that_drops_what_it_has_room_for_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Room, "is_exceeded", True)
     assert "lost" in _seeds_until_found()
+
+
+@pytest.mark.parametrize(
+    ("what", "found"),
+    [("messages", "lost|gone"), ("marks", "redelivered without flag"), ("removals", "lost|duplicated")],
+)
+def test_what_is_not_forced_and_should_be_is_found(monkeypatch: pytest.MonkeyPatch, what: str, found: str) -> None:
+    write = PoweredJournal.write
+
+    def force_others(journal: PoweredJournal, changes: Changes, *, force: bool) -> None:
+        write(journal, changes, force=force and not getattr(changes, what))
+
+    monkeypatch.setattr(PoweredJournal, "write", force_others)
+    assert re.search(found, _seeds_until_found(most=1000, loses_power=True))

@@ -21,6 +21,7 @@ from pyjms_provider.core.journal import Changes
 from pyjms_provider.core.policed_queue import QueueFullError
 from pyjms_provider.core.virtual_host import HostPolicy
 from pyjms_provider.queue_manager import QueueManager
+from pyjms_provider.settings import Acknowledge
 from pyjms_provider.stores.volatile import Crash
 from tests.provider.helpers import make_envelope
 from tests.provider.keeping.site import NEWS, ORDERS, consume
@@ -58,25 +59,33 @@ class Client:
         self.held: list[tuple[Delivery, Record]] = []
         self.sent: list[Record] = []
         self.acknowledged: list[Record] = []
+        self.acknowledging: list[tuple[Delivery, Record]] = []
         self.is_busy = False
         self.is_dead = False
         self.began_ms: int | None = None
         """When its local transaction began; None: it has done nothing yet, or works in branches."""
         self.is_late = False
         """Whether the time of its transaction is over, so that it cannot commit."""
+        self.timeouts = 0
+        """How often that has happened."""
         self.has_branches = False
 
 
 class World:
     """A run of one seed."""
 
-    def __init__(self, seed: int) -> None:
+    def __init__(self, seed: int, *, loses_power: bool = False) -> None:
+        """`loses_power`: the machine's power fails at some of the moments at which the process dies."""
         self.random = Random(seed)
+        self.power = Random(~seed) if loses_power else None
+        """Of its own, so that a seed plays the same with power as it would without this."""
         choices, rules = self.random.choice(_POLICIES)
         self.oracle = Oracle(rules)
         self.limit_ms = self.random.choice([0, 0, 0, 400])
         self.site = SimulatedSite(
-            memory_bytes=self.random.choice([20_000, 10**9]), policy=HostPolicy(transaction_timeout_ms=self.limit_ms)
+            memory_bytes=self.random.choice([20_000, 10**9]),
+            policy=HostPolicy(transaction_timeout_ms=self.limit_ms),
+            acknowledge=self.power.choice(list(Acknowledge)) if self.power else Acknowledge.WRITTEN,
         )
         clock = self.site.clock
         assert isinstance(clock, VirtualClock)
@@ -150,6 +159,8 @@ class World:
         self.depth = 0
         self._forget_clients()
         self.oracle.broker_died()
+        if self.power and self.power.random() < 0.5:
+            self._lose_power(self.power)
         self.is_starting = True
         while self.is_starting:
             try:
@@ -159,6 +170,12 @@ class World:
             else:
                 self.is_starting = False
         self.coordinator.recover()
+
+    def _lose_power(self, random: Random) -> None:
+        lost = self.site.medium.lose_power(random)
+        self.log.append(f"power fails, {lost} writes are gone")
+        if self.site.acknowledge is Acknowledge.WRITTEN:
+            self.oracle.power_failed()
 
     def _forget_clients(self) -> None:
         for client in self.clients:
@@ -200,6 +217,7 @@ class World:
         for client in late:
             self.log.append(f"late {client.number}")
             self.undo(client)
+            client.timeouts += 1
             client.began_ms, client.is_late, client.is_busy = None, True, True  # nobody knows in which order it happens
         self.site.tend()
         for client, was_busy in zip(late, busy, strict=True):
@@ -320,7 +338,7 @@ class World:
 
     def receive(self, client: Client) -> None:
         """Take a message, and have it judged."""
-        now_ms, was_late = self.clock.time_ms(), client.is_late
+        now_ms, timeouts = self.clock.time_ms(), client.timeouts
         try:
             delivery = client.consumer.poll()
         except ProviderError:
@@ -336,7 +354,7 @@ class World:
             return
         if client.session._closed:
             return  # closed while the message was fetched: it is back on its queue, and the client is told so
-        if client.is_late and not was_late:
+        if client.timeouts > timeouts:
             return  # so is what was fetched for too long; the client will hear of it when it commits
         self.log.append(f"receive {text} by {client.number} from {client.channel} count={delivery.count}")
         record = self.oracle.delivered(client.channel, text, delivery.count, now_ms, client)
@@ -351,15 +369,18 @@ class World:
             self.log.append(f"acknowledge {[record.text for _, record in held]} by {client.number}")
             for _, record in held:
                 record.fate = Fate.PERHAPS_CONSUMED
+            client.acknowledging = held
             try:
                 client.session.acknowledge([delivery for delivery, _ in held])
             except ClosedError:
-                self._release(held)  # some may have counted, before the session was closed
+                self._release(client.acknowledging)  # some may have counted, before the session was closed
                 return
             except ResourceError:
                 for _, record in held:
                     record.fate, record.holder = Fate.THERE, None
                 return
+            finally:
+                client.acknowledging = []
             for _, record in held:
                 record.fate, record.holder = Fate.CONSUMED, None
 
@@ -442,6 +463,8 @@ class World:
             client.sent.clear()
         self._release(client.held)
         client.held.clear()
+        self._release(client.acknowledging)  # others may have them before the call returns, and fails
+        client.acknowledging = []
         client.session._connection.close()
 
     def _drain(self) -> list[tuple[str, str]]:
