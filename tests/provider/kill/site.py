@@ -6,11 +6,15 @@ import subprocess
 import sys
 from collections.abc import Sequence
 from pathlib import Path
+from random import Random
 from threading import Event
 
 import pytest
 
+from pyjms import ConnectionFactory, TextMessage
 from pyjms.history import record
+from pyjms.spi.registry import find_provider
+from pyjms.spi.url import ProviderUrl
 
 PATIENCE_S = 120
 ROOT = Path(__file__).parents[3]
@@ -30,6 +34,15 @@ class Site:
 
     def after_kill(self) -> None:
         """Do what else happens when a process dies."""
+
+    def kill_often(self, random: Random, kills: int) -> None:
+        """Let one process after the other work and die: half of them at random moments, half at a write of the journal."""
+        for number in range(kills):
+            seed = random.randrange(10**6)
+            if number % 2:
+                self.kill_at(seed, random.choice(["before", "after"]), random.randint(1, 200))
+            else:
+                self.kill_at_random(seed, random.uniform(0.0, 1.0))
 
     def kill_at_random(self, seed: int, after_s: float) -> None:
         """Let a process work so long, and kill it."""
@@ -87,3 +100,17 @@ class Site:
         self.after_kill()
         with record(self.directory, run="kill", synchronous=True) as recording:
             recording.broker_died()
+
+
+def drained(url: str, queue: str) -> list[tuple[str, bool]]:
+    """Take all that is left of a queue: texts, and whether they are flagged."""
+    found: list[tuple[str, bool]] = []
+    with ConnectionFactory(url).create_connection() as connection:
+        session = connection.create_session()
+        consumer = session.create_consumer(session.create_queue(queue))
+        connection.start()
+        while (message := consumer.receive_no_wait()) is not None:
+            assert isinstance(message, TextMessage)
+            found.append((message.text or "", message.jms_redelivered))
+    find_provider("vm").stop_broker(ProviderUrl.parse(url))
+    return found

@@ -12,10 +12,8 @@ from threading import Event
 
 import pytest
 
-from pyjms import ConnectionFactory, TextMessage
-from pyjms.spi.registry import find_provider
-from pyjms.spi.url import ProviderUrl
 from tests.provider.kill.crowd import QUEUE
+from tests.provider.kill.site import drained
 
 KILLS = max(3, int(os.environ.get("PYJMS_KILLS", "20")) // 4)
 PATIENCE_S = 60
@@ -37,20 +35,6 @@ def live_and_die(url: str, path: Path, life: int, after_s: float) -> None:
         process.kill()
         _, errors = process.communicate(timeout=PATIENCE_S)
     assert process.returncode == -9, errors
-
-
-def drained(url: str) -> list[tuple[str, bool]]:
-    """Take all that is left: texts, and whether they are flagged."""
-    found: list[tuple[str, bool]] = []
-    with ConnectionFactory(url).create_connection() as connection:
-        session = connection.create_session()
-        consumer = session.create_consumer(session.create_queue(QUEUE))
-        connection.start()
-        while (message := consumer.receive_no_wait()) is not None:
-            assert isinstance(message, TextMessage)
-            found.append((message.text or "", message.jms_redelivered))
-    find_provider("vm").stop_broker(ProviderUrl.parse(url))
-    return found
 
 
 @pytest.mark.timeout(60 + 20 * KILLS)
@@ -82,7 +66,7 @@ def test_what_many_threads_were_told_is_true_however_often_they_die(
             done.update(texts)
         else:
             receive(texts[0], texts[1] == "1")
-    for text, is_flagged in drained(url):
+    for text, is_flagged in drained(url, QUEUE):
         receive(text, is_flagged)
     assert len(sent) > 20 * KILLS
     assert done

@@ -23,14 +23,8 @@ KILLS = int(os.environ.get("PYJMS_KILLS", "20"))
 def test_nothing_is_lost_or_seen_twice_however_often_the_broker_dies(
     kill_store: Callable[[], str], tmp_path: Path
 ) -> None:
-    random = Random(20260)
     site = Site(f"vm://killed?store={kill_store()}", tmp_path / "history")
-    for number in range(KILLS):
-        seed = random.randrange(10**6)
-        if number % 2:
-            site.kill_at(seed, random.choice(["before", "after"]), random.randint(1, 200))
-        else:
-            site.kill_at_random(seed, random.uniform(0.0, 1.0))
+    site.kill_often(Random(20260), KILLS)
     site.drain()
     assert site.kills == KILLS
     with record(site.directory, run="kill") as recording:

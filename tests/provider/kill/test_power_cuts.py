@@ -17,13 +17,10 @@ from urllib.parse import quote
 
 import pytest
 
-from pyjms import ConnectionFactory, TextMessage
 from pyjms.history import record
-from pyjms.spi.registry import find_provider
-from pyjms.spi.url import ProviderUrl
 from tests.provider.kill.eater import QUEUE
 from tests.provider.kill.power import lose_power
-from tests.provider.kill.site import PATIENCE_S, ROOT, Site
+from tests.provider.kill.site import PATIENCE_S, ROOT, Site, drained
 from tests.provider.postgresql import PostgresqlServer
 
 CUTS = max(4, int(os.environ.get("PYJMS_KILLS", "20")) // 4)
@@ -108,33 +105,13 @@ class PoweredSite(Site):
 def test_nothing_that_was_confirmed_is_lost_however_often_the_power_fails(
     machine: Machine, tmp_path: Path, options: str, allowed: set[str]
 ) -> None:
-    random = Random(1882)
     site = PoweredSite(machine, options, tmp_path / "history")
-    for number in range(CUTS):
-        seed = random.randrange(10**6)
-        if number % 2:
-            site.kill_at(seed, random.choice(["before", "after"]), random.randint(1, 200))
-        else:
-            site.kill_at_random(seed, random.uniform(0.0, 1.0))
+    site.kill_often(Random(1882), CUTS)
     site.drain()
     with record(site.directory, run="kill") as recording:
         report = recording.check(complete=True)
     assert report.events > 50 * CUTS
     assert [each.text for each in report.violations if each.rule not in allowed] == []
-
-
-def drained(url: str) -> dict[str, bool]:
-    """Take all that is left of the queue; return texts, and whether they are flagged."""
-    found: dict[str, bool] = {}
-    with ConnectionFactory(url).create_connection() as connection:
-        session = connection.create_session()
-        consumer = session.create_consumer(session.create_queue(QUEUE))
-        connection.start()
-        while (message := consumer.receive_no_wait()) is not None:
-            assert isinstance(message, TextMessage)
-            found[message.text or ""] = message.jms_redelivered
-    find_provider("vm").stop_broker(ProviderUrl.parse(url))
-    return found
 
 
 @pytest.mark.parametrize("eaten", [1, 99, 250])
@@ -145,7 +122,7 @@ def test_what_was_received_while_nobody_sent_comes_again_flagged(machine: Machin
     died = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=PATIENCE_S, check=False)
     assert died.returncode == -9, died.stderr
     machine.lose_power()
-    is_flagged = drained(url)
+    is_flagged = dict(drained(url, QUEUE))
     unseen = {str(number) for number in range(eaten, SENT)}
     assert is_flagged.keys() >= unseen, "these were confirmed, and are lost"
     assert [text for text in is_flagged.keys() - unseen if not is_flagged[text]] == []
