@@ -18,12 +18,14 @@ from urllib.parse import quote
 import pytest
 
 from pyjms.history import record
+from tests.provider.kill.crowd_site import CrowdSite
 from tests.provider.kill.eater import QUEUE
 from tests.provider.kill.power import lose_power
 from tests.provider.kill.site import PATIENCE_S, ROOT, Site, drained
 from tests.provider.postgresql import PostgresqlServer
 
 CUTS = max(4, int(os.environ.get("PYJMS_KILLS", "20")) // 4)
+FORCED = "&acknowledge=forced"
 POWER = "tests.provider.kill.power"
 MAY_COME_AGAIN = {"delivered-after-ack", "duplicated"}
 SENT = 300
@@ -99,7 +101,7 @@ class PoweredSite(Site):
 
 
 @pytest.mark.parametrize(
-    ("options", "allowed"), [("&acknowledge=forced", set[str]()), ("", MAY_COME_AGAIN)], ids=["forced", "written"]
+    ("options", "allowed"), [(FORCED, set[str]()), ("", MAY_COME_AGAIN)], ids=["forced", "written"]
 )
 @pytest.mark.timeout(120 + 30 * CUTS)
 def test_nothing_that_was_confirmed_is_lost_however_often_the_power_fails(
@@ -112,6 +114,25 @@ def test_nothing_that_was_confirmed_is_lost_however_often_the_power_fails(
         report = recording.check(complete=True)
     assert report.events > 50 * CUTS
     assert [each.text for each in report.violations if each.rule not in allowed] == []
+
+
+@pytest.mark.parametrize("options", [FORCED, ""], ids=["forced", "written"])
+@pytest.mark.timeout(120 + 30 * CUTS)
+def test_what_many_threads_were_told_is_true_however_often_the_power_fails(
+    machine: Machine, tmp_path: Path, options: str
+) -> None:
+    random = Random(1883)
+    site = CrowdSite(f"vm://crowd?store={machine.store}{options}", tmp_path / "told")
+    for number in range(CUTS):
+        site.live_and_die(random.uniform(0.1, 0.6), machine.modules(number))
+        machine.lose_power()
+    site.judge()
+    assert len(site.sent) > 20 * CUTS
+    assert site.done
+    assert sorted(site.sent - site.got) == [], "these were confirmed, and are lost"
+    assert site.unflagged == [], "these came again without their flag"
+    if options == FORCED:
+        assert site.repeated == [], "these were acknowledged, and came again"
 
 
 @pytest.mark.parametrize("eaten", [1, 99, 250])

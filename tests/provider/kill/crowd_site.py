@@ -1,0 +1,71 @@
+"""The end of a crowd, again and again, and the judgement on what each of its threads was told."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from threading import Event
+
+import pytest
+
+from tests.provider.kill.crowd import QUEUE
+from tests.provider.kill.site import ROOT, drained
+
+_PATIENCE_S = 60
+
+
+class CrowdSite:
+    """A store, and one process of many threads after the other that works with it and is killed."""
+
+    def __init__(self, url: str, path: Path) -> None:
+        """`path`: of the file in which the threads write down what they are told."""
+        self.sent: set[str] = set()
+        self.got: set[str] = set()
+        self.done: set[str] = set()
+        self.repeated: list[str] = []
+        """Which were acknowledged, and came again."""
+        self.unflagged: list[str] = []
+        """Which came again without JMSRedelivered."""
+        self._url = url
+        self._path = path
+        self._lives = 0
+
+    def live_and_die(self, after_s: float, modules: Sequence[str] = ()) -> None:
+        """Let a process work so long once many wait for one commit, and kill it. `modules`: what runs it, with their arguments."""
+        worker = ("tests.provider.kill.crowd", self._url, str(self._path), str(self._lives))
+        self._lives += 1
+        command = [sys.executable, "-m", *modules, *worker]
+        process = subprocess.Popen(command, cwd=ROOT, text=True, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+        assert process.stdout is not None
+        assert process.stderr is not None
+        try:
+            if process.stdout.readline().strip() != "working":
+                process.kill()
+                pytest.fail(f"the crowd does not work: {process.stderr.read()}")
+            Event().wait(after_s)  # the moment of death is what is random here
+        finally:
+            process.kill()
+            _, errors = process.communicate(timeout=_PATIENCE_S)
+        assert process.returncode == -9, errors
+
+    def judge(self) -> None:
+        """Take all that is left, and look at what every thread was told in the order in which it was."""
+        for line in self._path.read_text().splitlines():
+            word, *texts = line.split()
+            if word == "sent":
+                self.sent.add(texts[0])
+            elif word == "done":
+                self.done.update(texts)
+            else:
+                self._receive(texts[0], texts[1] == "1")
+        for text, is_flagged in drained(self._url, QUEUE):
+            self._receive(text, is_flagged)
+
+    def _receive(self, text: str, is_flagged: bool) -> None:
+        if text in self.done:
+            self.repeated.append(text)
+        if text in self.got and not is_flagged:
+            self.unflagged.append(text)
+        self.got.add(text)
