@@ -21,7 +21,6 @@ from pyjms_provider.stores.errors import (
     UnavailableStoreError,
     UnusableStoreError,
 )
-from pyjms_provider.stores.sql.batch import batch_of
 from pyjms_provider.stores.sql.checkpoints import Checkpoints
 from pyjms_provider.stores.sql.database import Database
 from pyjms_provider.stores.sql.room import LOOK_MS, Room
@@ -111,8 +110,14 @@ class SqliteDatabase(Database):
 
     def commit(self, batch: Batch, *, force: bool) -> None:
         steps = batch.steps(self.statements)
-        if not steps:
-            return
+        if steps:
+            self._write(steps, self._forced if force else self._unforced)
+
+    def add_messages(self, rows: Sequence[Row]) -> None:
+        self._write(((self._add_message, rows),), self._forced)
+
+    def _write(self, steps: Sequence[tuple[str, Collection[Row]]], level: str) -> None:
+        """Execute statements with their rows in one transaction, at this level of PRAGMA synchronous."""
         now_ms = self._clock.monotonic_ms()
         if now_ms - self._checked_ms >= CHECK_MS:
             self._check_file(now_ms)
@@ -120,9 +125,9 @@ class SqliteDatabase(Database):
             raise self._room.error()
         try:
             cursor = self._cursor or self.open_writer()
-            level = self._forced if force else self._unforced
             if level != self._level:
-                self._set_level(cursor, level)
+                cursor.execute(f"PRAGMA synchronous={level}")
+                self._level = level
             statement, rows = steps[0]
             if len(steps) == 1 and len(rows) == 1:
                 cursor.execute(statement, *rows)  # alone it is a transaction, and costs one statement in place of three
@@ -141,31 +146,6 @@ class SqliteDatabase(Database):
             self._give_up()
             raise
 
-    def add_messages(self, rows: Sequence[Row]) -> None:
-        if len(rows) > _TOGETHER:
-            self.commit(batch_of(rows), force=True)
-            return
-        now_ms = self._clock.monotonic_ms()
-        if now_ms - self._checked_ms >= CHECK_MS:
-            self._check_file(now_ms)
-        if self._room.is_short:
-            raise self._room.error()
-        try:
-            cursor = self._cursor or self.open_writer()
-            if self._level != self._forced:
-                self._set_level(cursor, self._forced)
-            if len(rows) == 1:
-                cursor.execute(self._add_message, rows[0])
-            else:
-                self._add_together(cursor, rows)
-            self._checkpoints.wrote(2 + len(rows) // 2)
-        except self.errors as error:
-            self._give_up()
-            raise self.understand(error) from error
-        except BaseException:  # as in `commit`
-            self._give_up()
-            raise
-
     def _add_together(self, cursor: sqlite3.Cursor, rows: Collection[Row]) -> None:
         # Python's interpreter may change hands with each statement, with each row of `executemany`, and once more in
         # `execute`, which asks for the last row's id.
@@ -175,10 +155,6 @@ class SqliteDatabase(Database):
             head, values, one = self._add_message.rpartition(" VALUES ")
             text = self._adding_several[count] = head + values + ", ".join([one] * count)
         cursor.executemany(text, ([value for row in rows for value in row],))
-
-    def _set_level(self, cursor: sqlite3.Cursor, level: str) -> None:
-        cursor.execute(f"PRAGMA synchronous={level}")
-        self._level = level
 
     def open_writer(self) -> sqlite3.Cursor:
         """Open the connection that writes, and return its cursor."""
