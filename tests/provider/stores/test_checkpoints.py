@@ -10,10 +10,15 @@ from contextlib import closing
 from pathlib import Path
 from queue import SimpleQueue
 from typing import Any
+from uuid import uuid4
 
 import pytest
 
-from pyjms_provider.stores.sql.checkpoints import PAGES, Checkpoints
+from pyjms import ConnectionFactory
+from pyjms.spi.registry import find_provider
+from pyjms.spi.url import ProviderUrl
+from pyjms_provider.stores.sql import sqlite
+from pyjms_provider.stores.sql.checkpoints import CARRY_OVER, PAGES, Checkpoints
 
 PATIENCE_S = 30
 
@@ -52,6 +57,20 @@ def watched(monkeypatch: pytest.MonkeyPatch) -> type[Watched]:
         monkeypatch.setattr(Watched, name, threading.Event())
     monkeypatch.setattr(sqlite3, "connect", lambda path, **options: connect(path, factory=Watched, **options))
     return Watched
+
+
+@pytest.fixture
+def carried_over(monkeypatch: pytest.MonkeyPatch) -> threading.Event:
+    """Is set when the thread has carried over, and knows it."""
+    event = threading.Event()
+    carry_over = Checkpoints._carry_over
+
+    def tell(self: Checkpoints) -> None:
+        carry_over(self)
+        event.set()
+
+    monkeypatch.setattr(Checkpoints, "_carry_over", tell)
+    return event
 
 
 @pytest.fixture
@@ -95,6 +114,45 @@ def test_the_database_has_what_was_written_and_writing_goes_on_meanwhile(
     assert Path(path).stat().st_size > short + 900_000
     assert frames_left(database) == 0
     assert database.execute("SELECT count(*) FROM a").fetchone() == (2,)
+
+
+def test_who_writes_is_told_once_when_little_is_left(
+    database: sqlite3.Connection, watched: type[Watched], carried_over: threading.Event
+) -> None:
+    with closing(Checkpoints(path_of(database), synchronous="NORMAL")) as carried:
+        assert not carried.wrote(PAGES)
+        assert watched.begun.wait(PATIENCE_S)
+        assert not carried.wrote(2)
+        watched.gate.set()
+        assert carried_over.wait(PATIENCE_S)
+        assert carried.wrote(2)
+        assert not carried.wrote(PAGES - 1)  # it counts from there, as the log is a new one
+
+
+@pytest.mark.parametrize("statement", [CARRY_OVER, "SELECT * FROM what_is_not_there"], ids=["done", "failed"])
+def test_the_log_begins_anew_soon_after_the_thread_is_done(
+    tmp_path: Path, carried_over: threading.Event, monkeypatch: pytest.MonkeyPatch, statement: str
+) -> None:
+    monkeypatch.setattr(sqlite, "CARRY_OVER", statement)
+    path = tmp_path / "store.db"
+    url = f"vm://{uuid4()}?store=sqlite:///{path}"
+    with (
+        ConnectionFactory(url).create_connection() as connection,
+        connection.create_session() as session,
+        session.create_producer(session.create_queue("log")) as producer,
+        closing(sqlite3.connect(path, isolation_level=None)) as other,
+    ):
+        sent = 0
+        while not carried_over.is_set():
+            producer.send(session.create_text_message("a" * 500))
+            sent += 1
+        for _ in range(2):  # the first one carries over, the second one begins the log
+            producer.send(session.create_text_message())
+        _, log, done = other.execute(CARRY_OVER).fetchone()
+        assert done == log
+        assert other.execute("SELECT count(*) FROM pyjms_message").fetchone() == (sent + 2,)
+    find_provider("vm").stop_broker(ProviderUrl.parse(url))
+    assert log < 20 if statement == CARRY_OVER else log > 300
 
 
 def test_closing_interrupts_what_is_being_done(database: sqlite3.Connection, watched: type[Watched]) -> None:

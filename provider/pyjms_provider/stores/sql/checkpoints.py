@@ -1,7 +1,8 @@
 """Carrying SQLite's write-ahead log over into the database, beside who writes and not in its place.
 
 By itself SQLite does that within the commit which makes the log a thousand pages long: one commit in some hundred then takes as long as
-writing and forcing four megabytes. Here a thread does the most of it sooner, while commits go on, so that little is left for that commit.
+writing and forcing four megabytes. Here a thread does the most of it sooner, while commits go on. What they wrote meanwhile is little, and the
+next one of them carries it over, as only who writes can begin the log anew while commits never stop.
 """
 
 from __future__ import annotations
@@ -13,12 +14,13 @@ from pathlib import Path
 from threading import Condition, Thread
 from typing import Final
 
-__all__ = ["PAGES", "Checkpoints"]
+__all__ = ["CARRY_OVER", "PAGES", "Checkpoints"]
 
 _log = logging.getLogger("pyjms.store")
 
+CARRY_OVER: Final = "PRAGMA wal_checkpoint(PASSIVE)"
 PAGES: Final = 900
-"""After so many the thread carries over: once for each time that SQLite would, and somewhat sooner."""
+"""After so many in a log the thread carries over: somewhat sooner than SQLite would."""
 
 
 class Checkpoints:
@@ -34,15 +36,22 @@ class Checkpoints:
         self._pages = 0
         self._changed = Condition()
         self._is_wanted = self._is_closed = False
+        self._is_carried_over = False
+        """The thread is done, and who writes is not told yet."""
         self._thread: Thread | None = None
         self._connection: sqlite3.Connection | None = None
 
-    def wrote(self, pages: int) -> None:
-        """Hear that a commit wrote about so many pages."""
+    def wrote(self, pages: int) -> bool:
+        """Hear that a commit wrote about so many pages; return whether the writer is to carry over what is left, as that is little now."""
         self._pages += pages
+        if self._is_carried_over:
+            self._is_carried_over = False
+            self._pages = 0
+            return True
         if self._pages >= PAGES:
             self._pages = 0
             self._wake()
+        return False
 
     def _wake(self) -> None:
         with self._changed:
@@ -93,7 +102,8 @@ class Checkpoints:
                 self._connection = connection
                 if self._is_closed:
                     return
-        connection.execute("PRAGMA wal_checkpoint(PASSIVE)").fetchone()
+        connection.execute(CARRY_OVER).fetchone()
+        self._is_carried_over = True
 
     def _let_go(self) -> None:
         with self._changed:
