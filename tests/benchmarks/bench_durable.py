@@ -28,7 +28,8 @@ BATCHES: Final = 20
 STOCK: Final = (REPEATS + 1) * ACTS
 STOCK_FOR_BATCHES: Final = (REPEATS * BATCHES + 10) * BATCH
 THREADS: Final = 16
-EACH: Final = 100
+EACH: Final = 500
+"""So many messages of each thread make a round: the first hundred are slower, as threads begin and statements are prepared."""
 FORCED: Final = "&acknowledge=forced"
 
 
