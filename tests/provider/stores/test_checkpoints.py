@@ -21,6 +21,8 @@ from pyjms_provider.stores.sql import sqlite
 from pyjms_provider.stores.sql.checkpoints import CARRY_OVER, PAGES, Checkpoints
 
 PATIENCE_S = 30
+ENOUGH = PAGES // 2
+"""After so many messages, each sent by itself, the thread is told; SQLite would do it after half as many again."""
 
 
 class Watched(sqlite3.Connection):
@@ -142,15 +144,18 @@ def test_the_log_begins_anew_soon_after_the_thread_is_done(
         session.create_producer(session.create_queue("log")) as producer,
         closing(sqlite3.connect(path, isolation_level=None)) as other,
     ):
-        sent = 0
-        while not carried_over.is_set():
+        for number in range(ENOUGH):
+            if number == ENOUGH // 2:
+                other.execute("BEGIN")  # what comes from here on the thread leaves, as if it had come meanwhile
+                other.execute("SELECT count(*) FROM pyjms_message").fetchone()
             producer.send(session.create_text_message("a" * 500))
-            sent += 1
+        assert carried_over.wait(PATIENCE_S)
+        other.execute("COMMIT")
         for _ in range(2):  # the first one carries over, the second one begins the log
             producer.send(session.create_text_message())
         _, log, done = other.execute(CARRY_OVER).fetchone()
         assert done == log
-        assert other.execute("SELECT count(*) FROM pyjms_message").fetchone() == (sent + 2,)
+        assert other.execute("SELECT count(*) FROM pyjms_message").fetchone() == (ENOUGH + 2,)
     find_provider("vm").stop_broker(ProviderUrl.parse(url))
     assert log < 20 if statement == CARRY_OVER else log > 300
 
