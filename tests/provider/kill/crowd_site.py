@@ -2,18 +2,12 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
 from collections.abc import Sequence
 from pathlib import Path
 from threading import Event
 
-import pytest
-
 from tests.provider.kill.crowd import QUEUE
-from tests.provider.kill.site import ROOT, drained
-
-_PATIENCE_S = 60
+from tests.provider.kill.site import await_word, bury, drained, start_process
 
 
 class CrowdSite:
@@ -36,19 +30,13 @@ class CrowdSite:
         """Let a process work so long once many wait for one commit, and kill it. `modules`: what runs it, with their arguments."""
         worker = ("tests.provider.kill.crowd", self._url, str(self._path), str(self._lives))
         self._lives += 1
-        command = [sys.executable, "-m", *modules, *worker]
-        process = subprocess.Popen(command, cwd=ROOT, text=True, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
-        assert process.stdout is not None
-        assert process.stderr is not None
+        process = start_process(*modules, *worker)
         try:
-            if process.stdout.readline().strip() != "working":
-                process.kill()
-                pytest.fail(f"the crowd does not work: {process.stderr.read()}")
+            await_word(process)
             Event().wait(after_s)  # the moment of death is what is random here
         finally:
             process.kill()
-            _, errors = process.communicate(timeout=_PATIENCE_S)
-        assert process.returncode == -9, errors
+            bury(process)
 
     def judge(self) -> None:
         """Take all that is left, and look at what every thread was told in the order in which it was."""

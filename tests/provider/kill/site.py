@@ -48,7 +48,7 @@ class Site:
         """Let a process work so long, and kill it."""
         worker = self._start("work", str(seed))
         try:
-            self._await_word(worker)
+            await_word(worker)
             Event().wait(after_s)  # the moment of death is what is random here
         finally:
             worker.kill()
@@ -74,32 +74,36 @@ class Site:
 
     def _start(self, *arguments: str) -> subprocess.Popen[str]:
         what, *rest = arguments
-        command = [
-            sys.executable,
-            "-m",
-            *self.modules(),
-            "tests.provider.kill.worker",
-            what,
-            self.url,
-            str(self.directory),
-            *rest,
-        ]
-        return subprocess.Popen(command, cwd=ROOT, text=True, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
-
-    def _await_word(self, worker: subprocess.Popen[str]) -> None:
-        assert worker.stdout is not None
-        word = worker.stdout.readline()
-        if word.strip() != "working":
-            assert worker.stderr is not None
-            pytest.fail(f"the worker did not start: {worker.stderr.read()}")
+        worker = "tests.provider.kill.worker", what, self.url, str(self.directory)
+        return start_process(*self.modules(), *worker, *rest)
 
     def _bury(self, worker: subprocess.Popen[str]) -> None:
-        _, errors = worker.communicate(timeout=PATIENCE_S)
-        assert worker.returncode == -9, f"it ended by itself with {worker.returncode}: {errors}"
+        bury(worker)
         self.kills += 1
         self.after_kill()
         with record(self.directory, run="kill", synchronous=True) as recording:
             recording.broker_died()
+
+
+def start_process(*modules: str) -> subprocess.Popen[str]:
+    """Run a module with its arguments in a process of its own; those before it run it."""
+    command = [sys.executable, "-m", *modules]
+    return subprocess.Popen(command, cwd=ROOT, text=True, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+
+
+def await_word(process: subprocess.Popen[str]) -> None:
+    """Wait until a process says that it works."""
+    assert process.stdout is not None
+    if process.stdout.readline().strip() != "working":
+        assert process.stderr is not None
+        process.kill()
+        pytest.fail(f"it does not work: {process.stderr.read()}")
+
+
+def bury(process: subprocess.Popen[str]) -> None:
+    """See that a process was killed, and did not end by itself."""
+    _, errors = process.communicate(timeout=PATIENCE_S)
+    assert process.returncode == -9, f"it ended by itself with {process.returncode}: {errors}"
 
 
 def drained(url: str, queue: str) -> list[tuple[str, bool]]:
