@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
 from queue import SimpleQueue
-from typing import Any
+from typing import Any, Self
 from uuid import uuid4
 
 import pytest
@@ -17,8 +17,7 @@ import pytest
 from pyjms import ConnectionFactory
 from pyjms.spi.registry import find_provider
 from pyjms.spi.url import ProviderUrl
-from pyjms_provider.stores.sql import sqlite
-from pyjms_provider.stores.sql.checkpoints import CARRY_OVER, PAGES, Checkpoints
+from pyjms_provider.stores.sql.checkpoints import PAGES, Checkpoints
 
 PATIENCE_S = 30
 ENOUGH = PAGES // 2
@@ -52,6 +51,19 @@ class Watched(sqlite3.Connection):
         super().interrupt()
 
 
+class Writer(sqlite3.Cursor):
+    """The cursor of who writes, which counts what it is asked for, and may fail."""
+
+    asked = 0
+    error: sqlite3.Error | None = None
+
+    def execute(self, statement: str, *parameters: Any) -> Self:
+        self.asked += 1
+        if self.error is not None:
+            raise self.error
+        return super().execute(statement, *parameters)
+
+
 @pytest.fixture
 def watched(monkeypatch: pytest.MonkeyPatch) -> type[Watched]:
     connect = sqlite3.connect
@@ -83,6 +95,12 @@ def database(tmp_path: Path) -> Iterator[sqlite3.Connection]:
         yield connection
 
 
+@pytest.fixture
+def writer() -> Iterator[Writer]:
+    with closing(sqlite3.connect(":memory:")) as connection:
+        yield connection.cursor(Writer)
+
+
 def frames_left(connection: sqlite3.Connection) -> int:
     """Return how many pages of the log the database does not have; this looks by carrying over the others."""
     _, log, done = connection.execute("PRAGMA wal_checkpoint(PASSIVE)").fetchone()
@@ -93,22 +111,22 @@ def path_of(connection: sqlite3.Connection) -> str:
     return str(connection.execute("PRAGMA database_list").fetchone()[2])
 
 
-def test_nothing_is_begun_for_little(database: sqlite3.Connection, watched: type[Watched]) -> None:
+def test_nothing_is_begun_for_little(database: sqlite3.Connection, watched: type[Watched], writer: Writer) -> None:
     before = threading.active_count()
     with closing(Checkpoints(path_of(database), synchronous="NORMAL")) as carried:
-        carried.wrote(299)
+        carried.wrote(299, writer)
         assert threading.active_count() == before
     assert not watched.begun.is_set()
 
 
 def test_the_database_has_what_was_written_and_writing_goes_on_meanwhile(
-    database: sqlite3.Connection, watched: type[Watched]
+    database: sqlite3.Connection, watched: type[Watched], writer: Writer
 ) -> None:
     path = path_of(database)
     with closing(Checkpoints(path, synchronous="NORMAL")) as carried:
         database.execute("INSERT INTO a VALUES (zeroblob(1000000))")
         short = Path(path).stat().st_size
-        carried.wrote(PAGES)
+        carried.wrote(PAGES, writer)
         assert watched.begun.wait(PATIENCE_S)
         database.execute("INSERT INTO a VALUES (1)")
         watched.gate.set()
@@ -118,24 +136,35 @@ def test_the_database_has_what_was_written_and_writing_goes_on_meanwhile(
     assert database.execute("SELECT count(*) FROM a").fetchone() == (2,)
 
 
-def test_who_writes_is_told_once_when_little_is_left(
-    database: sqlite3.Connection, watched: type[Watched], carried_over: threading.Event
+@pytest.mark.parametrize("error", [None, sqlite3.OperationalError("disk I/O error")], ids=["done", "failed"])
+def test_who_writes_carries_over_once_what_is_left(
+    database: sqlite3.Connection,
+    watched: type[Watched],
+    carried_over: threading.Event,
+    writer: Writer,
+    monkeypatch: pytest.MonkeyPatch,
+    error: sqlite3.Error | None,
 ) -> None:
+    writer.error = error
     with closing(Checkpoints(path_of(database), synchronous="NORMAL")) as carried:
-        assert not carried.wrote(PAGES)
+        carried.wrote(PAGES, writer)
         assert watched.begun.wait(PATIENCE_S)
-        assert not carried.wrote(2)
+        carried.wrote(2, writer)
+        assert writer.asked == 0
         watched.gate.set()
         assert carried_over.wait(PATIENCE_S)
-        assert carried.wrote(2)
-        assert not carried.wrote(PAGES - 1)  # it counts from there, as the log is a new one
+        carried.wrote(2, writer)  # an error is not its business: what it wrote is written
+        assert writer.asked == 1
+        wakes: list[None] = []
+        monkeypatch.setattr(carried, "_wake", lambda: wakes.append(None))
+        carried.wrote(PAGES - 1, writer)  # it counts from there, as the log is a new one
+        assert wakes == []
+        carried.wrote(1, writer)
+        assert wakes == [None]
+        assert writer.asked == 1
 
 
-@pytest.mark.parametrize("statement", [CARRY_OVER, "SELECT * FROM what_is_not_there"], ids=["done", "failed"])
-def test_the_log_begins_anew_soon_after_the_thread_is_done(
-    tmp_path: Path, carried_over: threading.Event, monkeypatch: pytest.MonkeyPatch, statement: str
-) -> None:
-    monkeypatch.setattr(sqlite, "CARRY_OVER", statement)
+def test_the_log_begins_anew_soon_after_the_thread_is_done(tmp_path: Path, carried_over: threading.Event) -> None:
     path = tmp_path / "store.db"
     url = f"vm://{uuid4()}?store=sqlite:///{path}"
     with (
@@ -153,45 +182,49 @@ def test_the_log_begins_anew_soon_after_the_thread_is_done(
         other.execute("COMMIT")
         for _ in range(2):  # the first one carries over, the second one begins the log
             producer.send(session.create_text_message())
-        _, log, done = other.execute(CARRY_OVER).fetchone()
+        _, log, done = other.execute("PRAGMA wal_checkpoint(PASSIVE)").fetchone()
         assert done == log
         assert other.execute("SELECT count(*) FROM pyjms_message").fetchone() == (ENOUGH + 2,)
     find_provider("vm").stop_broker(ProviderUrl.parse(url))
-    assert log < 20 if statement == CARRY_OVER else log > 300
+    assert log < 20
 
 
-def test_closing_interrupts_what_is_being_done(database: sqlite3.Connection, watched: type[Watched]) -> None:
+def test_closing_interrupts_what_is_being_done(
+    database: sqlite3.Connection, watched: type[Watched], writer: Writer
+) -> None:
     carried = Checkpoints(path_of(database), synchronous="NORMAL")
-    carried.wrote(PAGES)
+    carried.wrote(PAGES, writer)
     assert watched.begun.wait(PATIENCE_S)
     carried.close()
     assert watched.interrupted.is_set()
     assert not [each for each in threading.enumerate() if each.name.startswith("pyjms checkpoints")]
     carried.close()
-    carried.wrote(PAGES)
+    carried.wrote(PAGES, writer)
     assert not [each for each in threading.enumerate() if each.name.startswith("pyjms checkpoints")]
 
 
-def test_a_file_that_was_moved_away_is_not_made_anew(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_file_that_was_moved_away_is_not_made_anew(
+    tmp_path: Path, writer: Writer, monkeypatch: pytest.MonkeyPatch
+) -> None:
     told: SimpleQueue[str] = SimpleQueue()
     monkeypatch.setattr(logging.getLogger("pyjms.store"), "debug", lambda text, *values: told.put(text % values))
     with closing(Checkpoints(str(tmp_path / "gone #1.db"), synchronous="NORMAL")) as carried:
-        carried.wrote(PAGES)
+        carried.wrote(PAGES, writer)
         assert "unable to open" in told.get(timeout=PATIENCE_S)
     assert not list(tmp_path.iterdir())
 
 
 def test_after_an_error_it_is_tried_again(
-    database: sqlite3.Connection, watched: type[Watched], monkeypatch: pytest.MonkeyPatch
+    database: sqlite3.Connection, watched: type[Watched], writer: Writer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     watched.gate.set()
     monkeypatch.setattr(watched, "error", sqlite3.OperationalError("disk I/O error"))
     with closing(Checkpoints(path_of(database), synchronous="OFF")) as carried:
-        carried.wrote(PAGES)
+        carried.wrote(PAGES, writer)
         assert watched.ended.wait(PATIENCE_S)
         monkeypatch.setattr(watched, "error", None)
         watched.ended.clear()
         database.execute("INSERT INTO a VALUES (zeroblob(1000000))")
-        carried.wrote(PAGES)
+        carried.wrote(PAGES, writer)
         assert watched.ended.wait(PATIENCE_S)
     assert Path(path_of(database)).stat().st_size > 900_000

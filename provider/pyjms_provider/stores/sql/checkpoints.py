@@ -14,11 +14,11 @@ from pathlib import Path
 from threading import Condition, Thread
 from typing import Final
 
-__all__ = ["CARRY_OVER", "PAGES", "Checkpoints"]
+__all__ = ["PAGES", "Checkpoints"]
 
 _log = logging.getLogger("pyjms.store")
 
-CARRY_OVER: Final = "PRAGMA wal_checkpoint(PASSIVE)"
+_CARRY_OVER: Final = "PRAGMA wal_checkpoint(PASSIVE)"
 PAGES: Final = 900
 """After so many in a log the thread carries over: somewhat sooner than SQLite would."""
 
@@ -41,17 +41,17 @@ class Checkpoints:
         self._thread: Thread | None = None
         self._connection: sqlite3.Connection | None = None
 
-    def wrote(self, pages: int) -> bool:
-        """Hear that a commit wrote about so many pages; return whether the writer is to carry over what is left, as that is little now."""
+    def wrote(self, pages: int, writer: sqlite3.Cursor) -> None:
+        """Hear that a commit of `writer` wrote about so many pages; if the thread is done, carry over by `writer` what little is left."""
         self._pages += pages
         if self._is_carried_over:
             self._is_carried_over = False
             self._pages = 0
-            return True
-        if self._pages >= PAGES:
+            with suppress(sqlite3.Error):  # what was to be written is; the log goes on as it is
+                writer.execute(_CARRY_OVER).fetchone()
+        elif self._pages >= PAGES:
             self._pages = 0
             self._wake()
-        return False
 
     def _wake(self) -> None:
         with self._changed:
@@ -102,7 +102,7 @@ class Checkpoints:
                 self._connection = connection
                 if self._is_closed:
                     return
-        connection.execute(CARRY_OVER).fetchone()
+        connection.execute(_CARRY_OVER).fetchone()
         self._is_carried_over = True
 
     def _let_go(self) -> None:

@@ -21,7 +21,7 @@ from pyjms_provider.stores.errors import (
     UnavailableStoreError,
     UnusableStoreError,
 )
-from pyjms_provider.stores.sql.checkpoints import CARRY_OVER, Checkpoints
+from pyjms_provider.stores.sql.checkpoints import Checkpoints
 from pyjms_provider.stores.sql.database import Database
 from pyjms_provider.stores.sql.room import LOOK_MS, Room
 
@@ -138,9 +138,7 @@ class SqliteDatabase(Database):
                 for statement, rows in steps:
                     cursor.executemany(statement, rows)
                 cursor.execute("COMMIT")
-            if self._checkpoints.wrote(2 + sum([len(rows) for _, rows in steps]) // 2):
-                with suppress(sqlite3.Error):  # what was to be written is; the log goes on as it is
-                    cursor.execute(CARRY_OVER).fetchone()
+            self._checkpoints.wrote(2 + sum([len(rows) for _, rows in steps]) // 2, cursor)
         except self.errors as error:
             self._give_up()
             raise self.understand(error) from error
