@@ -7,8 +7,6 @@ seen comes without its flag; with ``acknowledge=forced`` nothing comes again. ``
 from __future__ import annotations
 
 import os
-import subprocess
-import sys
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from random import Random
@@ -21,7 +19,7 @@ from pyjms.history import record
 from tests.provider.kill.crowd_site import CrowdSite
 from tests.provider.kill.eater import QUEUE
 from tests.provider.kill.power import lose_power
-from tests.provider.kill.site import PATIENCE_S, ROOT, Site, drained
+from tests.provider.kill.site import Site, bury, drained, start_process
 from tests.provider.postgresql import PostgresqlServer
 
 CUTS = max(4, int(os.environ.get("PYJMS_KILLS", "20")) // 4)
@@ -138,10 +136,11 @@ def test_what_many_threads_were_told_is_true_however_often_the_power_fails(
 @pytest.mark.parametrize("eaten", [1, 99, 250])
 def test_what_was_received_while_nobody_sent_comes_again_flagged(machine: Machine, eaten: int) -> None:
     url = f"vm://quiet?store={machine.store}"
-    worker = ("tests.provider.kill.eater", url, str(SENT), str(eaten))
-    command = [sys.executable, "-m", *machine.modules(eaten), *worker]
-    died = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=PATIENCE_S, check=False)
-    assert died.returncode == -9, died.stderr
+    eater = start_process(*machine.modules(eaten), "tests.provider.kill.eater", url, str(SENT), str(eaten))
+    try:
+        bury(eater)
+    finally:
+        eater.kill()
     machine.lose_power()
     is_flagged = dict(drained(url, QUEUE))
     unseen = {str(number) for number in range(eaten, SENT)}

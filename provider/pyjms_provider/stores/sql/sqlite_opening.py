@@ -72,7 +72,7 @@ def _check_names(path: str) -> None:
         if Path(path).stat().st_nlink > 1:
             raise UnusableStoreError(
                 f"{path} has another name (a hard link), by which others could write it at the same time and damage it. "
-                f"Delete the other name; a copy is made with: sqlite3 {path} '.backup COPY'"
+                f"Delete the other name; a copy is made with: sqlite3 {path} \"VACUUM INTO 'COPY'\""
             )
 
 
