@@ -18,6 +18,7 @@ from pyjms_provider.commands.checked_file import DEFAULT_FILE, check, context_of
 from pyjms_provider.commands.declared_tree import show_tree
 from pyjms_provider.commands.initial import init
 from pyjms_provider.commands.listening import read_listen_url
+from pyjms_provider.commands.salvage import salvage
 from pyjms_provider.commands.signals import ending_signals, stopped_early
 from pyjms_provider.commands.telling import errors_told, note, stop
 
@@ -50,11 +51,14 @@ class LogFormat(Enum):
 
 def commands() -> typer.Typer:
     """Return the commands below ``pyjms broker``."""
-    app = typer.Typer(no_args_is_help=True, help="Run the bundled broker, and look after its users and configuration.")
+    app = typer.Typer(
+        no_args_is_help=True, help="Run the bundled broker, and look after its users, configuration and store."
+    )
     for command in (init, run, check):
         app.command()(command)
     app.add_typer(user_commands.commands(), name="user")
     app.command("tree")(show_tree)
+    app.command()(salvage)
     return app
 
 

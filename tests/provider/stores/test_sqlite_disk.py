@@ -55,7 +55,7 @@ def test_a_disk_without_room_or_leave_refuses_by_name_and_the_journal_goes_on_af
 
 def test_a_file_that_is_no_database_is_refused(path: Path, home: JournalHome) -> None:
     path.write_text("Dear diary, " * 1000)
-    with pytest.raises(DamagedStoreError, match=r"not a database.*backup.*recover"):
+    with pytest.raises(DamagedStoreError, match=r"not a database.*backup.*salvage"):
         home.open()
     assert path.read_text().startswith("Dear diary")
 
@@ -72,7 +72,7 @@ def test_a_file_that_was_cut_short_is_refused(path: Path, home: JournalHome, cle
     world.add(*[world.message() for _ in range(200)])
     world.journal.close(clean=clean)
     os.truncate(path, path.stat().st_size // 2)
-    with pytest.raises(DamagedStoreError, match=r"backup.*recover"):
+    with pytest.raises(DamagedStoreError, match=r"backup.*salvage"):
         home.open()
 
 
@@ -83,7 +83,7 @@ def test_pages_that_were_overwritten_are_found_after_an_unclean_end(path: Path, 
     with path.open("r+b") as file:
         file.seek(4096 * 12)
         file.write(b"\xff" * 4096 * 4)
-    with pytest.raises(DamagedStoreError, match=r"damaged.*backup.*recover"):
+    with pytest.raises(DamagedStoreError, match=r"damaged.*backup.*salvage"):
         home.open()
 
 

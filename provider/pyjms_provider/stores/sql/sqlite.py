@@ -218,7 +218,7 @@ def understand(error: Exception, path: str) -> StoreError:
     if code in {sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB}:
         return DamagedStoreError(
             f"{path} is damaged: {cause}. Put a backup in its place, or save what can be read with: "
-            f"sqlite3 {path} .recover | sqlite3 NEW-FILE"
+            f"pyjms broker salvage {path} NEW-FILE"
         )
     if code in {sqlite3.SQLITE_READONLY, sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_PERM, sqlite3.SQLITE_AUTH}:
         return UnusableStoreError(

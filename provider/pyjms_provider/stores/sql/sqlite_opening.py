@@ -94,7 +94,7 @@ def _check_length(path: str) -> None:
     if size < expected:
         raise DamagedStoreError(
             f"{path} was cut short: it has {size} of {expected} bytes. Put a backup in its place, or save what can be "
-            f"read with: sqlite3 {path} .recover | sqlite3 NEW-FILE"
+            f"read with: pyjms broker salvage {path} NEW-FILE"
         )
 
 
@@ -107,7 +107,7 @@ def _prepare(engine: Engine, path: str, holder: str, *, is_shared: bool) -> Meta
         if found is not None:
             raise DamagedStoreError(
                 f"{path} is damaged: {' '.join(found.split())}. Put a backup in its place, or save what can be read with: "
-                f"sqlite3 {path} .recover | sqlite3 NEW-FILE"
+                f"pyjms broker salvage {path} NEW-FILE"
             )
     with engine.begin() as connection:
         return take(connection, holder)

@@ -1,0 +1,76 @@
+"""``pyjms broker salvage``: what can be read of a damaged store, into a new one."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Final
+
+import typer
+from rich.console import Console
+from rich.markup import escape
+from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
+from rich.table import Table
+
+from pyjms_provider.commands.telling import errors_told, put_json, show
+
+if TYPE_CHECKING:
+    from pyjms_provider.stores.sql.salvage import Salvaged, SavedTable
+
+__all__ = ["salvage"]
+
+_PREFIX: Final = "pyjms_"
+
+
+def salvage(
+    damaged: Annotated[Path, typer.Argument(help="The damaged file.", metavar="DAMAGED", show_default=False)],
+    new: Annotated[
+        Path, typer.Argument(help="The new store, which must not be there.", metavar="NEW", show_default=False)
+    ],
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON for programs.")] = False,
+) -> None:
+    """Save what can be read of a damaged SQLite store into a new one.
+
+    No broker may work with the damaged file. Nothing of it is changed, but that its write-ahead log is carried over, as by any program that opens it.
+    """
+    with errors_told():
+        from pyjms.spi.clock import SystemClock
+        from pyjms_provider.stores.sql.salvage import salvage as save
+
+        columns = SpinnerColumn(), TextColumn("{task.description}"), TimeElapsedColumn()
+        with Progress(*columns, console=Console(stderr=True), transient=True) as screen:
+            task = screen.add_task("reading", total=None)
+            salvaged = save(
+                damaged,
+                new,
+                SystemClock(),
+                lambda table, rows: screen.update(task, description=f"{table.removeprefix(_PREFIX)}: {rows:,} rows"),
+            )
+    if as_json:
+        put_json(asdict(salvaged))
+    else:
+        _tell(salvaged, new)
+
+
+def _tell(salvaged: Salvaged, new: Path) -> None:
+    table = Table("table", "rows saved", "what is lost", box=None, pad_edge=False)
+    for each in salvaged.tables:
+        if each.saved or not each.is_whole:
+            table.add_row(each.name.removeprefix(_PREFIX), f"{each.saved:,}", _lost(each))
+    show(table)
+    show(f"[green]saved[/] {salvaged.messages:,} messages in {escape(str(new))}; all come flagged as redelivered")
+    if salvaged.made_queues:
+        names = ", ".join(salvaged.made_queues)
+        show(f"[yellow]in new queues[/] are those of which it is lost where they were: {escape(names)}")
+    if salvaged.set_aside:
+        show(
+            f"[yellow]set aside[/] in the table {_PREFIX}set_aside: {salvaged.set_aside:,} messages of lost transactions"
+        )
+
+
+def _lost(saved: SavedTable) -> str:
+    if saved.is_whole:
+        return ""
+    unread = f"what {saved.unread:,} keys had, at most" if saved.unread else ""
+    ends = "what was before the first or behind the last of these" if saved.lacks_ends else ""
+    return "; ".join(filter(None, (unread, ends))) or "nothing that is known"

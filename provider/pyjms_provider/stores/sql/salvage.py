@@ -1,0 +1,229 @@
+"""Saving what can be read of a damaged SQLite store into a new one, which is whole and which a broker opens.
+
+What belongs together may be damaged apart: a message whose queue is lost goes to a queue that is made for it, and a message of a transaction that was prepared and is lost
+is set aside, as nobody knows how that was to end. All messages are flagged as redelivered, as it may be lost which of them were.
+"""
+
+from __future__ import annotations
+
+import os
+import sqlite3
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import closing
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+from sqlalchemy import URL, and_, delete, func, insert, literal, or_, select, union, update
+from sqlalchemy.exc import DBAPIError
+
+from pyjms.spi.envelope import AddressKind
+from pyjms_provider.stores.errors import DamagedStoreError, ForeignStoreError, NewerStoreError, UnusableStoreError
+from pyjms_provider.stores.sql import tables as t
+from pyjms_provider.stores.sql.damaged_table import DamagedTable
+from pyjms_provider.stores.sql.file_lock import FileLock, describe_holder
+from pyjms_provider.stores.sql.schema import PRODUCT, prepare_schema
+from pyjms_provider.stores.sql.sqlite import make_engine, understand
+
+if TYPE_CHECKING:
+    from sqlalchemy import Connection, Engine, Table
+
+    from pyjms.spi.clock import Clock
+
+__all__ = ["SALVAGED", "Salvaged", "SavedTable", "salvage"]
+
+SALVAGED: Final = "salvaged"
+"""The queue of messages of which it is lost where they were; a dot and its number follow for queues whose name is lost."""
+_CHUNK: Final = 10_000
+"""So many rows are written in one transaction; as often, progress is told."""
+_COPIED: Final = [table for table in t.SCHEMA.sorted_tables if table is not t.META]
+_HIGHEST: Final = 2**53
+_PRIORITIES: Final = 10
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SavedTable:
+    """What became of the rows of one table."""
+
+    name: str
+    saved: int
+    unread: int
+    """So many keys could not be read; rows may or may not have been there."""
+    lacks_ends: bool
+    """Rows before the first or behind the last one that was read may be lost, too."""
+    is_whole: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Salvaged:
+    """What was saved."""
+
+    tables: Sequence[SavedTable]
+    messages: int
+    made_queues: Sequence[str]
+    """Queues that were made for messages whose own is lost."""
+    set_aside: int
+    """Messages that are in no queue, as it is not known how their transaction ended."""
+
+
+def salvage(damaged: Path, new: Path, clock: Clock, progress: Callable[[str, int], None] = lambda *_: None) -> Salvaged:
+    """Copy what can be read of the store in the file `damaged` to the file `new`, which must not be there.
+
+    `progress` is told tables, and how many rows of them were read. Raises `StoreError`: `UnusableStoreError`, `HeldStoreError` if a broker works with
+    the damaged file, `ForeignStoreError`, `NewerStoreError`, and `DamagedStoreError` if not even its list of tables can be read.
+    """
+    if not damaged.is_file():
+        raise UnusableStoreError(f"there is no file {damaged}")
+    if new.exists():
+        raise UnusableStoreError(f"{new} is there already; name a file that is not")
+    path = os.path.realpath(damaged)
+    lock = FileLock(f"{path}.lock", describe_holder("salvage"))
+    lock.acquire()
+    engine = make_engine(URL.create("sqlite", database=str(new)), synchronous="FULL")
+    try:
+        with closing(_open(path)) as source:
+            names, next_queue, epoch = _look(source, path)
+            with engine.begin() as connection:
+                prepare_schema(connection, str(new), is_shared=False)
+                connection.execute(update(t.META).values(clean=False, epoch=epoch, next_queue=next_queue))
+            saved = [_copy(source, table, engine, progress) for table in _COPIED if table.name in names]
+        with engine.begin() as connection:
+            set_aside = _set_aside(connection, clock.time_ms())
+            made = _mend(connection)
+            messages = connection.scalar(select(func.count()).select_from(t.MESSAGE)) or 0
+        engine.dispose()
+    except BaseException as error:
+        engine.dispose()
+        for suffix in ("", "-wal", "-shm"):
+            Path(f"{new}{suffix}").unlink(missing_ok=True)
+        if isinstance(error, (sqlite3.Error, DBAPIError)):
+            raise understand(error, str(new)) from error
+        raise
+    finally:
+        lock.release()
+    return Salvaged(tables=saved, messages=messages, made_queues=made, set_aside=set_aside)
+
+
+def _open(path: str) -> sqlite3.Connection:
+    connection = sqlite3.connect(f"{Path(path).as_uri()}?mode=rw", uri=True, isolation_level=None)
+    connection.text_factory = lambda text: text.decode(errors="replace")
+    connection.execute("PRAGMA writable_schema=ON")  # SQLite then also opens a file that was cut short
+    connection.execute("PRAGMA query_only=ON")
+    return connection
+
+
+def _look(source: sqlite3.Connection, path: str) -> tuple[set[str], int, int]:
+    """Return the names of the tables, the next queue's number, and the epoch. Raises `DamagedStoreError`, `ForeignStoreError`, `NewerStoreError`."""
+    try:
+        names = {name for (name,) in source.execute("SELECT name FROM sqlite_master WHERE type = 'table'")}
+    except sqlite3.DatabaseError as error:
+        raise DamagedStoreError(
+            f"nothing of {path} can be read, not even which tables it has: {error}. Put a backup in its place"
+        ) from error
+    if t.META.name not in names:
+        raise ForeignStoreError(f"{path} has no table {t.META.name}: it is no store of {PRODUCT}, or that is lost")
+    found: list[Sequence[Any]] = []
+    columns = ["version", "next_queue", "epoch"]
+    DamagedTable(source, t.META.name, "rowid", columns, found.append, is_unique=True).read()
+    if not found or any(type(value) is not int or value < 0 for value in found[0]):
+        return names, 1, 0
+    version, next_queue, epoch = found[0]
+    if version > t.VERSION:
+        raise NewerStoreError(
+            f"{path} has schema {version}, and this pyjms knows schema {t.VERSION}: install the pyjms that wrote it, or a newer one"
+        )
+    return names, next_queue, epoch
+
+
+def _copy(source: sqlite3.Connection, table: Table, engine: Engine, progress: Callable[[str, int], None]) -> SavedTable:
+    columns = [column.name for column in table.columns]
+    add = f"INSERT OR IGNORE INTO {table.name} ({', '.join(columns)}) VALUES ({', '.join('?' * len(columns))})"  # noqa: S608
+    rows: list[tuple[Any, ...]] = []
+    count = 0
+
+    def keep(row: Sequence[Any]) -> None:
+        rows.append(tuple(row))
+        if len(rows) == _CHUNK:
+            write()
+
+    def write() -> None:
+        nonlocal count
+        if rows:
+            with engine.begin() as connection:
+                connection.exec_driver_sql(add, rows)
+        count += len(rows)
+        rows.clear()
+        progress(table.name, count)
+
+    has_rowid = table.dialect_options["sqlite"]["with_rowid"]
+    key = "rowid" if has_rowid else next(iter(table.primary_key)).name
+    reader = DamagedTable(source, table.name, key, columns, keep, is_unique=has_rowid)
+    reader.read()
+    write()
+    with engine.connect() as connection:
+        saved = connection.scalar(select(func.count()).select_from(table)) or 0
+    return SavedTable(
+        name=table.name, saved=saved, unread=reader.unread, lacks_ends=reader.lacks_ends, is_whole=reader.is_whole
+    )
+
+
+def _set_aside(connection: Connection, now_ms: int) -> int:
+    """Set aside the messages of branches and staged units that are lost, and return how many they are; forget what refers to what is lost."""
+    message = t.MESSAGE.c
+    units = select(t.BRANCH.c.number).union(select(t.STAGE.c.number))
+    lost = and_(message.branch.is_not(None), message.branch.not_in(units))
+    why = "it was sent in a transaction that was prepared, and which is lost"
+    rows = select(message.id, literal(""), literal(now_ms), literal(why), message.payload).where(lost)
+    put = insert(t.SET_ASIDE).prefix_with("OR IGNORE").from_select(list(t.SET_ASIDE.columns), rows)
+    count = connection.execute(put).rowcount
+    connection.execute(delete(t.MESSAGE).where(lost))
+    for table, column, known in (
+        (t.ENTRY, t.ENTRY.c.message, select(message.id)),
+        (t.REMOVAL, t.REMOVAL.c.branch, select(t.BRANCH.c.number)),
+        (t.GROUP, t.GROUP.c.queue, select(t.QUEUE.c.number)),
+        (t.RESERVED, t.RESERVED.c.group_number, select(t.GROUP.c.number)),
+    ):
+        connection.execute(delete(table).where(column.not_in(known)))
+    return count
+
+
+def _mend(connection: Connection) -> list[str]:
+    """Give each message a queue, and flag all; return the names of the queues that were made."""
+    message, queue, entry = t.MESSAGE.c, t.QUEUE.c, t.ENTRY.c
+    known = select(queue.number)
+    places = [select(column).where(column.not_in(known)) for column in (message.queue, entry.queue)]
+    strays = connection.scalars(union(*places)).all()
+    made = {number: f"{SALVAGED}.{number}" for number in strays if type(number) is int and 0 < number <= _HIGHEST}
+    _make_queues(connection, made)
+    connection.execute(delete(t.ENTRY).where(entry.queue.not_in(known)))
+    highest = connection.scalar(select(func.max(queue.number))) or 0
+    another = max(highest + 1, connection.scalar(select(t.META.c.next_queue)) or 1)
+    is_nowhere = or_(
+        message.queue.not_in(known), and_(message.queue.is_(None), message.id.not_in(select(entry.message)))
+    )
+    nowhere = update(t.MESSAGE).where(message.branch.is_(None), is_nowhere).values(queue=another)
+    if connection.execute(nowhere).rowcount:
+        made[another] = SALVAGED
+        _make_queues(connection, {another: SALVAGED})
+    connection.execute(update(t.META).values(next_queue=another + 1))
+    _flag_all(connection)
+    return list(made.values())
+
+
+def _make_queues(connection: Connection, names: Mapping[int, str]) -> None:
+    for number, name in names.items():
+        row = {"number": number, "kind": AddressKind.QUEUE, "name": name, "temporary": False, "no_local": False}
+        connection.execute(insert(t.QUEUE).values(**row))
+
+
+def _flag_all(connection: Connection) -> None:
+    """Have each message come as redelivered, as the marks of those that were delivered may be among what is lost."""
+    last = connection.scalar(select(func.max(t.MESSAGE.c.id))) or 0
+    marks = [
+        {"queue": number, "priority": priority, "message": last}
+        for number in connection.scalars(select(t.QUEUE.c.number)).all()
+        for priority in range(_PRIORITIES)
+    ]
+    connection.execute(delete(t.MARK))
+    if marks:
+        connection.execute(insert(t.MARK), marks)

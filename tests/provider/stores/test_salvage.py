@@ -1,0 +1,214 @@
+"""A damaged store becomes a whole one, with what can be read."""
+
+from __future__ import annotations
+
+import os
+import sqlite3
+from collections.abc import Callable, Iterator
+from contextlib import closing, contextmanager
+from pathlib import Path
+
+import pytest
+
+from pyjms import Connection, ConnectionFactory, XAConnectionFactory, XAResource
+from pyjms.spi.registry import find_provider
+from pyjms.spi.url import ProviderUrl
+from pyjms.testing import VirtualClock
+from pyjms_provider.stores.errors import (
+    DamagedStoreError,
+    ForeignStoreError,
+    HeldStoreError,
+    NewerStoreError,
+    UnusableStoreError,
+)
+from pyjms_provider.stores.sql.salvage import SALVAGED, Salvaged, salvage
+from tests.provider.kill.site import drained
+from tests.provider.xa.coordinator import BranchId
+
+PAGE = 4096
+SENT = 60
+
+
+@contextmanager
+def broker(path: Path) -> Iterator[Connection]:
+    url = f"vm://salvage?store=sqlite:///{path}&synchronous=off"
+    try:
+        with ConnectionFactory(url).create_connection() as connection:
+            connection.start()
+            yield connection
+    finally:
+        find_provider("vm").stop_broker(ProviderUrl.parse(url))
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Path:
+    """A store with sixty messages of half a page in one queue."""
+    path = tmp_path / "shop.db"
+    with broker(path) as connection, connection.create_session(True) as session:
+        for number in range(SENT):
+            session.create_producer(session.create_queue("orders")).send(
+                session.create_text_message(f"<{number}>" + "x" * 2000)
+            )
+        session.commit()
+    return path
+
+
+def damage(path: Path, *markers: str) -> None:
+    """Overwrite the pages where these texts are."""
+    whole = bytearray(path.read_bytes())
+    for marker in markers:
+        page = whole.index(marker.encode()) // PAGE
+        whole[page * PAGE : (page + 1) * PAGE] = b"\xff" * PAGE
+    path.write_bytes(whole)
+
+
+def change(path: Path, *statements: str) -> None:
+    with closing(sqlite3.connect(path, isolation_level=None)) as connection:
+        for statement in statements:
+            connection.execute(statement)
+
+
+def save(path: Path) -> tuple[Salvaged, Path]:
+    new = path.with_name("new.db")
+    return salvage(path, new, VirtualClock()), new
+
+
+def orders(path: Path, queue: str = "orders") -> dict[int, bool]:
+    """Return the numbers of the messages in a queue, and whether they are flagged."""
+    found = drained(f"vm://salvaged?store=sqlite:///{path}", queue)
+    return {int(text[1:].partition(">")[0]): is_flagged for text, is_flagged in found}
+
+
+def test_messages_of_whole_pages_are_saved_and_come_flagged(store: Path) -> None:
+    damage(store, "<7>", "<30>")
+    with pytest.raises(Exception, match=r"pyjms broker salvage"), broker(store):
+        pass
+    salvaged, new = save(store)
+    found = orders(new)
+    lost = set(range(SENT)) - found.keys()
+    assert {7, 30} <= lost
+    assert len(lost) <= 4
+    assert list(found) == sorted(found)
+    assert all(found.values())
+    assert salvaged.messages == len(found)
+    (messages,) = [table for table in salvaged.tables if table.name == "pyjms_message"]
+    assert messages.unread == len(lost)
+    assert not messages.is_whole
+    assert not salvaged.made_queues
+
+
+def test_of_a_file_that_was_cut_short_the_first_part_is_saved(store: Path) -> None:
+    os.truncate(store, store.stat().st_size * 2 // 3)
+    salvaged, new = save(store)
+    found = orders(new)
+    assert list(found) == list(range(len(found)))
+    assert SENT // 2 < len(found) < SENT
+    assert any(table.lacks_ends for table in salvaged.tables)
+
+
+def test_a_whole_store_is_copied(store: Path) -> None:
+    salvaged, new = save(store)
+    assert list(orders(new)) == list(range(SENT))
+    assert all(table.is_whole for table in salvaged.tables)
+    assert list(orders(store)) == list(range(SENT))
+
+
+def test_messages_whose_queue_is_lost_are_in_one_that_is_made(store: Path) -> None:
+    change(store, "UPDATE pyjms_meta SET next_queue = 1", "DELETE FROM pyjms_queue")
+    salvaged, new = save(store)
+    assert salvaged.made_queues == [f"{SALVAGED}.1"]
+    assert list(orders(new, f"{SALVAGED}.1")) == list(range(SENT))
+    with broker(new) as connection, connection.create_session() as session:
+        another = session.create_queue("another")
+        session.create_producer(another).send(session.create_text_message())
+        assert session.create_consumer(another).receive(0) is not None
+
+
+def test_messages_of_which_no_place_is_known_are_in_a_queue_of_their_own(tmp_path: Path) -> None:
+    path = tmp_path / "topic.db"
+    with broker(path), ConnectionFactory("vm://salvage").create_connection() as connection:
+        connection.client_id = "reader"
+        session = connection.create_session()
+        topic = session.create_topic("news")
+        for name in ("one", "two"):
+            session.create_durable_subscriber(topic, name)
+        session.create_producer(topic).send(session.create_text_message("<1>"))
+    change(path, "DELETE FROM pyjms_entry")
+    salvaged, new = save(path)
+    assert salvaged.made_queues == [SALVAGED]
+    assert orders(new, SALVAGED) == {1: True}
+
+
+def test_a_prepared_branch_is_saved_and_one_that_is_lost_leaves_its_messages_aside(tmp_path: Path) -> None:
+    path = tmp_path / "xa.db"
+    url = f"vm://salvage-xa?store=sqlite:///{path}"
+    branch = BranchId("one", "broker")
+    with XAConnectionFactory(url).create_xa_connection() as connection:
+        session = connection.create_xa_session()
+        resource = session.xa_resource
+        resource.start(branch, XAResource.TMNOFLAGS)
+        session.create_producer(session.create_queue("orders")).send(session.create_text_message("<1>"))
+        resource.end(branch, XAResource.TMSUCCESS)
+        resource.prepare(branch)
+    find_provider("vm").stop_broker(ProviderUrl.parse(url))
+    salvaged, new = save(path)
+    assert (salvaged.messages, salvaged.set_aside) == (1, 0)
+    with XAConnectionFactory(f"vm://saved-xa?store=sqlite:///{new}").create_xa_connection() as connection:
+        resource = connection.create_xa_session().xa_resource
+        (found,) = resource.recover(XAResource.TMSTARTRSCAN | XAResource.TMENDRSCAN)
+        resource.commit(found, False)
+    find_provider("vm").stop_broker(ProviderUrl.parse("vm://saved-xa"))
+    assert orders(new) == {1: False}, "nobody can have seen it before"
+    new.unlink()
+    change(path, "DELETE FROM pyjms_branch")
+    salvaged, new = save(path)
+    assert (salvaged.messages, salvaged.set_aside) == (0, 1)
+    with closing(sqlite3.connect(new)) as connection:
+        ((reason,),) = connection.execute("SELECT reason FROM pyjms_set_aside").fetchall()
+    assert "prepared" in reason
+
+
+def test_an_older_store_has_fewer_tables(store: Path) -> None:
+    change(store, "DROP TABLE pyjms_stage", "DROP TABLE pyjms_stage_marker", "UPDATE pyjms_meta SET version = 1")
+    _, new = save(store)
+    assert list(orders(new)) == list(range(SENT))
+
+
+def make_foreign(path: Path) -> None:
+    path.unlink()
+    change(path, "CREATE TABLE other (a)")
+
+
+def make_newer(path: Path) -> None:
+    change(path, "UPDATE pyjms_meta SET version = 99")
+
+
+def make_unreadable(path: Path) -> None:
+    path.write_bytes(b"Dear diary, " * 1000)
+
+
+@pytest.mark.parametrize(
+    ("prepare", "error", "text"),
+    [
+        (make_foreign, ForeignStoreError, "no table pyjms_meta"),
+        (make_newer, NewerStoreError, "schema 99"),
+        (make_unreadable, DamagedStoreError, "nothing of"),
+        (Path.unlink, UnusableStoreError, "there is no file"),
+        (lambda path: path.with_name("new.db").touch(), UnusableStoreError, "is there already"),
+    ],
+    ids=["foreign", "newer", "unreadable", "missing", "there"],
+)
+def test_what_cannot_be_saved_is_refused_by_name_and_leaves_nothing(
+    store: Path, prepare: Callable[[Path], object], error: type[Exception], text: str
+) -> None:
+    prepare(store)
+    there = store.with_name("new.db").exists()
+    with pytest.raises(error, match=text):
+        save(store)
+    assert store.with_name("new.db").exists() == there
+
+
+def test_a_store_that_a_broker_works_with_is_refused(store: Path) -> None:
+    with broker(store), pytest.raises(HeldStoreError, match="stop it"):
+        save(store)
+    assert len(orders(store)) == SENT
