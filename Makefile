@@ -13,7 +13,7 @@ SUITE := $(PYTEST) -n 4 --dist loadgroup -q --durations=40 --durations-min=10
 PYTHON ?=
 PYTHONS := $(or $(PYTHON),python3 python3.14 python3.13 python3.12 python3.11 python)
 
-.PHONY: help demo test check lint types imports stubs docs bench conformance tck-mutants traceability soak soak20 soak-kills soak-network soak-work postgresql brokers history-soak soak-spark clean
+.PHONY: help demo test check lint types imports stubs docs bench conformance tck-mutants traceability soak soak20 soak-kills soak-backlog soak-network soak-work postgresql brokers history-soak soak-spark clean
 
 help: ## this list
 	@grep -hE '^[a-z0-9-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z0-9-]+):.*## /\1\t/' | expand -t 15
@@ -86,7 +86,7 @@ tck-mutants: .venv/.dev ## the kill matrix: which faulty providers the conforman
 traceability: .venv/.dev ## requirement -> tests -> result; fails when one is not realised
 	@$(SUITE) --traceability
 
-soak: soak-kills history-soak soak-spark ## the long tests: kills on each store, histories
+soak: soak-kills soak-backlog history-soak soak-spark ## the long tests: kills on each store, histories
 
 soak20: .venv/.dev ## the test suite 20 times, each time in another order
 	@for run in $$(seq 20); do echo "run $$run of 20"; $(SUITE); done
@@ -101,6 +101,9 @@ soak-work: .venv/.dev ## 500 kills: forwarders and the brokers at both ends, and
 soak-kills: .venv/.dev ## kills a working broker 200 times on each store, and judges what its clients were told; pipelines of 5,000 seeds
 	@PYJMS_KILLS=200 $(PYTEST) -n 0 -q tests/provider/kill
 	@PYJMS_PIPELINE_SEEDS=5000 $(PYTEST) -n 0 -q tests/provider/simulation/test_pipelines.py
+
+soak-backlog: .venv/.dev ## 5 GB of messages through a broker that may keep 200 MB of them in memory
+	@PYJMS_BACKLOG_MB=5000 $(PYTEST) -n 0 -q --log-cli-level=INFO tests/system/backlog
 
 postgresql: ## PostgreSQL's server, for the tests that need one (Debian, Ubuntu)
 	@if [ "$$(id -u)" -eq 0 ]; then apt-get install -y --no-install-recommends postgresql; \
