@@ -1,7 +1,8 @@
 """Which message is the last of its key (Broker-J's last-value queue). A machine without a lock.
 
 As there, a newer message takes its own place at the tail, and the older one of its key goes, unless somebody holds it;
-then it goes when it is given back, even if the newer one has been consumed meanwhile.
+then it goes when it is given back, even if the newer one has been consumed meanwhile. Which of two is newer, their places
+in the queue say: one that comes again, after a delay, a restart or a write that failed, is as old as it was.
 """
 
 from __future__ import annotations
@@ -35,14 +36,19 @@ class LastValues:
         return len(self._last)
 
     def arrived(self, entry: QueueEntry, key: LastKey | None) -> QueueEntry | None:
-        """Note a message that has become available; return the one of its key that it supersedes."""
+        """Note a message that has become available, perhaps again; return the one of its key that must go.
+
+        That is the message itself, if a newer one is there.
+        """
         if key is None:
             return None
-        older = self._last.get(key)
-        self._last[key] = entry
         self._keys[entry] = key
-        if older is not None:
-            self._superseded.add(older)
+        last = self._last.setdefault(key, entry)
+        if last is entry:
+            return None
+        older, newer = (entry, last) if entry.sequence < last.sequence else (last, entry)
+        self._last[key] = newer
+        self._superseded.add(older)
         return older
 
     def is_superseded(self, entry: QueueEntry) -> bool:

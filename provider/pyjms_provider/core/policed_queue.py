@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from pyjms.spi.envelope import Envelope
     from pyjms.spi.selector import Selector
     from pyjms_provider.core.channel_state import ChannelState
-    from pyjms_provider.core.consumer import Consumer
+    from pyjms_provider.core.consumer import Consumer, ConsumerSession
     from pyjms_provider.core.kept_queue import KeptQueue
     from pyjms_provider.core.recovered_runs import RecoveredRun
     from pyjms_provider.core.reference import MessageReference, ReferenceId
@@ -220,14 +220,18 @@ class PolicedQueue(AsynchronousChannel):
         """Drop what a message that has become available displaces; return whom to wake for it. The lock is held."""
         rules = self._rules
         if rules is not None:
-            older = rules.arrived(entry)
-            if older is not None and older.state is MessageState.NEW:
-                self._remove(older, MessageEvent.REMOVE, Happening.SUPERSEDED)
+            self._supersede(entry)
             while (surplus := rules.surplus(self._ordering)) is not None:
                 self._remove(surplus, MessageEvent.REMOVE, Happening.OVERFLOWED)
             if entry.state is MessageState.ABSENT:
                 return ()
         return () if self._receivers else self._choose(entry)
+
+    def _supersede(self, entry: QueueEntry) -> None:
+        """Drop the older one of a last-value queue's two messages, unless somebody holds it. The lock is held."""
+        older = None if self._rules is None else self._rules.arrived(entry)
+        if older is not None and older.state is MessageState.NEW:
+            self._remove(older, MessageEvent.REMOVE, Happening.SUPERSEDED)
 
     def _ask_for_delayed(self) -> None:
         """Have the housekeeper come when the next delayed message is due."""
@@ -419,6 +423,11 @@ class PolicedQueue(AsynchronousChannel):
         with self._lock:
             return self._rules is None and self._state.restore_run(self, run)  # type: ignore[arg-type]  # as before
 
+    def hold(self, entry: QueueEntry, unit: UnitOfWork, holder: ConsumerSession) -> None:
+        super().hold(entry, unit, holder)
+        with self._lock:
+            self._supersede(entry)  # which did not become available, and may be the older one when it is given back
+
     def _place_again(self, entry: QueueEntry, *, is_held: bool) -> None:
         """Make a restored message available, now or later. The lock is held."""
         count = entry.delivery_count
@@ -430,6 +439,7 @@ class PolicedQueue(AsynchronousChannel):
             return
         if delay_ms:
             self._state.delays.add(entry, max(entry.reference.deliver_at_ms, self._clock.time_ms() + delay_ms))
+            self._supersede(entry)  # now, as a newer one may come and go before it is due
         else:
             self._place(entry)
 

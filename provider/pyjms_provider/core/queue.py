@@ -345,6 +345,9 @@ class Queue(PolicedQueue):
         with self._lock:
             if entry.state is not _DELIVERED or entry.delivery_count != count or self._closed:
                 return
+            if self._rules is not None and self._rules.is_superseded(entry):
+                self._remove(entry, MessageEvent.REMOVE, Happening.SUPERSEDED)
+                return
             entry.delivery_count -= 1
             self._state.cancel([entry])
             woken = self._choose(entry)

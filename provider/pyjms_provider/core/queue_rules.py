@@ -109,7 +109,7 @@ class QueueRules:
         return self._marks[entry].sort
 
     def arrived(self, entry: QueueEntry) -> QueueEntry | None:
-        """Note a message that has become available; return the one that it supersedes."""
+        """Note a message that has become available, perhaps again; return the one, maybe itself, that is superseded now."""
         return None if self._last_values is None else self._last_values.arrived(entry, self._marks[entry].key)
 
     def is_superseded(self, entry: QueueEntry) -> bool:

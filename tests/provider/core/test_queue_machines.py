@@ -51,6 +51,17 @@ def test_a_newer_message_of_a_key_supersedes_the_older_one() -> None:
     assert len(values) == 0
 
 
+def test_a_message_that_comes_again_is_as_old_as_it_was() -> None:
+    values, older, newer = LastValues(), entry(1), entry(2)
+    older.sequence, newer.sequence = 1, 2
+    assert values.arrived(older, last_key("EUR")) is None
+    assert values.arrived(older, last_key("EUR")) is None, "nor does it supersede itself"
+    values.gone(older)
+    assert values.arrived(newer, last_key("EUR")) is None
+    assert values.arrived(older, last_key("EUR")) is older
+    assert (values.is_superseded(older), values.is_superseded(newer)) == (True, False)
+
+
 def test_messages_without_a_key_and_keys_of_other_types_are_left_alone() -> None:
     values = LastValues()
     assert last_key(None) is None

@@ -120,6 +120,22 @@ def test_a_value_whose_time_comes_later_replaces_when_it_comes() -> None:
     assert world.texts() == ["later"]
 
 
+@pytest.mark.parametrize("newer_comes", [False, True])
+def test_a_value_that_is_given_back_comes_again_after_its_delay_if_it_is_still_the_last(newer_comes: bool) -> None:
+    world = PolicyWorld(type="last_value", key="symbol", redelivery_delay_ms=10)
+    reader = world.reader()
+    world.send("old", properties={"symbol": "EUR"})
+    reader.give_back(pulled(reader))
+    assert (world.texts(), world.queue.delayed_count) == ([], 1)
+    if newer_comes:
+        world.send("new", properties={"symbol": "EUR"})
+    for delay_ms in (10, 10):
+        world.pass_time(delay_ms)
+        assert world.texts() == (["new"] if newer_comes else ["old"])
+        reader.give_back(pulled(reader))
+    assert len(world.store) == 1
+
+
 @pytest.mark.realises("BJ-Q-3")
 def test_consumers_that_take_nothing_see_the_last_value_of_each_key() -> None:
     world = PolicyWorld(type="last_value", key="symbol", non_destructive=True)

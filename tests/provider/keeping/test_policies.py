@@ -7,10 +7,12 @@ from typing import Any
 
 import pytest
 
+from pyjms.spi.delivery import Delivery
 from pyjms.spi.envelope import Address, AddressKind
 from pyjms.spi.errors import ResourceError
 from pyjms.testing import VirtualClock
 from pyjms.types import Long
+from pyjms_provider.clients.vm import VmSession
 from pyjms_provider.core.journal import Changes
 from pyjms_provider.core.policy import QueuePolicy
 from pyjms_provider.queue_manager import QueueManager, Replay
@@ -103,6 +105,80 @@ def test_queues_of_all_types_are_restored(site: Site, choices: dict[str, Any]) -
     site.send("new", properties={"n": 2, "JMSXGroupID": "g"})
     expected = {"sorted": ["1", "1", "2", "new", "3"], "last_value": ["3", "1", "new"]}
     assert site.texts() == expected.get(str(choices.get("type")), ["3", "1", "2", "1", "new"])
+
+
+def send_eur(site: Site, text: str, priority: int = 4) -> None:
+    site.send(text, priority=priority, properties={"symbol": "EUR"})
+
+
+def hold_one(site: Site) -> tuple[VmSession, Delivery]:
+    """Receive a message, and leave it at that."""
+    session = site.session()
+    (delivery,) = take_all(consume(session))
+    assert delivery.envelope.body is not None
+    return session, delivery
+
+
+@pytest.mark.parametrize("delay_ms", [0, 500])
+def test_an_old_value_that_was_held_does_not_replace_the_newer_one_after_a_crash(site: Site, delay_ms: int) -> None:
+    manager(site).create("orders", type="last_value", key="symbol", redelivery_delay_ms=delay_ms)
+    send_eur(site, "old")
+    hold_one(site)
+    send_eur(site, "new", priority=5)  # of the first one's priority, it might have been seen, too
+    site.crash()
+    assert site.texts() == ["new"]
+    advance(site, 500)
+    assert site.texts() == ["new"]
+    site.restart()
+    assert len(site.medium.messages) == 1
+
+
+def test_an_old_value_that_is_delayed_over_a_crash_goes_with_the_newer_one(site: Site) -> None:
+    """Also if that is gone when the delay ends."""
+    manager(site).create("orders", type="last_value", key="symbol", redelivery_delay_ms=500)
+    send_eur(site, "old")
+    session, delivery = hold_one(site)
+    session.recover([delivery])
+    site.crash()
+    assert manager(site).report("orders").delayed == 1
+    send_eur(site, "new")
+    assert site.drain() == [("new", 1)]
+    advance(site, 500)
+    assert site.texts() == []
+
+
+def test_an_old_value_whose_acknowledgement_cannot_be_written_does_not_replace_the_newer_one(site: Site) -> None:
+    manager(site).create("orders", type="last_value", key="symbol")
+    send_eur(site, "old")
+    session, delivery = hold_one(site)
+    send_eur(site, "new")
+    site.trap = _refuse_removals
+    with pytest.raises(ResourceError):
+        session.acknowledge([delivery])
+    site.trap = None
+    assert site.texts() == ["new"]
+
+
+def test_an_old_value_whose_delivery_cannot_be_noted_does_not_come_back(site: Site) -> None:
+    manager(site).create("orders", type="last_value", key="symbol")
+    send_eur(site, "old")
+    (delivery,) = take_all(consume(site.session()))
+    send_eur(site, "new")
+    site.trap = _refuse_all
+    with pytest.raises(ResourceError):
+        _ = delivery.envelope
+    site.trap = None
+    assert site.texts() == ["new"]
+
+
+def _refuse_removals(point: str, changes: Changes) -> None:
+    if point == "before write" and changes.removals:
+        raise ResourceError("the disk is full")
+
+
+def _refuse_all(point: str, _: Changes) -> None:
+    if point == "before write":
+        raise ResourceError("the disk is full")
 
 
 def test_limits_count_what_was_restored(site: Site) -> None:

@@ -76,6 +76,23 @@ class TestRestart:
         assert site.texts()[-1] == "d"
         assert "a" in site.texts()
 
+    @pytest.mark.parametrize("newer_comes", ["before", "afterwards", "and goes"])
+    def test_an_old_value_that_a_branch_has_received_does_not_come_back_beside_the_newer_one(
+        self, site: XaSite, newer_comes: str
+    ) -> None:
+        QueueManager(site.broker.virtual_host).create("orders", type="last_value", key="symbol")
+        site.send("old", properties={"symbol": "EUR"})
+        site.party().prepare()
+        if newer_comes == "before":
+            site.send("new", properties={"symbol": "EUR"})
+        site.crash()
+        if newer_comes != "before":
+            site.send("new", properties={"symbol": "EUR"})
+        if newer_comes == "and goes":
+            assert site.drain() == [("new", 1)]
+        site.session(transacted=True).xa_rollback(ONE)
+        assert site.texts() == ([] if newer_comes == "and goes" else ["new"])
+
     def test_what_was_received_and_not_prepared_is_flagged_after_an_orderly_stop(self, site: XaSite) -> None:
         site.send("a")
         party = site.party()
