@@ -377,6 +377,8 @@ def restore_host(host: VirtualHost, journal: Journal, store: PagingMessageStore,
         store.adopt(reference)
         delivery_count = entry.delivery_count + was_seen if reserved_count is None else reserved_count
         restored = queue.restore(reference, delivery_count, is_held=is_held)
+        if restored is None:
+            continue
         in_doubt.found(entry.queue, restored)
         pipelines.found(entry.queue, restored)
         messages += 1

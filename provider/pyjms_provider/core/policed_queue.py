@@ -360,14 +360,17 @@ class PolicedQueue(AsynchronousChannel):
     def reinstate(self, entry: QueueEntry) -> None:
         """Take back a message that was settled, and whose removal could not be written; it comes again, flagged.
 
-        One that has expired is tried again later, by the housekeeper.
+        One that has expired is tried again later, by the housekeeper; one that cannot be read any more has been set aside.
         """
-        self._have_message(entry.reference)
+        read = self._reader_for(entry.reference)
+        if read is None:
+            self._store.release(entry.reference)
+            return
         with self._lock:
             if self._closed:
                 return
             if self._rules is not None:
-                self._rules.accept(entry, self._store.retrieve)
+                self._rules.accept(entry, read)
             self._state.reinstate(entry)
             if self.kept is not None:
                 self.kept.note_returned([entry])
@@ -392,13 +395,17 @@ class PolicedQueue(AsynchronousChannel):
         unit: UnitOfWork | None = None,
         *,
         is_held: bool = False,
-    ) -> QueueEntry:
+    ) -> QueueEntry | None:
         """Take in a message that the journal has kept, or that `unit`, in doubt, has sent; before the queue is used.
 
-        `is_held`: `hold` follows. A message that a client had before stays away for the delay that it had then, from now
+        Returns None, and lets go of it, if the rules ask for a message that cannot be read: the journal has set it aside.
+        Raises `ResourceError`. `is_held`: `hold` follows. A message that a client had before stays away for the delay that it had then, from now
         on: when it was given back is not known.
         """
-        self._have_message(reference)
+        read = self._reader_for(reference)
+        if read is None:
+            self._store.release(reference)
+            return None
         with self._lock:
             if unit is None:
                 entry = self._state.make(self, reference)  # type: ignore[arg-type]  # `Queue` alone completes this class
@@ -406,7 +413,7 @@ class PolicedQueue(AsynchronousChannel):
                 entry = self._state.add_in_transaction(self, reference, unit)  # type: ignore[arg-type]  # as before
             entry.delivery_count = delivery_count
             if self._rules is not None:
-                self._rules.accept(entry, self._store.retrieve)
+                self._rules.accept(entry, read)
             if unit is None:
                 self._place_again(entry, is_held=is_held)
             due = bool(reference.expiration_ms) and self._expiry.add(entry)
@@ -498,11 +505,17 @@ class PolicedQueue(AsynchronousChannel):
         retrieve = self._store.retrieve
         return lambda entry: matches(retrieve(entry.reference))
 
-    def _have_message(self, reference: MessageReference) -> None:
-        """Bring a message into memory whose properties the rules ask for. Waits for a disk. Raises `ResourceError`."""
+    def _reader_for(self, reference: MessageReference) -> Callable[[MessageReference], Envelope] | None:
+        """Return what the rules read a message with, without waiting; None: it cannot be read.
+
+        Waits for a disk if they ask for it. Raises `ResourceError`.
+        """
         rules = self._rules
-        if rules is not None and (rules.reads_messages or self.policy.max_bytes):
-            self.message_of(reference)
+        is_measured = bool(self.policy.max_bytes) and not reference.size
+        if rules is None or not (rules.reads_messages or is_measured):
+            return self._store.retrieve
+        envelope = self.message_of(reference)
+        return None if envelope is None else lambda _: envelope
 
     def _load(self, reference: MessageReference) -> None:
         """Bring a message into memory, and those that come after it here. Waits for a disk. Raises `ResourceError`."""

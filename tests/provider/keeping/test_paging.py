@@ -10,6 +10,8 @@ from pyjms.spi.envelope import MessageId
 from pyjms.spi.errors import ResourceError
 from pyjms_provider.core.journal import Changes
 from pyjms_provider.core.paging import PagingMessageStore
+from pyjms_provider.queue_manager import QueueManager
+from pyjms_provider.stores.volatile import VolatileJournal
 from tests.provider.keeping.site import Site, consume, take_all, text
 
 LIMIT = 50_000
@@ -166,3 +168,26 @@ def test_ids_do_not_come_again_after_a_restart(site: Site) -> None:
     site.send("two")
     assert max(site.medium.messages) > first
     assert len(site.medium.messages) == 2
+
+
+def test_what_cannot_be_read_any_more_when_it_is_to_come_back_is_let_go(
+    small: Site, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    QueueManager(small.broker.virtual_host).create("orders", type="sorted", key="even")
+    small.send("a")
+    session = small.session()
+    taken = take_all(consume(session))
+    assert [text(each) for each in taken] == ["a"]
+
+    def damage(point: str, changes: Changes) -> None:
+        if point == "before write" and changes.removals:
+            monkeypatch.setattr(VolatileJournal, "read", lambda *_: {})
+            raise ResourceError("the disk is full")
+
+    small.trap = damage
+    with pytest.raises(ResourceError, match="the disk is full"):
+        session.acknowledge(taken)
+    small.trap = None
+    monkeypatch.undo()
+    assert small.texts() == []
+    assert len(store_of(small)) == 0

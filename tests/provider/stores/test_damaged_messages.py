@@ -26,15 +26,21 @@ def stop() -> None:
 
 
 @pytest.fixture
-def damaged(tmp_path: Path) -> Iterator[Connection]:
-    """A connection to a broker whose queue has six messages, the first and the fourth with flipped bytes."""
+def damaged(tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[Connection]:
+    """A connection to a broker whose queue has six messages, the first and the fourth with flipped bytes.
+
+    A parameter is what was chosen for the queue.
+    """
     path = tmp_path / "store.db"
     factory = ConnectionFactory(f"{NAME}?store={quote(f'sqlite:///{path}', safe='')}")
     with factory.create_connection() as connection:
         session = connection.create_session(False, Session.AUTO_ACKNOWLEDGE)
+        QueueManager.of("damaged").create("orders", **getattr(request, "param", {}))
         producer = session.create_producer(session.create_queue("orders"))
         for number in range(6):
-            producer.send(session.create_text_message(str(number)))
+            message = session.create_text_message(str(number))
+            message.set_int_property("number", number)
+            producer.send(message)
     stop()
     with closing(sqlite3.connect(path)) as store, store:
         ids = [row[0] for row in store.execute("SELECT id FROM pyjms_message ORDER BY id")]
@@ -107,3 +113,22 @@ def test_the_queue_manager_passes_over_a_damaged_message(damaged: Connection) ->
     session = damaged.create_session(False, Session.AUTO_ACKNOWLEDGE)
     consumer = session.create_consumer(session.create_queue("orders"))
     assert [text_of(consumer.receive(10_000)) for _ in LEFT] == LEFT
+
+
+@pytest.mark.parametrize(
+    "damaged",
+    [
+        {"type": "sorted", "key": "number"},
+        {"type": "last_value", "key": "number"},
+        {"groups": True},
+        {"max_bytes": 10**6},
+    ],
+    ids=["sorted", "last value", "groups", "limited"],
+    indirect=True,
+)
+def test_a_broker_starts_whose_queue_must_read_a_damaged_message(damaged: Connection) -> None:
+    session = damaged.create_session(False, Session.AUTO_ACKNOWLEDGE)
+    consumer = session.create_consumer(session.create_queue("orders"))
+    assert [text_of(consumer.receive(10_000)) for _ in LEFT] == LEFT
+    assert consumer.receive_no_wait() is None
+    assert QueueManager.of("damaged").report("orders").waiting == 0
