@@ -343,7 +343,11 @@ class Journal(ABC):
 
     @abstractmethod
     def drop_queue(self, number: QueueNumber) -> None:
-        """Forget a queue or a subscription with all its messages, and the reader groups that read it."""
+        """Forget a queue or a subscription with all its messages, and the reader groups that read it.
+
+        With a queue go the ids that producers chose for its messages: they must not keep new ones from the next queue of
+        its name. Those of a topic stay when a subscription to it goes.
+        """
 
     @abstractmethod
     def close(self, *, clean: bool) -> None:

@@ -161,7 +161,9 @@ class Medium:
 
     def drop_queue(self, number: QueueNumber) -> None:
         """Forget a queue with its messages."""
-        self.queues.pop(number, None)
+        record = self.queues.pop(number, None)
+        if record is not None and record.subscription is None:  # the ids of a topic are not its subscriptions'
+            self.duplicates = {key: mark for key, mark in self.duplicates.items() if mark.address != record.address}
         for message, holder in [each for each in self.entries if each[1] == number]:
             del self.entries[message, holder]
             self._forget_unused(message)

@@ -330,6 +330,14 @@ def test_ids_of_producers_survive(site: Site) -> None:
     assert site.texts()[-1] == "a late"
 
 
+def test_ids_of_producers_go_with_their_queue(site: Site) -> None:
+    site.send("a", properties={"JMS_pyjms_duplicateId": "1"})
+    manager(site).destroy("orders")
+    site.crash()
+    site.send("a again", properties={"JMS_pyjms_duplicateId": "1"})
+    assert site.texts() == ["a again"]
+
+
 def test_an_id_whose_message_was_not_written_is_not_remembered(site: Site) -> None:
     def fail(point: str, changes: Changes) -> None:
         if point == "before write" and changes.duplicates:

@@ -26,7 +26,7 @@ from pyjms_provider.core.journal import (
 from pyjms_provider.core.reference import MessageReference, ReferenceId
 from pyjms_provider.settings import StoreSettings
 from pyjms_provider.stores.sql import open_journal
-from pyjms_provider.stores.testing.world import ORDERS, envelope_of, queue_record, xid
+from pyjms_provider.stores.testing.world import envelope_of, queue_record, xid
 from pyjms_provider.stores.volatile import Medium, VolatileJournal
 
 QUEUES = ("a", "b", "c")
@@ -49,7 +49,7 @@ def picture(recovery: Recovery) -> dict[str, Any]:
             for branch in recovery.branches
         },
         "heuristics": {(each.xid, each.commit) for each in recovery.heuristics},
-        "duplicates": {(each.duplicate_id, each.until_ms) for each in recovery.duplicates},
+        "duplicates": {(str(each.address), each.duplicate_id, each.until_ms) for each in recovery.duplicates},
         "marks": set(recovery.marks),
         "was_closed": recovery.was_closed,
     }
@@ -120,7 +120,8 @@ class Journals(RuleBasedStateMachine):
 
     @rule(removed=st.lists(some, max_size=2), number=some, count=st.integers(0, 5), noted=st.booleans())
     def count_and_mark(self, removed: list[int], number: int, count: int, noted: bool) -> None:
-        changes = Changes(removals=self.picks(removed), duplicates=[DuplicateMark(ORDERS, f"id {number % 3}", number)])
+        address = queue_record(QUEUES[count % len(QUEUES)]).address
+        changes = Changes(removals=self.picks(removed), duplicates=[DuplicateMark(address, f"id {number % 3}", number)])
         if (picked := self.pick(number)) is not None:
             changes.counts = [(picked.queue, picked.reference, count)]
             changes.marks = [(picked.queue, count, picked.reference.id)]

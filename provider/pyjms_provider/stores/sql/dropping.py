@@ -32,6 +32,7 @@ def drop_queue(statements: Statements, number: QueueNumber) -> Batch:
             statements.drop_queue_marks,
             statements.drop_queue_reserved,
             statements.drop_queue_groups,
+            statements.drop_queue_duplicates,
             statements.drop_queue,
         )
     ]

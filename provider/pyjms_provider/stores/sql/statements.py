@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
-from sqlalchemy import and_, bindparam, delete, exists, func, insert, null, select, update
+from sqlalchemy import and_, bindparam, delete, exists, func, insert, null, select, tuple_, update
 from sqlalchemy.dialects.postgresql import insert as postgresql_insert
 from sqlalchemy.dialects.sqlite import insert as sqlite_insert
 from sqlalchemy.sql.compiler import SQLCompiler
@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 __all__ = ["Statements", "compile_statements"]
 
 _BOUNDS: Final = ("after_", "until_")
+_ADDRESS: Final = ("kind", "name", "temporary")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -79,6 +80,7 @@ class Statements:
     drop_queue_entries: str  # queue, message before, last message
     drop_queue_removals: str  # queue
     drop_queue_marks: str  # queue
+    drop_queue_duplicates: str  # number
     drop_unreferenced: str  # id before, last id
     put_set_aside: str  # id, queues, found_ms, reason, payload
     drop_message: str  # id
@@ -258,6 +260,10 @@ def _for_queues(c: _Compiler) -> dict[str, str]:
     above = bindparam("above_", type_=t.META.c.next_queue.type)
     clean = bindparam("clean_", type_=t.META.c.clean.type)
     after = bindparam("after_", type_=t.MESSAGE.c.id.type)
+    address = tuple_(*(t.DUPLICATE.c[name] for name in _ADDRESS))
+    of_queue = select(*(t.QUEUE.c[name] for name in _ADDRESS)).where(
+        *_equal(t.QUEUE, ["number"]), t.QUEUE.c.subscription.is_(None)
+    )
     return {
         "put_queue": c.put(t.QUEUE, *t.QUEUE.c.keys()[1:]),
         "add_queue": c.add(t.QUEUE),
@@ -275,6 +281,7 @@ def _for_queues(c: _Compiler) -> dict[str, str]:
         ),
         "drop_queue_removals": c.remove(t.REMOVAL, "queue"),
         "drop_queue_marks": c.remove(t.MARK, "queue"),
+        "drop_queue_duplicates": c(delete(t.DUPLICATE).where(address.in_(of_queue)), "number_"),
         "drop_unreferenced": c(delete(t.MESSAGE).where(_within(t.MESSAGE.c.id), _unreferenced()), *_BOUNDS),
         "drop_marks": c(delete(t.MARK)),
         "set_clean": c(update(t.META).values(clean=clean), "clean_"),

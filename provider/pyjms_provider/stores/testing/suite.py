@@ -473,6 +473,21 @@ def test_a_dropped_queue_takes_its_messages_along(world: World) -> None:
     assert (list(branch.messages), list(branch.removals)) == ([], [])
 
 
+def test_a_dropped_queue_takes_the_ids_of_its_producers_along(world: World) -> None:
+    """Else they would keep new messages from the next queue of its name; those of other queues and of topics stay."""
+    first, second = (queue_record(name).address for name in ("first", "second"))
+    topic = Address(AddressKind.TOPIC, first.name)
+    subscription = QueueRecord(number=QueueNumber(0), address=topic, subscription=SubscriptionKey("client", "name"))
+    number = world.journal.define_queue(subscription)
+    for address in (first, second, topic):
+        world.remember("id", 2**62, address)
+        world.remember("another", 2**62, address)
+    for dropped in (world.queue, number):
+        world.journal.drop_queue(dropped)
+    found = [(mark.address, mark.duplicate_id) for mark in world.reopen().recovery.duplicates]
+    assert set(found) == {(address, each) for address in (second, topic) for each in ("id", "another")}
+
+
 # Paging
 
 
