@@ -193,10 +193,9 @@ class Doorkeeper:
     def _await_room(self, queue: Queue, waiting: Waiting, patience: Patience) -> None:
         timeout_ms = queue.policy.block_timeout_ms
         until_ms = self._clock.monotonic_ms() + timeout_ms if timeout_ms else None
-        queue.wait_for_room(waiting)
         try:
             while not patience.is_over:
-                if queue.claim_room(waiting):
+                if queue.claim_room(waiting, or_wait=True):
                     return
                 if queue.policy.is_limited and queue.policy.overflow is not Overflow.BLOCK:
                     raise _full(queue, "its overflow was altered while the sender waited")

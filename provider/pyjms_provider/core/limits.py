@@ -92,7 +92,7 @@ class Room:
         self.size -= size
 
     def wait(self, waiting: Waiting) -> None:
-        """Put a sender at the end of those that wait."""
+        """Put a sender at the end of those that wait, if it is not among them."""
         self._waiting[waiting] = None
 
     def stop_waiting(self, waiting: Waiting) -> None:

@@ -147,10 +147,11 @@ class PolicedQueue(AsynchronousChannel):
 
     # Room
 
-    def claim_room(self, waiting: Waiting) -> bool:
+    def claim_room(self, waiting: Waiting, *, or_wait: bool = False) -> bool:
         """Hold room for a sender's message, until `unclaim_room`; return False when there is none now.
 
-        Raises `ChannelClosedError`.
+        With `or_wait` the sender's signal is then raised when its turn has come and there is room, or the queue or its
+        policy changes; where it waits already, it keeps its place. Raises `ChannelClosedError`.
         """
         with self._lock:
             if self._closed:
@@ -158,20 +159,16 @@ class PolicedQueue(AsynchronousChannel):
             room = None if self._rules is None else self._rules.room
             if room is None or self.policy.overflow in {Overflow.RING, Overflow.FLOW_TO_DISK}:
                 return True
-            return room.claim(waiting)
+            is_claimed = room.claim(waiting)
+            if or_wait and not is_claimed:  # in one step, as the room may be another one in the next
+                room.wait(waiting)
+            return is_claimed
 
     def unclaim_room(self, waiting: Waiting) -> None:
         """End a claim, as the message has come in, or does not come."""
         with self._lock:
             if self._rules is not None and self._rules.room is not None:
                 self._rules.room.unclaim(waiting)
-                self._rules.wake_sender()
-
-    def wait_for_room(self, waiting: Waiting) -> None:
-        """Have the sender's signal raised when its turn has come and there is room, or the queue or its policy changes."""
-        with self._lock:
-            if self._rules is not None and self._rules.room is not None:
-                self._rules.room.wait(waiting)
                 self._rules.wake_sender()
 
     def stop_waiting(self, waiting: Waiting) -> None:

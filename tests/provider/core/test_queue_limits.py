@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from threading import Event, Thread
 
 import pytest
 
+from pyjms.spi.clock import Signal
 from pyjms.spi.errors import ClosedError, ProviderError
 from pyjms.testing import VirtualClock
 from pyjms_provider.core.channel import ChannelClosedError
@@ -47,6 +49,20 @@ def blocking(timeout_ms: int = 0) -> tuple[PolicyWorld, VirtualClock]:
     world.host.doorkeeper._clock = clock
     world.manager.alter("orders", max_messages=1, overflow="block", block_timeout_ms=timeout_ms)
     return world, clock
+
+
+class ScriptedClock(VirtualClock):
+    """Does the next step whenever somebody would sleep, on his own thread."""
+
+    def __init__(self, *steps: Callable[[], object]) -> None:
+        super().__init__()
+        self.steps = list(steps)
+
+    def wait(self, signal: Signal, until_ms: float | None) -> bool:
+        assert self.steps, "he sleeps once more"
+        self.steps.pop(0)()
+        assert signal.wait(0), "nobody wakes him"
+        return True
 
 
 def wait_until_blocked(world: PolicyWorld, senders: int = 1) -> None:
@@ -276,6 +292,23 @@ def test_a_wait_for_room_ends_when_the_queue_is_altered_or_destroyed() -> None:
     wait_until_blocked(world)
     world.manager.destroy("orders")
     assert isinstance(sender.wait(), ChannelClosedError)
+
+
+def test_who_waits_for_room_does_so_in_the_limits_that_took_the_place_of_lifted_ones() -> None:
+    world, _ = blocking()
+    world.send("a")
+    reader = world.reader()
+
+    def lift_and_limit_again() -> None:
+        world.manager.alter("orders", max_messages=0, overflow="reject")
+        world.manager.alter("orders", max_messages=1, overflow="block")
+
+    world.host.doorkeeper._clock = clock = ScriptedClock(
+        lift_and_limit_again, lift_and_limit_again, lambda: reader.settle(pulled(reader))
+    )
+    world.send("b", patience=Patience())
+    assert world.texts() == ["b"]
+    assert clock.steps == []
 
 
 def test_a_sender_without_patience_does_not_wait() -> None:
