@@ -24,6 +24,7 @@ from pyjms_provider.core.queue import Queue
 
 if TYPE_CHECKING:
     from pyjms_provider.core.journal import DuplicateMark
+    from pyjms_provider.core.reference import MessageReference
     from pyjms_provider.core.topic import Topic
     from pyjms_provider.core.unit_of_work import UnitOfWork
 
@@ -78,11 +79,22 @@ class Admission:
         """What a journal must keep together with the message."""
         return None if self.duplicate is None else self.duplicate.mark
 
+    def hand_over(
+        self, channel: Queue | Topic, reference: MessageReference, transaction: UnitOfWork | None = None
+    ) -> None:
+        """Have `channel` take the message over, into the room that was held for it. Raises as `Channel.take_over`."""
+        if self.room is None:
+            channel.take_over(reference, transaction)
+        else:
+            queue, claim = self.room
+            queue.take_over(reference, transaction, claim)
+            self.room = None
+
     def end(self, *, arrived: bool) -> None:
-        """Give back what was held for the message, as it has come in and is counted, or does not come."""
+        """Give back what is still held for the message, as it has come in, or does not come."""
         if self.room is not None:
-            queue, waiting = self.room
-            queue.unclaim_room(waiting)
+            queue, claim = self.room
+            queue.unclaim_room(claim)
         if self.duplicate is not None:
             self.duplicate.end(arrived=arrived)
 

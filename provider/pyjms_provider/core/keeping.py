@@ -189,14 +189,13 @@ class Keeper:
     def _send_by_steps(
         self, channel: Queue | Topic, envelope: Envelope, origin: ConnectionId | None, admission: Admission | None
     ) -> None:
-        mark = None if admission is None else admission.mark
         reference = self._store.store(envelope, origin)
         reference.deliver_at_ms = 0 if admission is None else admission.deliver_at_ms
         try:
             if isinstance(channel, Topic):
-                self._publish(channel, reference, envelope, mark)
+                self._publish(channel, reference, envelope, None if admission is None else admission.mark)
             else:
-                self._send_to_queue(channel, reference, envelope, mark)
+                self._send_to_queue(channel, reference, envelope, admission)
         except ProviderError:
             self._store.release(reference)
             raise
@@ -254,14 +253,17 @@ class Keeper:
         return None
 
     def _send_to_queue(
-        self, queue: Queue, reference: MessageReference, envelope: Envelope, mark: DuplicateMark | None
+        self, queue: Queue, reference: MessageReference, envelope: Envelope, admission: Admission | None
     ) -> None:
         """Write a message, with its producer's id if it has one, and hand it to its queue."""
         kept = queue.kept
         if kept is not None:
-            self._write_message(reference, envelope, (kept,), mark)
+            self._write_message(reference, envelope, (kept,), None if admission is None else admission.mark)
         try:
-            queue.take_over(reference)
+            if admission is None:
+                queue.take_over(reference)
+            else:
+                admission.hand_over(queue, reference)
         except ProviderError:
             if kept is not None:
                 kept.note_removed(reference)

@@ -37,6 +37,7 @@ if TYPE_CHECKING:
     from pyjms_provider.core.dead_letters import DeadEntry
     from pyjms_provider.core.entry import QueueEntry
     from pyjms_provider.core.kept_queue import KeptQueue
+    from pyjms_provider.core.limits import Waiting
     from pyjms_provider.core.policy import QueuePolicy
     from pyjms_provider.core.reference import MessageReference, ReferenceId
     from pyjms_provider.core.store import MessageStore
@@ -75,8 +76,13 @@ class Queue(PolicedQueue):
 
     # Messages come in
 
-    def take_over(self, reference: MessageReference, transaction: UnitOfWork | None = None) -> bool:
-        """Accept a message: always positively, because what nobody takes is stored (§5.2.4)."""
+    def take_over(
+        self, reference: MessageReference, transaction: UnitOfWork | None = None, claim: Waiting | None = None
+    ) -> bool:
+        """Accept a message: always positively, because what nobody takes is stored (§5.2.4).
+
+        `claim`: for whom `claim_room` holds the room that it takes; it is held no longer.
+        """
         if reference.reliable and self._refuses_reliable:
             raise UnreliableChannelError(
                 f"{self._name} would lose the PERSISTENT message when the process ends; "
@@ -91,7 +97,7 @@ class Queue(PolicedQueue):
             if transaction is not None:
                 entry = self._state.add_in_transaction(self, reference, transaction)
                 if self._rules is not None:
-                    self._rules.accept(entry, self._store.retrieve)
+                    self._rules.accept(entry, self._store.retrieve, claim)
             else:
                 if self._rules is None and not reference.deliver_at_ms:
                     if self._manager.interested_count and (handed := self._hand_over(reference)) is not None:
@@ -105,7 +111,7 @@ class Queue(PolicedQueue):
                 else:
                     entry = self._state.make(self, reference)
                     if self._rules is not None:
-                        self._rules.accept(entry, self._store.retrieve)
+                        self._rules.accept(entry, self._store.retrieve, claim)
                     woken = self._place(entry)
                     due_ms = self._state.delays.next_ms
                 if not self._all_in_memory:

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from pyjms_provider.core.consumer_turns import GroupPlace
     from pyjms_provider.core.entry import QueueEntry
     from pyjms_provider.core.last_values import LastKey
+    from pyjms_provider.core.limits import Waiting
     from pyjms_provider.core.ordering import Cursor
     from pyjms_provider.core.queue_types import MessageOrder
     from pyjms_provider.core.reference import MessageReference
@@ -89,13 +90,18 @@ class QueueRules:
         """Whether the properties of a message must be read when it comes in."""
         return self._last_values is not None or self._groups is not None or self.policy.type is QueueType.SORTED
 
-    def accept(self, entry: QueueEntry, read: Callable[[MessageReference], Envelope]) -> None:
-        """Note a message that has come in, and is not available yet."""
+    def accept(
+        self, entry: QueueEntry, read: Callable[[MessageReference], Envelope], claim: Waiting | None = None
+    ) -> None:
+        """Note a message that has come in, and is not available yet; it takes the room that was held for `claim`."""
         reference = entry.reference
         if self.room is not None:
             if not reference.size and self.policy.max_bytes:
                 reference.size = approximate_size(read(reference))
             self.room.add(reference.size)
+            if claim is not None:
+                self.room.unclaim(claim)  # in the same step: nobody finds it counted twice
+                self.wake_sender()  # it may be smaller than it was thought to be
         if self.reads_messages:
             properties = read(reference).properties
             value = None if self.policy.key is None else properties.get(self.policy.key)

@@ -170,10 +170,12 @@ class VirtualHost:
                 keeper.send(channel, envelope, origin, admission)
             else:
                 reference = store.store(envelope, origin)
-                if admission is not None:
-                    reference.deliver_at_ms = admission.deliver_at_ms
                 try:
-                    channel.take_over(reference, transaction)
+                    if admission is None:
+                        channel.take_over(reference, transaction)
+                    else:
+                        reference.deliver_at_ms = admission.deliver_at_ms
+                        admission.hand_over(channel, reference, transaction)
                 except ProviderError:
                     store.release(reference)
                     raise

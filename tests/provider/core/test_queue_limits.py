@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from threading import Event, Thread
+from typing import Any
 
 import pytest
 
@@ -16,8 +17,11 @@ from pyjms_provider.core.message_state import MessageState
 from pyjms_provider.core.paging import approximate_size
 from pyjms_provider.core.policed_queue import QueueFullError
 from pyjms_provider.core.policy import QueuePolicies, QueuePolicy
+from pyjms_provider.core.queue import Queue
 from tests.provider.helpers import make_envelope
 from tests.provider.policy_world import PolicyWorld, pulled
+
+SIZE = approximate_size(make_envelope("a"))
 
 
 class Sender:
@@ -157,6 +161,37 @@ def test_limits_may_be_altered_while_messages_are_there() -> None:
     world.manager.alter("orders", max_messages=0)
     world.send("e")
     assert len(world.texts()) == 5
+
+
+def send_as_soon_as_one_is_in(monkeypatch: pytest.MonkeyPatch, send: Callable[[], object]) -> None:
+    """Have `send` called once, when a queue has taken a message over and its sender has not returned."""
+    take_over = Queue.take_over
+
+    def take_over_and_send(queue: Queue, *what: Any) -> bool:
+        monkeypatch.undo()
+        taken = take_over(queue, *what)
+        send()
+        return taken
+
+    monkeypatch.setattr(Queue, "take_over", take_over_and_send)
+
+
+@pytest.mark.parametrize("limits", [{"max_messages": 2}, {"max_bytes": 2 * SIZE}])
+@pytest.mark.parametrize("transacted", [False, True])
+def test_a_message_takes_its_room_once(
+    monkeypatch: pytest.MonkeyPatch, limits: dict[str, int], transacted: bool
+) -> None:
+    world = PolicyWorld(**limits)
+    unit = world.unit() if transacted else None
+    send_as_soon_as_one_is_in(monkeypatch, lambda: world.send("b", unit=unit))
+    world.send("a", unit=unit)
+    with pytest.raises(QueueFullError):
+        world.send("c")
+    if unit is not None:
+        unit.rollback()
+        for text in "de":
+            world.send(text)
+    assert world.texts() == (["d", "e"] if transacted else ["a", "b"])
 
 
 # Ring

@@ -9,11 +9,12 @@ import pytest
 
 from pyjms.spi.delivery import Delivery
 from pyjms.spi.envelope import Address, AddressKind
-from pyjms.spi.errors import ResourceError
+from pyjms.spi.errors import ProviderError, ResourceError
 from pyjms.testing import VirtualClock
 from pyjms.types import Long
 from pyjms_provider.clients.vm import VmSession
 from pyjms_provider.core.journal import Changes
+from pyjms_provider.core.policed_queue import QueueFullError
 from pyjms_provider.core.policy import QueuePolicy
 from pyjms_provider.queue_manager import QueueManager, Replay
 from tests.provider.keeping.site import ORDERS, Site, consume, take_all
@@ -190,6 +191,38 @@ def test_limits_count_what_was_restored(site: Site) -> None:
         site.send("c")
     assert site.drain() == [("a", 1), ("b", 1)]
     site.send("c")
+
+
+@pytest.mark.parametrize("transacted", [False, True])
+def test_a_kept_message_takes_its_room_once_and_gives_it_back(site: Site, transacted: bool) -> None:
+    manager(site).create("orders", max_messages=2)
+    session = site.session(transacted=transacted)
+    queue = site.broker.virtual_host.queue("orders")
+    take_over = queue.take_over
+
+    def take_over_and_send(*what: Any) -> bool:
+        queue.take_over = take_over  # type: ignore[method-assign]
+        taken = take_over(*what)
+        site.send("b", session)
+        return taken
+
+    def fail(point: str, _: Changes) -> None:
+        if point == "before write":
+            raise ResourceError("no")
+
+    for _ in range(3):
+        site.trap = fail
+        with pytest.raises(ProviderError):
+            site.send("a", session)
+            session.commit()
+    site.trap = None
+    queue.take_over = take_over_and_send  # type: ignore[method-assign]
+    site.send("a", session)
+    with pytest.raises(QueueFullError):
+        site.send("c", session)
+    if transacted:
+        session.commit()
+    assert sorted(site.texts()) == ["a", "b"]
 
 
 def test_a_scheduled_message_waits_for_its_time_over_a_restart(site: Site) -> None:
