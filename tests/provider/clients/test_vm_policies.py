@@ -25,6 +25,8 @@ from pyjms_provider.broker import stop_broker
 from pyjms_provider.queue_manager import QueueManager
 from tests.provider.clients.world import World, consume, poll
 from tests.provider.helpers import make_envelope
+from tests.pyjms.runtime.helpers import Recorder
+from tests.pyjms.runtime.server_pool import Pool, feeding
 
 _numbers = count(1)
 PATIENCE_S = 10.0
@@ -279,6 +281,23 @@ def test_a_non_destructive_queue_works_with_every_way_to_acknowledge(shop: Shop)
             session.commit()
         session.close()
     assert shop.texts() == ["a", "b"]
+
+
+@pytest.mark.parametrize("transacted", [False, True])
+def test_a_connection_consumer_hands_on_what_stays_in_a_non_destructive_queue(shop: Shop, transacted: bool) -> None:
+    shop.manager.create("orders", non_destructive=True)
+    shop.send("a")
+    shop.send("b")
+    connection, recorder = shop.connect(), Recorder()
+    pool = Pool(connection, feeding(recorder), transacted=transacted, mode=0 if transacted else 1)
+    queue = pool.sessions[0].create_queue("orders")
+    connection.create_connection_consumer(queue, None, pool, 1)
+    assert recorder.wait_for(2) == ["a", "b"]
+    shop.send("c")
+    assert recorder.wait_for(3) == ["a", "b", "c"]
+    pool.join()
+    assert not pool.errors
+    assert shop.texts() == ["a", "b", "c"]
 
 
 def test_what_a_client_says_is_logged_so_that_any_log_can_write_it(caplog: pytest.LogCaptureFixture) -> None:
