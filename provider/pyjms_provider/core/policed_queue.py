@@ -127,8 +127,11 @@ class PolicedQueue(AsynchronousChannel):
             if changed:
                 self._obey(policy, None)
             else:
+                resumes = self.policy.paused and not policy.paused
                 self._change_rules(policy, held)
                 woken = self._successors()
+                if resumes and policy.non_destructive:  # who only looks succeeds nobody, and waited with the others
+                    woken = [*woken, *self._manager.non_acquiring()]
         for signal in signals:
             signal.set()
         for consumer in woken:

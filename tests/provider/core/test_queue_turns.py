@@ -238,6 +238,20 @@ def test_a_paused_non_destructive_queue_shows_nothing_to_consumers() -> None:
     assert reader.texts() == ["a"]
 
 
+def test_who_waits_for_a_paused_non_destructive_queue_is_woken_when_it_resumes() -> None:
+    world = PolicyWorld(non_destructive=True, paused=True)
+    one, other = world.reader("one", interested=True), world.reader("other", selector="n = 1", interested=True)
+    idle = world.reader("idle")
+    world.send("a", properties={"n": 1})
+    readers = (one, other, idle)
+    before = [reader.wake_ups for reader in readers]
+    world.manager.alter("orders", max_time_to_live_ms=50)
+    assert [reader.wake_ups for reader in readers] == before, "it is paused yet"
+    world.manager.resume("orders")
+    assert [reader.wake_ups for reader in readers] == [before[0] + 1, before[1] + 1, before[2]]
+    assert (one.texts(), other.texts()) == (["a"], ["a"])
+
+
 def test_messages_of_a_non_destructive_queue_leave_by_age() -> None:
     world = PolicyWorld(non_destructive=True, max_time_to_live_ms=50)
     world.send("a")
