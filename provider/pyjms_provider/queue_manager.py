@@ -230,7 +230,8 @@ class QueueManager:
         for entry, envelope in self._matching(queue, selector):
             if copied == most or not go_on(copied):
                 break
-            self._host.office.put(replace(envelope, destination=_address_of(target)), entry.reference.origin)
+            there = replace(envelope, destination=_address_of(target))
+            self._host.office.put(there, entry.reference.origin, entry.reference.deliver_at_ms)
             copied += 1
         return copied
 
@@ -269,7 +270,9 @@ class QueueManager:
         if not entry.queue.take_out(entry):
             return False  # somebody got it meanwhile
         self._host.store.release(entry.reference)
-        self._host.office.relocate(entry, envelope, target, cause)
+        # Who moves a message leaves its time alone; who replays one wants it tried again now.
+        deliver_at_ms = entry.reference.deliver_at_ms if cause is Happening.MOVED else 0
+        self._host.office.relocate(entry, envelope, target, cause, deliver_at_ms)
         return True
 
     def _queue(self, name: str) -> Queue:

@@ -139,6 +139,26 @@ def test_messages_are_moved_and_copied(world: PolicyWorld) -> None:
     assert len(world.store) == 7
 
 
+def test_a_message_that_is_moved_or_copied_waits_for_its_time(world: PolicyWorld) -> None:
+    world.send("later", properties={"JMS_pyjms_deliverAt": world.clock.now_ms + 60})
+    for change, target in ((world.manager.copy, "copies"), (world.manager.move, "moved")):
+        assert change("orders", target) == 1
+        assert world.reader(queue=target).pull() is None
+        report = world.manager.report(target)
+        assert (report.waiting, report.delayed) == (0, 1)
+    world.pass_time(60)
+    assert [world.reader(queue=target).texts() for target in ("copies", "moved")] == [["later"], ["later"]]
+
+
+def test_a_dead_letter_and_one_that_goes_back_do_not_wait(world: PolicyWorld) -> None:
+    world.manager.alter("orders", expiry_queue="late")
+    world.send("never", properties={"JMS_pyjms_deliverAt": world.clock.now_ms + 60}, ttl_ms=10)
+    world.pass_time(10)
+    assert world.texts("late") == ["never"]
+    assert world.manager.replay("late").returned == 1
+    assert world.texts() == ["never"]
+
+
 def test_a_message_that_is_taken_while_others_are_moved_is_left_alone(world: PolicyWorld) -> None:
     for text in "ab":
         world.send(text)

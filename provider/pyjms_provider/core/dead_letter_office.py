@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Final
 from pyjms.spi.errors import ProviderError
 from pyjms_provider.core.channel import ChannelClosedError
 from pyjms_provider.core.dead_letters import DeadEntry, DeadKind, dead_letter
+from pyjms_provider.core.doorkeeper import Admission
 
 if TYPE_CHECKING:
     from pyjms.spi.delivery import Delivery
@@ -85,14 +86,15 @@ class DeadLetterOffice:
             _printable(dead.reason),
         )
 
-    def put(self, envelope: Envelope, origin: ConnectionId | None) -> None:
-        """Put another message into the queue that is its destination. Raises `ResourceError`."""
+    def put(self, envelope: Envelope, origin: ConnectionId | None, deliver_at_ms: int) -> None:
+        """Put another message into the queue that is its destination, where it waits for its time. Raises `ResourceError`."""
         host = self._host
         queue = host.queue(envelope.destination.name)
         if host.keeper is not None and envelope.delivery_mode == _PERSISTENT:
-            host.keeper.send(queue, envelope, origin, None)
+            host.keeper.send(queue, envelope, origin, Admission(envelope, deliver_at_ms, None, None))
             return
         reference = host.store.store(envelope, origin)
+        reference.deliver_at_ms = deliver_at_ms
         try:
             queue.take_over(reference)
         except ProviderError:
@@ -100,16 +102,23 @@ class DeadLetterOffice:
             raise
 
     def relocate(
-        self, entry: QueueEntry, envelope: Envelope, target: str | Queue, cause: Happening | None = None
+        self,
+        entry: QueueEntry,
+        envelope: Envelope,
+        target: str | Queue,
+        cause: Happening | None = None,
+        deliver_at_ms: int = 0,
     ) -> None:
         """Put `envelope` into a queue in place of a message that was taken out of another one, and released.
 
-        `cause`: why, for an office that tells of it; None: it has been told.
+        `cause`: why, for an office that tells of it; None: it has been told. `deliver_at_ms`: the time that it still
+        waits for; 0: it is for whoever looks after the queue, at once.
         Raises `ResourceError`; the old message is then where it was, flagged as redelivered.
         """
         host = self._host
         queue = host.queue(target) if isinstance(target, str) else target
         reference = host.store.store(envelope, entry.reference.origin)
+        reference.deliver_at_ms = deliver_at_ms
         try:
             if host.keeper is not None:
                 host.keeper.replace(entry, reference, envelope, queue)

@@ -51,13 +51,18 @@ class _StoriedOffice(DeadLetterOffice):
         super()._bury(dead, envelope, target)
 
     def relocate(
-        self, entry: QueueEntry, envelope: Envelope, target: str | Queue, cause: Happening | None = None
+        self,
+        entry: QueueEntry,
+        envelope: Envelope,
+        target: str | Queue,
+        cause: Happening | None = None,
+        deliver_at_ms: int = 0,
     ) -> None:
         if cause is not None:
             name = target if isinstance(target, str) else target.name
             facts = (envelope.message_id, envelope.correlation_id, name, ACTING.get() or None)
             self._stories.tell(cause, entry.reference.id, entry.queue.name, facts)
-        super().relocate(entry, envelope, target)
+        super().relocate(entry, envelope, target, cause, deliver_at_ms)
 
 
 class _StoriedDoorkeeper(Doorkeeper):

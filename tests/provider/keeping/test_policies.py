@@ -59,6 +59,20 @@ def test_a_policy_of_its_own_survives_and_the_brokers_is_not_written_down(site: 
     assert site.texts(bulk) == ["b", "c"], "what was displaced does not come back"
 
 
+@pytest.mark.parametrize("delivery_mode", [1, 2], ids=["transient", "persistent"])
+def test_the_time_of_a_message_that_is_moved_or_copied_is_kept(site: Site, delivery_mode: int) -> None:
+    later = {"JMS_pyjms_deliverAt": Long(now_ms(site) + 60)}
+    site.send("later", delivery_mode=delivery_mode, properties=later)
+    assert manager(site).copy("orders", "copies") == 1
+    assert manager(site).move("orders", "moved") == 1
+    if delivery_mode == 2:
+        site.crash()
+    names = ("copies", "moved")
+    assert [site.drain(Address(AddressKind.QUEUE, name)) for name in names] == [[], []]
+    advance(site, 60)
+    assert [site.texts(Address(AddressKind.QUEUE, name)) for name in names] == [["later"], ["later"]]
+
+
 def test_a_policy_that_cannot_be_written_is_not_obeyed(site: Site) -> None:
     manager(site).create("bulk")
     journal = site.journal
