@@ -94,23 +94,26 @@ def test_readers_connections_are_made_again(postgresql: PostgresqlServer, world:
 
 
 @pytest.mark.parametrize("is_written", [True, False])
+@pytest.mark.parametrize("looks_open", [True, False])
 @pytest.mark.parametrize("what", ["message", "branch", "removal"])
 def test_a_commit_that_was_cut_off_is_settled_by_looking(
-    world: World, monkeypatch: pytest.MonkeyPatch, is_written: bool, what: str
+    world: World, monkeypatch: pytest.MonkeyPatch, is_written: bool, looks_open: bool, what: str
 ) -> None:
+    """Twice, as the next connection may break, too; and a connection may be lost that psycopg takes for an open one."""
     old = world.add(world.message())
     real = postgresql_module.write
     cuts: list[int] = []
 
     def cut(connection: psycopg.Connection[Any], steps: Sequence[Any], *, force: bool) -> None:
-        if cuts:
+        if len(cuts) == 2:
             real(connection, steps, force=force)
             return
         cuts.append(1)
         if is_written:
             real(connection, steps, force=force)
-        connection.close()
-        raise psycopg.OperationalError("the connection is gone")
+        if not looks_open:
+            connection.close()
+        raise psycopg.OperationalError("cannot exit pipeline mode while busy")
 
     monkeypatch.setattr(postgresql_module, "write", cut)
     if what == "message":
@@ -123,6 +126,69 @@ def test_a_commit_that_was_cut_off_is_settled_by_looking(
         world.remove((world.queue, old.reference))
         assert world.reopen().ids == []
     assert cuts
+
+
+def test_a_connection_that_is_ended_after_the_commit_loses_no_answer(
+    postgresql: PostgresqlServer, world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The server says why it ends the connection, which is no word on the commit that it has done before."""
+    real = postgresql_module.write
+    ended: list[int] = []
+
+    def be_ended(connection: psycopg.Connection[Any], steps: Sequence[Any], *, force: bool) -> None:
+        real(connection, steps, force=force)
+        if not ended:
+            ended.append(1)
+            cut_connection(postgresql, world)
+            connection.execute("SELECT 1")
+
+    monkeypatch.setattr(postgresql_module, "write", be_ended)
+    sent = world.add(world.message()).reference
+    assert ended
+    assert [message for message, _ in world.reopen().ids] == [sent.id]
+
+
+def test_who_cannot_look_does_not_say_that_nothing_was_written(
+    postgresql: PostgresqlServer, url: str, world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Somebody has locked the table, so that the server refuses to tell."""
+    monkeypatch.setattr(postgresql_module, "SETTLE_MS", 0)
+    real = postgresql_module.write
+    with postgresql.connect() as administrator:
+
+        def cut(connection: psycopg.Connection[Any], steps: Sequence[Any], *, force: bool) -> None:
+            real(connection, steps, force=force)
+            lock_table(administrator, url)
+            raise psycopg.OperationalError("cannot exit pipeline mode while busy")
+
+        monkeypatch.setattr(postgresql_module, "write", cut)
+        with pytest.raises(InDoubtError, match="not known whether"):
+            world.add(world.message())
+    monkeypatch.setattr(postgresql_module, "write", real)
+    assert len(world.reopen().ids) == 1
+
+
+def lock_table(connection: psycopg.Connection[Any], url: str) -> None:
+    """Have nobody read messages until `connection` ends."""
+    connection.execute("BEGIN")
+    connection.execute(f"LOCK TABLE {url.rpartition('%3D')[2]}.pyjms_message IN ACCESS EXCLUSIVE MODE".encode())
+
+
+@pytest.mark.parametrize("refusal", ["23505", "53100", "55P03", "22P02"])
+def test_what_the_server_refuses_was_not_written(world: World, refusal: str) -> None:
+    connection = _journal(world)._database._holder.connection  # type: ignore[attr-defined]
+    with pytest.raises(psycopg.Error) as raised:
+        connection.execute(f"DO $$ BEGIN RAISE SQLSTATE '{refusal}'; END $$")
+    assert raised.value.sqlstate == refusal
+    assert postgresql_module.was_refused(raised.value)
+
+
+@pytest.mark.parametrize("said", ["08006", "57P01", "08P01"])
+def test_what_is_said_of_the_connection_is_no_refusal(world: World, said: str) -> None:
+    connection = _journal(world)._database._holder.connection  # type: ignore[attr-defined]
+    with pytest.raises(psycopg.Error) as raised:
+        connection.execute(f"DO $$ BEGIN RAISE SQLSTATE '{said}'; END $$")
+    assert not postgresql_module.was_refused(raised.value)
 
 
 def test_another_brokers_take_over_is_noticed_before_the_next_commit(

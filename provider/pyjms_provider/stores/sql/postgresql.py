@@ -185,7 +185,7 @@ class PostgresqlDatabase(_Postgresql):
         except self.errors as error:
             if connection is None:
                 raise self.understand(error) from error
-            if not connection.closed:
+            if was_refused(error):
                 self._take_back(connection)
                 raise self.understand(error) from error
             self._settle(batch, steps, error, force=force)
@@ -232,17 +232,22 @@ class PostgresqlDatabase(_Postgresql):
         while True:
             try:
                 connection = self._connect_again()
-                if not self._was_written(connection, batch):
-                    write(connection, steps, force=force)
+                if self._was_written(connection, batch):
+                    return
             except LostStoreError as error:
                 raise InDoubtError(f"{error.reason}; it is not known whether the last changes were written") from error
-            except (*self.errors, UnavailableStoreError) as error:
-                connection_or_none = self._holder.connection
-                if connection_or_none is not None:  # it is not the connection that failed
-                    self._take_back(connection_or_none)
-                    raise self.understand(error) from error
+            except (*self.errors, UnavailableStoreError):
+                self._holder.release()  # who could not look does not know, whatever kept them from it
             else:
-                return
+                try:
+                    write(connection, steps, force=force)
+                except self.errors as error:
+                    if was_refused(error):
+                        self._take_back(connection)
+                        raise self.understand(error) from error
+                    self._holder.release()
+                else:
+                    return
             if self._clock.wait(self._closing, min(until_ms, self._clock.monotonic_ms() + RETRY_MS)):
                 self._closing.set()
                 break
@@ -328,6 +333,21 @@ def write(connection: psycopg.Connection[Row], steps: Sequence[tuple[str, Collec
         cursor.execute("COMMIT")
 
 
+def was_refused(error: Exception) -> bool:
+    """Return whether nothing was written for certain: the server refused a statement, or the driver did before it was sent.
+
+    All else may come after the server has committed, also while the connection still looks open. An error that ends the session
+    is one of these: the server may have answered COMMIT just before.
+    """
+    if not isinstance(error, psycopg.Error):
+        return True
+    if error.sqlstate is None:
+        return not isinstance(error, (psycopg.OperationalError, psycopg.InterfaceError, psycopg.InternalError))
+    return error.diag.severity_nonlocalized == "ERROR" and not error.sqlstate.startswith(_ABOUT_CONNECTIONS)
+
+
+_ABOUT_CONNECTIONS: Final = ("08", "57P")
+"""How the codes of errors begin that speak of the connection or of the server, and of no statement."""
 _UNUSABLE: Final = (
     sqlstates.ReadOnlySqlTransaction,
     sqlstates.InsufficientPrivilege,
