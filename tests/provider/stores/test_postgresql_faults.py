@@ -12,14 +12,15 @@ import pytest
 
 from pyjms.spi.clock import Signal, SystemClock
 from pyjms.spi.errors import InDoubtError, ProviderError, ResourceError
+from pyjms.spi.replay import StageName
 from pyjms.testing import VirtualClock
-from pyjms_provider.core.journal import Changes, NewMessage, Removal
+from pyjms_provider.core.journal import BranchOutcome, Changes, NewMessage, PipelineChanges, Removal, StageRecord
 from pyjms_provider.settings import StoreSettings, Synchronous
 from pyjms_provider.stores.errors import LostStoreError, UnavailableStoreError, UnusableStoreError
 from pyjms_provider.stores.sql import SqlJournal, open_journal
 from pyjms_provider.stores.sql import postgresql as postgresql_module
 from pyjms_provider.stores.testing import JournalHome
-from pyjms_provider.stores.testing.world import World
+from pyjms_provider.stores.testing.world import World, xid
 from tests.provider.postgresql import PostgresqlServer
 
 LONG_S = 30
@@ -273,6 +274,32 @@ def test_while_the_server_is_away_writes_are_refused_and_afterwards_they_go_on(
         postgresql.start()
     world.add(third)
     assert [message for message, _ in world.reopen().ids] == [third.reference.id]
+
+
+@pytest.mark.parametrize("ends", ["branch", "staged unit"])
+def test_an_end_can_be_noted_while_the_server_is_away(
+    postgresql: PostgresqlServer, world: World, monkeypatch: pytest.MonkeyPatch, ends: str
+) -> None:
+    """Nobody answered when it was prepared, so that it may be there, and its end is noted: which rows that are is found out later."""
+    monkeypatch.setattr(postgresql_module, "SETTLE_MS", 50)
+    name = StageName("sink", 1, 0, "attempt")
+    staged = StageRecord(name=name, messages=0, staged_ms=1, discarded_after_ms=2)
+    world.prepare(1)
+    world.journal.write(Changes(pipelines=PipelineChanges(staged=staged)), force=True)
+    postgresql.stop()
+    try:
+        if ends == "branch":
+            world.journal.note(Changes(outcomes=[BranchOutcome(xid(1), commit=False)]))
+        else:
+            world.journal.note(Changes(pipelines=PipelineChanges(outcomes=[(name, False)])))
+        with pytest.raises(UnavailableStoreError, match="nothing was written"):
+            world.prepare(2)
+    finally:
+        postgresql.start()
+    world.prepare(2)
+    found = world.reopen().recovery
+    left = ([branch.xid for branch in found.branches], [stage.record.name for stage in found.stages])
+    assert left == (([xid(2)], [name]) if ends == "branch" else ([xid(1), xid(2)], []))
 
 
 @pytest.mark.parametrize("deaths", ["after each write", "at the end"])

@@ -74,6 +74,8 @@ class SqlJournal(Journal):
         )
         self._lock = Lock()
         self._noted: Batch | None = None
+        self._noted_ends: list[Changes] = []
+        """What ends branches or staged units, and was noted: which rows that are is read when it is written. Then there is a `_noted`, too."""
         self._last_batch = Batch()
         self._queue_numbers = count(meta.next_queue)
         self._branch_numbers = count(1)
@@ -138,7 +140,13 @@ class SqlJournal(Journal):
     def note(self, changes: Changes) -> None:
         if self._is_closed:
             return
-        self._note(self._batch(changes))
+        if changes.outcomes or (changes.pipelines is not None and changes.pipelines.outcomes):
+            with self._lock:
+                self._noted_ends.append(changes)
+                if self._noted is None:
+                    self._noted = Batch()
+        else:
+            self._note(self._batch(changes))
 
     def _batch(self, changes: Changes) -> Batch:
         batch = make_batch(changes)
@@ -180,16 +188,31 @@ class SqlJournal(Journal):
                 return
         with self._lock:
             noted, self._noted = self._noted, None
+            ends, self._noted_ends = self._noted_ends, []
         was_written = False
         try:
+            if noted is not None and ends:
+                self._look_up(noted, ends)
             was_written = self._write_all(noted, members)
+        except (
+            ProviderError
+        ) as error:  # of the look-up; a branch may be prepared anew by its old name, so none overtakes it
+            for member in members:
+                member.error = error
         finally:
             if noted is not None and not was_written:
-                self._note(noted, first=True)
+                self._note(noted, ends, first=True)
 
-    def _note(self, batch: Batch, *, first: bool = False) -> None:
+    def _look_up(self, noted: Batch, ends: list[Changes]) -> None:
+        """Add to `noted` what `ends` come to, one after the other, and take them away. Raises `ProviderError`."""
+        while ends:
+            noted.absorb(self._batch(ends[0]))
+            del ends[0]
+
+    def _note(self, batch: Batch, ends: Sequence[Changes] = (), *, first: bool = False) -> None:
         """Have a batch, which nobody else uses, written after what was noted before, or before it."""
         with self._lock:
+            self._noted_ends[:0] = ends
             if self._noted is None:
                 self._noted = batch
             elif first:
