@@ -7,6 +7,7 @@ import os
 import sqlite3
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -14,7 +15,7 @@ import pytest
 from pyjms.spi.clock import SystemClock
 from pyjms.testing import VirtualClock
 from pyjms_provider.settings import StoreSettings
-from pyjms_provider.stores.errors import DamagedStoreError, StoreError, UnusableStoreError
+from pyjms_provider.stores.errors import DamagedStoreError, LostStoreError, StoreError, UnusableStoreError
 from pyjms_provider.stores.sql import open_journal
 from pyjms_provider.stores.sql.sqlite import CHECK_MS
 from pyjms_provider.stores.testing import JournalHome
@@ -148,6 +149,45 @@ def test_a_file_that_is_gone_is_not_written_until_it_is_back(path: Path) -> None
     world.add(message)
     assert world.reopen().ids == [(message.reference.id, world.queue)]
     home.close()
+
+
+OTHER_PROGRAM = """
+import sqlite3, sys
+connection = sqlite3.connect(sys.argv[1])
+connection.execute("SELECT count(*) FROM sqlite_master").fetchone()
+connection.close()
+"""
+
+
+def test_locks_of_the_application_on_the_same_file_are_kept_so_that_no_other_program_takes_the_log_away(
+    path: Path, home: JournalHome
+) -> None:
+    home.open().close(clean=True)
+    application = sqlite3.connect(path)
+    application.execute("SELECT count(*) FROM sqlite_master").fetchone()
+    world = World(home)
+    before = world.add(world.message()).reference
+    subprocess.run([sys.executable, "-c", OTHER_PROGRAM, str(path)], check=True)
+    assert Path(f"{path}-wal").exists()
+    after = world.add(world.message()).reference
+    assert world.reopen().ids == [(before.id, world.queue), (after.id, world.queue)]
+    application.close()
+    home.close()
+
+
+@pytest.mark.parametrize("change", [Path.unlink, Path.touch], ids=["deleted", "replaced"])
+def test_a_store_whose_log_was_taken_away_is_lost(path: Path, change: Callable[[Path], None]) -> None:
+    clock = VirtualClock()
+    world = World(JournalHome(lambda holder: open_journal(StoreSettings(url=f"sqlite:///{path}"), holder, clock)))
+    world.add(world.message())
+    log = Path(f"{path}-wal")
+    log.rename(path.with_suffix(".away"))
+    log.touch()
+    change(log)
+    clock.advance(CHECK_MS)
+    with pytest.raises(LostStoreError, match=r"store\.db-wal was deleted or replaced.*start the broker again"):
+        world.add(world.message())
+    world.journal.close(clean=True)
 
 
 def test_a_row_that_cannot_be_understood_is_set_aside_and_the_others_are_found(

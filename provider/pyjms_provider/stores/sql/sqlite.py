@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import math
-import os
 import sqlite3
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import ExitStack, suppress
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Final
 
 from sqlalchemy import URL, Engine, create_engine, event
@@ -16,7 +14,6 @@ from sqlalchemy.exc import DBAPIError
 from pyjms_provider.settings import Synchronous
 from pyjms_provider.stores.errors import (
     DamagedStoreError,
-    LostStoreError,
     StoreError,
     UnavailableStoreError,
     UnusableStoreError,
@@ -24,6 +21,7 @@ from pyjms_provider.stores.errors import (
 from pyjms_provider.stores.sql.checkpoints import Checkpoints
 from pyjms_provider.stores.sql.database import Database
 from pyjms_provider.stores.sql.room import LOOK_MS, Room
+from pyjms_provider.stores.sql.sqlite_files import OpenFiles
 
 if TYPE_CHECKING:
     from sqlalchemy import PoolProxiedConnection
@@ -105,7 +103,7 @@ class SqliteDatabase(Database):
         self._writer: sqlite3.Connection | None = None
         self._cursor: sqlite3.Cursor | None = None
         self._lent: PoolProxiedConnection | None = None
-        self._inode = Path(path).stat().st_ino
+        self._files = OpenFiles(path)
         self._checkpoints = Checkpoints(path, synchronous=self._unforced)
 
     def commit(self, batch: Batch, *, force: bool) -> None:
@@ -164,6 +162,7 @@ class SqliteDatabase(Database):
         self._lent = connection  # the pool would close what nobody refers to
         self._writer, self._level = writer, "NORMAL"
         self._cursor = writer.cursor()
+        self._files.watch_log()
         return self._cursor
 
     def _give_up(self) -> None:
@@ -183,14 +182,7 @@ class SqliteDatabase(Database):
                 writer.close()
 
     def _check_file(self, now_ms: float) -> None:
-        # SQLite would go on writing to a file that nobody finds any more. It may be moved at any moment between the look
-        # and the write, so a look a millisecond is as good as one for each write, which would cost as much as encoding it.
-        try:
-            same = os.stat(self._path).st_ino == self._inode  # noqa: PTH116 - a Path costs three times as much
-        except OSError as error:
-            raise UnavailableStoreError(f"{self._path} is gone ({error.strerror}); put the same file back") from error
-        if not same:
-            raise LostStoreError(f"{self._path} is another file than the one that was opened; start the broker again")
+        self._files.look()
         if now_ms - self._room.looked_ms >= LOOK_MS:
             self._room.look(now_ms, self._cursor)
         self._checked_ms = now_ms

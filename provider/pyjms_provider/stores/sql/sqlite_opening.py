@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import shutil
 import sqlite3
-import struct
 from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
@@ -27,10 +26,8 @@ if TYPE_CHECKING:
 
 __all__ = ["open_sqlite"]
 
-_HEADER: Final = 100
 _CHECKED_WHOLE: Final = 100_000_000
 """Up to how many bytes a database is checked as a whole after an unclean end: a second or less."""
-_MAGIC: Final = b"SQLite format 3\0"
 _LOG: Final = 4_000_000
 """The bytes of the write-ahead log at which SQLite carries it over into the database, and begins it anew."""
 _ROOM: Final = 25
@@ -50,7 +47,6 @@ def open_sqlite(wanted: Wanted) -> tuple[SqliteDatabase, Paging, Meta]:
     acquire(lock.acquire, wanted)
     engine = make_engine(url.set(database=path))
     try:
-        _check_length(path)
         meta = _prepare(engine, path, holder, is_shared=wanted.is_shared)
         if wanted.synchronous is Synchronous.FULL:
             _lengthen_log(engine, path)
@@ -76,21 +72,17 @@ def _check_names(path: str) -> None:
             )
 
 
-def _check_length(path: str) -> None:
-    """Find that a file was cut short, unless the missing pages are in the write-ahead log."""
+def _check_length(connection: Connection, path: str) -> None:
+    """Find that a file was cut short, unless the missing pages are in the write-ahead log.
+
+    SQLite is asked what the header says: whoever opened and closed the file to read it would free all locks that this process
+    has there, also those of an application's connections.
+    """
     with suppress(FileNotFoundError):
         if Path(f"{path}-wal").stat().st_size:
             return
-    try:
-        with Path(path).open("rb") as file:
-            header = file.read(_HEADER)
-            size = file.seek(0, os.SEEK_END)
-    except OSError:
-        return  # SQLite says it better
-    if len(header) < _HEADER or not header.startswith(_MAGIC):
-        return  # empty, or not a database: so does SQLite
-    page_size, pages = struct.unpack_from(">H", header, 16)[0], struct.unpack_from(">I", header, 28)[0]
-    expected = (65536 if page_size == 1 else page_size) * pages
+    pages = connection.exec_driver_sql("PRAGMA page_count").scalar_one()
+    size, expected = Path(path).stat().st_size, pages * connection.exec_driver_sql("PRAGMA page_size").scalar_one()
     if size < expected:
         raise DamagedStoreError(
             f"{path} was cut short: it has {size} of {expected} bytes. Put a backup in its place, or save what can be "
@@ -100,6 +92,7 @@ def _check_length(path: str) -> None:
 
 def _prepare(engine: Engine, path: str, holder: str, *, is_shared: bool) -> Meta:
     with engine.begin() as connection:
+        _check_length(connection, path)
         was_clean = prepare_schema(connection, path, is_shared=is_shared)
     if not was_clean:
         with engine.connect() as connection:
