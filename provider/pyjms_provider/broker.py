@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import atexit
 import logging
+import os
 import uuid
 from collections.abc import Callable, Mapping
 from concurrent.futures import Future
@@ -351,3 +352,13 @@ def stop_all_brokers() -> None:
         names = list(_running)
     for name in names:
         stop_broker(name)
+
+
+def _after_fork_in_child() -> None:
+    """Leave the brokers to the process that runs them: a child that ends would close their stores under its parent."""
+    global _lock, _running
+    _lock, _running = Lock(), {}  # another thread may have held the lock, and been left behind
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_after_fork_in_child)

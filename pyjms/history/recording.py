@@ -315,7 +315,7 @@ class Recording:
             self.log.open()
             self._thread = Thread(target=self._run, name=f"pyjms-history-{self.directory.name}", daemon=True)
             self._thread.start()
-            atexit.register(self.log.seal)
+            atexit.register(self._seal)
 
     def release(self) -> None:
         """End one use; the last one writes everything and ends the thread."""
@@ -328,12 +328,21 @@ class Recording:
             self._end.set()
             self._events.set()
             thread.join()
-        self.log.seal()
-        atexit.unregister(self.log.seal)
+        self._seal()
+        atexit.unregister(self._seal)
 
     def flush(self) -> None:
         """Write all that has happened so far to Parquet files."""
-        self.log.flush()
+        if self._is_ours():
+            self.log.flush()
+
+    def _seal(self) -> None:
+        if self._is_ours():
+            self.log.seal()
+
+    def _is_ours(self) -> bool:
+        """Say whether this is no child that was forked: the files, and what waits to be written, are its parent's."""
+        return str(os.getpid()) == self.pid
 
     def _run(self) -> None:
         try:

@@ -192,6 +192,47 @@ def test_a_killed_process_leaves_every_event_that_it_had_seen(tmp_path: Path) ->
     assert not check(history).violations
 
 
+FORKING = """
+import os, signal, sys
+from pyjms.history import record
+from pyjms.history.events import BEGIN_TX, OK
+from pyjms.history.rows import Call, Scope
+
+signal.alarm(25)
+with record(sys.argv[1], synchronous=sys.argv[2] == "True") as made:
+    scope = Scope(made.pid, "c", "c/1")
+
+    def note():
+        made.log.put(Call(BEGIN_TX, scope, made.now_ns(), "t", None), OK, made.now_ns())
+        if not made.is_synchronous:
+            made.flush()
+
+    note()
+    child = os.fork()
+    if not child:
+        sys.exit(0)
+    assert os.waitpid(child, 0)[1] == 0
+    note()
+    print(made.pid, flush=True)
+    os.kill(os.getpid(), signal.SIGKILL)
+"""
+
+
+@pytest.mark.parametrize("synchronous", [False, True])
+def test_a_forked_child_that_ends_leaves_the_recording_to_its_parent(tmp_path: Path, synchronous: bool) -> None:
+    parent = subprocess.run(
+        [sys.executable, "-c", FORKING, str(tmp_path), str(synchronous)],
+        timeout=PATIENCE_S,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert parent.returncode == -signal.SIGKILL, parent.stderr
+    history = read(tmp_path)
+    assert [event.n for event in history.events] == [1, 2]
+    assert history.cut_off == (() if synchronous else (parent.stdout.strip(),))
+
+
 def test_a_recording_that_cannot_write_says_so_once_and_lets_the_client_go_on(
     tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:

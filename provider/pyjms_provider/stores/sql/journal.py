@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import logging
+import os
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from itertools import count
 from threading import Lock
 from typing import TYPE_CHECKING, Final, TypeVar
+from weakref import WeakSet
 
 from pyjms.spi.errors import ClosedError, InDoubtError, ProviderError
 from pyjms_provider.core.journal import Changes, Journal, QueueNumber, QueueRecord, Recovery
@@ -83,6 +85,7 @@ class SqlJournal(Journal):
         self._queues: dict[tuple[Address, SubscriptionKey | None], QueueNumber] = {}
         self._lost: LostStoreError | None = None
         self._is_closed = False
+        _open.add(self)
 
     @property
     def is_local(self) -> bool:
@@ -394,6 +397,22 @@ class SqlJournal(Journal):
         self._group.close()
         self._paging.close()
         self._database.close()
+
+    def forget(self) -> None:
+        """Write and read nothing more, in a child of this process: the database, and the connections to it, are its parent's."""
+        self._is_closed = True
+
+
+_open: WeakSet[SqlJournal] = WeakSet()
+
+
+def _after_fork_in_child() -> None:
+    for journal in list(_open):
+        journal.forget()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_after_fork_in_child)
 
 
 def _batch(member: Member[Batch | Row]) -> Batch:
