@@ -11,9 +11,12 @@ from hypothesis import strategies as st
 from pyjms.spi.delivery import Delivery
 from pyjms_provider.core.consumer import Consumer
 from pyjms_provider.core.entry import QueueEntry
+from pyjms_provider.core.journal import QueueNumber
+from pyjms_provider.core.kept_queue import KeptQueue
 from pyjms_provider.core.message_state import MessageState
 from pyjms_provider.core.policy import QueuePolicy
 from pyjms_provider.core.trace import Step, tracing
+from pyjms_provider.stores.volatile import Medium, VolatileJournal
 from tests.provider.helpers import QueueWorld, Reader, make_envelope, text_of
 
 
@@ -230,3 +233,20 @@ def test_a_consumer_that_nobody_hands_anything_to_says_so() -> None:
     reader.session.add_consumer(extra)
     world.send("a")
     assert taker.texts == ["a"], "one that is not interested is in nobody's way"
+
+
+def test_a_kept_message_is_handed_to_nobody_before_a_mark_covers_it() -> None:
+    world = QueueWorld()
+    kept = world.queue.kept = KeptQueue(VolatileJournal(Medium(), holder="test"), world.clock, QueueNumber(1))
+    reader = world.reader(interested=True)
+    taker = Taker(reader)
+    for text in "ab":
+        reference = world.store.store(make_envelope(text), None)
+        reference.journaled = True
+        world.queue.take_over(reference)
+        if text == "a":
+            assert taker.texts == [], "after a crash it would come again without its flag"
+            kept.mark(reference, 1)
+            assert text_of(reader.consumer.pull()) == "a"
+            assert reader.consumer.pull() is None  # now it waits again
+    assert taker.texts == ["b"]

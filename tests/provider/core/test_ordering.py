@@ -407,3 +407,24 @@ def test_it_behaves_as_a_sorted_list_would(actions: list[tuple[str, str, int]]) 
         for wanted, cursor in cursors.items():
             for each in model:
                 assert orders.ordering.is_wanted(cursor, each) == orders.names[each].startswith(wanted)
+
+
+def test_a_cursor_finds_all_that_come_back_one_by_one_behind_it(orders: Orders) -> None:
+    entries = [orders.add(f"m{number:03}") for number in range(200)]
+    cursor = orders.cursor("m")
+    for _ in range(150):
+        orders.take(cursor)
+    for entry in entries[:100]:
+        orders.ordering.restore([entry])
+    found = [orders.take(cursor) for _ in range(150)]
+    assert found == [f"m{number:03}" for number in [*range(100), *range(150, 200)]]
+    assert orders.take(cursor) is None
+
+
+def test_what_came_back_and_what_others_left_are_found_in_their_order(orders: Orders) -> None:
+    entries = [orders.add(f"m{number}") for number in range(10)]
+    cursor = orders.cursor("m")
+    sixth = orders.ordering.take_matching(cursor, lambda entry: entry.sequence > entries[4].sequence, ENOUGH)
+    assert sixth is entries[5]
+    orders.ordering.restore([entries[5]])
+    assert [orders.take(cursor) for _ in range(10)] == [f"m{number}" for number in range(10)]
