@@ -179,7 +179,7 @@ def send_as_soon_as_one_is_in(monkeypatch: pytest.MonkeyPatch, send: Callable[[]
 @pytest.mark.parametrize("limits", [{"max_messages": 2}, {"max_bytes": 2 * SIZE}])
 @pytest.mark.parametrize("transacted", [False, True])
 def test_a_message_takes_its_room_once(
-    monkeypatch: pytest.MonkeyPatch, limits: dict[str, int], transacted: bool
+    monkeypatch: pytest.MonkeyPatch, limits: dict[str, Any], transacted: bool
 ) -> None:
     world = PolicyWorld(**limits)
     unit = world.unit() if transacted else None

@@ -230,7 +230,7 @@ def test_a_kept_message_takes_its_room_once_and_gives_it_back(site: Site, transa
             site.send("a", session)
             session.commit()
     site.trap = None
-    queue.take_over = take_over_and_send  # type: ignore[method-assign]
+    queue.take_over = take_over_and_send  # type: ignore[assignment, method-assign]
     site.send("a", session)
     with pytest.raises(QueueFullError):
         site.send("c", session)
