@@ -121,7 +121,8 @@ class EmbeddedBroker:
         if isinstance(store, StoriedPagingStore) and self.stories is not None:
             store.stories = self.stories.buffer
         forced = chosen is not None and chosen.acknowledge is Acknowledge.FORCED
-        host = self._make_host(store, Keeper(journal, store, self.clock, force_acknowledgements=forced))
+        keeper = Keeper(journal, store, self.clock, force_acknowledgements=forced, on_due=self._housekeeper.ask)
+        host = self._make_host(store, keeper)
         restored = restore_host(host, journal, store, recovery)
         if restored.messages:
             _log.info(
@@ -244,11 +245,13 @@ class EmbeddedBroker:
         self._housekeeper.stop()
         if self.stories is not None:
             self.stories.close()  # before the host lets go of its messages, which is no end of theirs
-        if self.virtual_host.keeper is not None:
-            self.virtual_host.keeper.end()  # clients' threads may be writing still
+        keeper, is_certain = self.virtual_host.keeper, True
+        if keeper is not None:
+            keeper.end()  # clients' threads may be writing still
+            is_certain = not self._is_lost and keeper.doubts.settle()
         self.virtual_host.close()
         if self._journal is not None:
-            self._journal.close(clean=not self._is_lost)
+            self._journal.close(clean=is_certain)  # what is held in doubt comes again, and needs the marks for its flag
 
     def _lose_store(self, error: ProviderError) -> None:
         """Stop serving: the store has another holder, or is gone. Called by whoever noticed, so it does not wait."""

@@ -60,6 +60,7 @@ COMPOSITES = frozenset(
         "branches",
         "consumer",
         "doorkeeper",
+        "doubts",
         "keeping",
         "paging",
         "queue",

@@ -263,7 +263,7 @@ class VmSession(ProviderSession):
         if unit is None:
             joined.commit()
         else:
-            unit.finish_commit(joined)
+            self._host.finish_joined(unit, joined)
 
     def stage(self, name: StageName, *, keep_s: int) -> int:
         if not self._transacted:

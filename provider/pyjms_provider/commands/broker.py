@@ -74,7 +74,9 @@ def run(
     listen: _Listen = None,
     store: Annotated[
         str | None,
-        typer.Option(help="Keep messages in this database: sqlite:///shop.db, postgresql+psycopg://USER@HOST/DB", metavar="URL"),
+        typer.Option(
+            help="Keep messages in this database: sqlite:///shop.db, postgresql+psycopg://USER@HOST/DB", metavar="URL"
+        ),
     ] = None,
     users: Annotated[
         Path | None, typer.Option(help="Let in the users of this file (see `pyjms broker user`).", metavar="FILE")

@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from pyjms.spi.clock import Clock
     from pyjms_provider.core.consumer import ConsumerSession
     from pyjms_provider.core.doorkeeper import DuplicateClaim
+    from pyjms_provider.core.doubts import Doubts
     from pyjms_provider.core.entry import QueueEntry
     from pyjms_provider.core.journal import Journal
     from pyjms_provider.core.queue import Queue
@@ -67,19 +68,21 @@ class Branches:
         clock: Clock,
         journal: Journal | None,
         *,
+        doubts: Doubts | None = None,
         timeout_ms: int = DEFAULT_TIMEOUT_MS,
         expired_rolls_back: bool = True,
         on_due: Callable[[Branches, int], None] | None = None,
     ) -> None:
         """Make an empty table.
 
-        `journal` None: there can be no branches. `timeout_ms`: after which a branch that is not prepared is rolled back,
+        `journal` None: there can be no branches. `doubts`: of its host. `timeout_ms`: after which a branch that is not prepared is rolled back,
         unless its session has set another time; 0: never. `on_due` asks for a call of `purge_expired`, as in
         `AsynchronousChannel`.
         """
         self._store = store
         self._clock = clock
         self._journal = journal if journal is not None and journal.is_reliable else None
+        self._doubts = doubts
         self.timeout_ms = timeout_ms
         self._expired_rolls_back = expired_rolls_back
         self._on_due = on_due
@@ -256,6 +259,8 @@ class Branches:
         except ProviderError as error:
             with self._lock:
                 self._end(branch, BranchEvent.LOSE)
+            if self._doubts is not None:
+                self._doubts.add(branch.unit)
             raise BranchError(f"it is not known whether branch {xid} is committed: {error.reason}", _GONE) from error
         with self._lock:
             self._end(branch, BranchEvent.WRITTEN)

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, NewType
 
 from pyjms.spi.envelope import Address, Envelope, fact
@@ -173,6 +173,13 @@ class Changes:
     outcomes: list[BranchOutcome] = field(default_factory=list)
     pipelines: PipelineChanges | None = None
 
+    def withdrawal(self) -> Changes:
+        """Return what has a journal forget their messages, which it may have, and the producers' ids of these."""
+        return Changes(
+            removals=[Removal(queue, message.reference) for message in self.messages for queue in message.queues],
+            duplicates=[replace(mark, until_ms=0) for mark in self.duplicates],
+        )
+
 
 @dataclass(frozen=True, slots=True)
 class SubscriptionKey:
@@ -313,6 +320,13 @@ class Journal(ABC):
     @abstractmethod
     def note(self, changes: Changes) -> None:
         """Have `changes` written before or with what is written next, and at the latest by `close`. Does not wait."""
+
+    @abstractmethod
+    def holds(self, queue: QueueNumber, reference: MessageReference) -> bool:
+        """Return whether a message is on a queue, which says what became of a write that was not answered.
+
+        What was to be written before is written by then, or never will be. Raises as `write` while nobody can tell.
+        """
 
     @abstractmethod
     def read(self, ids: Sequence[ReferenceId]) -> dict[ReferenceId, Envelope]:

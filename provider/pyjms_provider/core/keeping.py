@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections import deque
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
@@ -13,6 +13,7 @@ from pyjms.spi.clock import Signal
 from pyjms.spi.errors import ClosedError, InDoubtError, InvalidSelectorError, ProviderError
 from pyjms.spi.selector import selector_or_none
 from pyjms_provider.core.branches_in_doubt import BranchesInDoubt
+from pyjms_provider.core.doubts import Doubts
 from pyjms_provider.core.journal import Changes, NewMessage, QueueNumber, QueueRecord, Removal, SubscriptionKey
 from pyjms_provider.core.kept_queue import KeptQueue
 from pyjms_provider.core.pipelines import FoundPipelines
@@ -26,10 +27,11 @@ if TYPE_CHECKING:
     from pyjms.spi.envelope import Address, ConnectionId, Envelope
     from pyjms_provider.core.doorkeeper import Admission
     from pyjms_provider.core.entry import QueueEntry
-    from pyjms_provider.core.journal import DuplicateMark, Journal, RecoveredEntry, Recovery
+    from pyjms_provider.core.journal import DuplicateMark, JoinedTransaction, Journal, RecoveredEntry, Recovery
     from pyjms_provider.core.paging import PagingMessageStore
     from pyjms_provider.core.queue import Queue
     from pyjms_provider.core.subscription import SubscriptionTerms
+    from pyjms_provider.core.timed import HasTimes
     from pyjms_provider.core.unit_of_work import UnitOfWork
     from pyjms_provider.core.virtual_host import VirtualHost
 
@@ -96,11 +98,21 @@ class Keeper:
     """Writes a host's changes to its journal. All methods may wait for I/O, so no lock is held by who calls them."""
 
     def __init__(
-        self, journal: Journal, store: PagingMessageStore, clock: Clock, *, force_acknowledgements: bool = False
+        self,
+        journal: Journal,
+        store: PagingMessageStore,
+        clock: Clock,
+        *,
+        force_acknowledgements: bool = False,
+        on_due: Callable[[HasTimes, int], None] | None = None,
     ) -> None:
-        """`force_acknowledgements`: acknowledgements survive a loss of power too, not only the process's death."""
+        """`force_acknowledgements`: acknowledgements survive a loss of power too, not only the process's death.
+
+        `on_due`: asks the housekeeper to come.
+        """
         self.journal = journal
         self.force_acknowledgements = force_acknowledgements
+        self.doubts = Doubts(journal, clock, on_due)
         self._store = store
         self._clock = clock
         self._work = _Work()
@@ -172,7 +184,11 @@ class Keeper:
             if work.is_ending:
                 raise work.closed()
             reference = store.refer(envelope, origin)
-            self.journal.add(reference, envelope, kept.number)
+            try:
+                self.journal.add(reference, envelope, kept.number)
+            except InDoubtError:
+                self._withdraw(Changes(messages=[NewMessage(reference, envelope, (kept.number,))]))
+                raise
             reference.journaled = True
             store.keep(reference, envelope)
             try:
@@ -220,7 +236,7 @@ class Keeper:
                 ]
                 if len(messages) < len(sends):
                     return [self._send_alone(*send) for send in sends]  # a queue has been dropped at this moment
-                self.journal.write(Changes(messages=messages), force=True)
+                self._write_new(Changes(messages=messages))
                 return [
                     self._hand_over(queue, reference, envelope)
                     for reference, (queue, envelope, _) in zip(references, sends, strict=True)
@@ -293,14 +309,38 @@ class Keeper:
         for kept in queues:
             if kept.definition is not None:
                 kept.add_definition(changes)
-        self.journal.write(changes, force=True)
+        self._write_new(changes)
         reference.journaled = True
         if changes.definitions:
             _note_definitions(queues)
 
+    def _write_new(self, changes: Changes) -> None:
+        """Write what only adds. Raises `ResourceError`; `InDoubtError` when it may be there while this process lives no longer."""
+        try:
+            self.journal.write(changes, force=True)
+        except InDoubtError:
+            self._withdraw(changes)
+            raise
+
+    def _withdraw(self, changes: Changes) -> None:
+        """Have the journal forget messages that it may have, and that no queue has, before it writes anything else."""
+        self.journal.note(changes.withdrawal())
+
     def finish_commit(self, unit: UnitOfWork) -> None:
         """Write a unit of work, and make it true. Raises `RolledBackError`, `InDoubtError`."""
-        unit.finish_commit(self.journal, force_acknowledgements=self.force_acknowledgements)
+        try:
+            unit.finish_commit(self.journal, force_acknowledgements=self.force_acknowledgements)
+        except InDoubtError:
+            self.doubts.add(unit)
+            raise
+
+    def finish_joined(self, unit: UnitOfWork, joined: JoinedTransaction) -> None:
+        """Do so in the application's transaction."""
+        try:
+            unit.finish_commit(joined)
+        except InDoubtError:
+            self.doubts.add_lasting()  # nobody here knows when the application's connection has ended
+            raise
 
     def write_settled(self, settled: Sequence[QueueEntry]) -> None:
         """Write that messages were taken out of their queues; if that fails, they are there again.
@@ -326,7 +366,9 @@ class Keeper:
             return
         try:
             self.journal.write(changes, force=bool(changes.messages))
-        except ProviderError:
+        except ProviderError as error:
+            if isinstance(error, InDoubtError):
+                self._withdraw(changes)
             self._store.adopt(entry.reference)
             entry.queue.reinstate(entry)
             raise

@@ -121,6 +121,7 @@ class UnitOfWork:
     __slots__ = (
         "_acknowledged",
         "_duplicates",
+        "_in_doubt",
         "_lock",
         "_sent",
         "_session",
@@ -129,6 +130,9 @@ class UnitOfWork:
         "expired_rolls_back",
         "unit_id",
     )
+
+    _in_doubt: Changes
+    """What may have been written; there once a commit was not answered."""
 
     def __init__(self, unit_id: UnitId, session: ConsumerSession, *, expired_rolls_back: bool = True) -> None:
         self.unit_id = unit_id
@@ -278,6 +282,46 @@ class UnitOfWork:
         with self._lock:
             self._end(UnitEvent.KEPT)
 
+    # In doubt: COMMITTING, after `finish_commit` has raised `InDoubtError`
+
+    def withdraw(self) -> Changes | None:
+        """End it without effect, and return what a journal must forget; None: it has received, so it must be looked at."""
+        if self._in_doubt.removals:
+            return None
+        with self._lock:
+            settled = self._settled
+            self._end(UnitEvent.REFUSED)
+        self._give_back(settled)
+        return self._in_doubt.withdrawal()
+
+    def witness(self) -> tuple[QueueNumber, MessageReference, bool]:
+        """Return a message, its queue, and whether it is there if the commit was written: if not, it is the other way round."""
+        changes = self._in_doubt
+        if changes.messages:
+            message = changes.messages[0]
+            return message.queues[0], message.reference, True
+        removal = changes.removals[0]
+        return removal.queue, removal.reference, False
+
+    def end_doubt(self, now_ms: int, *, is_written: bool) -> None:
+        """Make it true, or give back what it has received."""
+        if is_written:
+            expiring = {entry.queue for entry in self._sent if entry.reference.expiration_ms}
+            self._note_written(self._in_doubt)
+            self._make_true(UnitEvent.WRITTEN)
+            for queue in expiring:
+                queue.purge_expired(now_ms)  # while it was in doubt, expiry left it alone
+            return
+        with self._lock:
+            settled = self._settled
+            self._end(UnitEvent.REFUSED)
+        self._give_back(settled)
+
+    def _give_back(self, settled: Sequence[tuple[QueueEntry, int]]) -> None:
+        """Make available what its session has left to it: its client was told that nobody knows."""
+        for queue, received in _by_queue(settled).items():
+            queue.give_back(received, self._session)
+
     def restore_prepared(self) -> None:
         """Be the prepared branch again that a journal has kept, and that has been added; before anybody uses it."""
         with self._lock:
@@ -319,6 +363,7 @@ class UnitOfWork:
         try:
             journal.write(changes, force=force)
         except InDoubtError:
+            self._in_doubt = changes
             raise
         except ProviderError as error:
             with self._lock:
@@ -330,6 +375,9 @@ class UnitOfWork:
             raise RolledBackError(
                 f"transaction {self.unit_id} was rolled back, as it could not be written: {error.reason}"
             ) from error
+        self._note_written(changes)
+
+    def _note_written(self, changes: Changes) -> None:
         for message in changes.messages:
             message.reference.journaled = True
         if changes.definitions:

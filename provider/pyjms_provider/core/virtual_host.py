@@ -117,6 +117,7 @@ class VirtualHost:
             store,
             clock,
             None if keeper is None else keeper.journal,
+            doubts=None if keeper is None else keeper.doubts,
             timeout_ms=self.policy.branch_timeout_ms,
             expired_rolls_back=self.policy.expired_in_transaction is ExpiredInTransaction.ROLLBACK,
             on_due=on_due,
@@ -221,6 +222,11 @@ class VirtualHost:
         if self.keeper is None:
             raise CapabilityError(f"{self.name} keeps nothing; connect with store= and the application's database")
         return self.keeper.journal.join(transaction)
+
+    def finish_joined(self, unit: UnitOfWork, joined: JoinedTransaction) -> None:
+        """Make a unit true whose commit was begun, with the application's transaction. Raises as `finish_commit`."""
+        assert self.keeper is not None, "only a host that keeps messages can be joined"
+        self.keeper.finish_joined(unit, joined)
 
     def write_settled(self, settled: Sequence[QueueEntry]) -> None:
         """Have it survive that messages, which the journal keeps, were acknowledged. Raises `ResourceError`."""

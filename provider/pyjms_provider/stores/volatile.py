@@ -267,6 +267,12 @@ class VolatileJournal(Journal):
             if not self._crashed and not self._closed:
                 self._noted.append(changes)
 
+    def holds(self, queue: QueueNumber, reference: MessageReference) -> bool:
+        self.write(Changes(), force=False)
+        with self._lock:
+            self._check_open()
+            return (reference.id, queue) in self._medium.entries
+
     def read(self, ids: Sequence[ReferenceId]) -> dict[ReferenceId, Envelope]:
         with self._lock:
             self._check_open()

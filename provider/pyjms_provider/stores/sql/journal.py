@@ -285,6 +285,14 @@ class SqlJournal(Journal):
 
     # Reading
 
+    def holds(self, queue: QueueNumber, reference: MessageReference) -> bool:
+        statements = self._database.statements
+        write = Batch()  # once it is written, no other connection is writing for this broker any more
+        write.others = [(statements.set_clean, [(False,)])]
+        self._submit(write, force=False)
+        statement = statements.has_entry if reference.shared else statements.has_single
+        return bool(self._database.query(statement, (reference.id, queue)))
+
     def read(self, ids: Sequence[ReferenceId]) -> dict[ReferenceId, Envelope]:
         if self._is_closed:
             raise _closed()

@@ -66,6 +66,8 @@ class Statements:
 
     read_message: str  # id
     has_message: str  # id
+    has_single: str  # id, queue
+    has_entry: str  # message, queue
     add_paged: str  # id, payload
     read_paged: str  # id
     drop_paged: str  # id
@@ -195,6 +197,8 @@ def _for_messages(c: _Compiler) -> dict[str, str]:
         "drop_duplicates": c(delete(duplicate).where(duplicate.c.until_ms < until_ms), "until_ms_"),
         "read_message": c(select(message.c.payload).where(*_equal(message, ["id"])), "id_"),
         "has_message": c(select(message.c.id).where(*_equal(message, ["id"])), "id_"),
+        "has_single": c(select(message.c.id).where(*_equal(message, ["id", "queue"])), "id_", "queue_"),
+        "has_entry": c(select(entry.c.message).where(*_equal(entry, ["message", "queue"])), "message_", "queue_"),
     }
 
 

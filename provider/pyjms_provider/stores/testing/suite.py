@@ -537,6 +537,27 @@ def test_many_threads_may_write_at_once(world: World) -> None:
     assert world.reopen().ids == [(number, world.other) for number in sent]
 
 
+def test_a_queue_is_asked_whether_it_holds_a_message(world: World) -> None:
+    """`holds` tells what became of a write: of a message of one queue or of several, added and removed."""
+    journal = world.journal
+    for queues in ((world.queue,), (world.queue, world.other)):
+        message = world.message(*queues)
+        reference = message.reference
+        assert not journal.holds(world.queue, reference)
+        world.add(message)
+        assert journal.holds(world.queue, reference)
+        journal.write(Changes(removals=[Removal(world.queue, reference)]), force=False)
+        assert not journal.holds(world.queue, reference)
+        assert journal.holds(world.other, reference) is (world.other in queues)
+
+
+def test_what_was_noted_is_written_before_a_queue_is_asked(world: World) -> None:
+    """`holds` comes after all that was to be written before."""
+    message = world.add(world.message())
+    world.journal.note(Changes(removals=[Removal(world.queue, message.reference)]))
+    assert not world.journal.holds(world.queue, message.reference)
+
+
 def test_a_journal_has_one_holder_whose_name_the_next_one_is_told(world: World) -> None:
     """Opening a held journal is refused, names the holder, and leaves that one alone."""
     with pytest.raises(ResourceError, match="the suite"):

@@ -1,0 +1,202 @@
+"""A write that nobody has answered is settled while the broker runs, and what a client had comes again flagged, or not at all."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+
+from pyjms.spi.envelope import Address, AddressKind
+from pyjms.spi.errors import BranchError, InDoubtError, ResourceError
+from pyjms.spi.xid import Xid
+from pyjms.testing import VirtualClock
+from pyjms_provider.clients.vm import VmSession
+from pyjms_provider.core.doubts import RETRY_MS
+from pyjms_provider.core.journal import Changes, JoinedTransaction
+from pyjms_provider.stores.volatile import VolatileJournal
+from tests.provider.keeping.site import NEWS, ORDERS, consume, take_all, text
+from tests.provider.simulation.site import SimulatedSite as Site
+
+BILLS = Address(AddressKind.QUEUE, "bills")
+POINTS = pytest.mark.parametrize("point", ["before write", "after write"])
+
+
+@pytest.fixture
+def site() -> Site:
+    return Site()
+
+
+def lost_at(point: str) -> Callable[[str, Changes], None]:
+    """Return what loses the answer to the next write that adds or removes messages, made or not; then the store is away."""
+    is_away = False
+
+    def lose(at: str, changes: Changes) -> None:
+        nonlocal is_away
+        if is_away:
+            raise ResourceError("nobody answers")
+        if at == point and (changes.messages or changes.removals):
+            is_away = True
+            raise InDoubtError("the connection to the database broke during the commit")
+
+    return lose
+
+
+def work(site: Site) -> VmSession:
+    """Receive an order, and send a bill."""
+    site.send("order")
+    session = site.session(transacted=True)
+    delivery = consume(session).poll()
+    assert delivery is not None
+    assert text(delivery) == "order"
+    session.acknowledge([delivery])
+    site.send("bill", session, BILLS)
+    return session
+
+
+def commit_in_doubt(site: Site, point: str) -> VmSession:
+    session = work(site)
+    site.texts(BILLS)
+    site.trap = lost_at(point)
+    with pytest.raises(InDoubtError, match="broke during the commit"):
+        session.commit()
+    return session
+
+
+def come_again(site: Site) -> None:
+    """Let the store answer again, and so much time go by that it is asked."""
+    site.trap = None
+    assert isinstance(site.clock, VirtualClock)
+    site.clock.advance(RETRY_MS)
+    site.tend()
+
+
+@POINTS
+@pytest.mark.parametrize("is_closed", [False, True], ids=["open", "closed"])
+def test_a_commit_in_doubt_is_settled_when_the_store_answers(site: Site, point: str, is_closed: bool) -> None:
+    session = commit_in_doubt(site, point)
+    if is_closed:
+        session.close()
+    assert isinstance(site.clock, VirtualClock)
+    site.clock.advance(RETRY_MS)
+    site.tend()  # nobody can tell yet
+    assert (site.texts(), site.texts(BILLS)) == ([], [])
+    come_again(site)
+    expected = ([("order", 2)], []) if point == "before write" else ([], [("bill", 1)])
+    assert (site.drain(), site.drain(BILLS)) == expected
+    site.restart()
+    assert (site.drain(), site.drain(BILLS)) == ([], [])
+
+
+@POINTS
+def test_the_session_goes_on_after_a_commit_in_doubt(site: Site, point: str) -> None:
+    session = commit_in_doubt(site, point)
+    come_again(site)
+    site.send("second bill", session, BILLS)
+    session.commit()
+    assert [found for found, _ in site.drain(BILLS)] == ["bill", "second bill"][point == "before write" :]
+
+
+@POINTS
+@pytest.mark.parametrize("end", ["restart", "crash"])
+def test_a_commit_in_doubt_leaves_all_or_nothing_at_the_next_start(site: Site, point: str, end: str) -> None:
+    commit_in_doubt(site, point)
+    site.trap = None
+    getattr(site, end)()
+    found = (site.drain(), site.drain(BILLS))
+    assert found == (([("order", 2)], []) if point == "before write" else ([], [("bill", 1)]))
+
+
+def test_what_is_in_doubt_when_the_broker_stops_comes_again_flagged(site: Site) -> None:
+    """The store cannot be asked then, so it is not closed as if all were settled."""
+    commit_in_doubt(site, "before write")
+    site.broker.stop()
+    site.trap = None
+    site.start()
+    assert site.drain() == [("order", 2)]
+
+
+@POINTS
+def test_an_acknowledgement_in_doubt_comes_again_flagged_or_not_at_all(site: Site, point: str) -> None:
+    site.send("order")
+    session = site.session()
+    taken = take_all(consume(session))
+    assert [text(each) for each in taken] == ["order"]
+    site.trap = lost_at(point)
+    with pytest.raises(InDoubtError):
+        session.acknowledge(taken)
+    site.trap = None
+    site.restart()
+    assert site.drain() == ([("order", 2)] if point == "before write" else [])
+
+
+@POINTS
+@pytest.mark.parametrize("to", [ORDERS, NEWS], ids=["queue", "topic"])
+@pytest.mark.parametrize("transacted", [False, True], ids=["alone", "transacted"])
+@pytest.mark.parametrize("is_named", [False, True], ids=["plain", "named"])
+def test_a_send_in_doubt_is_withdrawn(site: Site, point: str, to: Address, transacted: bool, is_named: bool) -> None:
+    """So it does not appear at a later start, and can be sent again, also by the same duplicate id."""
+    durable = "all" if to is NEWS else None
+    subscriber = site.connect("ann")
+    consume(subscriber.open_session(transacted=False), to, durable_name=durable)
+    subscriber.close()
+    session = site.session(transacted=transacted)
+    properties = {"JMS_pyjms_duplicateId": "7"} if is_named else {}
+
+    def send() -> None:
+        site.send("order", session, to, properties=properties)
+        if transacted:
+            session.commit()
+
+    site.trap = lost_at(point)
+    with pytest.raises(InDoubtError):
+        send()
+    site.trap = None
+    send()
+    site.crash()
+    assert len(site.medium.messages) == 1
+    consumer = consume(site.connect("ann").open_session(transacted=False), to, durable_name=durable)
+    assert [text(each) for each in take_all(consumer)] == ["order"]
+
+
+@POINTS
+def test_a_branch_that_is_committed_at_once_and_in_doubt_is_settled(site: Site, point: str) -> None:
+    site.send("order")
+    session, xid = site.session(transacted=True), Xid(1, b"1", b"")
+    session.xa_start(xid)
+    taken = take_all(consume(session))
+    assert [text(each) for each in taken] == ["order"]
+    session.acknowledge(taken)
+    site.send("bill", session, BILLS)
+    session.xa_end(xid)
+    site.trap = lost_at(point)
+    with pytest.raises(BranchError, match="not known"):
+        session.xa_commit(xid, one_phase=True)
+    come_again(site)
+    expected = ([("order", 2)], []) if point == "before write" else ([], [("bill", 1)])
+    assert (site.drain(), site.drain(BILLS)) == expected
+
+
+class _LostConnection(JoinedTransaction):
+    """An application's transaction whose commit is not answered."""
+
+    is_committed = False
+
+    def write(self, changes: Changes, *, force: bool) -> None:
+        raise InDoubtError("the connection to the database broke while the transaction was committed")
+
+    def commit(self) -> None:
+        raise AssertionError("there is something to write")
+
+
+def test_a_store_is_not_closed_as_clean_after_an_applications_commit_in_doubt(
+    site: Site, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nobody here knows when the application's connection has ended, so its messages come again, if at all, at the next start."""
+    monkeypatch.setattr(VolatileJournal, "join", lambda *_: _LostConnection())
+    session = work(site)
+    with pytest.raises(InDoubtError, match="broke while"):
+        session.commit_with(object())
+    come_again(site)
+    assert (site.texts(), site.texts(BILLS)) == ([], [])
+    site.restart()
+    assert (site.drain(), site.drain(BILLS)) == ([("order", 2)], [])
