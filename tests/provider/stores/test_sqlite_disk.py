@@ -15,7 +15,13 @@ import pytest
 from pyjms.spi.clock import SystemClock
 from pyjms.testing import VirtualClock
 from pyjms_provider.settings import StoreSettings
-from pyjms_provider.stores.errors import DamagedStoreError, LostStoreError, StoreError, UnusableStoreError
+from pyjms_provider.stores.errors import (
+    DamagedStoreError,
+    LostStoreError,
+    StoreError,
+    UnavailableStoreError,
+    UnusableStoreError,
+)
 from pyjms_provider.stores.sql import open_journal
 from pyjms_provider.stores.sql.sqlite import CHECK_MS
 from pyjms_provider.stores.testing import JournalHome
@@ -149,6 +155,37 @@ def test_a_file_that_is_gone_is_not_written_until_it_is_back(path: Path) -> None
     world.add(message)
     assert world.reopen().ids == [(message.reference.id, world.queue)]
     home.close()
+
+
+def test_reading_while_the_file_is_away_leaves_the_log_alone(path: Path, home: JournalHome) -> None:
+    world = World(home)
+    messages = [world.message() for _ in range(3)]
+    world.add(*messages)
+    ids = [message.reference.id for message in messages]
+    away, log = path.with_suffix(".away"), Path(f"{path}-wal")
+    length = log.stat().st_size
+    path.rename(away)
+    with pytest.raises(UnavailableStoreError, match=r"put the same file back"):
+        world.journal.read(ids)
+    assert not path.exists()
+    assert log.stat().st_size == length
+    away.rename(path)
+    assert len(world.bodies(*ids)) == len(ids)
+    world.add(world.message())
+    assert len(world.reopen().ids) == len(ids) + 1
+    home.close()
+
+
+def test_reading_while_another_file_is_there_does_not_open_it(path: Path, home: JournalHome) -> None:
+    world = World(home)
+    message = world.message()
+    world.add(message)
+    path.rename(path.with_suffix(".away"))
+    path.touch()
+    with pytest.raises(LostStoreError, match=r"another file"):
+        world.journal.read([message.reference.id])
+    assert path.stat().st_size == 0
+    world.journal.close(clean=True)
 
 
 OTHER_PROGRAM = """

@@ -10,9 +10,10 @@ from __future__ import annotations
 import logging
 import sqlite3
 from contextlib import suppress
-from pathlib import Path
 from threading import Condition, Thread
 from typing import Final
+
+from pyjms_provider.stores.sql.sqlite_files import connect
 
 __all__ = ["PAGES", "Checkpoints"]
 
@@ -93,10 +94,7 @@ class Checkpoints:
     def _carry_over(self) -> None:
         connection = self._connection
         if connection is None:
-            there = (
-                f"{Path(self._path).absolute().as_uri()}?mode=rw"  # a file that was moved away must not be made anew
-            )
-            connection = sqlite3.connect(there, uri=True, isolation_level=None, check_same_thread=False)
+            connection = connect(self._path, isolation_level=None, check_same_thread=False)
             connection.execute(f"PRAGMA synchronous={self._synchronous}")
             with self._changed:
                 self._connection = connection

@@ -46,12 +46,19 @@ _LEVELS: Final = {
 """PRAGMA synchronous for writes that are forced, and for others."""
 
 
-def make_engine(url: URL, *, synchronous: str = "NORMAL", erases: bool = False) -> Engine:
+def make_engine(
+    url: URL, files: OpenFiles | None = None, *, synchronous: str = "NORMAL", erases: bool = False
+) -> Engine:
     """Return an engine whose connections begin transactions when they are told to, and share a write-ahead log.
 
-    `erases`: what is deleted is overwritten also where that needs a page to be written for nothing else.
+    `files` says which files these stay. `erases`: what is deleted is overwritten also where that needs a page to be written for nothing else.
     """
     engine = create_engine(url, connect_args={"timeout": BUSY_MS / 1000, "check_same_thread": False})
+    connect = (files or OpenFiles(str(url.database))).connect
+
+    @event.listens_for(engine, "do_connect")
+    def make(_dialect: object, _record: object, _arguments: object, options: dict[str, Any]) -> sqlite3.Connection:
+        return connect(**options)
 
     @event.listens_for(engine, "connect")
     def prepare(connection: Any, _: object) -> None:
@@ -81,7 +88,7 @@ class SqliteDatabase(Database):
     def __init__(
         self,
         engine: Engine,
-        path: str,
+        files: OpenFiles,
         lock: FileLock | None,
         synchronous: Synchronous,
         clock: Clock,
@@ -90,7 +97,7 @@ class SqliteDatabase(Database):
     ) -> None:
         """`keep_free_bytes`: messages are refused while less than this is left on the disk."""
         super().__init__(engine)
-        self._path = path
+        self._path = path = files.path
         self._lock = lock
         self._clock = clock
         self._checked_ms = -math.inf
@@ -103,7 +110,7 @@ class SqliteDatabase(Database):
         self._writer: sqlite3.Connection | None = None
         self._cursor: sqlite3.Cursor | None = None
         self._lent: PoolProxiedConnection | None = None
-        self._files = OpenFiles(path)
+        self._files = files
         self._checkpoints = Checkpoints(path, synchronous=self._unforced)
 
     def commit(self, batch: Batch, *, force: bool) -> None:
@@ -178,6 +185,7 @@ class SqliteDatabase(Database):
     def _close_writer(self) -> None:
         writer, self._writer, self._cursor, self._lent = self._writer, None, None, None
         if writer is not None:
+            self._files.unwatch_log()
             with suppress(sqlite3.Error):
                 writer.close()
 

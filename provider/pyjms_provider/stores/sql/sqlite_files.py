@@ -1,32 +1,61 @@
-"""The files of a database of SQLite that is open: each must stay the one that was opened."""
+"""The files of a database of SQLite that is open: each must stay the one that was opened, and none is made anew."""
 
 from __future__ import annotations
 
 import os
+import sqlite3
 from contextlib import suppress
+from pathlib import Path
+from typing import Any
 
 from pyjms_provider.stores.errors import LostStoreError, UnavailableStoreError
 
-__all__ = ["OpenFiles"]
+__all__ = ["OpenFiles", "connect"]
+
+
+def connect(path: str, *, may_create: bool = False, **options: Any) -> sqlite3.Connection:
+    """Open a connection to a database that is there; `options` are those of the driver. Raises `sqlite3.Error`.
+
+    A file that was moved away must not be made anew: SQLite would delete the log beside an empty one, and with it what is not in
+    the database yet. `may_create`: it is the first connection of all.
+    """
+    mode = "rwc" if may_create else "rw"
+    made: sqlite3.Connection = sqlite3.connect(
+        f"{Path(path).absolute().as_uri()}?mode={mode}", **options | {"uri": True}
+    )
+    return made
 
 
 class OpenFiles:
-    """A database and what is beside it, each known by its inode. Used by who writes, one thread at a time.
+    """A database and what is beside it, each known by its inode. Who writes says when to watch the log; any thread looks.
 
     SQLite would go on writing to a file that nobody finds any more. A file may be moved at any moment between a look and a
     write, so a look a millisecond is as good as one for each write, which would cost as much as encoding it.
     """
 
     def __init__(self, path: str) -> None:
-        self._path = path
+        self.path = path
         self._log = f"{path}-wal"
-        self._inode = _inode(path)
+        self._inode: int | None = None
         self._beside: dict[str, int] = {}
 
+    def connect(self, **options: Any) -> sqlite3.Connection:
+        """Open a connection; the first one makes the file if there is none. Raises `sqlite3.Error`, and as `look`."""
+        if self._inode is None:
+            connection = connect(self.path, may_create=True, **options)
+            self._inode = _inode(self.path)
+            return connection
+        self.look()  # a connection to another file of this name would apply this one's log to it
+        return connect(self.path, **options)
+
     def watch_log(self) -> None:
-        """Note the log, which is there as long as a connection is open, and may be another one afterwards."""
+        """Note the log, which is there while the connection that writes is open."""
         with suppress(FileNotFoundError):  # SQLite goes without where a file system cannot share memory
-            self._beside[self._log] = _inode(self._log)
+            self._beside = {self._log: _inode(self._log)}
+
+    def unwatch_log(self) -> None:
+        """Hear that this connection closes: with the last one the log goes, and the next one makes another."""
+        self._beside = {}
 
     def look(self) -> None:
         """Raise `UnavailableStoreError` when the database is gone, `LostStoreError` when a file is not the same any more.
@@ -35,11 +64,11 @@ class OpenFiles:
         when it is done. The locks of a whole process are gone when any part of it closes the file by other ways than SQLite.
         """
         try:
-            is_same = _inode(self._path) == self._inode
+            is_same = _inode(self.path) == self._inode
         except OSError as error:
-            raise UnavailableStoreError(f"{self._path} is gone ({error.strerror}); put the same file back") from error
+            raise UnavailableStoreError(f"{self.path} is gone ({error.strerror}); put the same file back") from error
         if not is_same:
-            raise LostStoreError(f"{self._path} is another file than the one that was opened; start the broker again")
+            raise LostStoreError(f"{self.path} is another file than the one that was opened; start the broker again")
         for path, inode in self._beside.items():
             try:
                 is_same = _inode(path) == inode
@@ -47,7 +76,7 @@ class OpenFiles:
                 is_same = False
             if not is_same:
                 raise LostStoreError(
-                    f"{path} was deleted or replaced, so another program may have had {self._path} to itself; start the "
+                    f"{path} was deleted or replaced, so another program may have had {self.path} to itself; start the "
                     "broker again"
                 )
 

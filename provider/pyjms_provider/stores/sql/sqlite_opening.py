@@ -19,6 +19,7 @@ from pyjms_provider.stores.sql.file_lock import FileLock, describe_holder
 from pyjms_provider.stores.sql.paging import Paging
 from pyjms_provider.stores.sql.schema import Meta, prepare_schema, take
 from pyjms_provider.stores.sql.sqlite import SqliteDatabase, make_engine, understand
+from pyjms_provider.stores.sql.sqlite_files import OpenFiles
 from pyjms_provider.stores.sql.stand_by import Wanted, acquire
 
 if TYPE_CHECKING:
@@ -45,13 +46,16 @@ def open_sqlite(wanted: Wanted) -> tuple[SqliteDatabase, Paging, Meta]:
     _check_names(path)
     lock = FileLock(f"{path}.lock", holder)
     acquire(lock.acquire, wanted)
-    engine = make_engine(url.set(database=path))
+    files = OpenFiles(path)
+    engine = make_engine(url.set(database=path), files)
     try:
         meta = _prepare(engine, path, holder, is_shared=wanted.is_shared)
         if wanted.synchronous is Synchronous.FULL:
             _lengthen_log(engine, path)
         paging = _open_paging(url, path, clock, wanted.keep_free_bytes)
-        database = SqliteDatabase(engine, path, lock, wanted.synchronous, clock, keep_free_bytes=wanted.keep_free_bytes)
+        database = SqliteDatabase(
+            engine, files, lock, wanted.synchronous, clock, keep_free_bytes=wanted.keep_free_bytes
+        )
         database.open_writer()  # now, as whoever closes the only connection takes the log away, and its length
     except BaseException as error:
         engine.dispose()
@@ -151,8 +155,9 @@ def _open_paging(url: URL, path: str, clock: Clock, keep_free_bytes: int) -> Pag
             Path(f"{paged}{suffix}").unlink(missing_ok=True)
 
     remove()
-    engine = make_engine(url.set(database=paged), synchronous="OFF")
+    files = OpenFiles(paged)
+    engine = make_engine(url.set(database=paged), files, synchronous="OFF")
     with engine.begin() as connection:
         t.PAGED.create(connection)
-    database = SqliteDatabase(engine, paged, None, Synchronous.OFF, clock, keep_free_bytes=keep_free_bytes)
+    database = SqliteDatabase(engine, files, None, Synchronous.OFF, clock, keep_free_bytes=keep_free_bytes)
     return Paging(database, remove)
