@@ -7,7 +7,7 @@ file; lines are
 - ``[serial, [row], …]``, a call that began, or a delivery;
 - ``[serial, ok, t1]``, how that call ended.
 
-A call without an end is `unknown`. A last line that was cut short is left out.
+A call without an end is `unknown`. A line that was cut short, by the death of the process or a full disk, is left out.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Iterable, Iterator, Sequence
+from contextlib import suppress
 from pathlib import Path
 
 from pyjms.history.events import COLUMNS, Event
@@ -29,12 +30,19 @@ _encode = json.JSONEncoder(check_circular=False, separators=(",", ":")).encode
 class JournalFile:
     """One journal being written; the caller sees to it that one thread writes at a time."""
 
-    __slots__ = ("_descriptor", "path")
+    __slots__ = ("_descriptor", "_is_torn", "path")
 
     def __init__(self, path: Path, run: str, node: str) -> None:
+        """Begin a file. Raises `OSError` when that fails; then there is none."""
         self.path = path
+        self._is_torn = False
         self._descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o644)
-        self._write({"run": run, "node": node, "columns": ROW})
+        try:
+            self._write({"run": run, "node": node, "columns": ROW})
+        except OSError:
+            self.close()
+            self.remove()
+            raise
 
     def begin(self, serial: int, rows: Sequence[Row]) -> None:
         """Write down what begins, or has happened already."""
@@ -46,12 +54,21 @@ class JournalFile:
 
     def close(self) -> None:
         """Let the file go, as it is."""
-        os.close(self._descriptor)
+        with suppress(OSError):
+            os.close(self._descriptor)
+
+    def remove(self) -> None:
+        """Remove the file, which is not needed. One that stays does no harm."""
+        with suppress(OSError):
+            self.path.unlink(missing_ok=True)
 
     def _write(self, line: object) -> None:
-        rest = memoryview((_encode(line) + "\n").encode("ascii"))
+        text = _encode(line) + "\n"
+        rest = memoryview((f"\n{text}" if self._is_torn else text).encode("ascii"))
+        self._is_torn = True  # until all of it is written: a line that was cut short must not spoil the next
         while rest:
             rest = rest[os.write(self._descriptor, rest) :]
+        self._is_torn = False
 
 
 def read_journals(paths: Iterable[Path]) -> Iterator[Event]:
@@ -63,7 +80,7 @@ def read_journals(paths: Iterable[Path]) -> Iterator[Event]:
             try:
                 entry = json.loads(line)
             except ValueError:
-                continue  # the last line, cut short by the death of the process
+                continue  # cut short
             if isinstance(entry, dict):
                 head = entry
             elif isinstance(entry[1], list):

@@ -38,7 +38,7 @@ def read(*directories: Path | str) -> History:
         events += (event for path in files for event in _checked(path, parquet().read_events(path)))
         for paths in journals.values():
             events += _checked(paths[0], read_journals(paths))
-        cut_off += (str(json.loads(mark.read_text())["pid"]) for mark in sorted(directory.rglob("_*.open")))
+        cut_off += map(_owner, sorted(directory.rglob("_*.open")))
     if not found:
         raise HistoryError(f"there is no recorded history in {', '.join(map(str, directories)) or 'no directory'}")
     return History(events=tuple(events), cut_off=tuple(cut_off))
@@ -48,6 +48,14 @@ def open_journals(directory: Path) -> Iterator[Event]:
     """Yield the events of the journals below `directory` that no Parquet file has replaced. Raises `HistoryError`."""
     for paths in _journals(directory, {path.stem for path in directory.rglob("*.parquet")}).values():
         yield from _checked(paths[0], read_journals(paths))
+
+
+def _owner(mark: Path) -> str:
+    """Return the process that left a mark. Where the disk was full, nothing but its name, `_NODE-PID-ID.open`, tells."""
+    try:
+        return str(json.loads(mark.read_bytes())["pid"])
+    except (OSError, ValueError, TypeError, LookupError):
+        return mark.stem.rsplit("-", 2)[-2] if mark.stem.count("-") > 1 else mark.stem
 
 
 def _journals(directory: Path, replaced: set[str]) -> dict[str, list[Path]]:

@@ -21,6 +21,7 @@ import platform
 from abc import ABC, abstractmethod
 from collections import deque
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import replace
 from itertools import count
 from pathlib import Path
@@ -62,6 +63,8 @@ class _Files:
         self._mark = directory / f"_{self._name}.open"
         self._parquet = parquet()
         self.is_broken = False
+        self.owes_mark = False
+        self._untold = iter((None,))  # exhausted by the first failure: `next` on it is atomic
 
     def next_name(self) -> str:
         """Return a name for the next file."""
@@ -74,22 +77,38 @@ class _Files:
     def write(self, name: str, rows: list[Row]) -> None:
         """Write a Parquet file."""
         self._parquet.write_rows(self.directory / f"{name}.parquet", rows, self.run, self.node)
+        if self.owes_mark:
+            self.mark()
 
     def mark(self) -> None:
-        """Leave a mark that stays if the process dies: a buffered recording then lacks its last moments."""
-        self._mark.write_text(json.dumps({"run": self.run, "node": self.node, "pid": str(os.getpid())}))
+        """Leave a mark that stays if the process dies: a buffered recording then lacks its last moments.
+
+        It is owed if it cannot be left now. Where there is room for its name alone, that tells all.
+        """
+        self.owes_mark = True
+        with suppress(OSError), self._mark.open("w") as file:
+            self.owes_mark = False
+            file.write(json.dumps({"run": self.run, "node": self.node, "pid": str(os.getpid())}))
 
     def unmark(self) -> None:
         """Take the mark away: all is written. It stays when something could not be written."""
         if not self.is_broken:
-            self._mark.unlink(missing_ok=True)
+            self.owes_mark = False
+            with suppress(OSError):
+                self._mark.unlink(missing_ok=True)
 
-    def fail(self, error: OSError) -> None:
-        """Say that events are missing, once."""
-        if not self.is_broken:
-            self.is_broken = True
+    def fail(self, error: Exception) -> None:
+        """Say that events are missing, once, and leave the mark, at once or as soon as there is room for it."""
+        self.is_broken = True
+        is_first = next(self._untold, self) is None
+        if is_first or self.owes_mark:
+            self.mark()
+        if is_first:
             _log.error(
-                "the recording in %s lacks events from now on, as it cannot be written: %s", self.directory, error
+                "the recording in %s lacks events from now on, as it cannot be written: %s",
+                self.directory,
+                error,
+                exc_info=None if isinstance(error, OSError) else error,
             )
 
 
@@ -151,20 +170,21 @@ class BufferedLog(_Log):
         self._files.mark()
 
     def flush(self) -> None:
+        error: Exception | None = None
         with self._turn:
             while self._buffer:
-                self._write()
-
-    def _write(self) -> None:
-        rows: list[Row] = []
-        for _ in range(min(len(self._buffer), BUFFER_EVENTS)):
-            rows += rows_of(self._digests, *self._buffer.popleft())
-        if not rows:
-            return
-        try:
-            self._files.write(self._files.next_name(), rows)
-        except OSError as error:
+                error = self._write() or error
+        if error is not None:
             self._files.fail(error)
+
+    def _write(self) -> Exception | None:
+        calls = [self._buffer.popleft() for _ in range(min(len(self._buffer), BUFFER_EVENTS))]
+        try:
+            rows = [row for call in calls for row in rows_of(self._digests, *call)]
+            self._files.write(self._files.next_name(), rows)
+        except Exception as error:  # who is recorded goes on, whatever is wrong with what was recorded
+            return error
+        return None
 
     def seal(self) -> None:
         self.flush()
@@ -181,18 +201,23 @@ class SynchronousLog(_Log):
         self._lock = Lock()
         self._sealing = Lock()
         self._serials = count(1)
+        self._is_open = False
         self._name = ""
         self._journal: JournalFile | None = None
+        """None while sealed, and while none can be opened: then each event tries again."""
         self._pending: dict[int, list[Row]] = {}
         self._rows: list[Row] = []
+        self._is_whole = True
+        """Whether `_rows` has all that has ended in the journal, so that a Parquet file of them may replace it."""
 
     def begin(self, call: Call) -> int:
         with self._lock:
             serial, rows = next(self._serials), rows_of(self._digests, call)
             self._pending[serial] = rows
-            if self._journal is not None:
-                self._try(lambda journal: journal.begin(serial, rows))
-            return serial
+            error = self._try(lambda journal: journal.begin(serial, rows))
+        if error is not None:
+            self._files.fail(error)
+        return serial
 
     def end(self, begun: object, ok: str, t1: int) -> None:
         assert isinstance(begun, int)
@@ -201,70 +226,108 @@ class SynchronousLog(_Log):
             for row in rows:
                 row[OK_AT], row[T1_AT] = ok, t1
             self._rows += rows
-            self._try(lambda journal: journal.end(begun, ok, t1))
+            error = self._try(lambda journal: journal.end(begun, ok, t1))
             is_full = len(self._rows) >= BUFFER_EVENTS
-        if is_full:
-            self._wake.set()
+        self._after(error, is_full)
 
     def put(self, call: Call, ok: str, t1: int) -> None:
         with self._lock:
             serial, rows = next(self._serials), rows_of(self._digests, call, ok, t1)
             self._rows += rows
-            self._try(lambda journal: journal.begin(serial, rows))
+            error = self._try(lambda journal: journal.begin(serial, rows))
             is_full = len(self._rows) >= BUFFER_EVENTS
+        self._after(error, is_full)
+
+    def _after(self, error: OSError | None, is_full: bool) -> None:
+        if error is not None:
+            self._files.fail(error)
         if is_full:
             self._wake.set()
 
-    def _try(self, write: Callable[[JournalFile], None]) -> None:
-        journal = self._journal
-        if journal is None:
-            return
+    def _try(self, write: Callable[[JournalFile], None]) -> OSError | None:
+        if not self._is_open:
+            return None
         try:
-            write(journal)
+            if self._journal is None:
+                self._name, self._journal = self._next_journal()
+            write(self._journal)
         except OSError as error:
-            self._files.fail(error)
+            return error
+        if self._files.owes_mark:
             self._files.mark()
+        return None
 
     def open(self) -> None:
+        error: OSError | None = None
         with self._lock:
+            self._is_open = True
             if self._journal is None:
-                self._next_journal()
+                error = self._try(lambda _: None)
+        if error is not None:
+            self._files.fail(error)
 
     def flush(self) -> None:
-        self._turn_over(self._next_journal)
+        self._turn_over(is_last=False)
 
     def seal(self) -> None:
-        self._turn_over(self._no_journal)
+        self._turn_over(is_last=True)
 
-    def _turn_over(self, change: Callable[[], None]) -> None:
+    def _turn_over(self, *, is_last: bool) -> None:
         """Exchange the journal, and replace the old one by a Parquet file. A reader prefers the file to the journal."""
         with self._sealing:
             with self._lock:
-                name, journal, rows = self._name, self._journal, self._rows
-                if journal is None:
+                if not self._is_open:
                     return
-                self._rows = []
-                change()
-            journal.close()
-            if rows:
-                try:
-                    self._files.write(name, rows)
-                except OSError as error:
-                    self._files.fail(error)
-                    return  # the journal stays, and is read in place of the file
-            journal.path.unlink(missing_ok=True)
+                name, journal, rows, is_whole = self._name, self._journal, self._rows, self._is_whole
+                is_changed = self._change(is_last=is_last)
+                if is_changed or journal is None:
+                    self._rows, self._is_whole = [], True
+                elif len(rows) >= BUFFER_EVENTS:
+                    self._rows, self._is_whole = [], False
+            if journal is None:
+                self._write_rows(self._files.next_name(), rows)
+            elif is_changed:
+                journal.close()
+                if is_whole and self._write_rows(name, rows, journal):
+                    journal.remove()
 
-    def _next_journal(self) -> None:
-        self._name = self._files.next_name()
-        self._journal = self._files.journal(self._name)
-        for serial, rows in self._pending.items():
-            self._journal.begin(serial, rows)
-
-    def _no_journal(self) -> None:
-        if self._pending:
-            self._next_journal()  # calls of other threads are under way still
-        else:
+    def _change(self, *, is_last: bool) -> bool:
+        """Begin the next journal, or none. Where that fails, the old one goes on and stays, and nothing is lost."""
+        if is_last and not self._pending:  # else calls of other threads are under way still
+            self._is_open = False
             self._journal = None
+            return True
+        try:
+            self._name, self._journal = self._next_journal()
+        except OSError:
+            return False
+        return True
+
+    def _write_rows(self, name: str, rows: list[Row], journal: JournalFile | None = None) -> bool:
+        """Write a Parquet file; return whether what it holds is there."""
+        if not rows:
+            return True
+        try:
+            self._files.write(name, rows)
+        except Exception as error:  # who is recorded goes on, whatever is wrong with what was recorded
+            if journal is None:
+                self._files.fail(error)
+            elif not self._files.is_broken:  # it stays, and is read in place of the file
+                _log.warning("%s stays, as no Parquet file can be written in its place: %s", journal.path, error)
+            return False
+        return True
+
+    def _next_journal(self) -> tuple[str, JournalFile]:
+        name = self._files.next_name()
+        journal = self._files.journal(name)
+        try:
+            for serial, rows in self._pending.items():
+                journal.begin(serial, rows)
+        except OSError:
+            journal.close()
+            journal.remove()
+            raise
+        return name, journal
 
 
 class Recording:
@@ -291,6 +354,8 @@ class Recording:
         self._events = Flag()
         self._end = Flag()
         self._lock = Lock()
+        """Held by who opens or closes a connection, while it begins or ends the recording: who comes meanwhile waits, and
+        finds it ended or begun, never half. The thread and who records do not take it."""
         self._users = 0
         self._thread: Thread | None = None
         self.log: _Log = (SynchronousLog if synchronous else BufferedLog)(self._files, self._events)
@@ -308,14 +373,13 @@ class Recording:
     def acquire(self) -> None:
         """Begin to use it."""
         with self._lock:
+            if not self._users:
+                self._end.clear()
+                self.log.open()
+                self._thread = Thread(target=self._run, name=f"pyjms-history-{self.directory.name}", daemon=True)
+                self._thread.start()
+                atexit.register(self._seal)
             self._users += 1
-            if self._users > 1:
-                return
-            self._end.clear()
-            self.log.open()
-            self._thread = Thread(target=self._run, name=f"pyjms-history-{self.directory.name}", daemon=True)
-            self._thread.start()
-            atexit.register(self._seal)
 
     def release(self) -> None:
         """End one use; the last one writes everything and ends the thread."""
@@ -323,13 +387,13 @@ class Recording:
             self._users -= 1
             if self._users:
                 return
-            thread, self._thread = self._thread, None
-        if thread is not None:
-            self._end.set()
-            self._events.set()
-            thread.join()
-        self._seal()
-        atexit.unregister(self._seal)
+            if self._thread is not None:
+                self._end.set()
+                self._events.set()
+                self._thread.join()
+                self._thread = None
+            self._seal()
+            atexit.unregister(self._seal)
 
     def flush(self) -> None:
         """Write all that has happened so far to Parquet files."""
@@ -345,15 +409,18 @@ class Recording:
         return str(os.getpid()) == self.pid
 
     def _run(self) -> None:
+        while not self._end.is_set():
+            self._events.wait()
+            self._events.clear()
+            if not self.is_synchronous:
+                self._end.wait(INTERVAL_S)  # let more come, for one file
+            self._write()
+
+    def _write(self) -> None:
         try:
-            while not self._end.is_set():
-                self._events.wait()
-                self._events.clear()
-                if not self.is_synchronous:
-                    self._end.wait(INTERVAL_S)  # let more come, for one file
-                self.log.flush()
-        except Exception:  # the top of a thread
-            _log.exception("the recording in %s ends because of an unexpected error", self.directory)
+            self.log.flush()
+        except Exception as error:  # the top of a thread
+            self._files.fail(error)
 
     # What no connection sees
 
