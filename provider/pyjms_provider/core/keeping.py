@@ -461,21 +461,21 @@ class _PlainMessages:
     def take_in(self) -> Iterator[RecoveredEntry]:
         """Put them into their queues, and yield all others, one by one, each when it is its turn."""
         entries = self._entries
-        for run in entries.runs if isinstance(entries, RecoveredRuns) else (entries,):
-            if isinstance(run, RecoveredRun) and self._is_plain(run) and self._queues[run.queue].restore_run(run):
-                self._store.adopt_run(len(run.ids))
-                self.count += len(run.ids)
-            else:
-                yield from run
+        return entries.but_for(self._take) if isinstance(entries, RecoveredRuns) else entries
 
-    def _is_plain(self, run: RecoveredRun) -> bool:
-        """Return whether nobody may have seen one of its messages."""
+    def _take(self, run: RecoveredRun) -> bool:
+        """Put a run into its queue, unless that wants its messages one by one, or somebody may have seen one of them."""
         number = run.queue
-        return (
+        is_plain = (
             number in self._queues
             and number not in self._held
             and run.ids[0] > self._marks.get((number, run.priority), 0)
         )
+        if not is_plain or not self._queues[number].restore_run(run):
+            return False
+        self._store.adopt_run(len(run.ids))
+        self.count += len(run.ids)
+        return True
 
 
 def _restore_policy(record: QueueRecord) -> QueuePolicy | None:

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from itertools import chain, groupby
+from heapq import merge
+from itertools import groupby
 
 from pyjms_provider.core.journal import QueueNumber, RecoveredEntry
 from pyjms_provider.core.reference import MESSAGE_OVERHEAD, MessageReference, ReferenceId
@@ -33,15 +34,41 @@ class RecoveredRun:
 
 
 class RecoveredRuns(Iterator[RecoveredEntry]):
-    """The entries of a recovery, one by one; or, for who can take many at once, `runs`. Either is read, and once."""
+    """The entries of a recovery, one by one; or, for who can take many at once, `but_for`. Either is read, and once.
+
+    Those of a queue come in the order in which they were added.
+    """
 
     def __init__(self, runs: Iterator[Iterable[RecoveredEntry]]) -> None:
         self.runs = runs
-        """`RecoveredRun`, and other entries a few at a time. Those of a queue come in the order in which they were added."""
-        self._entries = chain.from_iterable(runs)
+        """`RecoveredRun`, and other entries a few at a time. Those of a queue and a priority come in the order in which they
+        were added, and no run begins before another one that it follows, or before other entries that it follows."""
+        self._entries = self.but_for(lambda _: False)
 
     def __next__(self) -> RecoveredEntry:
         return next(self._entries)
+
+    def but_for(self, takes: Callable[[RecoveredRun], bool]) -> Iterator[RecoveredEntry]:
+        """Yield, one by one, all entries but those of runs that `takes` has taken, and returned True for.
+
+        To a queue whose order is not that of priorities, runs that overlap are one.
+        """
+        waiting: list[RecoveredRun] = []
+        last = 0
+        for run in self.runs:
+            if waiting and not (isinstance(run, RecoveredRun) and run.ids[0] < last):
+                yield from merge(*waiting, key=_message)
+                waiting.clear()
+            if not isinstance(run, RecoveredRun):
+                yield from run
+            elif not takes(run):
+                last = max(last, run.ids[-1])
+                waiting.append(run)
+        yield from merge(*waiting, key=_message)
+
+
+def _message(entry: RecoveredEntry) -> ReferenceId:
+    return entry.reference.id
 
 
 def plain_reference(message_id: int, priority: int, size: int) -> MessageReference:

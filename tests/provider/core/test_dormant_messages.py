@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 
 import pytest
 from hypothesis import given
@@ -14,7 +14,7 @@ from pyjms_provider.core.journal import QueueNumber, RecoveredEntry
 from pyjms_provider.core.message_state import MessageState
 from pyjms_provider.core.ordering import UNFINISHED, Ordering
 from pyjms_provider.core.queue_types import priority_levels
-from pyjms_provider.core.recovered_runs import RecoveredRun, in_runs, plain_reference
+from pyjms_provider.core.recovered_runs import RecoveredRun, RecoveredRuns, in_runs, plain_reference
 from pyjms_provider.core.reference import MESSAGE_OVERHEAD, MessageReference, ReferenceId
 
 IDS = range(1, 41)
@@ -152,6 +152,25 @@ def test_what_is_special_about_a_message_keeps_it_out_of_runs(special: str) -> N
     assert [isinstance(run, RecoveredRun) for run in runs] == [True, False, True, True]
     assert [[entry.reference.id for entry in run] for run in runs] == [[1, 2], [3], [4], [5]]
     assert [entry.reference.id for entry in in_runs(iter(found))] == [1, 2, 3, 4, 5]
+
+
+def lane(priority: int, *ids: int, queue: int = 1) -> RecoveredRun:
+    return RecoveredRun(QueueNumber(queue), priority, ids, [1] * len(ids))
+
+
+def test_runs_that_are_not_taken_come_one_by_one_in_the_order_of_their_messages() -> None:
+    offered: list[RecoveredRun] = []
+    taken = lane(4, 2, 4, 8, queue=2)
+
+    def take(run: RecoveredRun) -> bool:
+        offered.append(run)
+        return run is taken
+
+    runs: list[Iterable[RecoveredEntry]]
+    runs = [lane(4, 1, 6), taken, lane(0, 3, 7), lane(9, 5), [recovered(9, expiration=7)], lane(4, 10), lane(0, 11)]
+    found = [(entry.reference.id, len(offered)) for entry in RecoveredRuns(iter(runs)).but_for(take)]
+    assert found == [(1, 4), (3, 4), (5, 4), (6, 4), (7, 4), (9, 4), (10, 5), (11, 6)], "and each when it is its turn"
+    assert [entry.reference.id for entry in RecoveredRuns(iter(runs))] == list(range(1, 12))
 
 
 def filled(ordering: Ordering, **special: int) -> list[int]:

@@ -90,7 +90,7 @@ class Journals(RuleBasedStateMachine):
                 journal.write(changes, force=False)
 
     def new(self, where: set[int]) -> NewMessage:
-        reference = MessageReference(ReferenceId(self.next_id), None, 0, 4, reliable=True)
+        reference = MessageReference(ReferenceId(self.next_id), None, 0, self.next_id % 3, reliable=True)
         queues = sorted(self.queues[each] for each in where)
         reference.shared = len(queues) > 1
         self.next_id += 1

@@ -232,7 +232,7 @@ def _lane() -> ColumnElement[int | None]:
 def _in_order(
     found: Sequence[tuple[int | None, int, int]], others: Mapping[ReferenceId, list[RecoveredEntry]]
 ) -> Iterator[list[RecoveredEntry] | RecoveredRun]:
-    """Yield runs of the rows that have a lane, and `others`, those of each queue in the order of their ids."""
+    """Yield runs of the rows that have a lane, and `others`, those of each queue and priority in the order of their ids."""
     lanes: dict[int, list[tuple[int, int]]] = {}
     for lane, message_id, size in found:
         if lane is not None:

@@ -62,11 +62,14 @@ def _with(world: World, reference: MessageReference) -> NewMessage:
 
 
 def test_messages_are_found_in_the_order_in_which_they_were_added(world: World) -> None:
-    """Entries come by reference id."""
-    for _ in range(20):
-        world.add(world.message(), world.message(world.other, priority=9), world.message(world.queue, world.other))
+    """Entries come by reference id, whatever their priorities: not all queues serve by priority."""
+    for number in range(20):
+        world.add(*[world.message(priority=priority) for priority in (4, number % 10, 9, 4)])
+        world.add(world.message(world.other, priority=9), world.message(priority=number % 3))
+        if number % 5 == 0:
+            world.add(world.message(world.queue, world.other))
     ids = world.reopen().ids
-    assert len(ids) == 80
+    assert len(ids) == 128
     assert [message for message, _ in ids] == sorted(message for message, _ in ids)
 
 
