@@ -123,12 +123,13 @@ class QueueManager:
             raise QueueExistsError(f"there is a queue {name!r} already; alter it, or destroy it first")
 
     def alter(self, name: str, **changes: Any) -> None:
-        """Change fields of a queue's policy; from now on it has one of its own.
+        """Change fields of a queue's policy; from now on it has one of its own. What others change meanwhile stays.
 
         Raises `UnknownQueueError`, `PolicyError`, `ResourceError`; `DestinationInUseError` for another type, or another
         way to serve consumers, while there are messages or consumers.
         """
-        self._host.alter_queue(name, self._queue(name).policy.altered(**changes))
+        if not self._host.alter_queue(name, **changes):
+            raise _unknown(name)
 
     def destroy(self, name: str, *, if_empty: bool = False) -> None:
         """Delete a queue with its messages. Who names it again makes another.
@@ -150,7 +151,8 @@ class QueueManager:
             raise DestinationInUseError(
                 f"queue {name!r} has {users} consumers and {messages} messages that keep it from being destroyed; {remedy}"
             )
-        self._host.destroy_queue(name)
+        if not self._host.destroy_queue(name):
+            raise _unknown(name)  # another thread was faster
 
     def pause(self, name: str) -> None:
         """Let no message out; senders and browsers go on. May be repeated. Raises `UnknownQueueError`."""
@@ -278,7 +280,7 @@ class QueueManager:
     def _queue(self, name: str) -> Queue:
         queue = self._host.find_queue(name)
         if queue is None:
-            raise UnknownQueueError(f"there is no queue {name!r}; names() lists those that there are")
+            raise _unknown(name)
         return queue
 
     def _matching(self, queue: Queue, selector: str | None) -> Iterator[tuple[QueueEntry, Envelope]]:
@@ -292,6 +294,10 @@ class QueueManager:
             envelope = queue.message_of(entry.reference)
             if envelope is not None and (matches is None or matches(envelope)):
                 yield entry, envelope
+
+
+def _unknown(name: str) -> UnknownQueueError:
+    return UnknownQueueError(f"there is no queue {name!r}; names() lists those that there are")
 
 
 def _address_of(name: str) -> Address:

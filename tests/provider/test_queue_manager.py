@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -13,6 +14,7 @@ from pyjms_provider.queue_manager import QueueExistsError, QueueManager, Replay,
 from tests.provider.clients.world import World
 from tests.provider.helpers import make_envelope, text_of
 from tests.provider.policy_world import PolicyWorld, pulled
+from tests.provider.rival import Rival
 
 
 @pytest.fixture
@@ -87,6 +89,50 @@ def test_a_queue_that_is_in_use_is_not_destroyed(world: PolicyWorld) -> None:
     assert len(world.store) == 0
     world.send("c")
     assert world.texts() == ["c"], "who names it again makes another"
+
+
+# Threads
+
+
+def before_altering(monkeypatch: pytest.MonkeyPatch, work: Callable[[], object]) -> None:
+    """Have `work` called once, when a policy was read that is altered next."""
+    altered = QueuePolicy.altered
+
+    def work_and_alter(policy: QueuePolicy, **changes: Any) -> QueuePolicy:
+        monkeypatch.undo()
+        work()
+        return altered(policy, **changes)
+
+    monkeypatch.setattr(QueuePolicy, "altered", work_and_alter)
+
+
+def test_alterations_at_the_same_time_leave_each_other_alone(
+    world: PolicyWorld, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rival = Rival(world.host, lambda: world.manager.pause("orders"))
+    before_altering(monkeypatch, rival.begin)
+    world.manager.alter("orders", max_messages=5)
+    assert rival.wait() is None
+    assert world.manager.report("orders").policy == QueuePolicy(max_messages=5, paused=True)
+
+
+def test_a_queue_that_another_thread_destroys_is_not_known(world: PolicyWorld, monkeypatch: pytest.MonkeyPatch) -> None:
+    rival = Rival(world.host, lambda: world.manager.destroy("orders"))
+    before_altering(monkeypatch, rival.begin)
+    world.manager.alter("orders", max_messages=5)
+    assert rival.wait() is None
+    for call in (world.manager.pause, world.manager.destroy):
+        with pytest.raises(UnknownQueueError):
+            call("orders")
+    assert world.manager.names() == []
+
+
+def test_one_of_two_that_destroy_a_queue_is_told_that_there_is_none(world: PolicyWorld) -> None:
+    rival = Rival(world.host, lambda: world.manager.destroy("orders"))
+    with world.host._turns.of("orders"):
+        rival.begin()
+        del world.host._queues["orders"]
+    assert isinstance(rival.wait(), UnknownQueueError)
 
 
 # Looking

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections import deque
 from threading import Lock
+from weakref import WeakValueDictionary
 
 from pyjms.spi.clock import Signal
 
-__all__ = ["Turn"]
+__all__ = ["Turn", "Turns"]
 
 
 class Turn:
@@ -16,7 +17,7 @@ class Turn:
     Who has it waits for nothing but the disk, so that all others get it.
     """
 
-    __slots__ = ("_is_taken", "_lock", "_waiting")
+    __slots__ = ("__weakref__", "_is_taken", "_lock", "_waiting")
 
     def __init__(self) -> None:
         self._lock = Lock()
@@ -48,3 +49,16 @@ class Turn:
         with self._lock:
             was_taken, self._is_taken = self._is_taken, True
         return not was_taken
+
+
+class Turns:
+    """Turns by the name of what is changed; each is there while somebody has it, or waits for it."""
+
+    def __init__(self) -> None:
+        self._lock = Lock()
+        self._turns: WeakValueDictionary[str, Turn] = WeakValueDictionary()
+
+    def of(self, name: str) -> Turn:
+        """Return the turn of that name, for ``with turns.of(name):``."""
+        with self._lock:
+            return self._turns.setdefault(name, Turn())

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from enum import Enum
 from itertools import count
 from threading import Lock
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from pyjms.spi.envelope import Address, AddressKind, ConnectionId, Envelope
 from pyjms.spi.errors import (
@@ -39,6 +39,7 @@ from pyjms_provider.core.queue import Queue
 from pyjms_provider.core.subscription import Subscription, SubscriptionTerms
 from pyjms_provider.core.time_limit import TimeLimit
 from pyjms_provider.core.topic import Topic
+from pyjms_provider.core.turn import Turns
 
 if TYPE_CHECKING:
     from pyjms.spi.clock import Clock
@@ -130,6 +131,7 @@ class VirtualHost:
         # By name, because hashing an address costs more than the rest of the look-up.
         self._queues: dict[str, Queue] = {}
         self._topics: dict[str, Topic] = {}
+        self._turns = Turns()  # to make, alter and destroy queues
         self._temporaries: dict[str, _Temporary] = {}
         self._durable: dict[SubscriptionKey, Subscription] = {}
         self._changing: set[SubscriptionKey] = set()
@@ -249,11 +251,12 @@ class VirtualHost:
 
     def create_queue(self, name: str, policy: QueuePolicy | None) -> bool:
         """Make a queue; return False if there is one. `policy` None: what the host says. Raises `ResourceError`."""
-        if name in self._queues:
-            return False
         address = Address(AddressKind.QUEUE, name)
-        kept = None if self.keeper is None else self.keeper.define_queue(address, policy)
-        return self._define_queue(address, kept, policy)[1]
+        with self._turns.of(name):
+            if name in self._queues:
+                return False
+            kept = None if self.keeper is None else self.keeper.define_queue(address, policy)
+            return self._define_queue(address, kept, policy)[1]
 
     def _define_queue(self, address: Address, kept: KeptQueue | None, policy: QueuePolicy | None) -> tuple[Queue, bool]:
         with self._lock:
@@ -286,32 +289,44 @@ class VirtualHost:
         with self._lock:
             return sorted(self._queues)
 
-    def alter_queue(self, name: str, policy: QueuePolicy) -> None:
-        """Give an existing queue a policy of its own. Raises `DestinationInUseError`, `ResourceError`."""
-        queue = self._queues[name]
-        before = queue.policy
-        queue.alter(policy)
-        try:
-            if self.keeper is not None and queue.kept is not None:
-                self.keeper.alter_queue(queue.kept, Address(AddressKind.QUEUE, name), policy)
-        except ProviderError:
-            queue.alter(before)
-            raise
+    def alter_queue(self, name: str, **changes: Any) -> bool:
+        """Change fields of a queue's policy, which is its own from now on; return False if there is no such queue.
 
-    def destroy_queue(self, name: str) -> None:
-        """Delete an existing queue with its messages; who names it again makes another. Raises `ResourceError`."""
-        queue = self._queues[name]
-        kept, queue.kept = queue.kept, None  # what leaves it from now on need not be noted one by one
-        try:
-            if self.keeper is not None and kept is not None:
-                self.keeper.drop(kept)
-        except ProviderError:
-            queue.kept = kept
-            raise
-        with self._lock:
-            self._queues.pop(name, None)
-        self.doorkeeper.forget(Address(AddressKind.QUEUE, name))
+        Who changes others at the same time waits for this, so that nobody undoes it. Raises `PolicyError`,
+        `DestinationInUseError`, `ResourceError`.
+        """
+        with self._turns.of(name):
+            queue = self._queues.get(name)
+            if queue is None:
+                return False
+            before, policy = queue.policy, queue.policy.altered(**changes)
+            queue.alter(policy)
+            try:
+                if self.keeper is not None and queue.kept is not None:
+                    self.keeper.alter_queue(queue.kept, Address(AddressKind.QUEUE, name), policy)
+            except ProviderError:
+                queue.alter(before)
+                raise
+        return True
+
+    def destroy_queue(self, name: str) -> bool:
+        """Delete a queue with its messages; return False if there is none. Raises `ResourceError`."""
+        with self._turns.of(name):
+            queue = self._queues.get(name)
+            if queue is None:
+                return False
+            kept, queue.kept = queue.kept, None  # what leaves it from now on need not be noted one by one
+            try:
+                if self.keeper is not None and kept is not None:
+                    self.keeper.drop(kept)
+            except ProviderError:
+                queue.kept = kept
+                raise
+            with self._lock:
+                self._queues.pop(name, None)
+            self.doorkeeper.forget(Address(AddressKind.QUEUE, name))
         queue.close()
+        return True
 
     def find_subscription(self, name: str) -> Subscription | None:
         """Return the durable subscription whose channel has that name, as dead letters show it."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
@@ -16,8 +16,9 @@ from pyjms_provider.clients.vm import VmSession
 from pyjms_provider.core.journal import Changes
 from pyjms_provider.core.policed_queue import QueueFullError
 from pyjms_provider.core.policy import QueuePolicy
-from pyjms_provider.queue_manager import QueueManager, Replay
+from pyjms_provider.queue_manager import QueueExistsError, QueueManager, Replay
 from tests.provider.keeping.site import ORDERS, Site, consume, take_all
+from tests.provider.rival import Rival
 from tests.provider.simulation.site import SimulatedSite
 
 DLQ = Address(AddressKind.QUEUE, "DLQ")
@@ -87,6 +88,68 @@ def test_a_policy_that_cannot_be_written_is_not_obeyed(site: Site) -> None:
     with pytest.raises(ResourceError):
         manager(site).create("other")
     assert manager(site).names() == ["bulk"]
+
+
+def while_it_is_written(site: Site, work: Callable[[], object]) -> Rival:
+    """Return one who does `work` when the next alteration is about to be written."""
+    rival = Rival(site.broker.virtual_host, work)
+
+    def meanwhile(point: str, _: Changes) -> None:
+        if point == "before define":
+            site.trap = None
+            rival.begin()
+
+    site.trap = meanwhile
+    return rival
+
+
+def test_alterations_at_the_same_time_are_all_kept(site: Site) -> None:
+    manager(site).create("orders")
+    rival = while_it_is_written(site, lambda: manager(site).pause("orders"))
+    manager(site).alter("orders", max_messages=5)
+    assert rival.wait() is None
+    wanted = QueuePolicy(paused=True, max_messages=5)
+    assert manager(site).report("orders").policy == wanted
+    site.crash()
+    assert manager(site).report("orders").policy == wanted
+
+
+def test_an_alteration_that_cannot_be_written_takes_no_other_one_back(site: Site) -> None:
+    manager(site).create("orders")
+    rival = while_it_is_written(site, lambda: manager(site).pause("orders"))
+    meanwhile = site.trap
+    assert meanwhile is not None
+
+    def fail(point: str, changes: Changes) -> None:
+        meanwhile(point, changes)
+        if point == "before define":
+            raise ResourceError("no")
+
+    site.trap = fail
+    with pytest.raises(ResourceError):
+        manager(site).alter("orders", max_messages=5)
+    assert rival.wait() is None
+    assert manager(site).report("orders").policy == QueuePolicy(paused=True)
+    site.crash()
+    assert manager(site).report("orders").policy == QueuePolicy(paused=True)
+
+
+def test_a_queue_that_is_destroyed_while_it_is_altered_does_not_come_back(site: Site) -> None:
+    manager(site).create("orders")
+    rival = while_it_is_written(site, lambda: manager(site).destroy("orders"))
+    manager(site).alter("orders", max_messages=5)
+    assert rival.wait() is None
+    site.crash()
+    assert manager(site).names() == []
+
+
+def test_a_queue_that_two_create_has_the_policy_that_is_kept(site: Site) -> None:
+    rival = while_it_is_written(site, lambda: manager(site).create("orders", max_messages=7))
+    manager(site).create("orders", max_messages=5)
+    assert isinstance(rival.wait(), QueueExistsError)
+    assert manager(site).report("orders").policy.max_messages == 5
+    site.crash()
+    assert manager(site).report("orders").policy.max_messages == 5
 
 
 def test_a_policy_that_is_not_understood_does_not_keep_the_broker_from_starting(site: Site) -> None:

@@ -11,7 +11,6 @@ from pyjms.spi.errors import InDoubtError, ResourceError
 from pyjms.spi.url import ProviderUrl
 from pyjms_provider.clients.stomp.profiled.prepared import PreparedSend
 from pyjms_provider.core.journal import Changes, Journal
-from pyjms_provider.core.policy import QueuePolicy
 from pyjms_provider.protocols.stomp.frames import Frame
 from pyjms_provider.security.contracts import Operation
 from pyjms_provider.settings import read_url
@@ -150,7 +149,7 @@ def test_if_nobody_knows_whether_it_was_written_all_are_told_so(
 def test_a_queue_with_limits_has_its_own_way(
     stored: Bench, two: list[PyjmsClient], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    stored.broker.virtual_host.alter_queue("orders", QueuePolicy(max_messages=2))
+    stored.broker.virtual_host.alter_queue("orders", max_messages=2)
     writes = watched(stored, monkeypatch)
     assert [answer.command for answer in send_together(two)] == ["RECEIPT", "ERROR"]
     assert max(writes, default=1) == 1
