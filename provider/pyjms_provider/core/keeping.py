@@ -10,6 +10,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from pyjms.spi.clock import Signal
+from pyjms.spi.envelope import AddressKind
 from pyjms.spi.errors import ClosedError, InDoubtError, InvalidSelectorError, ProviderError
 from pyjms.spi.selector import selector_or_none
 from pyjms_provider.core.branches_in_doubt import BranchesInDoubt
@@ -429,7 +430,7 @@ def restore_host(host: VirtualHost, journal: Journal, store: PagingMessageStore,
         if was_seen:
             seen.counts.append((entry.queue, reference, 1))
     journal.note(seen)
-    host.doorkeeper.restore(recovery.duplicates)
+    host.doorkeeper.restore(_standing_marks(recovery))
     in_doubt.restore(host, journal, queues, store)
     pipelines.restore(host, journal, queues, store)
     for queue in queues.values():
@@ -438,6 +439,12 @@ def restore_host(host: VirtualHost, journal: Journal, store: PagingMessageStore,
     return Restored(
         len(recovery.queues) - subscriptions, subscriptions, plain.count + messages, len(seen.counts), len(in_doubt)
     )
+
+
+def _standing_marks(recovery: Recovery) -> list[DuplicateMark]:
+    """Return the ids of producers, but for those of a queue that was destroyed while they were written: nothing arrived there."""
+    known = {record.address for record in recovery.queues if record.subscription is None}
+    return [mark for mark in recovery.duplicates if mark.address.kind is AddressKind.TOPIC or mark.address in known]
 
 
 class _PlainMessages:

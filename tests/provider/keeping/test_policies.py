@@ -13,6 +13,7 @@ from pyjms.spi.errors import ProviderError, ResourceError
 from pyjms.testing import VirtualClock
 from pyjms.types import Long
 from pyjms_provider.clients.vm import VmSession
+from pyjms_provider.core.channel import ChannelClosedError
 from pyjms_provider.core.journal import Changes
 from pyjms_provider.core.policed_queue import QueueFullError
 from pyjms_provider.core.policy import QueuePolicy
@@ -443,6 +444,22 @@ def test_ids_of_producers_survive(site: Site) -> None:
 def test_ids_of_producers_go_with_their_queue(site: Site) -> None:
     site.send("a", properties={"JMS_pyjms_duplicateId": "1"})
     manager(site).destroy("orders")
+    site.crash()
+    site.send("a again", properties={"JMS_pyjms_duplicateId": "1"})
+    assert site.texts() == ["a again"]
+
+
+def test_an_id_that_was_written_when_its_queue_was_destroyed_is_not_remembered(site: Site) -> None:
+    manager(site).create("orders")
+
+    def destroy(point: str, changes: Changes) -> None:
+        if point == "before write" and changes.duplicates:
+            site.trap = None
+            manager(site).destroy("orders")
+
+    site.trap = destroy
+    with pytest.raises(ChannelClosedError):
+        site.send("a", properties={"JMS_pyjms_duplicateId": "1"})
     site.crash()
     site.send("a again", properties={"JMS_pyjms_duplicateId": "1"})
     assert site.texts() == ["a again"]
