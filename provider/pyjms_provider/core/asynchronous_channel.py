@@ -224,11 +224,15 @@ class AsynchronousChannel(Channel):
             waiting = [entry.reference for entry in self._ordering if not is_expired(entry.reference, now_ms)]
         found: list[Envelope] = []
         for reference in waiting:
-            self._store.load([reference])
+            self._read([reference])
             with suppress(KeyError):  # it was taken meanwhile
                 if message_filter is None or message_filter.accept(reference):
                     found.append(self._store.retrieve(reference))
         return found
+
+    def _read(self, references: Sequence[MessageReference]) -> Sequence[MessageReference]:
+        """Bring messages into memory; return those that cannot be read. Waits for a disk. Raises `ResourceError`."""
+        return self._store.load(references)
 
     def has_messages(self, state: MessageState) -> bool:
         return self.count(state) > 0

@@ -62,6 +62,9 @@ class PagingMessageStore(MessageStore):
         self._messages: dict[ReferenceId, Envelope] = {}
         self._pageable: OrderedDict[ReferenceId, MessageReference] = OrderedDict()
         self._paged: set[ReferenceId] = set()
+        self._leaving: dict[ReferenceId, MessageReference] = {}
+        self._unwanted: set[ReferenceId] = set()
+        """Messages of several queues that one of them wants out of memory, whatever the others read."""
         self._bytes = 0
         self._count = 0
         self._is_relieving = False
@@ -181,22 +184,61 @@ class PagingMessageStore(MessageStore):
                 wanted[reference.id] = reference
         return wanted
 
+    def leave(self, references: Sequence[MessageReference]) -> None:
+        left: list[MessageReference] = []
+        with self._lock:
+            for reference in references:
+                if reference.holders > 1:
+                    self._unwanted.add(reference.id)
+                # What several queues hold may be on its way to some of them, which look at it.
+                if reference.holders == 1 and self._drop(reference):
+                    left.append(reference)
+                elif reference.id in self._pageable:
+                    self._leaving[reference.id] = reference
+        self._left(left)
+
+    def _drop(self, reference: MessageReference) -> bool:
+        """Let a message leave memory if it is kept elsewhere; return whether it did. The lock is held."""
+        if not (reference.journaled or reference.id in self._paged) or reference.id not in self._pageable:
+            return False
+        del self._pageable[reference.id], self._messages[reference.id]
+        self._bytes -= reference.size
+        return True
+
     @property
     def is_pressed(self) -> bool:
-        return self._bytes > self._memory_bytes
+        return self._bytes > self._memory_bytes or bool(self._leaving)
 
     def relieve(self) -> None:
-        if self._bytes <= self._memory_bytes:
+        if self._bytes <= self._memory_bytes and not self._leaving:
             return
         with self._lock:
             if self._is_relieving:
                 return
             self._is_relieving = True
         try:
-            while self._relieve_some():
-                pass
+            while self._leaving:
+                self._let_some_leave()
+            if self._bytes > self._memory_bytes:
+                while self._relieve_some():
+                    pass
         finally:
             self._is_relieving = False
+
+    def _let_some_leave(self) -> None:
+        """Let some of those leave memory that are not wanted there."""
+        leaving: list[tuple[MessageReference, Envelope]] = []
+        with self._lock:
+            while self._leaving and len(leaving) < _BATCH:
+                reference_id, reference = self._leaving.popitem()
+                if self._pageable.pop(reference_id, None) is not None:
+                    leaving.append((reference, self._messages[reference_id]))
+        try:
+            self._page_out(leaving)
+        except ProviderError:
+            with self._lock:
+                self._leaving.update((reference.id, reference) for reference, _ in leaving)
+            raise
 
     def _relieve_some(self) -> bool:
         """Let some of the newest messages leave memory; return whether there is more to do."""
@@ -207,6 +249,11 @@ class PagingMessageStore(MessageStore):
                 reference_id, reference = self._pageable.popitem()
                 leaving.append((reference, self._messages[reference_id]))
                 excess -= reference.size
+        self._page_out(leaving)
+        return excess > 0 and bool(leaving)
+
+    def _page_out(self, leaving: Sequence[tuple[MessageReference, Envelope]]) -> None:
+        """Drop messages that are no longer pageable from memory, and write those that are nowhere else."""
         transient = [
             (reference, envelope)
             for reference, envelope in leaving
@@ -231,7 +278,6 @@ class PagingMessageStore(MessageStore):
         if gone:
             self._journal.drop_paged(gone)
         self._left([reference for reference, _ in leaving])
-        return excess > 0 and bool(leaving)
 
     def _left(self, references: Sequence[MessageReference]) -> None:
         """Hear of messages that have left memory."""
@@ -254,6 +300,8 @@ class PagingMessageStore(MessageStore):
         with self._lock:
             reference.holders -= 1
             if reference.holders:
+                if reference.id in self._unwanted:
+                    self._drop(reference)
                 return
             was_paged = self._forget(reference)
         if was_paged:
@@ -264,7 +312,10 @@ class PagingMessageStore(MessageStore):
         with self._lock:
             for reference in references:
                 reference.holders -= 1
-                if not reference.holders and self._forget(reference):
+                if reference.holders:
+                    if reference.id in self._unwanted:
+                        self._drop(reference)
+                elif self._forget(reference):
                     was_paged.append(reference.id)
         if was_paged:
             self._journal.drop_paged(was_paged)
@@ -281,6 +332,7 @@ class PagingMessageStore(MessageStore):
     def _forget(self, reference: MessageReference) -> bool:
         """Drop what is known of a message, with the lock held; return whether it was paged out."""
         self._count -= 1
+        self._unwanted.discard(reference.id)
         self._pageable.pop(reference.id, None)
         if self._messages.pop(reference.id, None) is not None:
             self._bytes -= reference.size

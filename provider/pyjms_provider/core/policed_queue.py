@@ -26,6 +26,7 @@ from pyjms_provider.core.ordering import Ordering
 from pyjms_provider.core.policy import Overflow, QueuePolicy, QueueType
 from pyjms_provider.core.queue_rules import QueueRules, needs_rules
 from pyjms_provider.core.queue_types import make_order
+from pyjms_provider.core.shelf import check_disk
 from pyjms_provider.core.store import NotInMemoryError
 from pyjms_provider.core.stories import Happening
 
@@ -80,9 +81,11 @@ class PolicedQueue(AsynchronousChannel):
         """Make an empty queue.
 
         `on_dead` sets messages aside that have left the queue for good; it is called without a lock, and may wait for
-        I/O. None: expired messages are dropped, and others come back however often.
+        I/O. None: expired messages are dropped, and others come back however often. Raises `PolicyError` for a policy
+        that asks for a disk where there is none.
         """
         super().__init__(name, store, state, clock, on_due=on_due, kept=kept)
+        check_disk(store, policy)
         self._manager = ConsumerManager()
         self._on_dead = on_dead
         self._dead: list[DeadEntry] = []
@@ -112,8 +115,9 @@ class PolicedQueue(AsynchronousChannel):
         """Obey another policy from now on.
 
         Raises `DestinationInUseError` for another type, or another way to serve consumers, while the queue has messages
-        or consumers.
+        or consumers; `PolicyError` as the constructor. May wait for a disk.
         """
+        check_disk(self._store, policy)
         woken: Sequence[Consumer] = ()
         with self._lock:
             held = [entry.reference for state in _STATES for entry in self._state.entries(state)]
@@ -136,6 +140,8 @@ class PolicedQueue(AsynchronousChannel):
             signal.set()
         for consumer in woken:
             consumer.notify_work()
+        with suppress(ResourceError):  # the policy has changed; who sends next is told that there is no room
+            self._store.relieve()
 
     def _change_rules(self, policy: QueuePolicy, held: Sequence[MessageReference]) -> None:
         """Change what may be changed while messages and consumers are there. The lock is held."""
@@ -144,9 +150,32 @@ class PolicedQueue(AsynchronousChannel):
             self._rules = QueueRules(policy)
         if self._rules is not None:
             self._rules.change(policy, held)
+            for reference in held:
+                self._shelve(reference)
             if not needs_rules(policy):
                 self._rules = None
         self._note_policy()
+
+    # Memory
+
+    def _shelve(self, reference: MessageReference) -> None:
+        """Let a message that is in the queue leave memory, if the policy says how many stay there. The lock is held."""
+        shelf = None if self._rules is None else self._rules.shelf
+        if shelf is not None and shelf.came(reference):
+            self._store.leave([reference])
+
+    def _read(self, references: Sequence[MessageReference]) -> Sequence[MessageReference]:
+        """Do so in place of others, if the policy says how many stay there; then at least the first one is read."""
+        with self._lock:
+            shelf = None if self._rules is None else self._rules.shelf
+            wanted = references if shelf is None else shelf.at_once(references)
+        unreadable = self._store.load(wanted)
+        if shelf is not None:
+            with self._lock:
+                self._store.leave(shelf.read(wanted))
+            with suppress(ResourceError):  # a disk that is full must not keep consumers from emptying the queue
+                self._store.relieve()
+        return unreadable
 
     # Room
 
@@ -371,6 +400,7 @@ class PolicedQueue(AsynchronousChannel):
                 return
             if self._rules is not None:
                 self._rules.accept(entry, read)
+                self._shelve(entry.reference)
             self._state.reinstate(entry)
             if self.kept is not None:
                 self.kept.note_returned([entry])
@@ -414,6 +444,7 @@ class PolicedQueue(AsynchronousChannel):
             entry.delivery_count = delivery_count
             if self._rules is not None:
                 self._rules.accept(entry, read)
+                self._shelve(reference)
             if unit is None:
                 self._place_again(entry, is_held=is_held)
             due = bool(reference.expiration_ms) and self._expiry.add(entry)
@@ -492,7 +523,7 @@ class PolicedQueue(AsynchronousChannel):
             try:
                 return self._store.retrieve(reference)
             except NotInMemoryError:
-                if self._store.load([reference]):
+                if self._read([reference]):
                     return None  # whoever receives it passes over it
             except KeyError:
                 return None
@@ -523,7 +554,7 @@ class PolicedQueue(AsynchronousChannel):
             following = self._ordering.following(reference, _READ_AHEAD)
         with suppress(ResourceError):  # a disk that is full must not keep consumers from emptying the queue
             self._store.relieve()  # before, as what is loaded now is wanted next
-        for unreadable in self._store.load([reference, *following]):
+        for unreadable in self._read([reference, *following]):
             self._set_aside(unreadable)
 
     def _load_once_more(self, reference: MessageReference, loads: dict[ReferenceId, int]) -> bool:

@@ -6,7 +6,7 @@ A policy says what is wanted and does nothing. `queue_rules.py` and the machines
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, fields, replace
 from enum import Enum
 from fnmatch import fnmatchcase
@@ -55,7 +55,7 @@ class Overflow(Enum):
     RING = "ring"
     """The oldest message that nobody holds goes."""
     FLOW_TO_DISK = "flow_to_disk"
-    """The message is taken, and bodies beyond the limit lie on disk."""
+    """The message is taken, and lies on the disk until it is wanted; a broker with a store can do that."""
 
     __hash__ = object.__hash__
 
@@ -288,6 +288,10 @@ class QueuePolicies:
                     f"{name}: overflow={policy.overflow.value} would let one slow subscriber stop all publishers; "
                     f"give ring or flow_to_disk"
                 )
+
+    def every(self) -> Sequence[QueuePolicy]:
+        """Return all of them, in no order that matters."""
+        return (self.default, self.subscriptions, *(policy for _, policy in self.patterns))
 
     def for_queue(self, name: str) -> QueuePolicy:
         """Return the policy of the queue `name`."""

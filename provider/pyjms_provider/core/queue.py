@@ -116,6 +116,8 @@ class Queue(PolicedQueue):
                     due_ms = self._state.delays.next_ms
                 if not self._all_in_memory:
                     self._store.publish(reference)
+                    if self._rules is not None:
+                        self._shelve(reference)
             if reference.expiration_ms and self._expiry.add(entry):
                 due_ms = reference.expiration_ms if due_ms is None else min(due_ms, reference.expiration_ms)
         if due_ms is not None and self._on_due is not None:
@@ -152,6 +154,8 @@ class Queue(PolicedQueue):
                         woken.extend(self._place(entry))
                     if not self._all_in_memory:
                         self._store.publish(entry.reference)
+                        if self._rules is not None:
+                            self._shelve(entry.reference)
                     if self._receivers:
                         pushable.append(entry)
                 elif self.kept is not None:

@@ -14,6 +14,7 @@ from pyjms_provider.core.last_values import LastValues, last_key
 from pyjms_provider.core.limits import Room
 from pyjms_provider.core.paging import approximate_size
 from pyjms_provider.core.policy import Overflow, QueuePolicy, QueueType
+from pyjms_provider.core.shelf import Shelf
 from pyjms_provider.core.sorted_ordering import SortValue, sort_value
 from pyjms_provider.core.store import NotInMemoryError
 
@@ -58,11 +59,13 @@ class _Marks(NamedTuple):
 class QueueRules:
     """The rules of one queue."""
 
-    __slots__ = ("_active", "_groups", "_last_values", "_marks", "policy", "room")
+    __slots__ = ("_active", "_groups", "_last_values", "_marks", "policy", "room", "shelf")
 
     def __init__(self, policy: QueuePolicy) -> None:
         self.policy = policy
         self.room = Room(policy.max_messages, policy.max_bytes) if policy.is_limited else None
+        self.shelf = _shelf(policy)
+        """What is in memory, if the rest is to lie on the disk."""
         self._last_values = LastValues() if policy.type is QueueType.LAST_VALUE else None
         self._groups = GroupOwners() if policy.groups else None
         self._active = ActiveConsumer() if policy.exclusive else None
@@ -75,6 +78,7 @@ class QueueRules:
         """
         signals = [] if self.room is None else self.room.all_signals()
         before, self.policy = self.room, policy
+        self.shelf = _shelf(policy)
         self.room = Room(policy.max_messages, policy.max_bytes) if policy.is_limited else None
         if self.room is not None:
             if before is not None:
@@ -138,6 +142,8 @@ class QueueRules:
                 self._groups.gone(entry)
         if self.room is not None:
             self.room.remove(entry.reference.size)
+            if self.shelf is not None:
+                self.shelf.gone(entry.reference)
             self.wake_sender()
 
     def wake_sender(self) -> None:
@@ -237,6 +243,10 @@ class QueueRules:
         else:
             return manager.choose_successors(order.may_have)
         return manager.notify_if_interested([consumer for consumer in wanting if order.may_have(consumer.cursor)])
+
+
+def _shelf(policy: QueuePolicy) -> Shelf | None:
+    return Shelf(policy.max_messages, policy.max_bytes) if policy.overflow is Overflow.FLOW_TO_DISK else None
 
 
 def _may_want(consumer: Consumer, entry: QueueEntry) -> bool:

@@ -81,6 +81,12 @@ class MessageStore(ABC):
     def publish(self, reference: MessageReference) -> None:  # noqa: B027 - a store that keeps all has nothing to do
         """Hear that the message is where it goes to, so that it may leave memory."""
 
+    def leave(self, references: Sequence[MessageReference]) -> None:  # noqa: B027 - as before
+        """Let messages leave memory although there is room: now if they are kept elsewhere, else with the next `relieve`.
+
+        Those that were not published are left alone. Never waits.
+        """
+
     @property
     def is_pressed(self) -> bool:
         """Whether `relieve` has something to do, so that it may wait."""

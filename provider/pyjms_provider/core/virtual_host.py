@@ -36,6 +36,7 @@ from pyjms_provider.core.message_state import MessageState
 from pyjms_provider.core.pipelines import Pipelines
 from pyjms_provider.core.policy import Overflow, QueuePolicies, QueuePolicy
 from pyjms_provider.core.queue import Queue
+from pyjms_provider.core.shelf import check_disk
 from pyjms_provider.core.subscription import Subscription, SubscriptionTerms
 from pyjms_provider.core.time_limit import TimeLimit
 from pyjms_provider.core.topic import Topic
@@ -105,11 +106,16 @@ class VirtualHost:
         on_due: Callable[[HasTimes, int], None] | None = None,
         keeper: Keeper | None = None,
     ) -> None:
-        """Make an empty host. `on_due` as in `AsynchronousChannel`; `keeper`: how it survives, None: not at all."""
+        """Make an empty host. `on_due` as in `AsynchronousChannel`; `keeper`: how it survives, None: not at all.
+
+        Raises `PolicyError` for a policy that asks for a disk where there is none.
+        """
         self.name = name
         self.store = store
         self.clock = clock
         self.policy = policy or HostPolicy()
+        for each in self.policy.queues.every():
+            check_disk(store, each)
         self.keeper = keeper
         self.office = DeadLetterOffice(self)
         self.doorkeeper = Doorkeeper(clock)

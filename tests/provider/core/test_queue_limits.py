@@ -260,16 +260,6 @@ def test_subscribers_lose_the_oldest_and_publishers_go_on() -> None:
     assert [envelope.body for envelope in subscription.browse()] == ["b", "c"]
 
 
-# Flow to disk
-
-
-def test_a_queue_that_flows_to_disk_takes_everything() -> None:
-    world = PolicyWorld(max_messages=1, overflow="flow_to_disk")
-    for text in "abc":
-        world.send(text)
-    assert world.texts() == ["a", "b", "c"]
-
-
 # Block
 
 

@@ -1,0 +1,98 @@
+"""The machine that says which messages of a queue are in memory."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from pyjms_provider.core.policy import Overflow, PolicyError, QueuePolicies, QueuePolicy
+from pyjms_provider.core.reference import MessageReference, ReferenceId
+from pyjms_provider.core.shelf import Shelf
+from tests.provider.policy_world import PolicyWorld
+
+
+def reference(number: int, size: int = 1) -> MessageReference:
+    made = MessageReference(ReferenceId(number), None, 0, 4, True)
+    made.size = size
+    return made
+
+
+def test_the_first_ones_stay_and_none_that_comes_while_others_are_away() -> None:
+    shelf = Shelf(2, 0)
+    first, second, third, fourth = (reference(number) for number in range(4))
+    assert [shelf.came(each) for each in (first, second, third, third, first)] == [False, False, True, True, False]
+    shelf.gone(first)
+    shelf.gone(first)
+    assert shelf.came(fourth), "the third is wanted before it"
+    shelf.gone(third)
+    shelf.gone(fourth)
+    assert not shelf.came(first)
+
+
+def test_one_that_is_larger_than_the_limit_stays_if_it_is_alone() -> None:
+    shelf = Shelf(0, 10)
+    assert not shelf.came(reference(1, 100))
+    assert shelf.came(reference(2, 1))
+
+
+def test_what_is_read_takes_the_place_of_the_newest() -> None:
+    shelf = Shelf(0, 20)
+    messages = [reference(number, 10) for number in range(5)]
+    for each in messages:
+        shelf.came(each)
+    assert shelf.at_once(messages[2:]) == messages[2:4]
+    assert shelf.read(messages[2:3]) == [messages[1]]
+    assert shelf.read(messages[3:]) == [messages[0], messages[2]]
+    shelf.gone(messages[3])
+    assert shelf.read([messages[3]]) == [], "it went while it was being read"
+
+
+@given(st.integers(0, 3), st.integers(0, 30), st.lists(st.tuples(st.sampled_from("cgr"), st.integers(0, 9))))
+def test_no_more_than_the_limit_is_ever_in_memory(
+    max_messages: int, max_size: int, steps: list[tuple[str, int]]
+) -> None:
+    shelf = Shelf(max_messages, max_size)
+    messages = [reference(number, 3 * number + 1) for number in range(10)]
+    queued: set[int] = set()
+    here: set[int] = set()
+    for step, number in steps:
+        message = messages[number]
+        if step == "c":
+            queued.add(number)
+            if not shelf.came(message):
+                here.add(number)
+        elif step == "g":
+            shelf.gone(message)
+            queued.discard(number)
+            here.discard(number)
+        elif number in queued:
+            here.add(number)
+            here -= {each.id for each in shelf.read([message])}
+            assert number in here
+        sizes = [messages[each].size for each in here]
+        assert len(here) <= 1 or (
+            (not max_messages or len(here) <= max_messages) and (not max_size or sum(sizes) <= max_size)
+        )
+
+
+# Without a disk
+
+
+def test_a_broker_without_a_disk_refuses_queues_that_flow_to_it() -> None:
+    flows = QueuePolicy(max_messages=1, overflow=Overflow.FLOW_TO_DISK)
+    remedy = "needs a disk, and this broker keeps all messages in memory: start it with store=, or choose reject"
+    world = PolicyWorld()
+    with pytest.raises(PolicyError, match=remedy):
+        world.manager.create("large", flows)
+    assert world.manager.names() == ["orders"]
+    with pytest.raises(PolicyError, match=remedy):
+        world.manager.alter("orders", max_messages=1, overflow="flow_to_disk")
+    assert world.manager.report("orders").policy == QueuePolicy()
+    for policies in (
+        QueuePolicies(default=flows),
+        QueuePolicies(subscriptions=flows),
+        QueuePolicies(patterns=(("a.*", flows),)),
+    ):
+        with pytest.raises(PolicyError, match=remedy):
+            PolicyWorld(policies)
