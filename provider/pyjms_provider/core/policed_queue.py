@@ -85,7 +85,7 @@ class PolicedQueue(AsynchronousChannel):
         that asks for a disk where there is none.
         """
         super().__init__(name, store, state, clock, on_due=on_due, kept=kept)
-        check_disk(store, policy)
+        check_disk(policy, has_disk=not store.keeps_all_in_memory)
         self._manager = ConsumerManager()
         self._on_dead = on_dead
         self._dead: list[DeadEntry] = []
@@ -117,7 +117,7 @@ class PolicedQueue(AsynchronousChannel):
         Raises `DestinationInUseError` for another type, or another way to serve consumers, while the queue has messages
         or consumers; `PolicyError` as the constructor. May wait for a disk.
         """
-        check_disk(self._store, policy)
+        check_disk(policy, has_disk=not self._store.keeps_all_in_memory)
         woken: Sequence[Consumer] = ()
         with self._lock:
             held = [entry.reference for state in _STATES for entry in self._state.entries(state)]

@@ -14,14 +14,13 @@ from pyjms_provider.core.policy import Overflow, PolicyError, QueuePolicy
 
 if TYPE_CHECKING:
     from pyjms_provider.core.reference import MessageReference, ReferenceId
-    from pyjms_provider.core.store import MessageStore
 
 __all__ = ["Shelf", "check_disk"]
 
 
-def check_disk(store: MessageStore, policy: QueuePolicy) -> None:
+def check_disk(policy: QueuePolicy, *, has_disk: bool) -> None:
     """Raise `PolicyError` for a policy that asks for a disk where there is none."""
-    if policy.overflow is Overflow.FLOW_TO_DISK and store.keeps_all_in_memory:
+    if policy.overflow is Overflow.FLOW_TO_DISK and not has_disk:
         raise PolicyError(
             "overflow=flow_to_disk needs a disk, and this broker keeps all messages in memory: start it with store=, or "
             "choose reject, block or ring"

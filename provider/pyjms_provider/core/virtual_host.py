@@ -115,7 +115,7 @@ class VirtualHost:
         self.clock = clock
         self.policy = policy or HostPolicy()
         for each in self.policy.queues.every():
-            check_disk(store, each)
+            check_disk(each, has_disk=not store.keeps_all_in_memory)
         self.keeper = keeper
         self.office = DeadLetterOffice(self)
         self.doorkeeper = Doorkeeper(clock)

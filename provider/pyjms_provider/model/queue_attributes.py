@@ -9,6 +9,7 @@ from typing import Any, Final
 from pydantic import BaseModel, ConfigDict
 
 from pyjms_provider.core.policy import MAXIMUM_FAILURES, Overflow, PolicyError, QueuePolicy, QueueType
+from pyjms_provider.core.shelf import check_disk
 from pyjms_provider.model.attributes import Attributes, ByteCount, attribute
 from pyjms_provider.model.errors import InvalidAttributesError, Problem
 from pyjms_provider.watching.alerts import AlertLimits
@@ -102,12 +103,14 @@ def policy_of(attributes: QueueAttributes, where: str) -> QueuePolicy:
         raise _refused(where, error, "") from error
 
 
-def read_policy(values: Mapping[str, Any], where: str, attribute_name: str) -> QueuePolicy:
-    """Return a policy of plain values. Raises `InvalidAttributesError`."""
+def read_policy(values: Mapping[str, Any], where: str, attribute_name: str, *, has_disk: bool) -> QueuePolicy:
+    """Return a policy of plain values, for a host that has a disk or not. Raises `InvalidAttributesError`."""
     try:
-        return QueuePolicy.from_mapping(values)
+        policy = QueuePolicy.from_mapping(values)
+        check_disk(policy, has_disk=has_disk)
     except PolicyError as error:
         raise _refused(where, error, attribute_name) from error
+    return policy
 
 
 def _refused(where: str, error: PolicyError, attribute_name: str) -> InvalidAttributesError:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
+from functools import partial
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from pydantic import BaseModel, Field
@@ -194,14 +195,16 @@ class VirtualHost(StoryTelling, Stoppable):
         self._policies(new)
 
     def _policies(self, chosen: VirtualHostAttributes) -> QueuePolicies:
+        has_disk = chosen.store_url is not None or self._adopted is not None  # that one runs, and has been checked
+        read = partial(read_policy, where=self.path, has_disk=has_disk)
         patterns = tuple(
-            (each.pattern, read_policy(each.policy, self.path, f"queue_patterns.{number}.policy"))
+            (each.pattern, read(each.policy, attribute_name=f"queue_patterns.{number}.policy"))
             for number, each in enumerate(chosen.queue_patterns)
         )
         try:
             return QueuePolicies(
-                default=read_policy(chosen.queue_defaults, self.path, "queue_defaults"),
-                subscriptions=read_policy(chosen.subscription_defaults, self.path, "subscription_defaults"),
+                default=read(chosen.queue_defaults, attribute_name="queue_defaults"),
+                subscriptions=read(chosen.subscription_defaults, attribute_name="subscription_defaults"),
                 patterns=patterns,
             )
         except PolicyError as error:
