@@ -85,7 +85,9 @@ class EmbeddedBroker:
         self._numbers = count(1)
         self._lock = Lock()
         self._stopped = False
-        self._is_lost = False
+        self._has_started = False
+        self._lost: ProviderError | None = None
+        """Why the store is not this broker's any more."""
         self._on_stop: dict[ConnectionId, Callable[[ConnectionLostError], None]] = {}
         self._clients: dict[ConnectionId, Client] = {}
         self._housekeeper = Housekeeper(name, clock)
@@ -105,6 +107,7 @@ class EmbeddedBroker:
             raise
         if self.stories is not None:
             self.stories.buffer.begin()
+        self._begin_to_serve()
 
     def __repr__(self) -> str:
         return f"<EmbeddedBroker {self.name}>"
@@ -139,6 +142,15 @@ class EmbeddedBroker:
                 restored.in_doubt,
             )
         return host
+
+    def _begin_to_serve(self) -> None:
+        """Have what comes from now on be told to connections. Raises `ResourceError` if the store was lost meanwhile."""
+        with self._lock:
+            self._has_started = True
+            lost = self._lost
+        if lost is not None:
+            self.stop()
+            raise lost
 
     def _make_host(self, store: MessageStore, keeper: Keeper | None) -> VirtualHost:
         policy, on_due = self.settings.policy, self._housekeeper.ask
@@ -248,14 +260,17 @@ class EmbeddedBroker:
         keeper, is_certain = self.virtual_host.keeper, True
         if keeper is not None:
             keeper.end()  # clients' threads may be writing still
-            is_certain = not self._is_lost and keeper.doubts.settle()
+            is_certain = self._lost is None and keeper.doubts.settle()
         self.virtual_host.close()
         if self._journal is not None:
             self._journal.close(clean=is_certain)  # what is held in doubt comes again, and needs the marks for its flag
 
     def _lose_store(self, error: ProviderError) -> None:
         """Stop serving: the store has another holder, or is gone. Called by whoever noticed, so it does not wait."""
-        self._is_lost = True
+        with self._lock:
+            self._lost = error
+            if not self._has_started:
+                return  # who starts it is told
         _log.error("PYJMS-BROKER-3 broker %s has lost its store and stops: %s", self.name, error.reason)
         reason = ConnectionLostError(f"broker {self.name} has lost its store: {error.reason}")
         Thread(target=self._leave, args=(reason,), name=f"pyjms stopping {self.name}", daemon=True).start()

@@ -276,6 +276,10 @@ class JoinedTransaction(ABC):
 class Journal(ABC):
     """Keeps changes. One broker holds it at a time; opening a held one raises `ResourceError` that names the holder."""
 
+    is_held: bool = True
+    """Whether no other broker can hold it now, as far as is known. While that is not so, nothing that is kept may be handed out
+    before a write has succeeded."""
+
     @property
     def is_reliable(self) -> bool:
         """Whether what it keeps survives the process (JBoss Messaging Core §4)."""

@@ -52,7 +52,9 @@ class KeptQueue:
 
     def knows(self, reference: MessageReference, count: int) -> bool:
         """Return whether the message may be delivered for the `count`-th time without a write."""
-        return not reference.journaled or (count == 1 and reference.id <= self._marks[reference.priority])
+        if not reference.journaled:
+            return True
+        return count == 1 and reference.id <= self._marks[reference.priority] and self._journal.is_held
 
     def mark(self, reference: MessageReference, count: int) -> None:
         """Write down a delivery, or a mark that covers it. Waits for the journal. Raises `ResourceError`."""

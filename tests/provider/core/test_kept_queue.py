@@ -19,6 +19,7 @@ class Consumers:
 
     def __init__(self) -> None:
         self.clock = VirtualClock()
+        self.is_held = True
         journal: Any = self
         self.kept = KeptQueue(journal, self.clock, QUEUE)
         self.last = 0
@@ -54,6 +55,17 @@ def consumers() -> Consumers:
 def test_the_first_mark_covers_a_hundred_more(consumers: Consumers) -> None:
     assert consumers.receive(101, in_a_ms=100) == [100]
     assert len(consumers.receive(1, in_a_ms=100)) == 1
+
+
+def test_while_the_store_may_have_another_holder_each_delivery_asks_for_a_write(consumers: Consumers) -> None:
+    consumers.receive(1, in_a_ms=1)
+    reference = MessageReference(ReferenceId(consumers.last), None, 0, 4, True)
+    consumers.is_held = False
+    assert consumers.kept.knows(reference, 1), "what is not kept has no other holder"
+    reference.journaled = True
+    assert not consumers.kept.knows(reference, 1)
+    consumers.is_held = True
+    assert consumers.kept.knows(reference, 1)
 
 
 def test_quick_deliveries_have_marks_that_cover_more_and_more_up_to_a_limit(consumers: Consumers) -> None:

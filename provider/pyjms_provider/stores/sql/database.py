@@ -29,6 +29,8 @@ class Database(ABC):
     """As it stands in URLs."""
     is_local: ClassVar[bool] = False
     """Whether it is a file of this machine, so that nobody waits for a network."""
+    may_be_lost: ClassVar[bool] = False
+    """Whether it may get another holder while this one lives, so that somebody must `look`."""
     reading_options: ClassVar[Mapping[str, str]] = {}
     """Execution options of a connection for `reading`."""
 
@@ -51,6 +53,17 @@ class Database(ABC):
     @abstractmethod
     def understand(self, error: Exception) -> StoreError:
         """Return what an error of the driver, or of SQLAlchemy, means, and what to do about it."""
+
+    @property
+    def is_held(self) -> bool:
+        """Whether it is still held, as far as is known. Any thread; does not wait."""
+        return True
+
+    def look(self) -> None:  # noqa: B027 - not every database can be lost
+        """Find out whether it is still held, and take it again if it was lost and nobody else had it. The writer's thread.
+
+        Raises `StoreError` when it is not known, `LostStoreError` when another one has held it.
+        """
 
     @contextmanager
     def reading(self) -> Iterator[Connection]:

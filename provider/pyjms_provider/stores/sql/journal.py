@@ -30,6 +30,7 @@ from pyjms_provider.stores.sql.batch import (
 )
 from pyjms_provider.stores.sql.branches import add_branches
 from pyjms_provider.stores.sql.dropping import drop_messages, drop_queue
+from pyjms_provider.stores.sql.holder_watch import HolderWatch
 from pyjms_provider.stores.sql.joining import JoinedWriter
 from pyjms_provider.stores.sql.pipelines import add_pipelines
 from pyjms_provider.stores.sql.recovery import read_entries, read_places, read_records
@@ -86,6 +87,10 @@ class SqlJournal(Journal):
         self._lost: LostStoreError | None = None
         self._is_closed = False
         _open.add(self)
+        self._watch: HolderWatch | None = None
+        if database.may_be_lost:
+            self._watch = HolderWatch(self._look, clock, name=database.engine.url.database)
+            self._watch.start()
 
     @property
     def is_local(self) -> bool:
@@ -283,6 +288,25 @@ class SqlJournal(Journal):
         _log.error("PYJMS-STORE-3 %s", error.reason)
         self._on_lost(error)
 
+    # Being the holder
+
+    def _look(self) -> None:
+        """Find out whether the store is still held. Who commits just now finds out itself."""
+        if self._group.begin():
+            try:
+                if self._lost is None and not self._is_closed:
+                    self._database.look()
+            except StoreError as error:
+                _log.debug("it is not known whether the store is held: %s", error.reason)
+                self._look_for_loss(error)
+            finally:
+                self._group.end()
+        was_held, self.is_held = self.is_held, self._lost is None and self._database.is_held
+        if was_held and not self.is_held and not self._is_closed:
+            _log.warning(
+                "PYJMS-STORE-9 the connection that holds the store was lost; what is kept is handed out again when it is back"
+            )
+
     # Reading
 
     def holds(self, queue: QueueNumber, reference: MessageReference) -> bool:
@@ -394,6 +418,8 @@ class SqlJournal(Journal):
                 return
             self._is_closed = True
         self._database.interrupt()
+        if self._watch is not None:
+            self._watch.stop()
         statements = self._database.statements
         if clean:
             self._last_batch.others = [(statements.drop_marks, [()]), (statements.set_clean, [(True,)])]

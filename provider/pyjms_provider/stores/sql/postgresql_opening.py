@@ -8,7 +8,7 @@ from sqlalchemy import URL, create_engine, select, text
 from sqlalchemy.exc import ArgumentError, SQLAlchemyError
 
 from pyjms_provider.settings import Synchronous
-from pyjms_provider.stores.errors import HeldStoreError, StoreError, UnsupportedStoreError
+from pyjms_provider.stores.errors import HeldStoreError, UnsupportedStoreError
 from pyjms_provider.stores.sql import tables as t
 from pyjms_provider.stores.sql.file_lock import describe_holder
 from pyjms_provider.stores.sql.paging import Paging
@@ -49,20 +49,14 @@ def open_postgresql(wanted: Wanted) -> tuple[PostgresqlDatabase, Paging, Meta]:
     engine = make_engine(url)
     holding = HolderConnection(engine)
     try:
-        acquire(lambda: _hold(holding, engine, where), wanted)
-        with engine.connect().execution_options(isolation_level="READ COMMITTED") as connection, connection.begin():
-            prepare_schema(connection, where, is_shared=wanted.is_shared)
-            meta = take(connection, describe_holder(wanted.holder))
-            _empty_paged(connection)
+        meta = acquire(lambda: _take_over(holding, engine, where, wanted), wanted)
         holding.epoch = meta.epoch
         forces = wanted.synchronous is Synchronous.FULL
         database = PostgresqlDatabase(engine, holding, wanted.clock, where=where, forces=forces)
         return database, Paging(UnloggedDatabase(make_engine(url), where), lambda: None), meta
-    except BaseException as error:
+    except BaseException:
         holding.unlock()
         engine.dispose()
-        if isinstance(error, PostgresqlDatabase.errors) and not isinstance(error, StoreError):
-            raise understand(error, where) from error
         raise
 
 
@@ -81,6 +75,19 @@ def make_engine(url: URL) -> Engine:
         )
     except (ArgumentError, SQLAlchemyError) as error:
         raise UnsupportedStoreError(f"PostgreSQL cannot be used as a store: {error}") from error
+
+
+def _take_over(holding: HolderConnection, engine: Engine, where: str, wanted: Wanted) -> Meta:
+    """Take the lock, and have the schema ready. Raises `StoreError`; another attempt may follow."""
+    try:
+        _hold(holding, engine, where)
+        with engine.connect().execution_options(isolation_level="READ COMMITTED") as connection, connection.begin():
+            prepare_schema(connection, where, is_shared=wanted.is_shared)
+            meta = take(connection, describe_holder(wanted.holder))
+            _empty_paged(connection)
+    except PostgresqlDatabase.errors as error:
+        raise understand(error, where) from error
+    return meta
 
 
 def _hold(holding: HolderConnection, engine: Engine, where: str) -> None:

@@ -5,18 +5,21 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, TypeVar
 
 from pyjms.spi.errors import ClosedError
-from pyjms_provider.stores.errors import HeldStoreError
+from pyjms_provider.stores.errors import HeldStoreError, UnavailableStoreError
 
 if TYPE_CHECKING:
     from sqlalchemy import URL
 
     from pyjms.spi.clock import Clock, Signal
     from pyjms_provider.settings import Synchronous
+    from pyjms_provider.stores.errors import StoreError
 
 __all__ = ["RETRY_MS", "Wanted", "acquire"]
+
+_T = TypeVar("_T")
 
 _log = logging.getLogger(__name__)
 
@@ -43,23 +46,24 @@ class Wanted:
     """How much of its disk is left for acknowledgements; a server's disk is the server's."""
 
 
-def acquire(take: Callable[[], None], wanted: Wanted) -> None:
-    """Call `take` until it raises `HeldStoreError` no more, or once if it may not wait.
+def acquire(take: Callable[[], _T], wanted: Wanted) -> _T:
+    """Return what `take` returns, called until it raises `HeldStoreError` no more, or once if it may not wait.
 
-    Raises `HeldStoreError` of the one attempt, and `ClosedError` when the wait was `cancelled`.
+    Who has found the store held goes on waiting while its server is away, which is when the holder may lose it. At first that is
+    an error: the URL may be wrong. Raises the errors of `take`, and `ClosedError` when the wait was `cancelled`.
     """
     from pyjms.spi.clock import Signal
 
-    is_first = True
+    last: type[StoreError] | None = None
     signal, clock = wanted.cancelled or Signal(), wanted.clock
     while True:
         try:
             return take()
-        except HeldStoreError as error:
-            if not wanted.waits:
+        except (HeldStoreError, UnavailableStoreError) as error:
+            if not wanted.waits or (last is None and isinstance(error, UnavailableStoreError)):
                 raise
-            if is_first:
+            if last is not type(error):
                 _log.info("PYJMS-STORE-5 waiting to take over: %s", error.reason.partition("; ")[0])
-            is_first = False
+            last = type(error)
         if clock.wait(signal, clock.monotonic_ms() + RETRY_MS):
             raise ClosedError("the wait for the store was cancelled")

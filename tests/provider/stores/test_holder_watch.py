@@ -1,0 +1,230 @@
+"""A broker that writes nothing hears that it may have lost its store, takes it again, or stops serving (decision 0195)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from queue import Queue
+from threading import Event, Thread, current_thread
+from urllib.parse import quote
+
+import pytest
+
+from pyjms import Connection, ConnectionFactory, JMSException, MessageConsumer, ResourceAllocationException
+from pyjms.spi.clock import Signal, SystemClock
+from pyjms.spi.errors import ProviderError
+from pyjms.testing import VirtualClock
+from pyjms_provider.broker import running_broker, stop_broker
+from pyjms_provider.settings import StandBy, StoreSettings
+from pyjms_provider.stores.errors import HeldStoreError, LostStoreError
+from pyjms_provider.stores.sql import SqlJournal, open_journal
+from pyjms_provider.stores.sql.holder_watch import LOOK_MS, HolderWatch
+from tests.provider.postgresql import PostgresqlServer
+
+LONG_S = 30
+NAME = "idle"
+
+
+class Looked(VirtualClock):
+    """Tells when the watch waits again: it has looked then."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.begun: Queue[float | None] = Queue()
+
+    def wait(self, signal: Signal, until_ms: float | None) -> bool:
+        if current_thread().name.startswith("pyjms holder"):
+            self.begun.put(until_ms)
+        return super().wait(signal, until_ms)
+
+    def look(self) -> None:
+        """Have the watch look once, and return when it has."""
+        self.begun.get(timeout=LONG_S)
+        self.advance(LOOK_MS)
+        self.begun.put(self.begun.get(timeout=LONG_S))  # for the next look
+
+
+@pytest.fixture
+def url(postgresql: PostgresqlServer) -> str:
+    return postgresql.make_store()
+
+
+@pytest.fixture
+def clock() -> Looked:
+    return Looked()
+
+
+class Idle:
+    """A journal that nobody writes to."""
+
+    def __init__(self, url: str, clock: Looked) -> None:
+        self.told: Queue[ProviderError] = Queue()
+        self.journal = open_journal(StoreSettings(url=url), NAME, clock, on_lost=self.told.put)
+
+    @property
+    def backend(self) -> int:
+        connection = self.journal._database._holder.connection  # type: ignore[attr-defined]
+        pid: int = connection.info.backend_pid
+        return pid
+
+
+@pytest.fixture
+def idle(url: str, clock: Looked) -> Iterator[Idle]:
+    idle = Idle(url, clock)
+    yield idle
+    idle.journal.close(clean=False)
+
+
+def is_holder(idle: Idle) -> bool:
+    return idle.journal.is_held
+
+
+def cut(postgresql: PostgresqlServer, backend: int) -> None:
+    with postgresql.connect() as administrator:
+        administrator.execute("SELECT pg_terminate_backend(%s, 10000)", (backend,))
+
+
+def test_an_idle_holder_that_lost_its_lock_takes_it_again(
+    postgresql: PostgresqlServer, url: str, idle: Idle, clock: Looked
+) -> None:
+    cut(postgresql, idle.backend)
+    clock.look()
+    assert is_holder(idle)
+    assert idle.told.empty()
+    with pytest.raises(HeldStoreError):
+        open_journal(StoreSettings(url=url), "second", SystemClock())
+
+
+def test_an_idle_holder_hears_that_another_broker_has_taken_over(
+    postgresql: PostgresqlServer, url: str, idle: Idle, clock: Looked
+) -> None:
+    cut(postgresql, idle.backend)
+    second = open_journal(StoreSettings(url=url), "second", SystemClock())
+    clock.look()
+    assert not is_holder(idle)
+    assert isinstance(idle.told.get(timeout=LONG_S), LostStoreError)
+    clock.look()
+    assert idle.told.empty(), "it is said once"
+    second.close(clean=True)
+
+
+def test_it_is_not_held_while_the_server_is_away(postgresql: PostgresqlServer, idle: Idle, clock: Looked) -> None:
+    postgresql.stop()
+    try:
+        clock.look()
+        assert not is_holder(idle)
+    finally:
+        postgresql.start()
+    clock.look()
+    assert is_holder(idle)
+    assert idle.told.empty()
+
+
+def test_who_looks_leaves_a_commit_alone(postgresql: PostgresqlServer, idle: Idle, clock: Looked) -> None:
+    """Whoever commits finds out itself; what it has found is seen."""
+    assert idle.journal._group.begin()
+    backend = idle.backend
+    cut(postgresql, backend)
+    clock.look()
+    idle.journal._database._holder.release()  # type: ignore[attr-defined]  # as who commits does
+    clock.look()
+    assert not is_holder(idle)
+    idle.journal._group.end()
+    clock.look()
+    assert is_holder(idle)
+    assert idle.backend != backend
+
+
+@pytest.fixture
+def connection(url: str, clock: Looked) -> Iterator[Connection]:
+    factory = ConnectionFactory(f"vm://{NAME}?store={quote(url, safe='')}", clock=clock)
+    with factory.create_connection() as connection:
+        connection.start()
+        yield connection
+    stop_broker(NAME)
+
+
+def consumer_of_sent(connection: Connection) -> MessageConsumer:
+    """Send two messages, and receive the first, so that the second is covered by the same delivery mark."""
+    session = connection.create_session()
+    producer = session.create_producer(session.create_queue("orders"))
+    for text in ("first", "second"):
+        producer.send(session.create_text_message(text))
+    consumer = session.create_consumer(session.create_queue("orders"))
+    assert consumer.receive_no_wait() is not None
+    return consumer
+
+
+def journal_of_the_broker() -> SqlJournal:
+    broker = running_broker(NAME)
+    assert broker is not None
+    assert isinstance(broker._journal, SqlJournal)
+    return broker._journal
+
+
+def test_nothing_that_is_kept_is_delivered_while_the_lock_may_be_another_brokers(
+    postgresql: PostgresqlServer, clock: Looked, connection: Connection
+) -> None:
+    consumer = consumer_of_sent(connection)
+    postgresql.stop()
+    try:
+        clock.look()
+        with pytest.raises(ResourceAllocationException, match="cannot be reached"):
+            consumer.receive_no_wait()
+    finally:
+        postgresql.start()
+    clock.look()
+    message = consumer.receive_no_wait()
+    assert message is not None
+    assert not message.jms_redelivered
+
+
+def test_an_idle_broker_whose_store_another_one_has_stops_serving(
+    postgresql: PostgresqlServer, url: str, clock: Looked, connection: Connection
+) -> None:
+    """A stand-by broker waits through a restart of the server, and is there first."""
+    told: Queue[JMSException] = Queue()
+    connection.exception_listener = told.put
+    consumer = consumer_of_sent(connection)
+    waiting = Event()
+    taken: Queue[SqlJournal] = Queue()
+
+    class Watched(SystemClock):
+        def wait(self, signal: Signal, until_ms: float | None) -> bool:
+            waiting.set()
+            return super().wait(signal, until_ms)
+
+    def stand_by() -> None:
+        taken.put(open_journal(StoreSettings(url=url, stand_by=StandBy.WAIT), "second", Watched()))
+
+    thread = Thread(target=stand_by)
+    thread.start()
+    assert waiting.wait(LONG_S)
+    postgresql.stop()
+    waiting.clear()
+    assert waiting.wait(LONG_S)
+    postgresql.start()
+    second = taken.get(timeout=LONG_S)
+    thread.join(LONG_S)
+    clock.look()
+    assert "another broker has held the store" in str(told.get(timeout=LONG_S))
+    with pytest.raises(JMSException):
+        consumer.receive_no_wait()
+    assert running_broker(NAME) is None
+    second.close(clean=True)
+
+
+def test_a_watch_can_be_ended_by_what_it_calls() -> None:
+    clock = VirtualClock()
+    has_looked = Event()
+
+    def look() -> None:
+        watch.stop()
+        has_looked.set()
+
+    watch = HolderWatch(look, clock, name="store")
+    watch.start()
+    clock.await_wait(LOOK_MS)
+    clock.advance(LOOK_MS)
+    assert has_looked.wait(LONG_S)
+    watch.stop()
+    assert not watch._thread.is_alive()
