@@ -12,7 +12,7 @@ from urllib.parse import quote
 
 import pytest
 
-from pyjms import Connection, ConnectionFactory, Session, TextMessage
+from pyjms import Connection, ConnectionFactory, Session, TextMessage, XAConnectionFactory, XAResource, Xid
 from pyjms.spi.registry import find_provider
 from pyjms.spi.url import ProviderUrl
 from pyjms_provider.queue_manager import QueueManager
@@ -132,3 +132,38 @@ def test_a_broker_starts_whose_queue_must_read_a_damaged_message(damaged: Connec
     assert [text_of(consumer.receive(10_000)) for _ in LEFT] == LEFT
     assert consumer.receive_no_wait() is None
     assert QueueManager.of("damaged").report("orders").waiting == 0
+
+
+class Branch(Xid):
+    """The one branch that there is."""
+
+    format_id = 7
+    global_transaction_id = b"global"
+    branch_qualifier = b"branch"
+
+
+@pytest.mark.parametrize(("value", "left"), [("CAST(payload AS TEXT)", ["0", "1"]), ("CAST(x'ff' AS TEXT)", ["1"])])
+def test_a_broker_starts_with_a_damaged_message_in_a_prepared_branch(
+    tmp_path: Path, value: str, left: list[str]
+) -> None:
+    path = tmp_path / "store.db"
+    factory = XAConnectionFactory(f"{NAME}?store={quote(f'sqlite:///{path}', safe='')}")
+    with factory.create_xa_connection() as connection:
+        session = connection.create_xa_session()
+        session.xa_resource.start(Branch(), XAResource.TMNOFLAGS)
+        producer = session.create_producer(session.create_queue("orders"))
+        for number in range(2):
+            producer.send(session.create_text_message(str(number)))
+        session.xa_resource.end(Branch(), XAResource.TMSUCCESS)
+        session.xa_resource.prepare(Branch())
+        stop()
+    with closing(sqlite3.connect(path)) as store, store:
+        store.execute(f"UPDATE pyjms_message SET payload = {value} WHERE id = (SELECT min(id) FROM pyjms_message)")
+    with factory.create_xa_connection() as connection:
+        connection.start()
+        connection.create_xa_session().xa_resource.commit(Branch(), False)
+        plain = connection.create_session(False, Session.AUTO_ACKNOWLEDGE)
+        consumer = plain.create_consumer(plain.create_queue("orders"))
+        assert [text_of(consumer.receive(10_000)) for _ in left] == left
+        assert consumer.receive_no_wait() is None
+        stop()

@@ -8,6 +8,7 @@ import sqlite3
 import subprocess
 import sys
 from collections.abc import Callable
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -227,15 +228,59 @@ def test_a_store_whose_log_was_taken_away_is_lost(path: Path, change: Callable[[
     world.journal.close(clean=True)
 
 
+def damage(path: Path, message: int, column: str, value: str) -> None:
+    """Have an expression of SQL in a column, whatever it may hold."""
+    with closing(sqlite3.connect(path, isolation_level=None)) as connection:
+        connection.execute("PRAGMA writable_schema=ON")
+        connection.execute(
+            "UPDATE sqlite_master SET sql = replace(sql, 'BLOB NOT NULL', 'BLOB') WHERE name = 'pyjms_message'"
+        )
+    with closing(sqlite3.connect(path, isolation_level=None)) as connection:
+        connection.execute(f"UPDATE pyjms_message SET {column} = {value} WHERE id = ?", (message,))
+
+
+@pytest.mark.parametrize("is_open", [True, False], ids=["while_open", "before_opening"])
+@pytest.mark.parametrize("value", ["'text'", "CAST(x'ff00fe' AS TEXT)", "7", "1.5", "NULL"])
+def test_a_payload_of_another_type_is_set_aside_and_the_others_are_read(
+    path: Path, home: JournalHome, value: str, is_open: bool
+) -> None:
+    world = World(home)
+    messages = [world.message(text=str(number)) for number in range(3)]
+    world.add(*messages)
+    ids = [message.reference.id for message in messages]
+    if not is_open:
+        world.journal.close(clean=True)
+    damage(path, ids[1], "payload", value)
+    if not is_open:
+        world.reopen()
+    assert list(world.bodies(*ids).values()) == ["0", "2"]
+    assert [message for message, _ in world.reopen().ids] == [ids[0], ids[2]]
+    home.close()
+    with closing(sqlite3.connect(path)) as connection:
+        assert connection.execute("SELECT id FROM pyjms_set_aside").fetchall() == [(ids[1],)]
+
+
+def test_a_payload_that_one_bit_calls_text_is_read_as_it_is(path: Path, home: JournalHome) -> None:
+    world = World(home)
+    message = world.message(text="whole")
+    world.add(message)
+    world.journal.close(clean=True)
+    damage(path, message.reference.id, "payload", "CAST(payload AS TEXT)")
+    world.reopen()
+    assert list(world.bodies(message.reference.id).values()) == ["whole"]
+    home.close()
+
+
+@pytest.mark.parametrize("value", ["'high'", "CAST(x'ff' AS TEXT)", "x'01'", "1.5"])
 def test_a_row_that_cannot_be_understood_is_set_aside_and_the_others_are_found(
-    path: Path, home: JournalHome, caplog: pytest.LogCaptureFixture
+    path: Path, home: JournalHome, caplog: pytest.LogCaptureFixture, value: str
 ) -> None:
     world = World(home)
     good, bad = world.message(), world.message(world.queue, world.other)
     world.add(good, bad)
     world.journal.close(clean=False)
     connection = sqlite3.connect(path, isolation_level=None)
-    connection.execute("UPDATE pyjms_message SET priority = 'high' WHERE id = ?", (bad.reference.id,))
+    damage(path, bad.reference.id, "priority", value)
     with caplog.at_level(logging.ERROR):
         assert world.reopen().ids == [(good.reference.id, world.queue)]
     assert "PYJMS-STORE-1" in caplog.text

@@ -111,7 +111,7 @@ class Database(ABC):
             for reference_id in ids:
                 cursor.execute(statement, (reference_id,))
                 for row in cursor.fetchall():
-                    found[reference_id] = row[0]
+                    found[reference_id] = row[0] or b""  # a damaged file may have NULL
             return found
 
         return self._read(work)

@@ -197,6 +197,9 @@ class SqliteDatabase(Database):
 
     def stream(self, lent: PoolProxiedConnection, cursors: ExitStack) -> Callable[[str], Iterator[Row]]:
         connection: Any = lent.driver_connection
+        connection.text_factory = (
+            bytes  # a damaged file may have text anywhere, and the driver fails at what is not UTF-8
+        )
         connection.execute("BEGIN")
         return lambda query: iter(connection.execute(query))
 

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
-from sqlalchemy import and_, bindparam, delete, exists, func, insert, null, select, tuple_, update
+from sqlalchemy import LargeBinary, and_, bindparam, cast, delete, exists, func, insert, null, select, tuple_, update
 from sqlalchemy.dialects.postgresql import insert as postgresql_insert
 from sqlalchemy.dialects.sqlite import insert as sqlite_insert
 from sqlalchemy.sql.compiler import SQLCompiler
@@ -140,6 +140,11 @@ def _equal(table: Table, names: Sequence[str]) -> list[ColumnElement[bool]]:
     return [table.c[name] == bindparam(f"{name}_", type_=table.c[name].type) for name in names]
 
 
+def _bytes(column: ColumnElement[bytes]) -> ColumnElement[bytes]:
+    """Return a column's bytes, also where one bit of SQLite's file says that they are text: the driver fails at what is not UTF-8."""
+    return cast(column, LargeBinary)
+
+
 def compile_statements(dialect: Dialect) -> Statements:
     """Return the statements for a dialect with positional parameters, compiled once."""
     known = _compiled.get((dialect.name, dialect.paramstyle))
@@ -195,7 +200,7 @@ def _for_messages(c: _Compiler) -> dict[str, str]:
         "put_mark": c.raise_to(t.MARK, "message"),
         "put_duplicate": c.put(duplicate, "until_ms"),
         "drop_duplicates": c(delete(duplicate).where(duplicate.c.until_ms < until_ms), "until_ms_"),
-        "read_message": c(select(message.c.payload).where(*_equal(message, ["id"])), "id_"),
+        "read_message": c(select(_bytes(message.c.payload)).where(*_equal(message, ["id"])), "id_"),
         "has_message": c(select(message.c.id).where(*_equal(message, ["id"])), "id_"),
         "has_single": c(select(message.c.id).where(*_equal(message, ["id", "queue"])), "id_", "queue_"),
         "has_entry": c(select(entry.c.message).where(*_equal(entry, ["message", "queue"])), "message_", "queue_"),
@@ -254,7 +259,7 @@ def _for_stages(c: _Compiler) -> dict[str, str]:
 def _for_paging(c: _Compiler) -> dict[str, str]:
     return {
         "add_paged": c.put(t.PAGED, "payload"),
-        "read_paged": c(select(t.PAGED.c.payload).where(*_equal(t.PAGED, ["id"])), "id_"),
+        "read_paged": c(select(_bytes(t.PAGED.c.payload)).where(*_equal(t.PAGED, ["id"])), "id_"),
         "drop_paged": c.remove(t.PAGED, "id"),
     }
 
