@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fcntl
 import os
 import random
 import subprocess
@@ -18,6 +19,7 @@ from pyjms.testing import VirtualClock
 from pyjms_provider.settings import StandBy, StoreSettings
 from pyjms_provider.stores.errors import HeldStoreError, LostStoreError
 from pyjms_provider.stores.sql import SqlJournal, open_journal
+from pyjms_provider.stores.sql.file_lock import FileLock
 from pyjms_provider.stores.sql.sqlite import CHECK_MS
 from pyjms_provider.stores.testing import JournalHome
 from pyjms_provider.stores.testing.world import World
@@ -175,6 +177,42 @@ def test_a_store_that_was_replaced_is_lost_and_that_is_said_once(tmp_path: Path)
             world.add(world.message())
     assert [type(error) for error in lost] == [LostStoreError]
     world.journal.close(clean=True)
+
+
+def test_a_store_whose_lock_was_deleted_is_lost_to_its_first_holder(tmp_path: Path) -> None:
+    path = tmp_path / "store.db"
+    settings, clock = StoreSettings(url=f"sqlite:///{path}"), VirtualClock()
+    first = World(JournalHome(lambda holder: open_journal(settings, holder, clock)))
+    first.add(first.message())
+    path.with_suffix(".db.lock").unlink()
+    second = opened(settings.url, "second")
+    clock.advance(CHECK_MS)
+    with pytest.raises(LostStoreError, match=r"store\.db\.lock was deleted or replaced"):
+        first.add(first.message())
+    second.close(clean=True)
+    first.journal.close(clean=True)
+
+
+def test_a_lock_that_is_deleted_before_it_is_taken_is_made_anew(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "store.db.lock"
+    take = fcntl.flock
+    taken: list[int] = []
+
+    def take_late(file: int, how: int) -> None:
+        if not taken:
+            path.unlink()
+        taken.append(file)
+        take(file, how)
+
+    monkeypatch.setattr(fcntl, "flock", take_late)
+    lock = FileLock(str(path), "first")
+    lock.acquire()
+    assert len(taken) == 2
+    with pytest.raises(HeldStoreError, match="held by first"):
+        FileLock(str(path), "second").acquire()
+    lock.release()
 
 
 def test_a_child_of_the_holder_does_not_keep_the_store(tmp_path: Path) -> None:

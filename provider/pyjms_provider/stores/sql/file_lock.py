@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import socket
 from contextlib import suppress
+from pathlib import Path
 from typing import Final
 from weakref import WeakSet
 
@@ -29,7 +30,7 @@ class FileLock:
     """The file that says who holds a database. It stays when the lock is released: deleting it could free two holders."""
 
     def __init__(self, path: str, holder: str) -> None:
-        self._path = path
+        self.path = path
         self._holder = holder
         self._file: int | None = None
 
@@ -37,26 +38,46 @@ class FileLock:
         """Take the lock. Raises `HeldStoreError` that names the holder, `UnusableStoreError`, `UnsupportedStoreError`."""
         if fcntl is None:
             raise UnsupportedStoreError("this system has no file locks (fcntl); use PostgreSQL as the store")
+        file = self._open()
+        while not self._is_ours(file):
+            os.close(file)
+            file = self._open()
+        self._file = file
+        _held.add(self)
+        with suppress(OSError):  # a full disk: the lock holds without its text
+            os.ftruncate(file, 0)
+            os.pwrite(file, self._holder.encode()[:_LONGEST], 0)
+
+    def _open(self) -> int:
+        """Open the file, and make it if there is none; return its descriptor."""
         try:
-            file = os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+            return os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
         except OSError as error:
             raise UnusableStoreError(
-                f"{self._path} cannot be opened: {error.strerror}. Its directory must exist, and be writable by this user"
+                f"{self.path} cannot be opened: {error.strerror}. Its directory must exist, and be writable by this user"
             ) from error
+
+    def _is_ours(self, file: int) -> bool:
+        """Lock the file of a descriptor; return whether it still has its name, or was deleted before it was locked."""
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError:
             holder = os.pread(file, _LONGEST, 0).decode(errors="replace").strip() or "another process"
             os.close(file)
             raise HeldStoreError(
-                f"{self._path.removesuffix('.lock')} is held by {holder}; stop it, or start this broker with "
+                f"{self.path.removesuffix('.lock')} is held by {holder}; stop it, or start this broker with "
                 "stand_by=wait, so that it takes over"
             ) from None
-        self._file = file
-        _held.add(self)
-        with suppress(OSError):  # a full disk: the lock holds without its text
-            os.ftruncate(file, 0)
-            os.pwrite(file, self._holder.encode()[:_LONGEST], 0)
+        try:
+            return Path(self.path).stat().st_ino == os.fstat(file).st_ino
+        except OSError:
+            return False
+
+    @property
+    def inode(self) -> int:
+        """Of the file that is locked; while another one has its name, somebody else may hold that."""
+        assert self._file is not None
+        return os.fstat(self._file).st_ino
 
     def release(self) -> None:
         """Let go of the lock. May be repeated."""

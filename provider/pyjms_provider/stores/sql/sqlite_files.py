@@ -6,9 +6,12 @@ import os
 import sqlite3
 from contextlib import suppress
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from pyjms_provider.stores.errors import LostStoreError, UnavailableStoreError
+
+if TYPE_CHECKING:
+    from pyjms_provider.stores.sql.file_lock import FileLock
 
 __all__ = ["OpenFiles", "connect"]
 
@@ -33,11 +36,13 @@ class OpenFiles:
     write, so a look a millisecond is as good as one for each write, which would cost as much as encoding it.
     """
 
-    def __init__(self, path: str) -> None:
+    def __init__(self, path: str, lock: FileLock | None = None) -> None:
+        """`lock`: what is held as long as the database is used."""
         self.path = path
         self._log = f"{path}-wal"
         self._inode: int | None = None
-        self._beside: dict[str, int] = {}
+        self._held = {} if lock is None else {lock.path: lock.inode}
+        self._beside = self._held
 
     def connect(self, **options: Any) -> sqlite3.Connection:
         """Open a connection; the first one makes the file if there is none. Raises `sqlite3.Error`, and as `look`."""
@@ -51,17 +56,18 @@ class OpenFiles:
     def watch_log(self) -> None:
         """Note the log, which is there while the connection that writes is open."""
         with suppress(FileNotFoundError):  # SQLite goes without where a file system cannot share memory
-            self._beside = {self._log: _inode(self._log)}
+            self._beside = {self._log: _inode(self._log), **self._held}
 
     def unwatch_log(self) -> None:
         """Hear that this connection closes: with the last one the log goes, and the next one makes another."""
-        self._beside = {}
+        self._beside = self._held
 
     def look(self) -> None:
         """Raise `UnavailableStoreError` when the database is gone, `LostStoreError` when a file is not the same any more.
 
         Another program that opens the database, and finds no lock on it, takes it for one that nobody uses, and deletes the log
         when it is done. The locks of a whole process are gone when any part of it closes the file by other ways than SQLite.
+        And who deletes the lock's file lets another broker in.
         """
         try:
             is_same = _inode(self.path) == self._inode

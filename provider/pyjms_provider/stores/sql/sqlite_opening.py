@@ -46,7 +46,7 @@ def open_sqlite(wanted: Wanted) -> tuple[SqliteDatabase, Paging, Meta]:
     _check_names(path)
     lock = FileLock(f"{path}.lock", holder)
     acquire(lock.acquire, wanted)
-    files = OpenFiles(path)
+    files = OpenFiles(path, lock)
     engine = make_engine(url.set(database=path), files)
     try:
         meta = _prepare(engine, path, holder, is_shared=wanted.is_shared)
