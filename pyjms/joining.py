@@ -20,6 +20,11 @@ __all__ = ["SqlConnection", "joined"]
 class SqlConnection(Protocol):
     """What is used of a `sqlalchemy.Connection`."""
 
+    @property
+    def connection(self) -> Any:
+        """The driver's connection, as its pool has it."""
+        ...
+
     def begin(self) -> Any:
         """Begin a transaction."""
         ...
@@ -41,7 +46,8 @@ def joined(session: Session, connection: SqlConnection) -> Iterator[None]:
     (``vm://shop?store=…``). connection: a `sqlalchemy.Connection`, of an ORM session its ``connection()``; a transaction is
     begun if it has none, and ended in any case.
 
-    An error in the block rolls both back and goes on. Raises `IllegalStateException` if the session is not transacted;
+    An error in the block rolls both back and goes on. Raises `IllegalStateException` if the session is not transacted, or the
+    connection commits each statement by itself (AUTOCOMMIT);
     `TransactionRolledBackException` when neither has taken effect; `JMSException` when the provider cannot do this, and
     for an outcome that is not known.
     """
@@ -51,6 +57,12 @@ def joined(session: Session, connection: SqlConnection) -> Iterator[None]:
         raise IllegalStateException("the session is not transacted: joined() needs create_session(True, …)")
     if not connection.in_transaction():
         connection.begin()
+    if _commits_by_itself(connection):
+        connection.rollback()
+        raise IllegalStateException(
+            "the connection commits each statement by itself, so nothing could be undone: joined() needs one whose "
+            "isolation_level is not AUTOCOMMIT"
+        )
     try:
         yield
     except BaseException:
@@ -63,3 +75,12 @@ def joined(session: Session, connection: SqlConnection) -> Iterator[None]:
         if connection.in_transaction():
             connection.rollback()
         raise
+
+
+def _commits_by_itself(connection: SqlConnection) -> bool:
+    """Say whether a connection is in AUTOCOMMIT, where SQLAlchemy begins and ends transactions that are none."""
+    driver = connection.connection.driver_connection
+    if getattr(driver, "autocommit", False) is True:
+        return True
+    # sqlite3 begins transactions by itself, unless it is told not to; then who began one has written BEGIN.
+    return getattr(driver, "isolation_level", "") is None and getattr(driver, "in_transaction", None) is False

@@ -1,7 +1,11 @@
 """What the whole suite shares."""
 
+from collections.abc import Iterator
+
 import pytest
 from hypothesis import HealthCheck, settings
+
+from tests.provider.postgresql import PostgresqlServer
 
 # How long an example takes is the machine's matter, and other tests use it, too.
 settings.register_profile("suite", deadline=None, suppress_health_check=[HealthCheck.too_slow])
@@ -13,6 +17,14 @@ pytest_plugins = ["pytester", "tests.brokers.plugin", "tests.traceability.plugin
 
 _LONG_S = 500
 """Who may take so long takes a minute or more."""
+
+
+@pytest.fixture(scope="session")
+def postgresql() -> Iterator[PostgresqlServer]:
+    """A server for all tests of this process."""
+    server = PostgresqlServer()
+    yield server
+    server.remove()
 
 
 @pytest.hookimpl(trylast=True)

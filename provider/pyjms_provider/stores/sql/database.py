@@ -148,6 +148,18 @@ class Database(ABC):
             self._idle.append((lent, cursor))
             return result
 
+    @staticmethod
+    @abstractmethod
+    def opening_of(connection: Connection) -> tuple[object, ...]:
+        """Return what tells this opening of the database from all others, and from its copies, as a connection of anybody's sees it.
+
+        Raises errors of SQLAlchemy.
+        """
+
+    def hold_opening(self, connection: Connection) -> tuple[object, ...]:
+        """Return the same to a connection that has written something; until its transaction ends, nobody else opens the database."""
+        return self.opening_of(connection)
+
     def interrupt(self) -> None:  # noqa: B027 - not every database is waited for
         """End the wait of a commit for a server that went away; from now on none waits. Any thread."""
 

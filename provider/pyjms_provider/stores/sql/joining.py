@@ -5,17 +5,16 @@ from __future__ import annotations
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
-from sqlalchemy import Connection, Transaction, select
+from sqlalchemy import Connection, Transaction
 from sqlalchemy.exc import DBAPIError, SQLAlchemyError
 
 from pyjms.spi.errors import InDoubtError, ResourceError
 from pyjms_provider.core.journal import JoinedTransaction
-from pyjms_provider.stores.sql import tables as t
 from pyjms_provider.stores.sql.batch import make_batch
 
 if TYPE_CHECKING:
     from pyjms_provider.core.journal import Changes
-    from pyjms_provider.stores.sql.statements import Statements
+    from pyjms_provider.stores.sql.database import Database
 
 __all__ = ["JoinedWriter", "transaction_of"]
 
@@ -39,22 +38,24 @@ class JoinedWriter(JoinedTransaction):
     has happened, and if it dies after, both have.
     """
 
-    def __init__(self, connection: object, epoch: int, statements: Statements) -> None:
-        """`epoch`: of the opening of the store, by which the application's database is known to be the store's.
+    def __init__(self, connection: object, opening: tuple[object, ...], database: Database) -> None:
+        """`opening`: of the store, `database`, by which the application's database is known to be the same.
 
         Raises `ResourceError` when the connection has no transaction, or leads to another database.
         """
         self._connection, self._transaction = transaction_of(connection)
-        self._statements = statements
+        self._opening = opening
+        self._database = database
         self.is_committed = False
         try:
-            found = self._connection.execute(select(t.META.c.epoch)).scalar()
+            found = database.opening_of(self._connection)
         except SQLAlchemyError as error:
+            cause = error.orig if isinstance(error, DBAPIError) else error
             raise ResourceError(
-                "the SQLAlchemy connection does not lead to the broker's store: it has no tables of pyjms; name the same "
-                "database in store=, with ?pyjms_shared=true at the end of its URL"
+                "the SQLAlchemy connection does not lead to the broker's store, or its transaction has failed: "
+                f"{cause}; name the same database in store=, with ?pyjms_shared=true at the end of its URL"
             ) from error
-        if found != epoch:
+        if found != opening:
             raise ResourceError(
                 "the SQLAlchemy connection leads to another store than the broker's; name the same database in store="
             )
@@ -65,13 +66,18 @@ class JoinedWriter(JoinedTransaction):
         `force` changes nothing here: how safe the commit is was chosen with the application's connection.
         """
         try:
-            for statement, rows in make_batch(changes).steps(self._statements):
+            for statement, rows in make_batch(changes).steps(self._database.statements):
                 self._connection.exec_driver_sql(statement, list(rows))
+            # Last, so that a broker that takes the store over waits for the commit alone, and then finds it done.
+            is_ours = self._database.hold_opening(self._connection) == self._opening
         except SQLAlchemyError as error:
             self._roll_back()
             raise ResourceError(
                 f"the messages could not be written in the application's transaction: {error}"
             ) from error
+        if not is_ours:
+            self._roll_back()
+            raise ResourceError("another broker has taken the store over; neither messages nor tables were changed")
         self.commit()
 
     def commit(self) -> None:

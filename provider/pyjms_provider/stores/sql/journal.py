@@ -143,7 +143,11 @@ class SqlJournal(Journal):
         return True
 
     def join(self, transaction: object) -> JoinedWriter:
-        return JoinedWriter(transaction, self._meta.epoch, self._database.statements)
+        if self._is_closed:
+            raise _closed()
+        if self._lost is not None:
+            raise self._lost
+        return JoinedWriter(transaction, self._meta.opening, self._database)
 
     def note(self, changes: Changes) -> None:
         if self._is_closed:

@@ -33,7 +33,7 @@ from pyjms_provider.stores.sql.batch import merge
 from pyjms_provider.stores.sql.database import Database
 
 if TYPE_CHECKING:
-    from sqlalchemy import PoolProxiedConnection, Table
+    from sqlalchemy import Connection, PoolProxiedConnection, Table
 
     from pyjms_provider.core.reference import ReferenceId
     from pyjms_provider.stores.sql.batch import Batch, Row
@@ -51,6 +51,13 @@ _LOCK: Final = "SELECT pg_try_advisory_lock(%s, hashtext(current_schema()))"
 _ME: Final = "SELECT pid, backend_start FROM pg_stat_activity WHERE pid = pg_backend_pid()"
 _END: Final = "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE pid = %s AND backend_start = %s"
 _EPOCH: Final = str(select(t.META.c.epoch))
+_OPENING: Final = (
+    "SELECT epoch, holder, tableoid, (SELECT oid FROM pg_database WHERE datname = current_database()) FROM pyjms_meta"
+)
+_HELD_OPENING: Final = (
+    _OPENING + ", set_config('idle_in_transaction_session_timeout', '4000', true) FOR SHARE OF pyjms_meta"
+)
+"""The same, and who opens it waits for the transaction: for less than its lock_timeout, should the transaction's machine vanish now."""
 _FETCH: Final = 2000
 _UNFORCED: Final = "SET LOCAL synchronous_commit TO OFF"
 
@@ -139,6 +146,13 @@ class _Postgresql(Database):
         """`engine` commits each statement by itself; `where` names the database."""
         super().__init__(engine)
         self._where = where
+
+    @staticmethod
+    def opening_of(connection: Connection) -> tuple[object, ...]:
+        return tuple(connection.exec_driver_sql(_OPENING).first() or ())
+
+    def hold_opening(self, connection: Connection) -> tuple[object, ...]:
+        return tuple(connection.exec_driver_sql(_HELD_OPENING).first() or ())
 
     def understand(self, error: Exception) -> StoreError:
         return understand(error, self._where)

@@ -83,7 +83,7 @@ def _take_over(holding: HolderConnection, engine: Engine, where: str, wanted: Wa
         _hold(holding, engine, where)
         with engine.connect().execution_options(isolation_level="READ COMMITTED") as connection, connection.begin():
             prepare_schema(connection, where, is_shared=wanted.is_shared)
-            meta = take(connection, describe_holder(wanted.holder))
+            meta = take(connection, describe_holder(wanted.holder), PostgresqlDatabase.opening_of)
             _empty_paged(connection)
     except PostgresqlDatabase.errors as error:
         raise understand(error, where) from error

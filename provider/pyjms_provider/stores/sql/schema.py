@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import logging
+import uuid
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
@@ -28,6 +30,8 @@ class Meta:
 
     epoch: int
     """Of this opening."""
+    opening: tuple[object, ...]
+    """What tells this opening from all others."""
     next_queue: int
     was_closed: bool
 
@@ -89,8 +93,14 @@ def _migrate(connection: Connection, where: str, found: int) -> None:
         _log.info("%s: schema %d became schema %d", where, step, step + 1)
 
 
-def take(connection: Connection, holder: str) -> Meta:
-    """Note that the database is open now, and by whom; return how it was left."""
+def take(connection: Connection, holder: str, opening_of: Callable[[Connection], tuple[object, ...]]) -> Meta:
+    """Note that the database is open now, and by whom; return how it was left. `opening_of` is the database's."""
     row: Any = connection.execute(select(t.META.c.next_queue, t.META.c.epoch, t.META.c.clean)).one()
-    connection.execute(update(t.META).values(epoch=row.epoch + 1, clean=False, holder=holder))
-    return Meta(epoch=row.epoch + 1, next_queue=row.next_queue, was_closed=bool(row.clean))
+    named = f"{holder}, opening {uuid.uuid4().hex[:12]}"  # as two stores may have been opened equally often
+    connection.execute(update(t.META).values(epoch=row.epoch + 1, clean=False, holder=named))
+    return Meta(
+        epoch=row.epoch + 1,
+        opening=opening_of(connection),
+        next_queue=row.next_queue,
+        was_closed=bool(row.clean),
+    )

@@ -24,7 +24,7 @@ from pyjms_provider.stores.sql.room import LOOK_MS, Room
 from pyjms_provider.stores.sql.sqlite_files import OpenFiles
 
 if TYPE_CHECKING:
-    from sqlalchemy import PoolProxiedConnection
+    from sqlalchemy import Connection, PoolProxiedConnection
 
     from pyjms.spi.clock import Clock
     from pyjms_provider.stores.sql.batch import Batch, Row
@@ -38,6 +38,7 @@ CHECK_MS: Final = 1
 """For so long it is believed that the file is still where it was."""
 _TOGETHER: Final = 64
 """So many messages at most are added by one statement: more threads seldom wait together."""
+_OPENING: Final = "SELECT epoch, holder, (SELECT file FROM pragma_database_list WHERE name = 'main') FROM pyjms_meta"
 _LEVELS: Final = {
     Synchronous.FULL: ("FULL", "NORMAL"),
     Synchronous.NORMAL: ("NORMAL",) * 2,
@@ -202,6 +203,15 @@ class SqliteDatabase(Database):
         )
         connection.execute("BEGIN")
         return lambda query: iter(connection.execute(query))
+
+    @staticmethod
+    def opening_of(connection: Connection) -> tuple[object, ...]:
+        found = connection.exec_driver_sql(_OPENING).first()
+        try:
+            file = Path(found[-1]).stat() if found else None
+        except OSError:
+            file = None
+        return () if found is None or file is None else (*found[:-1], file.st_dev, file.st_ino)
 
     def understand(self, error: Exception) -> StoreError:
         return understand(error, self._path)

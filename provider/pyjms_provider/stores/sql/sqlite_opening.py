@@ -107,7 +107,7 @@ def _prepare(engine: Engine, path: str, holder: str, *, is_shared: bool) -> Meta
                 f"pyjms broker salvage {path} NEW-FILE"
             )
     with engine.begin() as connection:
-        return take(connection, holder)
+        return take(connection, holder, SqliteDatabase.opening_of)
 
 
 def _check(connection: Connection, size: int) -> str | None:
