@@ -19,7 +19,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from pyjms.history.events import COLUMNS, Event
-from pyjms.history.rows import OK_AT, ROW, T1_AT, Row
+from pyjms.history.rows import OK_AT, ROW, T1_AT, Row, column
 
 __all__ = ["JournalFile", "read_journals"]
 
@@ -97,4 +97,4 @@ def _event(head: dict[str, object], row: Row) -> Event:
     columns = head["columns"]
     assert isinstance(columns, list)
     values: dict[str, object] = {"run": head["run"], "node": head["node"], **dict(zip(columns, row, strict=True))}
-    return Event(*(values.get(name) for name in COLUMNS))  # type: ignore[arg-type]
+    return Event(*(column(values.get(name)) for name in COLUMNS))  # type: ignore[arg-type]

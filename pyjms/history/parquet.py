@@ -13,7 +13,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from pyjms.history.events import COLUMNS, Event
-from pyjms.history.rows import ROW, Row
+from pyjms.history.rows import ROW, Row, column
 
 __all__ = ["SCHEMA", "read_events", "write_rows"]
 
@@ -38,10 +38,17 @@ def write_rows(path: Path, rows: Sequence[Row], run: str, node: str) -> None:
     """Write `rows` to `path`, which appears only when it is complete."""
     columns: dict[str, Any] = {name: [run if name == "run" else node] * len(rows) for name in ("run", "node")}
     columns.update(zip(ROW, zip(*rows, strict=True), strict=True))
-    table = pa.table([pa.array(columns[field.name], type=field.type) for field in SCHEMA], schema=SCHEMA)
+    table = pa.table([_array(columns[field.name], field.type) for field in SCHEMA], schema=SCHEMA)
     temporary = path.with_name(f"_{path.name}.tmp")
     pq.write_table(table, temporary, row_group_size=_ROW_GROUP)
     temporary.replace(path)
+
+
+def _array(values: Sequence[object], kind: pa.DataType) -> pa.Array:
+    try:
+        return pa.array(values, type=kind)
+    except UnicodeEncodeError:
+        return pa.array([column(value) for value in values], type=kind)
 
 
 def read_events(path: Path) -> Iterator[Event]:

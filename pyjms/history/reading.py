@@ -11,7 +11,7 @@ from pyjms.history.journal import read_journals
 from pyjms.history.missing import parquet
 from pyjms.spi.errors import ProviderError
 
-__all__ = ["HistoryError", "open_journals", "read"]
+__all__ = ["HistoryError", "open_journals", "read", "unclosed"]
 
 _NUMBER_LENGTH = len("-000001")
 
@@ -38,7 +38,7 @@ def read(*directories: Path | str) -> History:
         events += (event for path in files for event in _checked(path, parquet().read_events(path)))
         for paths in journals.values():
             events += _checked(paths[0], read_journals(paths))
-        cut_off += map(_owner, sorted(directory.rglob("_*.open")))
+        cut_off += unclosed(directory)
     if not found:
         raise HistoryError(f"there is no recorded history in {', '.join(map(str, directories)) or 'no directory'}")
     return History(events=tuple(events), cut_off=tuple(cut_off))
@@ -48,6 +48,11 @@ def open_journals(directory: Path) -> Iterator[Event]:
     """Yield the events of the journals below `directory` that no Parquet file has replaced. Raises `HistoryError`."""
     for paths in _journals(directory, {path.stem for path in directory.rglob("*.parquet")}).values():
         yield from _checked(paths[0], read_journals(paths))
+
+
+def unclosed(directory: Path) -> tuple[str, ...]:
+    """Return the processes below `directory` whose recordings are open, were cut off, or could not write."""
+    return tuple(map(_owner, sorted(directory.rglob("_*.open"))))
 
 
 def _owner(mark: Path) -> str:

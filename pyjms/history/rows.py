@@ -18,7 +18,7 @@ from pyjms.spi.envelope import Address, BodyKind, Envelope, ObjectBody
 from pyjms.spi.selector import Selector
 from pyjms.types import Stored
 
-__all__ = ["OK_AT", "ROW", "T1_AT", "Call", "Digests", "Held", "Row", "Scope", "digest", "rows_of"]
+__all__ = ["OK_AT", "ROW", "T1_AT", "Call", "Digests", "Held", "Row", "Scope", "column", "digest", "rows_of"]
 
 CONSTANT = ("run", "node")
 ROW: tuple[str, ...] = tuple(name for name in COLUMNS if name not in CONSTANT)
@@ -213,6 +213,13 @@ def _selected(selector: Selector, envelope: Envelope) -> dict[str, object]:
 
 def _typed(value: Stored) -> object:
     return [type(value).__name__, str(value)] if isinstance(value, (float, int)) else value
+
+
+def column(value: object) -> object:
+    """Return `value` as columns hold it: half of a surrogate pair, which UTF-8 does not have, as backslash, u and digits."""
+    if isinstance(value, str) and not value.isascii():
+        return value.encode("utf-8", "backslashreplace").decode()
+    return value
 
 
 def _json(value: object) -> str:

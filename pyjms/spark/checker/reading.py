@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from operator import itemgetter
@@ -13,7 +12,7 @@ import pyarrow as pa
 
 from pyjms.history.events import COLUMNS, Event
 from pyjms.history.parquet import SCHEMA
-from pyjms.history.reading import HistoryError, open_journals
+from pyjms.history.reading import HistoryError, open_journals, unclosed
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -50,9 +49,7 @@ def read_history(session: SparkSession, directories: Sequence[Path | str], *, by
     local = [Path(each) for each in directories if "://" not in str(each)]
     files = [path for folder in local for path in folder.rglob("*.parquet") if not path.name.startswith("_")]
     journals = [event for folder in local for event in open_journals(folder)]
-    cut_off = tuple(
-        str(json.loads(mark.read_text())["pid"]) for folder in local for mark in sorted(folder.rglob("_*.open"))
-    )
+    cut_off = tuple(pid for folder in local for pid in unclosed(folder))
     places = [*remote, *(str(folder) for folder in local if any(folder in path.parents for path in files))]
     if not places and not journals:
         raise HistoryError(f"there is no recorded history in {', '.join(map(str, directories)) or 'no directory'}")

@@ -259,3 +259,39 @@ def test_a_connection_can_be_made_where_nothing_can_be_written(tmp_path: Path, s
     assert [event.op for event in history.events].count(SEND) == 1
     assert history.cut_off == ((made.pid,) if synchronous else ())
     assert not check(history).violations
+
+
+@pytest.mark.parametrize("synchronous", [False, True])
+def test_names_that_utf_8_does_not_have_are_recorded(tmp_path: Path, synchronous: bool) -> None:
+    with (
+        record(tmp_path, synchronous=synchronous) as made,
+        ConnectionFactory("vm://surrogates", record=made).create_connection() as connection,
+    ):
+        session = connection.create_session(False, Session.AUTO_ACKNOWLEDGE)
+        for name in ("é", "a\ud800b"):
+            session.create_producer(session.create_queue(name)).send(session.create_text_message("x"))
+        journals = [event.dest for event in read(tmp_path).events if event.op == SEND] if synchronous else None
+    history = read(tmp_path)
+    destinations = [event.dest for event in history.events if event.op == SEND]
+    assert destinations == ["queue://é", "queue://a\\ud800b"]
+    assert journals in (None, destinations)
+    assert not history.cut_off
+
+
+def test_what_no_file_can_hold_costs_what_was_recorded_with_it_and_no_more(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    for synchronous in (False, True):
+        caplog.clear()
+        directory = tmp_path / str(synchronous)
+        with record(directory, synchronous=synchronous) as made:
+            made.log.put(Call(BEGIN_TX, SCOPE, 2**70, "t", None), OK, 1)
+            made.flush()
+            note(made, 2)
+            made.flush()
+            assert made._thread is not None
+            assert made._thread.is_alive()
+        history = read(directory)
+        assert len(history.events) == (3 if synchronous else 2)
+        assert history.cut_off == (() if synchronous else (made.pid,))
+        assert [record.levelname for record in caplog.records] == ["WARNING" if synchronous else "ERROR"]
