@@ -14,21 +14,23 @@ __all__ = ["check_flags"]
 def check_flags(facts: Facts) -> Iterator[Finding]:
     """Yield second deliveries without the flag, and flags without a first delivery."""
     for (channel, mid), deliveries in facts.groups.items():
-        for event in deliveries:
-            found = _flag(facts, channel, mid, event, deliveries)
+        for place in range(len(deliveries)):
+            found = _flag(facts, channel, mid, place, deliveries)
             if found is not None:
                 yield found
 
 
-def _flag(facts: Facts, channel: Channel, mid: str, event: Event, deliveries: Sequence[Event]) -> Finding | None:
+def _flag(facts: Facts, channel: Channel, mid: str, place: int, deliveries: Sequence[Event]) -> Finding | None:
+    event = deliveries[place]
     if event.redelivered is False:
         moved_ns = facts.moved_ns(mid)
         if moved_ns is not None and event.t0 > moved_ns and not _is_away(facts, channel, mid):
             return None  # put back by hand, as a new message
-        earlier = [other for other in deliveries if facts.precedes(other, event)]
-        proof = facts.proof_of_life(event, event) if earlier else None
-        if proof is not None:
-            return finding("redelivered-without-flag", [earlier[-1], event, proof], mid=mid, dest=channel.dest)
+        before = (deliveries[at] for at in range(place - 1, -1, -1))
+        earlier = next((other for other in before if facts.precedes(other, event)), None)
+        proof = None if earlier is None else facts.proof_of_life(event, event)
+        if earlier is not None and proof is not None:
+            return finding("redelivered-without-flag", [earlier, event, proof], mid=mid, dest=channel.dest)
         return None
     is_first = all(other is event or (event.t1 or event.t0) < other.t0 for other in deliveries)
     if event.redelivered and is_first and not _is_away(facts, channel, mid):
