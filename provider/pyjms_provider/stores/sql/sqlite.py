@@ -6,6 +6,7 @@ import math
 import sqlite3
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import ExitStack, suppress
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Final
 
 from sqlalchemy import URL, Engine, create_engine, event
