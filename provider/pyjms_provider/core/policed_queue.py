@@ -276,8 +276,9 @@ class PolicedQueue(AsynchronousChannel):
         with self._lock:
             due = self._state.delays.take_due(now_ms)
             for entry in due:
-                self._state.place(entry)
-                woken.extend(self._announce(entry))
+                if entry.state is MessageState.NEW:  # else one that is due with it has superseded it
+                    self._state.place(entry)
+                    woken.extend(self._announce(entry))
             delays_ms = self._state.delays.next_ms
             pushable = due if self._receivers else []
         if self._dead:

@@ -136,6 +136,28 @@ def test_a_value_that_is_given_back_comes_again_after_its_delay_if_it_is_still_t
     assert len(world.store) == 1
 
 
+@pytest.mark.parametrize("scheduled_first", [False, True])
+def test_of_two_values_that_are_due_at_once_the_one_that_has_not_been_there_is_the_last(scheduled_first: bool) -> None:
+    world = PolicyWorld(type="last_value", key="symbol", redelivery_delay_ms=10)
+    reader = world.reader()
+
+    def schedule() -> None:
+        world.send("new", properties={"symbol": "EUR", "JMS_pyjms_deliverAt": world.clock.now_ms + 10})
+
+    world.send("old", properties={"symbol": "EUR"})
+    held = pulled(reader)
+    if scheduled_first:
+        schedule()
+    reader.give_back(held)
+    if not scheduled_first:
+        schedule()
+    assert world.queue.delayed_count == 2
+    world.pass_time(10)
+    assert world.texts() == ["new"]
+    assert reader.texts() == ["new"]
+    assert world.reader("other").texts() == []
+
+
 @pytest.mark.realises("BJ-Q-3")
 def test_consumers_that_take_nothing_see_the_last_value_of_each_key() -> None:
     world = PolicyWorld(type="last_value", key="symbol", non_destructive=True)

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import os
 import re
+from typing import Any
 
 import pytest
 
@@ -22,7 +23,7 @@ from pyjms_provider.core.limits import Room
 from pyjms_provider.core.policed_queue import PolicedQueue
 from pyjms_provider.core.time_limit import TimeLimit
 from pyjms_provider.core.unit_of_work import UnitOfWork
-from tests.provider.simulation.oracle import ViolationError
+from tests.provider.simulation.oracle import Rules, ViolationError
 from tests.provider.simulation.power import PoweredJournal
 from tests.provider.simulation.world import World
 
@@ -30,9 +31,9 @@ SEEDS = int(os.environ.get("PYJMS_SIMULATION_SEEDS", "2000"))
 GROUPS = 20
 
 
-def play(seed: int, *, loses_power: bool = False) -> World:
+def play(seed: int, *, loses_power: bool = False, chosen: tuple[dict[str, Any], Rules] | None = None) -> World:
     """Play one seed. Raises `ViolationError` that tells how to play it again."""
-    world = World(seed, loses_power=loses_power)
+    world = World(seed, loses_power=loses_power, chosen=chosen)
     try:
         world.run()
     except ViolationError as violation:
@@ -69,6 +70,15 @@ def test_messages_that_are_dormant_as_soon_as_they_can_be_make_no_difference(mon
     monkeypatch.setattr(ordering, "BACKLOG", 0)
     for seed in range(9000, 9200):
         play(seed)
+
+
+@pytest.mark.timeout(600)
+@pytest.mark.parametrize("group", range(4))
+def test_values_that_are_given_back_and_delayed_are_not_lost(group: int) -> None:
+    """Chosen here and not by the seed, so that all others play what they have played."""
+    policy = {"type": "last_value", "key": "key", "redelivery_delay_ms": 100, "redelivery_multiplier": 2.0}
+    for seed in range(group, 400, 4):
+        play(seed, chosen=(policy, Rules(last_value=True, delay_ms=100)))
 
 
 def _seeds_until_found(first: int = 0, most: int = 300, *, loses_power: bool = False) -> str:

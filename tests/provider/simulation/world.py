@@ -74,12 +74,17 @@ class Client:
 class World:
     """A run of one seed."""
 
-    def __init__(self, seed: int, *, loses_power: bool = False) -> None:
-        """`loses_power`: the machine's power fails at some of the moments at which the process dies."""
+    def __init__(
+        self, seed: int, *, loses_power: bool = False, chosen: tuple[dict[str, Any], Rules] | None = None
+    ) -> None:
+        """`loses_power`: the machine's power fails at some of the moments at which the process dies.
+
+        `chosen`: what the queue is; None: the seed says that, too.
+        """
         self.random = Random(seed)
         self.power = Random(~seed) if loses_power else None
         """Of its own, so that a seed plays the same with power as it would without this."""
-        choices, rules = self.random.choice(_POLICIES)
+        choices, rules = chosen or self.random.choice(_POLICIES)
         self.oracle = Oracle(rules)
         self.limit_ms = self.random.choice([0, 0, 0, 400])
         self.site = SimulatedSite(
