@@ -12,8 +12,8 @@ from typing import Final, TypeVar
 from pyjms.spi.errors import UrlError
 from pyjms.spi.url import ProviderUrl
 from pyjms_provider.core.branches import DEFAULT_TIMEOUT_MS
+from pyjms_provider.core.host_policy import ExpiredInTransaction, HostPolicy
 from pyjms_provider.core.policy import PolicyError, QueuePolicies, QueuePolicy
-from pyjms_provider.core.virtual_host import ExpiredInTransaction, HostPolicy
 from pyjms_provider.stories.settings import StoryLevel, StorySettings
 
 __all__ = ["Acknowledge", "BrokerSettings", "StandBy", "StoreSettings", "Synchronous", "read_url"]

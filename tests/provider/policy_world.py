@@ -10,12 +10,13 @@ from pyjms.spi.provider import SubscribeRequest
 from pyjms_provider.core.consumer import ConsumerSession
 from pyjms_provider.core.doorkeeper import Patience
 from pyjms_provider.core.entry import ReceiverId
+from pyjms_provider.core.host_policy import HostPolicy
 from pyjms_provider.core.policy import QueuePolicies, QueuePolicy
 from pyjms_provider.core.queue import Queue
 from pyjms_provider.core.subscription import Subscription
 from pyjms_provider.core.timed import HasTimes
 from pyjms_provider.core.unit_of_work import UnitId, UnitOfWork
-from pyjms_provider.core.virtual_host import HostPolicy, VirtualHost
+from pyjms_provider.core.virtual_host import VirtualHost
 from pyjms_provider.queue_manager import QueueManager
 from pyjms_provider.stores.memory import MemoryMessageStore
 from tests.provider.helpers import CONNECTION, HandClock, Reader, make_envelope

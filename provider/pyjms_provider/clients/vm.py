@@ -38,13 +38,13 @@ from pyjms_provider.core.branches import NEEDS_STORE, Branches
 from pyjms_provider.core.consumer import Consumer, ConsumerSession, ConsumerTarget
 from pyjms_provider.core.doorkeeper import Patience
 from pyjms_provider.core.entry import QueueEntry, ReceiverId
+from pyjms_provider.core.host_policy import ExpiredInTransaction
 from pyjms_provider.core.ordering import Cursor
 from pyjms_provider.core.queue import Queue
 from pyjms_provider.core.stored_delivery import is_there
 from pyjms_provider.core.subscription import Subscription
 from pyjms_provider.core.time_limit import OpenTransaction
 from pyjms_provider.core.unit_of_work import UnitId, UnitOfWork
-from pyjms_provider.core.virtual_host import ExpiredInTransaction
 from pyjms_provider.settings import read_url
 
 __all__ = ["VmConnection", "VmConsumer", "VmProvider", "VmSession"]

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from pyjms_provider.core.dead_letters import DeadEntry
     from pyjms_provider.core.doorkeeper import Admission, Patience
     from pyjms_provider.core.entry import QueueEntry
+    from pyjms_provider.core.host_policy import HostPolicy
     from pyjms_provider.core.keeping import Keeper
     from pyjms_provider.core.queue import Queue
     from pyjms_provider.core.store import MessageStore
@@ -28,7 +29,6 @@ if TYPE_CHECKING:
     from pyjms_provider.core.timed import HasTimes
     from pyjms_provider.core.topic import Topic
     from pyjms_provider.core.unit_of_work import UnitOfWork
-    from pyjms_provider.core.virtual_host import HostPolicy
 
 __all__ = ["StoriedHost"]
 

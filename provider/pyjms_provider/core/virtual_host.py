@@ -7,8 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
-from enum import Enum
+from dataclasses import dataclass
 from itertools import count
 from threading import Lock
 from typing import TYPE_CHECKING, Any
@@ -25,16 +24,17 @@ from pyjms.spi.errors import (
 )
 from pyjms.spi.provider import SubscribeRequest
 from pyjms_provider.core.admission import DELIVER_AT
-from pyjms_provider.core.branches import DEFAULT_TIMEOUT_MS, Branches
+from pyjms_provider.core.branches import Branches
 from pyjms_provider.core.channel import Channel
-from pyjms_provider.core.channel_state import ChannelState, Reliability
+from pyjms_provider.core.channel_state import ChannelState
 from pyjms_provider.core.dead_letter_office import DeadLetterOffice
 from pyjms_provider.core.doorkeeper import Admission, Doorkeeper, Patience
 from pyjms_provider.core.duplicates import DUPLICATE_ID
+from pyjms_provider.core.host_policy import ExpiredInTransaction, HostPolicy
 from pyjms_provider.core.journal import SubscriptionKey
 from pyjms_provider.core.message_state import MessageState
 from pyjms_provider.core.pipelines import Pipelines
-from pyjms_provider.core.policy import Overflow, QueuePolicies, QueuePolicy
+from pyjms_provider.core.policy import Overflow, QueuePolicy
 from pyjms_provider.core.queue import Queue
 from pyjms_provider.core.shelf import check_disk
 from pyjms_provider.core.subscription import Subscription, SubscriptionTerms
@@ -55,33 +55,11 @@ if TYPE_CHECKING:
     from pyjms_provider.core.timed import HasTimes
     from pyjms_provider.core.unit_of_work import UnitOfWork
 
-__all__ = ["ExpiredInTransaction", "HostPolicy", "VirtualHost"]
+__all__ = ["VirtualHost"]
 
 
 _PERSISTENT = 2
 _QUEUE = AddressKind.QUEUE  # looking up a member of an enumeration costs more than a global name
-
-
-class ExpiredInTransaction(Enum):
-    """What becomes of a transaction when a message sent in it expires before the commit."""
-
-    ROLLBACK = "rollback"
-    DISCARD = "discard"
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class HostPolicy:
-    """What an owner of a virtual host may choose."""
-
-    expired_in_transaction: ExpiredInTransaction = ExpiredInTransaction.ROLLBACK
-    reliability: Reliability = Reliability.MEMORY
-    """MEMORY: PERSISTENT messages are accepted and kept as long as the process lives; STRICT: they are refused."""
-    branch_timeout_ms: int = DEFAULT_TIMEOUT_MS
-    """After which a branch of a distributed transaction that is not prepared is rolled back; 0: never."""
-    transaction_timeout_ms: int = 0
-    """After which a local transaction that is still open is rolled back; 0: never."""
-    queues: QueuePolicies = field(default_factory=QueuePolicies)
-    """The policies of queues and subscriptions that have none of their own."""
 
 
 @dataclass(slots=True)

@@ -16,8 +16,8 @@ from pydantic import BaseModel, Field
 
 from pyjms.spi.clock import Signal
 from pyjms_provider.broker import EmbeddedBroker
+from pyjms_provider.core.host_policy import ExpiredInTransaction, HostPolicy
 from pyjms_provider.core.policy import PolicyError, QueuePolicies
-from pyjms_provider.core.virtual_host import ExpiredInTransaction, HostPolicy
 from pyjms_provider.model.attributes import Attributes, ByteCount, Secret, attribute
 from pyjms_provider.model.configuration_thread import ConfigurationThread
 from pyjms_provider.model.errors import InvalidAttributesError, ObjectInUseError, Problem, WrongStateError

@@ -15,8 +15,8 @@ from pyjms.spi.selector import selector_or_none
 from pyjms.testing import VirtualClock
 from pyjms_provider.broker import EmbeddedBroker
 from pyjms_provider.clients.vm import VmConnection, VmSession
+from pyjms_provider.core.host_policy import HostPolicy
 from pyjms_provider.core.journal import Changes
-from pyjms_provider.core.virtual_host import HostPolicy
 from pyjms_provider.settings import Acknowledge, BrokerSettings, StoreSettings
 from pyjms_provider.stores.volatile import Medium, VolatileJournal
 from tests.provider.helpers import make_envelope
