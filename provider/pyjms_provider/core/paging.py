@@ -184,22 +184,24 @@ class PagingMessageStore(MessageStore):
                 wanted[reference.id] = reference
         return wanted
 
-    def leave(self, references: Sequence[MessageReference]) -> None:
+    def leave(self, references: Sequence[MessageReference], *, are_coming: bool = False) -> None:
         left: list[MessageReference] = []
         with self._lock:
             for reference in references:
                 if reference.holders > 1:
                     self._unwanted.add(reference.id)
-                # What several queues hold may be on its way to some of them, which look at it.
-                if reference.holders == 1 and self._drop(reference):
+                    if are_coming:
+                        continue
+                if self._send_away(reference):
                     left.append(reference)
-                elif reference.id in self._pageable:
-                    self._leaving[reference.id] = reference
         self._left(left)
 
-    def _drop(self, reference: MessageReference) -> bool:
-        """Let a message leave memory if it is kept elsewhere; return whether it did. The lock is held."""
-        if not (reference.journaled or reference.id in self._paged) or reference.id not in self._pageable:
+    def _send_away(self, reference: MessageReference) -> bool:
+        """Let a message leave memory now, and return True, or later if it is nowhere else. The lock is held."""
+        if reference.id not in self._pageable:
+            return False
+        if not (reference.journaled or reference.id in self._paged):
+            self._leaving[reference.id] = reference
             return False
         del self._pageable[reference.id], self._messages[reference.id]
         self._bytes -= reference.size
@@ -301,7 +303,7 @@ class PagingMessageStore(MessageStore):
             reference.holders -= 1
             if reference.holders:
                 if reference.id in self._unwanted:
-                    self._drop(reference)
+                    self._send_away(reference)
                 return
             was_paged = self._forget(reference)
         if was_paged:
@@ -314,7 +316,7 @@ class PagingMessageStore(MessageStore):
                 reference.holders -= 1
                 if reference.holders:
                     if reference.id in self._unwanted:
-                        self._drop(reference)
+                        self._send_away(reference)
                 elif self._forget(reference):
                     was_paged.append(reference.id)
         if was_paged:

@@ -158,11 +158,14 @@ class PolicedQueue(AsynchronousChannel):
 
     # Memory
 
-    def _shelve(self, reference: MessageReference) -> None:
-        """Let a message that is in the queue leave memory, if the policy says how many stay there. The lock is held."""
+    def _shelve(self, reference: MessageReference, *, is_coming: bool = False) -> None:
+        """Let a message that is in the queue leave memory, if the policy says how many stay there. The lock is held.
+
+        `is_coming`: other queues may be yet to take it.
+        """
         shelf = None if self._rules is None else self._rules.shelf
         if shelf is not None and shelf.came(reference):
-            self._store.leave([reference])
+            self._store.leave([reference], are_coming=is_coming)
 
     def _read(self, references: Sequence[MessageReference]) -> Sequence[MessageReference]:
         """Do so in place of others, if the policy says how many stay there; then at least the first one is read."""

@@ -117,7 +117,7 @@ class Queue(PolicedQueue):
                 if not self._all_in_memory:
                     self._store.publish(reference)
                     if self._rules is not None:
-                        self._shelve(reference)
+                        self._shelve(reference, is_coming=True)
             if reference.expiration_ms and self._expiry.add(entry):
                 due_ms = reference.expiration_ms if due_ms is None else min(due_ms, reference.expiration_ms)
         if due_ms is not None and self._on_due is not None:

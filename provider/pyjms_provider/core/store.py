@@ -81,10 +81,11 @@ class MessageStore(ABC):
     def publish(self, reference: MessageReference) -> None:  # noqa: B027 - a store that keeps all has nothing to do
         """Hear that the message is where it goes to, so that it may leave memory."""
 
-    def leave(self, references: Sequence[MessageReference]) -> None:  # noqa: B027 - as before
+    def leave(self, references: Sequence[MessageReference], *, are_coming: bool = False) -> None:  # noqa: B027 - as before
         """Let messages leave memory although there is room: now if they are kept elsewhere, else with the next `relieve`.
 
-        Those that were not published are left alone. Never waits.
+        Those that were not published are left alone. `are_coming`: others may look at them before they take them, so
+        what several hold leaves when one of these lets go. Never waits.
         """
 
     @property

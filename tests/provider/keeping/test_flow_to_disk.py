@@ -15,6 +15,7 @@ from pyjms_provider.core.host_policy import HostPolicy
 from pyjms_provider.core.journal import Changes
 from pyjms_provider.core.paging import PagingMessageStore, approximate_size
 from pyjms_provider.core.policy import QueuePolicies, QueuePolicy
+from pyjms_provider.core.subscription import Subscription
 from pyjms_provider.queue_manager import QueueManager
 from tests.provider.helpers import make_envelope
 from tests.provider.keeping.site import NEWS, ORDERS, Site, consume, take_all, text
@@ -206,6 +207,26 @@ def test_subscriptions_have_their_own_limits(mode: int) -> None:
             assert in_memory(site) <= 2 * STAY
         assert got == texts
     assert len(store_of(site)) == 0
+    site.stop()
+
+
+@both_modes
+def test_a_message_stays_until_all_subscriptions_have_taken_it(mode: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    flows = QueuePolicy.from_mapping({"max_messages": 1, "overflow": "flow_to_disk", "groups": True})
+    site = Site(policy=HostPolicy(queues=QueuePolicies(subscriptions=flows)))
+    sessions = [site.connect(name).open_session(transacted=False) for name in ("one", "other")]
+    consumers = [consume(session, NEWS, durable_name="news") for session in sessions]
+    take_over = Subscription.take_over
+
+    def as_another_sends(self: Subscription, *message: Any) -> bool:
+        store_of(site).relieve()
+        return take_over(self, *message)
+
+    monkeypatch.setattr(Subscription, "take_over", as_another_sends)
+    for each in "abc":
+        site.send(each, to=NEWS, delivery_mode=mode)
+    assert in_memory(site) == 1 + ON_ITS_WAY * (mode == 1)
+    assert [[text(each) for each in take_all(consumer)] for consumer in consumers] == [["a", "b", "c"]] * 2
     site.stop()
 
 
