@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from pyjms_provider.model.errors import WrongStateError
+from pyjms_provider.model.life_cycle import State
 from pyjms_provider.model.lookup import collect
 from pyjms_provider.model.virtual_host import VirtualHost
 from pyjms_provider.serving.embedded_host import EmbeddedHost
@@ -14,12 +16,20 @@ if TYPE_CHECKING:
     from pyjms_provider.model.port import Port
     from pyjms_provider.protocols.stomp.server.hosts import ServedHost
 
-__all__ = ["ManagedHosts", "running_hosts"]
+__all__ = ["ManagedHosts", "check_hosts", "running_hosts"]
 
 
 def running_hosts(root: ManagedObject) -> list[VirtualHost]:
     """Return the virtual hosts of a tree that run, in the order of their names."""
     return [each for each in collect(root, "virtual_host") if isinstance(each, VirtualHost) and each.is_running]
+
+
+def check_hosts(port: Port) -> None:
+    """Raise `WrongStateError` if all virtual hosts that there are failed to open: clients of failover would come here, and find nothing."""
+    hosts = [each for each in collect(port.root, "virtual_host") if isinstance(each, VirtualHost)]
+    if hosts and all(each.state is State.ERRORED for each in hosts):
+        failed = "; ".join(f"{each.path} is in error" for each in hosts)
+        raise WrongStateError(f"{failed}, so {port.path} would serve nobody; start that first, and then the port")
 
 
 class ManagedHosts:

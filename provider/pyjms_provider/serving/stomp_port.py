@@ -9,7 +9,7 @@ from pyjms_provider.model.port import StompPort, StompPortAttributes
 from pyjms_provider.protocols.stomp.server.service import StompService
 from pyjms_provider.protocols.stomp.server.settings import StompSettings
 from pyjms_provider.security.contracts import PasswordCredentials
-from pyjms_provider.serving.hosts import ManagedHosts
+from pyjms_provider.serving.hosts import ManagedHosts, check_hosts
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -57,6 +57,7 @@ def stomp_opener(
 
     def opener(port: ManagedObject) -> ListeningPort:
         assert isinstance(port, StompPort)
+        check_hosts(port)
 
         def note_login(principal: Principal | None, shown: Credentials | None, address: str, reason: str) -> None:
             if desk is not None:

@@ -306,7 +306,7 @@ class SqlJournal(Journal):
             finally:
                 self._group.end()
         was_held, self.is_held = self.is_held, self._lost is None and self._database.is_held
-        if was_held and not self.is_held and not self._is_closed:
+        if was_held and not self.is_held and self._lost is None and not self._is_closed:
             _log.warning(
                 "PYJMS-STORE-9 the connection that holds the store was lost; what is kept is handed out again when it is back"
             )
