@@ -16,7 +16,7 @@ from pyjms.spi.replay import StageName
 from pyjms.testing import VirtualClock
 from pyjms_provider.core.journal import BranchOutcome, Changes, NewMessage, PipelineChanges, Removal, StageRecord
 from pyjms_provider.settings import StoreSettings, Synchronous
-from pyjms_provider.stores.errors import LostStoreError, UnavailableStoreError, UnusableStoreError
+from pyjms_provider.stores.errors import LostStoreError, StoreError, UnavailableStoreError, UnusableStoreError
 from pyjms_provider.stores.sql import SqlJournal, open_journal
 from pyjms_provider.stores.sql import postgresql as postgresql_module
 from pyjms_provider.stores.testing import JournalHome
@@ -403,6 +403,31 @@ def test_a_write_of_one_member_that_cannot_be_harms_no_other(world: World) -> No
         world.add(good, again)
     world.add(good)
     assert [message for message, _ in world.reopen().ids] == [good.reference.id, again.reference.id]
+
+
+def test_a_full_disk_refuses_what_needs_room_and_nothing_else(
+    postgresql: PostgresqlServer, url: str, world: World
+) -> None:
+    """The server says so of a statement, and takes the whole transaction back."""
+    old, new, other = world.message(), world.message(), world.message()
+    world.add(old)
+    schema = url.rpartition("%3D")[2]
+    with postgresql.connect() as administrator:
+        administrator.execute(
+            f"CREATE FUNCTION {schema}.be_full() RETURNS trigger LANGUAGE plpgsql AS "
+            f"$$ BEGIN RAISE disk_full USING MESSAGE = 'could not extend file'; END $$".encode()
+        )
+        administrator.execute(
+            f"CREATE TRIGGER full_disk BEFORE INSERT ON {schema}.pyjms_message EXECUTE FUNCTION {schema}.be_full()".encode()
+        )
+        for messages in ((new,), (new, other)):
+            with pytest.raises(StoreError, match=r"the disk of .* is full; nothing was written\. Make room") as refused:
+                world.add(*messages)
+            assert type(refused.value) is StoreError, "it is the write's fault, and no other's"
+        world.remove((world.queue, old.reference))
+        administrator.execute(f"DROP TRIGGER full_disk ON {schema}.pyjms_message".encode())
+    world.add(new)
+    assert [message for message, _ in world.reopen().ids] == [new.reference.id]
 
 
 def test_a_database_that_is_not_there_is_named(url: str) -> None:
