@@ -260,7 +260,7 @@ class Branches:
             with self._lock:
                 self._end(branch, BranchEvent.LOSE)
             if self._doubts is not None:
-                self._doubts.add(branch.unit)
+                self._doubts.add_unit(branch.unit)
             raise BranchError(f"it is not known whether branch {xid} is committed: {error.reason}", _GONE) from error
         with self._lock:
             self._end(branch, BranchEvent.WRITTEN)

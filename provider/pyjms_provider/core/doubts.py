@@ -1,27 +1,32 @@
 """Writes of which nobody knows whether they were made, and how that is settled while the broker runs (decision 0197).
 
 What only adds is withdrawn at once: the removal of what may be there is written before anything else, so that the store
-has what the broker has. A unit that has received waits: what it holds stays held until the store answers, is asked
-whether the unit is in it, and says so.
+has what the broker has. What removes waits: nobody has what it took until the store answers, is asked whether the write is
+in it, and says so.
 """
 
 from __future__ import annotations
 
 import logging
 from threading import Lock
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, Protocol
 
 from pyjms.spi.errors import ProviderError
+from pyjms_provider.core.journal import Removal
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterable, Sequence
 
     from pyjms.spi.clock import Clock
-    from pyjms_provider.core.journal import Journal
+    from pyjms_provider.core.entry import QueueEntry
+    from pyjms_provider.core.journal import Changes, Journal, QueueNumber
+    from pyjms_provider.core.paging import PagingMessageStore
+    from pyjms_provider.core.queue import Queue
+    from pyjms_provider.core.reference import MessageReference
     from pyjms_provider.core.timed import HasTimes
     from pyjms_provider.core.unit_of_work import UnitOfWork
 
-__all__ = ["RETRY_MS", "Doubts"]
+__all__ = ["RETRY_MS", "Doubt", "Doubts", "MoveInDoubt", "RemovalInDoubt", "removals_of"]
 
 _log = logging.getLogger(__name__)
 
@@ -29,8 +34,89 @@ RETRY_MS: Final = 1000
 """After so long the store is asked again."""
 
 
+class Doubt(Protocol):
+    """A write that was not answered, and what depends on it."""
+
+    def witness(self) -> tuple[QueueNumber, MessageReference, bool]:
+        """Return a message, its queue, and whether it is there if the write was made: if not, it is the other way round."""
+        ...
+
+    def end_doubt(self, now_ms: int, *, is_written: bool) -> None:
+        """Do what depends on it. May wait for the journal."""
+        ...
+
+
+def removals_of(entries: Iterable[QueueEntry]) -> list[Removal]:
+    """Return what a journal must be told of messages that were taken out of their queues."""
+    return [
+        Removal(entry.queue.kept.number, entry.reference)
+        for entry in entries
+        if entry.queue.kept is not None and entry.reference.journaled
+    ]
+
+
+class RemovalInDoubt:
+    """Messages that were taken out of their queues, and may be there in the store."""
+
+    def __init__(self, entries: Sequence[QueueEntry], reinstate: Callable[[Sequence[QueueEntry]], None]) -> None:
+        self._entries = entries
+        self._reinstate = reinstate
+
+    def __str__(self) -> str:
+        return f"the removal of {len(self._entries)} messages from {self._entries[0].queue.name}"
+
+    def witness(self) -> tuple[QueueNumber, MessageReference, bool]:
+        """Do as `Doubt` says."""
+        removal = removals_of(self._entries)[0]
+        return removal.queue, removal.reference, False
+
+    def end_doubt(self, now_ms: int, *, is_written: bool) -> None:
+        """Do as `Doubt` says: give back what is still in the store."""
+        if not is_written:
+            self._reinstate(self._entries)
+
+
+class MoveInDoubt:
+    """A message that was taken out of its queue, and is in the store either there, or in another form in another queue."""
+
+    def __init__(
+        self,
+        changes: Changes,
+        entry: QueueEntry,
+        target: Queue,
+        store: PagingMessageStore,
+        reinstate: Callable[[Sequence[QueueEntry]], None],
+    ) -> None:
+        self._changes = changes
+        self._entry = entry
+        self._target = target
+        self._store = store
+        self._reinstate = reinstate
+
+    def __str__(self) -> str:
+        return f"the move of a message from {self._entry.queue.name} to {self._target.name}"
+
+    def witness(self) -> tuple[QueueNumber, MessageReference, bool]:
+        """Do as `Doubt` says."""
+        return self._changes.witness()
+
+    def end_doubt(self, now_ms: int, *, is_written: bool) -> None:
+        """Do as `Doubt` says: have the one or the other in its queue."""
+        if not is_written:
+            self._reinstate([self._entry])
+            return
+        for message in self._changes.messages:
+            reference = message.reference
+            reference.journaled = True
+            self._store.adopt(reference)  # who moved it has let go of it
+            try:
+                self._target.take_over(reference)
+            except ProviderError:  # the queue was destroyed, with all that it had
+                self._store.release(reference)
+
+
 class Doubts:
-    """The units in doubt of one host. Safe to use from any thread; the lock is innermost, and not held during I/O."""
+    """What is in doubt in one host. Safe to use from any thread; the lock is innermost, and not held during I/O."""
 
     def __init__(self, journal: Journal, clock: Clock, on_due: Callable[[HasTimes, int], None] | None) -> None:
         """`on_due` asks for a call of `purge_expired`, as in `AsynchronousChannel`."""
@@ -38,23 +124,25 @@ class Doubts:
         self._clock = clock
         self._on_due = on_due
         self._lock = Lock()
-        self._units: list[UnitOfWork] = []
+        self._waiting: list[Doubt] = []
         self._has_lasting = False
 
-    def add(self, unit: UnitOfWork) -> None:
+    def add(self, doubt: Doubt) -> None:
+        """Take over what must be asked for. Does not wait."""
+        with self._lock:
+            is_first = not self._waiting
+            self._waiting.append(doubt)
+        _log.warning("PYJMS-BROKER-15 %s is in doubt, and what it took is held until the store answers", doubt)
+        if is_first and self._on_due is not None:
+            self._on_due(self, self._clock.time_ms() + RETRY_MS)
+
+    def add_unit(self, unit: UnitOfWork) -> None:
         """Take over a unit whose write was not answered. Does not wait."""
         changes = unit.withdraw()
-        if changes is not None:
+        if changes is None:
+            self.add(unit)
+        else:
             self._journal.note(changes)
-            return
-        with self._lock:
-            self._units.append(unit)
-        _log.warning(
-            "PYJMS-BROKER-15 nobody knows whether %s was committed; what it has received is held until the store answers",
-            unit.unit_id,
-        )
-        if self._on_due is not None:
-            self._on_due(self, self._clock.time_ms() + RETRY_MS)
 
     def add_lasting(self) -> None:
         """Note a doubt that nobody settles before the next start."""
@@ -62,23 +150,26 @@ class Doubts:
 
     def purge_expired(self, now_ms: int) -> int | None:
         """Ask the store; return when to come again, in wall-clock ms; None: when asked."""
-        return None if self._settle_units() else now_ms + RETRY_MS
+        self._ask()
+        return now_ms + RETRY_MS if self._waiting else None
 
     def settle(self) -> bool:
         """Ask the store; return whether nothing is in doubt any more. Waits for the journal; one thread at a time."""
-        return self._settle_units() and not self._has_lasting
+        self._ask()
+        return not self._waiting and not self._has_lasting
 
-    def _settle_units(self) -> bool:
+    def _ask(self) -> None:
         with self._lock:
-            units = list(self._units)
-        for unit in units:
-            queue, reference, is_there = unit.witness()
+            waiting = list(self._waiting)
+        for doubt in waiting:
+            queue, reference, is_there = doubt.witness()
             try:
                 is_written = self._journal.holds(queue, reference) is is_there
             except ProviderError:
-                return False
+                return
+            doubt.end_doubt(self._clock.time_ms(), is_written=is_written)
             with self._lock:
-                self._units.remove(unit)
-            unit.end_doubt(self._clock.time_ms(), is_written=is_written)
-            _log.warning("PYJMS-BROKER-16 %s was %s", unit.unit_id, "committed" if is_written else "rolled back")
-        return True
+                self._waiting.remove(doubt)
+            _log.warning(
+                "PYJMS-BROKER-16 %s has been found %s", doubt, "written" if is_written else "not to be written"
+            )

@@ -173,6 +173,14 @@ class Changes:
     outcomes: list[BranchOutcome] = field(default_factory=list)
     pipelines: PipelineChanges | None = None
 
+    def witness(self) -> tuple[QueueNumber, MessageReference, bool]:
+        """Return a message, its queue, and whether it is there once this is written: before, it is the other way round."""
+        if self.messages:
+            message = self.messages[0]
+            return message.queues[0], message.reference, True
+        removal = self.removals[0]
+        return removal.queue, removal.reference, False
+
     def withdrawal(self) -> Changes:
         """Return what has a journal forget their messages, which it may have, and the producers' ids of these."""
         return Changes(

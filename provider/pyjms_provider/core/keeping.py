@@ -14,7 +14,7 @@ from pyjms.spi.envelope import AddressKind
 from pyjms.spi.errors import ClosedError, InDoubtError, InvalidSelectorError, ProviderError
 from pyjms.spi.selector import selector_or_none
 from pyjms_provider.core.branches_in_doubt import BranchesInDoubt
-from pyjms_provider.core.doubts import Doubts
+from pyjms_provider.core.doubts import Doubts, MoveInDoubt, RemovalInDoubt, removals_of
 from pyjms_provider.core.journal import Changes, NewMessage, QueueNumber, QueueRecord, Removal, SubscriptionKey
 from pyjms_provider.core.kept_queue import KeptQueue
 from pyjms_provider.core.pipelines import FoundPipelines
@@ -332,7 +332,7 @@ class Keeper:
         try:
             unit.finish_commit(self.journal, force_acknowledgements=self.force_acknowledgements)
         except InDoubtError:
-            self.doubts.add(unit)
+            self.doubts.add_unit(unit)
             raise
 
     def finish_joined(self, unit: UnitOfWork, joined: JoinedTransaction) -> None:
@@ -346,20 +346,33 @@ class Keeper:
     def write_settled(self, settled: Sequence[QueueEntry]) -> None:
         """Write that messages were taken out of their queues; if that fails, they are there again.
 
-        Raises `ResourceError`, `InDoubtError`.
+        Raises `ResourceError`; `InDoubtError`: then they are there again, or gone, when the store has answered.
         """
-        changes = Changes(removals=_removals(settled))
         try:
-            self.journal.write(changes, force=self.force_acknowledgements)
+            self.journal.write(Changes(removals=removals_of(settled)), force=self.force_acknowledgements)
+        except InDoubtError:
+            self.doubts.add(RemovalInDoubt(settled, self._reinstate))
+            raise
         except ProviderError:
-            for entry in settled:
-                self._store.adopt(entry.reference)
-                entry.queue.reinstate(entry)
+            self._reinstate(settled)
             raise
 
+    def _reinstate(self, settled: Sequence[QueueEntry]) -> None:
+        """Have messages in their queues again whose removal was not written: now, or when the store answers."""
+        later: list[QueueEntry] = []
+        for entry in settled:
+            self._store.adopt(entry.reference)
+            try:
+                entry.queue.reinstate(entry)
+            except ProviderError:  # the queue orders by what is in them, and they cannot be read
+                self._store.release(entry.reference)
+                later.append(entry)
+        if removals_of(later):
+            self.doubts.add(RemovalInDoubt(later, self._reinstate))
+
     def replace(self, entry: QueueEntry, reference: MessageReference, envelope: Envelope, target: Queue) -> None:
-        """Write that a settled message, in another form, is in `target` now. Raises `ResourceError`."""
-        changes = Changes(removals=_removals([entry]))
+        """Write that a settled message, in another form, is in `target` now. Raises `ResourceError`, `InDoubtError`."""
+        changes = Changes(removals=removals_of([entry]))
         if target.kept is not None and reference.reliable:
             target.kept.add_definition(changes)
             changes.messages.append(NewMessage(reference, envelope, (target.kept.number,)))
@@ -367,11 +380,11 @@ class Keeper:
             return
         try:
             self.journal.write(changes, force=bool(changes.messages))
-        except ProviderError as error:
-            if isinstance(error, InDoubtError):
-                self._withdraw(changes)
-            self._store.adopt(entry.reference)
-            entry.queue.reinstate(entry)
+        except InDoubtError:
+            self.doubts.add(MoveInDoubt(changes, entry, target, self._store, self._reinstate))
+            raise
+        except ProviderError:
+            self._reinstate([entry])
             raise
         reference.journaled = bool(changes.messages)
         if changes.definitions and target.kept is not None:
@@ -381,14 +394,6 @@ class Keeper:
 def _note_definitions(queues: Iterable[KeptQueue]) -> None:
     for kept in queues:
         kept.definition = None
-
-
-def _removals(entries: Iterable[QueueEntry]) -> list[Removal]:
-    return [
-        Removal(entry.queue.kept.number, entry.reference)
-        for entry in entries
-        if entry.queue.kept is not None and entry.reference.journaled
-    ]
 
 
 def restore_host(host: VirtualHost, journal: Journal, store: PagingMessageStore, recovery: Recovery) -> Restored:

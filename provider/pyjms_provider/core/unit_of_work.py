@@ -146,6 +146,9 @@ class UnitOfWork:
         self._acknowledged: list[tuple[QueueEntry, ReceiverId]] = []
         self._duplicates: list[DuplicateClaim] = []
 
+    def __str__(self) -> str:
+        return f"transaction {self.unit_id}"
+
     @property
     def state(self) -> UnitState:
         """How far the unit is."""
@@ -295,16 +298,11 @@ class UnitOfWork:
         return self._in_doubt.withdrawal()
 
     def witness(self) -> tuple[QueueNumber, MessageReference, bool]:
-        """Return a message, its queue, and whether it is there if the commit was written: if not, it is the other way round."""
-        changes = self._in_doubt
-        if changes.messages:
-            message = changes.messages[0]
-            return message.queues[0], message.reference, True
-        removal = changes.removals[0]
-        return removal.queue, removal.reference, False
+        """Do as `Doubt` says."""
+        return self._in_doubt.witness()
 
     def end_doubt(self, now_ms: int, *, is_written: bool) -> None:
-        """Make it true, or give back what it has received."""
+        """Do as `Doubt` says: make it true, or give back what it has received."""
         if is_written:
             expiring = {entry.queue for entry in self._sent if entry.reference.expiration_ms}
             self._note_written(self._in_doubt)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Never
 
 import pytest
 
@@ -13,11 +14,13 @@ from pyjms.testing import VirtualClock
 from pyjms_provider.clients.vm import VmSession
 from pyjms_provider.core.doubts import RETRY_MS
 from pyjms_provider.core.journal import Changes, JoinedTransaction
+from pyjms_provider.queue_manager import QueueManager
 from pyjms_provider.stores.volatile import VolatileJournal
 from tests.provider.keeping.site import NEWS, ORDERS, consume, take_all, text
 from tests.provider.simulation.site import SimulatedSite as Site
 
 BILLS = Address(AddressKind.QUEUE, "bills")
+LETTERS = Address(AddressKind.QUEUE, "DLQ")
 POINTS = pytest.mark.parametrize("point", ["before write", "after write"])
 
 
@@ -116,7 +119,10 @@ def test_what_is_in_doubt_when_the_broker_stops_comes_again_flagged(site: Site) 
 
 
 @POINTS
-def test_an_acknowledgement_in_doubt_comes_again_flagged_or_not_at_all(site: Site, point: str) -> None:
+@pytest.mark.parametrize("end", [come_again, lambda site: site.restart()], ids=["settled", "stopped"])
+def test_an_acknowledgement_in_doubt_comes_again_flagged_or_not_at_all(
+    site: Site, point: str, end: Callable[[Site], None]
+) -> None:
     site.send("order")
     session = site.session()
     taken = take_all(consume(session))
@@ -125,8 +131,53 @@ def test_an_acknowledgement_in_doubt_comes_again_flagged_or_not_at_all(site: Sit
     with pytest.raises(InDoubtError):
         session.acknowledge(taken)
     site.trap = None
-    site.restart()
+    assert site.texts() == []  # it may be gone, so nobody else gets it
+    end(site)
     assert site.drain() == ([("order", 2)] if point == "before write" else [])
+
+
+@POINTS
+@pytest.mark.parametrize("end", [come_again, lambda site: site.crash()], ids=["settled", "died"])
+def test_a_dead_letter_in_doubt_is_in_one_place(site: Site, point: str, end: Callable[[Site], None]) -> None:
+    site.send("order")
+    session = site.session()
+    delivery = consume(session).poll()
+    assert delivery is not None
+    assert text(delivery) == "order"
+    site.texts(LETTERS)
+    site.trap = lost_at(point)
+    with pytest.raises(InDoubtError):
+        session.reject(delivery, "it makes no sense")
+    site.trap = None
+    end(site)
+    assert (site.drain(), site.drain(LETTERS)) == (
+        ([("order", 2)], []) if point == "before write" else ([], [("order", 1)])
+    )
+    site.restart()
+    assert (site.drain(), site.drain(LETTERS)) == ([], [])
+
+
+def test_what_cannot_be_read_when_it_is_to_come_back_comes_when_the_store_answers(
+    site: Site, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A queue that counts bytes reads what comes back, and a database that was not reached for a write is not reached for that."""
+    QueueManager(site.broker.virtual_host).create(ORDERS.name, max_bytes=10**6)
+    for order in ("first", "second"):
+        site.send(order)
+    session = site.session()
+    taken = take_all(consume(session))
+    assert [text(each) for each in taken] == ["first", "second"]
+
+    def is_away(*_: object) -> Never:
+        raise ResourceError("nobody answers")
+
+    site.trap = is_away
+    with monkeypatch.context() as patch:
+        patch.setattr(site.journal, "read", is_away)
+        with pytest.raises(ResourceError, match="nobody answers"):
+            session.acknowledge(taken)
+    come_again(site)
+    assert site.drain() == [("first", 2), ("second", 2)]
 
 
 @POINTS
