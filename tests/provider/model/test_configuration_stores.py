@@ -11,6 +11,7 @@ from uuid import UUID, uuid5
 import pytest
 from sqlalchemy import create_engine, text
 
+from pyjms.spi.errors import UrlError
 from pyjms_provider.model.configuration.contract import ConfigurationStore, ObjectId, ObjectRecord
 from pyjms_provider.model.configuration.files import EditedFileError
 from pyjms_provider.model.configuration.json_file import JsonConfigurationStore
@@ -506,6 +507,15 @@ def test_a_database_of_a_newer_pyjms_is_refused(tmp_path: Path) -> None:
         with pytest.raises(error, match=says):
             SqlConfigurationStore(url).open("test")
     engine.dispose()
+
+
+def test_a_file_that_is_named_wrongly_is_refused_before_anything_is_held(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(UrlError, match=r"three slashes .*write sqlite:///data/a\.db$"):
+        SqlConfigurationStore("sqlite://data/a.db").open("test")
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_what_is_removed_cannot_be_read_in_the_file(tmp_path: Path) -> None:

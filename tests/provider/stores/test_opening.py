@@ -5,6 +5,7 @@ from __future__ import annotations
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
+from pathlib import Path
 
 import pytest
 from sqlalchemy import Connection, create_engine, make_url, text
@@ -19,6 +20,7 @@ from pyjms_provider.stores.errors import (
     NewerStoreError,
     StoreError,
     UnsupportedStoreError,
+    UnusableStoreError,
 )
 from pyjms_provider.stores.sql import SqlJournal, open_journal
 from pyjms_provider.stores.sql import schema as schema_module
@@ -80,6 +82,30 @@ def test_an_option_that_sqlite_does_not_have_here_is_refused(tmp_path_factory: p
 def test_what_is_no_url_is_refused(wrong: str) -> None:
     with pytest.raises(UrlError):
         opened(wrong)
+
+
+@pytest.mark.parametrize(
+    ("wrong", "says"),
+    [
+        ("sqlite://data/shop.db", r"three slashes .*write sqlite:///data/shop\.db$"),
+        ("sqlite://shop.db", r"three slashes .*write sqlite:///shop\.db$"),
+        ("sqlite://ann:secret@/shop.db", r"no users.*write sqlite:///shop\.db$"),
+        ("sqlite:///shop\0.db", "null character"),
+    ],
+)
+def test_a_file_that_is_named_wrongly_is_refused_before_anything_is_held(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, wrong: str, says: str
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(UrlError, match=says) as caught:
+        opened(wrong)
+    assert "secret" not in caught.value.reason
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_directory_is_no_store(tmp_path: Path) -> None:
+    with pytest.raises(UnusableStoreError, match=r"not a file, but a directory"):
+        opened(f"sqlite:///{tmp_path}")
 
 
 @pytest.mark.parametrize("driver", ["psycopg", "msgspec", "sqlalchemy"])

@@ -8,12 +8,32 @@ from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from pyjms_provider.stores.errors import LostStoreError, UnavailableStoreError
+from pyjms.spi.errors import UrlError
+from pyjms_provider.stores.errors import LostStoreError, UnavailableStoreError, UnsupportedStoreError
 
 if TYPE_CHECKING:
+    from sqlalchemy import URL
+
     from pyjms_provider.stores.sql.file_lock import FileLock
 
-__all__ = ["OpenFiles", "connect"]
+__all__ = ["OpenFiles", "connect", "file_of"]
+
+
+def file_of(url: URL) -> str:
+    """Return the path of the file that a URL names, by which everybody knows it. Raises `UrlError`, `UnsupportedStoreError`."""
+    if url.host or url.port or url.username or url.password:
+        example = f"{url.host}/{url.database or ''}".rstrip("/") if url.host else "shop.db"
+        raise UrlError(
+            f"SQLite has no server and no users: a file has three slashes before it, an absolute path four; write sqlite:///{example}"
+        )
+    path = url.database
+    if not path or path == ":memory:" or path.startswith("file:"):
+        raise UnsupportedStoreError("a store needs a file: write sqlite:///shop.db, or sqlite:////var/lib/shop.db")
+    if "\0" in path:
+        raise UrlError("the name of the store's file has a null character; leave it out")
+    if url.query:
+        raise UnsupportedStoreError(f"sqlite has no option {next(iter(url.query))!r} here; leave it out")
+    return os.path.realpath(path)
 
 
 def connect(path: str, *, may_create: bool = False, **options: Any) -> sqlite3.Connection:

@@ -2,24 +2,21 @@
 
 from __future__ import annotations
 
-import os
 import shutil
 import sqlite3
-from contextlib import suppress
+import stat
+from contextlib import ExitStack, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from sqlalchemy import URL
-
-from pyjms.spi.clock import Clock
 from pyjms_provider.settings import Synchronous
-from pyjms_provider.stores.errors import DamagedStoreError, StoreError, UnsupportedStoreError, UnusableStoreError
+from pyjms_provider.stores.errors import DamagedStoreError, UnusableStoreError
 from pyjms_provider.stores.sql import tables as t
 from pyjms_provider.stores.sql.file_lock import FileLock, describe_holder
 from pyjms_provider.stores.sql.paging import Paging
 from pyjms_provider.stores.sql.schema import Meta, prepare_schema, take
 from pyjms_provider.stores.sql.sqlite import SqliteDatabase, make_engine, understand
-from pyjms_provider.stores.sql.sqlite_files import OpenFiles
+from pyjms_provider.stores.sql.sqlite_files import OpenFiles, file_of
 from pyjms_provider.stores.sql.stand_by import Wanted, acquire
 
 if TYPE_CHECKING:
@@ -37,43 +34,46 @@ _ROOM: Final = 25
 
 def open_sqlite(wanted: Wanted) -> tuple[SqliteDatabase, Paging, Meta]:
     """Return the database, held, and how it was left. Raises as `open_journal`."""
-    url, clock, holder = wanted.url, wanted.clock, describe_holder(wanted.holder)
-    if not url.database or url.database == ":memory:" or url.database.startswith("file:"):
-        raise UnsupportedStoreError("a store needs a file: write sqlite:///shop.db, or sqlite:////var/lib/shop.db")
-    if url.query:
-        raise UnsupportedStoreError(f"sqlite has no option {next(iter(url.query))!r} here; leave it out")
-    path = os.path.realpath(url.database)
+    holder, path = describe_holder(wanted.holder), file_of(wanted.url)
     _check_names(path)
     lock = FileLock(f"{path}.lock", holder)
     acquire(lock.acquire, wanted)
-    files = OpenFiles(path, lock)
-    engine = make_engine(url.set(database=path), files)
     try:
-        meta = _prepare(engine, path, holder, is_shared=wanted.is_shared)
-        if wanted.synchronous is Synchronous.FULL:
-            _lengthen_log(engine, path)
-        paging = _open_paging(url, path, clock, wanted.keep_free_bytes)
-        database = SqliteDatabase(
-            engine, files, lock, wanted.synchronous, clock, keep_free_bytes=wanted.keep_free_bytes
-        )
-        database.open_writer()  # now, as whoever closes the only connection takes the log away, and its length
-    except BaseException as error:
-        engine.dispose()
-        lock.release()
-        if isinstance(error, SqliteDatabase.errors) and not isinstance(error, StoreError):
-            raise understand(error, path) from error
-        raise
+        with ExitStack() as undo:
+            undo.callback(lock.release)
+            files = OpenFiles(path, lock)
+            engine = make_engine(wanted.url.set(database=path), files)
+            undo.callback(engine.dispose)
+            meta = _prepare(engine, path, holder, is_shared=wanted.is_shared)
+            if wanted.synchronous is Synchronous.FULL:
+                _lengthen_log(engine, path)
+            paging = _open_paging(path, wanted)
+            undo.callback(paging.close)
+            database = SqliteDatabase(
+                engine, files, lock, wanted.synchronous, wanted.clock, keep_free_bytes=wanted.keep_free_bytes
+            )
+            database.open_writer()  # now, as whoever closes the only connection takes the log away, and its length
+            undo.pop_all()
+    except SqliteDatabase.errors as error:
+        raise understand(error, path) from error
     return database, paging, meta
 
 
 def _check_names(path: str) -> None:
-    """Find that a file has two names: neither the lock of one nor SQLite's log is known to who comes by the other."""
-    with suppress(OSError):  # none there, or SQLite says it better
-        if Path(path).stat().st_nlink > 1:
-            raise UnusableStoreError(
-                f"{path} has another name (a hard link), by which others could write it at the same time and damage it. "
-                f"Delete the other name; a copy is made with: sqlite3 {path} \"VACUUM INTO 'COPY'\""
-            )
+    """Find that it is no file, or one with two names: neither the lock of one nor SQLite's log is known to who comes by the other."""
+    try:
+        found = Path(path).stat()
+    except OSError:
+        return  # none there, or SQLite says it better
+    if not stat.S_ISREG(found.st_mode):
+        raise UnusableStoreError(
+            f"{path} is not a file, but a directory or a device; name a file, which may be a new one"
+        )
+    if found.st_nlink > 1:
+        raise UnusableStoreError(
+            f"{path} has another name (a hard link), by which others could write it at the same time and damage it. "
+            f"Delete the other name; a copy is made with: sqlite3 {path} \"VACUUM INTO 'COPY'\""
+        )
 
 
 def _check_length(connection: Connection, path: str) -> None:
@@ -146,7 +146,7 @@ def _lengthen_log(engine: Engine, path: str) -> None:
         lent.close()
 
 
-def _open_paging(url: URL, path: str, clock: Clock, keep_free_bytes: int) -> Paging:
+def _open_paging(path: str, wanted: Wanted) -> Paging:
     """Make the file for paged-out messages, beside the database, as temporary directories may be in memory."""
     paged = f"{path}-paged"
 
@@ -156,8 +156,10 @@ def _open_paging(url: URL, path: str, clock: Clock, keep_free_bytes: int) -> Pag
 
     remove()
     files = OpenFiles(paged)
-    engine = make_engine(url.set(database=paged), files, synchronous="OFF")
+    engine = make_engine(wanted.url.set(database=paged), files, synchronous="OFF")
     with engine.begin() as connection:
         t.PAGED.create(connection)
-    database = SqliteDatabase(engine, files, None, Synchronous.OFF, clock, keep_free_bytes=keep_free_bytes)
+    database = SqliteDatabase(
+        engine, files, None, Synchronous.OFF, wanted.clock, keep_free_bytes=wanted.keep_free_bytes
+    )
     return Paging(database, remove)

@@ -7,7 +7,6 @@ change also checks the number of the opening, as a lock may be lost with its con
 from __future__ import annotations
 
 import json
-import os
 from collections.abc import Callable, Collection, Sequence
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Final
@@ -118,7 +117,7 @@ class SqlConfigurationStore(ConfigurationStore):
         return records
 
     def _hold(self, holder: str) -> tuple[Engine, Callable[[], None]]:
-        """Return the database, held, and what frees it. Raises `HeldStoreError`, `UnsupportedStoreError`."""
+        """Return the database, held, and what frees it. Raises `UrlError`, `HeldStoreError`, `UnsupportedStoreError`."""
         if self._url.drivername in {"sqlite", "sqlite+pysqlite"}:
             return self._hold_sqlite(holder)
         if self._url.drivername == "postgresql+psycopg":
@@ -130,19 +129,17 @@ class SqlConfigurationStore(ConfigurationStore):
 
     def _hold_sqlite(self, holder: str) -> tuple[Engine, Callable[[], None]]:
         from pyjms_provider.stores.sql.sqlite import make_engine
+        from pyjms_provider.stores.sql.sqlite_files import file_of
 
-        if not self._url.database or self._url.database == ":memory:":
-            raise UnsupportedStoreError(
-                "a store needs a file: write sqlite:///broker.db, or sqlite:////var/lib/broker.db"
-            )
-        path = os.path.realpath(self._url.database)
+        path = file_of(self._url)
+        engine = make_engine(self._url.set(database=path), synchronous="FULL", erases=True)
         lock = FileLock(f"{path}.configuration.lock", holder)
         try:
             lock.acquire()
         except HeldStoreError as error:
             who = error.reason.partition(" is held by ")[2].partition(";")[0]
             raise HeldStoreError(f"{path} is held by {who}; stop that first, or name another database") from None
-        return make_engine(self._url.set(database=path), synchronous="FULL", erases=True), lock.release
+        return engine, lock.release
 
     def _hold_postgresql(self) -> tuple[Engine, Callable[[], None]]:
         from pyjms_provider.stores.sql.postgresql_opening import make_engine
