@@ -271,16 +271,28 @@ def test_a_payload_that_one_bit_calls_text_is_read_as_it_is(path: Path, home: Jo
     home.close()
 
 
-@pytest.mark.parametrize("value", ["'high'", "CAST(x'ff' AS TEXT)", "x'01'", "1.5"])
+@pytest.mark.parametrize(
+    ("column", "value"),
+    [
+        ("priority", "'high'"),
+        ("priority", "CAST(x'ff' AS TEXT)"),
+        ("priority", "x'01'"),
+        ("priority", "1.5"),
+        ("priority", "10"),
+        ("priority", "-1"),
+        ("queue", "1.5"),
+        ("queue", "'orders'"),
+    ],
+)
 def test_a_row_that_cannot_be_understood_is_set_aside_and_the_others_are_found(
-    path: Path, home: JournalHome, caplog: pytest.LogCaptureFixture, value: str
+    path: Path, home: JournalHome, caplog: pytest.LogCaptureFixture, column: str, value: str
 ) -> None:
     world = World(home)
     good, bad = world.message(), world.message(world.queue, world.other)
     world.add(good, bad)
     world.journal.close(clean=False)
     connection = sqlite3.connect(path, isolation_level=None)
-    damage(path, bad.reference.id, "priority", value)
+    damage(path, bad.reference.id, column, value)
     with caplog.at_level(logging.ERROR):
         assert world.reopen().ids == [(good.reference.id, world.queue)]
     assert "PYJMS-STORE-1" in caplog.text

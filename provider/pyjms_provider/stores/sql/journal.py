@@ -338,7 +338,7 @@ class SqlJournal(Journal):
 
     def _set_rows_aside(self, ids: Sequence[ReferenceId]) -> None:
         for reference_id, payload in self._database.fetch(ids).items():
-            self._set_aside(reference_id, payload, CodecError("its row has values of wrong types"))
+            self._set_aside(reference_id, payload, CodecError("its row has values that no message has"))
 
     def _set_aside(self, reference_id: ReferenceId, payload: bytes, error: CodecError) -> None:
         """Move a message that cannot be understood out of the way. If that fails it is found again another time."""

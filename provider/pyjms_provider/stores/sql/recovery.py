@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from itertools import islice, starmap
 from typing import TYPE_CHECKING, Any, Final
 
-from sqlalchemy import Select, and_, case, func, null, select
+from sqlalchemy import BigInteger, Select, and_, case, cast, func, null, select
 
 from pyjms.spi.envelope import Address, AddressKind
 from pyjms.spi.xid import Xid
@@ -214,19 +214,21 @@ def _lane() -> ColumnElement[int | None]:
     """Return what is the same for messages of one `RecoveredRun`; NULL for messages of which there is more to know.
 
     A file of SQLite may hold anything in any column. Numbers come before all else there, so that none of these
-    conditions holds for something else.
+    conditions holds for something else; those that are not whole are left out, too.
     """
     message = t.MESSAGE.c
     is_plain = and_(
         message.queue.between(1, _HIGHEST),
+        message.queue == cast(message.queue, BigInteger),
         message.priority.between(0, _PRIORITIES - 1),
+        message.priority == cast(message.priority, BigInteger),
         message.expiration == 0,
         message.deliver_at == 0,
         message.reliable,
         message.deliveries == 0,
         func.length(message.payload) >= 0,
     )
-    return case((is_plain, message.queue * _PRIORITIES + message.priority), else_=null())
+    return case((is_plain, cast(message.queue * _PRIORITIES + message.priority, BigInteger)), else_=null())
 
 
 def _in_order(
@@ -271,17 +273,18 @@ class _Places:
 def _entries(messages: Iterable[Any], places: _Places, bad: list[ReferenceId]) -> Iterator[RecoveredEntry]:
     """Yield the entries of `messages`; those that are in several queues have them in `places`. Both come by id.
 
-    A file of SQLite may hold anything in any column, so the types are looked at; what has wrong ones goes to `bad`.
+    A file of SQLite may hold anything in any column, so the values are looked at; what has impossible ones goes to `bad`.
     """
     for message_id, queue, priority, expiration_ms, deliver_at_ms, reliable, deliveries, size in messages:
-        if not (type(priority) is type(expiration_ms) is type(deliver_at_ms) is type(deliveries) is type(size) is int):
+        is_whole = type(priority) is type(expiration_ms) is type(deliver_at_ms) is type(deliveries) is type(size) is int
+        if not (is_whole and 0 <= priority < _PRIORITIES and (queue is None or type(queue) is int)):
             bad.append(message_id)
             continue
         reference = MessageReference(message_id, None, expiration_ms, priority, bool(reliable))
         reference.deliver_at_ms = deliver_at_ms
         reference.size = size + MESSAGE_OVERHEAD
         if queue is not None:
-            yield RecoveredEntry(queue, reference, deliveries)
+            yield RecoveredEntry(QueueNumber(queue), reference, deliveries)
             continue
         reference.shared = True
         for _, entry_queue, entry_deliveries in places.of(message_id):
