@@ -6,11 +6,12 @@ import atexit
 import logging
 import os
 import uuid
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import Future
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from itertools import count
-from threading import Lock, Thread
+from threading import Lock, Thread, get_ident
 from typing import TYPE_CHECKING, Final
 
 from pyjms.spi.clock import Clock, Signal, SystemClock
@@ -37,6 +38,8 @@ if TYPE_CHECKING:
 __all__ = ["Client", "EmbeddedBroker", "find_broker", "running_broker", "stop_all_brokers", "stop_broker"]
 
 _log = logging.getLogger(__name__)
+_STOPPING_S: Final = 60.0
+"""So long a connection waits for the broker of that name to be stopped: who commits may be waiting for a server."""
 _PROGRESS_MS: Final = 1000  # so long nobody needs to be told that the broker is starting
 
 
@@ -276,8 +279,8 @@ class EmbeddedBroker:
         Thread(target=self._leave, args=(reason,), name=f"pyjms stopping {self.name}", daemon=True).start()
 
     def _leave(self, reason: ConnectionLostError) -> None:
-        _forget(self)
-        self._stop(reason)
+        with _ending(self.name, self):
+            self._stop(reason)
 
 
 def _facts_of(client: Client) -> Mapping[str, str]:
@@ -287,11 +290,14 @@ def _facts_of(client: Client) -> Mapping[str, str]:
 
 
 class _Starting:
-    """A broker that runs, or is being started by the thread that came first."""
+    """A broker that runs, or is being started by the thread that came first, or stopped by another one."""
 
     def __init__(self) -> None:
         self.broker: Future[EmbeddedBroker] = Future()
         self.cancelled = Signal()
+        self.stopper: int | None = None
+        """The thread that stops it; None: nobody does."""
+        self.over: Future[None] = Future()
 
     @property
     def started(self) -> EmbeddedBroker | None:
@@ -309,12 +315,19 @@ def find_broker(name: str, clock: Clock, settings: BrokerSettings | None) -> Emb
 
     A broker keeps the clock and the settings with which it was started: `ResourceError` for others, save for the
     system's clock. Raises `ResourceError` and `MissingProviderError` when its store cannot be opened.
+
+    Waits while the broker is started, or stopped: `ResourceError` if that takes a minute, or is what this very thread does.
     """
-    with _lock:
-        found = _running.get(name)
-        starting = _running[name] = _Starting() if found is None else found
-    if found is None:
-        return _start(name, clock, settings, starting)
+    while True:
+        with _lock:
+            found = _running.get(name)
+            starting = _running[name] = _Starting() if found is None else found
+            stopper = starting.stopper
+        if found is None:
+            return _start(name, clock, settings, starting)
+        if stopper is None:
+            break
+        _await_end(name, stopper, found)
     broker = found.broker.result()
     if clock is not broker.clock and not isinstance(clock, SystemClock):
         raise ResourceError(
@@ -338,29 +351,55 @@ def _start(name: str, clock: Clock, settings: BrokerSettings | None, starting: _
     return broker
 
 
-def _forget(broker: EmbeddedBroker) -> None:
+def _await_end(name: str, stopper: int, found: _Starting) -> None:
+    if stopper == get_ident():
+        raise ResourceError(f"broker {name} is just being stopped by this very thread; connect when it has done so")
+    try:
+        found.over.result(_STOPPING_S)
+    except TimeoutError:
+        raise ResourceError(f"broker {name} is still being stopped; connect again when that has ended") from None
+
+
+@contextmanager
+def _ending(name: str, broker: EmbeddedBroker | None = None) -> Iterator[_Starting | None]:
+    """Have who connects to a broker wait until it has been stopped here, and holds its store no more.
+
+    Yields None if it does not run, if another thread stops it already, or if it is not `broker`.
+    """
     with _lock:
-        found = _running.get(broker.name)
-        if found is not None and found.started is broker:
-            del _running[broker.name]
+        found = _running.get(name)
+        if found is None or found.stopper is not None or (broker is not None and found.started is not broker):
+            found = None
+        else:
+            found.stopper = get_ident()
+    try:
+        yield found
+    finally:
+        if found is not None:
+            with _lock:
+                if _running.get(name) is found:
+                    del _running[name]
+            found.over.set_result(None)
 
 
 def running_broker(name: str) -> EmbeddedBroker | None:
     """Return the broker `name` if it runs."""
     with _lock:
         found = _running.get(name)
-    return None if found is None else found.started
+        return None if found is None or found.stopper is not None else found.started
 
 
 def stop_broker(name: str) -> None:
-    """Stop the broker `name`; the next connection starts a new one. Does nothing if it does not run."""
-    with _lock:
-        found = _running.pop(name, None)
-    if found is None:
-        return
-    found.cancelled.set()
-    if found.broker.exception() is None:
-        found.broker.result().stop()
+    """Stop the broker `name`; the next connection starts a new one, when this one has let go of its store.
+
+    Does nothing if it does not run, or is being stopped.
+    """
+    with _ending(name) as found:
+        if found is None:
+            return
+        found.cancelled.set()
+        if found.broker.exception() is None:
+            found.broker.result().stop()
 
 
 @atexit.register

@@ -6,13 +6,20 @@ import signal
 import subprocess
 import sys
 from collections.abc import Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
+from threading import Event
 from urllib.parse import quote
 
 import pytest
 
 from pyjms import ConnectionFactory, Session, TextMessage
-from pyjms_provider.broker import stop_broker
+from pyjms.spi.clock import SystemClock
+from pyjms.spi.errors import ConnectionLostError, ProviderError, ResourceError
+from pyjms_provider import broker
+from pyjms_provider.broker import EmbeddedBroker, find_broker, running_broker, stop_broker
+from pyjms_provider.settings import BrokerSettings, StoreSettings
+from pyjms_provider.stores.sql import SqlJournal
 
 ROOT = Path(__file__).parents[2]
 PATIENCE_S = 60
@@ -25,6 +32,92 @@ def url(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[str]:
         store = request.getfixturevalue("postgresql").make_store()
     yield f"vm://kept?store={quote(store, safe='')}"
     stop_broker("kept")
+
+
+# Connecting while a broker is stopped
+
+
+class Stopping:
+    """A broker that a thread stops, whose store does not let go before it is told to."""
+
+    def __init__(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.settings = BrokerSettings(store=StoreSettings(url=f"sqlite:///{tmp_path / 'store.db'}"))
+        self.begun, self.go_on = Event(), Event()
+        close = SqlJournal.close
+
+        def close_later(journal: SqlJournal, *, clean: bool) -> None:
+            self.begun.set()
+            self.go_on.wait(PATIENCE_S)
+            close(journal, clean=clean)
+
+        monkeypatch.setattr(SqlJournal, "close", close_later)
+        self.broker = self.find()
+
+    def find(self) -> EmbeddedBroker:
+        return find_broker("stopping", SystemClock(), self.settings)
+
+
+@pytest.fixture
+def stopping(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Stopping]:
+    made = Stopping(tmp_path, monkeypatch)
+    yield made
+    made.go_on.set()
+    stop_broker("stopping")
+
+
+@pytest.mark.parametrize("is_lost", [False, True])
+def test_who_connects_while_the_broker_stops_gets_a_new_one(
+    stopping: Stopping, monkeypatch: pytest.MonkeyPatch, is_lost: bool
+) -> None:
+    waiting = Event()
+
+    class Watched(Future[None]):
+        def result(self, timeout: float | None = None) -> None:
+            waiting.set()
+            return super().result(timeout)
+
+    monkeypatch.setattr(broker._running["stopping"], "over", Watched())
+    with ThreadPoolExecutor() as threads:
+        lost = ConnectionLostError("the store is lost")
+        stopped = threads.submit(*((stopping.broker._leave, lost) if is_lost else (stop_broker, "stopping")))
+        assert stopping.begun.wait(PATIENCE_S)
+        assert running_broker("stopping") is None
+        found = threads.submit(stopping.find)
+        assert waiting.wait(PATIENCE_S)
+        assert not found.done()
+        stopping.go_on.set()
+        assert found.result(PATIENCE_S) is not stopping.broker
+        stopped.result(PATIENCE_S)
+    assert running_broker("stopping") is found.result()
+
+
+def test_who_connects_does_not_wait_for_ever(stopping: Stopping, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(broker, "_STOPPING_S", 0.01)
+    with ThreadPoolExecutor() as threads:
+        stopped = threads.submit(stop_broker, "stopping")
+        assert stopping.begun.wait(PATIENCE_S)
+        with pytest.raises(ResourceError, match="still being stopped"):
+            stopping.find()
+        stopping.go_on.set()
+        stopped.result(PATIENCE_S)
+
+
+def test_the_thread_that_stops_a_broker_does_not_wait_for_itself(stopping: Stopping) -> None:
+    raised: list[ProviderError] = []
+
+    def connect_again(_: ConnectionLostError) -> None:
+        stop_broker("stopping")
+        try:
+            stopping.find()
+        except ResourceError as error:
+            raised.append(error)
+
+    stopping.broker.attach(connect_again)
+    stopping.go_on.set()
+    stop_broker("stopping")
+    (error,) = raised
+    assert "by this very thread" in error.reason
+    assert stopping.find() is not stopping.broker
 
 
 # Forks
