@@ -433,7 +433,10 @@ class Recording:
         self._note(CRASH, Scope(str(pid), None), since_ns)
 
     def expired(self, message_id: str, destination: Address) -> None:
-        """Note that a message is known to have expired, for instance from a broker's event."""
+        """Note that a message is known to have expired, for instance from a broker's event.
+
+        No connection sees it, so that nothing else records expiries.
+        """
         scope = Scope(self.pid, None, dest=str(destination))
         self._note(EXPIRE, scope, None, message_id)
 
