@@ -6,9 +6,10 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import TYPE_CHECKING
 
-from pyjms.spi.errors import BranchError, ProviderError
+from pyjms.spi.errors import BranchError, InDoubtError, ProviderError
 from pyjms.spi.xid import BranchFailure, Xid
 from tests.provider.simulation.oracle import Fate, Record, ViolationError
+from tests.provider.simulation.site import LostAnswerError
 
 if TYPE_CHECKING:
     from pyjms_provider.clients.vm import VmSession
@@ -51,6 +52,8 @@ class Coordinator:
     def __init__(self, world: World) -> None:
         self._world = world
         self._branches: list[SimulatedBranch] = []
+        self._unsure: list[SimulatedBranch] = []
+        """Those that were not promised, and may be found after a crash nevertheless, as nobody answered."""
         self._numbers = 0
 
     # Work
@@ -124,6 +127,8 @@ class Coordinator:
         except BranchError as error:
             self._world.log.append(f"… {error.failure.name}")
             self._forget(branch, committed=False)
+            if isinstance(error.__cause__, InDoubtError):
+                self._unsure.append(branch)
             return
         branch.phase = Phase.PREPARED
         if not has_work:
@@ -138,7 +143,10 @@ class Coordinator:
             session.xa_commit(branch.xid, one_phase=True)
         except BranchError as error:
             self._world.log.append(f"… {error.failure.name}")
-            self._close(branch, committed=False)
+            if isinstance(error.__cause__, LostAnswerError):
+                self._world.settled_later(branch.sent, branch.taken, is_written=error.__cause__.is_written)
+            else:
+                self._close(branch, committed=False)
             return
         self._close(branch, committed=True)
 
@@ -207,6 +215,13 @@ class Coordinator:
         """Compare what the broker has kept with what it promised. Raises `ViolationError`."""
         session = self._world.site.session(transacted=True)
         found = set(session.xa_recover())
+        for branch in self._unsure:
+            if branch.xid in found:
+                branch.phase, branch.decision, branch.sent = Phase.PREPARED, False, []
+                branch.taken = [record for record in branch.taken if record.fate is Fate.THERE]
+                branch.mark(in_doubt=True)
+                self._branches.append(branch)
+        self._unsure.clear()
         known = {branch.xid for branch in self._branches}
         if found - known:
             raise ViolationError(f"branches in doubt that nobody prepared, or that have ended: {found - known}")

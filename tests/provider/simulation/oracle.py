@@ -75,6 +75,10 @@ class Record:
     """Who has it now."""
     in_doubt: bool = False
     """Whether a branch that may be prepared has sent or received it."""
+    was_in_doubt: bool = False
+    """Whether nobody knew whether it was consumed, so that nobody knew either whether it took room in its queue."""
+    is_withdrawn: bool = False
+    """Whether the store has it, or had, and the broker has it removed, as its send was in doubt."""
 
 
 @dataclass(slots=True)
@@ -121,6 +125,18 @@ class Oracle:
                 delay_ms = self.rules.delay_ms * 2 ** (record.count - 1)
                 record.not_before_ms = max(record.not_before_ms, now_ms + delay_ms)
 
+    def come_back(self, records: Iterable[Record], now_ms: int) -> None:
+        """Note that messages come again that a transaction has taken which was in doubt."""
+        records = list(records)
+        for record in records:
+            record.fate = Fate.THERE
+        self.given_back(records, now_ms)
+
+    def withdrawn(self, records: Iterable[Record]) -> None:
+        """Note that messages are in the store, and nowhere else: their removal is the next thing that is written there."""
+        for record in records:
+            record.is_withdrawn = record.persistent
+
     def set_aside(self, channel: str, text: str, *, expired: bool, now_ms: int) -> None:
         """Judge a dead letter, or an expired message that was set aside. Raises `ViolationError`."""
         record = self.records.get((channel, text))
@@ -139,13 +155,15 @@ class Oracle:
         room = self.rules.room
         if not room or record.channel != ORDERS:
             return
-        there = [each for each in self._of(ORDERS) if each.fate is Fate.THERE and not _is_expired(each, now_ms)]
+        sure = [each for each in self._of(ORDERS) if not each.was_in_doubt]
+        there = [each for each in sure if each.fate is Fate.THERE and not _is_expired(each, now_ms)]
         if len(there) > room:
             raise ViolationError(f"overfull: {record.text} came in beside {len(there) - 1} others")
 
     def refused(self, record: Record) -> None:
         """Judge that a queue had no room for a message. Raises `ViolationError`."""
-        perhaps = [each for each in self._of(record.channel) if each is not record and each.fate not in _GONE]
+        others = [each for each in self._of(record.channel) if each is not record]
+        perhaps = [each for each in others if each.fate not in _GONE or each.was_in_doubt]
         if not 0 < self.rules.room <= len(perhaps):
             raise ViolationError(
                 f"refused: {record.text}, although {record.channel} has at most {len(perhaps)} messages"
@@ -167,6 +185,13 @@ class Oracle:
                 record.fate = Fate.NEVER
             elif not record.persistent and record.fate in (Fate.THERE, Fate.UNKNOWN, Fate.PERHAPS_CONSUMED):
                 record.fate = Fate.LOST_LAWFULLY
+
+    def withdrawals_failed(self) -> None:
+        """Note that the process dies before it may have removed what is withdrawn. An orderly stop removes it."""
+        for record in self.records.values():
+            if record.is_withdrawn and record.fate is Fate.NEVER:
+                record.fate = Fate.UNKNOWN
+            record.is_withdrawn = False
 
     def power_failed(self) -> None:
         """Note that acknowledgements may be undone, as they were not forced. All else stands, the flag too."""

@@ -6,9 +6,18 @@ from threading import current_thread
 from unittest.mock import patch
 
 from pyjms.spi.clock import Clock
+from pyjms.spi.errors import InDoubtError
 from pyjms_provider.housekeeping import Housekeeper
 from tests.provider.keeping.site import Site
 from tests.provider.simulation.power import PoweredJournal, PoweredMedium
+
+
+class LostAnswerError(InDoubtError):
+    """A write was not answered. The world knows what no client knows: whether it was made."""
+
+    def __init__(self, *, is_written: bool) -> None:
+        super().__init__("nobody answered")
+        self.is_written = is_written
 
 
 class HandHousekeeper(Housekeeper):

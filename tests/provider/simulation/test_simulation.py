@@ -16,6 +16,7 @@ from pyjms_provider.core import doorkeeper, ordering, policed_queue
 from pyjms_provider.core.branches import Branches
 from pyjms_provider.core.branches_in_doubt import BranchesInDoubt
 from pyjms_provider.core.doorkeeper import Doorkeeper
+from pyjms_provider.core.doubts import Doubts
 from pyjms_provider.core.journal import Changes, Journal
 from pyjms_provider.core.keeping import Keeper
 from pyjms_provider.core.kept_queue import KeptQueue
@@ -23,6 +24,7 @@ from pyjms_provider.core.limits import Room
 from pyjms_provider.core.policed_queue import PolicedQueue
 from pyjms_provider.core.time_limit import TimeLimit
 from pyjms_provider.core.unit_of_work import UnitOfWork
+from pyjms_provider.stores.volatile import VolatileJournal
 from tests.provider.simulation.oracle import Rules, ViolationError
 from tests.provider.simulation.power import PoweredJournal
 from tests.provider.simulation.world import World
@@ -31,9 +33,15 @@ SEEDS = int(os.environ.get("PYJMS_SIMULATION_SEEDS", "2000"))
 GROUPS = 20
 
 
-def play(seed: int, *, loses_power: bool = False, chosen: tuple[dict[str, Any], Rules] | None = None) -> World:
+def play(
+    seed: int,
+    *,
+    loses_power: bool = False,
+    loses_answers: bool = False,
+    chosen: tuple[dict[str, Any], Rules] | None = None,
+) -> World:
     """Play one seed. Raises `ViolationError` that tells how to play it again."""
-    world = World(seed, loses_power=loses_power, chosen=chosen)
+    world = World(seed, loses_power=loses_power, loses_answers=loses_answers, chosen=chosen)
     try:
         world.run()
     except ViolationError as violation:
@@ -50,11 +58,11 @@ def play(seed: int, *, loses_power: bool = False, chosen: tuple[dict[str, Any], 
 @pytest.mark.parametrize("loses_power", [False, True], ids=["process", "power"])
 @pytest.mark.parametrize("group", range(GROUPS))
 def test_every_promise_holds(group: int, loses_power: bool) -> None:
-    """Whether the process dies alone, or its machine loses power with it."""
+    """Whether the process dies alone, or its machine loses power with it; every other store does not always answer."""
     chosen = os.environ.get("PYJMS_SIMULATION_SEED")
     seeds = [int(chosen)] if chosen else range(group, SEEDS, GROUPS)
     for seed in seeds:
-        play(seed, loses_power=loses_power)
+        play(seed, loses_power=loses_power, loses_answers=seed % 2 == 1)
 
 
 def test_a_seed_plays_the_same_again() -> None:
@@ -81,10 +89,12 @@ def test_values_that_are_given_back_and_delayed_are_not_lost(group: int) -> None
         play(seed, chosen=(policy, Rules(last_value=True, delay_ms=100)))
 
 
-def _seeds_until_found(first: int = 0, most: int = 300, *, loses_power: bool = False) -> str:
+def _seeds_until_found(
+    first: int = 0, most: int = 300, *, loses_power: bool = False, loses_answers: bool = False
+) -> str:
     for seed in range(first, first + most):
         try:
-            play(seed, loses_power=loses_power)
+            play(seed, loses_power=loses_power, loses_answers=loses_answers)
         except ViolationError as violation:
             return str(violation)
     return "nothing was found"
@@ -182,6 +192,27 @@ def test_a_late_transaction_that_keeps_what_it_sent_is_found(monkeypatch: pytest
 def test_a_ring_that_drops_what_it_has_room_for_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Room, "is_exceeded", True)
     assert "lost" in _seeds_until_found()
+
+
+def test_a_write_in_doubt_that_nobody_settles_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Doubts, "_ask", lambda _: None)
+    assert "lost" in _seeds_until_found(loses_answers=True)
+
+
+def test_a_write_in_doubt_that_is_settled_wrongly_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(VolatileJournal, "holds", lambda *_: True)
+    found = _seeds_until_found(loses_answers=True)
+    assert re.search("uncommitted visible|duplicated|lost", found)
+
+
+def test_a_store_that_is_closed_as_clean_while_something_is_in_doubt_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Doubts, "settle", lambda _: True)
+    assert "redelivered without flag" in _seeds_until_found(loses_answers=True)
+
+
+def test_a_send_in_doubt_that_is_not_withdrawn_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Changes, "withdrawal", lambda _: Changes())
+    assert "uncommitted visible" in _seeds_until_found(loses_answers=True)
 
 
 @pytest.mark.parametrize(

@@ -17,6 +17,7 @@ from pyjms.spi.provider import ProviderConsumer
 from pyjms.testing import VirtualClock
 from pyjms.types import Long, Stored
 from pyjms_provider.clients.vm import VmSession
+from pyjms_provider.core.doubts import RETRY_MS
 from pyjms_provider.core.host_policy import HostPolicy
 from pyjms_provider.core.journal import Changes
 from pyjms_provider.core.policed_queue import QueueFullError
@@ -27,12 +28,13 @@ from tests.provider.helpers import make_envelope
 from tests.provider.keeping.site import NEWS, ORDERS, consume
 from tests.provider.simulation.coordinator import Coordinator
 from tests.provider.simulation.oracle import Fate, Oracle, Record, Rules, ViolationError
-from tests.provider.simulation.site import SimulatedSite
+from tests.provider.simulation.site import LostAnswerError, SimulatedSite
 
 SUBSCRIBERS: Final = ("ann", "bob")
 _STEPS: Final = 60
 _DEPTH: Final = 2
 _LATE: Final = "late"
+_WRITES: Final = ("before write", "after write")
 _POLICIES: Final[tuple[tuple[dict[str, Any], Rules], ...]] = (
     ({}, Rules()),
     # Whatever comes back once too often is a dead letter, and is found as such at the end.
@@ -75,13 +77,20 @@ class World:
     """A run of one seed."""
 
     def __init__(
-        self, seed: int, *, loses_power: bool = False, chosen: tuple[dict[str, Any], Rules] | None = None
+        self,
+        seed: int,
+        *,
+        loses_power: bool = False,
+        loses_answers: bool = False,
+        chosen: tuple[dict[str, Any], Rules] | None = None,
     ) -> None:
         """`loses_power`: the machine's power fails at some of the moments at which the process dies.
 
-        `chosen`: what the queue is; None: the seed says that, too.
+        `loses_answers`: nobody hears of some writes whether they were made. `chosen`: what the queue is; None: the seed
+        says that, too.
         """
         self.random = Random(seed)
+        self.answers = Random(seed + 0.5) if loses_answers else None
         self.power = Random(~seed) if loses_power else None
         """Of its own, so that a seed plays the same with power as it would without this."""
         choices, rules = chosen or self.random.choice(_POLICIES)
@@ -136,7 +145,10 @@ class World:
         self.oracle.finally_drained(self.clock.time_ms(), self._drain())
 
     def _await_all(self) -> None:
-        """Let so much time go by that nothing stays away any more."""
+        """Let so much time go by that nothing stays away any more, or is in doubt."""
+        if self.answers:
+            self.clock.advance(RETRY_MS)
+            self.site.tend()
         until_ms = max((record.not_before_ms for record in self.oracle.records.values()), default=0)
         rules = self.oracle.rules
         until_ms = max(until_ms, self.clock.time_ms() + (60_000 if rules.delay_ms or rules.sets_expired_aside else 0))
@@ -146,6 +158,9 @@ class World:
     # Time, faults and crashes
 
     def _interfere(self, point: str, changes: Changes) -> None:
+        if self.answers and point in _WRITES and not self.is_starting and self.answers.random() < 0.05:
+            self.log.append(f"no answer {point}")
+            raise LostAnswerError(is_written=point.startswith("after"))
         chance = self.random.random()
         if chance < 0.04:
             self.log.append(f"crash {point}")
@@ -163,6 +178,7 @@ class World:
     def _restart_after_crash(self) -> None:
         self.depth = 0
         self._forget_clients()
+        self.oracle.withdrawals_failed()
         self.oracle.broker_died()
         if self.power and self.power.random() < 0.5:
             self._lose_power(self.power)
@@ -279,7 +295,7 @@ class World:
             if not client.transacted:
                 record.fate = Fate.UNKNOWN
         self.log.append(f"send {text} by {client.number} to {to.name} persistent={persistent}")
-        fate = self._try_to_send(client, records[0], to)
+        fate = self._try_to_send(client, records, to)
         if client.transacted and fate is Fate.THERE:
             client.sent.extend(records)
             return
@@ -289,7 +305,8 @@ class World:
                 if fate is Fate.THERE:
                     self.oracle.accepted(record, self.clock.time_ms())
 
-    def _try_to_send(self, client: Client, record: Record, to: Address) -> Fate:
+    def _try_to_send(self, client: Client, records: list[Record], to: Address) -> Fate:
+        record = records[0]
         body = f"{record.text} {'x' * self.random.choice([0, 2000])}"
         properties: dict[str, Stored] = {"key": record.key}
         if record.duplicate_id is not None:
@@ -313,6 +330,9 @@ class World:
         except QueueFullError:
             self.oracle.refused(record)
             return Fate.NEVER
+        except LostAnswerError as error:
+            self.oracle.withdrawn([record for record in records if error.is_written])
+            return Fate.NEVER
         except (ResourceError, ClosedError):
             return Fate.NEVER
         return Fate.THERE
@@ -328,7 +348,7 @@ class World:
         if before is Fate.NEVER:
             record.fate = Fate.UNKNOWN
         self.log.append(f"send {record.text} again by {client.number}, it is {before.name}")
-        if self._try_to_send(client, record, ORDERS) is Fate.NEVER:
+        if self._try_to_send(client, [record], ORDERS) is Fate.NEVER:
             if before is Fate.NEVER and record.fate is Fate.UNKNOWN:
                 record.fate = before
             return
@@ -384,6 +404,13 @@ class World:
                 for _, record in held:
                     record.fate, record.holder = Fate.THERE, None
                 return
+            except LostAnswerError as error:
+                for _, record in held:
+                    record.fate = Fate.CONSUMED if error.is_written else Fate.THERE  # once the broker has asked
+                    if not record.persistent:
+                        record.fate = Fate.PERHAPS_CONSUMED  # it is none of the store's
+                    record.holder, record.was_in_doubt = None, True
+                return
             finally:
                 client.acknowledging = []
             for _, record in held:
@@ -412,6 +439,9 @@ class World:
         try:
             client.session.acknowledge([delivery for delivery, _ in held])
             client.session.commit()
+        except LostAnswerError as error:
+            self.settled_later(sent, [record for _, record in held], is_written=error.is_written)
+            return
         except (RolledBackError, ClosedError) as error:
             self.log.append(f"… {type(error).__name__}")
             for record in sent:
@@ -429,6 +459,30 @@ class World:
                 record.fate = Fate.THERE
         for _, record in held:
             record.fate, record.holder = Fate.CONSUMED, None
+
+    def settled_later(self, sent: list[Record], taken: list[Record], *, is_written: bool) -> None:
+        """Note what becomes of a transaction whose commit was not answered, when the broker asks its store."""
+        for record in sent:
+            record.has_no_place = True
+        if not any(record.persistent for record in taken):  # so it is withdrawn
+            for record in sent:
+                record.fate = Fate.NEVER
+            self.oracle.withdrawn(sent if is_written else ())
+            self.oracle.come_back(taken, self.clock.time_ms())
+        elif is_written and all(record.expiration_ms for record in taken if record.persistent):
+            for record in sent:
+                record.fate = Fate.UNKNOWN  # as what it took may have expired, so that it took nothing
+            for record in taken:
+                record.fate, record.holder = Fate.PERHAPS_CONSUMED, None
+        elif is_written:
+            for record in sent:
+                record.fate = Fate.THERE
+            for record in taken:
+                record.fate, record.holder, record.was_in_doubt = Fate.CONSUMED, None, True
+        else:
+            for record in sent:
+                record.fate = Fate.PENDING
+            self.oracle.come_back(taken, self.clock.time_ms())
 
     def undo(self, client: Client) -> None:
         """Note that what a client did in a transaction has had no effect."""
