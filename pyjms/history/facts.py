@@ -334,11 +334,6 @@ class Facts:
         proof = next((proofs[at] for at in range(start, len(proofs)) if self.precedes(after, proofs[at])), None)
         return None if proof is None or self.broke(delivery, proof) else proof
 
-    def last_proof_ns(self, delivery: Event) -> int | None:
-        """Return when the last call began that its broker answered on a delivery's connection; None if there is none."""
-        proofs = self._proofs.get(delivery.conn or "", ())
-        return proofs[-1].t0 if proofs else None
-
     def broke(self, since: Event, until: Event) -> bool:
         """Say whether a connection may have broken between two of its events: it, its process or the broker died."""
         return any(not self.precedes(until, crash) for crash in self.troubles(since))

@@ -20,7 +20,7 @@ class _Holder(NamedTuple):
     until: Mapping[str, int]
     """By node: when the earliest of what may have ended the holding began."""
     latest_ns: int | None
-    """It was not surely held until after a delivery that was over then or later."""
+    """It was not surely held until after a delivery that was over then or later; None: nothing may have ended it."""
 
 
 def check_holders(facts: Facts) -> Iterator[Finding]:
@@ -33,7 +33,7 @@ def check_holders(facts: Facts) -> Iterator[Finding]:
             continue
         holders: list[_Holder] = []
         for second, least_ns in zip(deliveries, _least_ends(deliveries), strict=True):
-            holders = [each for each in holders if each.latest_ns is not None and each.latest_ns > least_ns]
+            holders = [each for each in holders if each.latest_ns is None or each.latest_ns > least_ns]
             for first in reversed(holders):
                 proof = _held_throughout(facts, first, second)
                 if proof is None:
@@ -60,9 +60,7 @@ def _holder(facts: Facts, event: Event) -> _Holder:
     until: dict[str, int] = {}
     for release in facts.releases(event):
         until[release.node] = min(release.t0, until.get(release.node, release.t0))
-    answered_ns = facts.last_proof_ns(event)
-    latest_ns = None if answered_ns is None else min([answered_ns, *until.values()])
-    return _Holder(event, until, latest_ns)
+    return _Holder(event, until, min(until.values(), default=None))
 
 
 def _held_throughout(facts: Facts, first: _Holder, second: Event) -> Event | None:

@@ -455,8 +455,8 @@ MUTANTS = (
         ),
         edit(
             _QUEUE + "restore",
-            "self._have_message(reference)",
-            "self._have_message(reference)\n    if unit is None and not self._state.entries(MessageState.NEW)[5:]: self._place(self._state.make(self, reference))",
+            "read = self._reader_for(reference)",
+            "read = self._reader_for(reference)\n    if unit is None and not self._state.entries(MessageState.NEW)[5:]: self._place(self._state.make(self, reference))",
         ),
         durable=True,
     ),
