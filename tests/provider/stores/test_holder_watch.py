@@ -36,10 +36,14 @@ class Looked(VirtualClock):
             self.begun.put(until_ms)
         return super().wait(signal, until_ms)
 
-    def look(self) -> None:
-        """Have the watch look once, and return when it has."""
+    def begin_look(self) -> None:
+        """Have the watch look once. It may be the last time."""
         self.begun.get(timeout=LONG_S)
         self.advance(LOOK_MS)
+
+    def look(self) -> None:
+        """Have the watch look once, and return when it has."""
+        self.begin_look()
         self.begun.put(self.begun.get(timeout=LONG_S))  # for the next look
 
 
@@ -205,7 +209,7 @@ def test_an_idle_broker_whose_store_another_one_has_stops_serving(
     postgresql.start()
     second = taken.get(timeout=LONG_S)
     thread.join(LONG_S)
-    clock.look()
+    clock.begin_look()
     assert "another broker has held the store" in str(told.get(timeout=LONG_S))
     with pytest.raises(JMSException):
         consumer.receive_no_wait()
