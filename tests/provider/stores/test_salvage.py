@@ -208,6 +208,18 @@ def test_what_cannot_be_saved_is_refused_by_name_and_leaves_nothing(
     assert store.with_name("new.db").exists() == there
 
 
+def test_the_new_store_is_there_when_it_is_whole_and_not_before(store: Path) -> None:
+    """Who is killed meanwhile leaves nothing that a broker would open, and is no hindrance to the next attempt."""
+    new = store.with_name("new.db")
+    store.with_name("new.db.part").write_text("of somebody who was killed")
+    seen: list[bool] = []
+    salvage(store, new, VirtualClock(), lambda *_: seen.append(new.exists()))
+    assert seen
+    assert not any(seen)
+    assert list(orders(new)) == list(range(SENT))
+    assert not list(store.parent.glob("new.db.part*"))
+
+
 def test_a_store_that_a_broker_works_with_is_refused(store: Path) -> None:
     with broker(store), pytest.raises(HeldStoreError, match="stop it"):
         save(store)

@@ -79,7 +79,9 @@ def salvage(damaged: Path, new: Path, clock: Clock, progress: Callable[[str, int
     path = os.path.realpath(damaged)
     lock = FileLock(f"{path}.lock", describe_holder("salvage"))
     lock.acquire()
-    engine = make_engine(URL.create("sqlite", database=str(new)), synchronous="FULL")
+    part = new.with_name(f"{new.name}.part")  # a store without its last tables would lose messages when it is opened
+    _remove(part)  # of somebody who was killed
+    engine = make_engine(URL.create("sqlite", database=str(part)), synchronous="FULL")
     try:
         with closing(_open(path)) as source:
             names, next_queue, epoch = _look(source, path)
@@ -92,16 +94,21 @@ def salvage(damaged: Path, new: Path, clock: Clock, progress: Callable[[str, int
             made = _mend(connection)
             messages = connection.scalar(select(func.count()).select_from(t.MESSAGE)) or 0
         engine.dispose()
+        part.rename(new)
     except BaseException as error:
         engine.dispose()
-        for suffix in ("", "-wal", "-shm"):
-            Path(f"{new}{suffix}").unlink(missing_ok=True)
+        _remove(part)
         if isinstance(error, (sqlite3.Error, DBAPIError)):
             raise understand(error, str(new)) from error
         raise
     finally:
         lock.release()
     return Salvaged(tables=saved, messages=messages, made_queues=made, set_aside=set_aside)
+
+
+def _remove(file: Path) -> None:
+    for suffix in ("", "-wal", "-shm"):
+        Path(f"{file}{suffix}").unlink(missing_ok=True)
 
 
 def _open(path: str) -> sqlite3.Connection:
