@@ -227,7 +227,7 @@ class AsynchronousChannel(Channel):
             self._read([reference])
             with suppress(KeyError):  # it was taken meanwhile
                 if message_filter is None or message_filter.accept(reference):
-                    found.append(self._store.retrieve(reference))
+                    found.append(self._store.fetch(reference))
         return found
 
     def _read(self, references: Sequence[MessageReference]) -> Sequence[MessageReference]:

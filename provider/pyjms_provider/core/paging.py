@@ -147,6 +147,14 @@ class PagingMessageStore(MessageStore):
     def keeps_all_in_memory(self) -> bool:
         return False
 
+    def fetch(self, reference: MessageReference) -> Envelope:
+        try:
+            return self.retrieve(reference)
+        except NotInMemoryError:
+            envelope = self._journal.read([reference.id])[reference.id]
+            reference.size = reference.size or approximate_size(envelope)
+            return envelope
+
     def load(self, references: Sequence[MessageReference]) -> Sequence[MessageReference]:
         wanted = self._wanted(references)
         if not wanted:
@@ -211,8 +219,9 @@ class PagingMessageStore(MessageStore):
     def is_pressed(self) -> bool:
         return self._bytes > self._memory_bytes or bool(self._leaving)
 
-    def relieve(self) -> None:
-        if self._bytes <= self._memory_bytes and not self._leaving:
+    def relieve(self, *, of_all: bool = True) -> None:
+        is_full = of_all and self._bytes > self._memory_bytes
+        if not is_full and not self._leaving:
             return
         with self._lock:
             if self._is_relieving:
@@ -221,7 +230,7 @@ class PagingMessageStore(MessageStore):
         try:
             while self._leaving:
                 self._let_some_leave()
-            if self._bytes > self._memory_bytes:
+            if of_all and self._bytes > self._memory_bytes:
                 while self._relieve_some():
                     pass
         finally:

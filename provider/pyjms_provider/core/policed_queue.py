@@ -168,7 +168,10 @@ class PolicedQueue(AsynchronousChannel):
             self._store.leave([reference], are_coming=is_coming)
 
     def _read(self, references: Sequence[MessageReference]) -> Sequence[MessageReference]:
-        """Do so in place of others, if the policy says how many stay there; then at least the first one is read."""
+        """Bring messages into memory, in place of others if the policy says how many stay there; at least the first one is read.
+
+        Returns those that cannot be read. Waits for a disk. Raises `ResourceError`.
+        """
         with self._lock:
             shelf = None if self._rules is None else self._rules.shelf
             wanted = references if shelf is None else shelf.at_once(references)
@@ -177,7 +180,7 @@ class PolicedQueue(AsynchronousChannel):
             with self._lock:
                 self._store.leave(shelf.read(wanted))
             with suppress(ResourceError):  # a disk that is full must not keep consumers from emptying the queue
-                self._store.relieve()
+                self._store.relieve(of_all=False)  # what was read is wanted now
         return unreadable
 
     # Room
@@ -523,14 +526,10 @@ class PolicedQueue(AsynchronousChannel):
 
     def message_of(self, reference: MessageReference) -> Envelope | None:
         """Return a message of this queue; None if it has gone, or is damaged. Waits for a disk. Raises `ResourceError`."""
-        while True:
-            try:
-                return self._store.retrieve(reference)
-            except NotInMemoryError:
-                if self._read([reference]):
-                    return None  # whoever receives it passes over it
-            except KeyError:
-                return None
+        try:
+            return self._store.fetch(reference)  # whoever receives one that cannot be read passes over it
+        except KeyError:
+            return None
 
     def _matcher(self, selector: Selector | None) -> Callable[[QueueEntry], bool] | None:
         """Return what says whether a message is wanted: raises `NotInMemoryError` if that cannot be said."""

@@ -71,6 +71,13 @@ class MessageStore(ABC):
         """Whether no message ever leaves memory, so that nothing need be loaded."""
         return True
 
+    def fetch(self, reference: MessageReference) -> Envelope:
+        """Return the message, from the disk if it is not in memory, where it need not stay. May wait for a disk.
+
+        Raises `KeyError` when nobody holds it any more, or it cannot be read; `ResourceError`.
+        """
+        return self.retrieve(reference)
+
     def load(self, references: Sequence[MessageReference]) -> Sequence[MessageReference]:
         """Bring messages into memory that are still held; return those that cannot be read. Raises `ResourceError`.
 
@@ -93,8 +100,11 @@ class MessageStore(ABC):
         """Whether `relieve` has something to do, so that it may wait."""
         return False
 
-    def relieve(self) -> None:  # noqa: B027
-        """Take messages out of memory if they are too many. May wait for a disk, as `load`. Raises `ResourceError`."""
+    def relieve(self, *, of_all: bool = True) -> None:  # noqa: B027
+        """Take messages out of memory if they are too many. May wait for a disk, as `load`. Raises `ResourceError`.
+
+        Not `of_all`: only those that were told to `leave`.
+        """
 
     @abstractmethod
     def acquire(self, reference: MessageReference, holders: int) -> None:

@@ -186,7 +186,7 @@ def test_the_limit_is_the_queues_and_others_keep_theirs_in_memory(site: Site, mo
         site.send(f"{index:02} {BODY}", session, delivery_mode=mode)
     manager(site).create("plain")
     assert manager(site).copy("orders", "plain") == 20
-    assert in_memory(site) == STAY + 20
+    assert in_memory(site) == STAY + 20 + ON_ITS_WAY * (mode == 1)
 
 
 @both_modes
@@ -227,6 +227,37 @@ def test_a_message_stays_until_all_subscriptions_have_taken_it(mode: int, monkey
         site.send(each, to=NEWS, delivery_mode=mode)
     assert in_memory(site) == 1 + ON_ITS_WAY * (mode == 1)
     assert [[text(each) for each in take_all(consumer)] for consumer in consumers] == [["a", "b", "c"]] * 2
+    site.stop()
+
+
+@both_modes
+@pytest.mark.parametrize("selector", [None, "even"])
+@pytest.mark.timeout(20)  # it read the same message again and again
+def test_while_others_fill_memory_what_is_read_is_handed_out(mode: int, selector: str | None) -> None:
+    site = Site(memory_bytes=20 * _SIZE)
+    create(site, {"max_messages": 2})
+    texts = fill(site, 6, mode)[:: 1 if selector is None else 2]
+    open_transaction = site.session(transacted=True)
+    site.send("y" * 30 * _SIZE, open_transaction)  # it cannot leave memory, so all others have to
+    assert [envelope.body for envelope in manager(site).browse("orders", selector)] == texts
+    session = site.session()
+    consumer = consume(session, selector=selector)
+    got = []
+    while (delivery := consumer.poll()) is not None:
+        got.append(text(delivery))
+        session.acknowledge([delivery])
+    assert got == texts
+    site.stop()
+
+
+@both_modes
+@pytest.mark.timeout(20)
+def test_a_message_larger_than_memory_is_handed_out(mode: int) -> None:
+    site = Site(memory_bytes=_SIZE // 2)
+    create(site, {"max_messages": 2})
+    texts = fill(site, 4, mode)
+    assert [envelope.body for envelope in manager(site).browse("orders")] == texts
+    assert [each for each, _ in site.drain()] == texts
     site.stop()
 
 
