@@ -226,8 +226,11 @@ class AsynchronousChannel(Channel):
         for reference in waiting:
             self._read([reference])
             with suppress(KeyError):  # it was taken meanwhile
-                if message_filter is None or message_filter.accept(reference):
-                    found.append(self._store.fetch(reference))
+                if message_filter is not None and not message_filter.accept(reference):
+                    continue
+            envelope = self._store.fetch(reference)
+            if envelope is not None:
+                found.append(envelope)
         return found
 
     def _read(self, references: Sequence[MessageReference]) -> Sequence[MessageReference]:

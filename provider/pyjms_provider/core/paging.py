@@ -147,12 +147,13 @@ class PagingMessageStore(MessageStore):
     def keeps_all_in_memory(self) -> bool:
         return False
 
-    def fetch(self, reference: MessageReference) -> Envelope:
+    def fetch(self, reference: MessageReference) -> Envelope | None:
         try:
-            return self.retrieve(reference)
+            return super().fetch(reference)
         except NotInMemoryError:
-            envelope = self._journal.read([reference.id])[reference.id]
-            reference.size = reference.size or approximate_size(envelope)
+            envelope = self._journal.read([reference.id]).get(reference.id)
+            if envelope is not None:
+                reference.size = reference.size or approximate_size(envelope)
             return envelope
 
     def load(self, references: Sequence[MessageReference]) -> Sequence[MessageReference]:

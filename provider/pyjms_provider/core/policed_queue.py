@@ -526,10 +526,7 @@ class PolicedQueue(AsynchronousChannel):
 
     def message_of(self, reference: MessageReference) -> Envelope | None:
         """Return a message of this queue; None if it has gone, or is damaged. Waits for a disk. Raises `ResourceError`."""
-        try:
-            return self._store.fetch(reference)  # whoever receives one that cannot be read passes over it
-        except KeyError:
-            return None
+        return self._store.fetch(reference)  # whoever receives one that cannot be read passes over it
 
     def _matcher(self, selector: Selector | None) -> Callable[[QueueEntry], bool] | None:
         """Return what says whether a message is wanted: raises `NotInMemoryError` if that cannot be said."""

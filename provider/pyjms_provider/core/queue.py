@@ -8,7 +8,6 @@ consumer is called. See the decision on locks in `docs/decisions/`.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from contextlib import suppress
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -366,16 +365,20 @@ class Queue(PolicedQueue):
             consumer.notify_work()
 
     def _message(self, reference: MessageReference) -> Envelope:
+        envelope: Envelope | None = None
         try:
-            with suppress(NotInMemoryError):
-                return self._store.retrieve(reference)
+            envelope = self._store.retrieve(reference)
+        except NotInMemoryError:
             self._load(reference)  # it comes with those behind it
-            return self._store.fetch(reference)  # others may have needed the room already
+            envelope = self._store.fetch(reference)  # others may have needed the room already
         except KeyError:
+            pass
+        if envelope is None:
             raise GoneError(
                 "the message cannot be had: it was given back as its session was closed, or it could not be read "
                 "and was set aside; the broker's log tells"
-            ) from None
+            )
+        return envelope
 
     # Pulled messages are settled, or come back
 

@@ -71,12 +71,15 @@ class MessageStore(ABC):
         """Whether no message ever leaves memory, so that nothing need be loaded."""
         return True
 
-    def fetch(self, reference: MessageReference) -> Envelope:
+    def fetch(self, reference: MessageReference) -> Envelope | None:
         """Return the message, from the disk if it is not in memory, where it need not stay. May wait for a disk.
 
-        Raises `KeyError` when nobody holds it any more, or it cannot be read; `ResourceError`.
+        None: nobody holds it any more, or it cannot be read. Raises `ResourceError`.
         """
-        return self.retrieve(reference)
+        try:
+            return self.retrieve(reference)
+        except KeyError:
+            return None
 
     def load(self, references: Sequence[MessageReference]) -> Sequence[MessageReference]:
         """Bring messages into memory that are still held; return those that cannot be read. Raises `ResourceError`.
