@@ -261,7 +261,8 @@ class QueueManager:
 
     def _origin(self, address: Address, subscription: str | None) -> Queue | None:
         if subscription is not None:
-            return self._host.find_subscription(subscription)
+            found = self._host.find_subscription(subscription)
+            return found if found is not None and found.terms.topic == address else None
         if address.kind is AddressKind.TOPIC or address.temporary:
             return None  # whom it was for has gone; the topic's other subscribers have had it
         return self._host.queue(address.name)

@@ -236,6 +236,16 @@ def test_dead_letters_go_back_where_they_came_from(world: PolicyWorld) -> None:
     assert str(envelope.destination) == "queue://orders"
 
 
+def test_what_only_says_that_it_is_a_dead_letter_stays_and_hinders_nobody(world: PolicyWorld) -> None:
+    daily = world.subscribe("topic://news", "daily").name
+    for origin in ({"Destination": "nonsense"}, {"Destination": "queue://orders", "Subscription": daily}):
+        world.send("forged", "DLQ", properties={f"JMS_pyjms_dead{name}": said for name, said in origin.items()})
+    world.send("real", "DLQ", properties={"JMS_pyjms_deadDestination": "queue://orders"})
+    assert world.manager.replay() == Replay(returned=1, left=2)
+    assert world.texts("DLQ") == ["forged", "forged"]
+    assert world.texts() == ["real"]
+
+
 def test_a_subscribers_dead_letters_go_back_to_its_subscription_and_nobody_elses() -> None:
     world = PolicyWorld(QueuePolicies(subscriptions=QueuePolicy(max_deliveries=1)))
     durable, other = world.subscribe("topic://news", "daily"), world.subscribe("topic://news")

@@ -16,6 +16,7 @@ provider (JMS 1.1 §3.5.10) say why it is there:
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from enum import Enum
@@ -28,9 +29,12 @@ if TYPE_CHECKING:
     from pyjms.types import Stored
     from pyjms_provider.core.entry import QueueEntry
 
-__all__ = ["DEAD_PREFIX", "DeadEntry", "DeadKind", "dead_letter", "origin_of", "revived"]
+__all__ = ["DEAD_DESTINATION", "DEAD_PREFIX", "DeadEntry", "DeadKind", "dead_letter", "origin_of", "revived"]
 
 DEAD_PREFIX: Final = "JMS_pyjms_dead"
+DEAD_DESTINATION: Final = f"{DEAD_PREFIX}Destination"
+_SUBSCRIPTION: Final = f"{DEAD_PREFIX}Subscription"
+_ADDRESS: Final = re.compile(r"(?P<temporary>temp-)?(?P<kind>queue|topic)://(?P<name>.+)", re.DOTALL)
 
 
 class DeadKind(Enum):
@@ -58,9 +62,11 @@ class DeadEntry:
 def dead_letter(envelope: Envelope, dead: DeadEntry, queue_name: str, now_ms: int) -> Envelope:
     """Return the message as it goes to the queue `queue_name`. It never expires; a dead letter keeps its first origin."""
     properties = dict(envelope.properties)
-    properties.setdefault(f"{DEAD_PREFIX}Destination", str(envelope.destination))
-    if dead.subscription is not None:
-        properties.setdefault(f"{DEAD_PREFIX}Subscription", dead.subscription)
+    if origin_of(properties) is None:
+        properties[DEAD_DESTINATION] = str(envelope.destination)
+        properties.pop(_SUBSCRIPTION, None)
+        if dead.subscription is not None:
+            properties[_SUBSCRIPTION] = dead.subscription
     properties[f"{DEAD_PREFIX}Kind"] = dead.kind.value
     properties[f"{DEAD_PREFIX}Reason"] = dead.reason
     properties[f"{DEAD_PREFIX}Count"] = dead.delivery_count
@@ -72,14 +78,18 @@ def dead_letter(envelope: Envelope, dead: DeadEntry, queue_name: str, now_ms: in
 
 
 def origin_of(properties: Mapping[str, Stored]) -> tuple[Address, str | None] | None:
-    """Return where a dead letter came from: the destination, and the subscription if it was in one; None: it is none."""
-    text = properties.get(f"{DEAD_PREFIX}Destination")
+    """Return where a dead letter came from: the destination, and the subscription if it was in one.
+
+    None: it is none, or says so of what is no destination; only the broker names them, but a client may have sent anything.
+    """
+    text = properties.get(DEAD_DESTINATION)
     if not isinstance(text, str):
         return None
-    scheme, _, name = text.partition("://")
-    temporary, _, kind = scheme.rpartition("-")
-    subscription = properties.get(f"{DEAD_PREFIX}Subscription")
-    address = Address(AddressKind[kind.upper()], name, temporary=temporary == "temp")
+    match = _ADDRESS.fullmatch(text)
+    if match is None:
+        return None
+    address = Address(AddressKind[match["kind"].upper()], match["name"], temporary=match["temporary"] is not None)
+    subscription = properties.get(_SUBSCRIPTION)
     return address, subscription if isinstance(subscription, str) else None
 
 

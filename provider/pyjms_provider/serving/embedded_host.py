@@ -8,6 +8,7 @@ from pyjms.spi.envelope import AddressKind
 from pyjms.spi.errors import ProviderError
 from pyjms_provider.clients.vm import VmConnection
 from pyjms_provider.clients.vm_consumer import VmConsumer
+from pyjms_provider.core.dead_letters import DEAD_DESTINATION, origin_of
 from pyjms_provider.core.policy import Overflow
 
 if TYPE_CHECKING:
@@ -64,7 +65,7 @@ class EmbeddedHost:
         for index, sending in enumerate(sendings):
             envelope = sending.envelope
             try:
-                sending.guard.send(envelope.destination)
+                sending.guard.send(envelope)
                 queue = host.plain_queue(envelope)
                 if queue is None:
                     sending.session.send(envelope)
@@ -104,6 +105,13 @@ class EmbeddedHost:
         if address.kind is AddressKind.QUEUE:
             return host.find_queue(address.name) is not None
         return host.has_topic(address.name)
+
+    def origin_of(self, envelope: Envelope) -> Address | None:
+        """Return where an operator's replay would return a message to; None: nowhere."""
+        if DEAD_DESTINATION not in envelope.properties:
+            return None
+        origin = origin_of(envelope.properties)
+        return None if origin is None or origin[0].temporary else origin[0]
 
     def owner_of(self, address: Address) -> ConnectionId | str:
         """Return who made a temporary destination; "": nobody that is still here."""

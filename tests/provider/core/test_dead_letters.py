@@ -73,5 +73,11 @@ def test_a_letter_goes_back_as_it_was_sent(address: Address) -> None:
     assert (back.destination, back.properties, back.expiration_ms) == (address, {"n": 1}, 0)
 
 
-def test_a_message_that_is_no_dead_letter_has_no_origin() -> None:
-    assert origin_of({"n": 1}) is None
+@pytest.mark.parametrize("said", [None, 1, "", "nonsense", "queue://", "heap://a", "temp-://a", "Queue://a"])
+def test_a_message_that_is_no_dead_letter_has_no_origin(said: str | int | None) -> None:
+    properties = {"n": 1} if said is None else {"JMS_pyjms_deadDestination": said}
+    assert origin_of(properties) is None
+    letter = dead_letter(make_envelope("a", properties=properties), dead(), "DLQ", 77)
+    assert origin_of(letter.properties) == (Address(AddressKind.QUEUE, "orders"), None), (
+        "what a sender made up is not kept"
+    )

@@ -75,6 +75,10 @@ class ServedHost(Protocol):
         """Say whether there is such a destination already. Never waits."""
         ...
 
+    def origin_of(self, envelope: Envelope) -> Address | None:
+        """Return where a message would be returned to, which says that it is a dead letter; None: it is none. Never waits."""
+        ...
+
     def owner_of(self, address: Address) -> ConnectionId | str:
         """Return the connection that made a temporary destination; "": unknown. Never waits."""
         ...
@@ -116,8 +120,15 @@ class Guard:
         """Ask for a look at all that the virtual host has."""
         self._check(Operation.OBSERVE, Target(kind=TargetKind.VIRTUAL_HOST, name=self.host.name))
 
-    def send(self, address: Address) -> None:
-        """Ask for a message to be sent there, and for the destination to be made by it."""
+    def send(self, envelope: Envelope) -> None:
+        """Ask for a message to be sent, and for its destination to be made by it.
+
+        One that says it is a dead letter from elsewhere may be returned there by an operator, so its sender must be allowed to send there, too.
+        """
+        address = envelope.destination
+        origin = self.host.origin_of(envelope)
+        if origin is not None and origin != address:
+            self._use(Operation.WRITE, origin)
         epoch = self.host.access.epoch  # before the question, so that an answer by older rules is known as such
         allowed = self._allowed[0]
         if allowed is not None and allowed[0] is address and allowed[1] is epoch and self.host.has(address):

@@ -149,7 +149,7 @@ class PlainDialogue(Dialogue):
             envelope = replace(envelope, destination=self._temporaries.resolve(envelope.destination))
         if envelope.reply_to is not None and envelope.reply_to.temporary:
             envelope = replace(envelope, reply_to=self._temporaries.resolve(envelope.reply_to))
-        self.guard.send(envelope.destination)
+        self.guard.send(envelope)
         session = self._session if transaction is None else self._transaction(transaction).session
         if for_room and self._reads(envelope.destination):
             self._send_or_refuse(envelope, None if transaction is None else session)

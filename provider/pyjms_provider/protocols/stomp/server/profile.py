@@ -365,7 +365,7 @@ class ProfileDialogue(Dialogue):
         return envelope
 
     def _send(self, session: ServedSession, envelope: Envelope, frame: Frame) -> None:
-        self.guard.send(envelope.destination)
+        self.guard.send(envelope)
         session.session.send(envelope)
         session.unit_size += session.transacted
         if (receipt := frame.receipt) is not None:

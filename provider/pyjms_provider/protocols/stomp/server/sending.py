@@ -89,7 +89,7 @@ class PackedSends:
             desk.close()
 
     def _send_one(self, session: ServedSession, message: PackedEnvelope) -> None:
-        self._guard.send(message.destination)
+        self._guard.send(message)
         session.session.send(message)
         session.unit_size += session.transacted
         message.forget()  # it waits as the bytes that it came as
@@ -122,12 +122,12 @@ class PackedSends:
         # In a unit nothing is written yet, so it is a matter of the destination, and of memory, which little does not fill.
         asks_once = session.transacted and len(frame.body) <= _LITTLE
         for message in messages:
-            is_next = message.destination is allowed
+            is_next = message.destination is allowed and self._guard.host.origin_of(message) is None
             if dialogue.is_over or (only_now and not (is_next and asks_once) and may_wait(message)):
                 break
             try:
                 if not is_next:
-                    self._guard.send(message.destination)
+                    self._guard.send(message)
                     allowed = message.destination
                 send(message)
             except ProviderError as error:

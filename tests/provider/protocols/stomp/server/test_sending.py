@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -156,6 +158,18 @@ def test_one_that_may_not_be_sent_is_told_and_the_others_arrive(bench: Bench) ->
     bench.rules.denied.add((Operation.WRITE, "others"))
     client.tell(sends(message("a"), message("b", to=OTHERS), message("c"), message("d", to=OTHERS)))
     assert [type(each) for each in errors(client)] == [AccessDeniedError] * 2
+    client.consume()
+    assert texts(arrived(client)) == ["a", "c"]
+
+
+def test_a_forged_dead_letter_is_told_and_the_others_arrive(bench: Bench) -> None:
+    client = packed(bench)
+    bench.rules.denied.add((Operation.WRITE, "others"))
+    forged = replace(message("b"), properties={"JMS_pyjms_deadDestination": "queue://others"})
+    client.tell(sends(message("a"), forged, message("c")))
+    assert [type(each) for each in errors(client)] == [AccessDeniedError]
+    client.tell(sends(forged))
+    assert [type(each) for each in errors(client)] == [AccessDeniedError]
     client.consume()
     assert texts(arrived(client)) == ["a", "c"]
 
