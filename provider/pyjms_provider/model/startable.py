@@ -31,8 +31,12 @@ class Startable(ConfiguredObject):
         except (ProviderError, OSError) as error:
             self._fail(error)
             raise FailedOpeningError(f"{self.path} cannot be started: {self.snapshot.error}") from error
+        try:
+            self._set_stopped(stopped=False, by=by)
+        except BaseException:
+            self._in_thread(self._on_stop)
+            raise
         self._step(Event.START)
-        self._set_stopped(stopped=False, by=by)
         self._open_pending()
 
     def _set_stopped(self, *, stopped: bool, by: str) -> None:
@@ -40,7 +44,11 @@ class Startable(ConfiguredObject):
         if before.is_stopped is stopped:
             return
         self._publish(record=replace(before, is_stopped=stopped, updated_by=by, updated_ms=self.clock.time_ms()))
-        self._write(lambda writer: writer.attributes_changed(self, before.attributes, before.attributes))
+        try:
+            self._write(lambda writer: writer.attributes_changed(self, before.attributes, before.attributes))
+        except BaseException:
+            self._publish(record=before)  # or the next change would keep it
+            raise
 
 
 class Stoppable(Startable):

@@ -80,4 +80,4 @@ class SqlNode(ManagingObject):
         key_file = Path(found.key_file)
         key_file.parent.mkdir(parents=True, exist_ok=True)
         url = with_password(found.url, found.password)
-        return SqlConfigurationStore(url), SecretBox.open(key_file)
+        return SqlConfigurationStore(url, self.clock), SecretBox.open(key_file)

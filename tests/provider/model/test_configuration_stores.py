@@ -5,14 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
-from uuid import UUID, uuid5
 
 import pytest
-from sqlalchemy import create_engine, text
 
-from pyjms.spi.errors import UrlError
-from pyjms_provider.model.configuration.contract import ConfigurationStore, ObjectId, ObjectRecord
+from pyjms.spi.errors import InDoubtError
+from pyjms_provider.model.configuration.contract import ConfigurationStore, ObjectRecord
 from pyjms_provider.model.configuration.files import EditedFileError
 from pyjms_provider.model.configuration.json_file import JsonConfigurationStore
 from pyjms_provider.model.configuration.memory import MemoryConfigurationStore
@@ -21,35 +18,13 @@ from pyjms_provider.stores.errors import (
     DamagedStoreError,
     ForeignStoreError,
     HeldStoreError,
-    LostStoreError,
     NewerStoreError,
     StoreError,
-    UnsupportedStoreError,
     UnusableStoreError,
 )
 from pyjms_provider.stores.sql.configuration import SqlConfigurationStore
+from tests.provider.model.records import ADMIN, BROKER, PORT, USERS, make
 from tests.provider.postgresql import PostgresqlServer
-
-_SPACE = UUID("6ba7b810-9dad-11d1-80b4-00c04fd430c8")
-
-
-def make(name: str, category: str, parent: ObjectRecord | None = None, **attributes: Any) -> ObjectRecord:
-    return ObjectRecord(
-        id=ObjectId(uuid5(_SPACE, f"{category}/{name}")),
-        category=category,
-        parent=None if parent is None else parent.id,
-        attributes={"name": name, **attributes},
-        created_by="me",
-        created_ms=1,
-        updated_by="you",
-        updated_ms=2,
-    )
-
-
-BROKER = make("shop", "broker", description="Größe ∞", context={"a": "b"})
-PORT = make("stomp", "port", BROKER, port="${p}", protocols=["stomp"], tls={"versions": ["1.3"], "deep": [{"x": 1}]})
-USERS = make("people", "authentication_provider", BROKER, type="file")
-ADMIN = make("admin", "user", USERS, password="pyjms-secret:1:abc")
 
 
 @dataclass
@@ -223,6 +198,30 @@ def test_a_disk_that_is_full_changes_nothing(tmp_path: Path) -> None:
     with pytest.raises(StoreError, match=r"the configuration was not changed: .*No space left"):
         store.update([PORT])
     full = False
+    store.update([USERS])
+    store.close()
+    again = JsonConfigurationStore(tmp_path / "a.json")
+    assert list(again.open("test")) == [BROKER, USERS]
+    again.close()
+
+
+@pytest.mark.parametrize("faults", [["forcing"], ["forcing", "writing"], ["forcing", "forcing"]])
+def test_a_change_in_a_file_that_could_not_be_forced_is_taken_back(tmp_path: Path, faults: list[str]) -> None:
+    to_come: list[str] = []
+
+    def write(path: Path, content: str) -> None:
+        fault = to_come.pop(0) if to_come else ""
+        if fault != "writing":
+            path.write_text(content, encoding="utf-8")
+        if fault:
+            raise OSError(5, "Input/output error")
+
+    store = JsonConfigurationStore(tmp_path / "a.json", write=write)
+    store.open("test")
+    store.update([BROKER])
+    to_come += faults
+    with pytest.raises(InDoubtError, match=r"the broker goes on without it: .*Input/output error"):
+        store.update([PORT])
     store.update([USERS])
     store.close()
     again = JsonConfigurationStore(tmp_path / "a.json")
@@ -486,87 +485,3 @@ def test_inline_lists_of_objects_can_be_added_to(tmp_path: Path) -> None:
     again = TomlConfigurationStore(path)
     assert [each.name for each in again.open("test")] == ["shop", "a", "b"]
     again.close()
-
-
-# Databases
-
-
-def test_a_database_of_a_newer_pyjms_is_refused(tmp_path: Path) -> None:
-    url = f"sqlite:///{tmp_path}/a.db"
-    store = SqlConfigurationStore(url)
-    store.open("test")
-    store.close()
-    engine = create_engine(url)
-    for change, error, says in (
-        ("UPDATE pyjmsconf_meta SET version = 2", NewerStoreError, "has version 2"),
-        ("UPDATE pyjmsconf_meta SET version = 1, product = 'x'", ForeignStoreError, "is a store of 'x'"),
-        ("DELETE FROM pyjmsconf_meta", DamagedStoreError, "has lost its row"),
-    ):
-        with engine.begin() as connection:
-            connection.execute(text(change))
-        with pytest.raises(error, match=says):
-            SqlConfigurationStore(url).open("test")
-    engine.dispose()
-
-
-def test_a_file_that_is_named_wrongly_is_refused_before_anything_is_held(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.chdir(tmp_path)
-    with pytest.raises(UrlError, match=r"three slashes .*write sqlite:///data/a\.db$"):
-        SqlConfigurationStore("sqlite://data/a.db").open("test")
-    assert list(tmp_path.iterdir()) == []
-
-
-def test_what_is_removed_cannot_be_read_in_the_file(tmp_path: Path) -> None:
-    store = SqlConfigurationStore(f"sqlite:///{tmp_path}/a.db")
-    store.open("test")
-    users = [make(f"u{number}", "user", USERS, password=f"sealed {number} " + "x" * 3000) for number in range(9)]
-    store.update([BROKER, USERS, *users])
-    assert b"sealed 8" in b"".join(path.read_bytes() for path in tmp_path.iterdir())
-    store.update([], [each.id for each in users])
-    store.close()
-    assert b"sealed" not in b"".join(path.read_bytes() for path in tmp_path.iterdir())
-
-
-def test_a_row_that_is_not_understood_is_named(tmp_path: Path) -> None:
-    url = f"sqlite:///{tmp_path}/a.db"
-    store = SqlConfigurationStore(url)
-    store.open("test")
-    store.update([BROKER])
-    store.close()
-    engine = create_engine(url)
-    with engine.begin() as connection:
-        connection.execute(text("UPDATE pyjmsconf_object SET attributes = '{'"))
-    engine.dispose()
-    with pytest.raises(DamagedStoreError, match="row 1 of pyjmsconf_object is not understood"):
-        SqlConfigurationStore(url).open("test")
-
-
-def test_who_has_lost_its_lock_writes_nothing(postgresql: PostgresqlServer) -> None:
-    url = postgresql.make_store()
-    lost, other = SqlConfigurationStore(url), SqlConfigurationStore(url)
-    lost.open("first")
-    lost.update([BROKER])
-    with postgresql.connect() as connection:
-        connection.execute(
-            "SELECT pg_terminate_backend(pid) FROM pg_locks WHERE locktype = 'advisory' AND classid = 1883917635"
-        )
-    other.open("second")
-    with pytest.raises(LostStoreError, match="has been opened by another broker meanwhile; nothing was changed there"):
-        lost.update([PORT])
-    other.update([USERS])
-    lost.close()
-    other.close()
-
-
-@pytest.mark.parametrize("url", ["mysql://x/y", "sqlite://", "sqlite:///:memory:"])
-def test_databases_that_cannot_keep_it_are_refused(url: str) -> None:
-    with pytest.raises(UnsupportedStoreError):
-        SqlConfigurationStore(url).open("test")
-
-
-def test_a_database_that_cannot_be_opened_says_so(tmp_path: Path) -> None:
-    (tmp_path / "a.db").write_bytes(b"no database at all, but long enough to be looked at" * 100)
-    with pytest.raises(DamagedStoreError):
-        SqlConfigurationStore(f"sqlite:///{tmp_path}/a.db").open("test")

@@ -386,6 +386,23 @@ def test_what_cannot_be_deleted_stays_whole(system: SystemConfig, store: BrokenS
     made.delete()
 
 
+def test_what_cannot_be_kept_as_stopped_or_started_stays_as_it_is(system: SystemConfig, store: BrokenStore) -> None:
+    made = thing(system)
+    for refused, is_stopped in ((made.stop, False), (made.start, True)):
+        store.is_full = True
+        with pytest.raises(StoreError):
+            refused()
+        store.is_full = False
+        assert made.state is (State.STOPPED if is_stopped else State.ACTIVE)
+        made.set_attributes({"description": f"stopped: {is_stopped}"})
+        assert store._records[made.id].is_stopped is is_stopped
+        made.stop()
+    assert [call for call in Thing.calls if call.split()[1] in {"open", "stop"}][-2:] == [
+        "one open on broker",
+        "one stop on broker",
+    ], "what was opened has been ended"
+
+
 def test_what_is_not_durable_ends_with_the_broker(system: SystemConfig, store: BrokenStore) -> None:
     made = thing(system, durable=False)
     made.create_child("part", {"name": "p"})

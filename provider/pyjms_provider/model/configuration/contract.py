@@ -66,7 +66,8 @@ class ConfigurationStore(ABC):
     def update(self, records: Sequence[ObjectRecord], removed: Collection[ObjectId] = ()) -> None:
         """Keep `records`, in place of those with the same ids, and forget `removed`; when it returns, that survives.
 
-        Raises `StoreError` when nothing was changed; `LostStoreError` when the store has another holder.
+        Raises `StoreError` when nothing was changed; `LostStoreError` when the store has another holder; `InDoubtError` when nobody
+        knows: then the next change, or `close`, takes back what may have been kept.
         """
 
     @abstractmethod

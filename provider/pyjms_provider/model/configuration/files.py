@@ -9,8 +9,10 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Callable, Collection, Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 
+from pyjms.spi.errors import InDoubtError
 from pyjms_provider.model.configuration.contract import ConfigurationStore, ObjectId, ObjectRecord
 from pyjms_provider.security.private_files import PrivateFileError, write_private
 from pyjms_provider.stores.errors import DamagedStoreError, HeldStoreError, StoreError, UnusableStoreError
@@ -118,7 +120,23 @@ class FileConfigurationStore(ConfigurationStore):
             self._write(self._path, text)
         except (PrivateFileError, OSError) as error:
             reason = error.reason if isinstance(error, PrivateFileError) else str(error)
-            raise StoreError(f"the configuration was not changed: {reason}") from error
+            if not self._has(text):
+                raise StoreError(f"the configuration was not changed: {reason}") from error
+            # Put in place, and then not forced. The broker goes on without the change, and so must the file.
+            with suppress(PrivateFileError, OSError):
+                self._write(self._path, self._text)
+            if self._has(text):
+                self._text = text  # the next change writes the whole file without this one
+            raise InDoubtError(
+                f"it is not known whether the change of the configuration is kept; the broker goes on without it: {reason}"
+            ) from error
+
+    def _has(self, text: str) -> bool:
+        """Return whether this is in the file now."""
+        try:
+            return text != self._text and self._path.read_text(encoding="utf-8") == text
+        except (OSError, UnicodeDecodeError):
+            return False
 
     @abstractmethod
     def _empty(self) -> str:

@@ -2,6 +2,9 @@
 
 Its tables begin with ``pyjmsconf_``, so that they may stand beside a journal's. Who writes has opened the store last: each
 change also checks the number of the opening, as a lock may be lost with its connection.
+
+A commit that PostgreSQL does not answer may have been done. A change may be repeated, so it is, until it is answered. If it is not,
+it is called in doubt, the model takes the change back, and the next one here, or `close`, takes back what may have been kept of it.
 """
 
 from __future__ import annotations
@@ -30,9 +33,10 @@ from sqlalchemy import (
     text,
     update,
 )
-from sqlalchemy.exc import ArgumentError, SQLAlchemyError
+from sqlalchemy.exc import ArgumentError, DBAPIError, SQLAlchemyError
 
-from pyjms.spi.errors import UrlError
+from pyjms.spi.clock import Clock, Signal, SystemClock
+from pyjms.spi.errors import InDoubtError, UrlError
 from pyjms_provider.model.configuration.contract import ConfigurationStore, ObjectId, ObjectRecord
 from pyjms_provider.stores.errors import (
     DamagedStoreError,
@@ -46,13 +50,16 @@ from pyjms_provider.stores.errors import (
 from pyjms_provider.stores.sql.file_lock import FileLock, describe_holder
 
 if TYPE_CHECKING:
-    from sqlalchemy import Connection, Engine
+    from sqlalchemy import Connection, Engine, RowMapping
 
 __all__ = ["SqlConfigurationStore"]
 
 _VERSION: Final = 1
 _PRODUCT: Final = "pyjms configuration"
 _LOCK_CLASS: Final = 0x704A4D43  # "pJMC"; the journal's is another
+SETTLE_MS: Final = 10_000
+"""How long a change that was not answered is repeated, before it is in doubt."""
+_RETRY_MS: Final = 100
 _SCHEMA: Final = MetaData()
 
 _META: Final = Table(
@@ -86,14 +93,17 @@ _OBJECT: Final = Table(
 class SqlConfigurationStore(ConfigurationStore):
     """Keeps records in rows; a change is one transaction."""
 
-    def __init__(self, url: str) -> None:
-        """`url`: SQLAlchemy's, of the databases that stores of messages may be in. Raises `UrlError`."""
+    def __init__(self, url: str, clock: Clock | None = None) -> None:
+        """`url`: SQLAlchemy's, of the databases that stores of messages may be in; `clock` None: the system's. Raises `UrlError`."""
         try:
             self._url = make_url(url)
         except (ArgumentError, ValueError) as error:
             raise UrlError("the store is not an SQLAlchemy URL; write for instance sqlite:///broker.db") from error
+        self._clock = clock or SystemClock()
         self._engine: Engine | None = None
         self._opening = 0
+        self._doubtful: dict[str, RowMapping | None] = {}
+        """What was kept under the ids of changes in doubt before these, None: nothing."""
         self._let_go: Callable[[], None] = _nothing
 
     @property
@@ -203,15 +213,63 @@ class SqlConfigurationStore(ConfigurationStore):
         engine = self._engine
         if engine is None:
             raise StoreError(f"{self.where} is not open, so nothing can be changed there")
+        change = _Change(records, removed)
         try:
-            with engine.begin() as connection:
-                self._check_holder(connection)
-                for record in records:
-                    _put(connection, record)
-                for gone in removed:
-                    connection.execute(delete(_OBJECT).where(_OBJECT.c.id == str(gone)))
+            self._write(engine, change)
+        except DBAPIError as error:
+            if not change.is_committing or self._was_refused(error):
+                raise self._understand(error) from error
+            self._settle(engine, change, error)
         except SQLAlchemyError as error:
             raise self._understand(error) from error
+
+    def _write(self, engine: Engine, change: _Change) -> None:
+        with engine.begin() as connection:
+            self._check_holder(connection)  # which waits until no commit from before is under way any more
+            self._take_back(connection)
+            if change.before is None:
+                change.before = _kept_before(connection, change.ids)
+            for record in change.records:
+                _put(connection, record)
+            for gone in change.removed:
+                connection.execute(delete(_OBJECT).where(_OBJECT.c.id == str(gone)))
+            change.is_committing = True
+        self._doubtful.clear()
+
+    def _settle(self, engine: Engine, change: _Change, cause: DBAPIError) -> None:
+        """Repeat a change until it is answered. Raises `InDoubtError`."""
+        until_ms = self._clock.monotonic_ms() + SETTLE_MS
+        while True:
+            try:
+                self._write(engine, change)
+            except (SQLAlchemyError, LostStoreError) as error:
+                if isinstance(error, LostStoreError) or self._clock.monotonic_ms() >= until_ms:
+                    self._doubtful = {**(change.before or {}), **self._doubtful}
+                    raise InDoubtError(
+                        f"the connection to {self.where} was lost while the configuration was changed, so it is not known whether "
+                        f"the change is kept; the broker goes on without it, and the next change takes it back: {cause.orig}"
+                    ) from error
+                self._clock.wait(Signal(), min(until_ms, self._clock.monotonic_ms() + _RETRY_MS))
+            else:
+                return
+
+    def _take_back(self, connection: Connection) -> None:
+        """Have the store as it was before the changes in doubt, as the broker goes on without them."""
+        if self._doubtful:
+            connection.execute(delete(_OBJECT).where(_OBJECT.c.id.in_(self._doubtful)))
+            for row in self._doubtful.values():
+                if row is not None:
+                    connection.execute(
+                        insert(_OBJECT).values(**row)
+                    )  # with its number: children come after their parents
+
+    def _was_refused(self, error: DBAPIError) -> bool:
+        """Return whether a commit that failed has changed nothing for certain."""
+        if self._url.drivername.startswith("sqlite") or not isinstance(error.orig, Exception):
+            return True
+        from pyjms_provider.stores.sql.postgresql import was_refused
+
+        return was_refused(error.orig)
 
     def _check_holder(self, connection: Connection) -> None:
         is_ours = update(_META).where(_META.c.opening == self._opening).values(opening=self._opening)
@@ -229,10 +287,31 @@ class SqlConfigurationStore(ConfigurationStore):
 
     def close(self) -> None:
         engine, self._engine = self._engine, None
+        if engine is not None and self._doubtful:
+            with suppress(SQLAlchemyError, StoreError):  # then whoever opens it next may find the change, as was told
+                self._write(engine, _Change())
         let_go, self._let_go = self._let_go, _nothing
         let_go()
         if engine is not None:
             engine.dispose()
+
+
+class _Change:
+    """One change, which may be written more than once."""
+
+    def __init__(self, records: Sequence[ObjectRecord] = (), removed: Collection[ObjectId] = ()) -> None:
+        self.records = records
+        self.removed = removed
+        self.ids = [*(str(record.id) for record in records), *map(str, removed)]
+        self.before: dict[str, RowMapping | None] | None = None
+        """What was kept under its ids before; None: nobody has looked."""
+        self.is_committing = False
+        """Whether it may have been written."""
+
+
+def _kept_before(connection: Connection, ids: Sequence[str]) -> dict[str, RowMapping | None]:
+    rows = connection.execute(select(_OBJECT).where(_OBJECT.c.id.in_(ids))).mappings().all()
+    return {**dict.fromkeys(ids), **{row["id"]: row for row in rows}}
 
 
 def _nothing() -> None:

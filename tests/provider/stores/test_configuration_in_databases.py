@@ -1,0 +1,198 @@
+"""Configuration stores in databases: whose they are, damage, and connections that are lost."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import psycopg
+import pytest
+from sqlalchemy import create_engine, text
+
+from pyjms.spi.errors import InDoubtError, UrlError
+from pyjms_provider.model.configuration.contract import ObjectRecord
+from pyjms_provider.stores.errors import (
+    DamagedStoreError,
+    ForeignStoreError,
+    LostStoreError,
+    NewerStoreError,
+    UnsupportedStoreError,
+)
+from pyjms_provider.stores.sql.configuration import SqlConfigurationStore
+from pyjms_provider.stores.sql.configuration import store as store_module
+from tests.provider.model.records import ADMIN, BROKER, PORT, USERS, make
+from tests.provider.postgresql import PostgresqlServer
+
+
+def test_a_database_of_a_newer_pyjms_is_refused(tmp_path: Path) -> None:
+    url = f"sqlite:///{tmp_path}/a.db"
+    store = SqlConfigurationStore(url)
+    store.open("test")
+    store.close()
+    engine = create_engine(url)
+    for change, error, says in (
+        ("UPDATE pyjmsconf_meta SET version = 2", NewerStoreError, "has version 2"),
+        ("UPDATE pyjmsconf_meta SET version = 1, product = 'x'", ForeignStoreError, "is a store of 'x'"),
+        ("DELETE FROM pyjmsconf_meta", DamagedStoreError, "has lost its row"),
+    ):
+        with engine.begin() as connection:
+            connection.execute(text(change))
+        with pytest.raises(error, match=says):
+            SqlConfigurationStore(url).open("test")
+    engine.dispose()
+
+
+def test_a_file_that_is_named_wrongly_is_refused_before_anything_is_held(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(UrlError, match=r"three slashes .*write sqlite:///data/a\.db$"):
+        SqlConfigurationStore("sqlite://data/a.db").open("test")
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_what_is_removed_cannot_be_read_in_the_file(tmp_path: Path) -> None:
+    store = SqlConfigurationStore(f"sqlite:///{tmp_path}/a.db")
+    store.open("test")
+    users = [make(f"u{number}", "user", USERS, password=f"sealed {number} " + "x" * 3000) for number in range(9)]
+    store.update([BROKER, USERS, *users])
+    assert b"sealed 8" in b"".join(path.read_bytes() for path in tmp_path.iterdir())
+    store.update([], [each.id for each in users])
+    store.close()
+    assert b"sealed" not in b"".join(path.read_bytes() for path in tmp_path.iterdir())
+
+
+def test_a_row_that_is_not_understood_is_named(tmp_path: Path) -> None:
+    url = f"sqlite:///{tmp_path}/a.db"
+    store = SqlConfigurationStore(url)
+    store.open("test")
+    store.update([BROKER])
+    store.close()
+    engine = create_engine(url)
+    with engine.begin() as connection:
+        connection.execute(text("UPDATE pyjmsconf_object SET attributes = '{'"))
+    engine.dispose()
+    with pytest.raises(DamagedStoreError, match="row 1 of pyjmsconf_object is not understood"):
+        SqlConfigurationStore(url).open("test")
+
+
+def test_who_has_lost_its_lock_writes_nothing(postgresql: PostgresqlServer) -> None:
+    url = postgresql.make_store()
+    lost, other = SqlConfigurationStore(url), SqlConfigurationStore(url)
+    lost.open("first")
+    lost.update([BROKER])
+    with postgresql.connect() as connection:
+        connection.execute(
+            "SELECT pg_terminate_backend(pid) FROM pg_locks WHERE locktype = 'advisory' AND classid = 1883917635"
+        )
+    other.open("second")
+    with pytest.raises(LostStoreError, match="has been opened by another broker meanwhile; nothing was changed there"):
+        lost.update([PORT])
+    other.update([USERS])
+    lost.close()
+    other.close()
+
+
+@dataclass
+class Cut:
+    """How PostgreSQL's connection is lost at the next commits."""
+
+    left: int = 0
+    is_written: bool = True
+    then: Callable[[], None] = lambda: None
+
+
+@pytest.fixture
+def cut(monkeypatch: pytest.MonkeyPatch) -> Cut:
+    cut, real = Cut(), psycopg.Connection.commit
+
+    def commit(connection: psycopg.Connection[Any]) -> None:
+        if cut.left:
+            cut.left -= 1
+            if cut.is_written:
+                real(connection)
+            connection.close()
+            cut.then()
+            raise psycopg.OperationalError("server closed the connection unexpectedly")
+        real(connection)
+
+    monkeypatch.setattr(psycopg.Connection, "commit", commit)
+    return cut
+
+
+def found_in(url: str) -> list[ObjectRecord]:
+    store = SqlConfigurationStore(url)
+    try:
+        return list(store.open("test"))
+    finally:
+        store.close()
+
+
+@pytest.mark.parametrize("is_written", [True, False])
+def test_a_change_that_was_not_answered_is_repeated(postgresql: PostgresqlServer, cut: Cut, is_written: bool) -> None:
+    url = postgresql.make_store()
+    store = SqlConfigurationStore(url)
+    store.open("test")
+    store.update([BROKER, USERS])
+    cut.left, cut.is_written = 2, is_written
+    store.update([PORT], [USERS.id])
+    store.close()
+    assert found_in(url) == [BROKER, PORT]
+
+
+@pytest.mark.parametrize("is_written", [True, False])
+@pytest.mark.parametrize("then", ["another change", "the end"])
+def test_a_change_in_doubt_is_taken_back(
+    postgresql: PostgresqlServer, monkeypatch: pytest.MonkeyPatch, cut: Cut, is_written: bool, then: str
+) -> None:
+    """The model has taken it back, and who starts again must find what ran."""
+    monkeypatch.setattr(store_module, "SETTLE_MS", 0)
+    url = postgresql.make_store()
+    store = SqlConfigurationStore(url)
+    store.open("test")
+    store.update([BROKER, USERS, ADMIN])
+    for records, removed in (([PORT, replace(BROKER, is_stopped=True)], []), ([], [USERS.id, ADMIN.id])):
+        cut.left, cut.is_written = 2, is_written
+        with pytest.raises(InDoubtError, match="not known whether the change is kept; the broker goes on without it"):
+            store.update(records, removed)
+    changed = replace(USERS, updated_by="them")
+    if then == "another change":
+        store.update([changed])
+    store.close()
+    assert found_in(url) == [BROKER, changed if then == "another change" else USERS, ADMIN]
+
+
+def test_a_change_that_was_cut_off_as_another_broker_came_is_in_doubt(postgresql: PostgresqlServer, cut: Cut) -> None:
+    url = postgresql.make_store()
+    lost, other = SqlConfigurationStore(url), SqlConfigurationStore(url)
+    lost.open("first")
+
+    def take_over() -> None:
+        with postgresql.connect() as connection:
+            connection.execute(
+                "SELECT pg_terminate_backend(pid, 10000) FROM pg_locks WHERE locktype = 'advisory' AND classid = 1883917635"
+            )
+        other.open("second")
+
+    cut.left, cut.then = 1, take_over
+    with pytest.raises(InDoubtError):
+        lost.update([PORT])
+    with pytest.raises(LostStoreError):
+        lost.update([BROKER])
+    lost.close()
+    other.close()
+    assert found_in(url) == [PORT]
+
+
+@pytest.mark.parametrize("url", ["mysql://x/y", "sqlite://", "sqlite:///:memory:"])
+def test_databases_that_cannot_keep_it_are_refused(url: str) -> None:
+    with pytest.raises(UnsupportedStoreError):
+        SqlConfigurationStore(url).open("test")
+
+
+def test_a_database_that_cannot_be_opened_says_so(tmp_path: Path) -> None:
+    (tmp_path / "a.db").write_bytes(b"no database at all, but long enough to be looked at" * 100)
+    with pytest.raises(DamagedStoreError):
+        SqlConfigurationStore(f"sqlite:///{tmp_path}/a.db").open("test")
