@@ -91,6 +91,8 @@ class EmbeddedBroker:
         self._has_started = False
         self._lost: ProviderError | None = None
         """Why the store is not this broker's any more."""
+        self._has_left = False
+        self._on_left: list[Callable[[ProviderError], None]] = []
         self._on_stop: dict[ConnectionId, Callable[[ConnectionLostError], None]] = {}
         self._clients: dict[ConnectionId, Client] = {}
         self._housekeeper = Housekeeper(name, clock)
@@ -196,7 +198,8 @@ class EmbeddedBroker:
         connection_id = ConnectionId(f"{self.name}-{self.run_id}-{next(self._numbers)}")
         with self._lock:
             if self._stopped:
-                raise ClosedError(f"broker {self.name} has been stopped")
+                why = "has been stopped" if self._lost is None else f"has lost its store: {self._lost.reason}"
+                raise ClosedError(f"broker {self.name} {why}")
             self._on_stop[connection_id] = lose
             self._clients[connection_id] = Client(handle=handle, since_ms=self.clock.time_ms())
         return connection_id
@@ -275,12 +278,29 @@ class EmbeddedBroker:
             if not self._has_started:
                 return  # who starts it is told
         _log.error("PYJMS-BROKER-3 broker %s has lost its store and stops: %s", self.name, error.reason)
-        reason = ConnectionLostError(f"broker {self.name} has lost its store: {error.reason}")
-        Thread(target=self._leave, args=(reason,), name=f"pyjms stopping {self.name}", daemon=True).start()
+        Thread(target=self._leave, args=(error,), name=f"pyjms stopping {self.name}", daemon=True).start()
 
-    def _leave(self, reason: ConnectionLostError) -> None:
+    def _leave(self, error: ProviderError) -> None:
         with _ending(self.name, self):
-            self._stop(reason)
+            self._stop(ConnectionLostError(f"broker {self.name} has lost its store: {error.reason}"))
+        with self._lock:
+            self._has_left = True
+            listeners, self._on_left = self._on_left, []
+        for listener in listeners:
+            listener(error)
+
+    def when_left(self, listener: Callable[[ProviderError], None]) -> None:
+        """Have `listener` called, once, when this broker has lost its store, and serves nobody any more: at once if it has.
+
+        It is told why, on a thread that may not be kept waiting.
+        """
+        with self._lock:
+            if not self._has_left:
+                self._on_left.append(listener)
+                return
+            lost = self._lost
+        assert lost is not None, "who has left has lost its store"
+        listener(lost)
 
 
 def _facts_of(client: Client) -> Mapping[str, str]:

@@ -213,11 +213,12 @@ class ConfiguredObject(ManagedObject):
         self._step(Event.OPEN)
         self._open_pending()
 
-    def _fail(self, error: Exception) -> None:
+    def _fail(self, error: Exception, what: str = "could not be opened") -> None:
+        """Be ERRORED; `what`: happened, as the log tells it."""
         reason = error.reason if isinstance(error, ProviderError) else str(error)
         source = self.snapshot.record.source
         self._publish(error=f"{source}: {reason}" if source else reason)
-        _log.log(self._failure_level, "PYJMS-MODEL-2 %s could not be opened: %s", self.path, self.snapshot.error)
+        _log.log(self._failure_level, "PYJMS-MODEL-2 %s %s: %s", self.path, what, self.snapshot.error)
         self._step(Event.FAIL)
 
     def _open_pending(self) -> None:

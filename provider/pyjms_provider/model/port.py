@@ -200,6 +200,12 @@ class Port(Stoppable):
             )
         self._open = opener(self)
 
+    def give_up(self, error: ProviderError) -> None:
+        """Close it, ERRORED, if it is open; on its configuration thread."""
+        if self.state is State.ACTIVE:
+            self._on_stop()
+            self._fail(error, "was closed")
+
     def _on_stop(self) -> None:
         opened, self._open = self._open, None
         if opened is not None:

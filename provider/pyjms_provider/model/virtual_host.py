@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 from pydantic import BaseModel, Field
 
 from pyjms.spi.clock import Signal
+from pyjms.spi.errors import ClosedError
 from pyjms_provider.broker import EmbeddedBroker
 from pyjms_provider.core.host_policy import ExpiredInTransaction, HostPolicy
 from pyjms_provider.core.policy import PolicyError, QueuePolicies
@@ -23,7 +24,7 @@ from pyjms_provider.model.configuration_thread import ConfigurationThread
 from pyjms_provider.model.errors import InvalidAttributesError, ObjectInUseError, Problem, WrongStateError
 from pyjms_provider.model.host_children import host_sources
 from pyjms_provider.model.host_watch import HostWatch
-from pyjms_provider.model.life_cycle import Phase
+from pyjms_provider.model.life_cycle import Phase, State
 from pyjms_provider.model.messages import MessageView, view_message
 from pyjms_provider.model.operations import NO_PROGRESS, Progress, operation
 from pyjms_provider.model.queue import chosen
@@ -39,6 +40,7 @@ from pyjms_provider.security.contracts import Operation, Target, TargetKind
 from pyjms_provider.settings import Acknowledge, BrokerSettings, StandBy, StoreSettings, Synchronous
 
 if TYPE_CHECKING:
+    from pyjms.spi.errors import ProviderError
     from pyjms_provider.model.children import ChildSource
     from pyjms_provider.model.configuration.contract import ObjectId, ObjectRecord
     from pyjms_provider.model.managed import ManagedObject
@@ -242,6 +244,20 @@ class VirtualHost(StoryTelling, Stoppable):
             self._broker = broker
         self._watch = HostWatch(self, broker)
         self._watch.start()
+        broker.when_left(partial(self._hear_of_loss, broker))
+
+    def _hear_of_loss(self, broker: EmbeddedBroker, error: ProviderError) -> None:
+        lose = partial(self._thread.submit, partial(self._lose, broker, error))
+        with suppress(ClosedError):  # it ends anyway
+            self._above.configuration_thread.submit(lose)  # who is being opened there is to be ACTIVE first
+
+    def _lose(self, broker: EmbeddedBroker, error: ProviderError) -> None:
+        """Be ERRORED, as its broker has lost its store; who starts it takes the store again, or waits for it."""
+        if self._broker is not broker or self.state is not State.ACTIVE:
+            return  # it was stopped meanwhile, and perhaps started again
+        self._put_children_away()
+        self._on_stop()
+        self._fail(error, "has lost its store")
 
     def _open_pending(self) -> None:
         self.queues.restore([record for record in self.pending if record.category == "queue"])

@@ -14,6 +14,7 @@ from pyjms_provider.model.life_cycle import State
 from pyjms_provider.model.services import Services
 from pyjms_provider.model.system_config import SystemConfig
 from pyjms_provider.security.audit import AuditLog
+from pyjms_provider.serving.hosts import HostFailures
 from pyjms_provider.serving.http_port import http_opener
 from pyjms_provider.serving.management_queues import ManagementQueues
 from pyjms_provider.serving.stomp_port import stomp_opener
@@ -111,6 +112,7 @@ class ServedBroker:
             network.stop()
             audit.close()
             raise
+        HostFailures(system.broker)
         system.broker.add_listener(UserWatch(desks.of, synthetic), below=True)
         return cls(system, network, desks, ManagementQueues(desks.of(system), synthetic))
 

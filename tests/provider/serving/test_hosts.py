@@ -2,17 +2,27 @@
 
 from __future__ import annotations
 
+import socket
+from itertools import count
 from pathlib import Path
+from queue import Queue
 
 import pytest
 
+from pyjms import ConnectionFactory
+from pyjms.spi.errors import ResourceError
 from pyjms_provider.model.configuration.toml_file import TomlConfigurationStore
 from pyjms_provider.model.errors import FailedOpeningError
 from pyjms_provider.model.life_cycle import State
+from pyjms_provider.model.listeners import ConfigurationChangeListener
+from pyjms_provider.model.managed import ManagedObject
 from pyjms_provider.model.port import StompPort
 from pyjms_provider.model.virtual_host import VirtualHost
+from pyjms_provider.serving.hosts import ManagedHosts, running_hosts
 from pyjms_provider.serving.served_broker import ServedBroker
 from pyjms_provider.stores.sql.file_lock import FileLock
+
+LONG_S = 30
 
 
 @pytest.fixture
@@ -51,4 +61,77 @@ def test_no_port_opens_over_a_host_that_could_not_take_its_store(folder: Path, s
         lock.release()
         host.start()
         port.start()
+        assert len(served.addresses()) == 1
+
+
+class Failures(ConfigurationChangeListener):
+    """Waits for objects that fail."""
+
+    def __init__(self, served: ServedBroker) -> None:
+        self._failed: Queue[str] = Queue()
+        served.broker.add_listener(self, below=True)
+
+    def state_changed(self, managed: ManagedObject, old: State, new: State) -> None:
+        if new is State.ERRORED:
+            self._failed.put(managed.category)
+
+    def wait(self) -> str:
+        return self._failed.get(timeout=LONG_S)
+
+
+def lose_store(served: ServedBroker, name: str, store: Path) -> VirtualHost:
+    """Have the host find another file in the place of its store's."""
+    host = next(each for each in running_hosts(served.broker) if each.name == name)
+    copied = store.with_suffix(".copy")
+    copied.write_bytes(store.read_bytes())
+    copied.replace(store)
+    with pytest.raises(ResourceError):
+        for number in count():  # who has just looked at the file believes it for a millisecond
+            host.queues.manager.create(f"new {number}")
+    return host
+
+
+def test_a_host_that_lost_its_store_fails_and_the_port_over_it_closes(folder: Path, store: Path) -> None:
+    with opened(folder) as served:
+        (port,) = served.broker.children("port")
+        assert isinstance(port, StompPort)
+        (address,) = served.addresses()
+        failures, told = Failures(served), Queue[str]()
+        connection = ConnectionFactory(f"{address}?reconnect=no").create_connection()
+        connection.exception_listener = lambda error: told.put(str(error))
+        connection.start()
+        host = lose_store(served, "shop", store)
+        assert [failures.wait(), failures.wait()] == ["virtual_host", "port"]
+        assert "has lost its store" in told.get(timeout=LONG_S)
+        connection.close()
+        assert "start the broker again" in str(host.snapshot.error)
+        assert "would serve nobody" in str(port.snapshot.error)
+        assert served.addresses() == []
+        with pytest.raises(ConnectionRefusedError):
+            socket.create_connection(("127.0.0.1", int(address.rpartition(":")[2])))
+        assert not host.snapshot.record.is_stopped, "it was no operator"
+        host.start()
+        port.start()
+        assert len(served.addresses()) == 1
+
+
+def test_clients_of_a_host_that_failed_are_led_to_no_other_one(folder: Path, store: Path) -> None:
+    with opened(folder) as served:
+        node = served.broker.create_child("virtual_host_node", {"name": "other", "type": "memory"})
+        node.create_child("virtual_host", {"name": "other"})
+        (port,) = served.broker.children("port")
+        assert isinstance(port, StompPort)
+        hosts = ManagedHosts(port, "")
+        assert [hosts.find(name) is not None for name in ("shop", "other", "", "mallory")] == [True, True, False, False]
+        failures = Failures(served)
+        lose_store(served, "shop", store)
+        assert failures.wait() == "virtual_host"
+        assert [hosts.find(name) is not None for name in ("shop", "other", "", "mallory")] == [
+            False,
+            True,
+            False,
+            False,
+        ]
+        assert ManagedHosts(port, "shop").find("mallory") is None
+        assert port.state is State.ACTIVE
         assert len(served.addresses()) == 1

@@ -220,7 +220,7 @@ class StompServerEngine(ProtocolEngine):
         service, peer = self.service, self.conduit.peer
         host = service.hosts.find(login.host or self._settings.default_host)
         if host is None:
-            raise ResourceError(f"there is no virtual host {login.host!r} here")
+            raise ResourceError(f"there is no virtual host {login.host!r} here, or it does not run")
         principal = service.authenticator.authenticate(shown, peer=peer.address)
         connection = host.connect(self, principal=principal, address=peer.address)
         try:
