@@ -4,6 +4,9 @@ JMS 1.1 §4.5.2: a listener that raises is a client's error. AUTO and DUPS_OK re
 redelivery decides when and how often; else at once, up to `MAXIMUM_ATTEMPTS`, then the message is rejected (it becomes a
 dead letter where the provider keeps these). CLIENT and transacted sessions go on with the next message; the client
 recovers or rolls back.
+
+A message that the provider could not hand over, or settle, comes again. Its consumer rests before it takes the next one, or both would
+go round in circles for as long as the provider's store is away; the session's other consumers go on.
 """
 
 from __future__ import annotations
@@ -18,6 +21,7 @@ from pyjms.api.message import Message
 from pyjms.errors import IllegalStateException
 from pyjms.messages.freeze import thaw
 from pyjms.runtime.listener import WorkThread
+from pyjms.runtime.rest import Rest
 from pyjms.spi.capability import Capability
 from pyjms.spi.delivery import Delivery
 from pyjms.spi.errors import GoneError, ProviderError, TooLateError
@@ -36,10 +40,24 @@ _Callback: TypeAlias = Callable[[Message], Any]
 _log = logging.getLogger("pyjms.runtime")
 
 
+class _UnreadError(ProviderError):
+    """A message cannot be had now."""
+
+
 class Dispatcher:
     """Serves the listeners of one session, one message at a time and the consumers in turn."""
 
-    __slots__ = ("_failures", "_session", "_turn", "_worker", "listening", "loaded", "session_callback")
+    __slots__ = (
+        "_failures",
+        "_rests",
+        "_session",
+        "_turn",
+        "_worker",
+        "listening",
+        "loaded",
+        "loader_rest",
+        "session_callback",
+    )
 
     def __init__(self, session: JmsSession) -> None:
         self._session = session
@@ -50,6 +68,10 @@ class Dispatcher:
         self.session_callback: _Callback | None = None
         """The listener of the session itself, for `run_loaded` (§8.2.4)."""
         self.loaded: deque[Delivery] = deque()
+        self.loader_rest: Rest | None = None
+        """Of the connection consumer that loads this session."""
+        self._rests: dict[JmsMessageConsumer, Rest] = {}
+        """Of those consumers that failed last."""
 
     @property
     def is_active(self) -> bool:
@@ -75,7 +97,8 @@ class Dispatcher:
             others = [each for each in self.listening if each is not consumer]
             self.listening = others if callback is None else [*others, consumer]
             if self._worker is None and callback is not None:
-                self._worker = WorkThread(f"pyjms-session-{session.next_message_id()[3:]}", session.clock, self._work)
+                name = f"pyjms-session-{session.next_message_id()[3:]}"
+                self._worker = WorkThread(name, session.clock, self._work)
                 self._worker.start()
             consumer.callback = callback
         consumer.be_interested(callback is not None)
@@ -95,6 +118,7 @@ class Dispatcher:
         """Drop a closed consumer."""
         with self._session.gate.lock:
             self.listening = [each for each in self.listening if each is not consumer]
+            self._rests.pop(consumer, None)
 
     def end(self) -> None:
         """End the thread; the gate is shut and quiet."""
@@ -118,7 +142,8 @@ class Dispatcher:
                 delivery = self.loaded.popleft()
                 session.ledger.delivered(delivery)
                 session.gate.enter(self)
-            self._process(delivery, callback)
+            if self._process(delivery, callback, None) and self.loader_rest is not None:
+                self.loader_rest.end()
 
     def unload(self, deliveries: list[Delivery]) -> list[Delivery]:
         """Take out those of `deliveries` that are loaded still, and return them."""
@@ -141,7 +166,8 @@ class Dispatcher:
             consumer, callback, delivery = found
             session.ledger.delivered(delivery)
             session.gate.enter(consumer)
-        self._process(delivery, callback)
+        if self._process(delivery, callback, consumer) and self._rests:
+            self._rests.pop(consumer, None)
         return True
 
     def _next(self) -> tuple[JmsMessageConsumer, _Callback, Delivery] | None:
@@ -153,7 +179,7 @@ class Dispatcher:
             turn = (self._turn + step) % len(consumers)
             consumer = consumers[turn]
             callback = consumer.callback
-            if callback is None or consumer.is_closed:
+            if callback is None or consumer.is_closed or (self._rests and self._is_resting(consumer)):
                 continue
             try:
                 delivery = consumer.provider.poll()
@@ -166,32 +192,58 @@ class Dispatcher:
                 return consumer, callback, delivery
         return None
 
-    def _process(self, delivery: Delivery, callback: _Callback) -> None:
+    def _is_resting(self, consumer: JmsMessageConsumer) -> bool:
+        rest, worker = self._rests.get(consumer), self._worker
+        if rest is None or worker is None or not rest.lasts:
+            return False
+        worker.until_ms = rest.earlier(worker.until_ms)
+        return True
+
+    def _process(self, delivery: Delivery, callback: _Callback, consumer: JmsMessageConsumer | None) -> bool:
+        """Return False if the provider could not hand the message over, or settle it: it comes again.
+
+        `consumer` None: a connection consumer has loaded it.
+        """
         session = self._session
         try:
             message = self._read(delivery)
             if message is not None:
                 self._settle(delivery, _call(callback, message))
+        except _UnreadError as error:
+            _log.warning("a message could not be read for its listener, so it will come again: %s", error)
+            self._rest(consumer)
+            if session.ledger.take_one(delivery):
+                with suppress(ProviderError):  # else its session's end gives it back
+                    session.provider_session.recover((delivery,))
+            return False
         except ProviderError as error:
             _log.warning("a delivery could not be settled after its listener ran, so it will come again: %s", error)
+            self._rest(consumer)
             self._give_back(delivery)
+            return False
         finally:
             session.gate.leave()
+        return True
+
+    def _rest(self, consumer: JmsMessageConsumer | None) -> None:
+        """Have a consumer rest; before the message is there again, which wakes it."""
+        rest = self.loader_rest
+        if consumer is not None:
+            rest = self._rests.setdefault(consumer, Rest(self._session.clock))
+        if rest is not None:
+            rest.begin()
 
     def _read(self, delivery: Delivery) -> Message | None:
-        """Return the message of a delivery; None if it cannot be had: it comes again, or it is gone."""
+        """Return the message of a delivery; None if it is gone. Raises `_UnreadError`."""
         session = self._session
         try:
             return thaw(delivery, session)
         except GoneError as error:
             session.ledger.take_one(delivery)
             _log.info("a message did not reach its listener, and the next one is taken: %s", error)
+            return None
         except ProviderError as error:
-            _log.warning("a message could not be read for its listener, so it will come again: %s", error)
-            if session.ledger.take_one(delivery):
-                with suppress(ProviderError):  # else its session's end gives it back
-                    session.provider_session.recover((delivery,))
-        return None
+            raise _UnreadError(error.reason) from error
 
     def _give_back(self, delivery: Delivery) -> None:
         """Let what could not be settled come again; DUPS_OK settles it with its next batch."""

@@ -19,16 +19,18 @@ _log = logging.getLogger("pyjms.runtime")
 
 
 class WorkThread:
-    """A thread that is woken and then works until there is nothing to do.
+    """A thread that is woken, or whose time has come, and then works until there is nothing to do.
 
     `work` does one piece and says whether it did any. It runs on this thread only: it is the session's own thread of
     JMS 1.1 §4.4.6, which serializes the session's listeners.
     """
 
-    __slots__ = ("_ended", "_inbox", "_thread", "_work", "wake")
+    __slots__ = ("_ended", "_inbox", "_thread", "_work", "until_ms", "wake")
 
     def __init__(self, name: str, clock: Clock, work: Callable[[], bool]) -> None:
         self._work = work
+        self.until_ms: float | None = None
+        """Set by the work that is to be called again, at the latest, when the monotonic clock shows this."""
         self._inbox = Inbox(clock.wait)
         self._ended = False
         self.wake = self._inbox.wake
@@ -56,7 +58,8 @@ class WorkThread:
     def _run(self) -> None:
         try:
             while not self._ended:
-                self._inbox.wait(None)
+                until_ms, self.until_ms = self.until_ms, None
+                self._inbox.wait(until_ms)
                 while not self._ended and self._work():
                     pass
         except Exception:  # the top of a thread: whatever it was, say so and end

@@ -10,6 +10,7 @@ from pyjms.api.session import Session
 from pyjms.errors import IllegalStateException, JMSException
 from pyjms.runtime.error_mapping import mapped_errors
 from pyjms.runtime.listener import WorkThread
+from pyjms.runtime.rest import Rest
 from pyjms.runtime.session import JmsSession
 from pyjms.spi.delivery import Delivery
 from pyjms.spi.envelope import Address
@@ -28,7 +29,17 @@ _log = logging.getLogger("pyjms.runtime")
 class JmsConnectionConsumer(ConnectionConsumer):
     """Takes messages off a destination on a thread of its own and deals them out to server sessions."""
 
-    __slots__ = ("_closed", "_connection", "_consumer", "_max_messages", "_pool", "_running", "_session", "_worker")
+    __slots__ = (
+        "_closed",
+        "_connection",
+        "_consumer",
+        "_max_messages",
+        "_pool",
+        "_rest",
+        "_running",
+        "_session",
+        "_worker",
+    )
 
     def __init__(
         self,
@@ -47,7 +58,9 @@ class JmsConnectionConsumer(ConnectionConsumer):
         self._max_messages = max_messages
         self._closed = False
         self._running = False
-        self._worker = WorkThread(f"pyjms-connection-consumer-{connection.next_number()}", connection.clock, self._work)
+        self._rest = Rest(connection.clock)
+        name = f"pyjms-connection-consumer-{connection.next_number()}"
+        self._worker = WorkThread(name, connection.clock, self._work)
         request = SubscribeRequest(address=address, selector=selector, no_local=False, durable_name=durable_name)
         self._consumer = session.subscribe(request, self._worker.wake)
         self._worker.start()
@@ -88,6 +101,9 @@ class JmsConnectionConsumer(ConnectionConsumer):
     def _work(self) -> bool:
         if not self._running or self._closed:
             return False
+        if self._rest.lasts:
+            self._worker.until_ms = self._rest.until_ms
+            return False
         try:
             deliveries = self._take()
             if deliveries:
@@ -114,7 +130,7 @@ class JmsConnectionConsumer(ConnectionConsumer):
         try:
             server_session: ServerSession = self._pool.get_server_session()
             session = self._loadable(server_session.session)
-            session.load(deliveries)
+            session.load(deliveries, self._rest)
             loaded_into = session
             server_session.start()
         except Exception as error:  # application code: the messages must not be lost by its errors

@@ -50,6 +50,7 @@ from pyjms.spi.selector import selector_or_none
 
 if TYPE_CHECKING:
     from pyjms.runtime.connection import JmsConnection
+    from pyjms.runtime.rest import Rest
 
 __all__ = ["JmsSession"]
 
@@ -351,11 +352,12 @@ class JmsSession(Session):
         self.check_open()
         self._dispatcher.run_loaded()
 
-    def load(self, deliveries: list[Delivery]) -> None:
+    def load(self, deliveries: list[Delivery], rest: Rest) -> None:
         """Take over what a connection consumer received, for `run`."""
         self.check_open()
         with mapped_errors:
             self.provider_session.adopt(deliveries)
+        self._dispatcher.loader_rest = rest
         self._dispatcher.loaded.extend(deliveries)
 
     def unload(self, deliveries: list[Delivery]) -> None:

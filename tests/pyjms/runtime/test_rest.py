@@ -1,0 +1,135 @@
+"""Messages that cannot be handed to a listener, as the provider's store is away: their consumer rests, and goes on by itself."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from queue import Queue
+from typing import Any
+
+import pytest
+
+from pyjms import DeliveryMode, Session
+from pyjms.spi import ProviderUrl, find_provider
+from pyjms.testing import VirtualClock
+from pyjms_provider.core.kept_queue import KeptQueue
+from pyjms_provider.stores.errors import UnavailableStoreError
+from tests.pyjms.runtime.conftest import Connect
+from tests.pyjms.runtime.helpers import PATIENCE_S, Recorder, WatchedClock, eventually, send_texts, within_patience
+from tests.pyjms.runtime.server_pool import Pool, feeding
+
+
+@pytest.fixture
+def jms_broker_url(tmp_path: Path) -> Iterator[str]:
+    """A broker with a store."""
+    url = f"vm://resting?store=sqlite:///{tmp_path}/a.db"
+    yield url
+    find_provider("vm").stop_broker(ProviderUrl.parse(url))
+
+
+class Store:
+    """A store that is away until it is back: deliveries cannot be noted."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.is_away = True
+        self.asked: Queue[None] = Queue()
+        real = KeptQueue.mark
+
+        def mark(*arguments: Any) -> None:
+            if self.is_away:
+                self.asked.put(None)
+                raise UnavailableStoreError("the server is away")
+            real(*arguments)
+
+        monkeypatch.setattr(KeptQueue, "mark", mark)
+
+    def await_asked(self) -> None:
+        self.asked.get(timeout=PATIENCE_S)
+
+
+@pytest.fixture
+def store(monkeypatch: pytest.MonkeyPatch) -> Store:
+    return Store(monkeypatch)
+
+
+def outlast(clock: VirtualClock, store: Store, *pauses_ms: int) -> None:
+    """See that it is asked once after each of these pauses, and not before."""
+    for pause_ms in pauses_ms:
+        clock.await_wait(pause_ms)
+        clock.advance(pause_ms - 1)
+        clock.await_wait(1)
+        assert store.asked.empty(), "it was asked again before the pause was over"
+        clock.advance(1)
+        store.await_asked()
+
+
+def test_a_listener_rests_longer_and_longer(virtual_clock: WatchedClock, connect: Connect, store: Store) -> None:
+    connection, recorder, other = connect(started=False), Recorder(), Recorder()
+    session, sending = connection.create_session(), connect().create_session()
+    session.create_consumer(session.create_queue("orders")).message_listener = recorder
+    session.create_consumer(session.create_queue("news")).message_listener = other
+    send_texts(sending, sending.create_queue("orders"), "one", "two")
+    connection.start()
+    store.await_asked()
+    outlast(virtual_clock, store, 100, 200, 400, 800, 1000, 1000)
+    virtual_clock.await_wait(1000)
+    send_texts(sending, sending.create_queue("news"), "kept nowhere", delivery_mode=DeliveryMode.NON_PERSISTENT)
+    assert other.wait_for(1) == ["kept nowhere"], "the session's other consumers go on"
+    store.is_away = False
+    virtual_clock.await_wait(1000)
+    assert recorder.texts == []
+    virtual_clock.advance(1000)
+    assert recorder.wait_for(2) == ["one", "two"]
+    assert recorder.redelivered == [False, False], "nobody had seen them"
+
+
+def test_after_a_success_the_pauses_begin_anew(virtual_clock: WatchedClock, connect: Connect, store: Store) -> None:
+    connection, recorder = connect(), Recorder()
+    session, sending = connection.create_session(), connect().create_session()
+    session.create_consumer(session.create_queue("orders")).message_listener = recorder
+    for number in (1, 2):
+        store.is_away = True
+        send_texts(sending, sending.create_queue("orders"), *["a"] * 200)  # more than one mark covers
+        store.await_asked()
+        outlast(virtual_clock, store, 100, 200)
+        store.is_away = False
+        virtual_clock.await_wait(400)
+        virtual_clock.advance(400)
+        recorder.wait_for(200 * number)
+        virtual_clock.advance(1000)
+
+
+def test_who_rests_can_be_closed(virtual_clock: WatchedClock, connect: Connect, store: Store) -> None:
+    connection = connect()
+    session = connection.create_session()
+    queue = session.create_queue("orders")
+    send_texts(connect().create_session(), queue, "one")
+    session.create_consumer(queue).message_listener = Recorder()
+    store.await_asked()
+    virtual_clock.await_wait(100)
+    within_patience(connection.stop)
+    within_patience(connection.close)
+    assert store.asked.empty()
+
+
+@pytest.mark.parametrize("mode", [Session.AUTO_ACKNOWLEDGE, Session.DUPS_OK_ACKNOWLEDGE])
+def test_a_connection_consumer_rests(virtual_clock: WatchedClock, connect: Connect, store: Store, mode: int) -> None:
+    connection, recorder = connect(), Recorder()
+    sending = connect().create_session()
+    queue = sending.create_queue("orders")
+    pool = Pool(connection, feeding(recorder), mode=mode)
+    connection.create_connection_consumer(queue, None, pool, 1)
+    send_texts(sending, queue, "one", "two")
+    for _ in range(3):  # once, or twice, as the message is there again before its reader tells that it has failed
+        store.await_asked()
+        virtual_clock.await_wait(1000)
+        virtual_clock.advance(1000)
+    store.is_away = False
+
+    def go_on() -> bool:
+        virtual_clock.advance(1000)
+        return len(recorder.texts) == 2
+
+    eventually(go_on, "both messages came")
+    pool.join()
+    within_patience(connection.close)
