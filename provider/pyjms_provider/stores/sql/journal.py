@@ -101,6 +101,10 @@ class SqlJournal(Journal):
         with database.reading() as connection:
             found = read_records(connection)
         self._branch_numbers = count(found.last_branch + 1)
+        if found.lost_groups:  # or another group of such a number would have what they held
+            statements, rows, forgotten = database.statements, [(number,) for number in found.lost_groups], Batch()
+            forgotten.others = [(statements.drop_reserved, rows), (statements.drop_group, rows)]
+            self._note(forgotten)
         self._queues = {(record.address, record.subscription): record.number for record in found.queues}
         return Recovery(
             queues=found.queues,

@@ -6,14 +6,13 @@ from collections.abc import Callable
 from itertools import groupby
 from typing import TYPE_CHECKING, Any
 
-from sqlalchemy import select
-
 from pyjms.spi.replay import StageName
 from pyjms_provider.core.journal import GroupNumber, GroupRecord, QueueNumber, RecoveredGroup, StageRecord
 from pyjms_provider.core.reference import ReferenceId
 from pyjms_provider.stores.codec import encode
 from pyjms_provider.stores.sql import tables as t
 from pyjms_provider.stores.sql.batch import text_from_column, text_to_column
+from pyjms_provider.stores.sql.whole_rows import all_rows, is_whole, tell_damage, whole_rows
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -85,17 +84,22 @@ def _group_row(record: GroupRecord) -> Row:
     )
 
 
-def read_groups(connection: Connection) -> Sequence[RecoveredGroup]:
-    """Return the reader groups, by number, with what they hold."""
-    rows = connection.execute(select(t.RESERVED).order_by(t.RESERVED.c.group_number, t.RESERVED.c.number))
+def read_groups(connection: Connection) -> tuple[Sequence[RecoveredGroup], Sequence[GroupNumber]]:
+    """Return the reader groups, by number, with what they hold; and the numbers of those that are damaged."""
+    rows = whole_rows(connection, t.RESERVED, t.RESERVED.c.group_number, t.RESERVED.c.number)
     held = {
         group: [(row.number, ReferenceId(row.message), row.deliveries) for row in found]
         for group, found in groupby(rows, key=lambda row: row.group_number)
     }
-    return [
-        RecoveredGroup(record=_group(row), reserved=held.get(row.number, []))
-        for row in connection.execute(select(t.GROUP).order_by(t.GROUP.c.number))
-    ]
+    found: list[RecoveredGroup] = []
+    lost: list[GroupNumber] = []
+    for row in all_rows(connection, t.GROUP, t.GROUP.c.number):
+        if is_whole(t.GROUP, row):
+            found.append(RecoveredGroup(record=_group(row), reserved=held.get(row.number, [])))
+        else:
+            tell_damage(t.GROUP, row, "what the reader group held is its queue's again")
+            lost.append(GroupNumber(row.number))
+    return found, lost
 
 
 def _group(row: Any) -> GroupRecord:
@@ -125,10 +129,10 @@ def read_stages(connection: Connection) -> Sequence[tuple[int, StageRecord]]:
                 discarded_after_ms=row.discard_ms,
             ),
         )
-        for row in connection.execute(select(t.STAGE).order_by(t.STAGE.c.number))
+        for row in whole_rows(connection, t.STAGE, t.STAGE.c.number)
     ]
 
 
 def read_markers(connection: Connection) -> Sequence[tuple[str, int]]:
     """Return the last epoch of each sink."""
-    return [(text_from_column(row.sink) or "", row.epoch) for row in connection.execute(select(t.STAGE_MARKER))]
+    return [(text_from_column(row.sink) or "", row.epoch) for row in whole_rows(connection, t.STAGE_MARKER)]

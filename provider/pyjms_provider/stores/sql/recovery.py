@@ -14,6 +14,7 @@ from pyjms.spi.xid import Xid
 from pyjms_provider.core.journal import (
     BranchOutcome,
     DuplicateMark,
+    GroupNumber,
     QueueNumber,
     QueueRecord,
     RecoveredBranch,
@@ -27,9 +28,10 @@ from pyjms_provider.core.reference import MESSAGE_OVERHEAD, MessageReference, Re
 from pyjms_provider.stores.sql import tables as t
 from pyjms_provider.stores.sql.batch import text_from_column
 from pyjms_provider.stores.sql.pipelines import read_groups, read_markers, read_stages
+from pyjms_provider.stores.sql.whole_rows import all_rows, is_whole, tell_damage, whole_rows
 
 if TYPE_CHECKING:
-    from sqlalchemy import ColumnElement, Connection, Row
+    from sqlalchemy import Column, ColumnElement, Connection, Row, Table
 
     from pyjms_provider.stores.sql.database import Database
 
@@ -38,6 +40,7 @@ __all__ = ["Found", "read_entries", "read_places", "read_records"]
 _RUN: Final = 10_000
 """So many messages are read at a time; as often, progress is told."""
 _PRIORITIES: Final = 10
+_KINDS: Final = frozenset(kind.value for kind in AddressKind)
 _HIGHEST: Final = 2**53
 """No queue has a higher number."""
 
@@ -52,6 +55,8 @@ class Found:
     duplicates: Sequence[DuplicateMark]
     marks: Sequence[tuple[QueueNumber, int, ReferenceId]]
     groups: Sequence[RecoveredGroup]
+    lost_groups: Sequence[GroupNumber]
+    """Those whose rows are damaged: what they held is their queues' again."""
     stages: Sequence[RecoveredStage]
     stage_markers: Sequence[tuple[str, int]]
     last_id: ReferenceId
@@ -60,34 +65,43 @@ class Found:
 
 
 def read_records(connection: Connection) -> Found:
-    """Return what was kept, but for the entries of messages."""
-    queues = [_queue(row) for row in connection.execute(select(t.QUEUE).order_by(t.QUEUE.c.number))]
-    branches = [_branch(connection, row) for row in connection.execute(select(t.BRANCH).order_by(t.BRANCH.c.number))]
-    heuristics = [
-        BranchOutcome(_xid(row), commit=bool(row.committed), heuristic=True)
-        for row in connection.execute(select(t.HEURISTIC))
-    ]
-    duplicates = [_duplicate(row) for row in connection.execute(select(t.DUPLICATE))]
-    marks = [
-        (QueueNumber(row.queue), row.priority, ReferenceId(row.message)) for row in connection.execute(select(t.MARK))
-    ]
-    highest = [
-        connection.scalar(select(func.max(column))) or 0
-        for column in (t.MESSAGE.c.id, t.MARK.c.message, t.SET_ASIDE.c.id)
-    ]
-    stages = read_stages(connection)
+    """Return what was kept, but for the entries of messages. What is damaged is passed over, and the log tells of it."""
+    marks = whole_rows(connection, t.MARK)
+    highest = [connection.scalar(select(func.max(column))) or 0 for column in (t.MESSAGE.c.id, t.SET_ASIDE.c.id)]
+    groups, lost_groups = read_groups(connection)
     return Found(
-        queues=queues,
-        branches=branches,
-        heuristics=heuristics,
-        duplicates=duplicates,
-        marks=marks,
-        last_id=ReferenceId(max(highest)),
-        groups=read_groups(connection),
-        stages=[RecoveredStage(record=record, messages=_messages_of(connection, number)) for number, record in stages],
+        queues=_queues(connection),
+        branches=[_branch(connection, xid, row) for xid, row in _xids(connection, t.BRANCH, t.BRANCH.c.number)],
+        heuristics=[
+            BranchOutcome(xid, commit=bool(row.committed), heuristic=True)
+            for xid, row in _xids(connection, t.HEURISTIC)
+        ],
+        duplicates=[_duplicate(row) for row in whole_rows(connection, t.DUPLICATE) if row.kind in _KINDS],
+        marks=[(QueueNumber(row.queue), row.priority, ReferenceId(row.message)) for row in marks],
+        last_id=ReferenceId(max(*highest, *(row.message for row in marks))),
+        groups=groups,
+        lost_groups=lost_groups,
+        stages=[
+            RecoveredStage(record=record, messages=_messages_of(connection, number))
+            for number, record in read_stages(connection)
+        ],
         stage_markers=read_markers(connection),
         last_branch=max(connection.scalar(select(func.max(each.c.number))) or 0 for each in (t.BRANCH, t.STAGE)),
     )
+
+
+def _queues(connection: Connection) -> list[QueueRecord]:
+    """Return all queues. One whose row is damaged has another name: its messages are there, to be moved to where they belong."""
+    found: dict[object, QueueRecord] = {}
+    for row in all_rows(connection, t.QUEUE, t.QUEUE.c.number):
+        is_queue = row.kind == AddressKind.QUEUE or row.subscription is not None
+        record = _queue(row) if is_whole(t.QUEUE, row) and row.kind in _KINDS and is_queue else None
+        if record is None or (record.address, record.subscription) in found:  # a damaged name may be another one's
+            name = f"damaged queue {row.number}"
+            tell_damage(t.QUEUE, row, f"its messages are in a queue of the name {name!r}")
+            record = QueueRecord(number=QueueNumber(row.number), address=Address(AddressKind.QUEUE, name))
+        found[record.address, record.subscription] = record
+    return list(found.values())
 
 
 def _text(column: Any) -> str:
@@ -110,8 +124,12 @@ def _queue(row: Row[Any]) -> QueueRecord:
     )
 
 
-def _xid(row: Row[Any]) -> Xid:
-    return Xid(row.format_id, bytes(row.global_id), bytes(row.qualifier))
+def _xids(connection: Connection, table: Table, *order: Column[Any]) -> Iterator[tuple[Xid, Row[Any]]]:
+    for row in whole_rows(connection, table, *order):
+        try:
+            yield Xid(row.format_id, bytes(row.global_id), bytes(row.qualifier)), row
+        except ValueError:
+            tell_damage(table, row, "it is passed over")
 
 
 def _duplicate(row: Row[Any]) -> DuplicateMark:
@@ -130,12 +148,12 @@ def _messages_of(connection: Connection, number: int) -> list[tuple[QueueNumber,
     return [(entry.queue, entry.reference) for entry in entries]
 
 
-def _branch(connection: Connection, row: Row[Any]) -> RecoveredBranch:
+def _branch(connection: Connection, xid: Xid, row: Row[Any]) -> RecoveredBranch:
     removals = connection.execute(
         select(t.REMOVAL.c.queue, t.REMOVAL.c.message).where(t.REMOVAL.c.branch == row.number)
     )
     return RecoveredBranch(
-        xid=_xid(row),
+        xid=xid,
         prepared_ms=row.prepared_ms,
         messages=_messages_of(connection, row.number),
         removals=[(QueueNumber(queue), ReferenceId(message)) for queue, message in removals],
@@ -259,8 +277,8 @@ class _Places:
     """The entries of messages that are in several queues, by message."""
 
     def __init__(self, rows: Iterator[Any]) -> None:
-        self._rows = rows
-        self._next = next(rows, None)
+        self._rows = (row for row in rows if all(type(value) is int for value in row))  # what is damaged is nobody's
+        self._next = next(self._rows, None)
 
     def of(self, message: ReferenceId) -> Iterator[Any]:
         """Yield the rows of a message; messages must be asked for in the order of their ids."""

@@ -5,7 +5,8 @@ from __future__ import annotations
 import math
 import sqlite3
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from contextlib import ExitStack, suppress
+from contextlib import ExitStack, contextmanager, suppress
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Final
 
@@ -23,6 +24,7 @@ from pyjms_provider.stores.sql.checkpoints import Checkpoints
 from pyjms_provider.stores.sql.database import Database
 from pyjms_provider.stores.sql.room import LOOK_MS, Room
 from pyjms_provider.stores.sql.sqlite_files import OpenFiles
+from pyjms_provider.stores.sql.whole_rows import UNDECODABLE
 
 if TYPE_CHECKING:
     from sqlalchemy import Connection, PoolProxiedConnection
@@ -196,6 +198,13 @@ class SqliteDatabase(Database):
         if now_ms - self._room.looked_ms >= LOOK_MS:
             self._room.look(now_ms, self._cursor)
         self._checked_ms = now_ms
+
+    @contextmanager
+    def reading(self) -> Iterator[Connection]:
+        with super().reading() as connection:
+            driver: Any = connection.connection.driver_connection
+            driver.text_factory = partial(str, encoding="utf-8", errors=UNDECODABLE)
+            yield connection
 
     def stream(self, lent: PoolProxiedConnection, cursors: ExitStack) -> Callable[[str], Iterator[Row]]:
         connection: Any = lent.driver_connection
