@@ -65,8 +65,10 @@ class DeadLetterOffice:
             try:
                 envelope = queue.message_of(each.entry.reference)
             except ProviderError as error:
-                queue.reinstate(each.entry)
                 _tell_failure(queue, error)
+                keeper = self._host.keeper
+                assert keeper is not None, "without a disk, all that is there can be read"
+                keeper.reinstate(each.entry)
                 continue
             self._host.store.release(each.entry.reference)
             try:

@@ -2,7 +2,7 @@
 
 What only adds is withdrawn at once: the removal of what may be there is written before anything else, so that the store
 has what the broker has. What removes waits: nobody has what it took until the store answers, is asked whether the write is
-in it, and says so.
+in it, and says so. And so does what is to be in its queue again, when that must read it and cannot.
 """
 
 from __future__ import annotations
@@ -125,15 +125,25 @@ class Doubts:
         self._on_due = on_due
         self._lock = Lock()
         self._waiting: list[Doubt] = []
+        self._unread: list[QueueEntry] = []
         self._has_lasting = False
 
     def add(self, doubt: Doubt) -> None:
         """Take over what must be asked for. Does not wait."""
         with self._lock:
-            is_first = not self._waiting
             self._waiting.append(doubt)
         _log.warning("PYJMS-BROKER-15 %s is in doubt, and what it took is held until the store answers", doubt)
-        if is_first and self._on_due is not None:
+        self._ask_soon()
+
+    def add_unread(self, entry: QueueEntry) -> None:
+        """Take over a message that is to be in its queue again, which has to read it first and cannot. Does not wait."""
+        with self._lock:
+            self._unread.append(entry)
+        _log.warning("PYJMS-BROKER-17 a message of %r comes back when it can be read", entry.queue.name)
+        self._ask_soon()
+
+    def _ask_soon(self) -> None:
+        if self._on_due is not None:
             self._on_due(self, self._clock.time_ms() + RETRY_MS)
 
     def add_unit(self, unit: UnitOfWork) -> None:
@@ -151,16 +161,20 @@ class Doubts:
     def purge_expired(self, now_ms: int) -> int | None:
         """Ask the store; return when to come again, in wall-clock ms; None: when asked."""
         self._ask()
-        return now_ms + RETRY_MS if self._waiting else None
+        return now_ms + RETRY_MS if self._waiting or self._unread else None
 
     def settle(self) -> bool:
         """Ask the store; return whether nothing is in doubt any more. Waits for the journal; one thread at a time."""
         self._ask()
-        return not self._waiting and not self._has_lasting
+        return not (self._waiting or self._unread or self._has_lasting)
 
     def _ask(self) -> None:
         with self._lock:
             waiting = list(self._waiting)
+            unread, self._unread = self._unread, []
+        still = [entry for entry in unread if not _is_back(entry)]
+        with self._lock:
+            self._unread[:0] = still
         for doubt in waiting:
             queue, reference, is_there = doubt.witness()
             try:
@@ -173,3 +187,11 @@ class Doubts:
             _log.warning(
                 "PYJMS-BROKER-16 %s has been found %s", doubt, "written" if is_written else "not to be written"
             )
+
+
+def _is_back(entry: QueueEntry) -> bool:
+    try:
+        entry.queue.reinstate(entry)
+    except ProviderError:
+        return False
+    return True

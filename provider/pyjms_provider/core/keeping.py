@@ -358,17 +358,17 @@ class Keeper:
             raise
 
     def _reinstate(self, settled: Sequence[QueueEntry]) -> None:
-        """Have messages in their queues again whose removal was not written: now, or when the store answers."""
-        later: list[QueueEntry] = []
+        """Have messages in their queues again whose removal was not written: now, or when they can be read."""
         for entry in settled:
             self._store.adopt(entry.reference)
-            try:
-                entry.queue.reinstate(entry)
-            except ProviderError:  # the queue orders by what is in them, and they cannot be read
-                self._store.release(entry.reference)
-                later.append(entry)
-        if removals_of(later):
-            self.doubts.add(RemovalInDoubt(later, self._reinstate))
+            self.reinstate(entry)
+
+    def reinstate(self, entry: QueueEntry) -> None:
+        """Have a message in its queue again: now, or when it can be read, if the queue orders by what is in it."""
+        try:
+            entry.queue.reinstate(entry)
+        except ProviderError:
+            self.doubts.add_unread(entry)
 
     def replace(self, entry: QueueEntry, reference: MessageReference, envelope: Envelope, target: Queue) -> None:
         """Write that a settled message, in another form, is in `target` now. Raises `ResourceError`, `InDoubtError`."""

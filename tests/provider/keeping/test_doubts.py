@@ -14,6 +14,9 @@ from pyjms.testing import VirtualClock
 from pyjms_provider.clients.vm import VmSession
 from pyjms_provider.core.doubts import RETRY_MS
 from pyjms_provider.core.journal import Changes, JoinedTransaction
+from pyjms_provider.core.paging import PagingMessageStore
+from pyjms_provider.core.reference import MessageReference
+from pyjms_provider.core.store import NotInMemoryError
 from pyjms_provider.queue_manager import QueueManager
 from pyjms_provider.stores.volatile import VolatileJournal
 from tests.provider.keeping.site import NEWS, ORDERS, consume, take_all, text
@@ -178,6 +181,41 @@ def test_what_cannot_be_read_when_it_is_to_come_back_comes_when_the_store_answer
             session.acknowledge(taken)
     come_again(site)
     assert site.drain() == [("first", 2), ("second", 2)]
+
+
+@pytest.mark.parametrize("mode", [1, 2], ids=["kept nowhere", "kept"])
+@pytest.mark.parametrize("end", [come_again, lambda site: site.restart()], ids=["answers", "stops"])
+def test_what_is_to_be_set_aside_and_cannot_be_read_comes_back(
+    monkeypatch: pytest.MonkeyPatch, mode: int, end: Callable[[Site], None]
+) -> None:
+    """Neither can its queue read it to have it again, which sorts by what is in it; and so it is with the next one."""
+    site = Site()
+    QueueManager(site.broker.virtual_host).create(ORDERS.name, type="sorted", key="n", max_deliveries=1)
+    for order in ("first", "second"):
+        site.send(order, delivery_mode=mode, properties={"n": order})
+    session = site.session()
+    taken = take_all(consume(session))
+    assert [text(each) for each in taken] == ["first", "second"]
+
+    def is_away(*_: object) -> Never:
+        raise ResourceError("nobody answers")
+
+    def is_on_disk(_: object, reference: MessageReference) -> Never:
+        raise NotInMemoryError(reference)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(PagingMessageStore, "retrieve", is_on_disk)
+        patch.setattr(PagingMessageStore, "load", is_away)
+        session.recover(taken)
+        assert site.broker.virtual_host.find_queue(LETTERS.name) is None, "nothing was set aside"
+        site.clock.advance(RETRY_MS)  # type: ignore[attr-defined]  # it is a VirtualClock
+        site.tend()
+    end(site)
+    if end is come_again:
+        assert site.drain() == [("first", 2), ("second", 2)]
+    else:  # it was delivered too often, which the next start sees, too
+        assert [letter for letter, _ in site.drain(LETTERS)] == (["first", "second"] if mode == 2 else [])
+    site.stop()
 
 
 @POINTS
