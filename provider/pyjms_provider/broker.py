@@ -309,8 +309,8 @@ def _facts_of(client: Client) -> Mapping[str, str]:
     return {name: value for name, value in facts.items() if value}
 
 
-class _Starting:
-    """A broker that runs, or is being started by the thread that came first, or stopped by another one."""
+class _Place:
+    """The place of one name in the register: its broker runs, or is being started by the thread that came first, or stopped by another one."""
 
     def __init__(self) -> None:
         self.broker: Future[EmbeddedBroker] = Future()
@@ -327,7 +327,7 @@ class _Starting:
 
 
 _lock = Lock()
-_running: dict[str, _Starting] = {}
+_running: dict[str, _Place] = {}
 
 
 def find_broker(name: str, clock: Clock, settings: BrokerSettings | None) -> EmbeddedBroker:
@@ -341,14 +341,14 @@ def find_broker(name: str, clock: Clock, settings: BrokerSettings | None) -> Emb
     while True:
         with _lock:
             found = _running.get(name)
-            starting = _running[name] = _Starting() if found is None else found
-            stopper = starting.stopper
+            place = _running[name] = _Place() if found is None else found
+            stopper = place.stopper
         if found is None:
-            return _start(name, clock, settings, starting)
+            return _start(name, clock, settings, place)
         if stopper is None:
             break
-        _await_end(name, stopper, found)
-    broker = found.broker.result()
+        _await_end(name, stopper, place)
+    broker = place.broker.result()
     if clock is not broker.clock and not isinstance(clock, SystemClock):
         raise ResourceError(
             f"broker {name} runs by another clock; stop it first, or connect with the clock that it was started with"
@@ -358,30 +358,30 @@ def find_broker(name: str, clock: Clock, settings: BrokerSettings | None) -> Emb
     return broker
 
 
-def _start(name: str, clock: Clock, settings: BrokerSettings | None, starting: _Starting) -> EmbeddedBroker:
+def _start(name: str, clock: Clock, settings: BrokerSettings | None, place: _Place) -> EmbeddedBroker:
     try:
-        broker = EmbeddedBroker(name, clock, settings, cancelled=starting.cancelled)
+        broker = EmbeddedBroker(name, clock, settings, cancelled=place.cancelled)
     except BaseException as error:
         with _lock:
-            if _running.get(name) is starting:
+            if _running.get(name) is place:
                 del _running[name]
-        starting.broker.set_exception(error)
+        place.broker.set_exception(error)
         raise
-    starting.broker.set_result(broker)
+    place.broker.set_result(broker)
     return broker
 
 
-def _await_end(name: str, stopper: int, found: _Starting) -> None:
+def _await_end(name: str, stopper: int, place: _Place) -> None:
     if stopper == get_ident():
         raise ResourceError(f"broker {name} is just being stopped by this very thread; connect when it has done so")
     try:
-        found.over.result(_STOPPING_S)
+        place.over.result(_STOPPING_S)
     except TimeoutError:
         raise ResourceError(f"broker {name} is still being stopped; connect again when that has ended") from None
 
 
 @contextmanager
-def _ending(name: str, broker: EmbeddedBroker | None = None) -> Iterator[_Starting | None]:
+def _ending(name: str, broker: EmbeddedBroker | None = None) -> Iterator[_Place | None]:
     """Have who connects to a broker wait until it has been stopped here, and holds its store no more.
 
     Yields None if it does not run, if another thread stops it already, or if it is not `broker`.

@@ -6,6 +6,7 @@ import signal
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from urllib.parse import quote
 
@@ -85,14 +86,21 @@ def serve(session: Session, connection: Connection) -> None:
     consumer.close()
 
 
-def test_all_of_it_is_true_afterwards(factory: ConnectionFactory, database: Engine) -> None:
+@contextmanager
+def served(factory: ConnectionFactory, database: Engine) -> Iterator[None]:
+    """Have an order served in a transaction that ends with the block."""
     order(factory)
     with factory.create_connection() as client, database.connect() as connection:
         client.start()
         session = client.create_session(True, Session.SESSION_TRANSACTED)
         with joined(session, connection):
             serve(session, connection)
-            assert waiting(factory, "bills") == 0
+            yield
+
+
+def test_all_of_it_is_true_afterwards(factory: ConnectionFactory, database: Engine) -> None:
+    with served(factory, database):
+        assert waiting(factory, "bills") == 0
     assert (stock(database), waiting(factory, "orders"), waiting(factory, "bills")) == (4, 0, 1)
 
 
@@ -231,12 +239,8 @@ def test_a_connection_whose_transactions_are_begun_by_hand_is_joined(
         event.listen(database, "connect", lambda connection, _: setattr(connection, "isolation_level", None))
         event.listen(database, "begin", lambda connection: connection.exec_driver_sql("BEGIN"))
         database.dispose()
-    order(factory)
-    with factory.create_connection() as client, database.connect() as connection:
-        client.start()
-        session = client.create_session(True, Session.SESSION_TRANSACTED)
-        with joined(session, connection):
-            serve(session, connection)
+    with served(factory, database):
+        pass
     assert (stock(database), waiting(factory, "orders"), waiting(factory, "bills")) == (4, 0, 1)
 
 

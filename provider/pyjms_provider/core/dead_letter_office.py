@@ -119,6 +119,8 @@ class DeadLetterOffice:
         """
         host = self._host
         queue = host.queue(target) if isinstance(target, str) else target
+        if cause is not None:
+            self._tell_move(entry, envelope, target if isinstance(target, str) else target.name, cause)
         reference = host.store.store(envelope, entry.reference.origin)
         reference.deliver_at_ms = deliver_at_ms
         try:
@@ -131,6 +133,9 @@ class DeadLetterOffice:
         except ProviderError:
             host.store.release(reference)
             raise
+
+    def _tell_move(self, entry: QueueEntry, envelope: Envelope, target: str, cause: Happening) -> None:
+        """Tell the message's story, where stories are told."""
 
 
 def _tell_failure(queue: Queue, error: ProviderError) -> None:

@@ -50,19 +50,9 @@ class _StoriedOffice(DeadLetterOffice):
         self._stories.tell_early(Happening.DEAD, entry.reference.id, entry.queue.name, facts)
         super()._bury(dead, envelope, target)
 
-    def relocate(
-        self,
-        entry: QueueEntry,
-        envelope: Envelope,
-        target: str | Queue,
-        cause: Happening | None = None,
-        deliver_at_ms: int = 0,
-    ) -> None:
-        if cause is not None:
-            name = target if isinstance(target, str) else target.name
-            facts = (envelope.message_id, envelope.correlation_id, name, ACTING.get() or None)
-            self._stories.tell(cause, entry.reference.id, entry.queue.name, facts)
-        super().relocate(entry, envelope, target, cause, deliver_at_ms)
+    def _tell_move(self, entry: QueueEntry, envelope: Envelope, target: str, cause: Happening) -> None:
+        facts = (envelope.message_id, envelope.correlation_id, target, ACTING.get() or None)
+        self._stories.tell(cause, entry.reference.id, entry.queue.name, facts)
 
 
 class _StoriedDoorkeeper(Doorkeeper):

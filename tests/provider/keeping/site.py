@@ -22,6 +22,7 @@ from pyjms_provider.stores.volatile import Medium, VolatileJournal
 from tests.provider.helpers import make_envelope
 
 ORDERS = Address(AddressKind.QUEUE, "orders")
+BILLS = Address(AddressKind.QUEUE, "bills")
 NEWS = Address(AddressKind.TOPIC, "news")
 
 
@@ -152,3 +153,14 @@ def take_all(consumer: ProviderConsumer) -> list[Delivery]:
 def text(delivery: Delivery | None) -> str | None:
     """Return the text of a delivery."""
     return None if delivery is None else str(delivery.envelope.body)
+
+
+def work(site: Site) -> VmSession:
+    """Receive an order and send a bill, in one transaction that is not committed."""
+    session = site.session(transacted=True)
+    delivery = consume(session).poll()
+    assert delivery is not None
+    assert text(delivery) == "order"
+    session.acknowledge([delivery])
+    site.send("bill", session, BILLS)
+    return session

@@ -19,10 +19,9 @@ from pyjms_provider.core.reference import MessageReference
 from pyjms_provider.core.store import NotInMemoryError
 from pyjms_provider.queue_manager import QueueManager
 from pyjms_provider.stores.volatile import VolatileJournal
-from tests.provider.keeping.site import NEWS, ORDERS, consume, take_all, text
+from tests.provider.keeping.site import BILLS, NEWS, ORDERS, consume, take_all, text, work
 from tests.provider.simulation.site import SimulatedSite as Site
 
-BILLS = Address(AddressKind.QUEUE, "bills")
 LETTERS = Address(AddressKind.QUEUE, "DLQ")
 POINTS = pytest.mark.parametrize("point", ["before write", "after write"])
 
@@ -47,19 +46,8 @@ def lost_at(point: str) -> Callable[[str, Changes], None]:
     return lose
 
 
-def work(site: Site) -> VmSession:
-    """Receive an order, and send a bill."""
-    site.send("order")
-    session = site.session(transacted=True)
-    delivery = consume(session).poll()
-    assert delivery is not None
-    assert text(delivery) == "order"
-    session.acknowledge([delivery])
-    site.send("bill", session, BILLS)
-    return session
-
-
 def commit_in_doubt(site: Site, point: str) -> VmSession:
+    site.send("order")
     session = work(site)
     site.texts(BILLS)
     site.trap = lost_at(point)
@@ -282,6 +270,7 @@ def test_a_store_is_not_closed_as_clean_after_an_applications_commit_in_doubt(
 ) -> None:
     """Nobody here knows when the application's connection has ended, so its messages come again, if at all, at the next start."""
     monkeypatch.setattr(VolatileJournal, "join", lambda *_: _LostConnection())
+    site.send("order")
     session = work(site)
     with pytest.raises(InDoubtError, match="broke while"):
         session.commit_with(object())

@@ -6,26 +6,12 @@ from threading import Event, Thread
 
 import pytest
 
-from pyjms.spi.envelope import Address, AddressKind
 from pyjms.spi.errors import ClosedError, InDoubtError, ResourceError, RolledBackError
-from pyjms_provider.clients.vm import VmSession
 from pyjms_provider.core.journal import Changes
 from pyjms_provider.stores.volatile import Crash
-from tests.provider.keeping.site import NEWS, Site, consume, text
+from tests.provider.keeping.site import BILLS, NEWS, Site, consume, text, work
 
 PATIENCE_S = 10.0
-BILLS = Address(AddressKind.QUEUE, "bills")
-
-
-def work(site: Site) -> VmSession:
-    """Receive an order and send a bill, in one transaction that is not committed."""
-    session = site.session(transacted=True)
-    delivery = consume(session).poll()
-    assert delivery is not None
-    assert text(delivery) == "order"
-    session.acknowledge([delivery])
-    site.send("bill", session, BILLS)
-    return session
 
 
 @pytest.fixture

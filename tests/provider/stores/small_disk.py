@@ -21,7 +21,7 @@ from pyjms_provider.core.reference import MessageReference
 from pyjms_provider.settings import StoreSettings
 from pyjms_provider.stores.errors import UnusableStoreError
 from pyjms_provider.stores.sql import SqlJournal, open_journal
-from pyjms_provider.stores.sql.room import LOOK_MS
+from pyjms_provider.stores.sql.room import BELIEVED_MS
 from pyjms_provider.stores.testing import JournalHome
 from pyjms_provider.stores.testing.world import World
 
@@ -82,7 +82,7 @@ def kept_free(directory: Path) -> None:
     for reference in written:
         clock.advance(1)
         world.remove((world.queue, reference))
-    clock.advance(LOOK_MS)
+    clock.advance(BELIEVED_MS)
     sent = world.add(world.message(text="x" * 5000)).reference  # where the others were
     assert world.reopen().ids == [(sent.id, world.queue)]
     world.journal.close(clean=True)

@@ -17,7 +17,7 @@ from pyjms_provider.broker import running_broker, stop_broker
 from pyjms_provider.settings import StandBy, StoreSettings
 from pyjms_provider.stores.errors import HeldStoreError, LostStoreError
 from pyjms_provider.stores.sql import SqlJournal, open_journal
-from pyjms_provider.stores.sql.holder_watch import LOOK_MS, HolderWatch
+from pyjms_provider.stores.sql.holder_watch import BETWEEN_LOOKS_MS, HolderWatch
 from tests.provider.postgresql import PostgresqlServer
 
 LONG_S = 30
@@ -39,7 +39,7 @@ class Looked(VirtualClock):
     def begin_look(self) -> None:
         """Have the watch look once. It may be the last time."""
         self.begun.get(timeout=LONG_S)
-        self.advance(LOOK_MS)
+        self.advance(BETWEEN_LOOKS_MS)
 
     def look(self) -> None:
         """Have the watch look once, and return when it has."""
@@ -227,8 +227,8 @@ def test_a_watch_can_be_ended_by_what_it_calls() -> None:
 
     watch = HolderWatch(look, clock, name="store")
     watch.start()
-    clock.await_wait(LOOK_MS)
-    clock.advance(LOOK_MS)
+    clock.await_wait(BETWEEN_LOOKS_MS)
+    clock.advance(BETWEEN_LOOKS_MS)
     assert has_looked.wait(LONG_S)
     watch.stop()
     assert not watch._thread.is_alive()

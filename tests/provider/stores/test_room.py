@@ -22,7 +22,7 @@ from pyjms.spi import SystemClock
 from pyjms.spi.registry import find_provider
 from pyjms.spi.url import ProviderUrl
 from pyjms.testing import VirtualClock
-from pyjms_provider.stores.sql.room import LOOK_MS
+from pyjms_provider.stores.sql.room import BELIEVED_MS
 
 URL = "vm://room"
 
@@ -75,14 +75,14 @@ def test_messages_are_refused_and_those_that_are_there_acknowledged(
     session = connection.create_session()
     send(session, "one", "two")
     free[0] = 999_999
-    clock.advance(LOOK_MS)
+    clock.advance(BELIEVED_MS)
     with caplog.at_level(logging.INFO, "pyjms.store"):
         with pytest.raises(ResourceAllocationException, match=r"less than 1 MB are left.*keep_free.*Make room"):
             send(session, "three")
         send(session, "need not survive", mode=DeliveryMode.NON_PERSISTENT)
         assert received(session) == ["one", "two", "need not survive"]
         free[0] = 1_000_000
-        clock.advance(LOOK_MS)
+        clock.advance(BELIEVED_MS)
         send(session, "four")
     assert [record.levelname for record in caplog.records if "PYJMS-STORE-7" in record.message] == ["WARNING", "INFO"]
     assert received(session) == ["four"]
@@ -94,7 +94,7 @@ def test_a_transaction_that_sends_is_rolled_back_and_one_that_receives_is_commit
     send(connection.create_session(), "one")
     session = connection.create_session(True, Session.SESSION_TRANSACTED)
     free[0] = 0
-    clock.advance(LOOK_MS)
+    clock.advance(BELIEVED_MS)
     assert received(session) == ["one"]
     send(session, "two")
     with pytest.raises(TransactionRolledBackException, match="keep_free"):
@@ -109,7 +109,7 @@ def test_what_was_seen_is_believed_for_a_while(connection: Connection, free: lis
     session = connection.create_session()
     send(session, "one")
     free[0] = 0
-    clock.advance(LOOK_MS - 1)
+    clock.advance(BELIEVED_MS - 1)
     send(session, "two")
     clock.advance(1)
     with pytest.raises(ResourceAllocationException):

@@ -11,9 +11,9 @@ from pyjms.spi.clock import Signal
 if TYPE_CHECKING:
     from pyjms.spi.clock import Clock
 
-__all__ = ["LOOK_MS", "HolderWatch"]
+__all__ = ["BETWEEN_LOOKS_MS", "HolderWatch"]
 
-LOOK_MS: Final = 1000
+BETWEEN_LOOKS_MS: Final = 1000
 """How long a broker may serve that has lost its store."""
 
 
@@ -41,6 +41,6 @@ class HolderWatch:
 
     def _run(self) -> None:
         while not self._is_stopped:
-            self._clock.wait(self._signal, self._clock.monotonic_ms() + LOOK_MS)
+            self._clock.wait(self._signal, self._clock.monotonic_ms() + BETWEEN_LOOKS_MS)
             if not self._is_stopped:
                 self._look()

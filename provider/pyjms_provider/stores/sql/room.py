@@ -11,11 +11,11 @@ from typing import Final
 
 from pyjms_provider.stores.errors import StoreError
 
-__all__ = ["LOOK_MS", "Room"]
+__all__ = ["BELIEVED_MS", "Room"]
 
 _log = logging.getLogger("pyjms.store")
 
-LOOK_MS: Final = 100
+BELIEVED_MS: Final = 100
 """For so long what was seen is believed. To look at each write would cost as much as to encode a message."""
 _MB: Final = 1_000_000
 

@@ -22,7 +22,7 @@ from pyjms_provider.stores.errors import (
 )
 from pyjms_provider.stores.sql.checkpoints import Checkpoints
 from pyjms_provider.stores.sql.database import Database
-from pyjms_provider.stores.sql.room import LOOK_MS, Room
+from pyjms_provider.stores.sql.room import BELIEVED_MS, Room
 from pyjms_provider.stores.sql.sqlite_files import OpenFiles
 from pyjms_provider.stores.sql.whole_rows import UNDECODABLE
 
@@ -195,7 +195,7 @@ class SqliteDatabase(Database):
 
     def _check_file(self, now_ms: float) -> None:
         self._files.look()
-        if now_ms - self._room.looked_ms >= LOOK_MS:
+        if now_ms - self._room.looked_ms >= BELIEVED_MS:
             self._room.look(now_ms, self._cursor)
         self._checked_ms = now_ms
 
