@@ -52,7 +52,7 @@ class StoreSettings:
     """Where a broker keeps what must survive, and how carefully."""
 
     url: str = field(repr=False)
-    """An SQLAlchemy URL; it may hold a password."""
+    """Its scheme says which store; it may hold a password."""
     synchronous: Synchronous = Synchronous.FULL
     acknowledge: Acknowledge = Acknowledge.WRITTEN
     stand_by: StandBy = StandBy.REFUSE
@@ -74,7 +74,7 @@ class BrokerSettings:
 
 _VALUES: Final[Mapping[str, str]] = {
     "expired_in_transaction": "rollback or discard",
-    "store": "an SQLAlchemy URL such as sqlite:///shop.db",
+    "store": "the URL of a store such as sqlite:///shop.db",
     "synchronous": "full, normal or off",
     "acknowledge": "written or forced",
     "stand_by": "refuse or wait",

@@ -38,7 +38,6 @@ THIRD_PARTY = {
         "pyjms/flows/",
         "pyjms/recoverable/",
         "pyjms/demo/sites/chain.py",
-        BROKER_COMMANDS,
     ),
     "websocket": ("provider/pyjms_provider/clients/stomp/wire.py",),
     "stomp": ("provider/pyjms_provider/clients/stomp/wire.py",),

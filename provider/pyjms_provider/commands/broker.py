@@ -75,7 +75,8 @@ def run(
     store: Annotated[
         str | None,
         typer.Option(
-            help="Keep messages in this database: sqlite:///shop.db, postgresql+psycopg://USER@HOST/DB", metavar="URL"
+            help="Keep messages in this store: sqlite:///shop.db, postgresql+psycopg://USER@HOST/DB, or one that is installed.",
+            metavar="URL",
         ),
     ] = None,
     users: Annotated[
@@ -158,7 +159,6 @@ def _open_from_options(
     trace: bool,
     audit: Path | None,
 ) -> ServedBroker:
-    from pyjms_provider.model.store_url import has_password
     from pyjms_provider.serving.served_broker import ServedBroker
 
     listening = [read_listen_url(url, f"listen-{number}") for number, url in enumerate(listen, 1)]
@@ -173,7 +173,7 @@ def _open_from_options(
         top.create_child("access_control", {"name": "access", "rules": _rules(access)})
         host: dict[str, Any] = {"name": name}
         if store is not None:
-            host |= _store_attributes(store, has_password(store))
+            host |= _store_attributes(store)
         node = top.create_child("virtual_host_node", {"name": name, "type": "memory"})
         node.create_child("virtual_host", host)
         for each in listening:
@@ -189,14 +189,11 @@ def _open_from_options(
     return broker
 
 
-def _store_attributes(url: str, holds_password: bool) -> dict[str, Any]:
-    if not holds_password:
-        return {"store_url": url}
-    from sqlalchemy import make_url
+def _store_attributes(url: str) -> dict[str, Any]:
+    from pyjms_provider.model.store_url import split_password
 
-    parts = make_url(url)
-    bare = parts.set(password=None).render_as_string(hide_password=False)
-    return {"store_url": bare, "store_password": str(parts.password)}
+    bare, password = split_password(url)
+    return {"store_url": bare} if password is None else {"store_url": bare, "store_password": password}
 
 
 def _rules(access: Path | None) -> list[dict[str, Any]]:

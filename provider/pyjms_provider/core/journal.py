@@ -12,15 +12,13 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, NewType
+from typing import NewType
 
 from pyjms.spi.envelope import Address, Envelope, fact
 from pyjms.spi.errors import CapabilityError
 from pyjms.spi.replay import StageName
+from pyjms.spi.xid import Xid
 from pyjms_provider.core.reference import MessageReference, ReferenceId
-
-if TYPE_CHECKING:
-    from pyjms.spi.xid import Xid
 
 __all__ = [
     "BranchOutcome",

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import re
 from typing import Final
-from urllib.parse import quote
+from urllib.parse import quote, unquote
 
 from pyjms_provider.model.attributes import Secret
 
-__all__ = ["has_password", "with_password"]
+__all__ = ["has_password", "split_password", "with_password"]
 
 _USER: Final = re.compile(r"^([A-Za-z0-9+.\-]+://[^/@:]*)(?::([^/@]*))?@")
 
@@ -17,6 +17,14 @@ def has_password(url: str) -> bool:
     """Return whether a URL holds a password."""
     found = _USER.match(url)
     return found is not None and found[2] is not None
+
+
+def split_password(url: str) -> tuple[str, str | None]:
+    """Return a URL without the password after its user, and that password; None: it holds none."""
+    found = _USER.match(url)
+    if found is None or found[2] is None:
+        return url, None
+    return f"{found[1]}@{url[found.end() :]}", unquote(found[2])
 
 
 def with_password(url: str, password: Secret | None) -> str:

@@ -124,6 +124,7 @@ TREE: Final[Mapping[str, CategoryShape]] = {
                 "memory": "virtual_host_node:MemoryNode",
                 "json": "virtual_host_node:JsonNode",
                 "sql": "virtual_host_node:SqlNode",
+                "store": "virtual_host_node:StoreNode",
             },
             manages_children=True,
         ),

@@ -52,7 +52,7 @@ class VirtualHostAttributes(StoryAttributes):
     """What can be chosen for a virtual host. Alerts and the last hour obey a change at once; all else when it is opened next."""
 
     store_url: str | None = attribute(
-        "Where messages are kept: an SQLAlchemy URL without a password; none: in memory.", default=None, mutable=False
+        "Where messages are kept: the URL of a store, without a password; none: in memory.", default=None, mutable=False
     )
     store_password: Secret | None = attribute("The password for the store.", default=None, secure=True)
     synchronous: Synchronous = attribute("How far a write has got when a send returns.", default="full")

@@ -7,13 +7,15 @@ from typing import TYPE_CHECKING
 
 from pyjms_provider.model.attributes import Attributes, Secret, attribute
 from pyjms_provider.model.configuration.memory import MemoryConfigurationStore
+from pyjms_provider.model.errors import InvalidAttributesError, Problem
 from pyjms_provider.model.managing import ManagingObject
+from pyjms_provider.model.store_url import has_password, with_password
 from pyjms_provider.security.secrets import SecretBox
 
 if TYPE_CHECKING:
     from pyjms_provider.model.configuration.contract import ConfigurationStore
 
-__all__ = ["JsonNode", "MemoryNode", "SqlNode"]
+__all__ = ["JsonNode", "MemoryNode", "SqlNode", "StoreNode"]
 
 
 class MemoryNode(ManagingObject):
@@ -72,12 +74,48 @@ class SqlNode(ManagingObject):
     attributes_class = SqlNodeAttributes
 
     def _make_store(self) -> tuple[ConfigurationStore, SecretBox | None]:
-        from pyjms_provider.model.store_url import with_password
         from pyjms_provider.stores.sql.configuration import SqlConfigurationStore
 
         found = self.attributes
         assert isinstance(found, SqlNodeAttributes)
-        key_file = Path(found.key_file)
-        key_file.parent.mkdir(parents=True, exist_ok=True)
         url = with_password(found.url, found.password)
-        return SqlConfigurationStore(url, self.clock), SecretBox.open(key_file)
+        return SqlConfigurationStore(url, self.clock), _secrets(found.key_file)
+
+
+class StoreNodeAttributes(Attributes):
+    """What can be chosen for a node with a store of any kind."""
+
+    url: str = attribute("The store, as a URL without a password: its scheme says which.", mutable=False, min_length=1)
+    password: Secret | None = attribute("The password for the store.", default=None, secure=True)
+    key_file: str = attribute(
+        "Where the key is that encrypts secrets in the store.",
+        default="${pyjms.work_dir}/${this:name}.key",
+        mutable=False,
+        min_length=1,
+    )
+
+
+class StoreNode(ManagingObject):
+    """Keeps the configuration in a store that its URL names, which another package may bring."""
+
+    category = "virtual_host_node"
+    attributes_class = StoreNodeAttributes
+
+    def _validate(self, new: Attributes, old: Attributes | None) -> None:
+        assert isinstance(new, StoreNodeAttributes)
+        if has_password(new.url):
+            told = Problem(name="url", text="holds a password, which would be seen; give it as password")
+            raise InvalidAttributesError(self.path, (told,))
+
+    def _make_store(self) -> tuple[ConfigurationStore, SecretBox | None]:
+        from pyjms_provider.stores.opening import configuration_store
+
+        found = self.attributes
+        assert isinstance(found, StoreNodeAttributes)
+        return configuration_store(with_password(found.url, found.password), self.clock), _secrets(found.key_file)
+
+
+def _secrets(key_file: str) -> SecretBox:
+    path = Path(key_file)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    return SecretBox.open(path)

@@ -8,6 +8,7 @@ from __future__ import annotations
 from pyjms.spi.errors import ResourceError
 
 __all__ = [
+    "AmbiguousStoreError",
     "CodecError",
     "DamagedStoreError",
     "ForeignStoreError",
@@ -15,6 +16,7 @@ __all__ = [
     "LostStoreError",
     "NewerStoreError",
     "StoreError",
+    "StorePluginError",
     "UnavailableStoreError",
     "UnsupportedStoreError",
     "UnusableStoreError",
@@ -28,9 +30,21 @@ class StoreError(ResourceError):
 
 
 class UnsupportedStoreError(StoreError):
-    """The URL names a database that was not tested, an option that is not known, or a driver that is not installed."""
+    """No store is installed for the URL's scheme, or that store does not do what was asked for."""
 
     code = "PYJMS-STORE-UNSUPPORTED"
+
+
+class StorePluginError(StoreError):
+    """What another package brings for the URL's scheme cannot be used: it cannot be imported, or is not what it must be."""
+
+    code = "PYJMS-STORE-PLUGIN"
+
+
+class AmbiguousStoreError(StoreError):
+    """Two packages bring a store for the URL's scheme."""
+
+    code = "PYJMS-STORE-AMBIGUOUS"
 
 
 class UnusableStoreError(StoreError):

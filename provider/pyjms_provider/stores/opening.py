@@ -1,19 +1,30 @@
-"""From the settings of a store to its journal; imports what that store needs, and nothing else."""
+"""From the URL of a store to its journal, or to its store of a configuration; imports what that store needs, and nothing else."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import TYPE_CHECKING
+import re
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Final, TypeVar
 
-from pyjms.spi.errors import MissingProviderError
+from pyjms.spi.clock import Signal
+from pyjms.spi.errors import MissingProviderError, ProviderError, UrlError
+from pyjms_provider.core.journal import Journal
+from pyjms_provider.model.configuration.contract import ConfigurationStore
+from pyjms_provider.stores.contract import StoreOpener, StoreRequest
+from pyjms_provider.stores.errors import StorePluginError
+from pyjms_provider.stores.installed import find_opener
 
 if TYPE_CHECKING:
-    from pyjms.spi.clock import Clock, Signal
-    from pyjms.spi.errors import ProviderError
-    from pyjms_provider.core.journal import Journal
+    from pyjms.spi.clock import Clock
     from pyjms_provider.settings import StoreSettings
 
-__all__ = ["open_store"]
+__all__ = ["configuration_store", "open_store"]
+
+_T = TypeVar("_T")
+
+_SCHEME: Final = re.compile(r"([A-Za-z][\w+.\-]*)://")
+_BUNDLED: Final = frozenset({"postgresql+psycopg", "sqlite", "sqlite+pysqlite"})
 
 
 def open_store(
@@ -27,10 +38,60 @@ def open_store(
     """Open the journal that `settings` names, for a broker called `holder`.
 
     `on_lost` is told, once and from any thread, when the journal has got another holder or is gone for good; `cancelled`
-    ends the wait of a stand-by broker. Raises `MissingProviderError`, `UrlError`, `ResourceError`.
+    ends the wait of a stand-by broker. Raises `MissingProviderError`, `UrlError`, `ResourceError`; for a store that another
+    package brings, `UnsupportedStoreError`, `AmbiguousStoreError`, `StorePluginError` among them.
     """
+    scheme = _scheme_of(settings.url)
+    if scheme in _BUNDLED:
+        with _needing_an_extra():
+            from pyjms_provider.stores.sql import open_journal
+        return open_journal(settings, holder, clock, on_lost=on_lost, cancelled=cancelled)
+    request = StoreRequest(
+        settings=settings, holder=holder, clock=clock, on_lost=on_lost, cancelled=cancelled or Signal()
+    )
+    return _asked(find_opener(scheme), lambda opener: opener.open_journal(request), Journal)
+
+
+def configuration_store(url: str, clock: Clock) -> ConfigurationStore:
+    """Return the store of a configuration that `url` names, which is not open yet. Raises as `open_store`."""
+    scheme = _scheme_of(url)
+    if scheme in _BUNDLED:
+        with _needing_an_extra():
+            from pyjms_provider.stores.sql.configuration import SqlConfigurationStore
+        return SqlConfigurationStore(url, clock)
+    return _asked(find_opener(scheme), lambda opener: opener.configuration_store(url), ConfigurationStore)
+
+
+def _scheme_of(url: str) -> str:
+    found = _SCHEME.match(url)
+    if found is None:
+        raise UrlError("the store is no URL; write for instance sqlite:///shop.db")
+    return found[1]
+
+
+@contextmanager
+def _needing_an_extra() -> Iterator[None]:
     try:
-        from pyjms_provider.stores.sql import open_journal
+        yield
     except ModuleNotFoundError as error:
         raise MissingProviderError(f"store= needs {error.name}; install it with: pip install 'pyjms[store]'") from error
-    return open_journal(settings, holder, clock, on_lost=on_lost, cancelled=cancelled)
+
+
+def _asked(opener: StoreOpener, ask: Callable[[StoreOpener], _T], wanted: type[object]) -> _T:
+    """Return what `opener` answers. Its own errors pass; whatever else it does wrong is told as the package's fault."""
+    kind = type(opener)
+    where = f"the store {kind.__module__}:{kind.__qualname__}"
+    try:
+        answer = ask(opener)
+    except ProviderError:
+        raise
+    except Exception as error:
+        raise StorePluginError(
+            f"{where} has failed: {type(error).__name__}: {error}; if that does not tell what to do, tell the author of the package"
+        ) from error
+    if not isinstance(answer, wanted):
+        raise StorePluginError(
+            f"{where} has given a {type(answer).__name__} that is no {wanted.__module__}.{wanted.__name__}; install another "
+            f"version of the package, or tell its author"
+        )
+    return answer

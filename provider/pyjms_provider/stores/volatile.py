@@ -40,7 +40,7 @@ from pyjms_provider.core.recovered_runs import in_runs
 from pyjms_provider.core.reference import MessageReference, ReferenceId
 from pyjms_provider.stores.errors import HeldStoreError
 
-__all__ = ["Crash", "Medium", "Tap", "VolatileJournal"]
+__all__ = ["Crash", "KeptBranch", "KeptStage", "Medium", "Tap", "VolatileJournal"]
 
 Tap: TypeAlias = Callable[[str, Changes], None]
 """Called with ``before write``, ``after write`` and the changes; without a lock."""
@@ -51,31 +51,35 @@ class Crash(BaseException):
 
 
 @dataclass(slots=True)
-class _Branch:
+class KeptBranch:
+    """A prepared branch, and what its commit will do."""
+
     branch: PreparedBranch
     changes: Changes
 
 
 @dataclass(slots=True)
-class _Stage:
+class KeptStage:
+    """A staged unit, and what its promotion will do."""
+
     record: StageRecord
     changes: Changes
 
 
 @dataclass(slots=True)
 class Medium:
-    """What has been written."""
+    """What has been written: `apply` and `drop_queue` are, in Python's own dictionaries, all that changes do to a store."""
 
     queues: dict[QueueNumber, QueueRecord] = field(default_factory=dict)
     messages: dict[ReferenceId, tuple[MessageReference, Envelope]] = field(default_factory=dict)
     entries: dict[tuple[ReferenceId, QueueNumber], int] = field(default_factory=dict)
-    branches: dict[Xid, _Branch] = field(default_factory=dict)
+    branches: dict[Xid, KeptBranch] = field(default_factory=dict)
     heuristics: dict[Xid, BranchOutcome] = field(default_factory=dict)
     duplicates: dict[tuple[str, str], DuplicateMark] = field(default_factory=dict)
     marks: dict[tuple[QueueNumber, int], ReferenceId] = field(default_factory=dict)
     groups: dict[GroupNumber, GroupRecord] = field(default_factory=dict)
     reserved: dict[GroupNumber, dict[int, tuple[ReferenceId, int]]] = field(default_factory=dict)
-    stages: dict[StageName, _Stage] = field(default_factory=dict)
+    stages: dict[StageName, KeptStage] = field(default_factory=dict)
     stage_markers: dict[str, int] = field(default_factory=dict)
     last_number: int = 0
     is_clean: bool = True
@@ -88,9 +92,9 @@ class Medium:
             self.last_number = max(self.last_number, record.number)
         pipelines = changes.pipelines
         if changes.prepared is not None:
-            self.branches[changes.prepared.xid] = _Branch(changes.prepared, changes)
+            self.branches[changes.prepared.xid] = KeptBranch(changes.prepared, changes)
         elif pipelines is not None and pipelines.staged is not None:
-            self.stages[pipelines.staged.name] = _Stage(pipelines.staged, changes)
+            self.stages[pipelines.staged.name] = KeptStage(pipelines.staged, changes)
         else:
             self._move(changes)
         for number, reference, delivery_count in changes.counts:
@@ -245,7 +249,7 @@ class VolatileJournal(Journal):
             yield RecoveredEntry(number, references[message], delivery_count)
 
     @staticmethod
-    def _in_doubt(branch: _Branch) -> RecoveredBranch:
+    def _in_doubt(branch: KeptBranch) -> RecoveredBranch:
         messages = _places(branch.changes)
         removals = [(removal.queue, removal.reference.id) for removal in branch.changes.removals]
         return RecoveredBranch(

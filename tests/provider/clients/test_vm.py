@@ -32,7 +32,7 @@ from tests.provider.helpers import ORDERS, HandClock, RecordedEvents, make_envel
         ("vm://shop/queue", UrlError, "neither port nor path"),
         ("vm://shop?colour=red", UrlError, "'colour'.*expired_in_transaction=rollback or discard"),
         ("vm://shop?expired_in_transaction=maybe", UrlError, "'maybe'.*rollback or discard"),
-        ("vm://shop?store=", UrlError, "store= is empty; write an SQLAlchemy URL"),
+        ("vm://shop?store=", UrlError, "store= is empty; write the URL of a store"),
         ("vm://shop?synchronous=off", UrlError, "synchronous= says how a store is used, so it needs store="),
         ("vm://shop?store=x&synchronous=maybe", UrlError, "'maybe'.*synchronous=full, normal or off"),
         ("vm://shop?store=x&memory=much", UrlError, "'much' is no number of bytes; write memory="),

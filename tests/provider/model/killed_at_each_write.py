@@ -18,7 +18,7 @@ from pyjms_provider.model.configuration.contract import ConfigurationStore
 from pyjms_provider.model.configuration.json_file import JsonConfigurationStore
 from pyjms_provider.model.configuration.toml_file import TomlConfigurationStore
 from pyjms_provider.stores.sql.configuration import SqlConfigurationStore
-from tests.provider.model.records import ADMIN, BROKER, PORT, USERS
+from pyjms_provider.stores.testing.configuration_suite import ADMIN, BROKER, PORT, USERS
 
 STEPS = {"open", "os.rename", "os.remove", "os.link", "os.truncate", "tempfile.mkstemp"}
 OLD = {"shop", "stomp"}

@@ -1,117 +1,25 @@
-"""What every configuration store does: keep, change whole or not at all, one holder, and refuse what it cannot know."""
+"""What each bundled configuration store does besides the contract: survive a loss of power, refuse what it cannot know."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from pyjms.spi.errors import InDoubtError
-from pyjms_provider.model.configuration.contract import ConfigurationStore, ObjectRecord
 from pyjms_provider.model.configuration.files import EditedFileError
 from pyjms_provider.model.configuration.json_file import JsonConfigurationStore
-from pyjms_provider.model.configuration.memory import MemoryConfigurationStore
 from pyjms_provider.model.configuration.toml_file import TomlConfigurationStore
 from pyjms_provider.stores.errors import (
     DamagedStoreError,
     ForeignStoreError,
-    HeldStoreError,
     NewerStoreError,
     StoreError,
     UnusableStoreError,
 )
 from pyjms_provider.stores.sql.configuration import SqlConfigurationStore
-from tests.provider.model.records import ADMIN, BROKER, PORT, USERS, make
-from tests.provider.postgresql import PostgresqlServer
-
-
-@dataclass
-class Kind:
-    """One kind of store, and where it is."""
-
-    name: str
-    make: Callable[[], ConfigurationStore]
-
-    def records(self) -> list[ObjectRecord]:
-        """What a store object that was made anew finds."""
-        store = self.make()
-        try:
-            return list(store.open("test"))
-        finally:
-            store.close()
-
-
-@pytest.fixture(params=["memory", "json", "toml", "sqlite", "postgresql"])
-def kind(request: pytest.FixtureRequest, tmp_path: Path) -> Kind:
-    match request.param:
-        case "memory":
-            memory = MemoryConfigurationStore()
-            return Kind("memory", lambda: memory)
-        case "json":
-            return Kind("json", lambda: JsonConfigurationStore(tmp_path / "host.json"))
-        case "toml":
-            return Kind("toml", lambda: TomlConfigurationStore(tmp_path / "broker.toml"))
-        case "sqlite":
-            return Kind("sqlite", lambda: SqlConfigurationStore(f"sqlite:///{tmp_path}/broker.db"))
-        case _:
-            server: PostgresqlServer = request.getfixturevalue("postgresql")
-            url = server.make_store()
-            return Kind("postgresql", lambda: SqlConfigurationStore(url))
-
-
-@pytest.fixture
-def store(kind: Kind) -> Iterator[ConfigurationStore]:
-    store = kind.make()
-    assert list(store.open("test")) == []
-    yield store
-    store.close()
-
-
-@pytest.mark.realises("BJ-CFG-2", "BJ-ST-2", "BJ-MOD-3")
-def test_what_was_kept_is_found_again(kind: Kind, store: ConfigurationStore) -> None:
-    store.update([BROKER])
-    store.update([PORT, USERS, ADMIN])
-    store.close()
-    assert sorted(kind.records(), key=lambda each: each.name) == sorted(
-        [BROKER, PORT, USERS, ADMIN], key=lambda x: x.name
-    )
-    order = [each.id for each in kind.records()]
-    assert order.index(BROKER.id) < order.index(USERS.id) < order.index(ADMIN.id)
-
-
-def test_changes_and_removals_are_one_step(kind: Kind, store: ConfigurationStore) -> None:
-    store.update([BROKER, PORT, USERS, ADMIN])
-    changed = replace(PORT, attributes={"name": "stomp", "port": 5, "new": True}, is_stopped=True, updated_by="them")
-    store.update([changed], [USERS.id, ADMIN.id])
-    store.close()
-    assert kind.records() == [BROKER, changed]
-
-
-def test_removing_what_is_not_there_changes_nothing(kind: Kind, store: ConfigurationStore) -> None:
-    store.update([BROKER])
-    store.update([], [PORT.id])
-    store.close()
-    assert kind.records() == [BROKER]
-
-
-def test_a_held_store_is_refused_with_the_holders_name(kind: Kind, store: ConfigurationStore) -> None:
-    other = kind.make()
-    with pytest.raises(HeldStoreError, match=r"is held by .*test.*; (stop|close) that first"):
-        other.open("other")
-    store.update([BROKER])
-    store.close()
-    other.open("other")
-    other.close()
-
-
-def test_a_store_that_is_not_open_is_not_changed(kind: Kind, store: ConfigurationStore) -> None:
-    store.close()
-    store.close()
-    with pytest.raises(StoreError, match="not open"):
-        store.update([BROKER])
-    assert kind.records() == []
+from pyjms_provider.stores.testing.configuration_suite import ADMIN, BROKER, PORT, USERS, record
 
 
 def test_its_name_tells_no_password() -> None:
@@ -371,8 +279,8 @@ def test_comments_and_order_stay_when_something_changes(tmp_path: Path) -> None:
     changed = {**records["stomp"].attributes, "port": 61613}
     store.update([replace(records["stomp"], attributes=changed)])
     assert path.read_text() == WRITTEN.replace('"${pyjms.port}"', "61613")
-    store.update([make("tls", "port", records["shop"], port=1)], [records["http"].id])
-    store.update([make("two", "user", records["people"])])
+    store.update([record("tls", "port", records["shop"], port=1)], [records["http"].id])
+    store.update([record("two", "user", records["people"])])
     store.close()
     again = TomlConfigurationStore(path)
     names = [each.name for each in again.open("test")]
@@ -439,8 +347,8 @@ def test_what_the_broker_writes_leaves_comments_with_what_they_tell_of(tmp_path:
     without = expected.replace('# Where clients come in.\n[[port]]\nname = "stomp"\ntype = "stomp"\n\n', "")
     assert path.read_text() == without
     operators = '# Where operators come in.\n[[port]]\nname = "http"'
-    provider = make("people", "authentication_provider", records["shop"])
-    store.update([make("second", "access_control", records["shop"]), provider, make("ann", "user", provider)])
+    provider = record("people", "authentication_provider", records["shop"])
+    store.update([record("second", "access_control", records["shop"]), provider, record("ann", "user", provider)])
     assert operators in path.read_text()
     store.update([], [access.id])
     store.close()
@@ -480,7 +388,7 @@ def test_inline_lists_of_objects_can_be_added_to(tmp_path: Path) -> None:
     path.write_text('version = 1\nport = [{name = "a"}]\n[broker]\nname = "shop"\n')
     store = TomlConfigurationStore(path)
     broker = store.open("test")[0]
-    store.update([make("b", "port", broker, limits={"x": 1})])
+    store.update([record("b", "port", broker, limits={"x": 1})])
     store.close()
     again = TomlConfigurationStore(path)
     assert [each.name for each in again.open("test")] == ["shop", "a", "b"]

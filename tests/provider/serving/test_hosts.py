@@ -20,7 +20,7 @@ from pyjms_provider.model.port import StompPort
 from pyjms_provider.model.virtual_host import VirtualHost
 from pyjms_provider.serving.hosts import ManagedHosts, running_hosts
 from pyjms_provider.serving.served_broker import ServedBroker
-from pyjms_provider.stores.sql.file_lock import FileLock
+from pyjms_provider.stores.file_lock import FileLock
 
 LONG_S = 30
 

@@ -22,7 +22,7 @@ from pyjms_provider.stores.errors import (
 )
 from pyjms_provider.stores.sql.configuration import SqlConfigurationStore
 from pyjms_provider.stores.sql.configuration import store as store_module
-from tests.provider.model.records import ADMIN, BROKER, PORT, USERS, make
+from pyjms_provider.stores.testing.configuration_suite import ADMIN, BROKER, PORT, USERS, record
 from tests.provider.postgresql import PostgresqlServer
 
 
@@ -56,7 +56,7 @@ def test_a_file_that_is_named_wrongly_is_refused_before_anything_is_held(
 def test_what_is_removed_cannot_be_read_in_the_file(tmp_path: Path) -> None:
     store = SqlConfigurationStore(f"sqlite:///{tmp_path}/a.db")
     store.open("test")
-    users = [make(f"u{number}", "user", USERS, password=f"sealed {number} " + "x" * 3000) for number in range(9)]
+    users = [record(f"u{number}", "user", USERS, password=f"sealed {number} " + "x" * 3000) for number in range(9)]
     store.update([BROKER, USERS, *users])
     assert b"sealed 8" in b"".join(path.read_bytes() for path in tmp_path.iterdir())
     store.update([], [each.id for each in users])

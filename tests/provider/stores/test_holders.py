@@ -18,8 +18,8 @@ from pyjms.spi.errors import ClosedError, ProviderError
 from pyjms.testing import VirtualClock
 from pyjms_provider.settings import StandBy, StoreSettings
 from pyjms_provider.stores.errors import HeldStoreError, LostStoreError
+from pyjms_provider.stores.file_lock import FileLock
 from pyjms_provider.stores.sql import SqlJournal, open_journal
-from pyjms_provider.stores.sql.file_lock import FileLock
 from pyjms_provider.stores.sql.sqlite import CHECK_MS
 from pyjms_provider.stores.testing import JournalHome
 from pyjms_provider.stores.testing.world import World

@@ -16,7 +16,7 @@ from pyjms.spi.errors import InDoubtError
 from pyjms_provider.model.configuration.contract import ConfigurationStore, ObjectId, ObjectRecord
 from pyjms_provider.security.private_files import PrivateFileError, write_private
 from pyjms_provider.stores.errors import DamagedStoreError, HeldStoreError, StoreError, UnusableStoreError
-from pyjms_provider.stores.sql.file_lock import FileLock, describe_holder
+from pyjms_provider.stores.file_lock import FileLock, describe_holder
 
 __all__ = ["EditedFileError", "FileConfigurationStore"]
 

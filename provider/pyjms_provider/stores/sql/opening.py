@@ -12,7 +12,7 @@ from pyjms.spi.errors import UrlError
 from pyjms_provider.settings import Acknowledge, StandBy
 from pyjms_provider.stores.errors import UnsupportedStoreError
 from pyjms_provider.stores.sql.journal import SqlJournal
-from pyjms_provider.stores.sql.stand_by import Wanted
+from pyjms_provider.stores.sql.wanted import Wanted
 
 if TYPE_CHECKING:
     from sqlalchemy import URL

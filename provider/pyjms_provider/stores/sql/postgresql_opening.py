@@ -9,11 +9,12 @@ from sqlalchemy.exc import ArgumentError, SQLAlchemyError
 
 from pyjms_provider.settings import Synchronous
 from pyjms_provider.stores.errors import HeldStoreError, UnsupportedStoreError
+from pyjms_provider.stores.file_lock import describe_holder
 from pyjms_provider.stores.sql import tables as t
-from pyjms_provider.stores.sql.file_lock import describe_holder
 from pyjms_provider.stores.sql.paging import Paging
 from pyjms_provider.stores.sql.schema import Meta, prepare_schema, take
-from pyjms_provider.stores.sql.stand_by import Wanted, acquire
+from pyjms_provider.stores.sql.wanted import Wanted
+from pyjms_provider.stores.stand_by import acquire
 
 try:
     from pyjms_provider.stores.sql.postgresql import HolderConnection, PostgresqlDatabase, UnloggedDatabase, understand

@@ -19,9 +19,9 @@ from sqlalchemy.exc import DBAPIError
 
 from pyjms.spi.envelope import AddressKind
 from pyjms_provider.stores.errors import DamagedStoreError, ForeignStoreError, NewerStoreError, UnusableStoreError
+from pyjms_provider.stores.file_lock import FileLock, describe_holder
 from pyjms_provider.stores.sql import tables as t
 from pyjms_provider.stores.sql.damaged_table import DamagedTable
-from pyjms_provider.stores.sql.file_lock import FileLock, describe_holder
 from pyjms_provider.stores.sql.schema import PRODUCT, prepare_schema
 from pyjms_provider.stores.sql.sqlite import make_engine, understand
 

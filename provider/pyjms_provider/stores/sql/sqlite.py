@@ -30,8 +30,8 @@ if TYPE_CHECKING:
     from sqlalchemy import Connection, PoolProxiedConnection
 
     from pyjms.spi.clock import Clock
+    from pyjms_provider.stores.file_lock import FileLock
     from pyjms_provider.stores.sql.batch import Batch, Row
-    from pyjms_provider.stores.sql.file_lock import FileLock
 
 __all__ = ["SqliteDatabase", "make_engine"]
 

@@ -14,7 +14,7 @@ from pyjms_provider.stores.errors import LostStoreError, UnavailableStoreError, 
 if TYPE_CHECKING:
     from sqlalchemy import URL
 
-    from pyjms_provider.stores.sql.file_lock import FileLock
+    from pyjms_provider.stores.file_lock import FileLock
 
 __all__ = ["OpenFiles", "connect", "file_of"]
 

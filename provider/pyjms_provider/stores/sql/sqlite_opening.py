@@ -11,13 +11,14 @@ from typing import TYPE_CHECKING, Final
 
 from pyjms_provider.settings import Synchronous
 from pyjms_provider.stores.errors import DamagedStoreError, UnusableStoreError
+from pyjms_provider.stores.file_lock import FileLock, describe_holder
 from pyjms_provider.stores.sql import tables as t
-from pyjms_provider.stores.sql.file_lock import FileLock, describe_holder
 from pyjms_provider.stores.sql.paging import Paging
 from pyjms_provider.stores.sql.schema import Meta, prepare_schema, take
 from pyjms_provider.stores.sql.sqlite import SqliteDatabase, make_engine, understand
 from pyjms_provider.stores.sql.sqlite_files import OpenFiles, file_of
-from pyjms_provider.stores.sql.stand_by import Wanted, acquire
+from pyjms_provider.stores.sql.wanted import Wanted
+from pyjms_provider.stores.stand_by import acquire
 
 if TYPE_CHECKING:
     from sqlalchemy import Connection, Engine

@@ -1,10 +1,10 @@
-"""The contract of journals as tests, for authors of stores: the same that the bundled stores pass.
+"""The contracts of stores as tests, for authors of stores: the same that the bundled stores pass.
 
-A ``conftest.py`` says how a journal is opened, and a test module takes the suite over::
+A ``conftest.py`` says how a store is opened, and a test module for each contract takes a suite over::
 
     # conftest.py
     import pytest
-    from pyjms_provider.stores.testing import JournalHome
+    from pyjms_provider.stores.testing import ConfigurationHome, JournalHome
 
 
     @pytest.fixture
@@ -12,10 +12,19 @@ A ``conftest.py`` says how a journal is opened, and a test module takes the suit
         return JournalHome(lambda holder: MyJournal(tmp_path / "store", holder))
 
 
+    @pytest.fixture
+    def configuration_home(tmp_path):
+        return ConfigurationHome(lambda: MyConfigurationStore(tmp_path / "store"))
+
+
     # test_my_journal.py
     from pyjms_provider.stores.testing.suite import *  # noqa: F403
 
-The suite needs pytest. It opens journals one after the other on the same place, and each test on an empty one.
+    # test_my_configuration_store.py
+    from pyjms_provider.stores.testing.configuration_suite import *  # noqa: F403
+
+The suites need pytest. They open stores one after the other on the same place, and each test on an empty one, all in one process: what a
+store has to show besides, its author shows by tests of its own (the authors' guide lists it).
 """
 
 from __future__ import annotations
@@ -25,10 +34,15 @@ from collections.abc import Callable
 import pytest
 
 from pyjms_provider.core.journal import Journal
+from pyjms_provider.model.configuration.contract import ConfigurationStore
 
-__all__ = ["JournalHome"]
+__all__ = ["ConfigurationHome", "JournalHome"]
 
-pytest.register_assert_rewrite("pyjms_provider.stores.testing.suite")
+pytest.register_assert_rewrite(
+    "pyjms_provider.stores.testing.suite",
+    "pyjms_provider.stores.testing.pipeline_suite",
+    "pyjms_provider.stores.testing.configuration_suite",
+)
 
 
 class JournalHome:
@@ -49,3 +63,23 @@ class JournalHome:
         """Close what a test has left open."""
         for journal in self._journals:
             journal.close(clean=False)
+
+
+class ConfigurationHome:
+    """One empty place where a configuration is kept, for one test."""
+
+    def __init__(self, make_store: Callable[[], ConfigurationStore]) -> None:
+        """`make_store` returns a store of what is kept there, which is not open; one that is not lasting: the same each time."""
+        self._make = make_store
+        self._stores: list[ConfigurationStore] = []
+
+    def make(self) -> ConfigurationStore:
+        """Return a store that is not open."""
+        store = self._make()
+        self._stores.append(store)
+        return store
+
+    def close(self) -> None:
+        """Close what a test has left open."""
+        for store in self._stores:
+            store.close()

@@ -47,7 +47,7 @@ from pyjms_provider.stores.errors import (
     StoreError,
     UnsupportedStoreError,
 )
-from pyjms_provider.stores.sql.file_lock import FileLock, describe_holder
+from pyjms_provider.stores.file_lock import FileLock, describe_holder
 
 if TYPE_CHECKING:
     from sqlalchemy import Connection, Engine, RowMapping

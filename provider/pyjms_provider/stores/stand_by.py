@@ -1,23 +1,20 @@
-"""What is wanted of a store that is opened, and waiting for one that another broker holds."""
+"""Waiting for a store that another broker holds."""
 
 from __future__ import annotations
 
 import logging
 from collections.abc import Callable
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final, TypeVar
+from typing import TYPE_CHECKING, Final, Protocol, TypeVar
 
+from pyjms.spi.clock import Signal
 from pyjms.spi.errors import ClosedError
 from pyjms_provider.stores.errors import HeldStoreError, UnavailableStoreError
 
 if TYPE_CHECKING:
-    from sqlalchemy import URL
-
-    from pyjms.spi.clock import Clock, Signal
-    from pyjms_provider.settings import Synchronous
+    from pyjms.spi.clock import Clock
     from pyjms_provider.stores.errors import StoreError
 
-__all__ = ["RETRY_MS", "Wanted", "acquire"]
+__all__ = ["RETRY_MS", "Waiting", "acquire"]
 
 _T = TypeVar("_T")
 
@@ -27,33 +24,28 @@ RETRY_MS: Final = 200
 """How long a stand-by broker waits before it looks again whether the store is free."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Wanted:
-    """Which store a broker wants, and how."""
+class Waiting(Protocol):
+    """Whether a broker waits for a store, and how."""
 
-    url: URL
-    holder: str
-    """The broker's name."""
-    clock: Clock
-    synchronous: Synchronous
-    waits: bool
-    """Whether to wait while another broker holds it."""
-    cancelled: Signal | None
-    """What ends that wait; None: nothing."""
-    is_shared: bool
-    """Whether tables of others may stand beside its own."""
-    keep_free_bytes: int
-    """How much of its disk is left for acknowledgements; a server's disk is the server's."""
+    @property
+    def clock(self) -> Clock:
+        """The time."""
+
+    @property
+    def waits(self) -> bool:
+        """Whether to wait while another broker holds it."""
+
+    @property
+    def cancelled(self) -> Signal | None:
+        """What ends that wait; None: nothing."""
 
 
-def acquire(take: Callable[[], _T], wanted: Wanted) -> _T:
+def acquire(take: Callable[[], _T], wanted: Waiting) -> _T:
     """Return what `take` returns, called until it raises `HeldStoreError` no more, or once if it may not wait.
 
     Who has found the store held goes on waiting while its server is away, which is when the holder may lose it. At first that is
     an error: the URL may be wrong. Raises the errors of `take`, and `ClosedError` when the wait was `cancelled`.
     """
-    from pyjms.spi.clock import Signal
-
     last: type[StoreError] | None = None
     signal, clock = wanted.cancelled or Signal(), wanted.clock
     while True:

@@ -1,0 +1,24 @@
+"""Passwords come out of the URLs of stores, of whatever kind, and go back in."""
+
+from __future__ import annotations
+
+import pytest
+from pydantic import SecretStr
+
+from pyjms_provider.model.store_url import has_password, split_password, with_password
+
+
+@pytest.mark.parametrize(
+    ("url", "bare", "password"),
+    [
+        ("postgresql+psycopg://me:s%40cret@db/x?a=b", "postgresql+psycopg://me@db/x?a=b", "s@cret"),
+        ("log+x://me:@here/x", "log+x://me@here/x", ""),
+        ("log://me@here/x:y@z", "log://me@here/x:y@z", None),
+        ("sqlite:///data/a:b@c.db", "sqlite:///data/a:b@c.db", None),
+    ],
+)
+def test_a_password_is_split_off_and_put_back(url: str, bare: str, password: str | None) -> None:
+    assert split_password(url) == (bare, password)
+    assert has_password(url) is (password is not None)
+    assert not has_password(bare)
+    assert with_password(bare, None if password is None else SecretStr(password)) == url
