@@ -30,6 +30,7 @@ from pyjms_provider.stories.log import StoryLog
 from pyjms_provider.stories.settings import StoryLevel
 
 if TYPE_CHECKING:
+    from pyjms_provider.core.expiry_watch import OnExpired
     from pyjms_provider.core.journal import Journal
     from pyjms_provider.core.store import MessageStore
     from pyjms_provider.core.timed import HasTimes
@@ -73,11 +74,12 @@ class EmbeddedBroker:
         *,
         journal: Journal | None = None,
         cancelled: Signal | None = None,
+        on_expired: OnExpired | None = None,
     ) -> None:
         """Start a broker; with a store, recover what it keeps. May wait for the disk.
 
-        `journal`: takes the place of the store that the settings name; `cancelled`: ends the wait of a stand-by broker.
-        Raises `ResourceError`, `MissingProviderError`.
+        `journal`: takes the place of the store that the settings name; `cancelled`: ends the wait of a stand-by broker;
+        `on_expired`: that of the connection for which it is started. Raises `ResourceError`, `MissingProviderError`.
         """
         self.name = name
         self.clock = clock
@@ -99,6 +101,7 @@ class EmbeddedBroker:
         if journal is None and self.settings.store is not None:
             journal = open_store(self.settings.store, name, clock, on_lost=self._lose_store, cancelled=cancelled)
         self._journal = journal
+        self._first_watch = on_expired
         self.stories = self._open_stories()
         """Where the lives of messages are written down; None: nowhere."""
         try:
@@ -160,9 +163,13 @@ class EmbeddedBroker:
     def _make_host(self, store: MessageStore, keeper: Keeper | None) -> VirtualHost:
         policy, on_due = self.settings.policy, self._housekeeper.ask
         if self.stories is None:
-            return VirtualHost(self.name, store, self.clock, policy=policy, on_due=on_due, keeper=keeper)
-        told = self.stories.buffer
-        return StoriedHost(self.name, store, self.clock, told, policy=policy, on_due=on_due, keeper=keeper)
+            host = VirtualHost(self.name, store, self.clock, policy=policy, on_due=on_due, keeper=keeper)
+        else:
+            told = self.stories.buffer
+            host = StoriedHost(self.name, store, self.clock, told, policy=policy, on_due=on_due, keeper=keeper)
+        if self._first_watch is not None:
+            host.expiries.add_first(self._first_watch)
+        return host
 
     def _open_stories(self) -> StoryLog | None:
         chosen = self.settings.story
@@ -190,10 +197,12 @@ class EmbeddedBroker:
         """Have the housekeeper visit `tended` at `at_ms`, in milliseconds since 1970 UTC. Any thread; never blocks."""
         self._housekeeper.ask(tended, at_ms)
 
-    def attach(self, lose: Callable[[ConnectionLostError], None], handle: object = None) -> ConnectionId:
+    def attach(
+        self, lose: Callable[[ConnectionLostError], None], handle: object = None, on_expired: OnExpired | None = None
+    ) -> ConnectionId:
         """Register a connection, which `lose` ends when the broker stops; return its id. Raises `ClosedError`.
 
-        `handle`: the connection itself, for those who observe it.
+        `handle`: the connection itself, for those who observe it. `on_expired`: as in `ConnectRequest`.
         """
         connection_id = ConnectionId(f"{self.name}-{self.run_id}-{next(self._numbers)}")
         with self._lock:
@@ -202,6 +211,8 @@ class EmbeddedBroker:
                 raise ClosedError(f"broker {self.name} {why}")
             self._on_stop[connection_id] = lose
             self._clients[connection_id] = Client(handle=handle, since_ms=self.clock.time_ms())
+        if on_expired is not None:
+            self.virtual_host.expiries.add(connection_id, on_expired)
         return connection_id
 
     def describe(
@@ -243,6 +254,7 @@ class EmbeddedBroker:
         with self._lock:
             self._on_stop.pop(connection_id, None)
             client = self._clients.pop(connection_id, None)
+        self.virtual_host.expiries.remove(connection_id)
         if client is not None and self.stories is not None:
             self.stories.remember(connection_id, _facts_of(client))
 
@@ -330,8 +342,12 @@ _lock = Lock()
 _running: dict[str, _Place] = {}
 
 
-def find_broker(name: str, clock: Clock, settings: BrokerSettings | None) -> EmbeddedBroker:
+def find_broker(
+    name: str, clock: Clock, settings: BrokerSettings | None, on_expired: OnExpired | None = None
+) -> EmbeddedBroker:
     """Return the broker `name`, started now if it does not run. `settings` None: whatever it has, or the default.
+
+    `on_expired`: what the caller will attach with; it hears of what expires already while the broker is started.
 
     A broker keeps the clock and the settings with which it was started: `ResourceError` for others, save for the
     system's clock. Raises `ResourceError` and `MissingProviderError` when its store cannot be opened.
@@ -344,7 +360,7 @@ def find_broker(name: str, clock: Clock, settings: BrokerSettings | None) -> Emb
             place = _running[name] = _Place() if found is None else found
             stopper = place.stopper
         if found is None:
-            return _start(name, clock, settings, place)
+            return _start(name, clock, settings, place, on_expired)
         if stopper is None:
             break
         _await_end(name, stopper, place)
@@ -358,9 +374,11 @@ def find_broker(name: str, clock: Clock, settings: BrokerSettings | None) -> Emb
     return broker
 
 
-def _start(name: str, clock: Clock, settings: BrokerSettings | None, place: _Place) -> EmbeddedBroker:
+def _start(
+    name: str, clock: Clock, settings: BrokerSettings | None, place: _Place, on_expired: OnExpired | None
+) -> EmbeddedBroker:
     try:
-        broker = EmbeddedBroker(name, clock, settings, cancelled=place.cancelled)
+        broker = EmbeddedBroker(name, clock, settings, cancelled=place.cancelled, on_expired=on_expired)
     except BaseException as error:
         with _lock:
             if _running.get(name) is place:

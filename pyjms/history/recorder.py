@@ -7,6 +7,7 @@ provider beneath as it made them.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 from functools import partial
 from itertools import count
 from typing import Literal
@@ -52,6 +53,7 @@ from pyjms.spi.errors import (
 from pyjms.spi.provider import (
     ConnectionEvents,
     ConnectRequest,
+    ExpiredMessage,
     Provider,
     ProviderConnection,
     ProviderConsumer,
@@ -96,13 +98,25 @@ class RecordedProvider(Provider):
         watch = _Events(events, self._recording, self._recording.ticker.reader(request.clock))
         self._recording.acquire()
         try:
-            inner = self._inner.connect(request, watch)
+            inner = self._inner.connect(replace(request, on_expired=self._hears(request.on_expired)), watch)
         except BaseException:
             self._recording.release()
             raise
         connection = _Connection(inner, self._recording, watch.now, request.client_id)
         watch.scope = connection.scope
         return connection
+
+    def _hears(self, other: Callable[[ExpiredMessage], None] | None) -> Callable[[ExpiredMessage], None]:
+        """Return what notes expired messages: one and the same for all connections, so that each is told once."""
+        note = self._recording.heard_of
+        if other is None:
+            return note
+
+        def tell(expired: ExpiredMessage) -> None:
+            note(expired)
+            other(expired)
+
+        return tell
 
     def stop_broker(self, url: ProviderUrl) -> None:
         began_ns = self._recording.now_ns()

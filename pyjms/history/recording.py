@@ -37,9 +37,10 @@ from pyjms.history.journal import JournalFile
 from pyjms.history.missing import parquet
 from pyjms.history.reading import read
 from pyjms.history.rows import OK_AT, T1_AT, Call, Digests, Row, Scope, rows_of
-from pyjms.history.stamps import Ticker
+from pyjms.history.stamps import NS_PER_MS, Ticker
 from pyjms.spi.clock import Clock, SystemClock
 from pyjms.spi.envelope import Address
+from pyjms.spi.provider import ExpiredMessage
 
 __all__ = ["BUFFER_EVENTS", "INTERVAL_S", "Recording", "record", "recording_at"]
 
@@ -433,12 +434,16 @@ class Recording:
         self._note(CRASH, Scope(str(pid), None), since_ns)
 
     def expired(self, message_id: str, destination: Address) -> None:
-        """Note that a message is known to have expired, for instance from a broker's event.
-
-        No connection sees it, so that nothing else records expiries.
-        """
+        """Note that a message is known to have expired: for a broker that does not tell of it by itself."""
         scope = Scope(self.pid, None, dest=str(destination))
         self._note(EXPIRE, scope, None, message_id)
+
+    def heard_of(self, expired: ExpiredMessage) -> None:
+        """Note a message that a provider tells of. To be asked for in `ConnectRequest`, by connections that use this."""
+        scope = Scope(self.pid, None, dest=str(expired.destination), sub=expired.subscription)
+        began_ns = expired.at_ms * NS_PER_MS
+        # Providers tell the millisecond, so it happened some time within it.
+        self.log.put(Call(EXPIRE, scope, began_ns, None, expired.message_id), OK, began_ns + NS_PER_MS - 1)
 
     def _note(self, op: str, scope: Scope, since_ns: int | None, message_id: str | None = None) -> None:
         now_ns = self._now()

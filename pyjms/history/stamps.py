@@ -13,9 +13,9 @@ from types import BuiltinFunctionType
 
 from pyjms.spi.clock import Clock, SystemClock
 
-__all__ = ["Ticker"]
+__all__ = ["NS_PER_MS", "Ticker"]
 
-_NS_PER_MS = 1_000_000
+NS_PER_MS = 1_000_000
 
 
 class Ticker:
@@ -35,7 +35,7 @@ class Ticker:
             if is_system and type(time.time_ns) is BuiltinFunctionType:
                 real_ns: int = time.time_ns()
                 return real_ns
-            return self._tick(clock.time_ms() * _NS_PER_MS)
+            return self._tick(clock.time_ms() * NS_PER_MS)
 
         return now
 

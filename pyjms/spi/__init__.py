@@ -7,6 +7,7 @@ from pyjms.spi.envelope import Address, AddressKind, Body, BodyKind, ConnectionI
 from pyjms.spi.provider import (
     ConnectionEvents,
     ConnectRequest,
+    ExpiredMessage,
     Provider,
     ProviderConnection,
     ProviderConsumer,
@@ -41,6 +42,7 @@ __all__ = [
     "ConnectionId",
     "Delivery",
     "Envelope",
+    "ExpiredMessage",
     "GroupRequest",
     "MessageId",
     "ObjectBody",

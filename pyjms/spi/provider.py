@@ -36,6 +36,7 @@ from pyjms.spi.xid import Xid
 __all__ = [
     "ConnectRequest",
     "ConnectionEvents",
+    "ExpiredMessage",
     "Provider",
     "ProviderConnection",
     "ProviderConsumer",
@@ -43,6 +44,19 @@ __all__ = [
     "ProviderSession",
     "SubscribeRequest",
 ]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ExpiredMessage:
+    """A message that a provider let go of because its time was over (JMS 1.1 §3.4.9)."""
+
+    message_id: str | None
+    destination: Address
+    """The queue, or the topic, that it was waiting at."""
+    subscription: str | None
+    """Of a topic: CLIENT-ID/NAME of the durable subscription that it was waiting in; None: of no durable one."""
+    at_ms: int
+    """When it was let go of, in milliseconds since 1970 UTC, by the provider's clock."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -56,6 +70,13 @@ class ConnectRequest:
     client_id: str | None
     """The client identifier configured in the factory, or None."""
     clock: Clock
+    on_expired: Callable[[ExpiredMessage], None] | None = None
+    """Who wants to hear of each message that expires while the connection is open, whoever sent it; None: nobody does.
+
+    A provider tells of those that it knows of, which may be none. It calls from any thread, without holding a lock of its
+    own; the call is short, may write to a file, and raises nothing. What several connections ask for with one callable
+    is told once. A message that expires in several subscriptions is told of for each.
+    """
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -61,6 +61,7 @@ COMPOSITES = frozenset(
         "consumer",
         "doorkeeper",
         "doubts",
+        "expiry_watch",
         "keeping",
         "paging",
         "queue",

@@ -38,6 +38,7 @@ from pyjms_provider.core.branches import NEEDS_STORE, Branches
 from pyjms_provider.core.consumer import Consumer, ConsumerSession, ConsumerTarget
 from pyjms_provider.core.doorkeeper import Patience
 from pyjms_provider.core.entry import QueueEntry, ReceiverId
+from pyjms_provider.core.expiry_watch import OnExpired
 from pyjms_provider.core.host_policy import ExpiredInTransaction
 from pyjms_provider.core.ordering import Cursor
 from pyjms_provider.core.queue import Queue
@@ -58,9 +59,9 @@ class VmProvider(Provider):
     def connect(self, request: ConnectRequest, events: ConnectionEvents) -> VmConnection:
         name, settings = read_url(request.url)
         while True:
-            broker = find_broker(name, request.clock, settings)
+            broker = find_broker(name, request.clock, settings, request.on_expired)
             try:
-                connection = VmConnection(broker, events)
+                connection = VmConnection(broker, events, request.on_expired)
             except ClosedError:
                 continue  # it was stopped at this moment, and is no longer registered
             break
@@ -79,7 +80,7 @@ class VmProvider(Provider):
 class VmConnection(ProviderConnection):
     """One client's connection to a broker in this process."""
 
-    def __init__(self, broker: EmbeddedBroker, events: ConnectionEvents) -> None:
+    def __init__(self, broker: EmbeddedBroker, events: ConnectionEvents, on_expired: OnExpired | None = None) -> None:
         self.broker = broker
         self._host = broker.virtual_host
         self._events = events
@@ -90,7 +91,7 @@ class VmConnection(ProviderConnection):
         self._client_id: str | None = None
         self._sessions: dict[VmSession, None] = {}
         self._numbers = count(1)
-        self._connection_id = broker.attach(self._lose, self)
+        self._connection_id = broker.attach(self._lose, self, on_expired)
 
     @property
     def connection_id(self) -> ConnectionId:

@@ -27,6 +27,7 @@ from pyjms_provider.core.stories import Happening
 
 if TYPE_CHECKING:
     from pyjms_provider.core.consumer import Consumer, ConsumerSession
+    from pyjms_provider.core.expiry_watch import ExpiryWatch
     from pyjms_provider.core.kept_queue import KeptQueue
     from pyjms_provider.core.queue_rules import QueueRules
     from pyjms_provider.core.unit_of_work import UnitOfWork
@@ -75,6 +76,8 @@ class AsynchronousChannel(Channel):
         self._closed = False
         self._rules: QueueRules | None = None
         self.kept = kept
+        self.watch: ExpiryWatch | None = None
+        """Who is told of what expires here; set before the channel is used."""
 
     # What it is
 
@@ -284,6 +287,13 @@ class AsynchronousChannel(Channel):
             unit.expire()  # §5.1.3: the expiry of one message rolls its transaction back
         return due_ms
 
+    def let_go_of_expired(self, entry: QueueEntry) -> None:
+        """Let go of a message that was taken out as it had expired, and then told of."""
+        with self._lock:
+            if self.kept is not None:
+                self.kept.note_removed(entry.reference)
+        self._store.release(entry.reference)
+
     def close(self) -> None:
         """Let go of all messages, save those that a client has pulled: they go when they are settled or given back."""
         with self._lock:
@@ -297,6 +307,10 @@ class AsynchronousChannel(Channel):
                 for entry in self._state.entries(state):
                     if entry.holder is None:
                         self._remove(entry, MessageEvent.REMOVE, Happening.CLOSED)
+
+    @property
+    def _is_watched(self) -> bool:
+        return self.watch is not None and self.watch.is_on
 
     # With the lock held
 

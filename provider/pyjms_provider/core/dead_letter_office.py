@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Sequence
+from contextlib import suppress
 from typing import TYPE_CHECKING, Final
 
 from pyjms.spi.errors import ProviderError
@@ -53,6 +54,7 @@ class DeadLetterOffice:
             delivery_count=delivery.count,
             consumer=session.receiver_id,
             subscription=queue.subscription_name,
+            at_ms=self._host.clock.time_ms(),
         )
         self._bury(dead, envelope, queue.policy.dead_letter)
 
@@ -62,6 +64,9 @@ class DeadLetterOffice:
             queue = each.entry.queue
             expired = each.kind is DeadKind.EXPIRED
             target = queue.policy.expiry_queue if expired else queue.policy.dead_letter
+            if not each.is_kept or target is None:
+                self._let_expire(each)
+                continue
             try:
                 envelope = queue.message_of(each.entry.reference)
             except ProviderError as error:
@@ -72,10 +77,21 @@ class DeadLetterOffice:
                 continue
             self._host.store.release(each.entry.reference)
             try:
-                if envelope is not None and target is not None:
+                if envelope is not None:
                     self._bury(each, envelope, target)
+                    if expired:
+                        self._host.expiries.tell(each, envelope)
             except ProviderError as error:
                 _tell_failure(queue, error)
+
+    def _let_expire(self, dead: DeadEntry) -> None:
+        """Let go of a message that has expired and goes nowhere, and tell of it."""
+        queue, envelope = dead.entry.queue, None
+        with suppress(ProviderError):  # one that cannot be read goes as well, but nobody knows which it was
+            envelope = queue.message_of(dead.entry.reference)
+        queue.let_go_of_expired(dead.entry)
+        if envelope is not None:
+            self._host.expiries.tell(dead, envelope)
 
     def _bury(self, dead: DeadEntry, envelope: Envelope, target: str) -> None:
         letter = dead_letter(envelope, dead, target, self._host.clock.time_ms())

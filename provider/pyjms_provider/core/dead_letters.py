@@ -20,7 +20,7 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from enum import Enum
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, Self
 
 from pyjms.spi.envelope import Address, AddressKind, Envelope
 from pyjms.types import Long
@@ -57,6 +57,37 @@ class DeadEntry:
     delivery_count: int
     consumer: str | None
     subscription: str | None
+    at_ms: int
+    """When it left, in milliseconds since 1970 UTC."""
+    is_kept: bool = True
+    """Whether it goes elsewhere; False: it goes for good, and who watches is told."""
+
+    @classmethod
+    def leaving(
+        cls,
+        entry: QueueEntry,
+        kind: DeadKind,
+        reason: str | None,
+        subscription: str | None,
+        at_ms: int,
+        *,
+        is_kept: bool,
+    ) -> Self:
+        """Return a message that leaves its queue just now. `reason` None: what its kind says."""
+        times = "once" if entry.delivery_count == 1 else f"{entry.delivery_count} times"
+        said = (
+            f"it was delivered {times}, and given back" if kind is DeadKind.DELIVERIES else "its time to live was over"
+        )
+        return cls(
+            entry=entry,
+            kind=kind,
+            reason=said if reason is None else reason,
+            delivery_count=entry.delivery_count,
+            consumer=None if entry.holder is None else entry.holder.receiver_id,
+            subscription=subscription,
+            at_ms=at_ms,
+            is_kept=is_kept,
+        )
 
 
 def dead_letter(envelope: Envelope, dead: DeadEntry, queue_name: str, now_ms: int) -> Envelope:

@@ -316,6 +316,11 @@ class PolicedQueue(AsynchronousChannel):
         return self._on_dead is not None and self.policy.expiry_queue not in {None, self._own_name}
 
     @property
+    def _leaves_expired(self) -> bool:
+        """Whether the housekeeper alone takes out what has expired and may be had, as it takes its time."""
+        return self._sets_expired_aside or self._is_watched
+
+    @property
     def _own_name(self) -> str:
         return self._name.partition("://")[2]
 
@@ -339,21 +344,12 @@ class PolicedQueue(AsynchronousChannel):
         """What names the channel between a topic and one subscriber; None: this is a queue."""
         return None
 
-    def _die(self, entry: QueueEntry, kind: DeadKind, event: MessageEvent, reason: str | None) -> None:
+    def _die(
+        self, entry: QueueEntry, kind: DeadKind, event: MessageEvent, reason: str | None, *, is_kept: bool = True
+    ) -> None:
         """Take a message out that `_bury` sets aside, once the lock, which is held, is released."""
-        holder = entry.holder
-        times = "once" if entry.delivery_count == 1 else f"{entry.delivery_count} times"
-        said = (
-            f"it was delivered {times}, and given back" if kind is DeadKind.DELIVERIES else "its time to live was over"
-        )
-        dead = DeadEntry(
-            entry=entry,
-            kind=kind,
-            reason=said if reason is None else reason,
-            delivery_count=entry.delivery_count,
-            consumer=None if holder is None else holder.receiver_id,
-            subscription=self.subscription_name,
-        )
+        now_ms = self._clock.time_ms()
+        dead = DeadEntry.leaving(entry, kind, reason, self.subscription_name, now_ms, is_kept=is_kept)
         self._state.remove(entry, event)
         if self._rules is not None:
             self._rules.gone(entry)
@@ -364,8 +360,11 @@ class PolicedQueue(AsynchronousChannel):
         return self._sets_expired_aside and entry.holder is not None
 
     def _expire(self, entry: QueueEntry) -> None:
-        if self._sets_expired_aside and entry.state is not MessageState.NOT_COMMITTED:
-            self._die(entry, DeadKind.EXPIRED, MessageEvent.EXPIRE, None)
+        unit = entry.transaction if entry.state is MessageState.NOT_COMMITTED else None
+        is_kept = self._sets_expired_aside and entry.state is not MessageState.NOT_COMMITTED
+        is_told = self._is_watched and not (unit is not None and unit.expired_rolls_back)  # then it never was there
+        if is_kept or is_told:
+            self._die(entry, DeadKind.EXPIRED, MessageEvent.EXPIRE, None, is_kept=is_kept)
         else:
             super()._expire(entry)
 
@@ -412,7 +411,7 @@ class PolicedQueue(AsynchronousChannel):
             if self.kept is not None:
                 self.kept.note_returned([entry])
             now_ms = self._clock.time_ms()
-            is_late = self._sets_expired_aside and is_expired(entry.reference, now_ms)
+            is_late = self._leaves_expired and is_expired(entry.reference, now_ms)
             if is_late:
                 self._ordering.discard(entry)
                 self._state.delays.add(entry, now_ms + _RETRY_MS)

@@ -556,7 +556,7 @@ class Queue(PolicedQueue):
             return False
         if not consumer.acquires:
             return True  # the one that looks merely passes it by
-        if self._sets_expired_aside:
+        if self._leaves_expired:
             self._state.delays.add(entry, 0)  # not here, as a pull never waits: the housekeeper comes for it
         else:
             self._remove(entry, MessageEvent.EXPIRE)

@@ -30,6 +30,7 @@ from pyjms_provider.core.channel_state import ChannelState
 from pyjms_provider.core.dead_letter_office import DeadLetterOffice
 from pyjms_provider.core.doorkeeper import Admission, Doorkeeper, Patience
 from pyjms_provider.core.duplicates import DUPLICATE_ID
+from pyjms_provider.core.expiry_watch import ExpiryWatch
 from pyjms_provider.core.host_policy import ExpiredInTransaction, HostPolicy
 from pyjms_provider.core.journal import SubscriptionKey
 from pyjms_provider.core.message_state import MessageState
@@ -96,6 +97,7 @@ class VirtualHost:
             check_disk(each, has_disk=not store.keeps_all_in_memory)
         self.keeper = keeper
         self.office = DeadLetterOffice(self)
+        self.expiries = ExpiryWatch()
         self.doorkeeper = Doorkeeper(clock)
         self._on_due = on_due
         self.branches = Branches(
@@ -392,7 +394,7 @@ class VirtualHost:
         return temporary
 
     def _make_queue(self, name: str, policy: QueuePolicy, kept: KeptQueue | None = None) -> Queue:
-        return Queue(
+        queue = Queue(
             name,
             self.store,
             self._make_state(),
@@ -402,6 +404,8 @@ class VirtualHost:
             policy=policy,
             on_dead=self.office.set_aside,
         )
+        queue.watch = self.expiries
+        return queue
 
     def _make_state(self) -> ChannelState:
         persistence = None if self.keeper is None else self.keeper.journal
@@ -549,7 +553,7 @@ class VirtualHost:
         subscriber: ConnectionId,
         kept: KeptQueue | None = None,
     ) -> Subscription:
-        return Subscription(
+        made = Subscription(
             name,
             self.store,
             self._make_state(),
@@ -563,6 +567,8 @@ class VirtualHost:
             policy=self.policy.queues.for_subscription(terms.topic.name),
             on_dead=self.office.set_aside,
         )
+        made.watch = self.expiries
+        return made
 
     # Client ids
 

@@ -25,6 +25,7 @@ def dead(**changes: Any) -> DeadEntry:
         "delivery_count": 3,
         "consumer": "shop/1",
         "subscription": None,
+        "at_ms": 77,
     }
     return DeadEntry(**{**values, **changes})
 

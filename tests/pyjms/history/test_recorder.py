@@ -5,6 +5,7 @@ from __future__ import annotations
 import inspect
 import json
 from threading import Event as Flag
+from threading import Semaphore
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -17,21 +18,32 @@ from pyjms import (
     ResourceAllocationException,
     Session,
 )
-from pyjms.history import Verdict, check, read, record, recorder
+from pyjms.history import Recording, Verdict, check, read, record, recorder
 from pyjms.history.facts import is_queue
+from pyjms.spi.envelope import ConnectionId
 from pyjms.spi.errors import ResourceError
-from pyjms.spi.provider import Provider, ProviderConnection, ProviderConsumer, ProviderSession
+from pyjms.spi.provider import (
+    ConnectRequest,
+    ExpiredMessage,
+    Provider,
+    ProviderConnection,
+    ProviderConsumer,
+    ProviderSession,
+)
 from pyjms.spi.registry import find_provider
 from pyjms.spi.url import ProviderUrl
 from pyjms.testing import Fault, Faults, VirtualClock
+from pyjms_provider.broker import running_broker
 from pyjms_provider.core.stored_delivery import StoredDelivery
+from tests.provider.helpers import make_envelope
 from tests.pyjms.runtime.server_pool import Pool
+from tests.pyjms.runtime.wrapping import Wrapped
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-    from pyjms.history import Event, Recording
+    from pyjms.history import Event
     from pyjms.spi.envelope import Envelope
 
 URL = "vm://recorder"
@@ -256,6 +268,117 @@ def test_times_follow_a_clock_that_is_moved_by_hand(recording: Recording) -> Non
     first, second = of(events(recording), "send")
     assert first.t0 < (first.t1 or 0) < second.t0
     assert 60 * 10**9 <= second.t0 - first.t0 < 61 * 10**9
+
+
+@pytest.fixture
+def heard(monkeypatch: pytest.MonkeyPatch) -> Semaphore:
+    """Return what is released for each expiry that a recording has noted."""
+    noted, note = Semaphore(0), Recording.heard_of
+
+    def hear(made: Recording, expired: ExpiredMessage) -> None:
+        note(made, expired)
+        noted.release()
+
+    monkeypatch.setattr(Recording, "heard_of", hear)
+    return noted
+
+
+def await_all(heard: Semaphore, number: int) -> None:
+    assert all(heard.acquire(timeout=PATIENCE_MS / 1000) for _ in range(number))
+
+
+@pytest.mark.parametrize("store", ["", "?store=sqlite:///{}/shop.db"])
+def test_expiries_are_noted_once_whoever_sent_and_however_many_are_recorded(
+    recording: Recording, heard: Semaphore, tmp_path: Path, store: str
+) -> None:
+    clock = VirtualClock()
+    url = "vm://recorder-expiring" + store.format(tmp_path)
+    factory = ConnectionFactory(url, record=recording, clock=clock)
+    with (
+        ConnectionFactory(url, clock=clock).create_connection() as unheard,
+        factory.create_connection(),
+        factory.create_connection() as connection,
+    ):
+        for each in (unheard, connection):
+            session = each.create_session(False, Session.AUTO_ACKNOWLEDGE)
+            producer = session.create_producer(session.create_queue("orders"))
+            producer.time_to_live = 1000
+            producer.send(session.create_text_message("x"))
+        before_ms = clock.time_ms()
+        clock.advance(2000)
+        await_all(heard, 2)
+    find_provider("vm").stop_broker(ProviderUrl.parse(url))
+    found = of(events(recording), "expire")
+    assert len({each.mid for each in found}) == len(found) == 2
+    (sent,) = of(events(recording), "send")
+    assert sent.mid in {each.mid for each in found}
+    assert {(each.dest, each.sub, each.ok, each.conn) for each in found} == {("queue://orders", None, "ok", None)}
+    assert {each.t0 for each in found} == {(before_ms + 2000) * 10**6}
+    assert not of(events(recording), "deliver")
+
+
+def test_what_expired_while_the_broker_was_down_is_noted_when_it_is_started(
+    recording: Recording, heard: Semaphore, tmp_path: Path
+) -> None:
+    clock = VirtualClock()
+    url = f"vm://recorder-late?store=sqlite:///{tmp_path}/late.db"
+    factory = ConnectionFactory(url, record=recording, clock=clock)
+    with factory.create_connection() as connection:
+        session = connection.create_session(False, Session.AUTO_ACKNOWLEDGE)
+        producer = session.create_producer(session.create_queue("orders"))
+        producer.time_to_live = 1000
+        producer.send(session.create_text_message("x"))
+    find_provider("vm").stop_broker(ProviderUrl.parse(url))
+    clock.advance(5000)
+    with factory.create_connection():
+        await_all(heard, 1)
+    find_provider("vm").stop_broker(ProviderUrl.parse(url))
+    assert [each.mid for each in of(events(recording), "expire")] == [
+        each.mid for each in of(events(recording), "send")
+    ]
+
+
+def test_a_recorder_around_another_one_hears_as_well(recording: Recording, heard: Semaphore, tmp_path: Path) -> None:
+    clock = VirtualClock()
+    with record(tmp_path / "other") as other:
+        inner = recorder.RecordedProvider(find_provider("vm"), recording)
+        request = ConnectRequest(
+            url=ProviderUrl.parse("vm://recorder-twice"), user_name=None, password=None, client_id=None, clock=clock
+        )
+        connection = recorder.RecordedProvider(inner, other).connect(request, NoEvents())
+        broker = running_broker("recorder-twice")
+        assert broker is not None
+        broker.virtual_host.route(make_envelope("x", expiration_ms=clock.time_ms() + 10), ConnectionId("c"), None)
+        clock.advance(10)
+        await_all(heard, 2)
+        connection.close()
+        for each in (recording, other):
+            assert len(of(events(each), "expire")) == 1
+    find_provider("vm").stop_broker(request.url)
+
+
+def test_expiries_are_heard_of_through_whatever_stands_before_the_provider(
+    recording: Recording, heard: Semaphore
+) -> None:
+    clock = VirtualClock()
+    with (
+        Wrapped("vm://recorder-before") as wrapped,
+        Faults(wrapped.url) as faults,
+        ConnectionFactory(faults.url, record=recording, clock=clock).create_connection() as connection,
+    ):
+        session = connection.create_session(False, Session.AUTO_ACKNOWLEDGE)
+        producer = session.create_producer(session.create_queue("orders"))
+        producer.time_to_live = 1000
+        producer.send(session.create_text_message("x"))
+        clock.advance(1000)
+        await_all(heard, 1)
+    find_provider("vm").stop_broker(ProviderUrl.parse("vm://recorder-before"))
+
+
+class NoEvents:
+    """Hears of nothing."""
+
+    def on_exception(self, error: Exception) -> None: ...
 
 
 def test_a_url_is_enough_to_record(tmp_path: Path) -> None:

@@ -25,6 +25,7 @@ from pyjms.spi.errors import (
 from pyjms.spi.provider import (
     ConnectionEvents,
     ConnectRequest,
+    ExpiredMessage,
     ProviderConnection,
     ProviderInfo,
     SubscribeRequest,
@@ -74,6 +75,7 @@ class StompConnection(ProviderConnection):
         self.is_started = False
         """Whether messages may be polled."""
         self._events = events
+        self._on_expired = request.on_expired
         self._credentials = {
             name: text
             for name, text in (("login", request.user_name), ("passcode", request.password))
@@ -303,6 +305,18 @@ class StompConnection(ProviderConnection):
                 epoch.ask(*frames)
             except InterruptedLinkError:
                 _log.debug("the connection ended while messages were handed back")  # they are back by that
+
+    def tell_expired(self, envelope: Envelope, address: Address, subscription: str | None) -> None:
+        """Tell who asked for it that a message had expired when it came. No lock may be held."""
+        if self._on_expired is not None:
+            self._on_expired(
+                ExpiredMessage(
+                    message_id=envelope.message_id,
+                    destination=address,
+                    subscription=subscription,
+                    at_ms=self.clock.time_ms(),
+                )
+            )
 
     def bury(self, envelope: Envelope, reason: str) -> None:
         """Send a copy to the queue of dead letters, with the reason. Raises `ProviderError`."""

@@ -198,13 +198,17 @@ class StompSession(ProviderSession):
             if self._transaction is None:
                 raise RolledBackError("the transaction was rolled back: the connection was lost") from None
 
-    def discard(self, held: Held) -> None:
-        """Settle a message that no client gets: expired, not selected, sent by this connection itself."""
+    def discard(self, held: Held) -> bool:
+        """Settle a message that no client gets: expired, not selected, sent by this connection itself.
+
+        Return False if it comes again, and is to be discarded again.
+        """
         try:
             self._link.current().post(self._connection.ack(held))
         except InterruptedLinkError:
-            return  # it comes again, and is discarded again
+            return False
         held.subscription.settled(1)
+        return True
 
     def reject(self, delivery: Delivery, reason: str) -> None:
         self._check_open()

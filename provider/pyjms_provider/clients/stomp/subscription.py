@@ -174,7 +174,8 @@ class Subscription(ProviderConsumer):
                 envelope = held.envelope
                 assert envelope is not None
             if 0 < envelope.expiration_ms <= self._connection.clock.time_ms():
-                self._session.discard(held)  # JMS 1.1 §3.4.9: the broker may not have noticed
+                if self._session.discard(held):  # JMS 1.1 §3.4.9: the broker may not have noticed
+                    self._connection.tell_expired(envelope, self.request.address, self.identity or None)
                 continue
             held.count += 1
             if not self._session.hold(held):

@@ -15,6 +15,8 @@ from pyjms.spi.errors import (
     SubscriptionInUseError,
     UnknownSubscriptionError,
 )
+from pyjms.spi.provider import ExpiredMessage
+from pyjms.testing import VirtualClock
 from pyjms_provider.clients.stomp.connection import StompConnection
 from pyjms_provider.protocols.stomp.frames import Frame
 from pyjms_provider.protocols.stomp.profile import to_frame
@@ -358,6 +360,22 @@ def test_expired_messages_are_settled_and_not_delivered() -> None:
         told.wait(2)
         assert text_of(consumer.poll()) == "new"
         assert broker.wait_for("ACK").headers["id"] == "1"
+
+
+def test_who_asks_is_told_of_messages_that_had_expired_when_they_came() -> None:
+    told, clock, heard = Told(), VirtualClock(), list[ExpiredMessage]()
+    with FakeBroker(CLASSIC) as broker:
+        connection = connect(f"{broker.url}?{QUICKLY}", clock=clock, on_expired=heard.append)
+        try:
+            consumer = consume(connection.open_session(transacted=False), told=told)
+            broker.deliver(consumer.id, "1", "old", expires="1")
+            told.wait(1)
+            assert consumer.poll() is None
+        finally:
+            connection.close()
+    (expired,) = heard
+    assert (expired.destination, expired.subscription, expired.at_ms) == (ORDERS, None, clock.time_ms())
+    assert expired.message_id is not None
 
 
 def test_a_topics_subscriber_selects_by_true_types() -> None:

@@ -9,7 +9,7 @@ from threading import Condition
 from pyjms.spi.clock import Clock, SystemClock
 from pyjms.spi.envelope import Address, AddressKind
 from pyjms.spi.errors import ProviderError
-from pyjms.spi.provider import ConnectRequest, SubscribeRequest
+from pyjms.spi.provider import ConnectRequest, ExpiredMessage, SubscribeRequest
 from pyjms.spi.selector import compile_selector
 from pyjms.spi.url import ProviderUrl
 from pyjms_provider.clients.stomp.connection import StompConnection
@@ -41,10 +41,20 @@ class Events:
 
 
 def connect(
-    url: str, events: Events | None = None, *, clock: Clock | None = None, client_id: str | None = None
+    url: str,
+    events: Events | None = None,
+    *,
+    clock: Clock | None = None,
+    client_id: str | None = None,
+    on_expired: Callable[[ExpiredMessage], None] | None = None,
 ) -> StompConnection:
     request = ConnectRequest(
-        url=ProviderUrl.parse(url), user_name=None, password=None, client_id=client_id, clock=clock or SystemClock()
+        url=ProviderUrl.parse(url),
+        user_name=None,
+        password=None,
+        client_id=client_id,
+        clock=clock or SystemClock(),
+        on_expired=on_expired,
     )
     connection = StompProvider().connect(request, events or Events())
     assert isinstance(connection, StompConnection)
