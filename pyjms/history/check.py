@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 
+from pyjms.history.checks.clocks import check_clocks
 from pyjms.history.checks.duplicates import check_duplicates
 from pyjms.history.checks.endings import check_endings
 from pyjms.history.checks.expiry import check_expiry
@@ -54,7 +55,9 @@ def check(
     facts = Facts(whole.events, Options(complete=complete, expiry_allowance_ms=expiry_allowance_ms))
     left_out = frozenset(without)
     found = [each for judge in CHECKS for each in judge(facts) if each.rule not in left_out]
+    stepped = list(check_clocks(whole.events))
+    found += () if "clock-stepped" in left_out else stepped
     cut = [finding("cut-off", (), mid=None, dest=None, pid=pid) for pid in whole.cut_off]
     found.sort(key=lambda each: (-each.verdict.rank, each.events[-1].t0))
     report = Report(findings=(*found, *cut), events=facts.events)
-    return report.softened() if cut else report
+    return report.softened() if cut or stepped else report

@@ -12,6 +12,7 @@ __all__ = [
     "ACK",
     "BEGIN_TX",
     "BROWSE",
+    "CLOCK",
     "CLOSE",
     "COLUMNS",
     "COMMIT",
@@ -45,9 +46,27 @@ CLOSE = "close"
 BROWSE = "browse"
 CRASH = "crash"
 EXPIRE = "expire"
+CLOCK = "clock"
 
 OPERATIONS = frozenset(
-    {SEND, BEGIN_TX, COMMIT, ROLLBACK, DELIVER, ACK, RECOVER, SUBSCRIBE, UNSUBSCRIBE, CLOSE, BROWSE, CRASH, EXPIRE}
+    {
+        *(
+            SEND,
+            BEGIN_TX,
+            COMMIT,
+            ROLLBACK,
+            DELIVER,
+            ACK,
+            RECOVER,
+            SUBSCRIBE,
+            UNSUBSCRIBE,
+            CLOSE,
+            BROWSE,
+            CRASH,
+            EXPIRE,
+        ),
+        CLOCK,
+    }
 )
 
 OK = "ok"
@@ -103,7 +122,7 @@ class Event:
     count: int | None = None
     """How often the provider says that it has delivered the message, this time included."""
     exp: int | None = None
-    """JMSExpiration in milliseconds since 1970; 0: never."""
+    """JMSExpiration in milliseconds since 1970; 0: never. Of an expire: as the provider has it, None: not known."""
     sha: str | None = None
     """A digest of the body and of what the application put around it."""
     note: str | None = None

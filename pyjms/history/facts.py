@@ -112,6 +112,9 @@ class Facts:
         """Subscribes by subscription."""
         self.unsubscribes: Mapping[str, list[Event]] = defaultdict(list)
         self.expired: set[str] = set()
+        """Messages that somebody says have expired, at a time at which they may have."""
+        self.expired_early: list[Event] = []
+        """Expiries of messages that had time left, as far as clocks can tell."""
         self.rejected: set[tuple[Channel, str]] = set()
         self.end_ns = around.end_ns
         self.events = 0
@@ -179,7 +182,11 @@ class Facts:
         self.crashes.append(event)
 
     def _enter_expire(self, event: Event) -> None:
-        if event.mid is not None:
+        if event.mid is None:
+            return
+        if self.early_ns(event) > 0:
+            self.expired_early.append(event)
+        else:
             self.expired.add(event.mid)
 
     def _arrange(self) -> None:
@@ -234,6 +241,12 @@ class Facts:
             return True
         latest_ns = self.end_ns if by_ns is None else by_ns
         return bool(sent.exp) and (sent.exp - self.options.expiry_allowance_ms) * _NS_PER_MS <= latest_ns  # type: ignore[operator]
+
+    def early_ns(self, expiry: Event) -> int:
+        """Return how much too early a message expired, beyond the allowance; 0 or less: it did not, or nobody knows."""
+        if not expiry.exp or expiry.t1 is None:
+            return 0
+        return (expiry.exp - self.options.expiry_allowance_ms) * _NS_PER_MS - expiry.t1
 
     def moved_ns(self, mid: str) -> int | None:
         """Return when a message was first known to have left its queue as a dead letter does; None: never.

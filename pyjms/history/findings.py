@@ -23,6 +23,10 @@ class Finding:
     dest: str | None
     events: tuple[Event, ...]
 
+    def softened(self) -> Finding:
+        """Return the finding as a warning, if it is a violation."""
+        return replace(self, verdict=Verdict.WARNING) if self.verdict is Verdict.VIOLATION else self
+
 
 def finding(rule: str, events: Iterable[Event], *, mid: str | None, dest: str | None, **details: object) -> Finding:
     """Return a finding of the rule named `rule`, with its verdict and its text filled in."""
@@ -62,14 +66,8 @@ class Report:
         return dict(Counter(each.rule for each in self.findings))
 
     def softened(self) -> Report:
-        """Return the report with violations lowered to warnings, for a history that is known to lack events."""
-        return replace(
-            self,
-            findings=tuple(
-                replace(each, verdict=Verdict.WARNING) if each.verdict is Verdict.VIOLATION else each
-                for each in self.findings
-            ),
-        )
+        """Return the report with violations lowered to warnings, for a history that lacks events, or is not in order."""
+        return replace(self, findings=tuple(each.softened() for each in self.findings))
 
     def __str__(self) -> str:
         """Return one line for each finding, for people and for failed assertions."""

@@ -31,7 +31,7 @@ from types import TracebackType
 from typing import Self
 
 from pyjms.history.check import check
-from pyjms.history.events import CRASH, EXPIRE, OK
+from pyjms.history.events import CLOCK, CRASH, EXPIRE, OK
 from pyjms.history.findings import Report
 from pyjms.history.journal import JournalFile
 from pyjms.history.missing import parquet
@@ -347,7 +347,7 @@ class Recording:
         """
         self.directory = Path(directory).absolute()
         self.directory.mkdir(parents=True, exist_ok=True)
-        self.ticker = Ticker()
+        self.ticker = Ticker(self._set_back)
         self.pid = str(os.getpid())
         self.is_synchronous = synchronous
         self._files = _Files(self.directory, run or self.directory.name)
@@ -420,8 +420,13 @@ class Recording:
     def _write(self) -> None:
         try:
             self.log.flush()
+            self.ticker.steps.look()
         except Exception as error:  # the top of a thread
             self._files.fail(error)
+
+    def _set_back(self, now_ns: int, by_ns: int) -> None:
+        """Note that the machine's clock was set back: what is noted from now on may seem to be earlier than it is."""
+        self.log.put(Call(CLOCK, Scope(self.pid, None), now_ns, None, None, {"back_ns": by_ns}), OK, now_ns)
 
     # What no connection sees
 
@@ -443,7 +448,7 @@ class Recording:
         scope = Scope(self.pid, None, dest=str(expired.destination), sub=expired.subscription)
         began_ns = expired.at_ms * NS_PER_MS
         # Providers tell the millisecond, so it happened some time within it.
-        self.log.put(Call(EXPIRE, scope, began_ns, None, expired.message_id), OK, began_ns + NS_PER_MS - 1)
+        self.log.put(Call(EXPIRE, scope, began_ns, None, expired), OK, began_ns + NS_PER_MS - 1)
 
     def _note(self, op: str, scope: Scope, since_ns: int | None, message_id: str | None = None) -> None:
         now_ns = self._now()

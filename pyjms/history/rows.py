@@ -15,6 +15,7 @@ from typing import NamedTuple, TypeAlias
 from pyjms.history.events import ACK, BROWSE, COLUMNS, DELIVER, RECOVER, SEND, UNKNOWN
 from pyjms.spi.delivery import Delivery
 from pyjms.spi.envelope import Address, BodyKind, Envelope, ObjectBody
+from pyjms.spi.provider import ExpiredMessage
 from pyjms.spi.selector import Selector
 from pyjms.types import Stored
 
@@ -78,7 +79,7 @@ class Call(NamedTuple):
     tx: str | None
     payload: object
     """An `Envelope` of a send; a `Held` of a delivery; a tuple of deliveries with `Held` tags of an ack or
-    recover; a delivery of a browse; the id of a message that expired; else None."""
+    recover; a delivery of a browse; a message that expired, or its id; else None."""
     note: Mapping[str, object] | None = None
 
 
@@ -111,6 +112,8 @@ def rows_of(digests: Digests, call: Call, ok: str = UNKNOWN, t1: int | None = No
     if call.op == DELIVER:
         assert isinstance(payload, Held)
         return [_deliver(digests, call, payload, ok, t1)]
+    if isinstance(payload, ExpiredMessage):
+        return [_expire(call, payload, ok, t1)]
     if call.op in {ACK, RECOVER}:
         assert isinstance(payload, tuple)
         return [_settle(call, delivery, ok, t1) for delivery in payload]
@@ -155,6 +158,12 @@ def _deliver(digests: Digests, call: Call, held: Held, ok: str, t1: int | None) 
     row[_DN], row[_REDELIVERED], row[_COUNT] = held.number, delivery.redelivered, delivery.count
     if scope.selector is not None:
         row[_NOTE] = _json(_selected(scope.selector, delivery.envelope))
+    return row
+
+
+def _expire(call: Call, expired: ExpiredMessage, ok: str, t1: int | None) -> Row:
+    row = _row(call, call.scope, ok, t1, expired.message_id, call.scope.dest, call.scope.sub)
+    row[_EXP] = expired.expiration_ms
     return row
 
 

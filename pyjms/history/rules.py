@@ -164,6 +164,13 @@ RULES: Mapping[str, Rule] = _table(
         section="3.4.9",
     ),
     Rule(
+        name="expired-early",
+        verdict=Verdict.WARNING,
+        statement="A provider let go of a message as expired before its time was over.",
+        text="{mid} was let go of as expired at {dest}, {early_ms} ms before its time was over",
+        section="3.4.9",
+    ),
+    Rule(
         name="uncommitted-visible",
         verdict=Verdict.VIOLATION,
         statement="A message was seen before the commit of its transaction had begun.",
@@ -225,6 +232,14 @@ RULES: Mapping[str, Rule] = _table(
         statement="A buffered recording ended without being closed, so that its last moments are missing.",
         text="the recording of process {pid} was cut off: its last moments are missing, so that violations are reported "
         "as warnings; record synchronously what is to be killed",
+        section="",
+    ),
+    Rule(
+        name="clock-stepped",
+        verdict=Verdict.INFORMATION,
+        statement="A machine's clock was set back while it recorded, so that what came later seems to be earlier.",
+        text="the clock of {node} was set back by {back_ms} ms while it recorded: what came later may seem to be earlier, so "
+        "that violations are reported as warnings",
         section="",
     ),
 )

@@ -1,7 +1,10 @@
 """The times of events: nanoseconds since 1970, by the clock that the connection goes by.
 
 Real time is read from the system, finer than `Clock` gives it. A clock that a test moves stands still between two
-moves: then each reading is one nanosecond later than the one before, so that the order of events is kept.
+moments: then each reading is one nanosecond later than the one before, so that the order of events is kept.
+
+When the system's clock is set back, what comes later seems to be earlier. That cannot be mended, as expirations go by the
+time of day; but it is seen, beside the monotonic clock, and told, so that nobody takes it for the provider's fault.
 """
 
 from __future__ import annotations
@@ -13,19 +16,70 @@ from types import BuiltinFunctionType
 
 from pyjms.spi.clock import Clock, SystemClock
 
-__all__ = ["NS_PER_MS", "Ticker"]
+__all__ = ["NS_PER_MS", "STEP_NS", "StepWatch", "Ticker"]
 
 NS_PER_MS = 1_000_000
+STEP_NS = 10 * NS_PER_MS
+"""A clock that is set back by less than this is not noticed: slewing looks the same where it is not steered with the other one."""
+
+
+class StepWatch:
+    """Reads the time of day, and notices when it is set back. Any thread."""
+
+    __slots__ = ("_least_ns", "_lock", "_most_ns", "_on_back", "_steady_ns", "_wall_ns")
+
+    def __init__(
+        self, on_back: Callable[[int, int], None], wall_ns: Callable[[], int], steady_ns: Callable[[], int]
+    ) -> None:
+        """`on_back(now_ns, by_ns)` is told, under no lock, by who reads the time first after it was set back."""
+        self._wall_ns = wall_ns
+        self._steady_ns = steady_ns
+        self._on_back = on_back
+        self._lock = Lock()
+        self._least_ns = self._most_ns = 0
+        self._set(self._offset()[0])
+
+    def _set(self, offset_ns: int) -> None:
+        self._least_ns, self._most_ns = offset_ns - STEP_NS, offset_ns + STEP_NS
+
+    def _offset(self) -> tuple[int, int]:
+        """Return by how much the clocks differ at least and at most: this thread may have to wait between two readings."""
+        before_ns = self._steady_ns()
+        wall_ns = self._wall_ns()
+        return wall_ns - self._steady_ns(), wall_ns - before_ns
+
+    def read(self) -> int:
+        """Return the time of day."""
+        now_ns = self._wall_ns()
+        if not self._least_ns < now_ns - self._steady_ns() < self._most_ns:
+            self.look()
+            return self._wall_ns()
+        return now_ns
+
+    def look(self) -> None:
+        """Find out how the clocks differ now. From time to time, so that what drifts apart is not taken for a step."""
+        by_ns = 0
+        with self._lock:
+            least_ns, most_ns = self._offset()
+            before_ns = self._least_ns + STEP_NS
+            if most_ns <= self._least_ns:
+                by_ns = before_ns - most_ns
+            if by_ns or not least_ns <= before_ns <= most_ns:
+                self._set(most_ns if by_ns else least_ns)
+        if by_ns:
+            self._on_back(self._wall_ns(), by_ns)
 
 
 class Ticker:
     """Gives the readings of one recording. Any thread."""
 
-    __slots__ = ("_last", "_lock")
+    __slots__ = ("_last", "_lock", "steps")
 
-    def __init__(self) -> None:
+    def __init__(self, on_back: Callable[[int, int], None] = lambda _now_ns, _by_ns: None) -> None:
+        """`on_back`: as for `StepWatch`, of the system's clock."""
         self._lock = Lock()
         self._last = 0
+        self.steps = StepWatch(on_back, time.time_ns, time.monotonic_ns)
 
     def reader(self, clock: Clock) -> Callable[[], int]:
         """Return what reads `clock`."""
@@ -33,8 +87,7 @@ class Ticker:
 
         def now() -> int:
             if is_system and type(time.time_ns) is BuiltinFunctionType:
-                real_ns: int = time.time_ns()
-                return real_ns
+                return self.steps.read()
             return self._tick(clock.time_ms() * NS_PER_MS)
 
         return now

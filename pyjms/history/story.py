@@ -8,6 +8,7 @@ from types import MappingProxyType
 from pyjms.history.events import (
     ACK,
     BROWSE,
+    CLOCK,
     COMMIT,
     CRASH,
     DELIVER,
@@ -84,6 +85,7 @@ _WORDS: Mapping[str, Callable[[Event], str]] = MappingProxyType(
         COMMIT: lambda event: f"transaction {event.tx} committed",
         ROLLBACK: lambda event: f"transaction {event.tx} rolled back",
         EXPIRE: lambda event: f"expired in {event.dest}",
+        CLOCK: lambda event: f"the clock of {event.node} was set back",
         SUBSCRIBE: lambda event: f"{event.consumer} subscribed to {event.dest}",
         UNSUBSCRIBE: lambda event: f"subscription {event.sub} deleted",
         CRASH: lambda event: (

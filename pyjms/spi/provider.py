@@ -55,6 +55,8 @@ class ExpiredMessage:
     """The queue, or the topic, that it was waiting at."""
     subscription: str | None
     """Of a topic: CLIENT-ID/NAME of the durable subscription that it was waiting in; None: of no durable one."""
+    expiration_ms: int
+    """When its time is over, in milliseconds since 1970 UTC: as the provider has it, which may have been told otherwise."""
     at_ms: int
     """When it was let go of, in milliseconds since 1970 UTC, by the provider's clock."""
 

@@ -68,6 +68,7 @@ class ExpiryWatch:
             message_id=envelope.message_id,
             destination=envelope.destination,
             subscription=None if named is None else named.removeprefix(f"{envelope.destination}#"),
+            expiration_ms=envelope.expiration_ms,
             at_ms=dead.at_ms,
         )
         for tell in self._tells:

@@ -1,4 +1,4 @@
-"""Expired messages should not be delivered (JMS 1.1 §3.4.9 does not promise it)."""
+"""Expired messages should not be delivered (JMS 1.1 §3.4.9 does not promise it), and others not expire."""
 
 from __future__ import annotations
 
@@ -13,7 +13,10 @@ _NS_PER_MS = 1_000_000
 
 
 def check_expiry(facts: Facts) -> Iterator[Finding]:
-    """Yield deliveries that began after the message had expired, by more than the allowance."""
+    """Yield deliveries that began after the message had expired, and expiries before it had, by more than the allowance."""
+    for event in facts.expired_early:
+        early_ms = facts.early_ns(event) // _NS_PER_MS + facts.options.expiry_allowance_ms
+        yield finding("expired-early", [event], mid=event.mid, dest=event.dest, early_ms=early_ms)
     for event in facts.deliveries:
         sent = facts.sent(event.mid)
         if not event.exp:

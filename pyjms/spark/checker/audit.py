@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import json
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
+from pyjms.history.checks.clocks import check_clocks
 from pyjms.history.checks.filters import missed_selector
 from pyjms.history.events import COLUMNS, DELIVER, OK, Event
 from pyjms.history.facts import Options
@@ -100,12 +101,15 @@ def audit(
     auditor = _Auditor(recorded.events, options, frozenset(without), block, few)
     found, rows = auditor.findings()
     listing, numbers = _listed(found, listed) if rows is None else _listed_here(rows, listed)
+    stepped = auditor.stepped()
+    if stepped and "clock-stepped" not in auditor.left_out:
+        numbers["clock-stepped"] = sum(map(len, stepped.values()))
     if recorded.cut_off:
         numbers["cut-off"] = len(recorded.cut_off)
     return Audit(
         findings=found,
         counts={rule: numbers[rule] for rule in sorted(numbers, key=lambda rule: -RULES[rule].verdict.rank)},
-        report=_report(listing, recorded.cut_off, auditor.overview.events),
+        report=_report(listing, recorded.cut_off, stepped, auditor),
         suspects=auditor.suspects,
     )
 
@@ -125,11 +129,19 @@ def _listed_here(rows: list[dict[str, Any]], most: int) -> tuple[list[dict[str, 
     return [row for its in by_rule.values() for row in its[:most]], {rule: len(its) for rule, its in by_rule.items()}
 
 
-def _report(rows: Iterable[Mapping[str, Any]], cut_off: Iterable[str], events: int) -> Report:
-    listing = [finding_of(row) for row in rows]
-    listing.sort(key=lambda each: (-each.verdict.rank, each.events[-1].t0))
+def _report(
+    rows: Iterable[Mapping[str, Any]],
+    cut_off: Iterable[str],
+    stepped: Mapping[str, Sequence[Finding]],
+    auditor: _Auditor,
+) -> Report:
+    listing = [(row["h"], finding_of(row)) for row in rows]
+    if "clock-stepped" not in auditor.left_out:
+        listing += [(h, each) for h, its in stepped.items() for each in its]
+    listing.sort(key=lambda each: (-each[1].verdict.rank, each[1].events[-1].t0))
+    told = [each.softened() if h in stepped else each for h, each in listing]
     cut = [finding("cut-off", (), mid=None, dest=None, pid=pid) for pid in cut_off]
-    report = Report(findings=(*listing, *cut), events=events)
+    report = Report(findings=(*told, *cut), events=auditor.overview.events)
     return report.softened() if cut else report
 
 
@@ -151,7 +163,7 @@ class _Auditor:
         self._block = block
         self._few = few
         self._options = options
-        self._left_out = left_out
+        self.left_out = left_out
         self._session = events.sparkSession
         least = self._session.sparkContext.defaultParallelism
         with cut_into(self._session, least):
@@ -160,6 +172,11 @@ class _Auditor:
             self._controls: Mapping[str, Control] = control_of(events, control, self.overview)
         self.suspects = 0
         self._parts = max(least, -(-self.overview.events // _ROWS_A_PART))
+
+    def stepped(self) -> dict[str, list[Finding]]:
+        """Return, by history, what is to be told of clocks that were set back."""
+        found = {h: list(check_clocks(control.steps)) for h, control in self._controls.items()}
+        return {h: its for h, its in found.items() if its}
 
     def findings(self) -> tuple[DataFrame, list[dict[str, Any]] | None]:
         """Return all findings, and the same as rows where they were found here."""
@@ -171,7 +188,7 @@ class _Auditor:
                 expiry_allowance_ms=self._options.expiry_allowance_ms,
                 block=self._block,
             )
-            more = [each for each in (self._closed(), self._missed()) if each is not None]
+            more = [each for each in (self._closed(), self._missed(), self._expired_early()) if each is not None]
             marks = marks_of(screened, union_of(more) if more else None, self._few)
             self.suspects = marks.number
             pairs = self._pairs(marks)
@@ -280,7 +297,7 @@ class _Auditor:
     # Judging
 
     def _judging(self) -> Judging:
-        return Judging(controls=self._controls, options=self._options, left_out=self._left_out)
+        return Judging(controls=self._controls, options=self._options, left_out=self.left_out)
 
     def _judged(self, cases: DataFrame) -> DataFrame:
         """Return all findings; cases that ask for proofs are judged again with them."""
@@ -359,6 +376,13 @@ class _Auditor:
         read = rows.selectExpr(f"{MESSAGE} AS k", "struct(mid, mode, prio, exp, note) AS delivery")
         return read.where(arrow_function(_is_missed, "boolean")("delivery")).select("k")
 
+    def _expired_early(self) -> DataFrame | None:
+        if not self.overview.has_expiries:
+            return None
+        least_ns = f"(exp - {self._options.expiry_allowance_ms}L) * 1000000L"
+        rows = self._events.where(f"op = 'expire' AND mid IS NOT NULL AND coalesce(exp, 0L) <> 0 AND t1 < {least_ns}")
+        return rows.selectExpr(f"{MESSAGE} AS k")
+
     # The end
 
     def _put_together(self, judged: DataFrame) -> DataFrame:
@@ -372,7 +396,7 @@ class _Auditor:
             text = f"replace({text}, '{{{name}}}', CAST({value} AS STRING))"
         whole = ("h", "first.rule", f"{text} AS text", "first.mid", "dest", "number", "first.at", "first.first_n")
         found = found.union(open_ends.selectExpr(*whole, "first.witness"))
-        if self.overview.has_nameless and "without-id" not in self._left_out:
+        if self.overview.has_nameless and "without-id" not in self.left_out:
             told = table_of_findings(list(self._without_id()))
             found = found.union(self._session.createDataFrame(told, FINDING_SCHEMA))
         return found
@@ -389,7 +413,7 @@ class _Auditor:
             first = min(rows, key=_age)
             text = RULES["unaccounted"].text.format(number=len(rows), dest=dest, mid=first["mid"])
             yield {**first, "text": text, "number": len(rows)}
-        if self.overview.has_nameless and "without-id" not in self._left_out:
+        if self.overview.has_nameless and "without-id" not in self.left_out:
             yield from self._without_id()
 
     def _without_id(self) -> Iterator[dict[str, Any]]:

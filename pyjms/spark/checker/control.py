@@ -14,10 +14,12 @@ from typing import TYPE_CHECKING, Any
 
 from pyjms.history.checks.losses import Life, last_whole, lives, sharer
 from pyjms.history.events import (
+    CLOCK,
     CLOSE,
     COMMIT,
     CRASH,
     DELIVER,
+    EXPIRE,
     OK,
     OPERATIONS,
     OUTCOMES,
@@ -37,7 +39,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Control", "Overview", "Reader", "control_of", "control_rows", "overview_of"]
 
-_CONTROL = "op IN ('subscribe', 'unsubscribe', 'close', 'crash') OR (op = 'browse' AND mid IS NULL)"
+_CONTROL = "op IN ('subscribe', 'unsubscribe', 'close', 'crash', 'clock') OR (op = 'browse' AND mid IS NULL)"
 _PLACE = ("h", "node", "conn", "sess", "consumer", "sub")
 _READER = f"""xxhash64({", ".join(f"coalesce({name}, '')" for name in _PLACE)})"""
 _OVERVIEW_KEYS = {
@@ -93,6 +95,7 @@ class Overview:
     has_topics: bool = False
     has_nameless: bool = False
     """Whether there are deliveries without an id."""
+    has_expiries: bool = False
 
     @property
     def has_one_clock(self) -> bool:
@@ -128,6 +131,7 @@ def _add(found: Overview, row: Mapping[str, Any]) -> None:
     found.end_ns[h] = max(found.end_ns.get(h, 0), row["last_ns"])
     found.nodes[h].add(row["node"])
     found.transactions += row["events"] if row["op"] in {COMMIT, ROLLBACK} else 0
+    found.has_expiries |= row["op"] == EXPIRE
     found.has_topics |= row["op"] == "send" and row["is_queue"] is False
     if row["op"] == DELIVER:
         found.has_selectors |= row["has_selector"]
@@ -150,6 +154,8 @@ class Control:
         self.end_ns = end_ns
         self.nodes = frozenset(nodes)
         self.lags: dict[frozenset[str], int] = {}
+        self.steps: list[Event] = []
+        """When a clock was seen to have been set back."""
         self._closes: Mapping[str, list[Event]] = defaultdict(list)
         self._by_consumer: Mapping[str, list[Event]] = defaultdict(list)
         self._by_sub: Mapping[str, list[Event]] = defaultdict(list)
@@ -185,6 +191,8 @@ class Control:
             self._closes[event.consumer or event.sess or event.conn or ""].append(event)
         elif event.op == CRASH:
             self._crashes.append(event)
+        elif event.op == CLOCK:
+            self.steps.append(event)
         elif event.op in {SUBSCRIBE, UNSUBSCRIBE}:
             if event.sub is not None:
                 self._by_sub[event.sub].append(event)

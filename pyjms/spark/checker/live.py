@@ -31,7 +31,7 @@ LIVE_RULES = frozenset(
 
 _NS_PER_S = 10**9
 _LISTED = 10_000  # of each rule: a run with more of them has been told enough
-_KEPT = "op IN ('subscribe', 'unsubscribe', 'close', 'crash')"
+_KEPT = "op IN ('subscribe', 'unsubscribe', 'close', 'crash', 'clock')"
 
 
 def watch(

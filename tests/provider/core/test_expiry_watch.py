@@ -35,7 +35,9 @@ def test_what_the_housekeeper_finds_is_told_with_its_time() -> None:
     world.send("c")
     world.pass_time(15)
     assert world.told == [
-        ExpiredMessage(message_id=late.message_id, destination=address("orders"), subscription=None, at_ms=1015)
+        ExpiredMessage(
+            message_id=late.message_id, destination=address("orders"), subscription=None, expiration_ms=1010, at_ms=1015
+        )
     ]
     world.pass_time(15)
     assert world.ids() == [late.message_id, later.message_id]

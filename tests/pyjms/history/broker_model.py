@@ -68,6 +68,8 @@ class Broker:
         self._arrivals = count(1)
         self.queues: dict[str, Channel] = {}
         self.subscriptions: dict[str, Channel] = {}
+        self.expired: list[tuple[Channel, Message]] = []
+        """What has just expired, and is to be told."""
 
     def queue(self, dest: str) -> Channel:
         """Return a queue, made when it is first named."""
@@ -108,11 +110,13 @@ class Broker:
 
     def expire(self, channel: Channel, now_ns: int) -> None:
         """Drop what has expired and is in nobody's hands."""
+        before = channel.copies
         channel.copies = [
             copy
             for copy in channel.copies
             if copy.is_handed_out or not 0 < copy.message.exp_ms * NS_PER_MS <= now_ns or self._rng.random() < 0.01
         ]
+        self.expired += [(channel, copy.message) for copy in before if copy not in channel.copies]
 
     def settle(self, channel: Channel, copy: Copy, conn: str) -> None:
         """Forget a message that its holder acknowledged; a stale acknowledgement does nothing."""

@@ -191,6 +191,7 @@ class Client:
         """Return the next message of a consumer: from what its library has, or from the broker."""
         while not self.is_cut and len(receiver.buffer) < self.world.ahead:
             copy = self.world.broker.take(receiver.channel, self.conn, self.world.true_ns, receiver.least)
+            self.tell_expired()
             if copy is None:
                 break
             receiver.buffer.append(copy)
@@ -203,7 +204,19 @@ class Client:
                 return copy
             self.world.broker.settle(receiver.channel, copy, self.conn)
             self.world.features["expired"] += 1
+            self.world.broker.expired.append((receiver.channel, copy.message))
+            self.tell_expired()
         return None
+
+    def tell_expired(self) -> None:
+        """Note what has just expired, as the broker tells it: in milliseconds."""
+        expired, self.world.broker.expired = self.world.broker.expired, []
+        began = (self.world.true_ns + self.world.skew_ns[self.node]) // NS_PER_MS * NS_PER_MS
+        for channel, message in expired:
+            row = {"mid": message.mid, "dest": channel.dest, "sub": channel.sub, "exp": message.exp_ms}
+            self.world.add(
+                self, "expire", OK, began, began + NS_PER_MS - 1, {**row, "conn": None, "sess": None, "n": 1}
+            )
 
     def settle(self) -> Step:
         if self.mode == "transacted":
@@ -361,6 +374,7 @@ class Client:
             return
         queue = self.world.broker.queue(dest)
         self.world.broker.expire(queue, self.world.true_ns)
+        self.tell_expired()
         seen = [copy.message for copy in queue.copies if copy.holder is None]
         yield
         rows = [{**_described(message), "consumer": name, "dest": dest} for message in seen]

@@ -13,7 +13,7 @@ from itertools import pairwise
 from random import Random
 from typing import Any
 
-from pyjms.history.events import ACK, BROWSE, CLOSE, DELIVER, OK, RECOVER, SEND, UNSUBSCRIBE, Event
+from pyjms.history.events import ACK, BROWSE, CLOSE, DELIVER, EXPIRE, OK, RECOVER, SEND, UNSUBSCRIBE, Event
 from pyjms.history.facts import Facts, Outcome
 from pyjms.history.notes import note_of
 from tests.pyjms.history.model import RandomHistory
@@ -39,7 +39,7 @@ def _is_calm(history: RandomHistory) -> bool:
     """Everybody closed in order, so that it is known who held what."""
     closed = {event.conn for event in history.events if event.op == CLOSE and event.ok == OK and event.sess is None}
     trouble = history.features.keys() & {"cut", "killed", "crashed"}
-    return history.is_drained and not trouble and {event.conn for event in history.events} == closed
+    return history.is_drained and not trouble and {event.conn for event in history.events if event.conn} == closed
 
 
 def _stranger(event: Event, *, t0: int, t1: int, dn: int = 1, **changes: Any) -> Event:
@@ -304,6 +304,17 @@ def slight(history: RandomHistory, facts: Facts, rng: Random) -> Planted | None:
     return None if event is None else (_swap(history.events, event, replace(event, prio=9)), str(event.mid))
 
 
+def hasten(history: RandomHistory, facts: Facts, rng: Random) -> Planted | None:
+    """A broker lets go of a message as expired while it has time left."""
+    sent = _pick(rng, [event for event in history.events if event.op == SEND and event.t1 is not None])
+    if sent is None or sent.t1 is None:
+        return None
+    place: dict[str, Any] = dict.fromkeys(("conn", "sess", "mode", "prio", "sn", "tx", "sha", "note"))
+    exp = (sent.t1 + 5) // NS_PER_MS + 5000
+    early = replace(sent, op=EXPIRE, ok=OK, t0=sent.t1 + 1, t1=sent.t1 + 5, n=1, exp=exp, **place)
+    return [*history.events, early], str(sent.mid)
+
+
 PLANTS: dict[str, tuple[Plant, ...]] = {
     "lost": (lose, skip),
     "lost-nonpersistent": (lose_nonpersistent,),
@@ -318,6 +329,7 @@ PLANTS: dict[str, tuple[Plant, ...]] = {
     "flag-without-delivery": (raise_flag,),
     "reordered": (overtake,),
     "after-expiry": (expire,),
+    "expired-early": (hasten,),
     "uncommitted-visible": (show_early,),
     "rolled-back-visible": (show_rolled_back,),
     "after-close": (after_close,),

@@ -313,7 +313,7 @@ def test_expiries_are_noted_once_whoever_sent_and_however_many_are_recorded(
     (sent,) = of(events(recording), "send")
     assert sent.mid in {each.mid for each in found}
     assert {(each.dest, each.sub, each.ok, each.conn) for each in found} == {("queue://orders", None, "ok", None)}
-    assert {each.t0 for each in found} == {(before_ms + 2000) * 10**6}
+    assert {(each.t0, each.exp) for each in found} == {((before_ms + 2000) * 10**6, before_ms + 1000)}
     assert not of(events(recording), "deliver")
 
 

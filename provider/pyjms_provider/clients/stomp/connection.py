@@ -314,6 +314,7 @@ class StompConnection(ProviderConnection):
                     message_id=envelope.message_id,
                     destination=address,
                     subscription=subscription,
+                    expiration_ms=envelope.expiration_ms,
                     at_ms=self.clock.time_ms(),
                 )
             )
