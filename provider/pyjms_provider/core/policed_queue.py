@@ -416,11 +416,12 @@ class PolicedQueue(AsynchronousChannel):
                 self._ordering.discard(entry)
                 self._state.delays.add(entry, now_ms + _RETRY_MS)
                 self._expiry.put_back([entry])
-            elif entry.reference.expiration_ms:
-                self._expiry.add(entry)
+            is_next = not is_late and entry.reference.expiration_ms > 0 and self._expiry.add(entry)
             woken = () if is_late else self._announce(entry)
         if is_late:
             self._ask_for_delayed()
+        if is_next and self._on_due is not None:
+            self._on_due(self, entry.reference.expiration_ms)
         for consumer in woken:
             consumer.notify_work()
 

@@ -250,3 +250,17 @@ def test_topics_have_overrides_too() -> None:
     subscription = world.subscribe("topic://news")
     world.send("a", "topic://news")
     assert [envelope.priority for envelope in subscription.browse()] == [9]
+
+
+def test_what_comes_back_as_its_removal_could_not_be_written_expires_in_time() -> None:
+    world = PolicyWorld()
+    world.send("a", ttl_ms=10)
+    world.send("b", ttl_ms=50)
+    reader = world.reader()
+    _, second = pulled(reader), pulled(reader)
+    reader.settle(second)
+    world.pass_time(10)
+    assert not world.visits, "nothing else is to expire"
+    world.queue.reinstate(entry_of(second))
+    world.pass_time(40)
+    assert world.queue.count(MessageState.NEW) == 0
