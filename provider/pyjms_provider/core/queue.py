@@ -1,8 +1,7 @@
 """A queue: the asynchronous channel whose messages are pulled by consumers (Broker-J, consumer-queue interactions).
 
-The three calls between queue and consumers are `Queue.set_notify_work_desired`, `Consumer.notify_work` and
-`Queue.deliver_single_message`. All are safe from any thread; the queue's lock is held for a few steps, never while a
-consumer is called. See the decision on locks in `docs/decisions/`.
+The three calls between queue and consumers are `Queue.set_notify_work_desired`, `Consumer.notify_work` and `Queue.deliver_single_message`. All are
+safe from any thread; the queue's lock is held for a few steps, never while a consumer is called. See the decision on locks in `docs/decisions/`.
 """
 
 from __future__ import annotations
@@ -53,6 +52,8 @@ _STRETCHES_AT_ONCE = 16  # some milliseconds: a change of threads is little besi
 _REMOVED = ConsumerList.REMOVED
 _NOTIFIED = ConsumerList.NOTIFIED
 _DELIVERED, _NOT_COMMITTED = MessageState.DELIVERED, MessageState.NOT_COMMITTED
+
+_GONE = "the message cannot be had: it was given back as its session was closed, or it was damaged and set aside; the broker's log tells"
 
 
 class Queue(PolicedQueue):
@@ -252,11 +253,10 @@ class Queue(PolicedQueue):
     ) -> Delivery | None:
         """Hand the next message that `consumer` would and may take to its session; None when there is none now.
 
-        A woken consumer stays woken while this succeeds; when it yields nothing, it waits for the next wake-up. With
-        `or_wait`, interest begins when this yields nothing, and ends when it succeeds. With `at_once` it reads nothing from
-        a disk, and evaluates a selector some thousand times at most: then it raises `NotAtOnceError`, and the consumer
-        is as it was. It gives up, as if there were none, where it depends on consumers of higher priority which have not looked yet, and on more messages
-        than fit into memory: they will look, and then others are woken. Raises `ResourceError`.
+        A woken consumer stays woken while this succeeds; when it yields nothing, it waits for the next wake-up. With `or_wait`, interest begins when
+        this yields nothing, and ends when it succeeds. With `at_once` it reads nothing from a disk, and evaluates a selector some thousand times at
+        most: then it raises `NotAtOnceError`, and the consumer is as it was. It gives up, as if there were none, where it depends on consumers of
+        higher priority which have not looked yet, and on more messages than fit into memory: they will look, and then others are woken. Raises `ResourceError`.
         """
         delivery: Delivery | None = None
         woken: Sequence[Consumer] = ()
@@ -365,19 +365,15 @@ class Queue(PolicedQueue):
             consumer.notify_work()
 
     def _message(self, reference: MessageReference) -> Envelope:
-        envelope: Envelope | None = None
         try:
-            envelope = self._store.retrieve(reference)
+            return self._store.retrieve(reference)
         except NotInMemoryError:
-            self._load(reference)  # it comes with those behind it
-            envelope = self._store.fetch(reference)  # others may have needed the room already
+            self._load(reference)  # with those behind it
         except KeyError:
-            pass
+            pass  # as for any other that has gone
+        envelope = self.message_of(reference)  # others may have needed the room already
         if envelope is None:
-            raise GoneError(
-                "the message cannot be had: it was given back as its session was closed, or it could not be read "
-                "and was set aside; the broker's log tells"
-            )
+            raise GoneError(_GONE)
         return envelope
 
     # Pulled messages are settled, or come back

@@ -193,7 +193,7 @@ def test_what_is_to_be_set_aside_and_cannot_be_read_comes_back(
 
     with monkeypatch.context() as patch:
         patch.setattr(PagingMessageStore, "retrieve", is_on_disk)
-        patch.setattr(PagingMessageStore, "load", is_away)
+        patch.setattr(site.journal, "read", is_away)
         session.recover(taken)
         assert site.broker.virtual_host.find_queue(LETTERS.name) is None, "nothing was set aside"
         site.clock.advance(RETRY_MS)  # type: ignore[attr-defined]  # it is a VirtualClock
