@@ -11,6 +11,7 @@ from dataclasses import dataclass
 __all__ = [
     "ACK",
     "BEGIN_TX",
+    "BRANCH",
     "BROWSE",
     "CLOCK",
     "CLOSE",
@@ -73,6 +74,9 @@ OK = "ok"
 FAIL = "fail"
 UNKNOWN = "unknown"
 OUTCOMES = frozenset({OK, FAIL, UNKNOWN})
+
+BRANCH = "xa:"
+"""How the name of a distributed transaction begins, in the column `tx`."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,6 +14,7 @@ from typing import NamedTuple
 
 from pyjms.history.events import (
     ACK,
+    BRANCH,
     BROWSE,
     CLOSE,
     COMMIT,
@@ -32,10 +33,7 @@ from pyjms.history.events import (
 )
 from pyjms.history.notes import note_of
 
-__all__ = ["BRANCH", "Channel", "Facts", "Options", "Outcome", "Surroundings", "is_queue", "is_temporary"]
-
-BRANCH = "xa:"
-"""How the name of a distributed transaction begins."""
+__all__ = ["Channel", "Facts", "Options", "Outcome", "Surroundings", "is_queue", "is_temporary"]
 
 _NS_PER_MS = 1_000_000
 _OTHER_NODE_NS = 100 * _NS_PER_MS
@@ -275,6 +273,8 @@ class Facts:
         commits = [event.ok for event in ends if event.op == COMMIT]
         if OK in commits:
             return Outcome.SURE
+        if tx.startswith(BRANCH) and any(event.op == ROLLBACK and event.ok == OK for event in ends):
+            return Outcome.NEVER  # a coordinator tries again until it is answered, also after a crash
         if UNKNOWN in commits:
             return Outcome.DOUBT
         if commits:

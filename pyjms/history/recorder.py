@@ -31,7 +31,7 @@ from pyjms.history.events import (
 )
 from pyjms.history.groups import RecordedGroups
 from pyjms.history.recording import Recording
-from pyjms.history.rows import Call, Held, Scope
+from pyjms.history.rows import Call, Held, Scope, branch_name
 from pyjms.spi.capability import Capability
 from pyjms.spi.clock import Clock, Signal
 from pyjms.spi.delivery import ELSEWHERE, Delivery, Elsewhere
@@ -394,9 +394,9 @@ class _Session(ProviderSession):
     def xa_start(self, xid: Xid, *, join: bool = False, resume: bool = False) -> None:
         self._inner.xa_start(xid, join=join, resume=resume)
         if join or resume:
-            self._tx = _branch(xid)
+            self._tx = branch_name(xid)
         else:
-            self._enter(_branch(xid))
+            self._enter(branch_name(xid))
 
     def xa_end(self, xid: Xid, *, suspend: bool = False, fail: bool = False) -> None:
         self._inner.xa_end(xid, suspend=suspend, fail=fail)
@@ -406,11 +406,11 @@ class _Session(ProviderSession):
         return self._inner.xa_prepare(xid)
 
     def xa_commit(self, xid: Xid, *, one_phase: bool = False) -> None:
-        call = Call(COMMIT, self.scope, self._now(), _branch(xid), None)
+        call = Call(COMMIT, self.scope, self._now(), branch_name(xid), None)
         self._connection.noted(call, lambda: self._inner.xa_commit(xid, one_phase=one_phase))
 
     def xa_rollback(self, xid: Xid) -> None:
-        call = Call(ROLLBACK, self.scope, self._now(), _branch(xid), None)
+        call = Call(ROLLBACK, self.scope, self._now(), branch_name(xid), None)
         self._connection.noted(call, lambda: self._inner.xa_rollback(xid))
 
     def xa_recover(self) -> Sequence[Xid]:
@@ -472,7 +472,3 @@ def _inner_of(delivery: Delivery) -> Delivery:
     """Return the delivery as the provider made it; what did not come from a recorded consumer is passed on as it is."""
     held = delivery.tag
     return held.inner if isinstance(held, Held) else delivery
-
-
-def _branch(xid: Xid) -> str:
-    return f"xa:{xid.format_id}:{xid.global_transaction_id.hex()}:{xid.branch_qualifier.hex()}"

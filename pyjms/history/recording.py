@@ -31,16 +31,17 @@ from types import TracebackType
 from typing import Self
 
 from pyjms.history.check import check
-from pyjms.history.events import CLOCK, CRASH, EXPIRE, OK
+from pyjms.history.events import CLOCK, COMMIT, CRASH, EXPIRE, OK, ROLLBACK
 from pyjms.history.findings import Report
 from pyjms.history.journal import JournalFile
 from pyjms.history.missing import parquet
 from pyjms.history.reading import read
-from pyjms.history.rows import OK_AT, T1_AT, Call, Digests, Row, Scope, rows_of
+from pyjms.history.rows import OK_AT, T1_AT, Call, Digests, Row, Scope, branch_name, rows_of
 from pyjms.history.stamps import NS_PER_MS, Ticker
 from pyjms.spi.clock import Clock, SystemClock
 from pyjms.spi.envelope import Address
 from pyjms.spi.provider import ExpiredMessage
+from pyjms.spi.xid import Xid
 
 __all__ = ["BUFFER_EVENTS", "INTERVAL_S", "Recording", "record", "recording_at"]
 
@@ -450,10 +451,22 @@ class Recording:
         # Providers tell the millisecond, so it happened some time within it.
         self.log.put(Call(EXPIRE, scope, began_ns, None, expired), OK, began_ns + NS_PER_MS - 1)
 
-    def _note(self, op: str, scope: Scope, since_ns: int | None, message_id: str | None = None) -> None:
+    def branch_ended(self, xid: Xid, *, committed: bool, since_ns: int | None = None) -> None:
+        """Note what became of a branch of a distributed transaction that no call was answered about.
+
+        After a death a coordinator scans for branches, and settles what it finds by its log: those calls are recorded as any others. What
+        it does not find has ended: committed if its log has decided so, else rolled back, as nobody else may commit it. The checker
+        believes this, so that a provider that has forgotten a prepared branch is found by what it lost.
+        """
+        scope = Scope(self.pid, None)
+        self._note(COMMIT if committed else ROLLBACK, scope, since_ns, tx=branch_name(xid))
+
+    def _note(
+        self, op: str, scope: Scope, since_ns: int | None, message_id: str | None = None, tx: str | None = None
+    ) -> None:
         now_ns = self._now()
         with self:
-            self.log.put(Call(op, scope, now_ns if since_ns is None else since_ns, None, message_id), OK, now_ns)
+            self.log.put(Call(op, scope, now_ns if since_ns is None else since_ns, tx, message_id), OK, now_ns)
 
     def now_ns(self) -> int:
         """Return the time that events are stamped with, for `since_ns`."""

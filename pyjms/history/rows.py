@@ -12,14 +12,28 @@ from collections.abc import Mapping
 from itertools import count
 from typing import NamedTuple, TypeAlias
 
-from pyjms.history.events import ACK, BROWSE, COLUMNS, DELIVER, RECOVER, SEND, UNKNOWN
+from pyjms.history.events import ACK, BRANCH, BROWSE, COLUMNS, DELIVER, RECOVER, SEND, UNKNOWN
 from pyjms.spi.delivery import Delivery
 from pyjms.spi.envelope import Address, BodyKind, Envelope, ObjectBody
 from pyjms.spi.provider import ExpiredMessage
 from pyjms.spi.selector import Selector
+from pyjms.spi.xid import Xid
 from pyjms.types import Stored
 
-__all__ = ["OK_AT", "ROW", "T1_AT", "Call", "Digests", "Held", "Row", "Scope", "column", "digest", "rows_of"]
+__all__ = [
+    "OK_AT",
+    "ROW",
+    "T1_AT",
+    "Call",
+    "Digests",
+    "Held",
+    "Row",
+    "Scope",
+    "branch_name",
+    "column",
+    "digest",
+    "rows_of",
+]
 
 CONSTANT = ("run", "node")
 ROW: tuple[str, ...] = tuple(name for name in COLUMNS if name not in CONSTANT)
@@ -60,6 +74,11 @@ class Scope:
         self.selector = selector
         self.numbers: count[int] = count(1) if session is None else session.numbers
         self.sends: dict[Address, tuple[str, int]] = {} if session is None else session.sends
+
+
+def branch_name(xid: Xid) -> str:
+    """Return the name of a branch of a distributed transaction in the column `tx`."""
+    return f"{BRANCH}{xid}"
 
 
 class Held(NamedTuple):

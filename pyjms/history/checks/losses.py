@@ -12,8 +12,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 from pyjms.history.checks.order import stream_of
-from pyjms.history.events import FAIL, OK, Event
-from pyjms.history.facts import BRANCH, Channel, Facts, Outcome, is_queue, is_temporary
+from pyjms.history.events import BRANCH, FAIL, OK, Event
+from pyjms.history.facts import Channel, Facts, Outcome, is_queue, is_temporary
 from pyjms.history.findings import Finding, finding
 from pyjms.history.notes import note_of
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from pyjms.history.events import Event
-from pyjms.history.facts import BRANCH, Facts, is_queue
+from pyjms.history.events import BRANCH, Event
+from pyjms.history.facts import Facts, is_queue
 from pyjms.history.findings import Finding, finding
 from pyjms.history.notes import note_of
 

@@ -5,11 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterator
 from itertools import chain
 
-from pyjms.history.events import COMMIT
-from pyjms.history.facts import BRANCH, Facts, Outcome
+from pyjms.history.events import BRANCH, COMMIT, FAIL, OK, ROLLBACK
+from pyjms.history.facts import Facts, Outcome
 from pyjms.history.findings import Finding, finding
 
 __all__ = ["check_visibility"]
+
+_ENDED = {(ROLLBACK, OK), (COMMIT, FAIL)}
+"""What says for sure that a branch has had no effect."""
 
 
 def check_visibility(facts: Facts) -> Iterator[Finding]:
@@ -23,7 +26,8 @@ def check_visibility(facts: Facts) -> Iterator[Finding]:
         commits = [end for end in ends if end.op == COMMIT]
         if facts.outcome(sent.tx) is Outcome.NEVER:
             # a local transaction without a commit says enough; of a branch somebody must have said so
-            rule, evidence = "rolled-back-visible", [sent, *(ends[:1] if sent.tx.startswith(BRANCH) else ()), event]
+            said = [end for end in ends if (end.op, end.ok) in _ENDED][:1] if sent.tx.startswith(BRANCH) else ()
+            rule, evidence = "rolled-back-visible", [sent, *said, event]
         elif commits and all(facts.precedes(event, commit) for commit in commits):
             rule, evidence = "uncommitted-visible", [sent, event, commits[0]]
         else:

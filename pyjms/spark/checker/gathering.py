@@ -8,8 +8,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from pyjms.history.events import COLUMNS
-from pyjms.history.facts import BRANCH
+from pyjms.history.events import BRANCH, COLUMNS
 from pyjms.spark.checker.control import Control
 from pyjms.spark.checker.expressions import expr, kept, small
 from pyjms.spark.checker.judging import MESSAGES, NAMELESS, OWN, WITNESS

@@ -15,6 +15,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
+from pyjms.history.events import BRANCH
 from pyjms.spark.checker.control import Control, Overview
 from pyjms.spark.checker.expressions import expr, expressions
 
@@ -56,6 +57,7 @@ def transaction_ends(events: DataFrame) -> DataFrame:
     ends = events.where("op IN ('commit', 'rollback') AND tx IS NOT NULL").selectExpr(
         "xxhash64(h, tx) AS tx_key",
         "op = 'commit' AS is_commit",
+        f"op = 'rollback' AND ok = 'ok' AND tx LIKE '{BRANCH}%' AS is_taken_back",
         "ok",
         "t0",
         "t1",
@@ -64,8 +66,8 @@ def transaction_ends(events: DataFrame) -> DataFrame:
     return ends.groupBy("tx_key").agg(
         *expressions(
             "bool_or(is_commit AND ok = 'ok') AS is_sure",
-            "CASE WHEN bool_or(is_commit AND ok = 'ok') THEN false WHEN bool_or(is_commit AND ok = 'unknown') THEN false "
-            "WHEN bool_or(is_commit) THEN true WHEN bool_or(ok <> 'ok') THEN false ELSE true END AS is_never",
+            "CASE WHEN bool_or(is_commit AND ok = 'ok') THEN false WHEN bool_or(is_taken_back) THEN true "
+            "WHEN bool_or(is_commit AND ok = 'unknown') THEN false WHEN bool_or(is_commit) THEN true WHEN bool_or(ok <> 'ok') THEN false ELSE true END AS is_never",
             "min(IF(is_commit, t0, NULL)) AS commit_t0",
             "min(IF(is_commit AND ok = 'ok', t1, NULL)) AS commit_t1",
             "min(IF(is_commit, at, NULL)) AS commit_at",

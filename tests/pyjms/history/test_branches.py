@@ -45,6 +45,8 @@ def rules(*events: Event, complete: bool = False) -> list[str]:
         ([], []),  # prepared, and settled by an operator
         ([("rollback", "unknown")], []),
         ([("rollback", "ok")], ["rolled-back-visible"]),
+        ([("rollback", "unknown"), ("rollback", "ok")], ["rolled-back-visible"]),  # a coordinator tries again
+        ([("commit", "unknown"), ("rollback", "ok")], ["rolled-back-visible"]),
         ([("commit", "fail")], ["rolled-back-visible"]),
         ([("commit", "unknown"), ("commit", "ok")], []),
     ],

@@ -22,6 +22,7 @@ from pyjms.history.parquet import SCHEMA
 from pyjms.history.rows import Call, Scope
 from pyjms.spi.envelope import Address, AddressKind, BodyKind, Envelope, MessageId
 from pyjms.spi.errors import MissingProviderError
+from pyjms.spi.xid import Xid
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -303,6 +304,16 @@ def test_deaths_and_expiries_that_no_connection_sees_can_be_told(tmp_path: Path)
     assert (one.op, one.pid, one.conn, one.t0) == ("crash", "", None, since)
     assert (two.op, two.pid) == ("crash", "4711")
     assert (three.op, three.mid, three.dest) == ("expire", "ID:1", "queue://q")
+
+
+def test_what_became_of_a_branch_can_be_told(tmp_path: Path) -> None:
+    made = record(tmp_path)
+    since = made.now_ns()
+    made.branch_ended(Xid(1, b"g", b"b"), committed=True, since_ns=since)
+    made.branch_ended(Xid(1, b"h", b"b"), committed=False)
+    one, two = read(tmp_path).events
+    assert (one.op, one.ok, one.tx, one.sess, one.t0) == ("commit", "ok", "xa:1:67:62", None, since)
+    assert (two.op, two.ok, two.tx, two.sess) == ("rollback", "ok", "xa:1:68:62", None)
 
 
 def test_the_digest_stands_for_what_the_application_put_into_a_message(tmp_path: Path) -> None:
