@@ -5,19 +5,35 @@ from __future__ import annotations
 import subprocess
 import sys
 from collections.abc import Sequence
+from itertools import cycle
 from pathlib import Path
 from random import Random
 from threading import Event
+from typing import NamedTuple
 
 import pytest
 
 from pyjms import ConnectionFactory, TextMessage
-from pyjms.history import record
+from pyjms.history import Report, read, record
 from pyjms.spi.registry import find_provider
 from pyjms.spi.url import ProviderUrl
+from tests.provider.kill.coordinator_log import CoordinatorLog
+from tests.provider.kill.deeds import LOG
+from tests.provider.kill.points import ANY, NAMED, SIDES
+from tests.provider.kill.torn import find_torn
 
 PATIENCE_S = 120
 ROOT = Path(__file__).parents[3]
+
+
+class Verdict(NamedTuple):
+    """What was found after a drain."""
+
+    report: Report
+    torn: Sequence[str]
+    """Transactions of which a part took effect, and a part did not."""
+    complaints: Sequence[str]
+    """What coordinators have seen a broker do wrong."""
 
 
 class Site:
@@ -36,13 +52,17 @@ class Site:
         """Do what else happens when a process dies."""
 
     def kill_often(self, random: Random, kills: int) -> None:
-        """Let one process after the other work and die: half of them at random moments, half at a write of the journal."""
+        """Let one process after the other work and die: a quarter of them at random moments, a quarter at some write of the journal, and
+        the others at one named point after the other."""
+        named = cycle(random.sample(NAMED, len(NAMED)))
         for number in range(kills):
             seed = random.randrange(10**6)
-            if number % 2:
-                self.kill_at(seed, random.choice(["before", "after"]), random.randint(1, 200))
-            else:
+            if number % 4 == 0:
                 self.kill_at_random(seed, random.uniform(0.0, 1.0))
+            elif number % 4 == 1:
+                self.kill_at(seed, random.choice(SIDES), ANY, random.randint(1, 200))
+            else:
+                self.kill_at(seed, *next(named), random.randint(1, 3))
 
     def kill_at_random(self, seed: int, after_s: float) -> None:
         """Let a process work so long, and kill it."""
@@ -54,9 +74,9 @@ class Site:
             worker.kill()
             self._bury(worker)
 
-    def kill_at(self, seed: int, point: str, passing: int) -> None:
-        """Let a process work until it kills itself at a write of its journal."""
-        worker = self._start("work", str(seed), f"{point}:{passing}")
+    def kill_at(self, seed: int, side: str, kind: str, passing: int) -> None:
+        """Let a process work until it kills itself at a point (`points.py`)."""
+        worker = self._start("work", str(seed), f"{side}:{kind}:{passing}")
         try:
             worker.wait(PATIENCE_S)
         finally:
@@ -71,6 +91,13 @@ class Site:
         finally:
             drainer.kill()
         assert "drained" in output, errors
+
+    def judge(self) -> Verdict:
+        """Judge what clients and coordinators were told, after all was taken."""
+        with record(self.directory, run="kill") as recording:
+            report = recording.check(complete=True)
+        torn = find_torn(read(self.directory).events)
+        return Verdict(report, torn, CoordinatorLog(self.directory.with_name(LOG)).complaints)
 
     def _start(self, *arguments: str) -> subprocess.Popen[str]:
         what, *rest = arguments

@@ -1,55 +1,48 @@
 """A process that works with a durable broker until it is killed, and records what it was told.
 
-``python -m tests.provider.kill.worker work URL DIRECTORY SEED [POINT:N]`` works until the end comes; with a point, it
-kills itself at the Nth passing of ``before`` or ``after`` a write of the journal. ``drain URL DIRECTORY`` takes all that
-is left.
+``python -m tests.provider.kill.worker work URL DIRECTORY SEED [SIDE:KIND:N]`` works until the end comes; with a point (`points.py`), it
+kills itself when it passes that for the Nth time. ``drain URL DIRECTORY`` settles what is in doubt, and takes all that is left. The log of its
+coordinator is beside DIRECTORY.
 """
 
 from __future__ import annotations
 
 import os
-import signal
 import sys
 from collections.abc import Callable
-from itertools import count
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from pathlib import Path
 from random import Random
 from threading import Thread
-from typing import Any
 
-from pyjms import ConnectionFactory, DeliveryMode, JMSException, Message, MessageConsumer, Session
+from pyjms import (
+    Connection,
+    ConnectionFactory,
+    JMSException,
+    Message,
+    MessageConsumer,
+    Session,
+    XAConnectionFactory,
+    XAException,
+)
 from pyjms.history import record
-from pyjms_provider.stores.sql import SqlJournal
+from tests.provider.kill.branches import BranchWorker, Coordinator
+from tests.provider.kill.coordinator_log import CoordinatorLog
+from tests.provider.kill.deeds import (
+    BRANCH_SUBSCRIBER,
+    BRANCH_SUBSCRIPTION,
+    LOG,
+    PARCELS,
+    QUEUES,
+    SUBSCRIBER,
+    SUBSCRIPTION,
+    TOPIC,
+    send_one,
+)
+from tests.provider.kill.points import Suicide
 
-QUEUES = ("orders", "bills")
-SUBSCRIBER = "kill-test"
-SUBSCRIPTION = "all"
 _SECONDS_TO_DRAIN_MS = 1500
-
-
-class Suicide:
-    """Kills this process at the Nth write of the journal: nothing that Python does at its end is done."""
-
-    def __init__(self, point: str, passing: int) -> None:
-        self._point = point
-        self._passing = passing
-        self._numbers = count(1)
-
-    def install(self) -> None:
-        """Stand before and after each write."""
-        for name in ("write", "add"):
-            setattr(SqlJournal, name, self._watched(getattr(SqlJournal, name)))
-
-    def _watched(self, write: Callable[..., None]) -> Callable[..., None]:
-        def watched(*arguments: Any, **options: Any) -> None:
-            last = next(self._numbers) == self._passing
-            if last and self._point == "before":
-                os.kill(os.getpid(), signal.SIGKILL)
-            write(*arguments, **options)
-            if last and self._point == "after":
-                os.kill(os.getpid(), signal.SIGKILL)
-
-        return watched
 
 
 def produce(factory: ConnectionFactory, seed: int) -> None:
@@ -60,22 +53,10 @@ def produce(factory: ConnectionFactory, seed: int) -> None:
             transacted = random.random() < 0.5
             session = connection.create_session(transacted, Session.AUTO_ACKNOWLEDGE)
             for _ in range(random.randint(1, 5)):
-                _send(session, random)
+                send_one(session, random)
             if transacted:
                 session.rollback() if random.random() < 0.2 else session.commit()
             session.close()
-
-
-def _send(session: Session, random: Random) -> None:
-    name = random.choice([*QUEUES, "news"])
-    destination = session.create_topic("news") if name == "news" else session.create_queue(name)
-    producer = session.create_producer(destination)
-    producer.priority = random.choice([4, 4, 8])
-    producer.delivery_mode = DeliveryMode.PERSISTENT if random.random() < 0.9 else DeliveryMode.NON_PERSISTENT
-    message = session.create_text_message("x" * random.choice([10, 1000, 20_000]))
-    message.set_string_property("region", random.choice(["EU", "US"]))
-    producer.send(message)
-    producer.close()
 
 
 def consume(factory: ConnectionFactory, seed: int, name: str, mode: int) -> None:
@@ -100,7 +81,7 @@ def subscribe(factory: ConnectionFactory, seed: int) -> None:
         connection.start()
         while True:
             session = connection.create_session(False, Session.CLIENT_ACKNOWLEDGE)
-            consumer = session.create_durable_subscriber(session.create_topic("news"), SUBSCRIPTION)
+            consumer = session.create_durable_subscriber(session.create_topic(TOPIC), SUBSCRIPTION)
             _work(session, consumer, random)
             session.close()
 
@@ -117,7 +98,7 @@ def _settle(session: Session, message: Message, random: Random) -> None:
     choice = random.random()
     if session.transacted:
         if choice < 0.3:
-            _send(session, random)
+            send_one(session, random)
         if choice < 0.8:
             session.commit()
         else:
@@ -138,15 +119,20 @@ def tell(word: str) -> None:
 def work(url: str, directory: Path, seed: int) -> None:
     """Have all of them work at once; never returns of itself."""
     recording = record(directory, run="kill", synchronous=True)
-    factory = ConnectionFactory(url, record=recording)
-    _make_subscription(factory)
-    jobs = [
+    factory, xa_factory = ConnectionFactory(url, record=recording), XAConnectionFactory(url, record=recording)
+    coordinator = Coordinator(CoordinatorLog(directory.with_name(LOG)), recording)
+    _make_subscription(factory, SUBSCRIBER, SUBSCRIPTION)
+    _make_subscription(factory, BRANCH_SUBSCRIBER, BRANCH_SUBSCRIPTION)
+    _recover(xa_factory, coordinator)
+    jobs: list[Callable[[], None]] = [
         lambda: produce(factory, seed),
         lambda: produce(factory, seed + 1),
         lambda: consume(factory, seed + 2, "orders", Session.AUTO_ACKNOWLEDGE),
         lambda: consume(factory, seed + 3, "orders", Session.SESSION_TRANSACTED),
         lambda: consume(factory, seed + 4, "bills", Session.CLIENT_ACKNOWLEDGE),
         lambda: subscribe(factory, seed + 5),
+        lambda: BranchWorker(coordinator, seed + 6, subscribes=True).work(xa_factory),
+        lambda: BranchWorker(coordinator, seed + 7, subscribes=False).work(xa_factory),
     ]
     threads = [Thread(target=_until_the_end, args=(job,), daemon=True) for job in jobs]
     tell("working")
@@ -156,36 +142,63 @@ def work(url: str, directory: Path, seed: int) -> None:
         thread.join()
 
 
-def _until_the_end(job: object) -> None:
+def _until_the_end(job: Callable[[], None]) -> None:
     try:
-        job()  # type: ignore[operator]
-    except JMSException as error:
+        job()
+    except (JMSException, XAException) as error:
         sys.stderr.write(f"{type(error).__name__}: {error}\n")
         sys.stderr.flush()
         os._exit(3)
 
 
-def _make_subscription(factory: ConnectionFactory) -> None:
+def _make_subscription(factory: ConnectionFactory, subscriber: str, subscription: str) -> None:
     with factory.create_connection() as connection:
-        connection.client_id = SUBSCRIBER
+        connection.client_id = subscriber
         session = connection.create_session(False, Session.AUTO_ACKNOWLEDGE)
-        session.create_durable_subscriber(session.create_topic("news"), SUBSCRIPTION).close()
+        session.create_durable_subscriber(session.create_topic(TOPIC), subscription).close()
+
+
+def _recover(factory: XAConnectionFactory, coordinator: Coordinator, *, settles: bool = False) -> None:
+    """Look for what earlier lives have left. `settles`: and settle all of it, else some is left for later."""
+    random = Random(1)
+    with factory.create_xa_connection() as connection:
+        resource = connection.create_xa_session().xa_resource
+        coordinator.recover(resource)
+        while settles and coordinator.settle_one(resource, random):
+            pass
 
 
 def drain(url: str, directory: Path) -> None:
-    """Take everything that is left, until nothing more comes."""
+    """Settle what is in doubt, and take everything that is left, until nothing more comes."""
     with record(directory, run="kill", synchronous=True) as recording:
-        factory = ConnectionFactory(url, record=recording)
-        with factory.create_connection() as connection:
-            connection.client_id = SUBSCRIBER
-            connection.start()
-            session = connection.create_session(False, Session.AUTO_ACKNOWLEDGE)
-            consumers = [session.create_consumer(session.create_queue(name)) for name in (*QUEUES, "DLQ")]
-            consumers.append(session.create_durable_subscriber(session.create_topic("news"), SUBSCRIPTION))
-            for consumer in consumers:
-                while consumer.receive(_SECONDS_TO_DRAIN_MS) is not None:
-                    pass
+        factory, xa_factory = ConnectionFactory(url, record=recording), XAConnectionFactory(url, record=recording)
+        _recover(xa_factory, Coordinator(CoordinatorLog(directory.with_name(LOG)), recording), settles=True)
+        subscriptions = [(SUBSCRIBER, SUBSCRIPTION), (BRANCH_SUBSCRIBER, BRANCH_SUBSCRIPTION)]
+        jobs = [partial(_drain_subscription, factory, *each) for each in subscriptions]
+        jobs += [partial(_drain_queue, factory, name) for name in (*QUEUES, PARCELS, "DLQ")]
+        with ThreadPoolExecutor(len(jobs)) as pool:
+            for done in [pool.submit(job) for job in jobs]:
+                done.result()
     tell("drained")
+
+
+def _drain_subscription(factory: ConnectionFactory, client_id: str, subscription: str) -> None:
+    with factory.create_connection() as connection:
+        connection.client_id = client_id
+        session = connection.create_session(False, Session.AUTO_ACKNOWLEDGE)
+        _take_all(connection, session.create_durable_subscriber(session.create_topic(TOPIC), subscription))
+
+
+def _drain_queue(factory: ConnectionFactory, name: str) -> None:
+    with factory.create_connection() as connection:
+        session = connection.create_session(False, Session.AUTO_ACKNOWLEDGE)
+        _take_all(connection, session.create_consumer(session.create_queue(name)))
+
+
+def _take_all(connection: Connection, consumer: MessageConsumer) -> None:
+    connection.start()
+    while consumer.receive(_SECONDS_TO_DRAIN_MS) is not None:
+        pass
 
 
 def main(arguments: list[str]) -> None:
@@ -195,8 +208,8 @@ def main(arguments: list[str]) -> None:
         drain(url, Path(directory))
         return
     if len(rest) > 1:
-        point, _, passing = rest[1].partition(":")
-        Suicide(point, int(passing)).install()
+        side, kind, passing = rest[1].split(":")
+        Suicide(side, kind, int(passing)).install()
     work(url, Path(directory), int(rest[0]))
 
 
