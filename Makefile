@@ -98,8 +98,9 @@ soak-work: .venv/.dev ## 500 kills: forwarders and the brokers at both ends, and
 	@PYJMS_FORWARD_KILLS=250 $(PYTEST) -n 0 -q --timeout 14400 tests/system/forwarding
 	@PYJMS_WORK_KILLS=250 $(PYTEST) -n 0 -q --timeout 14400 tests/system/work
 
-soak-kills: .venv/.dev ## kills a working broker 200 times on each store, and judges what its clients were told; pipelines of 5,000 seeds
+soak-kills: .venv/.dev ## kills a working broker, and a coordinator, 200 times on each store, and judges what clients were told; pipelines of 5,000 seeds
 	@PYJMS_KILLS=200 $(PYTEST) -n 0 -q tests/provider/kill
+	@PYJMS_KILLS=200 $(PYTEST) -n 0 -q tests/provider/xa/test_coordinator.py
 	@PYJMS_PIPELINE_SEEDS=5000 $(PYTEST) -n 0 -q tests/provider/simulation/test_pipelines.py
 
 soak-backlog: .venv/.dev ## 5 GB of messages through a broker that may keep 200 MB of them in memory

@@ -153,14 +153,21 @@ def test_recovery_may_die_as_well(shop: Shop, steps: list[str], tmp_path: Path, 
     assert death > 3, "nothing was killed"
 
 
-def test_whoever_dies_again_and_again_gets_there(worker: Worker, tmp_path: Path) -> None:
+@pytest.mark.parametrize("store", ["sqlite", "postgresql"])
+@pytest.mark.timeout(120 + 10 * KILLS)
+def test_whoever_dies_again_and_again_gets_there(
+    worker: Worker, tmp_path: Path, request: pytest.FixtureRequest, store: str
+) -> None:
     random = Random(4711)
-    orders = [f"order {number:03}" for number in range(KILLS // 2)]
-    shop = Shop(worker, tmp_path / "shop", orders, options="").open()
+    orders = [f"order {number:03}" for number in range(2 * KILLS)]  # more than are done between so many deaths
+    server = request.getfixturevalue("postgresql").make_store() if store == "postgresql" else ""
+    shop = Shop(worker, tmp_path / "shop", orders, options="", server=server).open()
     for _ in range(KILLS):
-        status, answer = shop.try_to("trade", last=random.randint(1, 60))
-        assert status in {0, KILLED}, answer
-    shop.finish()
+        shop.do("trade", expected=KILLED, last=random.randint(1, 60))
+    shop.do("recover")
+    seen = shop.do("look")
+    shop.check(seen)
+    assert len(seen["ledger"]) > KILLS // 2
 
 
 def test_both_agree_where_both_are_on_postgresql(
