@@ -12,6 +12,8 @@ from tests.provider.kill.faulty import commit_instead, forget, write_no_promise
 from tests.provider.kill.points import DECISION, PREPARE
 from tests.provider.kill.site import Site, Verdict
 
+pytestmark = pytest.mark.timeout(600)
+
 _ROUNDS = 8
 """A branch that only moved what is NON_PERSISTENT shows nothing."""
 
