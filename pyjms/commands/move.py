@@ -12,6 +12,8 @@ from pyjms.commands.connecting import Login, check_queue, destination, queue
 from pyjms.commands.options import AsJson, BrokerUrl, PasswordFile, QueueName, Selector, UserName
 from pyjms.commands.reporting import CommandError, errors_told, progress, put_json, tables
 from pyjms.commands.taking import can_browse, count_messages, take
+from pyjms.messages.properties import Properties
+from pyjms.messages.property_names import DUPLICATE_ID
 from pyjms.spi.clock import SystemClock
 
 __all__ = ["EXAMPLES", "move"]
@@ -23,6 +25,8 @@ EXAMPLES: Final = (
 )
 
 _BATCH: Final = 100
+_DUPLICATE_IDS: Final = (DUPLICATE_ID, "_AMQ_DUPL_ID")
+"""Ours, and that of ActiveMQ Artemis."""
 
 
 def move(
@@ -95,7 +99,13 @@ def _move(
 
 
 def _send_on(producer: MessageProducer, message: Message) -> None:
-    """Send a received message as it is: with its mode, its priority, and what is left of its time."""
+    """Send a received message as it is: with its mode, its priority, and what is left of its time.
+
+    Without its sender's duplicate id, by which the broker would drop it where it has been before: the sender's own repetitions end there.
+    """
+    if isinstance(message, Properties):
+        for name in _DUPLICATE_IDS:
+            message.drop_property(name)
     expiration = message.jms_expiration
     left_ms = 0 if expiration == 0 else max(1, expiration - int(SystemClock().time_ms()))
     producer.send(message, message.jms_delivery_mode, message.jms_priority, left_ms)

@@ -171,3 +171,9 @@ class Properties(HeaderFields):
             )
         self._properties = dict(self._properties)
         self._settable = KNOWN_NAMES
+
+    def drop_property(self, name: str) -> None:
+        """Take a property off, also off a received message that is sent on; the others stay read-only there. Not of JMS."""
+        if name in self._properties:
+            self._properties = {each: value for each, value in self._properties.items() if each != name}
+            self._settable = NO_NAMES if self._properties_read_only else KNOWN_NAMES

@@ -32,7 +32,8 @@ _PROVIDER_JMSX = frozenset(
 
 PROVIDER_PREFIX = "JMS_pyjms"
 """The names of this project's own provider properties."""
-CLIENT_SETTABLE = frozenset({"JMS_pyjms_deliverAt", "JMS_pyjms_duplicateId"})
+DUPLICATE_ID = f"{PROVIDER_PREFIX}_duplicateId"
+CLIENT_SETTABLE = frozenset({f"{PROVIDER_PREFIX}_deliverAt", DUPLICATE_ID})
 """Those of them that clients may set: when a message is for, and what tells its duplicates."""
 
 KNOWN_NAMES: set[str] = set()

@@ -96,6 +96,16 @@ def test_moving_keeps_the_messages_as_they_are(run_pyjms: Run, url: str, documen
     assert documents("browse", url, "orders") == []
 
 
+def test_what_was_moved_away_may_be_moved_back_although_it_has_a_duplicate_id(
+    run_pyjms: Run, url: str, bodies: Callable[[str], list[str]]
+) -> None:
+    run_pyjms("send", url, "invoices", "invoice 4711", "--duplicate-id", "4711", "--property", "n:int=1")
+    for source, target in (("invoices", "parked"), ("parked", "invoices")):
+        assert run_pyjms("move", url, source, target)[1] == f"moved 1 messages to {target}\n"
+    assert bodies("invoices") == ["invoice 4711"]
+    assert run_pyjms("move", url, "invoices", "one", "--selector", "n = 1")[1] == "moved 1 messages to one\n"
+
+
 def test_moving_can_be_limited_and_choose(run_pyjms: Run, url: str, bodies: Callable[[str], list[str]]) -> None:
     run_pyjms("move", url, "orders", "archive", "--most", "2", "--selector", "colour = 'red'")
     assert (bodies("archive"), bodies("orders")) == (["1", "3"], ["2", "4", "5"])
