@@ -299,10 +299,9 @@ class StompConnection(ProviderConnection):
         """Give messages of an ended consumer back to a broker that keeps them until then (RabbitMQ)."""
         assert self._janitor is not None, "other brokers take them back by themselves"
         frames = [Frame("NACK", {"id": self._janitor.borrowed(held.ack_id), "requeue": "true"}) for held in messages]
-        epoch = self.present_epoch()
-        if frames and epoch is not None:
+        if frames:
             try:
-                epoch.ask(*frames)
+                self.link.newest.ask(*frames)
             except InterruptedLinkError:
                 _log.debug("the connection ended while messages were handed back")  # they are back by that
 
@@ -329,18 +328,12 @@ class StompConnection(ProviderConnection):
         except InterruptedLinkError as error:
             raise ResourceError(f"the connection was lost while a message was kept aside: {error}") from error
 
-    def present_epoch(self) -> Epoch | None:
-        """Return the present epoch; None when there is none at this moment, or never again."""
-        return self.link.present()
-
     def flush(self) -> None:
         """Wait until the broker has done what was sent, if there is a connection."""
-        epoch = self.present_epoch()
-        if epoch is not None:
-            try:
-                flush(epoch)
-            except InterruptedLinkError:
-                _log.debug("the connection ended while it was flushed")
+        try:
+            flush(self.link.newest)
+        except InterruptedLinkError:
+            _log.debug("the connection ended while it was flushed")
 
     def _ask_now(self, *frames: Frame) -> None:
         try:
@@ -382,8 +375,8 @@ class StompConnection(ProviderConnection):
 
         STOMP cannot raise a prefetch; and a client may hold as many messages as it likes (JMS 1.1 §4.4.11).
         """
-        present = self.present_epoch()
-        if present is None or present.number != epoch:
+        newest = self.link.newest
+        if newest.number != epoch:
             return
         frame = subscription.widened(f"{subscription.id}.{next(self._numbers)}", self.dialect)
         if frame is None:
@@ -391,7 +384,7 @@ class StompConnection(ProviderConnection):
         with self._lock:
             self._subscriptions[frame.headers["id"]] = subscription
         try:
-            present.post(frame)
+            newest.post(frame)
         except InterruptedLinkError:
             _log.debug("the connection ended while a consumer was widened")
 
@@ -503,6 +496,10 @@ class StompConnection(ProviderConnection):
             self._janitor.enter(epoch, self._client_id)
         self.temporaries.restore(epoch)
         for subscription in self._consumers():
-            if subscription.is_open and not self.temporaries.is_gone(subscription.request.address):
+            if (
+                not subscription.end_epoch()
+            ):  # an epoch that ended while all was restored in it may have given something
+                self.forget_subscription(subscription)
+            elif not self.temporaries.is_gone(subscription.request.address):
                 subscription.begin_epoch(epoch.number)
                 epoch.ask(subscription.subscribing.frame())

@@ -139,7 +139,12 @@ class Link:
         self.dialect: Dialect | None = None if settings.dialect is None else dialect_named(settings.dialect)
         """The broker's; told by the first CONNECTED, unless the URL says it."""
         self._heals = False
-        self._epoch = self._connect_anywhere()
+        self.newest = self._epoch = self._connect_anywhere()
+        """The present epoch, or the one in which all is just being restored, or the last one, which has ended.
+
+        Messages come as soon as their consumer is restored. So what came is judged by this one, and settled in it: what
+        is not settled where it came stays with the broker, which holds it as delivered.
+        """
 
     def begin(self) -> None:
         """Heal what is lost from now on, also what was lost already: the owner can `restore`. Called once, before anything was done."""
@@ -164,8 +169,8 @@ class Link:
 
     @property
     def epoch_number(self) -> int:
-        """The number of the present epoch, or of the last one."""
-        return self._epoch.number
+        """The number of the newest epoch."""
+        return self.newest.number
 
     def current(self) -> Epoch:
         """Return the present epoch; wait for one while the connection is being made anew, for `timeout_ms` at most.
@@ -188,10 +193,6 @@ class Link:
                 raise ResourceError(
                     f"there has been no connection to {self._places()} for {self._settings.timeout_ms} ms; it is still tried"
                 )
-
-    def present(self) -> Epoch | None:
-        """Return the present epoch, or None while the connection is being made anew or is over."""
-        return self._epoch if self._state is LinkState.CONNECTED else None  # without the lock, as in `current`
 
     def check_open(self) -> None:
         """Raise `ClosedError` or `ConnectionLostError` when the connection is over."""
@@ -219,7 +220,7 @@ class Link:
             epoch.wire.close()
             raise
         with self._lock:
-            self._epoch = epoch
+            self.newest = self._epoch = epoch
         self._move(LinkEvent.HEAL)
         self._look_at(epoch)
 
@@ -331,6 +332,7 @@ class Link:
 
     def _take_up(self, epoch: Epoch) -> bool:
         """Restore everything in `epoch` and make it the present one; return False if that failed."""
+        self.newest = epoch
         try:
             self._owner.restore(epoch)
         except (ProviderError, InterruptedLinkError) as error:

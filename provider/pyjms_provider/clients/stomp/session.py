@@ -248,7 +248,7 @@ class StompSession(ProviderSession):
                 subscription.settled(len(messages))
 
     def _live(self, held: list[Held]) -> list[Held]:
-        """Return those of the present epoch. The others are the broker's again: what is said of them is dropped."""
+        """Return those of the newest epoch. The others are the broker's again: what is said of them is dropped."""
         number = self._link.epoch_number
         live = [each for each in held if each.epoch == number]
         if len(live) < len(held):

@@ -322,9 +322,9 @@ class Subscription(ProviderConsumer):
             returned = list(self._returned)
         self._connection.memory.seen(returned)  # recovered and not asked for again: the broker has them back unmarked
         try:
-            present = self._connection.present_epoch()
-            if present is not None and present.number == epoch:
-                self._end_in(present)
+            newest = self._connection.link.newest
+            if newest.number == epoch:
+                self._end_in(newest)
         except InterruptedLinkError:
             _log.debug("the connection ended while consumer %s was closed", self.id)  # so did the consumer
         finally:

@@ -74,7 +74,6 @@ class ProfiledConnection(ProviderConnection):
         self._here: dict[Address, Address] = {}
         self._closed = False
         self._ending = Ending()
-        self._restoring: Epoch | None = None
         self.link = Link(settings, self._connect_headers, request.clock, self)
         greeting = self.link.greeting
         self.is_profiled = greeting.get("pyjms-profile") == verbs.PROFILE_VERSION
@@ -149,7 +148,7 @@ class ProfiledConnection(ProviderConnection):
                 epoch.ask(session.verb().write())
             except InterruptedLinkError:
                 continue
-            session.epoch = epoch
+            session.enter(epoch)
 
     def start(self) -> None:
         self._check_open()
@@ -222,16 +221,6 @@ class ProfiledConnection(ProviderConnection):
 
     # What sessions and consumers use
 
-    def newest(self) -> Epoch:
-        """Return the epoch in which what is open is known, or is just being made known; it may have ended.
-
-        Raises `InterruptedLinkError` when there is none: what is to be ended has ended.
-        """
-        epoch = self.link.present() or self._restoring
-        if epoch is None:
-            raise InterruptedLinkError("the connection was lost")
-        return epoch
-
     def ask(self, verb: verbs.Verb) -> Frame:
         """Return what the broker answers. Raises `ProviderError`; `ResourceError` when the connection was lost meanwhile."""
         self._check_open()
@@ -255,11 +244,8 @@ class ProfiledConnection(ProviderConnection):
 
     def post(self, frame: Frame) -> None:
         """Say something that needs no answer; without a connection it needs not be said."""
-        epoch = self.link.present()
-        if epoch is None:
-            return
         try:
-            epoch.post(frame)
+            self.link.newest.post(frame)
         except InterruptedLinkError:
             _log.debug("the connection ended before the broker had heard %s", frame.command)
 
@@ -335,7 +321,7 @@ class ProfiledConnection(ProviderConnection):
         with self._lock:
             self._sessions.pop(session.name, None)
         try:
-            self.newest().ask(verbs.CloseSession(session=session.name).write())
+            self.link.newest.ask(verbs.CloseSession(session=session.name).write())
         except (InterruptedLinkError, ProviderError) as error:
             _log.debug("a session ended with its connection: %s", error)
 
@@ -387,7 +373,6 @@ class ProfiledConnection(ProviderConnection):
 
     def restore(self, epoch: Epoch) -> None:
         """Make sessions, temporary destinations and consumers anew. Raises `InterruptedLinkError`, `ProviderError`."""
-        self._restoring = epoch
         with self._lock:
             sessions = list(self._sessions.values())
             temporaries = list(self._at_broker)
@@ -403,7 +388,7 @@ class ProfiledConnection(ProviderConnection):
 
     def _restore_session(self, epoch: Epoch, session: ProfiledSession) -> None:
         epoch.ask(session.verb().write())
-        session.epoch = epoch
+        session.enter(epoch)
         for consumer in session.consumers():
             try:
                 epoch.ask(consumer.verb().write())

@@ -107,6 +107,8 @@ class ProfiledConsumer(ProviderConsumer):
     def begin(self, epoch: Epoch) -> None:
         """Hear that the broker knows the consumer in this epoch; what came before comes again."""
         with self._lock:
+            if self._epoch is not None and self._epoch.number > epoch.number:
+                return  # that one has ended, and who makes all anew was faster
             self._epoch = epoch
             self._arrived.clear()
             self._credit = self._revocations = 0
@@ -281,7 +283,7 @@ class ProfiledConsumer(ProviderConsumer):
             self._is_closed = True
         self._session.forget(self)
         try:
-            self._connection.newest().ask(verbs.Unsubscribe(id=self.name).write())
+            self._connection.link.newest.ask(verbs.Unsubscribe(id=self.name).write())
         except InterruptedLinkError:
             return  # it ended with the connection
         finally:

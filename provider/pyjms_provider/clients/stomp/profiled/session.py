@@ -233,8 +233,8 @@ class ProfiledSession(ProviderSession):
     def _acknowledge_soon(self, tag: object) -> bool:
         """Acknowledge one message without a wait; return False if there is more to it. Raises `ProviderError`."""
         connection = self.connection
-        epoch = connection.link.present()
-        if self._closed or epoch is None or not isinstance(tag, Received) or tag.epoch is not epoch:
+        epoch = connection.link.newest
+        if self._closed or not isinstance(tag, Received) or tag.epoch is not epoch or epoch.has_ended:
             return False
         if tag.is_persistent and connection.settings.confirm_acknowledge:
             return False
@@ -322,19 +322,21 @@ class ProfiledSession(ProviderSession):
         epoch, live = self._live(deliveries)
         if epoch is None:
             return
+        if self.epoch is not epoch:
+            self.connection.link.current()  # until the broker knows this session, too
         try:
             epoch.ask(verbs.Adopt(session=self.name, ids=_ids(live)).write())
         except InterruptedLinkError as error:
             raise ResourceError(f"the connection was lost: {error}; the messages come again") from error
 
     def _live(self, deliveries: Sequence[Delivery]) -> tuple[Epoch | None, list[Received]]:
-        """Return those of the present epoch, and it; None: there are none. The others are the broker's again, and come again.
+        """Return those of the newest epoch, and it; None: there are none. The others are the broker's again, and come again.
 
         What is said of them is said in that epoch or not at all: in the next one their numbers name other messages.
         """
-        epoch = self.connection.link.present()
+        epoch = self.connection.link.newest
         tags = [delivery.tag for delivery in deliveries]
-        live = [tag for tag in tags if isinstance(tag, Received) and tag.epoch is epoch]
+        live = [tag for tag in tags if isinstance(tag, Received) and tag.epoch is epoch and not epoch.has_ended]
         if len(live) < len(tags):
             _log.warning(
                 "PYJMS-EPOCH %d messages were settled after the connection that they came by was lost; they come again",
@@ -423,8 +425,15 @@ class ProfiledSession(ProviderSession):
 
     def interrupted(self) -> None:
         """Hear that the epoch has ended."""
-        self.epoch = None
+        with self._lock:
+            self.epoch = None
         self._good.clear()
+
+    def enter(self, epoch: Epoch) -> None:
+        """Hear that the broker knows the session in this epoch, perhaps after who makes all anew has said so of a later one."""
+        with self._lock:
+            if self.epoch is None or self.epoch.number < epoch.number:
+                self.epoch = epoch
 
     def waiter(self, clock: Clock) -> Callable[[Signal, float | None], bool]:
         return self.connection.link.wait

@@ -1,0 +1,248 @@
+"""Messages come as soon as their consumer is restored, though others still are: they are settled where they came.
+
+What is not settled there the broker holds as delivered, for as long as the new connection lives.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from threading import Thread
+
+import pytest
+
+from pyjms.spi.delivery import Delivery
+from pyjms_provider.clients.stomp.connection import StompConnection
+from pyjms_provider.clients.stomp.link import LinkState
+from pyjms_provider.clients.stomp.profiled.connection import ProfiledConnection
+from pyjms_provider.clients.stomp.profiled.consumer import ProfiledConsumer
+from pyjms_provider.clients.stomp.profiled.session import ProfiledSession
+from pyjms_provider.clients.stomp.session import StompSession
+from pyjms_provider.clients.stomp.subscription import Subscription
+from pyjms_provider.protocols.stomp.frames import Frame
+from tests.provider.clients.stomp.fake_broker import PATIENCE_S, FakeBroker
+from tests.provider.clients.stomp.profiled.peer import Peer, consumer_of, linked
+from tests.provider.clients.stomp.world import QUICKLY, Told, connected, consume
+from tests.provider.helpers import make_envelope, text_of
+
+
+def answer(broker: FakeBroker, frame: Frame) -> None:
+    broker.push(Frame("RECEIPT", {"receipt-id": frame.headers["receipt"]}))
+
+
+def found(delivery: Delivery | None) -> Delivery:
+    assert delivery is not None
+    return delivery
+
+
+# The pyjms broker
+
+
+@contextmanager
+def half_restored(peer: Peer, connection: ProfiledConnection) -> Iterator[None]:
+    """Lose the connection; in the block all consumers have credit on the next one, which has not been started."""
+    peer.unanswered.add("START")
+    peer.cut()
+    started = peer.wait_for("START", 2)
+    assert connection.state == LinkState.RECONNECTING.value
+    yield
+    assert connection.state == LinkState.RECONNECTING.value
+    answer(peer, started)
+    assert connection.link.current().number == 2
+
+
+SETTLED: dict[str, Callable[[ProfiledSession, Delivery], None]] = {
+    "ACK": lambda session, delivery: session.acknowledge([delivery]),
+    "RETURN": lambda session, delivery: session.recover([delivery]),
+    "RETRY": lambda session, delivery: session.retry(delivery, "x"),
+    "REJECT": lambda session, delivery: session.reject(delivery, "x"),
+}
+
+
+@pytest.mark.parametrize("persistent", [True, False])
+@pytest.mark.parametrize("command", SETTLED)
+def test_a_message_that_comes_while_all_is_restored_is_settled(command: str, persistent: bool) -> None:
+    told = Told()
+    with Peer() as peer, linked(peer) as connection:
+        session = connection.open_session(transacted=False)
+        consumer = consumer_of(session, told)
+        with half_restored(peer, connection):
+            peer.deliver_to(consumer, 7, make_envelope("x", persistent=persistent))
+            told.wait()
+            SETTLED[command](session, found(consumer.poll()))
+            assert peer.wait_for(command).headers["ids"] in {"7", "7-7"}
+
+
+def test_what_was_read_ahead_then_goes_back_unseen() -> None:
+    told = Told()
+    with Peer() as peer, linked(peer) as connection:
+        session = connection.open_session(transacted=False)
+        consumer = consumer_of(session, told)
+        with half_restored(peer, connection):
+            peer.deliver_to(consumer, 7)
+            told.wait()
+            session.give_back_unseen([found(consumer.poll())])
+            returned = peer.wait_for("RETURN").headers
+            assert (returned["ids"], returned["unseen"]) == ("7", "true")
+
+
+def test_a_transaction_with_a_message_that_comes_while_all_is_restored_is_committed() -> None:
+    told = Told()
+    with Peer() as peer, linked(peer) as connection:
+        session = connection.open_session(transacted=True)
+        consumer = consumer_of(session, told)
+        with half_restored(peer, connection):
+            peer.deliver_to(consumer, 7)
+            told.wait()
+            session.acknowledge([found(consumer.poll())])
+            session.commit()
+            assert [frame.command for _, frame in peer.frames if frame.command in {"ACK", "COMMIT"}] == [
+                "ACK",
+                "COMMIT",
+            ]
+
+
+def test_a_session_adopts_such_a_message_when_the_broker_knows_it_again() -> None:
+    told = Told()
+    with Peer() as peer, linked(peer) as connection:
+        session, other = (connection.open_session(transacted=False) for _ in range(2))
+        consumer = consumer_of(session, told)
+
+        def hold_up(number: int, frame: Frame) -> None:
+            if (number, frame.command) == (1, "SUBSCRIBE"):
+                peer.unanswered.add("SESSION")
+
+        peer.before_answer = hold_up
+        peer.cut()
+        opened = peer.wait_for("SESSION", 4)
+        peer.deliver_to(consumer, 7)
+        told.wait()
+        delivery = found(consumer.poll())
+        adopting = Thread(target=lambda: other.adopt([delivery]))
+        adopting.start()
+        answer(peer, opened)
+        adopting.join(PATIENCE_S)
+        commands = [frame.command for _, frame in peer.frames]
+        assert commands.index("ADOPT") > max(at for at, command in enumerate(commands) if command == "START")
+        other.acknowledge([delivery])
+        assert peer.wait_for("ACK").headers["session"] == other.name
+
+
+def test_waits_at_the_broker_are_ended_while_all_is_restored() -> None:
+    with Peer() as peer, linked(peer) as connection:
+        session = connection.open_session(transacted=False)
+        with half_restored(peer, connection):
+            session.end_waits()
+            assert peer.wait_for("INTERRUPT").headers["session"] == session.name
+
+
+def test_who_makes_something_on_a_connection_that_was_lost_does_not_undo_that_it_is_on_the_next() -> None:
+    told = Told()
+    with Peer() as peer, linked(peer) as connection:
+        session = connection.open_session(transacted=False)
+        consumer: ProfiledConsumer = consumer_of(session, told)
+        lost = connection.link.current()
+        peer.cut()
+        peer.wait_for("START", 2)
+        healed = connection.link.current()
+        peer.deliver_to(consumer, 7)
+        told.wait()
+        session.enter(lost)  # as by a thread whose SESSION or SUBSCRIBE was answered before the loss
+        consumer.begin(lost)
+        assert session.epoch is healed
+        assert consumer.is_in(healed)
+        assert text_of(consumer.poll()) == "m7"
+
+
+# Other brokers
+
+
+class Half:
+    """Two consumers, of which the second waits for the answer to its SUBSCRIBE on the connection of `number`."""
+
+    def __init__(self, broker: FakeBroker, connection: StompConnection, *, transacted: bool = False) -> None:
+        self.broker = broker
+        self.connection = connection
+        self.told = Told()
+        self.session: StompSession = connection.open_session(transacted=transacted)
+        self.consumer: Subscription = consume(self.session, told=self.told)
+        other = consume(connection.open_session(transacted=False))
+        broker.on_frame = self._hold_up
+        broker.cut()
+        self._asked = broker.wait_for("SUBSCRIBE", 4)
+        assert self._asked.headers["id"] == other.id
+        assert connection.state == LinkState.RECONNECTING.value
+
+    def _hold_up(self, number: int, frame: Frame) -> None:
+        if (number, frame.command) == (1, "SUBSCRIBE"):
+            held_up = frame.headers["id"] != self.consumer.id
+            (self.broker.unanswered.add if held_up else self.broker.unanswered.discard)("SUBSCRIBE")
+
+    def received(self) -> Delivery:
+        self.broker.deliver(self.consumer.id, "7", "x")
+        self.told.wait()
+        return found(self.consumer.poll())
+
+    def go_on(self) -> None:
+        assert self.connection.state == LinkState.RECONNECTING.value
+        answer(self.broker, self._asked)
+        self.connection.link.current()
+
+    def do(self, act: Callable[[], None]) -> None:
+        """Do something that waits until all is restored."""
+        thread = Thread(target=act)
+        thread.start()
+        self.go_on()
+        thread.join(PATIENCE_S)
+        assert not thread.is_alive()
+
+
+@pytest.fixture
+def broker() -> Iterator[FakeBroker]:
+    with FakeBroker() as broker:
+        yield broker
+
+
+def test_at_other_brokers_a_message_that_comes_while_all_is_restored_is_acknowledged(broker: FakeBroker) -> None:
+    with connected(broker) as connection:
+        half = Half(broker, connection)
+        delivery = half.received()
+        half.do(lambda: half.session.acknowledge([delivery]))
+        assert broker.wait_for("ACK").headers["id"] == "7"
+
+
+def test_at_other_brokers_one_that_is_recovered_comes_again(broker: FakeBroker) -> None:
+    with connected(broker) as connection:
+        half = Half(broker, connection)
+        half.session.recover([half.received()])
+        again = found(half.consumer.poll())
+        assert (again.count, again.redelivered) == (2, True)
+        half.go_on()
+
+
+def test_at_other_brokers_a_consumer_that_closes_while_all_is_restored_ends_there_too(broker: FakeBroker) -> None:
+    with connected(broker) as connection:
+        half = Half(broker, connection)
+        half.consumer.close()
+        assert broker.wait_for("UNSUBSCRIBE").headers["id"] == half.consumer.id
+        half.go_on()
+
+
+def test_at_other_brokers_a_client_that_holds_all_is_pushed_more_while_all_is_restored(broker: FakeBroker) -> None:
+    with connected(broker, f"{QUICKLY}&prefetch_messages=1") as connection:
+        half = Half(broker, connection)
+        half.received()
+        assert half.consumer.poll() is None
+        assert broker.wait_for("SUBSCRIBE", 5).headers["id"].startswith(f"{half.consumer.id}.")
+        half.go_on()
+
+
+def test_at_other_brokers_what_came_by_a_connection_that_was_never_restored_is_not_kept(broker: FakeBroker) -> None:
+    with connected(broker) as connection:
+        half = Half(broker, connection)
+        half.session.recover([half.received()])
+        broker.unanswered.clear()
+        broker.cut()
+        broker.wait_for("SUBSCRIBE", 6)
+        assert connection.link.current().number == 3
+        assert half.consumer.poll() is None
