@@ -100,10 +100,10 @@ class Epoch:
         self._expected: dict[str, Callable[[], None]] = {}
         self.wire = Wire(endpoint, settings, self)
 
-    def post(self, *frames: Frame) -> None:
-        """Send `frames`; nobody waits for an answer. Raises `ProviderError`, `InterruptedLinkError`."""
+    def post(self, *frames: Frame, needs_room: bool = True) -> None:
+        """Send `frames`; nobody waits for an answer. `needs_room`: see `Wire.send`. Raises `ProviderError`, `InterruptedLinkError`."""
         try:
-            self.wire.send(*frames)
+            self.wire.send(*frames, needs_room=needs_room)
         except WireEndedError as error:
             raise InterruptedLinkError(str(error)) from error
 

@@ -35,10 +35,11 @@ class Outbox:
         wake: Callable[[], None],
         write: Callable[[bytes], int] | None,
         frame: Callable[[bytes], bytes] = bytes,
-        patience_s: Callable[[], float] = lambda: 0.0,
+        patience_s: Callable[[], float | None] = lambda: 0.0,
     ) -> None:
         """`frame` makes of a frame of STOMP what the socket carries; `patience_s`: for how many seconds of real time the calling thread
-        may wait for room. `limit`: more bytes than that wait before they get in; a single piece may be larger.
+        may wait for room; None: it gets in without. `limit`: more bytes than that wait before they get in; a single piece may be
+        larger.
 
         `wake` has the I/O thread call `flush`. `write` writes what it can without waiting and returns how much that was;
         None: only the I/O thread may write (TLS: one owner, or OpenSSL's state is trampled).
@@ -69,8 +70,8 @@ class Outbox:
         """Whether the I/O thread has something to write."""
         return self._is_handed_over
 
-    def put(self, data: bytes, *, corked: bool = False) -> None:
-        """Have `data` written after all that came before; wait for room.
+    def put(self, data: bytes, *, corked: bool = False, needs_room: bool = True) -> None:
+        """Have `data` written after all that came before; wait for room, if it `needs_room`.
 
         `corked`: not yet, but together with what comes, or when `uncork` is called, or when there is much of it.
 
@@ -78,7 +79,7 @@ class Outbox:
         """
         size = len(data)
         with self._lock:
-            if self._is_closed or (self._size and self._size + size > self._limit):
+            if self._is_closed or (needs_room and self._size and self._size + size > self._limit):
                 self._wait_for_room(size)
             if self._is_open:
                 self._seal()
@@ -157,15 +158,18 @@ class Outbox:
         return b"".join((head, *parts, b"\0"))
 
     def _wait_for_room(self, size: int) -> None:
-        """Wait until there is room for so many bytes. The lock is held. Raises as `put`."""
+        """Wait until there is room for so many bytes, if the thread is one that may wait. The lock is held. Raises as `put`."""
         if self._is_open:
             self._seal()
         has_room, patience_s = partial(self._has_room, size), self._patience_s()
-        self._waiting += 1
-        self._changed.wait_for(lambda: self._is_closed or has_room(), patience_s)
-        self._waiting -= 1
+        if patience_s is not None:
+            self._waiting += 1
+            self._changed.wait_for(lambda: self._is_closed or has_room(), patience_s)
+            self._waiting -= 1
         if self._is_closed:
             raise OutboxClosedError
+        if patience_s is None:
+            return
         if not has_room():
             raise ResourceError(
                 f"the broker has not read for {patience_s:.0f} s, and {self._size} bytes wait to be sent: "

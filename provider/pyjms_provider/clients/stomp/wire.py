@@ -145,13 +145,14 @@ class Wire:
             raise ResourceError(f"{self.endpoint} speaks STOMP {answer.headers.get('version', '1.0')}; this needs 1.2")
         return answer
 
-    def send(self, *frames: Frame) -> None:
+    def send(self, *frames: Frame, needs_room: bool = True) -> None:
         """Have `frames` written, one after the other. Returns before they are.
 
-        Raises `ProviderError` for a frame that cannot be written (nothing of it is), `ResourceError` when the broker does not
+        needs_room: False for what is small, and said a few times at most before the broker has read it: it gets in though much
+        waits to be written. Raises `ProviderError` for a frame that cannot be written (nothing of it is), `ResourceError` when the broker does not
         read, `WireEndedError`.
         """
-        self._put(self._channel.frame(self._encoded(frames)))
+        self._put(self._channel.frame(self._encoded(frames)), needs_room=needs_room)
 
     def _encoded(self, frames: Sequence[Frame]) -> bytes:
         try:
@@ -191,16 +192,17 @@ class Wire:
         except OutboxClosedError as error:
             raise WireEndedError(self._reason or str(error)) from error
 
-    def _put(self, data: bytes, *, corked: bool = False) -> None:
+    def _put(self, data: bytes, *, corked: bool = False, needs_room: bool = True) -> None:
         try:
-            self._outbox.put(data, corked=corked)
+            self._outbox.put(data, corked=corked, needs_room=needs_room)
         except (OutboxClosedError, OSError) as error:
             self._wake()
             raise WireEndedError(self._reason or str(error)) from error
 
-    def _patience_for_room_s(self) -> float:
-        # The I/O thread makes the room itself, and who reads for it must not hold up the reading.
-        return 0.0 if self.is_own_thread() else self._settings.timeout_ms / 1000
+    def _patience_for_room_s(self) -> float | None:
+        # The I/O thread makes the room itself, and who reads for it must not hold up the reading. What is said there answers
+        # what came (credit, what goes back, a pong), so there is little of it, and nobody would say it again.
+        return None if self.is_own_thread() else self._settings.timeout_ms / 1000
 
     def close(self) -> None:
         """End the connection; its thread ends soon. Any thread; may be repeated."""

@@ -291,3 +291,32 @@ def test_who_gathers_finds_no_room_either_and_nothing_after_the_end() -> None:
     outbox.close()
     with pytest.raises(OutboxClosedError):
         outbox.gather("s1", encode(make_envelope("x")))
+
+
+def test_what_needs_no_room_gets_in_and_whoever_may_not_wait_needs_none() -> None:
+    socket = Socket(room=0)
+    outbox = Outbox(1000, socket.wake, socket.write, patience_s=lambda: None)
+    message = encode(make_envelope("a"))
+    outbox.put(b"x" * 990)
+    outbox.put(b"-credit-" * 2)
+    outbox.acknowledge(ONE, 1, 1)
+    outbox.gather("s1", message)
+    impatient = Outbox(1000, socket.wake, socket.write)
+    impatient.put(b"x" * 990)
+    impatient.put(b"-credit-" * 2, needs_room=False)
+    with pytest.raises(ResourceError, match="has not read"):
+        impatient.put(b"-message-" * 2)
+    socket.room = 10**9
+    socket.written.clear()
+    for full in (outbox, impatient):
+        full.flush(socket.write)
+        full.close()
+    with pytest.raises(OutboxClosedError):
+        outbox.put(b"-credit-" * 2)
+    with pytest.raises(OutboxClosedError):
+        impatient.put(b"-credit-" * 2, needs_room=False)
+    written = b"".join(socket.written)
+    assert written.count(b"-credit-" * 2) == 2
+    assert b"ids:1-1" in written
+    assert message in written
+    assert b"-message-" not in written

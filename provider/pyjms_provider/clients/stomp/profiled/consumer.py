@@ -341,7 +341,7 @@ class ProfiledConsumer(ProviderConsumer):
     # The lock is not held
 
     def _speak(self) -> None:
-        """Say what is to be said, unless another thread does so. Raises `ResourceError` if the broker does not read."""
+        """Say what is to be said, unless another thread does so. Never waits for room: a `receive` ends at its own time."""
         if not self._to_say:
             return
         while True:
@@ -355,7 +355,7 @@ class ProfiledConsumer(ProviderConsumer):
             if receipt is not None:
                 epoch.expect(receipt, partial(self._revoked, epoch))
             try:
-                epoch.post(frame)
+                epoch.post(frame, needs_room=False)
                 is_said = True
             except InterruptedLinkError:
                 is_said = True  # it ended with the connection

@@ -3,12 +3,18 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from threading import Event, Thread
 from typing import Any
 
+import pytest
+
 from pyjms.spi.provider import SubscribeRequest
+from pyjms_provider.clients.stomp.epoch import Epoch
+from pyjms_provider.clients.stomp.outbox import Outbox
 from pyjms_provider.clients.stomp.profiled.browser import ProfiledBrowser
+from pyjms_provider.clients.stomp.profiled.connection import ProfiledConnection
 from pyjms_provider.clients.stomp.profiled.consumer import ProfiledConsumer
 from pyjms_provider.protocols.stomp.frames import Frame
 from tests.provider.clients.stomp.fake_broker import PATIENCE_S
@@ -92,7 +98,7 @@ def test_credit_is_said_in_the_order_in_which_it_was_decided() -> None:
         def expect(self, receipt: str, done: Callable[[], None]) -> None:
             answers.append(done)
 
-        def post(self, frame: Frame) -> None:
+        def post(self, frame: Frame, *, needs_room: bool) -> None:
             if not posted:
                 entered.set()
                 assert go_on.wait(PATIENCE_S)
@@ -196,3 +202,75 @@ def test_a_browser_shows_a_message_that_comes_between_two_looks_and_right_before
         epoch = connection.link.current()
         browser._arrived = LateDeque()
         assert len(list(browser._frames())) == 1
+
+
+@contextmanager
+def flooded(monkeypatch: pytest.MonkeyPatch, peer: Peer, connection: ProfiledConnection) -> Iterator[None]:
+    """Send until there is no room for anything, as the broker does not read; it reads again after the block."""
+    full, stalled, reads = Event(), Event(), Event()
+    wait_for_room = Outbox._wait_for_room
+
+    def wait(outbox: Outbox, size: int) -> None:
+        full.set()
+        wait_for_room(outbox, size)
+
+    monkeypatch.setattr(Outbox, "_wait_for_room", wait)
+    session = connection.open_session(transacted=True)
+
+    def flood() -> None:
+        session.send(make_envelope("x"))
+        assert stalled.wait(PATIENCE_S)
+        session.send(
+            make_envelope("x" * 32_000_000)
+        )  # more than the system takes and the outbox, which takes one of any size
+        session.send(make_envelope("x"))
+
+    def stall(_: int, frame: Frame) -> None:
+        if frame.command == "SEND":
+            stalled.set()
+            reads.wait(PATIENCE_S)
+
+    peer.before_answer = stall
+    sender = Thread(target=flood, daemon=True)
+    sender.start()
+    try:
+        assert full.wait(PATIENCE_S)
+        yield
+    finally:
+        reads.set()
+        sender.join(PATIENCE_S)
+
+
+def test_credit_that_comes_due_while_much_waits_to_be_sent_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
+    heard = Event()
+    revoked = ProfiledConsumer._revoked
+
+    def hear(consumer: ProfiledConsumer, epoch: Epoch) -> None:
+        try:
+            revoked(consumer, epoch)
+        finally:
+            heard.set()
+
+    monkeypatch.setattr(ProfiledConsumer, "_revoked", hear)
+    with Peer() as peer, linked(peer) as connection:
+        consumer = consumer_of(connection.open_session(transacted=False))
+        peer.unanswered.add("CREDIT")
+        consumer.set_interested(False)
+        receipt = peer.wait_for("CREDIT", 2).headers["receipt"]
+        consumer.set_interested(True)  # credit is due when the revocation is answered
+        with flooded(monkeypatch, peer, connection):
+            peer.push(Frame("RECEIPT", {"receipt-id": receipt}))
+            assert heard.wait(PATIENCE_S)
+        assert peer.wait_for("CREDIT", 3).headers["credit"] == "10"
+
+
+def test_who_begins_to_receive_or_gives_up_does_not_wait_for_room(monkeypatch: pytest.MonkeyPatch) -> None:
+    with Peer() as peer, linked(peer) as connection:
+        consumer = consumer_of(connection.open_session(transacted=False), wants=False)
+        with flooded(monkeypatch, peer, connection):
+            for wants in (True, False):
+                says = Thread(target=consumer.set_interested, args=(wants,))
+                says.start()
+                says.join(PATIENCE_S / 2)  # of the time that a sender waits
+                assert not says.is_alive()
+        assert peer.wait_for("CREDIT", 2).headers["revoke"] == "true"
