@@ -38,6 +38,9 @@ __all__ = ["TRANSITIONS", "ConnectionInterruptedError", "Link", "LinkEvent", "Li
 _log = logging.getLogger("pyjms.stomp")
 _JITTER = 0.5
 """A random half of each wait keeps a thousand clients from coming back at one moment."""
+_LASTS_MS: Final = 5_000
+"""A connection that was made anew and ends sooner is like an attempt that failed: the next one waits, and longer each time. A
+broker that takes connections and drops them, or sends what ends them, would have a log-in from each client at each moment."""
 
 
 class LinkState(Enum):
@@ -135,6 +138,8 @@ class Link:
             first_ms=settings.reconnect_delay_ms, most_ms=settings.reconnect_delay_max_ms, jitter=_JITTER
         )
         self._delays = Delays(back_off, (random or Random()).random)  # noqa: S311
+        self._healed_ms: float | None = None
+        """When the present epoch was made anew; None: it is the first one."""
         self._error: ProviderError | None = None
         self.dialect: Dialect | None = None if settings.dialect is None else dialect_named(settings.dialect)
         """The broker's; told by the first CONNECTED, unless the URL says it."""
@@ -293,6 +298,10 @@ class Link:
     def _heal(self) -> None:
         rounds = 0
         try:
+            if self._has_lasted():
+                self._delays.reset()
+            else:
+                self._pause()
             while not self._try_round() and self._is_healing():
                 rounds += 1
                 if rounds == self._settings.reconnect_attempts:
@@ -300,12 +309,18 @@ class Link:
                         ResourceError(f"{rounds} rounds of attempts have failed; the last one: {self._error}")
                     )
                     return
-                self._clock.wait(self._stop, self._clock.monotonic_ms() + self._delays.next_ms())
+                self._pause()
         except ProviderError as error:
             self._give_up(error)
         except Exception as error:  # the top of a thread: else nobody would learn that nothing comes any more
             _log.exception("PYJMS-STOMP the connection cannot be made anew because of an error of pyjms")
             self._give_up(ProviderError(f"{type(error).__name__}: {error}"))
+
+    def _has_lasted(self) -> bool:
+        return self._healed_ms is None or self._clock.monotonic_ms() - self._healed_ms >= _LASTS_MS
+
+    def _pause(self) -> None:
+        self._clock.wait(self._stop, self._clock.monotonic_ms() + self._delays.next_ms())
 
     def _is_healing(self) -> bool:
         return self._state is LinkState.RECONNECTING
@@ -343,6 +358,7 @@ class Link:
         with self._lock:
             if self._state is LinkState.RECONNECTING and not epoch.has_ended:
                 self._epoch = epoch
+                self._healed_ms = self._clock.monotonic_ms()
                 self._state = TRANSITIONS[self._state, LinkEvent.HEAL]
                 waiting = self._take_waiting()
                 is_taken = True
@@ -351,7 +367,6 @@ class Link:
         if not is_taken:
             epoch.wire.close()
             return False
-        self._delays.reset()
         for signal in waiting:
             signal.set()
         _log.info("connected to %s again", epoch.wire.endpoint)

@@ -316,6 +316,37 @@ def test_waits_between_rounds_follow_the_clock() -> None:
         connection.close()
 
 
+def test_a_connection_that_was_made_anew_and_ends_at_once_is_like_an_attempt_that_failed() -> None:
+    clock, events = VirtualClock(), Events()
+    with FakeBroker() as broker:
+        url = f"{broker.url}?reconnect_delay_ms=60000&reconnect_delay_max_ms=600000"
+        connection = connect(url, events, clock=clock)
+
+        def lose(number: int) -> None:
+            assert connection.link.current().number == number
+            broker.cut()
+            events.wait_for(number)
+
+        lose(1)
+        lose(2)
+        clock.await_wait(60_000)  # up to a half of each wait is taken off
+        assert broker.connection_count == 2
+        clock.advance(60_000)
+        lose(3)
+        clock.await_wait(120_000)
+        clock.advance(59_000)
+        clock.await_wait(61_000)
+        assert broker.connection_count == 3
+        clock.advance(61_000)
+        assert connection.link.current().number == 4
+        clock.advance(5_000)  # it has lasted
+        lose(4)
+        lose(5)
+        clock.await_wait(60_000)
+        connection.close()
+        assert broker.connection_count == 5
+
+
 def test_closing_ends_the_attempts_to_connect() -> None:
     events = Events()
     broker = FakeBroker()
