@@ -286,7 +286,12 @@ class Link:
         self._owner.on_interrupted(
             ConnectionInterruptedError(f"the connection to {place} was lost ({reason}); it is being made anew")
         )
-        Thread(target=self._heal, name=f"pyjms-stomp-healer-{place.host}", daemon=True).start()
+        try:
+            Thread(target=self._heal, name=f"pyjms-stomp-healer-{place.host}", daemon=True).start()
+        except (
+            RuntimeError
+        ):  # the system has no more threads for the moment: the one that has just lost its connection is free
+            self._heal()
 
     def _look_at(self, epoch: Epoch) -> None:
         """Begin to heal if `epoch` ended before it was the present one, so that nobody heard of it."""

@@ -21,7 +21,7 @@ import re
 import socket
 import ssl
 from collections.abc import Callable, Sequence
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from threading import Thread, current_thread, get_ident
@@ -95,10 +95,10 @@ class Wire:
         self._settings = settings
         self._events = events
         self._clock = SystemClock()  # heart-beats are about the world outside, not about an application's time
-        self._channel = _connect(endpoint, settings)
-        self._wake_reader, self._wake_writer = socket.socketpair()
-        self._wake_reader.setblocking(False)
-        self._wake_writer.setblocking(False)
+        try:
+            self._acquire()
+        except OSError as error:  # the process may open no more for the moment, say
+            raise ResourceError(f"no connection to {endpoint}: {error}") from error
         self._outbox = Outbox(
             _UNWRITTEN_BYTES_MAX,
             self._wake,
@@ -107,8 +107,6 @@ class Wire:
             self._patience_for_room_s,
         )
         limits = Limits(header_line_max=_HEADERS_MAX, header_size_max=_HEADERS_MAX, body_max=settings.frame_bytes_max)
-        self._watch = Watch(self._channel.fileno(), self._wake_reader.fileno())
-        self._reading = Reading(is_shared=self._channel.is_lendable, wake=self._wake, look=self._watch.look)
         self._decoder = FrameDecoder(limits)
         self._beats = HeartBeat(0, "", 0.0)
         self._answered = Signal()
@@ -119,13 +117,35 @@ class Wire:
         self._io_thread = 0
         self._thread = Thread(target=self._run, name=f"pyjms-stomp-{endpoint.host}", daemon=True)
 
+    def _acquire(self) -> None:
+        """Take of the system what the connection needs: all of it, or nothing. Raises `OSError`, `ResourceError`."""
+        with ExitStack() as taken:
+            self._channel = _connect(self.endpoint, self._settings)
+            taken.callback(self._channel.close)
+            self._wake_reader, self._wake_writer = socket.socketpair()
+            taken.callback(self._wake_writer.close)
+            taken.callback(self._wake_reader.close)
+            self._wake_reader.setblocking(False)
+            self._wake_writer.setblocking(False)
+            self._watch = Watch(self._channel.fileno(), self._wake_reader.fileno())
+            taken.callback(self._watch.close)
+            self._reading = Reading(is_shared=self._channel.is_lendable, wake=self._wake, look=self._watch.look)
+            taken.callback(
+                self._reading.end
+            )  # the first to go: the number of a closed socket may be another one's soon
+            self._taken = taken.pop_all()
+
     def open(self, headers: dict[str, str]) -> Frame:
         """Send CONNECT and return CONNECTED.
 
         Raises `RefusedError`, `ResourceError` when there is no answer in time, `WireEndedError` when the other side hung up.
         """
         period = self._settings.heart_beat_ms
-        self._thread.start()
+        try:
+            self._thread.start()
+        except RuntimeError as error:  # the system has no more threads for the moment
+            self._taken.close()
+            raise ResourceError(f"no connection to {self.endpoint}: {error}") from error
         self.send(Frame("CONNECT", {"accept-version": _VERSION.value, "heart-beat": f"{period},{period}", **headers}))
         answered = self._answered.wait(self._settings.connect_timeout_ms / 1000)
         answer = self.connected
@@ -242,11 +262,7 @@ class Wire:
             self._reason = f"{type(error).__name__}: {error}"
         self._is_closing = True
         self._outbox.close()
-        self._reading.end()  # first: the number of a closed socket may be another one's soon
-        self._watch.close()
-        self._channel.close()
-        self._wake_reader.close()
-        self._wake_writer.close()
+        self._taken.close()
         self._answered.set()
         self._events.on_end(self._reason or "it was closed")
 

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import errno
 from collections.abc import Callable
 from contextlib import suppress
+from itertools import count
+from pkgutil import resolve_name
 from threading import Event, Thread
 
 import pytest
@@ -345,6 +348,40 @@ def test_a_connection_that_was_made_anew_and_ends_at_once_is_like_an_attempt_tha
         clock.await_wait(60_000)
         connection.close()
         assert broker.connection_count == 5
+
+
+@pytest.mark.parametrize("what", ["socket.socketpair", "select.epoll", "thread"])
+def test_a_process_that_lacks_something_for_a_moment_heals_when_it_has_that_again(
+    monkeypatch: pytest.MonkeyPatch, what: str
+) -> None:
+    events, attempts = Events(), count(1)
+
+    class Scarce(Thread):
+        def start(self) -> None:
+            if next(attempts) <= 4:  # the first is the one that is to heal
+                raise RuntimeError("can't start new thread")
+            super().start()
+
+    def lack() -> object:
+        if next(attempts) <= 4:
+            raise OSError(errno.EMFILE, "Too many open files")
+        return make()
+
+    with FakeBroker() as broker, connected(broker, events=events) as connection:
+        session = connection.open_session(transacted=False)
+        if what == "thread":
+            for module in ("link", "wire"):
+                monkeypatch.setattr(f"pyjms_provider.clients.stomp.{module}.Thread", Scarce)
+        else:
+            make: Callable[[], object] = resolve_name(what)
+            monkeypatch.setattr(what, lack)
+        broker.cut()
+        events.wait_for(1)
+        session.send(make_envelope("works", persistent=True))
+        broker.wait_for("SEND")
+        assert next(attempts) > 5
+        assert [type(each) for each in events.errors] == [ConnectionInterruptedError]
+        monkeypatch.undo()
 
 
 def test_closing_ends_the_attempts_to_connect() -> None:

@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import errno
 import logging
 import socket
 import ssl
 import subprocess
 import sys
+from collections.abc import Callable
+from itertools import count
 from pathlib import Path
-from threading import Event
+from pkgutil import resolve_name
+from threading import Event, Thread
+from typing import Any
 
 import pytest
 
@@ -158,6 +163,50 @@ def test_a_port_where_nothing_listens_is_told_with_its_reason() -> None:
         url = broker.url
     with pytest.raises(ResourceError, match="refused"):
         make_wire(url)
+
+
+@pytest.mark.parametrize(("what", "number"), [("socket.socketpair", 1), ("select.epoll", 1), ("socket.socketpair", 2)])
+def test_a_process_that_may_open_no_more_is_told_and_keeps_nothing_open(
+    monkeypatch: pytest.MonkeyPatch, what: str, number: int
+) -> None:
+    channels, pairs, calls = [], [], count(1)
+    connect: Callable[..., Any] = resolve_name("pyjms_provider.clients.stomp.wire._connect")
+    make_pair, make = socket.socketpair, resolve_name(what)
+
+    def connect_and_note(*arguments: object) -> object:
+        channels.append(connect(*arguments))
+        return channels[-1]
+
+    def pair_and_note() -> tuple[socket.socket, socket.socket]:
+        pairs.append(make_pair())
+        return pairs[-1]
+
+    def lack() -> object:
+        if next(calls) == number:
+            raise OSError(errno.EMFILE, "Too many open files")
+        return pair_and_note() if make is make_pair else make()
+
+    with FakeBroker() as broker:
+        monkeypatch.setattr("pyjms_provider.clients.stomp.wire._connect", connect_and_note)
+        monkeypatch.setattr("socket.socketpair", pair_and_note)
+        monkeypatch.setattr(what, lack)
+        with pytest.raises(ResourceError, match="Too many open files"):
+            make_wire(broker.url)
+        assert [channel.fileno() for channel in channels] == [-1]
+        assert {each.fileno() for pair in pairs for each in pair} <= {-1}
+
+
+def test_a_connection_that_gets_no_thread_is_told_and_closed(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Scarce(Thread):
+        def start(self) -> None:
+            raise RuntimeError("can't start new thread")
+
+    monkeypatch.setattr("pyjms_provider.clients.stomp.wire.Thread", Scarce)
+    with FakeBroker() as broker:
+        wire, _ = make_wire(broker.url)
+        with pytest.raises(ResourceError, match="can't start new thread"):
+            wire.open({})
+        assert wire._channel.fileno() == -1
 
 
 def test_small_frames_are_not_held_back() -> None:
