@@ -43,6 +43,8 @@ UNDELIVERABLE_ROUTE: Final = "pyjms_undeliverable_route"
 UNDELIVERABLE_TARGET: Final = "pyjms_undeliverable_target"
 
 _PARTS_OF_A_DELIVERY: Final = 3
+_LONGEST_HOPS: Final = 9
+"""Digits of a number of hops."""
 _NOT_OURS: Final = ("JMS_", "_AMQ")
 """How the names of properties of providers begin."""
 _LEFT_BEHIND: Final = frozenset(
@@ -81,7 +83,10 @@ def has_lasting_id(envelope: Envelope) -> bool:
 def hops_of(envelope: Envelope) -> int:
     """Return through how many routes a message has come."""
     value = envelope.properties.get(HOPS, 0)
-    return int(value) if isinstance(value, (int, float, str)) and str(value).isdigit() else 0
+    if isinstance(value, bool) or not isinstance(value, (int, str)):
+        return 0
+    text = str(value) if isinstance(value, int) else value[: _LONGEST_HOPS + 1]  # anybody may have sent anything
+    return int(text) if len(text) <= _LONGEST_HOPS and text.isascii() and text.isdecimal() else 0
 
 
 def marked(

@@ -23,6 +23,7 @@ __all__ = ["Finder", "finder", "holds", "key_of", "read_pointer"]
 Finder: TypeAlias = Callable[[Facts], tuple[Any, ...]]
 """Returns the values at a path: strings, numbers, booleans, None, or for JSON also lists and dicts."""
 
+_ANYWHERE_MAX = 2
 _NOWHERE = Address(AddressKind.QUEUE, "value")
 
 
@@ -89,6 +90,10 @@ def _xml_finder(path: str) -> Finder:
     place = elements.rstrip("/") or "."
     if place.startswith("/"):
         raise ValueError(f"{path!r} begins with a slash; paths begin below the root: write {place.lstrip('/')!r}")
+    if place.count("//") > _ANYWHERE_MAX:
+        raise ValueError(
+            f"{path!r} has // more than {_ANYWHERE_MAX} times: each looks at all that is below what the ones before it found"
+        )
     try:
         Element("probe").findall(place)
     except (SyntaxError, KeyError, TypeError) as error:  # TypeError: a path that ends within brackets

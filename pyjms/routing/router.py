@@ -123,8 +123,10 @@ def _transformed(rule: Rule, envelope: Envelope) -> Envelope:
     for transform in rule.transforms:
         try:
             envelope = transform.apply(envelope)
-        except (ValueError, TypeError, LookupError) as error:
-            raise UndeliverableError(f"{rule.name}: the transformer {transform.use} failed: {error}") from error
+        except Exception as error:  # whatever a body brings it to, the next message is another one
+            raise UndeliverableError(
+                f"{rule.name}: the transformer {transform.use} failed: {str(error) or type(error).__name__}"
+            ) from error
     return envelope
 
 

@@ -83,3 +83,13 @@ def test_an_error_of_the_site_is_no_refusal_of_the_message() -> None:
     assert is_refusal(ProviderError("bad"))
     assert not is_refusal(ResourceError("full"))
     assert not is_refusal(ConnectionLostError("gone"))
+
+
+@pytest.mark.parametrize("said", ["\u00b2", "9" * 5_000, "-1", "1.0", "", True, 1.5, -1, 2**62])
+def test_a_number_of_hops_that_is_none_counts_as_no_hop(said: str | float) -> None:
+    assert hops_of(replace(with_id("a"), properties={"pyjms_forward_hops": said})) == 0
+
+
+@pytest.mark.parametrize("said", ["3", 3])
+def test_a_number_of_hops_may_come_as_text(said: str | int) -> None:
+    assert hops_of(replace(with_id("a"), properties={"pyjms_forward_hops": said})) == 3

@@ -130,6 +130,13 @@ def test_rules_are_asked_in_order_until_one_stops_and_each_target_counts_once() 
     assert [choice.rule and choice.rule.name for choice in ways] == ["listens", "rule 3", "rule 3"]
 
 
+def test_what_is_nested_too_deeply_is_no_xml() -> None:
+    text = "[[rule]]\ncontent = [{ xml = './/a//b', exists = true }]\nto = 'queue:xml'"
+    for levels, expected in ((100, ["xml"]), (199, ["xml"]), (200, []), (5_000, [])):
+        body = "<a>" * levels + "<b/>" + "</a>" * levels
+        assert decide(text, message(body)) == expected, levels
+
+
 def test_a_bomb_of_entities_is_no_xml() -> None:
     text = "[[rule]]\nbody = 'xml'\nto = 'queue:xml'"
     bomb = '<!DOCTYPE a [<!ENTITY b "x"><!ENTITY c "&b;&b;&b;">]><a>&c;</a>'

@@ -77,6 +77,7 @@ stop = "yes"
         ("[[rule]]\nto = 'queue:a'\ncontent = [{ json = '/a' }]", "give one path and one test"),
         ("[[rule]]\nto = 'queue:a'\ncontent = [{ json = '/a', equals = [[1]] }]", "equals takes texts"),
         ("[[rule]]\nto = 'queue:a'\ncontent = [{ xml = 'a[', exists = true }]", "is no path of ElementTree"),
+        ("[[rule]]\nto = 'queue:a'\ncontent = [{ xml = './/a//b//c', exists = true }]", "has // more than 2 times"),
         ("[[rule]]\nto = 'queue:a'\ncontent = [{ json = '/a~2', exists = true }]", "write ~0 for ~"),
         (
             "[[rule]]\nto = 'queue:a'\ntransform = [{ use = 'set', properties = { JMSa = 1 } }]",

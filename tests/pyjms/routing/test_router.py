@@ -87,6 +87,13 @@ def test_a_rule_transforms_what_its_targets_get_and_nobody_else() -> None:
     assert (plain.envelope.jms_type, plain.envelope.properties) == ("old", {"a": 1})
 
 
+@pytest.mark.parametrize("body", ["[" * 100_000, '{"a"', "\ud800"])
+def test_no_body_brings_a_transformer_down(body: str) -> None:
+    text = '[[rule]]\nname = "maps"\ntransform = [{ use = "map-json", fields = { a = "/b" } }]\nto = "queue:q"'
+    with pytest.raises(UndeliverableError, match="maps: the transformer map-json failed"):
+        router(text, VirtualClock()).plan(message(body))
+
+
 def test_a_transformer_that_fails_makes_the_message_undeliverable() -> None:
     text = '[[rule]]\nname = "maps"\ntransform = [{ use = "map-json", fields = { a = "/b" } }]\nto = "queue:q"'
     with pytest.raises(UndeliverableError, match="maps: the transformer map-json failed"):
