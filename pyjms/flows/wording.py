@@ -36,6 +36,7 @@ INSTANCE = "pyjms_flow_instance"
 STEP = "pyjms_flow_step"
 ATTEMPT = "pyjms_flow_attempt"
 _LONGEST_ID = 100
+_LAST_VERSION = 2**31 - 1
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -90,22 +91,51 @@ def read_event(message: Message) -> tuple[str, Start | Event]:
 
 def read_content(message: Message) -> dict[str, Any]:
     """Return the JSON object in a text message. Raises `ValueError`."""
-    content = json.loads(message.text or "") if isinstance(message, TextMessage) else None
+    content = _loaded(message.text or "") if isinstance(message, TextMessage) else None
     if not isinstance(content, dict):
         raise ValueError("a text message with a JSON object is expected")  # noqa: TRY004 - callers know one error
     return content
 
 
+def _loaded(text: str) -> object:
+    """Return what a text says in JSON, if a store can keep it. Raises ValueError."""
+    try:
+        content = json.loads(text, parse_constant=_refuse)
+        json.dumps(content, ensure_ascii=False).encode()  # half a surrogate pair is no text elsewhere
+    except RecursionError:
+        raise ValueError("it is nested too deeply") from None
+    return content
+
+
+def _refuse(constant: str) -> float:
+    raise ValueError(f"{constant} is no JSON")
+
+
 def _checked_instance(instance: str | None) -> str:
-    if not instance or len(instance) > _LONGEST_ID or ":" in instance:
+    if not instance or ":" in instance:
         raise ValueError(f"{INSTANCE} is {instance!r}")
-    return instance
+    return _checked_name(instance, INSTANCE)
+
+
+def _checked_name(name: str, what: str) -> str:
+    """Return what a store has in a column."""
+    if len(name) > _LONGEST_ID or "\0" in name:
+        raise ValueError(f"{what} is {name[:_LONGEST_ID]!r}")
+    name.encode()
+    return name
+
+
+def _checked_version(version: object) -> int:
+    if type(version) is not int or not 0 <= version <= _LAST_VERSION:
+        raise ValueError(f"version is {str(version)[:_LONGEST_ID]}")
+    return version
 
 
 def _read(kind: str | None, key: str, content: Mapping[str, Any]) -> Start | Event:
     match kind:
         case "start":
-            return Start(flow=str(content["flow"]), version=int(content["version"]), data=dict(content["data"]))
+            flow = _checked_name(str(content["flow"]), "flow")
+            return Start(flow=flow, version=_checked_version(content["version"]), data=dict(content["data"]))
         case "answer":
             return Answer(key=key, data=dict(content["data"]))
         case "refusal":

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections import Counter
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -221,6 +222,39 @@ def test_an_event_that_nobody_understands_is_put_aside(
         connection.start()
         consumer = session.create_consumer(session.create_queue("pyjms.flows.bad"))
         assert len(list(iter(consumer.receive_no_wait, None))) == 3
+
+
+BAD_STARTS = {
+    "deep": ("1", "[" * 100_000 + "]" * 100_000),
+    "endless": ("1", '{"flow": "order", "version": Infinity, "data": {}}'),
+    "large": ("1", '{"flow": "order", "version": 100000000000000000000, "data": {}}'),
+    "fraction": ("1", '{"flow": "order", "version": 1.5, "data": {}}'),
+    "half a pair": ("1", '{"flow": "\\ud800", "version": 0, "data": {}}'),
+    "half a pair in data": ("1", '{"flow": "order", "version": 0, "data": {"a": "\\ud800"}}'),
+    "no number": ("1", '{"flow": "order", "version": 0, "data": {"a": NaN}}'),
+    "id of half a pair": ("\ud800", '{"flow": "order", "version": 0, "data": {}}'),
+    "id with a zero": ("1\0", '{"flow": "order", "version": 0, "data": {}}'),
+    "long name": ("1", json.dumps({"flow": "x" * 1000, "version": 0, "data": {}})),
+}
+
+
+@pytest.mark.parametrize("bad", BAD_STARTS)
+def test_no_event_ends_an_engine(factory: ConnectionFactory, store: FlowStore, companies: Companies, bad: str) -> None:
+    store.deploy(supply_flow())
+    instance, body = BAD_STARTS[bad]
+    with factory.create_connection() as connection:
+        session = connection.create_session(False, 1)
+        message = session.create_text_message(body)
+        message.set_string_property("pyjms_flow", "start")
+        message.set_string_property("pyjms_flow_instance", instance)
+        session.create_producer(session.create_queue("pyjms.flows")).send(message)
+        (good,) = start(factory, "tea")
+        settle(companies, store)
+        assert found(store, good).status is Status.COMPLETED
+        assert store.ids() == [good]
+        connection.start()
+        consumer = session.create_consumer(session.create_queue("pyjms.flows.bad"))
+        assert consumer.receive_no_wait() is not None
 
 
 def test_a_version_is_not_changed_and_instances_stay_with_theirs(
