@@ -15,8 +15,9 @@ from pyjms.api.message import Message
 from pyjms.messages.base import JmsMessage
 from pyjms.messages.destinations import JmsQueue, JmsTemporaryQueue, JmsTemporaryTopic, JmsTopic
 from pyjms.messages.freeze import freeze, thaw
+from pyjms.messages.object import JmsObjectMessage
 from pyjms.spi.delivery import Delivery
-from pyjms.spi.envelope import Address, AddressKind, Envelope, MessageId
+from pyjms.spi.envelope import Address, AddressKind, BodyKind, Envelope, MessageId, ObjectBody
 from pyjms.types import Byte, Char, Double, Float, Int, Long, Short
 
 M = TypeVar("M", bound=JmsMessage)
@@ -56,6 +57,13 @@ def received(message: M, context: Context | None = None, *, count: int = 1) -> M
     """Send `message` and receive it."""
     delivery = Delivery(frozen(message), count, count > 1, None)
     return cast("M", thaw(delivery, context or Context()))
+
+
+def from_elsewhere(data: bytes, *trusted: str) -> JmsObjectMessage:
+    """Receive a pickle of unknown origin on a connection that trusts the classes `trusted`."""
+    envelope = Envelope(ORDERS, None, 0, 0, 2, 4, None, None, None, {}, BodyKind.OBJECT, ObjectBody(data, local=False))
+    message = thaw(Delivery(envelope, 1, False, None), Context(frozenset(trusted)))
+    return cast("JmsObjectMessage", message)
 
 
 def same(left: Any, right: Any) -> bool:

@@ -19,8 +19,8 @@ from pyjms.errors import MessageFormatException
 from pyjms.messages.freeze import freeze, thaw
 from pyjms.messages.object import JmsObjectMessage
 from pyjms.spi.delivery import Delivery
-from pyjms.spi.envelope import Address, AddressKind, BodyKind, Envelope, ObjectBody
-from tests.pyjms.messages.support import ORDERS, Context, frozen, received
+from pyjms.spi.envelope import Address, AddressKind, ObjectBody
+from tests.pyjms.messages.support import Context, from_elsewhere, frozen, received
 
 SHOP = types.ModuleType("pretend_shop")
 sys.modules["pretend_shop"] = SHOP  # a module that can be named in pickles
@@ -54,13 +54,6 @@ PLAIN = st.recursive(
     lambda inner: st.lists(inner) | st.dictionaries(st.text(), inner) | st.tuples(inner, inner),
     max_leaves=10,
 )
-
-
-def from_elsewhere(data: bytes, *trusted: str) -> JmsObjectMessage:
-    """Receive a pickle of unknown origin on a connection that trusts the classes `trusted`."""
-    envelope = Envelope(ORDERS, None, 0, 0, 2, 4, None, None, None, {}, BodyKind.OBJECT, ObjectBody(data, local=False))
-    message = thaw(Delivery(envelope, 1, False, None), Context(frozenset(trusted)))
-    return cast("JmsObjectMessage", message)
 
 
 @pytest.mark.realises("BOIL-MSG-4", "BOIL-BODY-1")
