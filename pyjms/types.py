@@ -18,10 +18,15 @@ _SINGLE = struct.Struct("<f")
 
 
 def round_to_single(value: float) -> float:
-    """Return `value` rounded to the nearest 32-bit float, ties to even; overflow gives an infinity, as in Java."""
+    """Return `value` rounded to the nearest 32-bit float, ties to even; overflow gives an infinity, as in Java.
+
+    Raises `TypeError` for what is no number.
+    """
     try:
         return _SINGLE.unpack(_SINGLE.pack(value))[0]  # type: ignore[no-any-return]
-    except OverflowError:
+    except (OverflowError, struct.error) as error:
+        if not isinstance(value, (int, float)):
+            raise TypeError(f"{type(value).__name__} is no number") from error
         return float("inf") if value > 0 else float("-inf")
 
 

@@ -23,13 +23,15 @@ DUPS_OK_BATCH = 20
 class AcknowledgementLedger:
     """The unsettled deliveries of one session, in order of delivery. One thread at a time."""
 
-    __slots__ = ("_limit", "_mode", "_unsettled")
+    __slots__ = ("_limit", "_mode", "_unsettled", "owed")
 
     def __init__(self, mode: AcknowledgeMode, limit: int = 0) -> None:
         """`limit`: how many deliveries the client may keep unsettled before it gets no more; 0: any number."""
         self._mode = mode
         self._limit = limit
         self._unsettled: list[Delivery] = []
+        self.owed: Sequence[Delivery] = ()
+        """What is to come again, and could not be given back yet: no acknowledgement covers it."""
 
     def __len__(self) -> int:
         return len(self._unsettled)
@@ -64,6 +66,15 @@ class AcknowledgementLedger:
                 del self._unsettled[index]
                 return True
         return False
+
+    def owe(self, deliveries: Sequence[Delivery]) -> None:
+        """Enter what could not be given back."""
+        self.owed = [*self.owed, *deliveries]
+
+    def take_owed(self) -> Sequence[Delivery]:
+        """Take out what is owed, to give it back."""
+        taken, self.owed = self.owed, ()
+        return taken
 
     def put_back(self, deliveries: Sequence[Delivery]) -> None:
         """Enter again, in front, what was taken out and could not be settled."""

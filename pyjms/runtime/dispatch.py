@@ -25,6 +25,7 @@ from pyjms.runtime.rest import Rest
 from pyjms.spi.capability import Capability
 from pyjms.spi.delivery import Delivery
 from pyjms.spi.errors import GoneError, ProviderError, TooLateError
+from pyjms.spi.reasons import reason_of
 
 if TYPE_CHECKING:
     from pyjms.runtime.consumer import JmsMessageConsumer
@@ -98,7 +99,7 @@ class Dispatcher:
             self.listening = others if callback is None else [*others, consumer]
             if self._worker is None and callback is not None:
                 name = f"pyjms-session-{session.next_message_id()[3:]}"
-                self._worker = WorkThread(name, session.clock, self._work)
+                self._worker = WorkThread(name, session.clock, self._work, self._tell)
                 self._worker.start()
             consumer.callback = callback
         consumer.be_interested(callback is not None)
@@ -159,6 +160,8 @@ class Dispatcher:
 
     def _work(self) -> bool:
         session = self._session
+        if session.ledger.owed:
+            self._give_back_owed()
         with session.gate.lock:
             found = self._next()
             if found is None:
@@ -174,21 +177,21 @@ class Dispatcher:
         """Return the next delivery, beginning with the consumer after the one served last; the gate is locked."""
         if not self._session.gate.is_open or self._session.ledger.is_full:
             return None
-        consumers = self.listening
+        consumers, first = self.listening, self._turn
         for step in range(len(consumers)):
-            turn = (self._turn + step) % len(consumers)
+            turn = (first + step) % len(consumers)
             consumer = consumers[turn]
             callback = consumer.callback
             if callback is None or consumer.is_closed or (self._rests and self._is_resting(consumer)):
                 continue
+            self._turn = turn + 1  # whatever it raises: it must not keep the others from theirs
             try:
                 delivery = consumer.provider.poll()
             except ProviderError as error:
                 # the provider tells the connection's ExceptionListener of a lost connection by itself
                 _log.debug("a listener's consumer cannot poll: %s", error)
-                return None
+                continue
             if delivery is not None:
-                self._turn = turn + 1
                 return consumer, callback, delivery
         return None
 
@@ -213,13 +216,19 @@ class Dispatcher:
             _log.warning("a message could not be read for its listener, so it will come again: %s", error)
             self._rest(consumer)
             if session.ledger.take_one(delivery):
-                with suppress(ProviderError):  # else its session's end gives it back
-                    session.provider_session.recover((delivery,))
+                with suppress(ProviderError):
+                    session.give_back((delivery,))
             return False
         except ProviderError as error:
             _log.warning("a delivery could not be settled after its listener ran, so it will come again: %s", error)
             self._rest(consumer)
             self._give_back(delivery)
+            return False
+        except Exception as error:  # the provider's fault, or ours: the messages that follow must not wait for it
+            _log.exception("a delivery could not be settled after its listener ran, so it will come again")
+            self._rest(consumer)
+            self._give_back(delivery)
+            self._tell(error)
             return False
         finally:
             session.gate.leave()
@@ -233,6 +242,12 @@ class Dispatcher:
         if rest is not None:
             rest.begin()
 
+    def _tell(self, error: Exception) -> None:
+        """Let the connection's ExceptionListener know of an error that nobody expected (JMS 1.1 §4.3.8)."""
+        self._session.connection.report(
+            ProviderError(f"a session's listeners met an unexpected error: {reason_of(error)}")
+        )
+
     def _read(self, delivery: Delivery) -> Message | None:
         """Return the message of a delivery; None if it is gone. Raises `_UnreadError`."""
         session = self._session
@@ -244,13 +259,25 @@ class Dispatcher:
             return None
         except ProviderError as error:
             raise _UnreadError(error.reason) from error
+        except Exception as error:  # it will hardly be better the next time, so attempts are counted
+            _log.exception("a message could not be read for its listener")
+            self._redeliver(delivery, f"the message could not be read: {reason_of(error)}")
+            self._tell(error)
+            return None
 
     def _give_back(self, delivery: Delivery) -> None:
         """Let what could not be settled come again; DUPS_OK settles it with its next batch."""
         session = self._session
         if session.settles_at_once and session.ledger.take_one(delivery):
-            with suppress(ProviderError):  # else its session's end gives it back
-                session.provider_session.recover((delivery,))
+            session.ledger.owe((delivery,))
+        if session.ledger.owed:
+            self._give_back_owed()
+
+    def _give_back_owed(self) -> None:
+        """Try to give back what could not be before; else that is tried again with the next piece of work."""
+        if self._session.gives_back_at_any_time:
+            with suppress(ProviderError):
+                self._session.give_back(())
 
     def _settle(self, delivery: Delivery, failure: BaseException | None) -> None:
         session = self._session
@@ -264,28 +291,31 @@ class Dispatcher:
                 exc_info=failure,
             )
             if session.settles_by_itself:
-                self._redeliver(delivery, failure)
+                self._redeliver(delivery, f"the listener raised {reason_of(failure)}")
             return
         if due := session.ledger.due():
             try:
                 session.provider_session.acknowledge(due)
             except TooLateError as error:  # there is nothing left to settle
                 _log.debug("messages that a listener has had may come again: %s", error)
-            except ProviderError:
+            except BaseException:
                 session.ledger.put_back(due)
                 raise
 
-    def _redeliver(self, delivery: Delivery, failure: BaseException) -> None:
+    def _redeliver(self, delivery: Delivery, reason: str) -> None:
         session = self._session
         if not session.ledger.take_one(delivery):
             return  # recovered by the listener itself
         capabilities = session.connection.capabilities
         is_limited = Capability.DEAD_LETTERS in capabilities and Capability.REDELIVERY_LIMITS not in capabilities
-        reason = f"the listener raised {type(failure).__name__}: {failure}"
-        if is_limited and delivery.count >= MAXIMUM_ATTEMPTS:
-            session.provider_session.reject(delivery, reason)
-        else:
-            session.provider_session.retry(delivery, reason)
+        try:
+            if is_limited and delivery.count >= MAXIMUM_ATTEMPTS:
+                session.provider_session.reject(delivery, reason)
+            else:
+                session.provider_session.retry(delivery, reason)
+        except BaseException:
+            session.ledger.owe((delivery,))
+            raise
 
 
 def _call(callback: Callable[[Message], Any], message: Message) -> BaseException | None:

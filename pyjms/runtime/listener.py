@@ -17,20 +17,28 @@ __all__ = ["EventThread", "WorkThread"]
 
 _log = logging.getLogger("pyjms.runtime")
 
+_ERRORS_MAX = 7
+"""So many unexpected errors may come one after the other; then the thread waits until it is woken, not to run in a circle."""
+
 
 class WorkThread:
     """A thread that is woken, or whose time has come, and then works until there is nothing to do.
 
     `work` does one piece and says whether it did any. It runs on this thread only: it is the session's own thread of
-    JMS 1.1 §4.4.6, which serializes the session's listeners.
+    JMS 1.1 §4.4.6, which serializes the session's listeners. One that raises does not end the thread: nobody else would do
+    the work that follows.
     """
 
-    __slots__ = ("_ended", "_inbox", "_thread", "_work", "until_ms", "wake")
+    __slots__ = ("_ended", "_inbox", "_on_error", "_thread", "_work", "until_ms", "wake")
 
-    def __init__(self, name: str, clock: Clock, work: Callable[[], bool]) -> None:
+    def __init__(
+        self, name: str, clock: Clock, work: Callable[[], bool], on_error: Callable[[Exception], object]
+    ) -> None:
+        """`on_error` hears of what `work` raises, on the same thread."""
         self._work = work
         self.until_ms: float | None = None
         """Set by the work that is to be called again, at the latest, when the monotonic clock shows this."""
+        self._on_error = on_error
         self._inbox = Inbox(clock.wait)
         self._ended = False
         self.wake = self._inbox.wake
@@ -56,14 +64,19 @@ class WorkThread:
         self.wake()
 
     def _run(self) -> None:
-        try:
-            while not self._ended:
-                until_ms, self.until_ms = self.until_ms, None
-                self._inbox.wait(until_ms)
-                while not self._ended and self._work():
-                    pass
-        except Exception:  # the top of a thread: whatever it was, say so and end
-            _log.exception("%s ends because of an unexpected error", self._thread.name)
+        while not self._ended:
+            until_ms, self.until_ms = self.until_ms, None
+            self._inbox.wait(until_ms)
+            errors = 0
+            while not self._ended and errors < _ERRORS_MAX:
+                try:
+                    if not self._work():
+                        break
+                    errors = 0
+                except Exception as error:  # the top of a thread: whatever it was, say so and go on
+                    errors += 1
+                    _log.exception("an unexpected error on %s", self._thread.name)
+                    self._on_error(error)
 
 
 class EventThread:

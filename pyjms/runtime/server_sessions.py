@@ -16,6 +16,7 @@ from pyjms.spi.delivery import Delivery
 from pyjms.spi.envelope import Address
 from pyjms.spi.errors import ProviderError
 from pyjms.spi.provider import ProviderSession, SubscribeRequest
+from pyjms.spi.reasons import reason_of
 from pyjms.spi.selector import Selector
 
 if TYPE_CHECKING:
@@ -34,6 +35,7 @@ class JmsConnectionConsumer(ConnectionConsumer):
         "_connection",
         "_consumer",
         "_max_messages",
+        "_owed",
         "_pool",
         "_rest",
         "_running",
@@ -59,8 +61,9 @@ class JmsConnectionConsumer(ConnectionConsumer):
         self._closed = False
         self._running = False
         self._rest = Rest(connection.clock)
+        self._owed: list[Delivery] = []
         name = f"pyjms-connection-consumer-{connection.next_number()}"
-        self._worker = WorkThread(name, connection.clock, self._work)
+        self._worker = WorkThread(name, connection.clock, self._work, self._tell)
         request = SubscribeRequest(address=address, selector=selector, no_local=False, durable_name=durable_name)
         self._consumer = session.subscribe(request, self._worker.wake)
         self._worker.start()
@@ -105,6 +108,8 @@ class JmsConnectionConsumer(ConnectionConsumer):
             self._worker.until_ms = self._rest.until_ms
             return False
         try:
+            if self._owed:
+                self._give_back([])
             deliveries = self._take()
             if deliveries:
                 self._hand_over(deliveries)
@@ -114,6 +119,18 @@ class JmsConnectionConsumer(ConnectionConsumer):
                 self._connection.report(error)
             return False
 
+    def _tell(self, error: Exception) -> None:
+        """Let the connection's ExceptionListener know of an error that nobody expected (JMS 1.1 §4.3.8)."""
+        if not self._closed:
+            reason = f"a connection consumer met an unexpected error: {reason_of(error)}"
+            self._connection.report(ProviderError(reason))
+
+    def _give_back(self, deliveries: list[Delivery]) -> None:
+        """Let `deliveries` come again; what cannot be given back is tried again before more is taken."""
+        self._owed += deliveries
+        self._session.recover(self._owed)
+        self._owed = []
+
     def _take(self) -> list[Delivery]:
         deliveries: list[Delivery] = []
         try:
@@ -122,6 +139,9 @@ class JmsConnectionConsumer(ConnectionConsumer):
         except ProviderError:
             if not deliveries:
                 raise  # else the next poll says so again, and what came before is not held up
+        except BaseException:
+            self._owed += deliveries
+            raise
         return deliveries
 
     def _hand_over(self, deliveries: list[Delivery]) -> None:
@@ -137,12 +157,15 @@ class JmsConnectionConsumer(ConnectionConsumer):
             if self._closed and loaded_into is None:
                 return  # closed while the pool was asked: the messages are back on their destination
             _log.exception("a server session could not be started; its messages go back to their destination")
-            if loaded_into is None:
-                self._session.recover(deliveries)
-            else:
-                loaded_into.unload(deliveries)
-            self.pause_delivery()
-            self._connection.report(ProviderError(f"the server session pool failed, so its consumer stopped: {error}"))
+            reason = f"the server session pool failed, so its consumer stopped: {reason_of(error)}"
+            try:
+                if loaded_into is None:
+                    self._give_back(deliveries)
+                else:
+                    loaded_into.unload(deliveries)
+            finally:
+                self.pause_delivery()
+                self._connection.report(ProviderError(reason))
 
     def _loadable(self, session: Session) -> JmsSession:
         """Return `session` if this connection made it. Raises JMSException for another one, which cannot be loaded."""

@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from itertools import count
 from threading import get_ident
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NoReturn
 
 from pyjms.api.browser import QueueBrowser
 from pyjms.api.consumer import MessageListenerLike
@@ -46,6 +46,7 @@ from pyjms.spi.errors import (
     TooLateError,
 )
 from pyjms.spi.provider import ProviderSession, SubscribeRequest
+from pyjms.spi.reasons import reason_of
 from pyjms.spi.selector import selector_or_none
 
 if TYPE_CHECKING:
@@ -80,6 +81,8 @@ class JmsSession(Session):
         self._mode = mode
         self.settles_by_itself = mode in (AcknowledgeMode.AUTO_ACKNOWLEDGE, AcknowledgeMode.DUPS_OK_ACKNOWLEDGE)
         self.settles_at_once = mode is AcknowledgeMode.AUTO_ACKNOWLEDGE
+        self.gives_back_at_any_time = mode is not AcknowledgeMode.SESSION_TRANSACTED
+        """Whether `ProviderSession.recover` may be called now: in a transaction only after `rollback`."""
         self._is_limited = connection.max_unacknowledged > 0
         self.ledger = AcknowledgementLedger(mode, 0 if self.settles_by_itself else connection.max_unacknowledged)
         self._consumers: list[JmsMessageConsumer] = []
@@ -245,12 +248,15 @@ class JmsSession(Session):
         With `or_enter`, None also means that the consumer wants to be woken and that the calling thread is registered as
         blocked in a receive; a message ends both.
         """
+        if self.ledger.owed and self.gives_back_at_any_time:
+            with suppress(ProviderError):
+                self.give_back(())
         while True:
             gate, unsettled, delivery = self.gate, _NOTHING, None
             try:
                 with gate.lock:
                     if self._is_limited and self.ledger.is_full:
-                        raise self._overrun()
+                        self._refuse_overrun()
                     if or_enter and gate.receiver != (me := get_ident()):
                         self._begin_receive(consumer, me)
                     if gate.is_open and not consumer.is_closed:
@@ -277,19 +283,32 @@ class JmsSession(Session):
                 if isinstance(error, ClosedError) and (self.is_closing or consumer.is_closed):
                     return None  # closed in mid-receive: the message is back on its queue
                 raise to_jms(error) from error
+            except Exception as error:  # JMS 1.1 §7.1: a client hears of nothing but JMSExceptions
+                if isinstance(error, JMSException):
+                    raise
+                if delivery is not None:
+                    self._give_up(delivery, unsettled)
+                raise to_jms(ProviderError(f"a message could not be received: {reason_of(error)}")) from error
             return message
 
     def _give_up(self, delivery: Delivery, unsettled: Sequence[Delivery]) -> None:
         """Give back `delivery`, which the client did not get; what it got, and could not be settled, stays in the ledger."""
         self.ledger.take_one(delivery)
         self.ledger.put_back([each for each in unsettled if each is not delivery])
-        try:
-            self.provider_session.recover([delivery])
-        except ProviderError:
-            self.ledger.delivered(delivery)  # where `recover` finds it
+        with suppress(ProviderError):
+            self.give_back((delivery,))
 
-    def _overrun(self) -> ResourceError:
-        return ResourceError(
+    def give_back(self, deliveries: Sequence[Delivery]) -> None:
+        """Let `deliveries` come again, and what is owed. Raises `ProviderError`: all of that is owed then."""
+        owed = (*deliveries, *self.ledger.take_owed())
+        try:
+            self.provider_session.recover(owed)
+        except BaseException:
+            self.ledger.owe(owed)
+            raise
+
+    def _refuse_overrun(self) -> NoReturn:
+        raise ResourceError(
             f"the session holds {len(self.ledger)} unacknowledged messages, as many as max_unacknowledged allows: "
             "acknowledge or commit before receiving more"
         )
@@ -362,11 +381,11 @@ class JmsSession(Session):
 
     def unload(self, deliveries: list[Delivery]) -> None:
         """Give back what `load` took over and `run` has not delivered, as the server session could not start."""
-        kept = self._dispatcher.unload(deliveries)
+        self.ledger.owe(self._dispatcher.unload(deliveries))
         with mapped_errors:
             if self._mode is AcknowledgeMode.SESSION_TRANSACTED:
                 self.provider_session.rollback()
-            self.provider_session.recover(kept)
+            self.give_back(())
 
     # Acknowledgement and transactions (§4.4.7, §4.4.11)
 
@@ -390,8 +409,13 @@ class JmsSession(Session):
         if self._mode is AcknowledgeMode.SESSION_TRANSACTED:
             raise IllegalStateException("a transacted session recovers by rollback()")
         self._check_thread("recover")
-        with mapped_errors:
-            self.provider_session.recover(self.ledger.take())
+        deliveries, owed = self.ledger.take(), self.ledger.take_owed()
+        try:
+            self.provider_session.recover([*deliveries, *owed])
+        except ProviderError as error:
+            self.ledger.put_back(deliveries)  # the client still has them, and may acknowledge them yet
+            self.ledger.owe(owed)
+            raise to_jms(error) from error
 
     def commit(self) -> None:
         self._check_transaction("commit")
@@ -411,7 +435,8 @@ class JmsSession(Session):
         except (InDoubtError, ConnectionLostError, ClosedError) as error:
             raise to_jms(error) from error
         except RolledBackError as error:
-            self._give_back(deliveries)
+            with mapped_errors:
+                self.give_back(deliveries)
             raise to_jms(error) from error
         except ProviderError as error:
             self._roll_back(deliveries)
@@ -423,14 +448,14 @@ class JmsSession(Session):
         self._check_transaction("rollback")
         self._roll_back(self.ledger.take())
 
-    def _roll_back(self, deliveries: Any) -> None:
+    def _roll_back(self, deliveries: Sequence[Delivery]) -> None:
         with mapped_errors:
-            self.provider_session.rollback()
-            self.provider_session.recover(deliveries)
-
-    def _give_back(self, deliveries: Any) -> None:
-        with mapped_errors:
-            self.provider_session.recover(deliveries)
+            try:
+                self.provider_session.rollback()
+            except ProviderError:
+                self.ledger.put_back(deliveries)  # they belong to the transaction still
+                raise
+            self.give_back(deliveries)
 
     def _check_transaction(self, what: str) -> None:
         self.check_open()

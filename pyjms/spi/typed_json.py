@@ -124,6 +124,10 @@ def _read_value(letter: str, value: object) -> Stored:
         return READERS[letter](value)
     if letter in _NUMBERS_ONLY and type(value) is int:
         return READERS[letter](str(value))
-    if letter in _FLOATS and type(value) in (int, float):
-        return Float(value) if letter == "F" else float(value)  # type: ignore[arg-type]
+    if letter in _FLOATS and (type(value) is int or type(value) is float):
+        try:
+            number = float(value)
+        except OverflowError as error:  # JSON has whole numbers of any length
+            raise ValueError("a number is too large") from error
+        return Float(number) if letter == "F" else number
     raise ValueError("no value of its type")

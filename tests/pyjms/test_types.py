@@ -59,6 +59,17 @@ def test_a_float_beyond_all_singles_is_infinite() -> None:
     assert Float() == 0.0
 
 
+def test_a_whole_number_beyond_all_floats_is_infinite_too() -> None:
+    assert Float(10**400) == math.inf
+    assert Float(-(10**400)) == -math.inf
+
+
+@pytest.mark.parametrize("value", ["1.5", None, [1]])
+def test_what_is_no_number_is_no_float(value: Any) -> None:
+    with pytest.raises(TypeError, match="is no number"):
+        Float(value)
+
+
 @pytest.mark.parametrize("text", ["", "ab", "\U0001f600"])
 def test_a_char_is_one_unit(text: str) -> None:
     with pytest.raises(ValueError, match="not one 16-bit character"):

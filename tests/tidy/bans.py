@@ -129,6 +129,8 @@ BROAD_HANDLERS = {
     "pyjms/history/recording.py::_write_rows": "around all writing: who is recorded must not suffer",
     "pyjms/recoverable/server.py::_serve_one": "a server's work: what it raised rolls the request back, and the server goes on",
     "pyjms/spi/reasons.py::reason_of": "the text of any exception, which may fail in any way",
+    "pyjms/runtime/dispatch.py::_process": "a session's thread, or an application server's: the next message must not wait",
+    "pyjms/runtime/dispatch.py::_read": "the same: what cannot be read is counted, and set aside in the end",
     "pyjms/runtime/dispatch.py::_call": "a message listener: what it raised decides about redelivery",
     "pyjms/runtime/listener.py::_run": "the top of the threads that run listeners and callbacks",
     "provider/pyjms_provider/clients/stomp/link.py::_heal": "the top of a thread, which says that it could not heal",

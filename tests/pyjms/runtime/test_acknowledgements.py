@@ -145,3 +145,16 @@ def test_the_ledger_is_a_list_with_rules(mode: AcknowledgeMode, limit: int, step
         assert len(ledger) == len(model)
         assert ledger.is_full == (0 < limit <= len(model))
     assert same(ledger.take(), model)
+
+
+@pytest.mark.parametrize("mode", AcknowledgeMode)
+def test_what_is_owed_is_never_settled(mode: AcknowledgeMode) -> None:
+    ledger, owed = AcknowledgementLedger(mode), [make(), make(1)]
+    ledger.owe(owed[:1])
+    ledger.owe(owed[1:])
+    for number in range(2 * DUPS_OK_BATCH):
+        ledger.delivered(make(number + 2))
+        assert not any(each is other for each in ledger.due() for other in owed)
+    assert not any(each is other for each in ledger.take() for other in owed)
+    assert same(ledger.take_owed(), owed)
+    assert not ledger.owed

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable
+from typing import Any
 
 import pytest
 
@@ -28,6 +29,13 @@ from tests.pyjms.runtime.helpers import (
 from tests.pyjms.runtime.wrapping import Wrapped, raising
 
 BY_THEMSELVES = [Session.AUTO_ACKNOWLEDGE, Session.DUPS_OK_ACKNOWLEDGE]
+
+
+class Mute(Exception):
+    """An exception that cannot say what it is: a branch of its ``__str__`` has no return."""
+
+    def __str__(self) -> Any:
+        return dict(enumerate(self.args)).get(0)
 
 
 def failing(times: int, error: BaseException, text: str = "bad") -> Callable[[Message], None]:
@@ -60,7 +68,7 @@ class TestByThemselves:
     @pytest.mark.parametrize("mode", BY_THEMSELVES)
     @pytest.mark.parametrize(
         "error",
-        [RuntimeError("no"), SystemExit(1), KeyboardInterrupt(), AssertionError()],
+        [RuntimeError("no"), SystemExit(1), KeyboardInterrupt(), AssertionError(), Mute()],
         ids=lambda each: type(each).__name__,
     )
     def test_the_message_comes_again_at_once(self, connect: Connect, mode: int, error: BaseException) -> None:
@@ -86,6 +94,16 @@ class TestByThemselves:
         assert letter.get_string_property("JMS_pyjms_deadReason") == "the listener raised RuntimeError: no"
         assert letter.get_string_property("JMS_pyjms_deadDestination") == "queue://orders"
         assert letter.get_int_property("JMS_pyjms_deadCount") == MAXIMUM_ATTEMPTS
+
+    def test_a_reason_of_any_length_stays_short(self, connect: Connect) -> None:
+        recorder = Recorder(failing(1000, RuntimeError("y" * 1_000_000)))
+        listen(connect, Session.AUTO_ACKNOWLEDGE, recorder, "bad", "next")
+        assert recorder.wait_for(MAXIMUM_ATTEMPTS + 1)[-1] == "next"
+        other = connect().create_session()
+        reason = take(other.create_consumer(other.create_queue("DLQ"))).get_string_property("JMS_pyjms_deadReason")
+        assert reason is not None
+        assert reason.startswith("the listener raised RuntimeError: yyy")
+        assert len(reason) < 1_100
 
     @pytest.mark.realises("BOIL-LSN-1")
     def test_success_at_the_last_attempt_counts(self, connect: Connect) -> None:

@@ -1,0 +1,189 @@
+"""Messages that a provider cannot take back at once: they are lost sight of nowhere (JMS 1.1 §4.4.11, §4.5.2)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+from pyjms import JMSException, Message, Session
+from pyjms.runtime.acknowledgements import DUPS_OK_BATCH
+from pyjms.runtime.connection import JmsConnection
+from pyjms.runtime.factory import ConnectionFactory
+from pyjms.runtime.session import JmsSession
+from pyjms.spi.errors import ResourceError
+from tests.pyjms.runtime.conftest import Connect
+from tests.pyjms.runtime.helpers import Recorder, drain, eventually, send_texts, take, take_texts, text_of
+from tests.pyjms.runtime.server_pool import Pool, feeding
+from tests.pyjms.runtime.test_exception_listener import Problems
+from tests.pyjms.runtime.wrapping import Wrapped, raising
+
+BY_THEMSELVES = [Session.AUTO_ACKNOWLEDGE, Session.DUPS_OK_ACKNOWLEDGE]
+
+
+@pytest.fixture
+def wrapped(jms_broker_url: str) -> Iterator[Wrapped]:
+    """The broker, behind a provider that can fail."""
+    with Wrapped(jms_broker_url) as each:
+        yield each
+
+
+@pytest.fixture
+def failing_connection(wrapped: Wrapped) -> Iterator[JmsConnection]:
+    """A started connection to it."""
+    with ConnectionFactory(wrapped.url).create_connection() as connection:
+        connection.start()
+        yield connection
+        wrapped.before.clear()
+
+
+def full(times: int = 1) -> ResourceError:
+    """Return what a full disk says."""
+    return ResourceError(f"the disk is full, {times} times")
+
+
+class TestListenersThatRaise:
+    @pytest.mark.parametrize("mode", BY_THEMSELVES)
+    @pytest.mark.parametrize("times", [1, 2])
+    def test_the_message_comes_again(
+        self, wrapped: Wrapped, failing_connection: JmsConnection, connect: Connect, mode: int, times: int
+    ) -> None:
+        """Twice: neither could the provider be asked to try the message again, nor to take it back."""
+        session = failing_connection.create_session(False, mode)
+        queue = session.create_queue("orders")
+
+        def raise_once(message: Message) -> None:
+            if text_of(message) == "bad" and not message.jms_redelivered:
+                wrapped.before["recover"] = raising(full(), times)
+                raise ValueError("once")
+
+        recorder = Recorder(raise_once)
+        session.create_consumer(queue).message_listener = recorder
+        sending = connect().create_session()
+        send_texts(sending, queue, "bad")
+        recorder.wait_for(1)
+        # As many as DUPS_OK settles at once, so that what failed would be settled with them.
+        others = [str(number) for number in range(2 * DUPS_OK_BATCH)]
+        send_texts(sending, queue, *others)
+        texts = recorder.wait_for(len(others) + 2)
+        assert sorted(map(str, texts)) == sorted(["bad", "bad", *others])
+        failing_connection.close()
+        assert drain(connect().create_session().create_consumer(queue)) == []
+
+
+class TestByHand:
+    @pytest.mark.parametrize("mode", [Session.CLIENT_ACKNOWLEDGE, Session.DUPS_OK_ACKNOWLEDGE])
+    def test_recover_can_be_called_again(
+        self, wrapped: Wrapped, failing_connection: JmsConnection, connect: Connect, mode: int
+    ) -> None:
+        session = failing_connection.create_session(False, mode)
+        queue = session.create_queue("orders")
+        send_texts(connect().create_session(), queue, "one", "two")
+        consumer = session.create_consumer(queue)
+        assert take_texts(consumer, 2) == ["one", "two"]
+        wrapped.before["recover"] = raising(full())
+        with pytest.raises(JMSException, match="full"):
+            session.recover()
+        session.recover()
+        assert take_texts(consumer, 2) == ["one", "two"]
+
+    def test_after_a_recover_that_failed_the_client_still_has_its_messages(
+        self, wrapped: Wrapped, failing_connection: JmsConnection, connect: Connect
+    ) -> None:
+        session = failing_connection.create_session(False, Session.CLIENT_ACKNOWLEDGE)
+        queue = session.create_queue("orders")
+        send_texts(connect().create_session(), queue, "one")
+        message = take(session.create_consumer(queue))
+        wrapped.before["recover"] = raising(full())
+        with pytest.raises(JMSException, match="full"):
+            session.recover()
+        message.acknowledge()
+        session.close()
+        assert drain(connect().create_session().create_consumer(queue)) == []
+
+    @pytest.mark.parametrize("call", ["rollback", "recover"])
+    def test_rollback_can_be_called_again(
+        self, wrapped: Wrapped, failing_connection: JmsConnection, connect: Connect, call: str
+    ) -> None:
+        session = failing_connection.create_session(True, Session.SESSION_TRANSACTED)
+        queue, bills = session.create_queue("orders"), session.create_queue("bills")
+        send_texts(connect().create_session(), queue, "one")
+        consumer = session.create_consumer(queue)
+        take(consumer)
+        send_texts(session, bills, "bill for one")
+        wrapped.before[call] = raising(full())
+        with pytest.raises(JMSException, match="full"):
+            session.rollback()
+        session.rollback()
+        assert take_texts(consumer, 1) == ["one"]
+        session.commit()
+        assert drain(connect().create_session().create_consumer(bills)) == []
+
+    def test_a_commit_after_a_rollback_that_failed_halfway_settles_nothing(
+        self, wrapped: Wrapped, failing_connection: JmsConnection, connect: Connect
+    ) -> None:
+        """What was sent in answer is gone: the message must not be."""
+        session = failing_connection.create_session(True, Session.SESSION_TRANSACTED)
+        queue = session.create_queue("orders")
+        send_texts(connect().create_session(), queue, "one")
+        take(session.create_consumer(queue))
+        wrapped.before["recover"] = raising(full())
+        with pytest.raises(JMSException, match="full"):
+            session.rollback()
+        session.commit()
+        session.close()
+        assert drain(connect().create_session().create_consumer(queue)) == ["one"]
+
+    @pytest.mark.parametrize("mode", BY_THEMSELVES)
+    def test_a_receive_that_failed_gives_back_before_the_next_one(
+        self, wrapped: Wrapped, failing_connection: JmsConnection, connect: Connect, mode: int
+    ) -> None:
+        session = failing_connection.create_session(False, mode)
+        queue = session.create_queue("orders")
+        texts = [str(number) for number in range(DUPS_OK_BATCH)]
+        send_texts(connect().create_session(), queue, *texts)
+        consumer = session.create_consumer(queue)
+        wrapped.before["acknowledge"] = raising(full())
+        wrapped.before["recover"] = raising(full())
+        with pytest.raises(JMSException, match="full"):
+            take_texts(consumer, DUPS_OK_BATCH)
+        assert text_of(take(consumer)) == ("0" if mode == Session.AUTO_ACKNOWLEDGE else texts[-1])
+
+
+class TestServerSessions:
+    @pytest.mark.parametrize("at", ["the pool", "the start"])
+    def test_what_a_consumer_could_not_give_back_comes_later(
+        self, wrapped: Wrapped, failing_connection: JmsConnection, connect: Connect, at: str
+    ) -> None:
+        problems, recorder, sending = Problems(), Recorder(), connect().create_session()
+        failing_connection.exception_listener = problems
+        queue = sending.create_queue("orders")
+        pool = Pool(failing_connection, feeding(recorder))
+        server_session, left = pool.free.queue[0], [True]
+
+        def fail_once() -> None:
+            if left:
+                left.clear()
+                wrapped.before["recover"] = raising(full())
+                if at == "the start":
+                    pool.free.put(server_session)
+                raise RuntimeError("no thread")
+
+        if at == "the pool":
+            pool.hook = fail_once
+        else:
+            pool.each(fail_once)
+        failing_connection.create_connection_consumer(queue, None, pool, 2)
+        send_texts(sending, queue, "one", "two")
+        told = [str(each) for each in problems.wait_for(2)]
+        assert any("RuntimeError: no thread" in each for each in told)
+        assert any("full" in each for each in told)
+        if at == "the start":
+            session = server_session.session
+            assert isinstance(session, JmsSession)
+            eventually(lambda: session.ledger.owed, "the session knows what it owes")
+            session.recover()
+        failing_connection.stop()
+        failing_connection.start()
+        assert recorder.wait_for(2) == ["one", "two"]
+        pool.join()
