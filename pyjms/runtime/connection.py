@@ -386,7 +386,7 @@ class JmsConnection(Connection):
 def _mode(transacted: bool, acknowledge_mode: int) -> AcknowledgeMode:
     if transacted:
         return AcknowledgeMode.SESSION_TRANSACTED  # JMS 1.1 §4.4.11: the mode is ignored
-    if acknowledge_mode not in _MODES:
+    if not isinstance(acknowledge_mode, int) or acknowledge_mode not in _MODES:
         raise JMSException(
             f"{acknowledge_mode!r} is no acknowledge mode of a session without transactions: use "
             "Session.AUTO_ACKNOWLEDGE, CLIENT_ACKNOWLEDGE or DUPS_OK_ACKNOWLEDGE"

@@ -74,7 +74,11 @@ class JmsMessageConsumer(MessageConsumer):
 
     def receive(self, timeout: int = 0) -> Message | None:
         """Return the next message, or None when `timeout` milliseconds passed (0: never) or the consumer was closed."""
-        if timeout < 0:
+        try:
+            is_over = timeout < 0
+        except TypeError as error:
+            raise JMSException(f"{timeout!r} is no timeout: use milliseconds, or 0 for no limit") from error
+        if is_over:
             return self.receive_no_wait()
         session = self._session
         if self.is_closed or session.is_closed or session.has_listeners:

@@ -252,7 +252,7 @@ def producer_for(session: JmsSession, destination: Destination | None) -> JmsMes
 
 def check_delivery_mode(value: int) -> int:
     """Return `value`. Raises JMSException unless it is one of the two delivery modes."""
-    if value not in _MODES:
+    if isinstance(value, bool) or not isinstance(value, int) or value not in _MODES:
         raise JMSException(f"{value!r} is no delivery mode: use DeliveryMode.NON_PERSISTENT (1) or PERSISTENT (2)")
     return int(value)
 

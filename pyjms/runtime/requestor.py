@@ -35,9 +35,11 @@ class QueueRequestor(Closeable, declares=True):
 
     def close(self) -> None:
         """Delete the temporary queue and close the session, as JMS 1.1 asks."""
-        self._receiver.close()
-        _delete(self._reply_queue)
-        self._session.close()
+        try:
+            self._receiver.close()
+            _delete(self._reply_queue)
+        finally:
+            self._session.close()
 
 
 class TopicRequestor(Closeable, declares=True):
@@ -60,9 +62,11 @@ class TopicRequestor(Closeable, declares=True):
 
     def close(self) -> None:
         """Delete the temporary topic and close the session, as JMS 1.1 asks."""
-        self._subscriber.close()
-        _delete(self._reply_topic)
-        self._session.close()
+        try:
+            self._subscriber.close()
+            _delete(self._reply_topic)
+        finally:
+            self._session.close()
 
 
 def _delete(destination: TemporaryQueue | TemporaryTopic) -> None:

@@ -322,11 +322,12 @@ def _check_flags(flags: int, allowed: tuple[int, ...], call: str) -> None:
 
 
 def _fact(xid: Xid) -> spi_xid.Xid:
-    """Return the branch. Raises `XAException` (XAER_INVAL) for none, and for one whose parts are too long."""
+    """Return the branch. Raises `XAException` (XAER_INVAL) for none, and for one whose parts are no bytes or too long."""
     try:
-        fact = spi_xid.Xid(xid.format_id, bytes(xid.global_transaction_id), bytes(xid.branch_qualifier))
-    except ValueError as error:
-        raise XAException(str(error), XAException.XAER_INVAL) from error
+        parts = (memoryview(xid.global_transaction_id), memoryview(xid.branch_qualifier))
+        fact = spi_xid.Xid(xid.format_id, bytes(parts[0]), bytes(parts[1]))
+    except (AttributeError, TypeError, ValueError) as error:
+        raise XAException(f"that is no Xid: {error}", XAException.XAER_INVAL) from error
     if fact.format_id == _NO_BRANCH or not fact.global_transaction_id:
         raise XAException(
             "the Xid names no branch: its format must not be -1, nor its global part empty", XAException.XAER_INVAL

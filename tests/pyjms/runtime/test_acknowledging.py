@@ -6,6 +6,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from functools import partial
 from threading import Event
+from typing import Any
 
 import pytest
 
@@ -52,8 +53,8 @@ class TestModes:
         session = connection.create_session(True, mode)
         assert (session.transacted, session.acknowledge_mode) == (True, Session.SESSION_TRANSACTED)
 
-    @pytest.mark.parametrize("mode", [0, 4, -1, 99, "AUTO_ACKNOWLEDGE", None])
-    def test_other_modes_are_refused(self, connection: JmsConnection, mode: int) -> None:
+    @pytest.mark.parametrize("mode", [0, 4, -1, 99, "AUTO_ACKNOWLEDGE", None, []])
+    def test_other_modes_are_refused(self, connection: JmsConnection, mode: Any) -> None:
         with pytest.raises(JMSException, match="AUTO_ACKNOWLEDGE"):
             connection.create_session(False, mode)
 

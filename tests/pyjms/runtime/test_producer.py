@@ -85,7 +85,7 @@ class TestDefaults:
         send_texts(session, queue, "one", delivery_mode=mode)
         assert take(session.create_consumer(queue)).jms_delivery_mode == mode
 
-    @pytest.mark.parametrize("wrong", [0, 3, -1, 1.5, "PERSISTENT", None])
+    @pytest.mark.parametrize("wrong", [0, 3, -1, 1.5, 1.0, True, "PERSISTENT", None, []])
     def test_delivery_modes_that_are_none(self, session: Session, wrong: Any) -> None:
         producer = session.create_producer(session.create_queue("orders"))
         with pytest.raises(JMSException):

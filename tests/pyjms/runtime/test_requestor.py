@@ -20,7 +20,8 @@ from pyjms import (
     TopicConnection,
     TopicRequestor,
 )
-from pyjms.runtime.factory import ConnectionFactory
+from pyjms.runtime.factory import ConnectionFactory, QueueConnectionFactory, TopicConnectionFactory
+from pyjms.spi.errors import ProviderError
 from tests.pyjms.runtime.conftest import Connect
 from tests.pyjms.runtime.helpers import (
     Call,
@@ -31,6 +32,7 @@ from tests.pyjms.runtime.helpers import (
     text_of,
     within_patience,
 )
+from tests.pyjms.runtime.wrapping import Wrapped, raising
 
 KINDS = ["queue", "topic"]
 
@@ -158,6 +160,20 @@ def test_closing_it_closes_the_session_and_deletes_the_reply_address(connect: Co
         send_texts(session, reply_to, "late")
     with pytest.raises(IllegalStateException):
         within_patience(client.requestor.request, session.create_text_message("late"))
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_closing_it_closes_the_session_though_its_reply_address_stays(jms_broker_url: str, kind: str) -> None:
+    with Wrapped(jms_broker_url) as wrapped:
+        factory: Any = QueueConnectionFactory if kind == "queue" else TopicConnectionFactory
+        create = f"create_{kind}_connection"
+        with getattr(factory(wrapped.url), create)() as connection:
+            client = Client(kind, connection)
+            wrapped.before["delete_temporary"] = raising(ProviderError("somebody else consumes it"))
+            with pytest.raises(JMSException, match="somebody else"):
+                client.requestor.close()
+            with pytest.raises(IllegalStateException):
+                client.session.create_message()
 
 
 def test_it_can_be_closed_in_any_order(client: Client) -> None:

@@ -255,3 +255,9 @@ class TestReceiving:
         with pytest.raises(JMSException, match="OverflowError"):
             consumer.receive(1_000)
         assert text_of(take(consumer)) == "espresso"
+
+    @pytest.mark.parametrize("timeout", [None, "5", []])
+    def test_a_timeout_that_is_none(self, failing_connection: JmsConnection, timeout: Any) -> None:
+        session = failing_connection.create_session()
+        with pytest.raises(JMSException, match="is no timeout"):
+            session.create_consumer(session.create_queue("orders")).receive(timeout)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -256,6 +257,18 @@ class TestMistakes:
     def test_an_xid_that_names_no_branch(self, xa: XAConnection, xid: Any) -> None:
         with pytest.raises(XAException) as caught:
             xa.create_xa_session().xa_resource.start(xid, XAResource.TMNOFLAGS)
+        assert caught.value.error_code == XAException.XAER_INVAL
+
+    @pytest.mark.parametrize(
+        "xid",
+        [None, SimpleNamespace(format_id=1, global_transaction_id="text", branch_qualifier=None)],
+        ids=["none", "text"],
+    )
+    @pytest.mark.parametrize("call", ["prepare", "rollback", "forget"])
+    def test_what_is_no_xid(self, xa: XAConnection, call: str, xid: Any) -> None:
+        resource = xa.create_xa_session().xa_resource
+        with pytest.raises(XAException, match="no Xid") as caught:
+            getattr(resource, call)(xid)
         assert caught.value.error_code == XAException.XAER_INVAL
 
     def test_an_xid_that_is_too_long(self, xa: XAConnection) -> None:
