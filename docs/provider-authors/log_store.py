@@ -330,6 +330,7 @@ class LogJournal(Journal):
         with self._lock:
             if self._closed is None:
                 self._noted.append(changes)
+                self._memory.note(Changes(dropped=changes.dropped))  # their numbers are given to nobody from now on
 
     def define_queue(self, record: QueueRecord) -> QueueNumber:
         known = replace(record, number=self._memory.number_of(record))

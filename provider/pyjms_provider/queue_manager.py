@@ -134,7 +134,8 @@ class QueueManager:
     def destroy(self, name: str, *, if_empty: bool = False) -> None:
         """Delete a queue with its messages. Who names it again makes another.
 
-        Raises `UnknownQueueError`, `ResourceError`; `DestinationInUseError` while it has consumers or messages that are
+        It is there until that is written. Raises `UnknownQueueError`; `ResourceError`: it is as it was; `InDoubtError`: it is
+        gone, as far as anybody here is concerned; `DestinationInUseError` while it has consumers or messages that are
         held or not committed, also by a prepared branch of a distributed transaction, and, with `if_empty`, while it
         has any.
         """

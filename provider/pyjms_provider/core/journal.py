@@ -167,6 +167,9 @@ class Changes:
     duplicates: list[DuplicateMark] = field(default_factory=list)
     definitions: list[QueueRecord] = field(default_factory=list)
     """Queues of its messages that are not kept yet, with their numbers; one that is kept stays as it is."""
+    dropped: list[QueueNumber] = field(default_factory=list)
+    """Queues and subscriptions that end, before all else in these changes; repeating it changes nothing. They become unknown, as
+    by `Journal.drop_queue`; their messages may stay until the journal is opened again."""
     prepared: PreparedBranch | None = None
     outcomes: list[BranchOutcome] = field(default_factory=list)
     pipelines: PipelineChanges | None = None
@@ -367,7 +370,7 @@ class Journal(ABC):
 
     @abstractmethod
     def drop_queue(self, number: QueueNumber) -> None:
-        """Forget a queue or a subscription with all its messages, and the reader groups that read it.
+        """Forget a queue or a subscription with all its messages, and the reader groups that read it. Raises as `write`.
 
         With a queue go the ids that producers chose for its messages: they must not keep new ones from the next queue of
         its name. Those of a topic stay when a subscription to it goes.

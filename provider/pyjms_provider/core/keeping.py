@@ -15,6 +15,7 @@ from pyjms.spi.errors import ClosedError, InDoubtError, InvalidSelectorError, Pr
 from pyjms.spi.selector import selector_or_none
 from pyjms_provider.core.branches_in_doubt import BranchesInDoubt
 from pyjms_provider.core.doubts import Doubts, MoveInDoubt, RemovalInDoubt, removals_of
+from pyjms_provider.core.ending import is_refusal
 from pyjms_provider.core.journal import Changes, NewMessage, QueueNumber, QueueRecord, Removal, SubscriptionKey
 from pyjms_provider.core.kept_queue import KeptQueue
 from pyjms_provider.core.pipelines import FoundPipelines
@@ -144,7 +145,7 @@ class Keeper:
     def alter_queue(self, kept: KeptQueue, address: Address, policy: QueuePolicy) -> None:
         """Keep another policy of a queue. Raises `ResourceError`."""
         self.journal.define_queue(QueueRecord(number=kept.number, address=address, policy=policy.to_json()))
-        kept.definition = None
+        kept.was_defined()
 
     def define_subscription(self, key: SubscriptionKey, terms: SubscriptionTerms) -> KeptQueue:
         """Keep a durable subscription. Raises `ResourceError`."""
@@ -161,8 +162,19 @@ class Keeper:
         return KeptQueue(self.journal, self._clock, self.journal.define_queue(record))
 
     def drop(self, kept: KeptQueue) -> None:
-        """Forget a queue or a subscription with its messages. Raises `ResourceError`."""
-        self.journal.drop_queue(kept.number)
+        """Forget a queue or a subscription with its messages.
+
+        Raises `ResourceError`; with any other error it is forgotten before anything else is written.
+        """
+        was_unwritten = kept.definition is not None
+        try:
+            self.journal.drop_queue(kept.number)
+        except BaseException as error:
+            if not is_refusal(error):
+                self.journal.note(Changes(dropped=[kept.number]))
+                kept.has_ended(was_unwritten=was_unwritten)
+            raise
+        kept.has_ended(was_unwritten=was_unwritten)
 
     # Messages
 
@@ -393,7 +405,7 @@ class Keeper:
 
 def _note_definitions(queues: Iterable[KeptQueue]) -> None:
     for kept in queues:
-        kept.definition = None
+        kept.was_defined()
 
 
 def restore_host(host: VirtualHost, journal: Journal, store: PagingMessageStore, recovery: Recovery) -> Restored:

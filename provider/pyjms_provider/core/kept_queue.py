@@ -35,7 +35,7 @@ class KeptQueue:
     often: it is written down exactly.
     """
 
-    __slots__ = ("_clock", "_gap", "_journal", "_marked_ms", "_marks", "_stride", "definition", "number")
+    __slots__ = ("_clock", "_gap", "_has_ended", "_journal", "_marked_ms", "_marks", "_stride", "definition", "number")
 
     def __init__(
         self, journal: Journal, clock: Clock, number: QueueNumber, definition: QueueRecord | None = None
@@ -45,6 +45,7 @@ class KeptQueue:
         self.number = number
         self.definition = definition
         """What must be written together with the queue's first message; None: it is written."""
+        self._has_ended = False
         self._marks = [0] * _PRIORITIES
         self._stride = _STRIDE
         self._marked_ms = -math.inf
@@ -90,6 +91,24 @@ class KeptQueue:
         definition = self.definition
         if definition is not None and definition not in changes.definitions:
             changes.definitions.append(definition)
+
+    def was_defined(self) -> None:
+        """Note that the definition has been written. Does not wait."""
+        self.definition = None
+        if self._has_ended:  # who wrote it was on his way when the queue ended
+            self._forget()
+
+    def has_ended(self, *, was_unwritten: bool) -> None:
+        """Note that the journal has forgotten the queue. Does not wait.
+
+        `was_unwritten`: whether it was yet to be written before; then somebody may have done so since.
+        """
+        self._has_ended = True  # first: who writes it now looks at this after he has said so
+        if was_unwritten and self.definition is None:
+            self._forget()
+
+    def _forget(self) -> None:
+        self._journal.note(Changes(dropped=[self.number]))
 
     def note_removed(self, reference: MessageReference) -> None:
         """Have the journal forget a message that left for a reason of the broker's own. Does not wait."""

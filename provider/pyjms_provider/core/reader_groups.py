@@ -110,7 +110,7 @@ class GroupTable:
             self._let_go(queue)
             raise
         if kept is not None:
-            kept.definition = None
+            kept.was_defined()
         group = Group(record, request.address, key, selector, queue)
         with self._lock:
             self._groups[request.name] = group

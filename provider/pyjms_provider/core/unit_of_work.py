@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from pyjms_provider.core.consumer import ConsumerSession
     from pyjms_provider.core.doorkeeper import DuplicateClaim
     from pyjms_provider.core.journal import DuplicateMark, Journal, QueueNumber, StageRecord
+    from pyjms_provider.core.kept_queue import KeptQueue
     from pyjms_provider.core.queue import Queue
     from pyjms_provider.core.reference import MessageReference
 
@@ -120,6 +121,7 @@ class UnitOfWork:
 
     __slots__ = (
         "_acknowledged",
+        "_defining",
         "_duplicates",
         "_in_doubt",
         "_lock",
@@ -131,6 +133,8 @@ class UnitOfWork:
         "unit_id",
     )
 
+    _defining: list[KeptQueue]
+    """What is defined with it; there once it was begun to be written. A queue that ends meanwhile no longer knows."""
     _in_doubt: Changes
     """What may have been written; there once a commit was not answered."""
 
@@ -379,13 +383,13 @@ class UnitOfWork:
         for message in changes.messages:
             message.reference.journaled = True
         if changes.definitions:
-            for entry in self._sent:
-                if entry.queue.kept is not None:
-                    entry.queue.kept.definition = None
+            for kept in self._defining:
+                kept.was_defined()
 
     def _changes(self, *, with_transient: bool = False) -> Changes | None:
         """Return what must be written; None: nothing. The unit is COMMITTING, so nobody changes it."""
         changes = Changes()
+        self._defining = []
         messages: dict[MessageReference, NewMessage] = {}
         for queue, entries in _entries_by_queue(self._sent).items():
             kept = queue.kept
@@ -400,6 +404,7 @@ class UnitOfWork:
                 messages[reference] = NewMessage(reference, envelope, queues)
                 if kept.definition is not None:
                     kept.add_definition(changes)
+                    self._defining.append(kept)
         removals = [
             Removal(entry.queue.kept.number, entry.reference)
             for entry, _ in self._settled

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
+from functools import partial
 from itertools import count
 from threading import Lock
 from typing import TYPE_CHECKING, Any
@@ -30,6 +31,7 @@ from pyjms_provider.core.channel_state import ChannelState
 from pyjms_provider.core.dead_letter_office import DeadLetterOffice
 from pyjms_provider.core.doorkeeper import Admission, Doorkeeper, Patience
 from pyjms_provider.core.duplicates import DUPLICATE_ID
+from pyjms_provider.core.ending import end_when_written
 from pyjms_provider.core.expiry_watch import ExpiryWatch
 from pyjms_provider.core.host_policy import ExpiredInTransaction, HostPolicy
 from pyjms_provider.core.journal import SubscriptionKey
@@ -296,23 +298,21 @@ class VirtualHost:
         return True
 
     def destroy_queue(self, name: str) -> bool:
-        """Delete a queue with its messages; return False if there is none. Raises `ResourceError`."""
+        """Delete a queue with its messages; return False if there is none.
+
+        Until that is written, it is for everybody as it was. Raises `ResourceError`; `InDoubtError`: it is gone nevertheless.
+        """
         with self._turns.of(name):
             queue = self._queues.get(name)
             if queue is None:
                 return False
-            kept, queue.kept = queue.kept, None  # what leaves it from now on need not be noted one by one
-            try:
-                if self.keeper is not None and kept is not None:
-                    self.keeper.drop(kept)
-            except ProviderError:
-                queue.kept = kept
-                raise
-            with self._lock:
-                self._queues.pop(name, None)
-            self.doorkeeper.forget(Address(AddressKind.QUEUE, name))
-        queue.close()
+            end_when_written(queue, self.keeper, partial(self._forget_queue, name))
         return True
+
+    def _forget_queue(self, name: str) -> None:
+        with self._lock:
+            self._queues.pop(name, None)
+        self.doorkeeper.forget(Address(AddressKind.QUEUE, name))
 
     def find_subscription(self, name: str) -> Subscription | None:
         """Return the durable subscription whose channel has that name, as dead letters show it."""
@@ -492,7 +492,10 @@ class VirtualHost:
         return made
 
     def unsubscribe(self, client_id: str | None, name: str) -> None:
-        """Delete a durable subscription. Raises `UnknownSubscriptionError`, `SubscriptionInUseError`."""
+        """Delete a durable subscription, which gets what is published until that is written.
+
+        Raises `UnknownSubscriptionError`, `SubscriptionInUseError`, `ResourceError`; `InDoubtError`: it is gone nevertheless.
+        """
         if client_id is None:
             raise UnknownSubscriptionError(f"without a client id there is no durable subscription {name!r}")
         key = SubscriptionKey(client_id, name)
@@ -517,17 +520,12 @@ class VirtualHost:
                 f"durable subscription {key.name!r} has {unsettled} messages that were received and neither acknowledged "
                 f"nor rolled back; settle them, or close their session"
             )
-        topic = self._topics[subscription.terms.topic.name]
-        topic.remove_subscription(subscription)
-        try:
-            if self.keeper is not None and subscription.kept is not None:
-                self.keeper.drop(subscription.kept)
-        except ProviderError:
-            topic.add_subscription(subscription)
-            raise
+        end_when_written(subscription, self.keeper, partial(self._forget_subscription, key, subscription))
+
+    def _forget_subscription(self, key: SubscriptionKey, subscription: Subscription) -> None:
+        self._topics[subscription.terms.topic.name].remove_subscription(subscription)
         with self._lock:
             del self._durable[key]
-        subscription.close()
 
     def end_subscription(self, subscription: Subscription) -> None:
         """Let a subscription go whose consumer has closed: a durable one stays, any other ends."""

@@ -87,6 +87,8 @@ class Medium:
 
     def apply(self, changes: Changes) -> None:
         """Make `changes` true."""
+        for number in changes.dropped:
+            self.drop_queue(number)
         for record in changes.definitions:
             self.queues.setdefault(record.number, record)
             self.last_number = max(self.last_number, record.number)
@@ -270,6 +272,7 @@ class VolatileJournal(Journal):
         with self._lock:
             if not self._crashed and not self._closed:
                 self._noted.append(changes)
+                self._forget_numbers(changes.dropped)
 
     def holds(self, queue: QueueNumber, reference: MessageReference) -> bool:
         self.write(Changes(), force=False)
@@ -322,8 +325,9 @@ class VolatileJournal(Journal):
 
     def _find_number(self, record: QueueRecord) -> QueueNumber:
         identity = (record.address, record.subscription)
+        dropped = {number for noted in self._noted for number in noted.dropped}
         for known in self._medium.queues.values():
-            if (known.address, known.subscription) == identity:
+            if known.number not in dropped and (known.address, known.subscription) == identity:
                 return record.number or known.number
         if not record.number and identity not in self._promised:
             self._last_number = max(self._last_number, self._medium.last_number) + 1
@@ -338,8 +342,12 @@ class VolatileJournal(Journal):
                 self._medium.apply(noted)
             self._noted.clear()
             self._medium.drop_queue(number)
-            self._promised = {identity: known for identity, known in self._promised.items() if known != number}
+            self._forget_numbers([number])
         self._pass("after drop", Changes())
+
+    def _forget_numbers(self, numbers: Sequence[QueueNumber]) -> None:
+        """Give what they were promised to another number when it is named again. The lock is held."""
+        self._promised = {identity: known for identity, known in self._promised.items() if known not in numbers}
 
     def close(self, *, clean: bool) -> None:
         with self._lock:

@@ -12,8 +12,10 @@ from tests.provider.keeping.site import NEWS, Site, consume, take_all, text
 def subscribe(site: Site, *, selector: str | None = None) -> None:
     """Make a durable subscription and leave it."""
     connection = site.connect("ann")
-    consume(connection.open_session(transacted=False), NEWS, selector, durable_name="all")
-    connection.close()
+    try:
+        consume(connection.open_session(transacted=False), NEWS, selector, durable_name="all")
+    finally:
+        connection.close()
 
 
 def unsubscribe(site: Site) -> None:

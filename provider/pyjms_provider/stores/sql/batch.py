@@ -29,6 +29,7 @@ __all__ = [
 Row = tuple[Any, ...]
 
 _ORDER: Final = (
+    "drop_queue_duplicates",
     "add_queue",
     "raise_next_queue",
     "add_message",
@@ -42,7 +43,7 @@ _ORDER: Final = (
     "put_mark",
     "put_duplicate",
 )
-"""Queues, additions, counts, removals; marks that are forgotten before those that are put. Beyond that the order does not matter."""
+"""Ids of a queue that is gone, before those of the next one of its name; queues, additions, counts, removals; marks that are forgotten before those that are put. Beyond that the order does not matter."""
 
 _AWKWARD = re.compile("[\\\\\0\ud800-\udfff]")
 _ESCAPED = re.compile(r"\\u([0-9a-f]{4})")

@@ -6,7 +6,7 @@ process dies meanwhile, the next opening finds messages of a queue that is not t
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Final
 
 from pyjms_provider.stores.sql.batch import Batch
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from pyjms_provider.stores.sql.database import Database
     from pyjms_provider.stores.sql.statements import Statements
 
-__all__ = ["drop_messages", "drop_queue"]
+__all__ = ["add_dropped", "drop_messages", "drop_queue"]
 
 _RUN: Final = 1000
 """So many ids are looked at in one write: a few milliseconds in which nobody else writes."""
@@ -37,6 +37,15 @@ def drop_queue(statements: Statements, number: QueueNumber) -> Batch:
         )
     ]
     return batch
+
+
+def add_dropped(batch: Batch, statements: Statements, numbers: Sequence[QueueNumber]) -> None:
+    """Have a batch make queues unknown; the next ones of their names may be in it, or in one that it is merged with."""
+    for number in numbers:
+        batch.put("drop_queue_duplicates", number, (number,))
+        batch.others += [
+            each for each in drop_queue(statements, number).others if each[0] != statements.drop_queue_duplicates
+        ]
 
 
 def drop_messages(database: Database, number: QueueNumber) -> Iterator[Batch]:

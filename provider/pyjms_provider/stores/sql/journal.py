@@ -29,7 +29,7 @@ from pyjms_provider.stores.sql.batch import (
     text_to_column,
 )
 from pyjms_provider.stores.sql.branches import add_branches
-from pyjms_provider.stores.sql.dropping import drop_messages, drop_queue
+from pyjms_provider.stores.sql.dropping import add_dropped, drop_messages, drop_queue
 from pyjms_provider.stores.sql.holder_watch import HolderWatch
 from pyjms_provider.stores.sql.joining import JoinedWriter
 from pyjms_provider.stores.sql.pipelines import add_pipelines
@@ -168,6 +168,9 @@ class SqlJournal(Journal):
         batch = make_batch(changes)
         if changes.duplicates or changes.outcomes or changes.prepared is not None or changes.pipelines is not None:
             self._complete(batch, changes)
+        if changes.dropped:
+            self._forget_numbers(changes.dropped)
+            add_dropped(batch, self._database.statements, changes.dropped)
         return batch
 
     def _complete(self, batch: Batch, changes: Changes) -> None:
@@ -409,14 +412,17 @@ class SqlJournal(Journal):
         return number
 
     def drop_queue(self, number: QueueNumber) -> None:
-        with self._lock:
-            self._queues = {identity: known for identity, known in self._queues.items() if known != number}
+        self._forget_numbers([number])
         self._submit(drop_queue(self._database.statements, number), force=True)
         try:
             for batch in drop_messages(self._database, number):
                 self._submit(batch, force=False)
         except ProviderError as error:  # nobody finds them any more; the next opening removes them
             _log.warning("PYJMS-STORE-6 messages of a dropped queue stay until the next start: %s", error.reason)
+
+    def _forget_numbers(self, numbers: Sequence[QueueNumber]) -> None:
+        with self._lock:
+            self._queues = {identity: known for identity, known in self._queues.items() if known not in numbers}
 
     # The end
 

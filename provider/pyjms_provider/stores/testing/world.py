@@ -24,9 +24,11 @@ from pyjms_provider.core.journal import (
 from pyjms_provider.core.reference import MessageReference, ReferenceId
 from pyjms_provider.stores.testing import JournalHome
 
-__all__ = ["ORDERS", "Found", "World", "envelope_of", "queue_record", "xid"]
+__all__ = ["AWKWARD", "ORDERS", "Found", "World", "envelope_of", "queue_record", "xid"]
 
 ORDERS = Address(AddressKind.QUEUE, "orders")
+AWKWARD = ("a\0b", "\ud800 alone", "back\\slash \\u0041", "😀", "", "x" * 5000, "line\nbreak 'quoted' \"twice\" %s ?")
+"""Names that some database, encoding or file system may not take."""
 _PERSISTENT = 2
 
 

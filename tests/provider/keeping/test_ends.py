@@ -1,0 +1,219 @@
+"""A queue or a subscription is there, as it was, until its end is written; then it is gone, also if nobody knows (decision 0137)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import suppress
+
+import pytest
+
+from pyjms.spi.errors import DestinationError, InDoubtError, ResourceError, UnknownSubscriptionError
+from pyjms_provider.clients.vm import VmSession
+from pyjms_provider.core.journal import Changes
+from pyjms_provider.queue_manager import QueueManager
+from tests.provider.keeping.site import NEWS, ORDERS, consume, take_all, text
+from tests.provider.keeping.test_subscriptions import received, subscribe, unsubscribe
+from tests.provider.simulation.site import SimulatedSite as Site
+
+POINTS = pytest.mark.parametrize("point", ["before drop", "after drop"])
+FATES = pytest.mark.parametrize("fate", [InDoubtError("nobody answered"), KeyboardInterrupt()], ids=["doubt", "ctrl-c"])
+ENDS = pytest.mark.parametrize("end", ["restart", "crash"])
+
+
+@pytest.fixture
+def site() -> Site:
+    return Site()
+
+
+def destroy(site: Site) -> None:
+    QueueManager(site.broker.virtual_host).destroy(ORDERS.name)
+
+
+def fail(site: Site, point: str, error: BaseException, meanwhile: Callable[[], None] | None = None) -> None:
+    """Have the next write of an end fail there, after something was done."""
+
+    def trap(at: str, _: Changes) -> None:
+        if at == point:
+            site.trap = None
+            if meanwhile is not None:
+                meanwhile()
+            raise error
+
+    site.trap = trap
+
+
+def test_a_queue_whose_end_is_refused_is_meanwhile_as_it_was(site: Site) -> None:
+    """What is sent, acknowledged or received while the store thinks about it is written as ever (JMS 1.1 §4.7)."""
+    for name in ("acknowledged", "seen"):
+        site.send(name)
+    session = site.session()
+    consumer = consume(session)
+
+    def work() -> None:
+        taken = take_all(consumer)
+        assert [text(each) for each in taken] == ["acknowledged", "seen"]
+        session.acknowledge(taken[:1])
+        site.send("sent")
+        assert site.texts() == ["sent"]
+
+    fail(site, "before drop", ResourceError("the database is locked"), work)
+    with pytest.raises(ResourceError, match="locked"):
+        site.broker.virtual_host.destroy_queue(ORDERS.name)
+    site.crash()
+    assert site.drain() == [("seen", 2), ("sent", 2)]  # the delivery mark covers it
+
+
+@POINTS
+@FATES
+@ENDS
+def test_a_queue_whose_end_is_in_doubt_is_gone(site: Site, point: str, fate: BaseException, end: str) -> None:
+    """So what is sent afterwards is sent to another queue, which the store keeps."""
+    site.send("old", properties={"JMS_pyjms_duplicateId": "7"})
+    fail(site, point, fate)
+    with pytest.raises(type(fate)):
+        destroy(site)
+    assert QueueManager(site.broker.virtual_host).names() == []
+    for name in ("new", "newer"):
+        site.send(name, properties={"JMS_pyjms_duplicateId": name})
+    assert site.texts() == ["new", "newer"]
+    getattr(site, end)()
+    site.send("new", properties={"JMS_pyjms_duplicateId": "new"})
+    assert [name for name, _ in site.drain()] == ["new", "newer"]
+    assert len(site.medium.queues) == 1
+    assert not site.medium.messages
+
+
+@POINTS
+@FATES
+def test_a_queue_whose_end_is_in_doubt_does_not_come_back_after_a_stop(
+    site: Site, point: str, fate: BaseException
+) -> None:
+    site.send("old")
+    fail(site, point, fate)
+    with pytest.raises(type(fate)):
+        destroy(site)
+    site.restart()
+    assert not site.medium.queues
+    assert not site.medium.messages
+
+
+def test_what_arrives_while_a_queue_ends_goes_with_it(site: Site) -> None:
+    for at in ("before drop", "after drop"):
+        site.send("old")
+        sent: list[str] = []
+
+        def trap(point: str, _: Changes, at: str = at, sent: list[str] = sent) -> None:
+            if point == at:
+                site.trap = None
+                site.send("late")
+                sent.extend(site.texts())
+
+        site.trap = trap
+        destroy(site)
+        assert sent == ["old", "late"]
+        assert site.texts() == []
+        site.crash()
+        assert site.texts() == []
+
+
+@pytest.mark.parametrize("error", [ResourceError("the database is locked"), None], ids=["refused", "written"])
+def test_a_subscription_gets_what_is_published_until_its_end_is_written(
+    site: Site, error: ResourceError | None
+) -> None:
+    subscribe(site)
+    texts: list[str] = []
+
+    def trap(at: str, _: Changes) -> None:
+        if at == "before drop":
+            site.trap = None
+            site.send("meanwhile", to=NEWS)
+            subscription = site.broker.virtual_host.find_subscription("topic://news#ann/all")
+            assert subscription is not None
+            texts.extend(str(each.body) for each in subscription.browse())
+            if error is not None:
+                raise error
+
+    site.trap = trap
+    if error is None:
+        unsubscribe(site)
+    else:
+        with pytest.raises(ResourceError, match="locked"):
+            unsubscribe(site)
+    assert texts == ["meanwhile"]
+    site.send("afterwards", to=NEWS)
+    if error is not None:
+        site.crash()
+    assert received(site) == (["meanwhile", "afterwards"] if error else [])
+
+
+@POINTS
+@FATES
+@ENDS
+def test_a_subscription_whose_end_is_in_doubt_is_gone(site: Site, point: str, fate: BaseException, end: str) -> None:
+    subscribe(site)
+    site.send("old", to=NEWS)
+    fail(site, point, fate)
+    with pytest.raises(type(fate)):
+        unsubscribe(site)
+    with pytest.raises(UnknownSubscriptionError):
+        unsubscribe(site)
+    subscribe(site)
+    site.send("new", to=NEWS)
+    getattr(site, end)()
+    assert received(site) == ["new"]
+    assert len(site.medium.queues) == 1
+
+
+@FATES
+def test_other_terms_whose_write_is_in_doubt_leave_no_subscription(site: Site, fate: BaseException) -> None:
+    """JMS 1.1 §6.11.1: the old one has ended, and who asks again makes another."""
+    subscribe(site)
+    fail(site, "after drop", fate)
+    with pytest.raises(type(fate)):
+        subscribe(site, selector="region = 'EU'")
+    site.send("unwanted", to=NEWS)
+    subscribe(site, selector="region = 'EU'")
+    site.send("here", to=NEWS, properties={"region": "EU"})
+    site.crash()
+    assert received(site, selector="region = 'EU'") == ["here"]
+    assert len(site.medium.queues) == 1
+
+
+def test_a_queue_that_was_never_written_ends_without_a_trace(site: Site) -> None:
+    site.send("transient", delivery_mode=1)
+    fail(site, "before drop", InDoubtError("nobody answered"))
+    with pytest.raises(InDoubtError):
+        destroy(site)
+    assert take_all(consume(site.session())) == []
+    site.crash()
+    assert not site.medium.queues
+
+
+@pytest.mark.parametrize("transacted", [False, True], ids=["alone", "transacted"])
+def test_who_writes_a_queue_that_has_just_ended_does_not_bring_it_back(site: Site, transacted: bool) -> None:
+    """Its first message was on its way when its end was written."""
+    site.texts()  # names it
+    for point in ("after drop", "before write"):
+        session = site.session(transacted=transacted)
+
+        def send(session: VmSession = session) -> None:
+            site.send("first", session)
+            if transacted:
+                session.commit()
+
+        def trap(at: str, changes: Changes, point: str = point, send: Callable[[], None] = send) -> None:
+            if at == point and (changes.definitions or at == "after drop"):
+                site.trap = None
+                send() if at == "after drop" else site.broker.virtual_host.destroy_queue(ORDERS.name)
+
+        site.trap = trap
+        if point == "after drop":
+            destroy(site)
+        else:
+            with suppress(DestinationError):
+                send()
+        assert QueueManager(site.broker.virtual_host).names() == []
+    site.send("another")
+    assert len(site.medium.queues) == 1
+    site.crash()
+    assert site.drain() == [("another", 1)]
