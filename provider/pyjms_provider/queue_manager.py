@@ -113,7 +113,8 @@ class QueueManager:
     def create(self, name: str, policy: QueuePolicy | None = None, **choices: Any) -> None:
         """Make a queue with a policy of its own, given whole or by its fields; with neither, with that of the broker.
 
-        It is kept in the broker's store. Raises `QueueExistsError`, `PolicyError`, `ResourceError`.
+        It is kept in the broker's store. Raises `QueueExistsError`, `PolicyError`; `ResourceError`: there is none; `InDoubtError`:
+        there is one, and whether it is in the store is not known yet.
         """
         if not name:
             raise DestinationError("a queue needs a name that is not empty")
@@ -125,7 +126,8 @@ class QueueManager:
     def alter(self, name: str, **changes: Any) -> None:
         """Change fields of a queue's policy; from now on it has one of its own. What others change meanwhile stays.
 
-        Raises `UnknownQueueError`, `PolicyError`, `ResourceError`; `DestinationInUseError` for another type, or another
+        It is obeyed once it is written. Raises `UnknownQueueError`, `PolicyError`; `ResourceError` and `InDoubtError`: it is as
+        it was; `DestinationInUseError` for another type, or another
         way to serve consumers, while there are messages or consumers.
         """
         if not self._host.alter_queue(name, **changes):

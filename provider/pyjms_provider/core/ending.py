@@ -1,6 +1,6 @@
-"""How a queue or a durable subscription ends that a journal keeps (decision 0137).
+"""What becomes of a queue or a durable subscription when a change of it is written, or not (decision 0137).
 
-It is there, for everybody and as it was, until its end is written: what is sent to it is written too, what is acknowledged
+It obeys a policy when that is written. It is there, for everybody and as it was, until its end is written: what is sent to it is written too, what is acknowledged
 is removed, and goes with the rest if the end is written. A refusal therefore changes nothing. If nobody knows whether the
 end was written, or the thread that wrote it was interrupted, it ends nevertheless, and the journal hears of it again before
 anything else is written. So at no moment is something there that the store does not keep, or will not keep.
@@ -8,22 +8,86 @@ anything else is written. So at no moment is something there that the store does
 
 from __future__ import annotations
 
+from contextlib import contextmanager
+from functools import partial
 from typing import TYPE_CHECKING
 
 from pyjms.spi.errors import InDoubtError, ProviderError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
 
+    from pyjms.spi.envelope import Address
     from pyjms_provider.core.keeping import Keeper
+    from pyjms_provider.core.kept_queue import KeptQueue
+    from pyjms_provider.core.policy import QueuePolicy
     from pyjms_provider.core.queue import Queue
 
-__all__ = ["end_when_written", "is_refusal"]
+__all__ = ["alter_when_written", "end_when_written", "is_refusal", "make_when_written"]
 
 
 def is_refusal(error: BaseException) -> bool:
     """Return whether an error of a journal says that nothing was written."""
     return isinstance(error, ProviderError) and not isinstance(error, InDoubtError)
+
+
+@contextmanager
+def _unless_refused(act: Callable[[], object]) -> Iterator[None]:
+    """Call `act` after a write, unless that was refused: also if nobody knows whether it was made, or it was interrupted."""
+    is_refused = False
+    try:
+        yield
+    except BaseException as error:
+        is_refused = is_refusal(error)
+        raise
+    finally:
+        if not is_refused:
+            act()
+
+
+def make_when_written(
+    keeper: Keeper | None, address: Address, policy: QueuePolicy | None, make: Callable[[KeptQueue | None], bool]
+) -> bool:
+    """Have it written that there is a queue, and call `make`, which returns False if a sender has made one; return what it did.
+
+    Waits for the journal; the caller keeps others away who would make it by name. Raises `ResourceError`: then none is made;
+    after any other error there is one, and the journal keeps, or will keep, what there is.
+    """
+    if keeper is None:
+        return make(None)
+    kept = keeper.define_later(address, policy)
+    answers: list[bool] = []
+
+    def take_in() -> None:
+        is_made = make(kept)
+        if not is_made or kept.definition is not None:
+            keeper.correct(kept, address, policy if is_made else None)  # a sender's own queue has no policy
+        answers.append(is_made)
+
+    with _unless_refused(take_in):
+        keeper.define(kept)
+    return answers[0]
+
+
+def alter_when_written(
+    queue: Queue, keeper: Keeper | None, address: Address, policy: QueuePolicy, default: QueuePolicy
+) -> None:
+    """Have it written that a queue has another policy, and obeyed; `default` is that of a queue without one of its own.
+
+    Waits for the journal; the caller keeps others away who would end or alter it. Raises `ResourceError`, and as `Queue.alter`;
+    after any error the journal keeps, or will keep, what the queue obeys.
+    """
+    queue.alter(policy, only_check=True)
+    kept = queue.kept
+    if keeper is None or kept is None:
+        queue.alter(policy)
+        return
+    try:
+        keeper.alter_queue(kept, address, policy)
+        queue.alter(policy)  # a message may have come meanwhile, with which it cannot
+    except BaseException:
+        keeper.correct(kept, address, None if queue.policy == default else queue.policy)
+        raise
 
 
 def end_when_written(queue: Queue, keeper: Keeper | None, forget: Callable[[], None]) -> None:
@@ -32,15 +96,12 @@ def end_when_written(queue: Queue, keeper: Keeper | None, forget: Callable[[], N
     Waits for the journal; the caller keeps others away who would end or alter it. Raises `ResourceError`: then all is as
     it was; after any other error it has ended.
     """
-    is_refused = False
-    try:
+    with _unless_refused(partial(_end, queue, forget)):
         if keeper is not None and queue.kept is not None:
             keeper.drop(queue.kept)
-    except BaseException as error:
-        is_refused = is_refusal(error)
-        raise
-    finally:
-        if not is_refused:
-            forget()
-            queue.kept = None  # the journal knows that all of it is gone
-            queue.close()
+
+
+def _end(queue: Queue, forget: Callable[[], None]) -> None:
+    forget()
+    queue.kept = None  # the journal knows that all of it is gone
+    queue.close()

@@ -170,6 +170,8 @@ class Changes:
     dropped: list[QueueNumber] = field(default_factory=list)
     """Queues and subscriptions that end, before all else in these changes; repeating it changes nothing. They become unknown, as
     by `Journal.drop_queue`; their messages may stay until the journal is opened again."""
+    corrected: list[QueueRecord] = field(default_factory=list)
+    """Queues, with their numbers, that are kept in this form from now on, after all else, as by `Journal.define_queue`."""
     prepared: PreparedBranch | None = None
     outcomes: list[BranchOutcome] = field(default_factory=list)
     pipelines: PipelineChanges | None = None

@@ -131,24 +131,31 @@ class Keeper:
 
     # Destinations
 
-    def define_queue(self, address: Address, policy: QueuePolicy | None) -> KeptQueue:
-        """Keep a queue, and its own policy if it has one. Raises `ResourceError`."""
-        text = None if policy is None else policy.to_json()
-        return self._keep(QueueRecord(number=QueueNumber(0), address=address, policy=text))
+    def define_later(self, address: Address, policy: QueuePolicy | None = None) -> KeptQueue:
+        """Keep a queue that somebody has named, and its own policy if it has one, from its first message on. Does not wait."""
+        return self._later(_queue_record(QueueNumber(0), address, policy))
 
-    def define_later(self, address: Address) -> KeptQueue:
-        """Keep a queue that somebody has named from its first message on. Does not wait."""
-        record = QueueRecord(number=QueueNumber(0), address=address)
+    def _later(self, record: QueueRecord) -> KeptQueue:
         number = self.journal.number_of(record)
         return KeptQueue(self.journal, self._clock, number, replace(record, number=number))
 
-    def alter_queue(self, kept: KeptQueue, address: Address, policy: QueuePolicy) -> None:
-        """Keep another policy of a queue. Raises `ResourceError`."""
-        self.journal.define_queue(QueueRecord(number=kept.number, address=address, policy=policy.to_json()))
+    def define(self, kept: KeptQueue) -> None:
+        """Keep a queue from now on. Raises `ResourceError`."""
+        assert kept.definition is not None, "it is new"
+        self.journal.define_queue(kept.definition)
         kept.was_defined()
 
+    def alter_queue(self, kept: KeptQueue, address: Address, policy: QueuePolicy) -> None:
+        """Keep another policy of a queue. Raises `ResourceError`."""
+        self.journal.define_queue(_queue_record(kept.number, address, policy))
+        kept.was_defined()
+
+    def correct(self, kept: KeptQueue, address: Address, policy: QueuePolicy | None) -> None:
+        """Have the journal keep the policy that a queue has, whatever was written before. Does not wait."""
+        self.journal.note(Changes(corrected=[_queue_record(kept.number, address, policy)]))
+
     def define_subscription(self, key: SubscriptionKey, terms: SubscriptionTerms) -> KeptQueue:
-        """Keep a durable subscription. Raises `ResourceError`."""
+        """Keep a durable subscription. Raises `ResourceError`; with any other error none is kept."""
         record = QueueRecord(
             number=QueueNumber(0),
             address=terms.topic,
@@ -156,10 +163,14 @@ class Keeper:
             selector_text=terms.selector_text,
             no_local=terms.no_local,
         )
-        return self._keep(record)
-
-    def _keep(self, record: QueueRecord) -> KeptQueue:
-        return KeptQueue(self.journal, self._clock, self.journal.define_queue(record))
+        kept = self._later(record)
+        try:
+            self.define(kept)
+        except BaseException as error:
+            if not is_refusal(error):
+                self.journal.note(Changes(dropped=[kept.number]))
+            raise
+        return kept
 
     def drop(self, kept: KeptQueue) -> None:
         """Forget a queue or a subscription with its messages.
@@ -401,6 +412,10 @@ class Keeper:
         reference.journaled = bool(changes.messages)
         if changes.definitions and target.kept is not None:
             _note_definitions([target.kept])
+
+
+def _queue_record(number: QueueNumber, address: Address, policy: QueuePolicy | None) -> QueueRecord:
+    return QueueRecord(number=number, address=address, policy=None if policy is None else policy.to_json())
 
 
 def _note_definitions(queues: Iterable[KeptQueue]) -> None:

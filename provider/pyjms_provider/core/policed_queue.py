@@ -111,8 +111,8 @@ class PolicedQueue(AsynchronousChannel):
         may_refuse = self.policy.is_limited and self.policy.overflow in {Overflow.REJECT, Overflow.BLOCK}
         self.asks_doorkeeper = self.policy.changes_messages or may_refuse
 
-    def alter(self, policy: QueuePolicy) -> None:
-        """Obey another policy from now on.
+    def alter(self, policy: QueuePolicy, *, only_check: bool = False) -> None:
+        """Obey another policy from now on; with `only_check` merely raise what that would raise now.
 
         Raises `DestinationInUseError` for another type, or another way to serve consumers, while the queue has messages
         or consumers; `PolicyError` as the constructor. May wait for a disk.
@@ -127,6 +127,8 @@ class PolicedQueue(AsynchronousChannel):
                     f"{self._name} has {len(held)} messages and {len(self._manager)} consumers, so its {changed[0]} "
                     f"cannot be altered; empty it and close its consumers first, or create another queue"
                 )
+            if only_check:
+                return
             signals = [] if self._rules is None or self._rules.room is None else self._rules.room.all_signals()
             if changed:
                 self._obey(policy, None)

@@ -31,7 +31,7 @@ from pyjms_provider.core.channel_state import ChannelState
 from pyjms_provider.core.dead_letter_office import DeadLetterOffice
 from pyjms_provider.core.doorkeeper import Admission, Doorkeeper, Patience
 from pyjms_provider.core.duplicates import DUPLICATE_ID
-from pyjms_provider.core.ending import end_when_written
+from pyjms_provider.core.ending import alter_when_written, end_when_written, make_when_written
 from pyjms_provider.core.expiry_watch import ExpiryWatch
 from pyjms_provider.core.host_policy import ExpiredInTransaction, HostPolicy
 from pyjms_provider.core.journal import SubscriptionKey
@@ -238,13 +238,17 @@ class VirtualHost:
         return self._define_queue(address, None if self.keeper is None else self.keeper.define_later(address), None)[0]
 
     def create_queue(self, name: str, policy: QueuePolicy | None) -> bool:
-        """Make a queue; return False if there is one. `policy` None: what the host says. Raises `ResourceError`."""
+        """Make a queue; return False if there is one. `policy` None: what the host says.
+
+        Raises `ResourceError`; `InDoubtError`: it is there nevertheless.
+        """
         address = Address(AddressKind.QUEUE, name)
         with self._turns.of(name):
             if name in self._queues:
                 return False
-            kept = None if self.keeper is None else self.keeper.define_queue(address, policy)
-            return self._define_queue(address, kept, policy)[1]
+            return make_when_written(
+                self.keeper, address, policy, lambda kept: self._define_queue(address, kept, policy)[1]
+            )
 
     def _define_queue(self, address: Address, kept: KeptQueue | None, policy: QueuePolicy | None) -> tuple[Queue, bool]:
         with self._lock:
@@ -280,21 +284,15 @@ class VirtualHost:
     def alter_queue(self, name: str, **changes: Any) -> bool:
         """Change fields of a queue's policy, which is its own from now on; return False if there is no such queue.
 
-        Who changes others at the same time waits for this, so that nobody undoes it. Raises `PolicyError`,
-        `DestinationInUseError`, `ResourceError`.
+        Who changes others at the same time waits for this, so that nobody undoes it. It is obeyed once it is written.
+        Raises `PolicyError`, `DestinationInUseError`, `ResourceError`, `InDoubtError`; then the policy is what it was.
         """
         with self._turns.of(name):
             queue = self._queues.get(name)
             if queue is None:
                 return False
-            before, policy = queue.policy, queue.policy.altered(**changes)
-            queue.alter(policy)
-            try:
-                if self.keeper is not None and queue.kept is not None:
-                    self.keeper.alter_queue(queue.kept, Address(AddressKind.QUEUE, name), policy)
-            except ProviderError:
-                queue.alter(before)
-                raise
+            default = self.policy.queues.for_queue(name)
+            alter_when_written(queue, self.keeper, Address(_QUEUE, name), queue.policy.altered(**changes), default)
         return True
 
     def destroy_queue(self, name: str) -> bool:

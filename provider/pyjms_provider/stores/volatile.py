@@ -113,6 +113,9 @@ class Medium:
             self._end(outcome)
         if pipelines is not None:
             self._follow(pipelines)
+        for record in changes.corrected:
+            self.queues[record.number] = record
+            self.last_number = max(self.last_number, record.number)
 
     def in_doubt(self) -> list[Changes]:
         """Return what prepared branches and staged units will do."""

@@ -7,14 +7,23 @@ from contextlib import suppress
 
 import pytest
 
-from pyjms.spi.errors import DestinationError, InDoubtError, ResourceError, UnknownSubscriptionError
+from pyjms.spi.envelope import Address, AddressKind
+from pyjms.spi.errors import (
+    DestinationError,
+    DestinationInUseError,
+    InDoubtError,
+    ResourceError,
+    UnknownSubscriptionError,
+)
 from pyjms_provider.clients.vm import VmSession
 from pyjms_provider.core.journal import Changes
-from pyjms_provider.queue_manager import QueueManager
+from pyjms_provider.core.policy import QueuePolicy
+from pyjms_provider.queue_manager import QueueExistsError, QueueManager
 from tests.provider.keeping.site import NEWS, ORDERS, consume, take_all, text
 from tests.provider.keeping.test_subscriptions import received, subscribe, unsubscribe
 from tests.provider.simulation.site import SimulatedSite as Site
 
+BILLS = Address(AddressKind.QUEUE, "bills")
 POINTS = pytest.mark.parametrize("point", ["before drop", "after drop"])
 FATES = pytest.mark.parametrize("fate", [InDoubtError("nobody answered"), KeyboardInterrupt()], ids=["doubt", "ctrl-c"])
 ENDS = pytest.mark.parametrize("end", ["restart", "crash"])
@@ -217,3 +226,107 @@ def test_who_writes_a_queue_that_has_just_ended_does_not_bring_it_back(site: Sit
     assert len(site.medium.queues) == 1
     site.crash()
     assert site.drain() == [("another", 1)]
+
+
+# Making and altering
+
+WRITTEN = pytest.mark.parametrize("point", ["before define", "after define"])
+
+
+def policies(site: Site) -> list[str | None]:
+    """Return what type the queue has: now, after the next write and a crash."""
+    types: list[str | None] = []
+    for _ in range(2):
+        queue = site.broker.virtual_host.find_queue(ORDERS.name)
+        types.append(None if queue is None else queue.policy.type.value)
+        site.send("another", to=BILLS)
+        site.crash()
+    return types
+
+
+def test_an_alteration_that_is_refused_changes_nothing_whatever_comes_meanwhile(site: Site) -> None:
+    manager = QueueManager(site.broker.virtual_host)
+    manager.create(ORDERS.name)
+    fail(site, "before define", ResourceError("the database is locked"), lambda: site.send("meanwhile"))
+    with pytest.raises(ResourceError, match="locked"):
+        manager.alter(ORDERS.name, type="last_value", key="k")
+    assert policies(site) == ["standard", "standard"]
+
+
+@pytest.mark.parametrize("is_own", [False, True])
+def test_an_alteration_that_is_written_and_can_no_longer_be_obeyed_is_taken_back(site: Site, is_own: bool) -> None:
+    manager = QueueManager(site.broker.virtual_host)
+    manager.create(ORDERS.name, QueuePolicy().altered(type="sorted", key="k") if is_own else None)
+
+    def trap(at: str, _: Changes) -> None:
+        if at == "before define":
+            site.trap = None
+            site.send("meanwhile", properties={"k": "v"})
+
+    site.trap = trap
+    with pytest.raises(DestinationInUseError, match="1 messages"):
+        manager.alter(ORDERS.name, type="last_value", key="k")
+    assert policies(site) == ["sorted" if is_own else "standard"] * 2
+    (record,) = [each for each in site.medium.queues.values() if each.address == ORDERS]
+    assert (record.policy is not None) is is_own
+
+
+@WRITTEN
+@FATES
+def test_an_alteration_in_doubt_is_taken_back(site: Site, point: str, fate: BaseException) -> None:
+    manager = QueueManager(site.broker.virtual_host)
+    manager.create(ORDERS.name)
+    fail(site, point, fate)
+    with pytest.raises(type(fate)):
+        manager.alter(ORDERS.name, type="last_value", key="k")
+    assert policies(site) == ["standard", "standard"]
+
+
+@WRITTEN
+@FATES
+def test_a_queue_whose_making_is_in_doubt_is_there(site: Site, point: str, fate: BaseException) -> None:
+    manager = QueueManager(site.broker.virtual_host)
+    fail(site, point, fate)
+    with pytest.raises(type(fate)):
+        manager.create(ORDERS.name, type="sorted", key="k")
+    with pytest.raises(QueueExistsError):
+        manager.create(ORDERS.name)
+    assert policies(site) == ["sorted", "sorted"]
+
+
+@WRITTEN
+@pytest.mark.parametrize("error", [None, InDoubtError("nobody answered")], ids=["written", "doubt"])
+def test_a_queue_that_a_sender_makes_while_it_is_made_by_name_is_the_senders(
+    site: Site, point: str, error: InDoubtError | None
+) -> None:
+    manager = QueueManager(site.broker.virtual_host)
+
+    def trap(at: str, _: Changes) -> None:
+        if at == point:
+            site.trap = None
+            site.send("first")
+            if error is not None:
+                raise error
+
+    site.trap = trap
+    with pytest.raises(QueueExistsError if error is None else InDoubtError):
+        manager.create(ORDERS.name, type="sorted", key="k")
+    assert policies(site) == ["standard", "standard"]
+    assert site.drain() == [("first", 1)]
+
+
+@WRITTEN
+@FATES
+def test_a_subscription_whose_making_is_in_doubt_is_not_there(site: Site, point: str, fate: BaseException) -> None:
+    """So nothing is kept for whom nobody has told that there is one."""
+    fail(site, point, fate)
+    with pytest.raises(type(fate)):
+        subscribe(site)
+    with pytest.raises(UnknownSubscriptionError):
+        unsubscribe(site)
+    site.restart()
+    assert not site.medium.queues
+    subscribe(site)
+    site.send("wanted", to=NEWS)
+    site.crash()
+    assert received(site) == ["wanted"]

@@ -171,6 +171,8 @@ class SqlJournal(Journal):
         if changes.dropped:
             self._forget_numbers(changes.dropped)
             add_dropped(batch, self._database.statements, changes.dropped)
+        for record in changes.corrected:
+            self._define(batch, record)
         return batch
 
     def _complete(self, batch: Batch, changes: Changes) -> None:
@@ -394,15 +396,18 @@ class SqlJournal(Journal):
     # Queues
 
     def define_queue(self, record: QueueRecord) -> QueueNumber:
-        statements = self._database.statements
         number = self.number_of(record)
         batch = Batch()
-        batch.others = [
-            (statements.put_queue, [queue_row(replace(record, number=number))]),
-            (statements.raise_next_queue, [next_queue(number)]),
-        ]
+        self._define(batch, replace(record, number=number))
         self._submit(batch, force=True)
         return number
+
+    def _define(self, batch: Batch, record: QueueRecord) -> None:
+        statements = self._database.statements
+        batch.others += [
+            (statements.put_queue, [queue_row(record)]),
+            (statements.raise_next_queue, [next_queue(record.number)]),
+        ]
 
     def number_of(self, record: QueueRecord) -> QueueNumber:
         identity = (record.address, record.subscription)

@@ -163,3 +163,15 @@ def test_what_was_noted_as_dropped_is_gone_after_the_close(world: World, is_ther
         world.journal.drop_queue(world.queue)
     world.journal.note(Changes(dropped=[world.queue]))
     assert [record.number for record in world.reopen().recovery.queues] == [world.other]
+
+
+def test_what_was_noted_of_a_queue_is_kept_whatever_was_written_before(world: World) -> None:
+    """Changes.corrected: also of one that is not kept yet, and with the next write or the close."""
+    record = queue_record("first", world.queue)
+    world.journal.define_queue(replace(record, policy="{}"))
+    number = world.journal.number_of(queue_record("new"))
+    new = replace(queue_record("new", number), policy="{}")
+    world.journal.note(Changes(corrected=[record, new]))
+    found = {each.number: each for each in world.reopen().recovery.queues}
+    assert (found[world.queue], found[number]) == (record, new)
+    assert world.journal.define_queue(queue_record("newer")) not in {world.queue, world.other, number}
