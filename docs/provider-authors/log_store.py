@@ -384,7 +384,7 @@ class LogJournal(Journal):
             case Held(clean):
                 self._memory.close(clean=clean)
 
-    def holds(self, queue: QueueNumber, reference: MessageReference) -> bool:
+    def holds(self, queue: QueueNumber, reference: MessageReference) -> bool | None:
         self.write(Changes(), force=False)  # and with it what was to be written before
         return self._memory.holds(queue, reference)
 

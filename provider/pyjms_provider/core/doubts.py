@@ -12,17 +12,16 @@ from threading import Lock
 from typing import TYPE_CHECKING, Final, Protocol
 
 from pyjms.spi.errors import ProviderError
-from pyjms_provider.core.journal import Removal
+from pyjms_provider.core.journal import Changes, Removal
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
 
     from pyjms.spi.clock import Clock
     from pyjms_provider.core.entry import QueueEntry
-    from pyjms_provider.core.journal import Changes, Journal, QueueNumber
+    from pyjms_provider.core.journal import Journal, Witness
     from pyjms_provider.core.paging import PagingMessageStore
     from pyjms_provider.core.queue import Queue
-    from pyjms_provider.core.reference import MessageReference
     from pyjms_provider.core.timed import HasTimes
     from pyjms_provider.core.unit_of_work import UnitOfWork
 
@@ -37,8 +36,8 @@ RETRY_MS: Final = 1000
 class Doubt(Protocol):
     """A write that was not answered, and what depends on it."""
 
-    def witness(self) -> tuple[QueueNumber, MessageReference, bool]:
-        """Return a message, its queue, and whether it is there if the write was made: if not, it is the other way round."""
+    def witnesses(self) -> Iterable[Witness]:
+        """Return what tells whether the write was made: the first one whose queue is kept."""
         ...
 
     def end_doubt(self, now_ms: int, *, is_written: bool) -> None:
@@ -65,10 +64,9 @@ class RemovalInDoubt:
     def __str__(self) -> str:
         return f"the removal of {len(self._entries)} messages from {self._entries[0].queue.name}"
 
-    def witness(self) -> tuple[QueueNumber, MessageReference, bool]:
+    def witnesses(self) -> Iterable[Witness]:
         """Do as `Doubt` says."""
-        removal = removals_of(self._entries)[0]
-        return removal.queue, removal.reference, False
+        return Changes(removals=removals_of(self._entries)).witnesses()
 
     def end_doubt(self, now_ms: int, *, is_written: bool) -> None:
         """Do as `Doubt` says: give back what is still in the store."""
@@ -96,9 +94,9 @@ class MoveInDoubt:
     def __str__(self) -> str:
         return f"the move of a message from {self._entry.queue.name} to {self._target.name}"
 
-    def witness(self) -> tuple[QueueNumber, MessageReference, bool]:
+    def witnesses(self) -> Iterable[Witness]:
         """Do as `Doubt` says."""
-        return self._changes.witness()
+        return self._changes.witnesses()
 
     def end_doubt(self, now_ms: int, *, is_written: bool) -> None:
         """Do as `Doubt` says: have the one or the other in its queue."""
@@ -176,9 +174,8 @@ class Doubts:
         with self._lock:
             self._unread[:0] = still
         for doubt in waiting:
-            queue, reference, is_there = doubt.witness()
             try:
-                is_written = self._journal.holds(queue, reference) is is_there
+                is_written = self._is_written(doubt)
             except ProviderError:
                 return
             doubt.end_doubt(self._clock.time_ms(), is_written=is_written)
@@ -187,6 +184,14 @@ class Doubts:
             _log.warning(
                 "PYJMS-BROKER-16 %s has been found %s", doubt, "written" if is_written else "not to be written"
             )
+
+    def _is_written(self, doubt: Doubt) -> bool:
+        """Return whether a write was made. Raises `ProviderError` while nobody can tell."""
+        for queue, reference, is_there in doubt.witnesses():
+            found = self._journal.holds(queue, reference)
+            if found is not None:
+                return found is is_there
+        return False  # all its queues have ended, with what they had
 
 
 def _is_back(entry: QueueEntry) -> bool:

@@ -12,7 +12,8 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
-from typing import NewType
+from itertools import chain
+from typing import NewType, TypeAlias
 
 from pyjms.spi.envelope import Address, Envelope, fact
 from pyjms.spi.errors import CapabilityError
@@ -42,10 +43,15 @@ __all__ = [
     "Reservation",
     "StageRecord",
     "SubscriptionKey",
+    "Witness",
 ]
 
 QueueNumber = NewType("QueueNumber", int)
 """The number under which a journal knows a queue, or the queue of a durable subscription; never given twice."""
+
+
+Witness: TypeAlias = tuple[QueueNumber, MessageReference, bool]
+"""A queue, a message, and whether that is there if a write was made: if not, it is the other way round."""
 
 
 @fact
@@ -176,13 +182,18 @@ class Changes:
     outcomes: list[BranchOutcome] = field(default_factory=list)
     pipelines: PipelineChanges | None = None
 
-    def witness(self) -> tuple[QueueNumber, MessageReference, bool]:
-        """Return a message, its queue, and whether it is there once this is written: before, it is the other way round."""
-        if self.messages:
-            message = self.messages[0]
-            return message.queues[0], message.reference, True
-        removal = self.removals[0]
-        return removal.queue, removal.reference, False
+    def witnesses(self) -> Iterator[Witness]:
+        """Yield of each queue a message, and whether it is there once this is written: before, it is the other way round.
+
+        Those first that a message leaves, as these queues were kept before.
+        """
+        of_removals = ((removal.queue, removal.reference, False) for removal in self.removals)
+        of_messages = ((queue, each.reference, True) for each in self.messages for queue in each.queues)
+        known: set[QueueNumber] = set()
+        for witness in chain(of_removals, of_messages):
+            if witness[0] not in known:
+                known.add(witness[0])
+                yield witness
 
     def withdrawal(self) -> Changes:
         """Return what has a journal forget their messages, which it may have, and the producers' ids of these."""
@@ -337,10 +348,10 @@ class Journal(ABC):
         """Have `changes` written before or with what is written next, and at the latest by `close`. Does not wait."""
 
     @abstractmethod
-    def holds(self, queue: QueueNumber, reference: MessageReference) -> bool:
+    def holds(self, queue: QueueNumber, reference: MessageReference) -> bool | None:
         """Return whether a message is on a queue, which says what became of a write that was not answered.
 
-        What was to be written before is written by then, or never will be. Raises as `write` while nobody can tell.
+        None: that queue is not kept, or no longer, so it says nothing. What was to be written before is written by then, or never will be. Raises as `write` while nobody can tell.
         """
 
     @abstractmethod

@@ -400,11 +400,9 @@ class PolicedQueue(AsynchronousChannel):
         One that has expired is tried again later, by the housekeeper; one that cannot be read any more has been set aside.
         """
         read = self._reader_for(entry.reference)
-        if read is None:
-            self._store.release(entry.reference)
-            return
         with self._lock:
-            if self._closed:
+            if read is None or self._closed:
+                self._store.release(entry.reference)
                 return
             if self._rules is not None:
                 self._rules.accept(entry, read)

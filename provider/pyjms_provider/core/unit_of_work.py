@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from pyjms.spi.xid import Xid
     from pyjms_provider.core.consumer import ConsumerSession
     from pyjms_provider.core.doorkeeper import DuplicateClaim
-    from pyjms_provider.core.journal import DuplicateMark, Journal, QueueNumber, StageRecord
+    from pyjms_provider.core.journal import DuplicateMark, Journal, QueueNumber, StageRecord, Witness
     from pyjms_provider.core.kept_queue import KeptQueue
     from pyjms_provider.core.queue import Queue
     from pyjms_provider.core.reference import MessageReference
@@ -301,9 +301,9 @@ class UnitOfWork:
         self._give_back(settled)
         return self._in_doubt.withdrawal()
 
-    def witness(self) -> tuple[QueueNumber, MessageReference, bool]:
+    def witnesses(self) -> Iterable[Witness]:
         """Do as `Doubt` says."""
-        return self._in_doubt.witness()
+        return self._in_doubt.witnesses()
 
     def end_doubt(self, now_ms: int, *, is_written: bool) -> None:
         """Do as `Doubt` says: make it true, or give back what it has received."""

@@ -277,10 +277,12 @@ class VolatileJournal(Journal):
                 self._noted.append(changes)
                 self._forget_numbers(changes.dropped)
 
-    def holds(self, queue: QueueNumber, reference: MessageReference) -> bool:
+    def holds(self, queue: QueueNumber, reference: MessageReference) -> bool | None:
         self.write(Changes(), force=False)
         with self._lock:
             self._check_open()
+            if queue not in self._medium.queues:
+                return None
             return (reference.id, queue) in self._medium.entries
 
     def read(self, ids: Sequence[ReferenceId]) -> dict[ReferenceId, Envelope]:

@@ -20,6 +20,7 @@ from pyjms_provider.core.journal import Changes
 from pyjms_provider.core.policy import QueuePolicy
 from pyjms_provider.queue_manager import QueueExistsError, QueueManager
 from tests.provider.keeping.site import NEWS, ORDERS, consume, take_all, text
+from tests.provider.keeping.test_doubts import come_again, lost_at
 from tests.provider.keeping.test_subscriptions import received, subscribe, unsubscribe
 from tests.provider.simulation.site import SimulatedSite as Site
 
@@ -330,3 +331,98 @@ def test_a_subscription_whose_making_is_in_doubt_is_not_there(site: Site, point:
     site.send("wanted", to=NEWS)
     site.crash()
     assert received(site) == ["wanted"]
+
+
+# What is in doubt when a queue ends
+
+ASKED = pytest.mark.parametrize("point", ["before write", "after write"])
+
+
+def in_doubt(site: Site, point: str, work: Callable[[], object], ending: str) -> None:
+    """Do something whose write is not answered, destroy a queue, and have the store asked."""
+    site.trap = lost_at(point)
+    with pytest.raises(InDoubtError):
+        work()
+    site.trap = None
+    site.broker.virtual_host.destroy_queue(ending)
+    come_again(site)
+
+
+@pytest.mark.parametrize(
+    ("point", "ending", "expected"),
+    [
+        ("before write", ORDERS, ([], [])),
+        ("before write", BILLS, (["order"], [])),
+        ("after write", ORDERS, ([], ["order"])),
+        ("after write", BILLS, ([], [])),
+    ],
+)
+def test_a_move_in_doubt_is_judged_by_the_queue_that_is_left(
+    site: Site, point: str, ending: Address, expected: tuple[list[str], list[str]]
+) -> None:
+    manager = QueueManager(site.broker.virtual_host)
+    manager.create(BILLS.name)
+    site.send("order")
+    in_doubt(site, point, lambda: manager.move(ORDERS.name, BILLS.name), ending.name)
+    assert len(site.broker.virtual_host.store) == sum(map(len, expected))  # neither forgotten nor counted for ever
+    for _ in range(2):
+        assert (site.texts(), site.texts(BILLS)) == expected
+        site.crash()
+
+
+@ASKED
+@pytest.mark.parametrize("ending", [ORDERS, BILLS], ids=["first", "second"])
+def test_a_commit_in_doubt_is_judged_by_the_queues_that_are_left(site: Site, point: str, ending: Address) -> None:
+    letters = Address(AddressKind.QUEUE, "letters")
+    site.send("order")
+    site.send("bill", to=BILLS)
+    site.send("first letter", to=letters)
+    session = site.session(transacted=True)
+    for address in (ORDERS, BILLS):
+        taken = take_all(consume(session, address))
+        assert len(taken) == 1
+        assert text(taken[0]) in {"order", "bill"}
+        session.acknowledge(taken)
+    site.send("letter", session, letters)
+    in_doubt(site, point, session.commit, ending.name)
+    left = BILLS if ending is ORDERS else ORDERS
+    for _ in range(2):
+        assert len(site.texts(left)) == (point == "before write")
+        assert site.texts(letters) == ["first letter", "letter"][: 1 + (point == "after write")]
+        assert site.texts(ending) == []
+        site.crash()
+
+
+@ASKED
+def test_a_commit_in_doubt_is_not_judged_by_a_subscription_that_has_ended(site: Site, point: str) -> None:
+    subscribe(site)
+    site.send("order")
+    session = site.session(transacted=True)
+    taken = take_all(consume(session))
+    assert [text(each) for each in taken] == ["order"]
+    session.acknowledge(taken)
+    site.send("news", session, NEWS)
+    site.trap = lost_at(point)
+    with pytest.raises(InDoubtError):
+        session.commit()
+    site.trap = None
+    unsubscribe(site)
+    come_again(site)
+    for _ in range(2):
+        assert site.texts() == (["order"] if point == "before write" else [])
+        site.crash()
+
+
+@ASKED
+def test_nothing_is_left_of_what_was_in_doubt_in_queues_that_have_all_ended(site: Site, point: str) -> None:
+    site.send("order")
+    site.send("bill", to=BILLS)
+    session = site.session()
+    taken = take_all(consume(session))
+    assert [text(each) for each in taken] == ["order"]
+    in_doubt(site, point, lambda: session.acknowledge(taken), ORDERS.name)
+    assert len(site.broker.virtual_host.store) == 1
+    assert site.broker.virtual_host.keeper is not None
+    assert site.broker.virtual_host.keeper.doubts.settle()
+    site.restart()
+    assert (site.drain(), site.drain(BILLS)) == ([], [("bill", 1)])

@@ -322,11 +322,13 @@ class SqlJournal(Journal):
 
     # Reading
 
-    def holds(self, queue: QueueNumber, reference: MessageReference) -> bool:
+    def holds(self, queue: QueueNumber, reference: MessageReference) -> bool | None:
         statements = self._database.statements
         write = Batch()  # once it is written, no other connection is writing for this broker any more
         write.others = [(statements.set_clean, [(False,)])]
         self._submit(write, force=False)
+        if not self._database.query(statements.has_queue, (queue,)):
+            return None
         statement = statements.has_entry if reference.shared else statements.has_single
         return bool(self._database.query(statement, (reference.id, queue)))
 

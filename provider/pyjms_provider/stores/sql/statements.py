@@ -76,6 +76,7 @@ class Statements:
     add_queue: str  # as put_queue; one that is there stays as it is
     raise_next_queue: str  # next_queue, the same
     drop_queue: str  # number
+    has_queue: str  # number
     last_message: str
     next_message: str  # id before
     drop_queue_messages: str  # queue, id before, last id
@@ -280,6 +281,7 @@ def _for_queues(c: _Compiler) -> dict[str, str]:
             update(t.META).values(next_queue=next_queue).where(t.META.c.next_queue < above), "next_queue_", "above_"
         ),
         "drop_queue": c.remove(t.QUEUE, "number"),
+        "has_queue": c(select(t.QUEUE.c.number).where(*_equal(t.QUEUE, ["number"])), "number_"),
         "last_message": c(select(func.max(t.MESSAGE.c.id))),
         "next_message": c(select(func.min(t.MESSAGE.c.id)).where(t.MESSAGE.c.id > after), "after_"),
         "drop_queue_messages": c(

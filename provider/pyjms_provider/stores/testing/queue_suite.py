@@ -175,3 +175,18 @@ def test_what_was_noted_of_a_queue_is_kept_whatever_was_written_before(world: Wo
     found = {each.number: each for each in world.reopen().recovery.queues}
     assert (found[world.queue], found[number]) == (record, new)
     assert world.journal.define_queue(queue_record("newer")) not in {world.queue, world.other, number}
+
+
+def test_a_queue_that_is_not_kept_says_nothing_of_its_messages(world: World) -> None:
+    """`holds` of one that was dropped, also in a note, and of one that was only promised."""
+    message = world.add(world.message())
+    for drop in (world.journal.drop_queue, lambda number: world.journal.note(Changes(dropped=[number]))):
+        number = world.journal.define_queue(queue_record("short-lived"))
+        sent = world.message(number)
+        world.journal.write(Changes(messages=[sent]), force=True)
+        assert world.journal.holds(number, sent.reference) is True
+        assert world.journal.holds(number, message.reference) is False
+        drop(number)
+        assert world.journal.holds(number, sent.reference) is None
+    promised = world.journal.number_of(queue_record("promised"))
+    assert world.journal.holds(promised, message.reference) is None

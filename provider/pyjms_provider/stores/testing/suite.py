@@ -435,7 +435,7 @@ def test_what_was_noted_is_written_before_a_queue_is_asked(world: World) -> None
     """`holds` comes after all that was to be written before."""
     message = world.add(world.message())
     world.journal.note(Changes(removals=[Removal(world.queue, message.reference)]))
-    assert not world.journal.holds(world.queue, message.reference)
+    assert world.journal.holds(world.queue, message.reference) is False
 
 
 def test_a_journal_has_one_holder_whose_name_the_next_one_is_told(world: World) -> None:
