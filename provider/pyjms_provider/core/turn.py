@@ -31,7 +31,19 @@ class Turn:
                 return
             signal = Signal()
             self._waiting.append(signal)
-        signal.wait(-1)  # it is handed over, so that nobody overtakes
+        try:
+            signal.wait(-1)  # it is handed over, so that nobody overtakes
+        except BaseException:
+            self._give_up(signal)
+            raise
+
+    def _give_up(self, signal: Signal) -> None:
+        """Wait no longer, as the thread was interrupted; what it was handed at that moment goes to the next one."""
+        with self._lock:
+            if signal in self._waiting:
+                self._waiting.remove(signal)
+                return
+        self.leave()
 
     def __exit__(self, *_: object) -> None:
         self.leave()

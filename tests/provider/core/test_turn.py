@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from threading import Thread
 
+import pytest
+
+from pyjms.spi.clock import Signal
 from pyjms_provider.core.turn import Turn, Turns
 
 
@@ -34,3 +37,30 @@ def test_each_name_has_a_turn_while_somebody_has_it() -> None:
         assert not turns.of("a").try_enter()
         assert len(turns._turns) == 2
     assert len(turns._turns) == 0
+
+
+@pytest.mark.parametrize("is_handed_over", [False, True])
+def test_who_is_interrupted_while_waiting_keeps_nobody_else_from_it(
+    monkeypatch: pytest.MonkeyPatch, is_handed_over: bool
+) -> None:
+    """A Ctrl-C comes to a thread that waits, also at the very moment when it is handed the turn."""
+    turn = Turn()
+    assert turn.try_enter()
+
+    def wait(timeout: float) -> bool:
+        if is_handed_over:
+            turn.leave()
+        raise KeyboardInterrupt
+
+    def make_signal() -> Signal:
+        signal = Signal()
+        signal.wait = wait
+        return signal
+
+    monkeypatch.setattr("pyjms_provider.core.turn.Signal", make_signal)
+    with pytest.raises(KeyboardInterrupt):
+        turn.__enter__()
+    if not is_handed_over:
+        assert not turn.try_enter()
+        turn.leave()
+    assert turn.try_enter()
