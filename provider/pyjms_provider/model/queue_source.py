@@ -18,7 +18,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 from weakref import WeakValueDictionary
 
-from pyjms.spi.errors import DestinationInUseError, ProviderError
+from pyjms.spi.errors import DestinationInUseError, InDoubtError, ProviderError
 from pyjms_provider.core.policy import QueuePolicy
 from pyjms_provider.model.attributes import mask, plain, resolve
 from pyjms_provider.model.children import ChildSource, observed_id
@@ -253,7 +253,7 @@ class QueueSource(ChildSource):
             raise ObjectInUseError(error.reason) from error
 
     def delete(self, name: str) -> None:
-        """Delete a queue with its messages. Raises `ObjectInUseError`, `UnknownObjectError`."""
+        """Delete a queue with its messages. Raises `ObjectInUseError`, `UnknownObjectError`; `InDoubtError`: it is gone nevertheless."""
         made = self._found(name)
         record = self._records.get(name)
         self._forget(name)
@@ -262,6 +262,9 @@ class QueueSource(ChildSource):
         try:
             if self.is_there(name):
                 self.manager.destroy(name)
+        except InDoubtError:  # it is gone nevertheless
+            self._tell_gone(name, made)
+            raise
         except (ProviderError, OSError) as error:
             if record is not None:
                 self._keep(name, record)
@@ -270,6 +273,9 @@ class QueueSource(ChildSource):
             if isinstance(error, DestinationInUseError):
                 raise ObjectInUseError(error.reason) from error
             raise
+        self._tell_gone(name, made)
+
+    def _tell_gone(self, name: str, made: ManagedQueue) -> None:
         self.made.pop(name, None)
         self._host.tell_child_removed(made)
 

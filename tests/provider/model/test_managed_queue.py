@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from pyjms.spi.envelope import Address, AddressKind
-from pyjms.spi.errors import InvalidSelectorError
+from pyjms.spi.errors import InDoubtError, InvalidSelectorError
 from pyjms.types import Byte, Char, Double, Float, Long, Short
 from pyjms_provider.core.consumer import Consumer, ConsumerSession
 from pyjms_provider.core.entry import ReceiverId
@@ -187,6 +187,27 @@ def test_a_queue_in_use_is_not_deleted(folder: Folder) -> None:
     assert queue.state is State.DELETED
     with pytest.raises(UnknownObjectError):
         queue.delete()
+    folder.open()
+    assert folder.found_host().child_names("queue") == []
+
+
+def test_a_queue_whose_end_is_in_doubt_is_deleted(folder: Folder, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It is gone from its host, so the configuration must not bring it back."""
+    host = folder.host()
+    queue = make(host)
+    running = host.embedded.virtual_host
+    destroy = running.destroy_queue
+
+    def destroy_in_doubt(name: str) -> bool:
+        assert destroy(name)
+        raise InDoubtError("nobody answered")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(running, "destroy_queue", destroy_in_doubt)
+        with pytest.raises(InDoubtError):
+            queue.delete()
+    assert queue.state is State.DELETED
+    assert host.child_names("queue") == []
     folder.open()
     assert folder.found_host().child_names("queue") == []
 
