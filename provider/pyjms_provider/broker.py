@@ -270,18 +270,23 @@ class EmbeddedBroker:
             self._stopped = True
             connections = list(self._on_stop.values())
             self._on_stop.clear()
-        for lose in connections:
-            lose(error)
-        self._housekeeper.stop()
-        if self.stories is not None:
-            self.stories.close()  # before the host lets go of its messages, which is no end of theirs
-        keeper, is_certain = self.virtual_host.keeper, True
-        if keeper is not None:
-            keeper.end()  # clients' threads may be writing still
-            is_certain = self._lost is None and keeper.doubts.settle()
-        self.virtual_host.close()
-        if self._journal is not None:
-            self._journal.close(clean=is_certain)  # what is held in doubt comes again, and needs the marks for its flag
+        is_certain = False
+        try:
+            for lose in connections:
+                lose(error)
+            self._housekeeper.stop()
+            if self.stories is not None:
+                self.stories.close()  # before the host lets go of its messages, which is no end of theirs
+            keeper = self.virtual_host.keeper
+            if keeper is not None:
+                keeper.end()  # clients' threads may be writing still
+                is_certain = self._lost is None and keeper.doubts.settle()
+            self.virtual_host.close()
+        finally:  # nobody comes again to let go of the store
+            if self._journal is not None:
+                self._journal.close(
+                    clean=is_certain
+                )  # what is held in doubt comes again, and needs the marks for its flag
 
     def _lose_store(self, error: ProviderError) -> None:
         """Stop serving: the store has another holder, or is gone. Called by whoever noticed, so it does not wait."""

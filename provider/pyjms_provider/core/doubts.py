@@ -8,18 +8,19 @@ in it, and says so. And so does what is to be in its queue again, when that must
 from __future__ import annotations
 
 import logging
+from functools import partial
 from threading import Lock
 from typing import TYPE_CHECKING, Final, Protocol
 
 from pyjms.spi.errors import ProviderError
-from pyjms_provider.core.journal import Changes, Removal
+from pyjms_provider.core.journal import Removal
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
 
     from pyjms.spi.clock import Clock
     from pyjms_provider.core.entry import QueueEntry
-    from pyjms_provider.core.journal import Journal, Witness
+    from pyjms_provider.core.journal import Changes, Journal, Witness
     from pyjms_provider.core.paging import PagingMessageStore
     from pyjms_provider.core.queue import Queue
     from pyjms_provider.core.timed import HasTimes
@@ -57,7 +58,10 @@ def removals_of(entries: Iterable[QueueEntry]) -> list[Removal]:
 class RemovalInDoubt:
     """Messages that were taken out of their queues, and may be there in the store."""
 
-    def __init__(self, entries: Sequence[QueueEntry], reinstate: Callable[[Sequence[QueueEntry]], None]) -> None:
+    def __init__(
+        self, changes: Changes, entries: Sequence[QueueEntry], reinstate: Callable[[Sequence[QueueEntry]], None]
+    ) -> None:
+        self._changes = changes
         self._entries = entries
         self._reinstate = reinstate
 
@@ -66,7 +70,7 @@ class RemovalInDoubt:
 
     def witnesses(self) -> Iterable[Witness]:
         """Do as `Doubt` says."""
-        return Changes(removals=removals_of(self._entries)).witnesses()
+        return self._changes.witnesses()
 
     def end_doubt(self, now_ms: int, *, is_written: bool) -> None:
         """Do as `Doubt` says: give back what is still in the store."""
@@ -106,7 +110,7 @@ class MoveInDoubt:
         for message in self._changes.messages:
             reference = message.reference
             reference.journaled = True
-            self._store.adopt(reference)  # who moved it has let go of it
+            self._store.adopt(reference, message.envelope)  # who moved it has let go of it, and its queue may read it
             try:
                 self._target.take_over(reference)
             except ProviderError:  # the queue was destroyed, with all that it had
@@ -168,22 +172,35 @@ class Doubts:
 
     def _ask(self) -> None:
         with self._lock:
-            waiting = list(self._waiting)
-            unread, self._unread = self._unread, []
-        still = [entry for entry in unread if not _is_back(entry)]
-        with self._lock:
-            self._unread[:0] = still
+            unread, waiting = list(self._unread), list(self._waiting)
+        for entry in unread:
+            if self._is_over(partial(_is_back, entry), "what is to come back"):
+                with self._lock:
+                    self._unread.remove(entry)
         for doubt in waiting:
-            try:
-                is_written = self._is_written(doubt)
-            except ProviderError:
+            if not self._is_over(partial(self._settle, doubt), doubt):
                 return
-            doubt.end_doubt(self._clock.time_ms(), is_written=is_written)
             with self._lock:
                 self._waiting.remove(doubt)
-            _log.warning(
-                "PYJMS-BROKER-16 %s has been found %s", doubt, "written" if is_written else "not to be written"
-            )
+
+    def _is_over(self, end: Callable[[], bool], subject: object) -> bool:
+        """Return what `end` does; if that fails, nobody tries again before the next start, so that all others go on."""
+        try:
+            return end()
+        except Exception:
+            _log.exception("PYJMS-BROKER-18 %s cannot be settled before the next start of the broker", subject)
+            self._has_lasting = True
+            return True
+
+    def _settle(self, doubt: Doubt) -> bool:
+        """Ask about one doubt, and end it; return False if the store does not answer."""
+        try:
+            is_written = self._is_written(doubt)
+        except ProviderError:
+            return False
+        doubt.end_doubt(self._clock.time_ms(), is_written=is_written)
+        _log.warning("PYJMS-BROKER-16 %s has been found %s", doubt, "written" if is_written else "not to be written")
+        return True
 
     def _is_written(self, doubt: Doubt) -> bool:
         """Return whether a write was made. Raises `ProviderError` while nobody can tell."""

@@ -371,10 +371,11 @@ class Keeper:
 
         Raises `ResourceError`; `InDoubtError`: then they are there again, or gone, when the store has answered.
         """
+        changes = Changes(removals=removals_of(settled))
         try:
-            self.journal.write(Changes(removals=removals_of(settled)), force=self.force_acknowledgements)
+            self.journal.write(changes, force=self.force_acknowledgements)
         except InDoubtError:
-            self.doubts.add(RemovalInDoubt(settled, self._reinstate))
+            self.doubts.add(RemovalInDoubt(changes, settled, self._reinstate))
             raise
         except ProviderError:
             self._reinstate(settled)

@@ -116,14 +116,17 @@ class PagingMessageStore(MessageStore):
             self._bytes += size
             self._count += 1
 
-    def adopt(self, reference: MessageReference) -> None:
-        """Know a message again that the journal keeps, or add a holder if it is known; it need not be in memory."""
+    def adopt(self, reference: MessageReference, envelope: Envelope | None = None) -> None:
+        """Know a message again that the journal keeps, or add a holder if it is known; without `envelope` it need not be in memory."""
         with self._lock:
             if reference.holders:
                 reference.holders += 1
             else:
                 reference.holders = 1
                 self._count += 1
+            if envelope is not None and reference.id not in self._messages:
+                self._messages[reference.id] = envelope
+                self._bytes += reference.size
 
     def adopt_run(self, messages: int) -> None:
         """Do so for so many messages whose references are made when they are needed, each with one holder."""

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Never
+from contextlib import suppress
+from typing import Any, Never
 
 import pytest
 
@@ -12,9 +13,11 @@ from pyjms.spi.errors import BranchError, InDoubtError, ResourceError
 from pyjms.spi.xid import Xid
 from pyjms.testing import VirtualClock
 from pyjms_provider.clients.vm import VmSession
-from pyjms_provider.core.doubts import RETRY_MS
+from pyjms_provider.core.doubts import RETRY_MS, Doubts
+from pyjms_provider.core.entry import QueueEntry
 from pyjms_provider.core.journal import Changes, JoinedTransaction
 from pyjms_provider.core.paging import PagingMessageStore
+from pyjms_provider.core.policed_queue import PolicedQueue
 from pyjms_provider.core.reference import MessageReference
 from pyjms_provider.core.store import NotInMemoryError
 from pyjms_provider.queue_manager import QueueManager
@@ -204,6 +207,121 @@ def test_what_is_to_be_set_aside_and_cannot_be_read_comes_back(
     else:  # it was delivered too often, which the next start sees, too
         assert [letter for letter, _ in site.drain(LETTERS)] == (["first", "second"] if mode == 2 else [])
     site.stop()
+
+
+def acknowledge_in_doubt(site: Site, point: str, *addresses: Address) -> VmSession:
+    """Receive what is in these queues, and acknowledge it together."""
+    session = site.session()
+    taken = [delivery for address in addresses for delivery in take_all(consume(session, address))]
+    assert all(map(text, taken))
+    site.trap = lost_at(point)
+    with pytest.raises(InDoubtError):
+        session.acknowledge(taken)
+    site.trap = None
+    return session
+
+
+def test_a_doubt_ends_with_its_queue_and_others_are_settled(site: Site) -> None:
+    site.send("order")
+    site.send("bill", to=BILLS)
+    for address in (ORDERS, BILLS):
+        acknowledge_in_doubt(site, "before write", address).close()
+    QueueManager(site.broker.virtual_host).destroy(ORDERS.name)
+    come_again(site)
+    assert site.drain(BILLS) == [("bill", 2)]
+    site.restart()
+    assert (site.drain(), site.drain(BILLS)) == ([], [])
+
+
+@POINTS
+def test_an_acknowledgement_is_judged_by_the_queue_that_is_there(site: Site, point: str) -> None:
+    """The one that was destroyed has none of its messages in the store in any case."""
+    site.send("order")
+    site.send("bill", to=BILLS)
+    acknowledge_in_doubt(site, point, ORDERS, BILLS).close()
+    QueueManager(site.broker.virtual_host).destroy(ORDERS.name)
+    come_again(site)
+    assert site.drain(BILLS) == ([("bill", 2)] if point == "before write" else [])
+    assert site.texts() == []
+
+
+@POINTS
+@pytest.mark.parametrize("gone", ["orders", "bills", "all"])
+def test_a_unit_is_judged_by_the_queues_that_are_there(site: Site, point: str, gone: str) -> None:
+    commit_in_doubt(site, point)
+    site.trap = None
+    for address in (ORDERS, BILLS):
+        if gone in {address.name, "all"}:
+            assert site.broker.virtual_host.destroy_queue(address.name)
+    come_again(site)
+    is_written = point == "after write"
+    assert site.texts() == ([] if is_written or gone != "bills" else ["order"])
+    assert site.texts(BILLS) == (["bill"] if is_written and gone == "orders" else [])
+    site.restart()
+    assert site.drain() == ([] if is_written or gone != "bills" else [("order", 2)])
+    assert site.drain(BILLS) == ([("bill", 1)] if is_written and gone == "orders" else [])
+
+
+@pytest.mark.parametrize(
+    "policy",
+    [{"type": "sorted", "key": "k"}, {"type": "last_value", "key": "k"}, {"groups": True}],
+    ids=["sorted", "last value", "groups"],
+)
+def test_a_move_in_doubt_comes_to_a_queue_that_reads_its_messages(site: Site, policy: dict[str, Any]) -> None:
+    """They have left memory, as who moved them has let go of them."""
+    manager = QueueManager(site.broker.virtual_host)
+    manager.create(BILLS.name, **policy)
+    site.send("order", properties={"k": 1})
+    site.trap = lost_at("after write")
+    with suppress(InDoubtError):
+        manager.move(ORDERS.name, BILLS.name)
+    come_again(site)
+    assert (site.texts(), site.texts(BILLS)) == ([], ["order"])
+    assert len(site.broker.virtual_host.store) == 1
+    site.restart()
+    assert site.drain(BILLS) == [("order", 1)]
+    assert len(site.broker.virtual_host.store) == 0
+
+
+def test_a_doubt_that_cannot_be_settled_keeps_nothing_from_others(
+    site: Site, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """What it holds comes at the next start, flagged, as the store is not closed as clean."""
+    site.send("order")
+    site.send("bill", to=BILLS)
+    for address in (ORDERS, BILLS):
+        acknowledge_in_doubt(site, "before write", address).close()
+    reinstate = PolicedQueue.reinstate
+
+    def fail_once(queue: PolicedQueue, entry: QueueEntry) -> None:
+        if queue.name == str(ORDERS):
+            raise ArithmeticError("a fault of the broker's")
+        reinstate(queue, entry)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(PolicedQueue, "reinstate", fail_once)
+        come_again(site)
+    assert "PYJMS-BROKER-18" in caplog.text
+    assert site.drain(BILLS) == [("bill", 2)]
+    site.restart()
+    assert site.drain() == [("order", 2)]
+
+
+def test_a_stop_that_fails_lets_go_of_the_store(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nobody can stop the broker again."""
+    site.send("order")
+    session = site.session()
+    assert text(consume(session).poll()) == "order"
+
+    def fail(_: object) -> Never:
+        raise ArithmeticError("a fault of the broker's")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Doubts, "settle", fail)
+        with pytest.raises(ArithmeticError):
+            site.broker.stop()
+    site.start()
+    assert site.drain() == [("order", 2)]
 
 
 @POINTS
