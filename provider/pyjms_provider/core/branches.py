@@ -22,6 +22,7 @@ from pyjms.spi.errors import BranchError, CapabilityError, InDoubtError, Provide
 from pyjms.spi.xid import BranchFailure, Xid
 from pyjms_provider.core.branch import Branch, BranchReport
 from pyjms_provider.core.branch_state import BranchEvent, BranchState
+from pyjms_provider.core.doubts import is_doubt
 from pyjms_provider.core.journal import BranchOutcome, Changes
 
 if TYPE_CHECKING:
@@ -190,11 +191,13 @@ class Branches:
         now_ms = self._clock.time_ms()
         try:
             branch.unit.prepare(xid, now_ms, journal)
-        except ProviderError as error:
+        except BaseException as error:
             if not isinstance(error, RolledBackError):
                 # It may be there as prepared; the coordinator, that was not promised anything, rolls it back.
                 journal.note(Changes(outcomes=[BranchOutcome(xid, commit=False)]))
             self._refuse(branch)
+            if not isinstance(error, ProviderError):
+                raise
             failure = BranchFailure.ROLLED_BACK if isinstance(error, RolledBackError) else BranchFailure.UNREACHABLE
             raise BranchError(f"branch {xid} is not prepared: {error.reason}", failure) from error
         with self._lock:
@@ -256,11 +259,13 @@ class Branches:
             with self._lock:
                 self._end(branch, BranchEvent.REFUSED)
             raise BranchError(error.reason, BranchFailure.ROLLED_BACK) from error
-        except ProviderError as error:
+        except BaseException as error:
             with self._lock:
                 self._end(branch, BranchEvent.LOSE)
-            if self._doubts is not None:
+            if self._doubts is not None and branch.unit.is_in_doubt:
                 self._doubts.add_unit(branch.unit)
+            if not isinstance(error, ProviderError):
+                raise
             raise BranchError(f"it is not known whether branch {xid} is committed: {error.reason}", _GONE) from error
         with self._lock:
             self._end(branch, BranchEvent.WRITTEN)
@@ -285,11 +290,13 @@ class Branches:
                 self._load(branch)
                 changes.duplicates = branch.unit.duplicate_marks()
             journal.write(changes, force=True)
-        except ProviderError as error:
+        except BaseException as error:
             with self._lock:
                 branch.step(BranchEvent.REFUSED)
-                if isinstance(error, InDoubtError):
+                if is_doubt(error):
                     branch.decision = commit
+            if not isinstance(error, ProviderError):
+                raise
             failure = BranchFailure.RETRY if commit and not isinstance(error, InDoubtError) else _GONE
             raise BranchError(
                 f"branch {branch.xid} is still prepared, as its outcome could not be written: {error.reason}", failure

@@ -7,6 +7,7 @@ twice. All methods may wait for I/O, so no lock is held by who calls them.
 from __future__ import annotations
 
 import logging
+from collections import deque
 from collections.abc import Sequence
 from contextlib import suppress
 from typing import TYPE_CHECKING, Final
@@ -60,36 +61,58 @@ class DeadLetterOffice:
 
     def set_aside(self, dead: Sequence[DeadEntry]) -> None:
         """Keep messages that have left their queue where its policy says; what fails is logged, and comes back."""
-        for each in dead:
-            queue = each.entry.queue
-            expired = each.kind is DeadKind.EXPIRED
-            target = queue.policy.expiry_queue if expired else queue.policy.dead_letter
-            if not each.is_kept or target is None:
-                self._let_expire(each)
-                continue
-            try:
-                envelope = queue.message_of(each.entry.reference)
-            except ProviderError as error:
-                _tell_failure(queue, error)
-                keeper = self._host.keeper
-                assert keeper is not None, "without a disk, all that is there can be read"
-                keeper.reinstate(each.entry)
-                continue
-            self._host.store.release(each.entry.reference)
-            try:
-                if envelope is not None:
-                    self._bury(each, envelope, target)
-                    if expired:
-                        self._host.expiries.tell(each, envelope)
-            except ProviderError as error:
-                _tell_failure(queue, error)
+        waiting = deque(dead)
+        try:
+            while waiting:
+                self._set_one_aside(waiting.popleft())
+        except BaseException:  # the thread was interrupted
+            for each in waiting:
+                self._give_back(each)
+            raise
+
+    def _set_one_aside(self, dead: DeadEntry) -> None:
+        queue = dead.entry.queue
+        expired = dead.kind is DeadKind.EXPIRED
+        target = queue.policy.expiry_queue if expired else queue.policy.dead_letter
+        if not dead.is_kept or target is None:
+            self._let_expire(dead)
+            return
+        try:
+            envelope = queue.message_of(dead.entry.reference)
+        except ProviderError as error:
+            _tell_failure(queue, error)
+            self._give_back(dead)
+            return
+        except BaseException:
+            self._give_back(dead)
+            raise
+        self._host.store.release(dead.entry.reference)
+        try:
+            if envelope is not None:
+                self._bury(dead, envelope, target)
+                if expired:
+                    self._host.expiries.tell(dead, envelope)
+        except ProviderError as error:
+            _tell_failure(queue, error)
+
+    def _give_back(self, dead: DeadEntry) -> None:
+        """Have a message in its queue again that was not set aside."""
+        queue, keeper = dead.entry.queue, self._host.keeper
+        if not dead.is_kept:
+            queue.let_go_of_expired(dead.entry)
+        elif keeper is None:
+            queue.reinstate(dead.entry)
+        else:
+            keeper.reinstate(dead.entry)
 
     def _let_expire(self, dead: DeadEntry) -> None:
         """Let go of a message that has expired and goes nowhere, and tell of it."""
         queue, envelope = dead.entry.queue, None
-        with suppress(ProviderError):  # one that cannot be read goes as well, but nobody knows which it was
-            envelope = queue.message_of(dead.entry.reference)
-        queue.let_go_of_expired(dead.entry)
+        try:
+            with suppress(ProviderError):  # one that cannot be read goes as well, but nobody knows which it was
+                envelope = queue.message_of(dead.entry.reference)
+        finally:
+            queue.let_go_of_expired(dead.entry)
         if envelope is not None:
             self._host.expiries.tell(dead, envelope)
 
@@ -142,6 +165,10 @@ class DeadLetterOffice:
         try:
             if host.keeper is not None:
                 host.keeper.replace(entry, reference, envelope, queue)
+        except BaseException:
+            host.store.release(reference)
+            raise
+        try:
             try:
                 queue.take_over(reference)
             except ChannelClosedError:

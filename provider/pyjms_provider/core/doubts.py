@@ -12,7 +12,7 @@ from functools import partial
 from threading import Lock
 from typing import TYPE_CHECKING, Final, Protocol
 
-from pyjms.spi.errors import ProviderError
+from pyjms.spi.errors import InDoubtError, ProviderError
 from pyjms_provider.core.journal import Removal
 
 if TYPE_CHECKING:
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from pyjms_provider.core.timed import HasTimes
     from pyjms_provider.core.unit_of_work import UnitOfWork
 
-__all__ = ["RETRY_MS", "Doubt", "Doubts", "MoveInDoubt", "RemovalInDoubt", "removals_of"]
+__all__ = ["RETRY_MS", "Doubt", "Doubts", "MoveInDoubt", "RemovalInDoubt", "is_doubt", "removals_of"]
 
 _log = logging.getLogger(__name__)
 
@@ -44,6 +44,11 @@ class Doubt(Protocol):
     def end_doubt(self, now_ms: int, *, is_written: bool) -> None:
         """Do what depends on it. May wait for the journal."""
         ...
+
+
+def is_doubt(error: BaseException) -> bool:
+    """Return whether nobody knows if a write was made that ended by `error`: nobody answered, or its thread was interrupted."""
+    return isinstance(error, InDoubtError) or not isinstance(error, ProviderError)
 
 
 def removals_of(entries: Iterable[QueueEntry]) -> list[Removal]:

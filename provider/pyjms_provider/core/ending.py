@@ -12,7 +12,7 @@ from contextlib import contextmanager
 from functools import partial
 from typing import TYPE_CHECKING
 
-from pyjms.spi.errors import InDoubtError, ProviderError
+from pyjms_provider.core.doubts import is_doubt
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -23,12 +23,7 @@ if TYPE_CHECKING:
     from pyjms_provider.core.policy import QueuePolicy
     from pyjms_provider.core.queue import Queue
 
-__all__ = ["alter_when_written", "end_when_written", "is_refusal", "make_when_written"]
-
-
-def is_refusal(error: BaseException) -> bool:
-    """Return whether an error of a journal says that nothing was written."""
-    return isinstance(error, ProviderError) and not isinstance(error, InDoubtError)
+__all__ = ["alter_when_written", "end_when_written", "make_when_written"]
 
 
 @contextmanager
@@ -38,7 +33,7 @@ def _unless_refused(act: Callable[[], object]) -> Iterator[None]:
     try:
         yield
     except BaseException as error:
-        is_refused = is_refusal(error)
+        is_refused = not is_doubt(error)
         raise
     finally:
         if not is_refused:

@@ -14,8 +14,7 @@ from pyjms.spi.envelope import AddressKind
 from pyjms.spi.errors import ClosedError, InDoubtError, InvalidSelectorError, ProviderError
 from pyjms.spi.selector import selector_or_none
 from pyjms_provider.core.branches_in_doubt import BranchesInDoubt
-from pyjms_provider.core.doubts import Doubts, MoveInDoubt, RemovalInDoubt, removals_of
-from pyjms_provider.core.ending import is_refusal
+from pyjms_provider.core.doubts import Doubts, MoveInDoubt, RemovalInDoubt, is_doubt, removals_of
 from pyjms_provider.core.journal import Changes, NewMessage, QueueNumber, QueueRecord, Removal, SubscriptionKey
 from pyjms_provider.core.kept_queue import KeptQueue
 from pyjms_provider.core.pipelines import FoundPipelines
@@ -167,7 +166,7 @@ class Keeper:
         try:
             self.define(kept)
         except BaseException as error:
-            if not is_refusal(error):
+            if is_doubt(error):
                 self.journal.note(Changes(dropped=[kept.number]))
             raise
         return kept
@@ -181,7 +180,7 @@ class Keeper:
         try:
             self.journal.drop_queue(kept.number)
         except BaseException as error:
-            if not is_refusal(error):
+            if is_doubt(error):
                 self.journal.note(Changes(dropped=[kept.number]))
                 kept.has_ended(was_unwritten=was_unwritten)
             raise
@@ -210,8 +209,9 @@ class Keeper:
             reference = store.refer(envelope, origin)
             try:
                 self.journal.add(reference, envelope, kept.number)
-            except InDoubtError:
-                self._withdraw(Changes(messages=[NewMessage(reference, envelope, (kept.number,))]))
+            except BaseException as error:
+                if is_doubt(error):
+                    self._withdraw(Changes(messages=[NewMessage(reference, envelope, (kept.number,))]))
                 raise
             reference.journaled = True
             store.keep(reference, envelope)
@@ -333,7 +333,12 @@ class Keeper:
         for kept in queues:
             if kept.definition is not None:
                 kept.add_definition(changes)
-        self._write_new(changes)
+        try:
+            self._write_new(changes)
+        except BaseException as error:
+            if not isinstance(error, ProviderError):
+                self._store.release(reference)  # else who sends it does so
+            raise
         reference.journaled = True
         if changes.definitions:
             _note_definitions(queues)
@@ -342,8 +347,9 @@ class Keeper:
         """Write what only adds. Raises `ResourceError`; `InDoubtError` when it may be there while this process lives no longer."""
         try:
             self.journal.write(changes, force=True)
-        except InDoubtError:
-            self._withdraw(changes)
+        except BaseException as error:
+            if is_doubt(error):
+                self._withdraw(changes)
             raise
 
     def _withdraw(self, changes: Changes) -> None:
@@ -354,16 +360,18 @@ class Keeper:
         """Write a unit of work, and make it true. Raises `RolledBackError`, `InDoubtError`."""
         try:
             unit.finish_commit(self.journal, force_acknowledgements=self.force_acknowledgements)
-        except InDoubtError:
-            self.doubts.add_unit(unit)
+        except BaseException:
+            if unit.is_in_doubt:
+                self.doubts.add_unit(unit)
             raise
 
     def finish_joined(self, unit: UnitOfWork, joined: JoinedTransaction) -> None:
         """Do so in the application's transaction."""
         try:
             unit.finish_commit(joined)
-        except InDoubtError:
-            self.doubts.add_lasting()  # nobody here knows when the application's connection has ended
+        except BaseException:
+            if unit.is_in_doubt:
+                self.doubts.add_lasting()  # nobody here knows when the application's connection has ended
             raise
 
     def write_settled(self, settled: Sequence[QueueEntry]) -> None:
@@ -374,11 +382,11 @@ class Keeper:
         changes = Changes(removals=removals_of(settled))
         try:
             self.journal.write(changes, force=self.force_acknowledgements)
-        except InDoubtError:
-            self.doubts.add(RemovalInDoubt(changes, settled, self._reinstate))
-            raise
-        except ProviderError:
-            self._reinstate(settled)
+        except BaseException as error:
+            if is_doubt(error):
+                self.doubts.add(RemovalInDoubt(changes, settled, self._reinstate))
+            else:
+                self._reinstate(settled)
             raise
 
     def _reinstate(self, settled: Sequence[QueueEntry]) -> None:
@@ -404,11 +412,11 @@ class Keeper:
             return
         try:
             self.journal.write(changes, force=bool(changes.messages))
-        except InDoubtError:
-            self.doubts.add(MoveInDoubt(changes, entry, target, self._store, self._reinstate))
-            raise
-        except ProviderError:
-            self._reinstate([entry])
+        except BaseException as error:
+            if is_doubt(error):
+                self.doubts.add(MoveInDoubt(changes, entry, target, self._store, self._reinstate))
+            else:
+                self._reinstate([entry])
             raise
         reference.journaled = bool(changes.messages)
         if changes.definitions and target.kept is not None:

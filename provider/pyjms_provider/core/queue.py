@@ -11,7 +11,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from pyjms.spi.delivery import Delivery
-from pyjms.spi.errors import ClosedError, GoneError, ProviderError
+from pyjms.spi.errors import ClosedError, GoneError
 from pyjms_provider.core.channel import ChannelClosedError, UnreliableChannelError
 from pyjms_provider.core.consumer_manager import ConsumerList
 from pyjms_provider.core.dead_letters import DeadKind
@@ -345,7 +345,7 @@ class Queue(PolicedQueue):
             if kept is not None and not kept.knows(reference, count):
                 kept.mark(reference, count)
             return self._message(reference)
-        except ProviderError:
+        except BaseException:
             if tag is not None:
                 self._undeliver(tag, count)
             raise

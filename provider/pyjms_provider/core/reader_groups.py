@@ -19,10 +19,11 @@ from typing import TYPE_CHECKING, Final
 
 from pyjms.spi.clock import Signal
 from pyjms.spi.envelope import AddressKind, ConnectionId
-from pyjms.spi.errors import DestinationError, GroupError, InDoubtError, ProviderError, SubscriptionInUseError
+from pyjms.spi.errors import DestinationError, GroupError, SubscriptionInUseError
 from pyjms.spi.provider import SubscribeRequest
 from pyjms.spi.replay import GroupRequest, OpenGroup, ReaderGroup, ReservedMessage
 from pyjms.spi.selector import Selector, selector_or_none
+from pyjms_provider.core.doubts import is_doubt
 from pyjms_provider.core.journal import Changes, GroupNumber, GroupRecord, PipelineChanges, QueueNumber, SubscriptionKey
 from pyjms_provider.core.observing import durable_subscriptions
 from pyjms_provider.core.reader_group import Group
@@ -75,8 +76,9 @@ class GroupTable:
                 record = replace(group.record, fence=group.record.fence + 1, low=group.low, opened_ms=self._now_ms())
                 try:
                     self._write_all(Changes(pipelines=PipelineChanges(groups=[record])), force=True)
-                except InDoubtError:
-                    group.record = record  # nobody has the new fence, and the old one may not be good any more
+                except BaseException as error:
+                    if is_doubt(error):
+                        group.record = record  # nobody has the new fence, and the old one may not be good any more
                     raise
                 group.record = record
             return OpenGroup(group=group.report(), fence=record.fence)
@@ -106,7 +108,7 @@ class GroupTable:
             kept.add_definition(changes)
         try:
             self._write_all(changes, force=True)
-        except ProviderError:
+        except BaseException:
             self._let_go(queue)
             raise
         if kept is not None:
@@ -209,11 +211,10 @@ class GroupTable:
                 reserved = group.reservations(pulled)
                 changes = Changes(messages=added, pipelines=PipelineChanges(reserved=reserved))
                 keeper.journal.write(changes, force=True)
-            except InDoubtError:
-                group.note_unsure(pulled)
-                raise
-            except ProviderError:
-                if pulled is not group.unsure:
+            except BaseException as error:
+                if is_doubt(error):
+                    group.note_unsure(pulled)
+                elif pulled is not group.unsure:
                     group.give_back_unseen(pulled)
                 raise
             for message in added:
@@ -253,8 +254,9 @@ class GroupTable:
             changes = Changes(removals=group.removals(gone), pipelines=pipelines)
             try:
                 keeper.journal.write(changes, force=keeper.force_acknowledgements)
-            except InDoubtError:
-                group.doubtful = max(group.doubtful, upto)
+            except BaseException as error:
+                if is_doubt(error):
+                    group.doubtful = max(group.doubtful, upto)
                 raise
         group.settle(upto, gone)
 
@@ -272,8 +274,9 @@ class GroupTable:
             changes = Changes(counts=group.counts(), pipelines=PipelineChanges(released=[group.record.number]))
             try:
                 self._write_all(changes, force=True)
-            except InDoubtError:
-                group.is_perhaps_released = True
+            except BaseException as error:
+                if is_doubt(error):
+                    group.is_perhaps_released = True
                 raise
             released = self._end(group)
         _log.info(

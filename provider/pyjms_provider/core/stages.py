@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Final
 from pyjms.spi.errors import InDoubtError, ProviderError, RolledBackError, StageError
 from pyjms.spi.replay import StagedUnit, StageName
 from pyjms_provider.core.consumer import ConsumerSession
+from pyjms_provider.core.doubts import is_doubt
 from pyjms_provider.core.entry import ReceiverId
 from pyjms_provider.core.journal import Changes, PipelineChanges, StageRecord
 from pyjms_provider.core.turn import Turn
@@ -121,7 +122,7 @@ class StageTable:
             unit.stage(record, None if keeper is None else keeper.journal)
         except RolledBackError:
             raise
-        except ProviderError:
+        except BaseException:
             if keeper is not None:  # it may be there, and its sender was not promised anything
                 keeper.journal.note(Changes(pipelines=PipelineChanges(outcomes=[(name, False)])))
             raise
@@ -186,11 +187,12 @@ class StageTable:
                 changes.duplicates += sink.staged[unit_name].unit.duplicate_marks()
         try:
             keeper.journal.write(changes, force=True)
-        except InDoubtError:
-            with self._lock:
-                sink.doubtful = epoch, outcomes
-                for unit_name, _ in outcomes:
-                    sink.staged[unit_name].is_unsure = True
+        except BaseException as error:
+            if is_doubt(error):
+                with self._lock:
+                    sink.doubtful = epoch, outcomes
+                    for unit_name, _ in outcomes:
+                        sink.staged[unit_name].is_unsure = True
             raise
 
     def _make_true(self, unit: UnitOfWork) -> None:
@@ -222,7 +224,13 @@ class StageTable:
         keeper = self._host.keeper
         if found and keeper is not None:
             changes = Changes(pipelines=PipelineChanges(outcomes=[(name, False) for name in found]))
-            keeper.journal.write(changes, force=False)
+            try:
+                keeper.journal.write(changes, force=False)
+            except BaseException as error:
+                if is_doubt(error):  # as they may be gone, they go: nobody can promote them any more
+                    keeper.journal.note(changes)
+                    self._forget(sink, found)
+                raise
         self._forget(sink, found)
         return len(found)
 

@@ -14,6 +14,7 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, NewType, TypeVar
 
 from pyjms.spi.errors import InDoubtError, ProviderError, RolledBackError
+from pyjms_provider.core.doubts import is_doubt
 from pyjms_provider.core.entry import QueueEntry, ReceiverId
 from pyjms_provider.core.expiry import is_expired
 from pyjms_provider.core.journal import (
@@ -135,8 +136,6 @@ class UnitOfWork:
 
     _defining: list[KeptQueue]
     """What is defined with it; there once it was begun to be written. A queue that ends meanwhile no longer knows."""
-    _in_doubt: Changes
-    """What may have been written; there once a commit was not answered."""
 
     def __init__(self, unit_id: UnitId, session: ConsumerSession, *, expired_rolls_back: bool = True) -> None:
         self.unit_id = unit_id
@@ -149,6 +148,8 @@ class UnitOfWork:
         self._settled: list[tuple[QueueEntry, int]] = []
         self._acknowledged: list[tuple[QueueEntry, ReceiverId]] = []
         self._duplicates: list[DuplicateClaim] = []
+        self._in_doubt: Changes | None = None
+        """What may have been written, once a commit was not answered."""
 
     def __str__(self) -> str:
         return f"transaction {self.unit_id}"
@@ -263,9 +264,10 @@ class UnitOfWork:
         ]
         try:
             self._write(journal, changes, force=True)
-        except InDoubtError:
-            with self._lock:
-                self._end(UnitEvent.REFUSED)  # nothing was promised, so nothing is done
+        except BaseException as error:
+            if is_doubt(error):
+                with self._lock:
+                    self._end(UnitEvent.REFUSED)  # nothing was promised, so nothing is done
             raise
         with self._lock:
             self._end(UnitEvent.KEPT)
@@ -282,17 +284,24 @@ class UnitOfWork:
             changes.duplicates = []  # as in `prepare`
             try:
                 self._write(journal, changes, force=True)
-            except InDoubtError:
-                with self._lock:
-                    self._end(UnitEvent.REFUSED)
+            except BaseException as error:
+                if is_doubt(error):
+                    with self._lock:
+                        self._end(UnitEvent.REFUSED)
                 raise
         with self._lock:
             self._end(UnitEvent.KEPT)
 
-    # In doubt: COMMITTING, after `finish_commit` has raised `InDoubtError`
+    # In doubt: COMMITTING, after `finish_commit` was not answered, or interrupted
+
+    @property
+    def is_in_doubt(self) -> bool:
+        """Whether nobody knows if its commit was written. To be asked by who has tried."""
+        return self._in_doubt is not None and self._state is UnitState.COMMITTING
 
     def withdraw(self) -> Changes | None:
         """End it without effect, and return what a journal must forget; None: it has received, so it must be looked at."""
+        assert self._in_doubt is not None
         if self._in_doubt.removals:
             return None
         with self._lock:
@@ -303,12 +312,14 @@ class UnitOfWork:
 
     def witnesses(self) -> Iterable[Witness]:
         """Do as `Doubt` says."""
+        assert self._in_doubt is not None
         return self._in_doubt.witnesses()
 
     def end_doubt(self, now_ms: int, *, is_written: bool) -> None:
         """Do as `Doubt` says: make it true, or give back what it has received."""
         if is_written:
             expiring = {entry.queue for entry in self._sent if entry.reference.expiration_ms}
+            assert self._in_doubt is not None
             self._note_written(self._in_doubt)
             self._make_true(UnitEvent.WRITTEN)
             for queue in expiring:
@@ -364,10 +375,10 @@ class UnitOfWork:
     def _write(self, journal: Journal | JoinedTransaction, changes: Changes, *, force: bool) -> None:
         try:
             journal.write(changes, force=force)
-        except InDoubtError:
-            self._in_doubt = changes
-            raise
         except ProviderError as error:
+            if isinstance(error, InDoubtError):
+                self._in_doubt = changes
+                raise
             with self._lock:
                 settled = self._settled
                 self._end(UnitEvent.REFUSED)
@@ -377,6 +388,9 @@ class UnitOfWork:
             raise RolledBackError(
                 f"transaction {self.unit_id} was rolled back, as it could not be written: {error.reason}"
             ) from error
+        except BaseException:  # the thread was interrupted
+            self._in_doubt = changes
+            raise
         self._note_written(changes)
 
     def _note_written(self, changes: Changes) -> None:

@@ -170,7 +170,7 @@ class VirtualHost:
                 except ProviderError:
                     store.release(reference)
                     raise
-        except ProviderError:
+        except BaseException:
             if admission is not None:
                 admission.end(arrived=False)
             raise
