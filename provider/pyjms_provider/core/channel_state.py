@@ -288,9 +288,8 @@ class ChannelState:
         del self._delivered[entry]
 
     def reinstate(self, entry: QueueEntry) -> None:
-        """Take back a settled message into its old place: its settling could not be made durable."""
+        """Take back a settled message, as its settling could not be made durable: it is NEW; see `place` and `delays`."""
         entry.state = next_state(entry.state, MessageEvent.ACCEPT)
-        self.ordering.restore([entry])
 
     def record_acknowledgement(self, entry: QueueEntry, unit: UnitOfWork) -> None:
         """Note that `unit` will acknowledge the message when it commits (§5.3.1)."""

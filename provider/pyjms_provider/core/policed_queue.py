@@ -395,7 +395,7 @@ class PolicedQueue(AsynchronousChannel):
     # What a journal has kept
 
     def reinstate(self, entry: QueueEntry) -> None:
-        """Take back a message that was settled, and whose removal could not be written; it comes again, flagged.
+        """Take back a message that was settled, and whose removal could not be written; it comes again, flagged, when it is its time.
 
         One that has expired is tried again later, by the housekeeper; one that cannot be read any more has been set aside.
         """
@@ -413,12 +413,11 @@ class PolicedQueue(AsynchronousChannel):
             now_ms = self._clock.time_ms()
             is_late = self._leaves_expired and is_expired(entry.reference, now_ms)
             if is_late:
-                self._ordering.discard(entry)
                 self._state.delays.add(entry, now_ms + _RETRY_MS)
                 self._expiry.put_back([entry])
             is_next = not is_late and entry.reference.expiration_ms > 0 and self._expiry.add(entry)
-            woken = () if is_late else self._announce(entry)
-        if is_late:
+            woken = () if is_late else self._place_again(entry)
+        if self._state.delays:
             self._ask_for_delayed()
         if is_next and self._on_due is not None:
             self._on_due(self, entry.reference.expiration_ms)
@@ -473,20 +472,20 @@ class PolicedQueue(AsynchronousChannel):
         with self._lock:
             self._supersede(entry)  # which did not become available, and may be the older one when it is given back
 
-    def _place_again(self, entry: QueueEntry, *, is_held: bool) -> None:
-        """Make a restored message available, now or later. The lock is held."""
+    def _place_again(self, entry: QueueEntry, *, is_held: bool = False) -> Sequence[Consumer]:
+        """Make a message available that was restored, or taken back, now or later; return whom to wake. The lock is held."""
         count = entry.delivery_count
         delay_ms = redelivery_delay_ms(self.policy, count) if count else 0
         if is_held or delay_ms:
             self._state.place(entry)  # for the place that it will come back to
             self._ordering.discard(entry)
         if is_held:
-            return
+            return ()
         if delay_ms:
             self._state.delays.add(entry, max(entry.reference.deliver_at_ms, self._clock.time_ms() + delay_ms))
             self._supersede(entry)  # now, as a newer one may come and go before it is due
-        else:
-            self._place(entry)
+            return ()
+        return self._place(entry)
 
     def uncommitted_messages(
         self, entries: Iterable[QueueEntry], *, with_transient: bool
