@@ -125,6 +125,7 @@ def test_the_thread_that_stops_a_broker_does_not_wait_for_itself(stopping: Stopp
 PARENT = """
 import os, signal, sys
 from pyjms import ConnectionFactory, JMSException, Session
+from pyjms_provider.stores.sql.journal import _open
 
 url, ending = sys.argv[1:]
 signal.alarm(50)
@@ -132,15 +133,18 @@ connection = ConnectionFactory(url).create_connection()
 connection.start()
 session = connection.create_session(False, Session.CLIENT_ACKNOWLEDGE)
 queue = session.create_queue("orders")
+(journal,) = _open
 producer = session.create_producer(queue)
 producer.send(session.create_text_message("before"))
 consumer = session.create_consumer(queue)
+if "beside" in ending:
+    assert journal._group.begin() and journal._lock.acquire()  # a thread that is not in the child writes at this moment
 child = os.fork()
 if not child:
     signal.alarm(25)
-    if ending == "closes":
+    if "closes" in ending:
         connection.close()
-    if ending == "sends":
+    if "sends" in ending:
         try:
             producer.send(session.create_text_message("the child's"))
         except JMSException:
@@ -148,13 +152,16 @@ if not child:
         sys.exit(1)
     sys.exit(0)
 assert os.waitpid(child, 0)[1] == 0
+if "beside" in ending:
+    journal._lock.release()
+    journal._group.end()
 assert consumer.receive(5000).text == "before"
 producer.send(session.create_text_message("after"))
 os.kill(os.getpid(), signal.SIGKILL)
 """
 
 
-@pytest.mark.parametrize("ending", ["ends", "closes", "sends"])
+@pytest.mark.parametrize("ending", ["ends", "closes", "sends", "closes beside a writer", "sends beside a writer"])
 def test_a_forked_child_that_ends_leaves_the_store_to_its_parent(url: str, ending: str) -> None:
     parent = subprocess.run(
         [sys.executable, "-c", PARENT, url, ending], cwd=ROOT, timeout=PATIENCE_S, capture_output=True, check=False

@@ -456,6 +456,9 @@ class SqlJournal(Journal):
     def forget(self) -> None:
         """Write and read nothing more, in a child of this process: the database, and the connections to it, are its parent's."""
         self._is_closed = True
+        # A thread that was writing is not in the child, to let others write after it: they must come as far as being refused.
+        self._group = GroupCommit(self._commit_group)
+        self._lock = Lock()
 
 
 _open: WeakSet[SqlJournal] = WeakSet()
