@@ -15,7 +15,14 @@ from pyjms.spi.envelope import Address, AddressKind
 from pyjms.spi.replay import ReaderGroups, StageName, Stages
 from pyjms.spi.xid import Xid
 from pyjms_provider.protocols.stomp.codec import FrameDecoder, encode
-from pyjms_provider.protocols.stomp.delivery_ids import delivery_ids, read_delivery_ids, write_delivery_ids
+from pyjms_provider.protocols.stomp.delivery_ids import (
+    RANGES_MAX,
+    DeliveryIds,
+    delivery_ids,
+    named,
+    read_delivery_ids,
+    write_delivery_ids,
+)
 from pyjms_provider.protocols.stomp.errors import ProfileError
 from pyjms_provider.protocols.stomp.frames import Frame, Version
 from pyjms_provider.protocols.stomp.verbs import (
@@ -159,6 +166,27 @@ def test_delivery_ids_keep_their_order(numbers: list[int]) -> None:
 
 def test_a_short_header_may_name_many() -> None:
     assert read_delivery_ids("1-9223372036854775807") == (range(1, 2**63),)
+
+
+RANGES = st.tuples(st.integers(1, 30), st.integers(1, 10)).map(lambda drawn: range(drawn[0], drawn[0] + drawn[1]))
+
+
+@given(st.lists(RANGES, max_size=12).map(tuple), st.sets(st.integers(1, 30)))
+def test_what_is_open_is_found_once_where_it_is_named_first(ids: DeliveryIds, numbers: set[int]) -> None:
+    wanted = dict.fromkeys(number for each in ids for number in each if number in numbers)
+    assert named(ids, numbers) == list(wanted)
+
+
+def test_to_look_up_many_ranges_takes_about_as_long_as_to_read_them() -> None:
+    ids, numbers = (range(1, 2**63),) * RANGES_MAX, range(2, 2 * RANGES_MAX, 2)
+    assert named(ids, numbers) == list(numbers)  # one look for each range and number takes minutes
+
+
+def test_a_header_of_more_ranges_than_anybody_needs_is_refused() -> None:
+    most = ",".join(["7"] * RANGES_MAX)
+    assert len(read_delivery_ids(most)) == RANGES_MAX
+    with pytest.raises(ProfileError, match="settle fewer at once"):
+        read_delivery_ids(most + ",7")
 
 
 @pytest.mark.parametrize("text", ["", "0", "-1", "1-", "2-1", "1,,2", "a", "1 2", "9223372036854775808", "\u0661"])

@@ -23,7 +23,7 @@ from pyjms.spi.xid import BranchFailure
 from pyjms_provider.protocols.stomp import verbs
 from pyjms_provider.protocols.stomp.answers import Created, Greeting, Prepared, Recovered, Sent, receipt_frame
 from pyjms_provider.protocols.stomp.codec import encode_head
-from pyjms_provider.protocols.stomp.delivery_ids import read_delivery_ids
+from pyjms_provider.protocols.stomp.delivery_ids import named, read_delivery_ids
 from pyjms_provider.protocols.stomp.dialects import PYJMS
 from pyjms_provider.protocols.stomp.errors import ProfileError, StompError
 from pyjms_provider.protocols.stomp.frames import Frame, Version
@@ -43,6 +43,7 @@ from pyjms_provider.protocols.stomp.wire_errors import error_frame
 if TYPE_CHECKING:
     from pyjms.spi.delivery import Delivery
     from pyjms.spi.provider import ProviderConnection
+    from pyjms_provider.protocols.stomp.delivery_ids import DeliveryIds
     from pyjms_provider.protocols.stomp.server.engine import StompServerEngine
     from pyjms_provider.protocols.stomp.server.hosts import Guard
     from pyjms_provider.protocols.stomp.server.login import Login
@@ -495,17 +496,25 @@ class ProfileDialogue(Dialogue):
 
     def _adopt(self, verb: verbs.Adopt) -> None:
         heir = self._session(verb.session)
-        found: dict[int, Delivery] = {}
-        for owner in tuple(self._sessions.values()):
-            for number in list(owner.known(verb.ids)):
-                found[number] = owner.unsettled.pop(number)
-        adopted = {number: found[number] for numbers in verb.ids for number in numbers if number in found}
+        holders = self._holders_of(verb.ids)
+        adopted = {number: holder.unsettled.pop(number) for number, holder in holders.items()}
         if adopted:
             heir.session.adopt(list(adopted.values()))
         if len(adopted) < sum(map(len, verb.ids)):
             heir.session.recover(list(adopted.values()))
             raise ClosedError("a delivery that was to be adopted is not open any more")
         heir.unsettled.update(adopted)
+
+    def _holders_of(self, ids: DeliveryIds) -> Mapping[int, ServedSession]:
+        """Return whose the deliveries are that `ids` names, in its order; those that are not open are passed over."""
+        sessions = tuple(self._sessions.values())
+        if sum(map(len, ids)) == 1:
+            holder = next((session for session in sessions if ids[0][0] in session.unsettled), None)
+            return {} if holder is None else {ids[0][0]: holder}
+        holders: dict[int, ServedSession] = {}
+        for session in sessions:
+            holders.update(dict.fromkeys(list(session.unsettled), session))
+        return {number: holders[number] for number in named(ids, holders)}
 
     # Branches of distributed transactions
 

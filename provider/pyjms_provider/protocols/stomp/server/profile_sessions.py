@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import TYPE_CHECKING, Final
 
 from pyjms.spi.errors import RolledBackError
+from pyjms_provider.protocols.stomp.delivery_ids import named
 
 if TYPE_CHECKING:
     from pyjms.spi.delivery import Delivery
@@ -75,14 +75,17 @@ class ServedSession:
         if len(ids) == 1 and len(ids[0]) == 1:
             delivery = self.unsettled.pop(ids[0][0], None)
             return [] if delivery is None else [delivery]
-        return [self.unsettled.pop(number) for number in list(self.known(ids))]
+        found = [self.unsettled.pop(number, None) for number in self.known(ids)]
+        return [
+            delivery for delivery in found if delivery is not None
+        ]  # another session may have adopted some just now
 
     def acknowledge(self, ids: DeliveryIds) -> None:
         """Settle them; in a transaction or branch they stay the session's until it ends. Raises as the SPI does."""
         if not self.is_in_unit:
             self.session.acknowledge(self.take(ids))
             return
-        numbers = list(self.known(ids))
+        numbers = self.known(ids)
         self.session.acknowledge([self.unsettled[number] for number in numbers])
         self.unit_size += len(numbers)
         for number in numbers:
@@ -125,11 +128,6 @@ class ServedSession:
             self.unsettled.pop(number, None)
         self._acknowledged.clear()
 
-    def known(self, ids: DeliveryIds) -> Iterator[int]:
-        """Return those of `ids` that are unsettled here."""
-        unsettled = self.unsettled
-        for numbers in ids:
-            if len(numbers) > len(unsettled):  # a short header may name a billion
-                yield from [number for number in list(unsettled) if number in numbers]
-            else:
-                yield from [number for number in numbers if number in unsettled]
+    def known(self, ids: DeliveryIds) -> list[int]:
+        """Return those of `ids` that are unsettled here, in their order, each once."""
+        return named(ids, self.unsettled)

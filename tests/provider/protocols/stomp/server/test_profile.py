@@ -13,6 +13,7 @@ from pyjms.spi.xid import BranchFailure, Xid
 from pyjms_provider.core.policy import Overflow, QueuePolicy
 from pyjms_provider.protocols.stomp import verbs
 from pyjms_provider.protocols.stomp.answers import Created, Drained, Greeting, Prepared, Recovered, Sent
+from pyjms_provider.protocols.stomp.delivery_ids import DeliveryIds
 from pyjms_provider.protocols.stomp.dialects import PYJMS
 from pyjms_provider.protocols.stomp.frames import Frame
 from pyjms_provider.protocols.stomp.profile import from_frame, to_frame
@@ -282,6 +283,54 @@ def test_another_session_settles_what_it_adopted(bench: Bench) -> None:
     assert ready(bench).texts() == []
     with pytest.raises(ClosedError):
         client.do(verbs.Adopt(session="b", ids=ids(message)))
+
+
+@pytest.mark.parametrize("ids", [(range(1, 2**63),), (range(2, 2**63), range(1, 2**63))], ids=["one", "overlapping"])
+def test_a_range_of_all_numbers_costs_what_is_open(bench: Bench, ids: DeliveryIds) -> None:
+    client = ready(bench)
+    for text in "ab":
+        client.send(make_envelope(text))
+    assert client.texts() == ["a", "b"]
+    client.session("b")
+    with pytest.raises(ClosedError):
+        client.do(verbs.Adopt(session="b", ids=ids))  # it holds up the loop for ever, if it walks the range
+    again = client.messages()
+    assert [frame.headers["ack"] for frame in again] == ["3", "4"]
+    client.do(verbs.Acknowledge(session="a", ids=ids))
+    client.do(verbs.CloseSession(session="a"))
+    assert ready(bench).texts() == []
+
+
+def test_several_deliveries_of_several_sessions_are_adopted_in_the_order_of_their_ids(bench: Bench) -> None:
+    client = ready(bench, credit=1)
+    client.session("b")
+    client.consume(session="b", name="d", credit=1)
+    for text in "xy":
+        client.send(make_envelope(text))
+    assert sorted(map(str, client.texts())) == ["x", "y"]
+    client.session("heir")
+    client.do(verbs.Adopt(session="heir", ids=(range(2, 3), range(1, 2))))
+    client.do(verbs.CloseSession(session="a"))
+    client.do(verbs.CloseSession(session="b"))
+    assert client.messages() == []
+    client.do(verbs.Retry(session="heir", ids=(range(1, 3),), reason="it failed"))
+    assert len(ready(bench).texts()) == 2
+
+
+@pytest.mark.parametrize("is_transacted", [False, True])
+def test_a_delivery_that_is_named_twice_is_settled_once(bench: Bench, *, is_transacted: bool) -> None:
+    client = ready(bench, transacted=is_transacted)
+    for text in "abc":
+        client.send(make_envelope(text))
+    if is_transacted:
+        client.do(verbs.CommitTransaction(session="a"))
+    assert client.texts() == ["a", "b", "c"]
+    client.do(verbs.Acknowledge(session="a", ids=(range(1, 2), range(1, 2))))
+    client.do(verbs.Acknowledge(session="a", ids=(range(1, 10**9), range(2, 3))))
+    if is_transacted:
+        client.do(verbs.CommitTransaction(session="a"))
+    client.do(verbs.CloseSession(session="a"))
+    assert ready(bench).texts() == []
 
 
 def test_branches_are_worked_in_and_settled(tmp_path: Path) -> None:
