@@ -267,8 +267,10 @@ class Connection(asyncio.BufferedProtocol):
         self._is_awake = False
         self._try(self._cycle)
 
-    def alarm(self) -> None:
+    def alarm(self, due_ms: float) -> None:
         """Look after time. On the loop."""
+        if due_ms != self._armed_ms:
+            return  # an earlier one was armed after this; to arm again for each that is left would leave ever more of them
         self._armed_ms = math.inf
         if self._state is _State.ENDED:
             return
@@ -277,8 +279,7 @@ class Connection(asyncio.BufferedProtocol):
             self._too_late()
             return
         self._try(self._tick, now_ms)
-        if self._deadline_ms < self._armed_ms:
-            self._armed_ms = self._home.timers.arm(self._deadline_ms, self)
+        self._arm(self._deadline_ms)
 
     def stop(self, reason: str) -> None:
         """Let the engine say its last. On the loop."""
@@ -469,7 +470,7 @@ class Connection(asyncio.BufferedProtocol):
         due_ms = engine.next_tick_ms()
         if due_ms is not None and due_ms < self._armed_ms:
             # Not now: an engine that is never content would keep the loop busy.
-            self._armed_ms = self._home.timers.arm(max(due_ms, self._now_ms() + 1), self)
+            self._arm(max(due_ms, self._now_ms() + 1))
 
     def _pause(self) -> None:
         if self._state is _OPEN and not self._is_paused and not self._is_eof and not self._transport.is_closing():
@@ -547,8 +548,12 @@ class Connection(asyncio.BufferedProtocol):
     def _limit(self, timeout_ms: int) -> None:
         """Set a deadline, unless there is an earlier one."""
         self._deadline_ms = min(self._deadline_ms, self._now_ms() + timeout_ms)
-        if self._deadline_ms < self._armed_ms:
-            self._armed_ms = self._home.timers.arm(self._deadline_ms, self)
+        self._arm(self._deadline_ms)
+
+    def _arm(self, at_ms: float) -> None:
+        """Set the alarm, unless it goes off by then."""
+        if at_ms < self._armed_ms:
+            self._armed_ms = self._home.timers.arm(at_ms, self, self._armed_ms)
 
     def _move(self, event: _Event) -> None:
         self._state = _NEXT[self._state, event]

@@ -25,8 +25,8 @@ _GRAIN_MS: Final = 20
 class Alarmed(Protocol):
     """Who wants to be called at a time."""
 
-    def alarm(self) -> None:
-        """The time has come, or has long passed; what it was asked for may have changed. Must not raise."""
+    def alarm(self, due_ms: float) -> None:
+        """The time that `arm` returned has come, or has long passed; what it was asked for may have changed. Must not raise."""
         ...
 
 
@@ -44,12 +44,16 @@ class Timers:
         self._thread = Thread(target=self._run, name=f"pyjms network timer {name}", daemon=True)
         self._thread.start()
 
-    def arm(self, at_ms: float, who: Alarmed) -> float:
+    def arm(self, at_ms: float, who: Alarmed, armed_ms: float = math.inf) -> float:
         """Call `who` at `at_ms` on the monotonic clock, or up to 20 ms later; return the time. On the loop.
+
+        `armed_ms`: when `who` will be called anyway, as an earlier call returned it. If that is not later, it is left at that.
 
         There is no disarming: who is called too early looks at what it wants now, and arms again.
         """
         due_ms = math.ceil(at_ms / _GRAIN_MS) * _GRAIN_MS
+        if due_ms >= armed_ms:
+            return armed_ms
         heappush(self._heap, (due_ms, next(self._numbers), who))
         if due_ms < self._next_ms:
             self._next_ms = due_ms
@@ -76,8 +80,8 @@ class Timers:
         now_ms = self._clock.monotonic_ms()
         due = []
         while heap and heap[0][0] <= now_ms:
-            due.append(heappop(heap)[2])
-        for who in due:
-            who.alarm()
+            due.append(heappop(heap))
+        for due_ms, _, who in due:
+            who.alarm(due_ms)
         self._next_ms = heap[0][0] if heap else math.inf
         self._signal.set()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import math
 from collections.abc import Callable
 from itertools import product
 from typing import Any, cast
@@ -16,6 +17,8 @@ from pyjms_provider.transport.layers import Layer
 from pyjms_provider.transport.reports import RareReports
 from pyjms_provider.transport.settings import ListenerSettings
 from tests.provider.transport.world import EchoEngine
+
+GRAIN_MS = 20
 
 
 class Diary(EchoEngine):
@@ -130,9 +133,19 @@ class World:
     def add(self, step: Callable[[], None]) -> None:
         self.steps.append(step)
 
-    def arm(self, at_ms: float, who: Connection) -> float:
-        self.alarms.append(at_ms)
-        return at_ms
+    def arm(self, at_ms: float, who: Connection, armed_ms: float = math.inf) -> float:
+        due_ms = math.ceil(at_ms / GRAIN_MS) * GRAIN_MS
+        if due_ms < armed_ms:
+            self.alarms.append(due_ms)
+        return min(due_ms, armed_ms)
+
+    def ring(self) -> None:
+        """Let all alarms go off whose time has come, as timers do."""
+        now_ms = self.clock.monotonic_ms()
+        due = sorted(at_ms for at_ms in self.alarms if at_ms <= now_ms)
+        self.alarms = [at_ms for at_ms in self.alarms if at_ms > now_ms]
+        for at_ms in due:
+            self.connection.alarm(at_ms)
 
     def submit(
         self,
@@ -377,10 +390,10 @@ def test_a_tick_comes_when_it_is_due_and_not_before(world: World) -> None:
     world.engine.tick_ms = 500
     world.read(b"x")
     world.clock.advance(499)
-    world.connection.alarm()
+    world.ring()
     assert "tick" not in world.engine.diary
     world.clock.advance(1)
-    world.connection.alarm()
+    world.ring()
     assert world.engine.diary[-2:] == ["tick", "pull"]
 
 
@@ -389,6 +402,37 @@ def test_an_engine_that_is_never_content_does_not_keep_the_loop_busy(world: Worl
     world.engine.tick_ms = 0
     world.read(b"x")
     assert world.alarms[-1] > 1_000
+
+
+def test_there_is_one_alarm_however_long_an_engine_is_not_content(world: World) -> None:
+    world.clock.advance(1_000)
+    world.engine.tick = world.connection.wake  # type: ignore[method-assign]  # and its tick does not change
+    world.engine.tick_ms = 0
+    world.read(b"x")
+    for _ in range(100):
+        world.connection.wake()
+        world.run()
+        world.clock.advance(10)
+        world.ring()
+        world.run()
+        assert len(world.alarms) == 1
+
+
+def test_an_alarm_that_an_earlier_one_replaced_is_not_set_again(world: World) -> None:
+    for now_ms in range(0, 10_000, 1_000):
+        world.engine.tick_ms = now_ms + 700
+        world.connection.wake()
+        world.run()
+        world.engine.tick_ms = now_ms + 300  # who wants an earlier one wakes the connection
+        world.connection.wake()
+        world.run()
+        assert world.alarms == [now_ms + 700, now_ms + 300]
+        for step_ms in (300, 400):
+            world.clock.advance(step_ms)
+            world.engine.tick_ms = now_ms + 1_700
+            world.ring()
+        assert world.alarms == [now_ms + 1_700]
+        world.clock.advance(300)
 
 
 @pytest.mark.realises("BJ-IDLE-3")
@@ -420,7 +464,7 @@ def test_a_peer_that_takes_no_byte_for_too_long_is_cut_off() -> None:
     world.connection.wake()
     world.run()
     world.clock.advance(1_000)
-    world.connection.alarm()
+    world.ring()
     assert world.transport.calls == ["abort"]
 
 
@@ -432,7 +476,7 @@ def test_a_peer_that_goes_on_in_time_is_not_cut_off() -> None:
     world.run()
     world.connection.resume_writing()
     world.clock.advance(1_000)
-    world.connection.alarm()
+    world.ring()
     assert world.transport.calls == []
 
 
@@ -456,7 +500,7 @@ def test_last_words_wait_until_the_system_takes_them_but_not_for_ever(world: Wor
     world.run()
     assert world.transport.calls == []
     world.clock.advance(world.settings.closing_timeout_ms)
-    world.connection.alarm()
+    world.ring()
     assert world.transport.calls == ["abort"]
 
 
@@ -466,7 +510,7 @@ def test_a_peer_that_does_not_hang_up_is_hung_up_on(world: World) -> None:
     world.run()
     world.read(b"more and more")
     world.clock.advance(world.settings.closing_timeout_ms)
-    world.connection.alarm()
+    world.ring()
     assert world.transport.calls == ["write_eof", "abort"]
     assert "received more and more" not in world.engine.diary
 
@@ -491,7 +535,8 @@ def test_a_fault_of_an_engine_ends_its_connection_alone(
     world.engine.fails_in = place
     world.engine.tick_ms = 0
     world.read(b"secret")
-    world.connection.alarm()
+    world.clock.advance(GRAIN_MS)
+    world.ring()
     world.connection.stop("test")
     assert "abort" in world.transport.calls
     world.connection.connection_lost(None)
@@ -503,7 +548,7 @@ def test_a_fault_of_an_engine_ends_its_connection_alone(
 def test_an_engine_hears_of_the_end_once(world: World) -> None:
     world.connection.connection_lost(ConnectionResetError())
     world.connection.connection_lost(None)
-    world.connection.alarm()
+    world.ring()
     world.connection.wake()
     world.run()
     assert world.engine.diary == ["closed ConnectionResetError"]

@@ -12,7 +12,7 @@ class Alarm:
         self.name = name
         self.rung = rung
 
-    def alarm(self) -> None:
+    def alarm(self, due_ms: float) -> None:
         self.rung.put(self.name)
 
 
@@ -62,3 +62,14 @@ def test_an_alarm_that_comes_while_another_is_waited_for_is_not_missed(net: Net,
     arm(net, 100, Alarm("near", rung))
     net.advance(100)
     assert rung.get(timeout=PATIENCE_S) == "near"
+
+
+def test_who_is_called_in_time_anyway_is_not_called_twice(net: Net, rung: SimpleQueue[str]) -> None:
+    alarm, timers = Alarm("once", rung), net.service.timers
+    armed_ms = arm(net, 490, alarm)
+    assert net.on_loop(lambda: [timers.arm(at, alarm, armed_ms) for at in (481, 500, 9_000)]) == [500] * 3
+    assert net.on_loop(lambda: timers.arm(480, alarm, armed_ms)) == 480
+    net.advance(500)
+    assert [rung.get(timeout=PATIENCE_S) for _ in range(2)] == ["once", "once"]
+    net.on_loop(lambda: None)
+    assert rung.empty()

@@ -22,7 +22,7 @@ class Silence:
         self._in_ms = 0.0
         self._said_ms = now_ms
         self.beat_is_due = False
-        """Whether `takes_beat` says so."""
+        """Whether `takes_beat` says so; until something is said, there is no other time to look for."""
 
     @property
     def is_awaited(self) -> bool:
@@ -48,7 +48,7 @@ class Silence:
     def next_ms(self, heard_ms: float) -> int | None:
         """Return when `look` should be called. `heard_ms`: when the client was last heard; any byte counts."""
         times = [self._login_until_ms] if self._login_until_ms is not None else []
-        if self._out_ms:
+        if self._out_ms and not self.beat_is_due:
             times.append(self._said_ms + self._out_ms)
         if self._in_ms:
             times.append(heard_ms + self._in_ms)

@@ -463,8 +463,11 @@ def test_the_broker_says_something_in_time(bench: Bench) -> None:
     assert bench.clock.now_ms < due_ms <= bench.clock.now_ms + 10_000
     bench.clock.now_ms = due_ms
     client.engine.tick()
+    still_due_ms = client.engine.next_tick_ms()
+    assert still_due_ms is None or still_due_ms > due_ms, "while the client reads nothing, none can be said"
     client.settle()
     assert client.beats == 1
+    assert client.engine.next_tick_ms() == bench.clock.now_ms + 8_001
 
 
 @pytest.mark.realises("BJ-IDLE-3")
