@@ -72,12 +72,14 @@ class Conduit(Protocol):
         *,
         brief: bool = False,
         joint: Joint | None = None,
+        patient: bool = False,
     ) -> None:
         """Run `job`, which may wait, on another thread; then call `done` with its result or its error.
 
         `brief`: it waits for a local disk at most, once or a few times. Such a job may run on the connection's thread after
         all, soon, if no other one waits and the disk has been quick: two changes of threads cost more than a quick disk.
         `joint`: a brief job may also be done there together with others, in this way.
+        `patient`: it may wait for what other clients do, for as long as they please. Such jobs get a part of the threads only.
 
         Called on the connection's thread, as `done` is. Several jobs of a connection may run at the same time: the engine
         keeps what must be in order in order, and says by `is_reading` how much may wait for them. `done` is called even

@@ -57,6 +57,13 @@ class EmbeddedHost:
         queue = host.find_queue(envelope.destination.name)
         return queue is not None and not (queue.asks_doorkeeper and queue.policy.overflow is Overflow.BLOCK)
 
+    def may_lack_room(self, address: Address) -> bool:
+        """Say whether a send there may have to wait until others have made room, now or in a moment."""
+        if address.temporary or address.kind is AddressKind.TOPIC:
+            return False
+        queue = self._broker.virtual_host.find_queue(address.name)
+        return queue is None or (queue.policy.is_limited and queue.policy.overflow is Overflow.BLOCK)
+
     def send_together(self, sendings: Sequence[Sending]) -> Sequence[ProviderError | None]:
         """Send messages of several sessions; those of queues with nothing special to them are one write."""
         errors: list[ProviderError | None] = [None] * len(sendings)

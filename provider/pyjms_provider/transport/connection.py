@@ -166,6 +166,7 @@ class Connection(asyncio.BufferedProtocol):
         *,
         brief: bool = False,
         joint: Joint | None = None,
+        patient: bool = False,
     ) -> None:
         self._jobs += 1
 
@@ -174,7 +175,7 @@ class Connection(asyncio.BufferedProtocol):
             self._try(cast("Callable[[object, BaseException | None], None]", done), result, error)
             self.wake()
 
-        self._home.workers.submit(job, finished, brief=brief, joint=joint)
+        self._home.workers.submit(job, finished, brief=brief, joint=joint, patient=patient)
 
     def do_brief(self, job: Callable[[], None]) -> bool:
         return self._home.workers.do_alone(self, job)

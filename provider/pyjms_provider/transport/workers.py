@@ -5,6 +5,9 @@ as a queue is full. So the pool grows quickly to a few threads, and beyond that 
 looks and finds the same job first in line, it adds threads, up to a limit. At the limit, a job that has waited too long
 is refused, which its client hears as an error instead of as silence.
 
+What may wait for other clients, as for room in a full queue, has half of the threads at most: what makes room (an acknowledgement, the
+login of who reads the queue) would else stand behind those who wait for it.
+
 A job that waits for a quick disk at most is done on the loop, if it is the only one: a change of threads there and one back
 take longer than such a write. While one connection alone has such jobs, they are done where they are read. Two at the same time go to threads,
 where they share one write; so does everything for a while after the disk was slow, as all connections wait for the loop.
@@ -41,7 +44,7 @@ Finished = Callable[[object, BaseException | None], None]
 
 
 class WorkersBusyError(ResourceError):
-    """All worker threads were waiting, for as long as a job may wait for one."""
+    """All worker threads that a job may have were waiting, for as long as it may wait for one."""
 
     code = "PYJMS-NET-BUSY"
 
@@ -57,14 +60,25 @@ class WorkerSettings:
     patience_s: float = 30.0
     """How long a job waits when all of them are; then it is refused."""
 
+    @property
+    def patient(self) -> int:
+        """So many of them wait for other clients."""
+        return max(1, self.most // 2)
+
 
 class Job:
     """A piece of work, and whom to tell. `finished` is called once, on the loop."""
 
-    __slots__ = ("_call", "_error", "_finished", "_result", "joint", "since_s")
+    __slots__ = ("_call", "_error", "_finished", "_result", "is_patient", "joint", "since_s")
 
     def __init__(
-        self, call: Callable[[], object], finished: Finished, since_s: float, joint: Joint | None = None
+        self,
+        call: Callable[[], object],
+        finished: Finished,
+        since_s: float,
+        joint: Joint | None = None,
+        *,
+        is_patient: bool = False,
     ) -> None:
         self._call = call
         self._finished = finished
@@ -72,6 +86,7 @@ class Job:
         self._error: BaseException | None = None
         self.since_s = since_s
         self.joint = joint
+        self.is_patient = is_patient
 
     def run(self) -> None:
         """Do it. On a worker's thread."""
@@ -109,7 +124,10 @@ class WorkerPool:
         self._scheduler = scheduler
         self._given: SimpleQueue[Job | None] = SimpleQueue()
         self._waiting: deque[Job] = deque()
+        self._patient: deque[Job] = deque()
+        """Those of what waits that may wait for other clients, too."""
         self._running = 0
+        self._patient_running = 0
         self._alive = 0
         self._started = 0
         self._threads: list[Thread] = []
@@ -131,18 +149,25 @@ class WorkerPool:
     @property
     def job_count(self) -> int:
         """How many jobs run or wait."""
-        return self._running + len(self._waiting) + len(self._brief)
+        return self._running + len(self._waiting) + len(self._patient) + len(self._brief)
 
     def submit(
-        self, call: Callable[[], object], finished: Finished, *, brief: bool = False, joint: Joint | None = None
+        self,
+        call: Callable[[], object],
+        finished: Finished,
+        *,
+        brief: bool = False,
+        joint: Joint | None = None,
+        patient: bool = False,
     ) -> None:
         """Have `call` run, and `finished` called on the loop with its result or its error.
 
-        `brief`: it waits for a local disk at most, and may run on the loop; with others if it is `joint`.
+        `brief`: it waits for a local disk at most, and may run on the loop; with others if it is `joint`. `patient`: it may wait for
+        what other clients do.
         """
         self._idle.clear()
-        job = Job(call, finished, self._loop.time(), joint)
-        if not brief or self._running or self._waiting or perf_counter() < self._slow_s + self._pause_s:
+        job = Job(call, finished, self._loop.time(), joint, is_patient=patient)
+        if not brief or patient or self._running or self._waiting or perf_counter() < self._slow_s + self._pause_s:
             self._add(job)
             return
         self._brief.append(job)
@@ -192,8 +217,10 @@ class WorkerPool:
             self._slow_s = end_s
 
     def _add(self, job: Job) -> None:
-        self._waiting.append(job)
-        if self._running == self._alive < self._settings.quick:
+        (self._patient if job.is_patient else self._waiting).append(job)
+        # Those that wait for others do not count: they may be waiting for just this job.
+        quick = self._settings.quick + (0 if job.is_patient else self._patient_running)
+        if self._running == self._alive < min(quick, self._settings.most):
             self._grow(1)
         self._hand_out()
 
@@ -214,38 +241,51 @@ class WorkerPool:
                 thread.join(_JOIN_S)
         self._threads.clear()
 
+    def _next_line(self) -> deque[Job] | None:
+        """Return where the job waits that is to be done next; None: there is none that may be done."""
+        may_take_patient = self._patient and self._patient_running < self._settings.patient
+        if self._waiting and not (may_take_patient and self._patient[0].since_s < self._waiting[0].since_s):
+            return self._waiting
+        return self._patient if may_take_patient else None
+
     def _hand_out(self) -> None:
-        while self._waiting and self._running < self._alive:
+        while self._running < self._alive and (line := self._next_line()) is not None:
+            job = line.popleft()
             self._running += 1
-            self._given.put(self._waiting.popleft())
+            self._patient_running += job.is_patient
+            self._given.put(job)
         if self._watch is None:
-            if self._waiting:
+            if self._waiting or self._patient:
                 self._watch = self._loop.call_later(_LOOK_S, self._look)
             elif self._alive > self._settings.quick:
                 self._watch = self._loop.call_later(_PRUNE_S, self._look)
 
     def _look(self) -> None:
         self._watch = None
-        if not self._waiting:
-            self._let_go(min(self._alive - self._running, self._alive - self._settings.quick))
-        elif self._waiting[0] is self._first:  # nothing has moved since the last look
+        line = self._next_line()
+        if self._patient_running >= self._settings.patient:
+            self._refuse(self._patient, "wait for room in full queues, or for messages: receive those in the queues")
+        if line is not None and line[0] is self._first:  # nothing has moved since the last look
             if room := self._settings.most - self._alive:
-                self._grow(min(room, len(self._waiting), max(self._alive, self._settings.quick)))
+                waiting = len(self._waiting) + len(self._patient)
+                self._grow(min(room, waiting, max(self._alive, self._settings.quick)))
             else:
-                self._refuse()
+                self._refuse(self._waiting, "wait, for the disk or for other clients: try again later")
+        elif not (self._waiting or self._patient):
+            self._let_go(min(self._alive - self._running, self._alive - self._settings.quick))
         self._hand_out()
-        self._first = self._waiting[0] if self._waiting else None
+        line = self._next_line()
+        self._first = None if line is None else line[0]
 
-    def _refuse(self) -> None:
+    def _refuse(self, line: deque[Job], what: str) -> None:
+        """Refuse those that have waited too long."""
         limit_s = self._loop.time() - self._settings.patience_s
-        while self._waiting and self._waiting[0].since_s <= limit_s:
-            job = self._waiting.popleft()
-            Report.WORKERS_BUSY.log("%s: all %d threads wait; a request is refused", self._name, self._alive)
+        while line and line[0].since_s <= limit_s:
+            job = line.popleft()
+            count = self._settings.patient if job.is_patient else self._alive
+            Report.WORKERS_BUSY.log("%s: all %d threads wait; a request is refused", self._name, count)
             job.refuse(
-                WorkersBusyError(
-                    f"the broker has {self._alive} requests that wait, for room in a full queue or for the disk, and "
-                    f"serves no more at a time; try again later, or raise its number of worker threads"
-                )
+                WorkersBusyError(f"the broker has {count} requests that {what}; it serves no more of them at a time")
             )
             self._tell(job)
 
@@ -271,6 +311,7 @@ class WorkerPool:
 
     def _ended(self, job: Job) -> None:
         self._running -= 1
+        self._patient_running -= job.is_patient
         self._hand_out()
         self._tell(job)
 

@@ -154,6 +154,7 @@ class World:
         *,
         brief: bool = False,
         joint: Joint | None = None,
+        patient: bool = False,
     ) -> None:
         self.jobs.append((job, finished))
 

@@ -25,10 +25,10 @@ class Pool:
         self.told: SimpleQueue[Outcome] = SimpleQueue()
         self.told_on: SimpleQueue[str] = SimpleQueue()
 
-    def submit(self, *calls: Callable[[], object], brief: bool = False) -> None:
+    def submit(self, *calls: Callable[[], object], brief: bool = False, patient: bool = False) -> None:
         async def there() -> None:
             for call in calls:
-                self.service.workers.submit(call, self._tell, brief=brief)
+                self.service.workers.submit(call, self._tell, brief=brief, patient=patient)
 
         self.service.run(there()).result(PATIENCE_S)
 
@@ -112,6 +112,44 @@ def test_when_all_are_stuck_a_job_is_refused_with_what_to_do(caplog: pytest.LogC
         pool.submit(lambda: "served")
         assert pool.next() == ("served", None)
     assert "PYJMS-NET-11" in caplog.text
+
+
+def test_those_that_wait_for_other_clients_leave_threads_to_those(caplog: pytest.LogCaptureFixture) -> None:
+    gate, begun = Event(), SimpleQueue[str]()
+
+    def wait() -> None:
+        begun.put("begun")
+        gate.wait(PATIENCE_S)
+
+    with pool_of(WorkerSettings(quick=2, most=4, patience_s=0.05)) as pool:
+        try:
+            pool.submit(wait, wait, wait, patient=True)
+            _, error = pool.next()
+            assert isinstance(error, ResourceError)
+            assert "2 requests that wait for room" in str(error)
+            assert begun.qsize() == 2
+            pool.submit(lambda: "makes room", brief=True)
+            pool.submit(lambda: "logs in")
+            assert {pool.next(), pool.next()} == {("makes room", None), ("logs in", None)}
+        finally:
+            gate.set()
+        assert [pool.next(), pool.next()] == [(None, None)] * 2
+    assert "PYJMS-NET-11" in caplog.text
+
+
+def test_who_waits_for_other_clients_goes_on_when_one_of_them_has_done_so() -> None:
+    gates = [Event(), Event(), Event()]
+    with pool_of(WorkerSettings(quick=2, most=4)) as pool:
+        try:
+            pool.submit(*[partial(gate.wait, PATIENCE_S) for gate in gates], patient=True)
+            pool.submit(lambda: "served")
+            assert pool.next() == ("served", None)
+            for gate in gates:
+                gate.set()
+                assert pool.next() == (True, None)
+        finally:
+            for gate in gates:
+                gate.set()
 
 
 def test_the_threads_end_with_the_service() -> None:

@@ -54,6 +54,10 @@ class ServedHost(Protocol):
         """Say whether a send of `envelope`, or settling and committing (None), waits for a local disk at most. Never waits."""
         ...
 
+    def may_lack_room(self, address: Address) -> bool:
+        """Say whether a send there may have to wait until others have made room, now or in a moment. Never waits."""
+        ...
+
     def send_together(self, sendings: Sequence[Sending]) -> Sequence[ProviderError | None]:
         """Send messages of several sessions, and return of each why it was not sent, or None. Waits for the disk, and once if
         that can be; for no room.

@@ -32,6 +32,8 @@ class Act:
     """How many messages it has read from its frame."""
     joint: Joint | None = None
     """How it is done together with those of other connections."""
+    is_patient: bool = False
+    """Whether it may wait for what other clients do, for as long as they please."""
 
     @property
     def size(self) -> int:
@@ -103,7 +105,8 @@ class Lane:
             is_brief = len(waiting) <= _BRIEF_MAX and all(act.is_brief for act in waiting)
             done = partial(self._done, sum([act.size for act in run]))
             joint = run[0].joint if is_brief and len(run) == 1 else None
-            self._conduit.work(partial(self._do_all, run), done, brief=is_brief, joint=joint)
+            is_patient = any(act.is_patient for act in run)
+            self._conduit.work(partial(self._do_all, run), done, brief=is_brief, joint=joint, patient=is_patient)
 
     def clear(self) -> None:
         """Forget what waits."""

@@ -128,7 +128,10 @@ class PlainDialogue(Dialogue):
         may_wait = session.may_wait(envelope)
         is_brief = may_wait and self.guard.host.waits_briefly(envelope)
         send = partial(self._send_to, envelope, transaction, for_room=may_wait and not is_brief)
-        return Act(frame, send, may_wait, is_brief)
+        act = Act(frame, send, may_wait, is_brief)
+        if not is_brief and (may_wait or not self._lane.is_idle):
+            act.is_patient = self.guard.host.may_lack_room(envelope.destination)
+        return act
 
     def _read(self, frame: Frame) -> Envelope:
         if "," in frame.headers.get("destination", ""):

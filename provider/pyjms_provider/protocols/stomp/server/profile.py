@@ -189,7 +189,10 @@ class ProfileDialogue(Dialogue):
             envelope = self._read(frame)
             may_wait = session.session.may_wait(envelope)
             is_brief = may_wait and self.guard.host.waits_briefly(envelope)
-            return Act(frame, partial(self._send, session, envelope, frame), may_wait, is_brief)
+            act = Act(frame, partial(self._send, session, envelope, frame), may_wait, is_brief)
+            if not is_brief and (may_wait or not session.lane.is_idle):
+                act.is_patient = self.guard.host.may_lack_room(envelope.destination)
+            return act
         if frame.command == _SENDS and self.is_packed:
             self._session_of(frame)  # which says that there is none
         verb = verbs.read_verb(frame)
@@ -221,7 +224,8 @@ class ProfileDialogue(Dialogue):
                 may_wait = session.waits_for(verb.ids)
                 if may_wait and "receipt" not in frame.headers:
                     return self._acknowledge_late(frame, session, verb, is_brief=is_brief)
-        return Act(frame, partial(self._do, frame, do, verb), may_wait, is_brief)
+        is_patient = isinstance(verb, verbs.ReserveMessages) and verb.wait_ms > 0
+        return Act(frame, partial(self._do, frame, do, verb), may_wait, is_brief, is_patient=is_patient)
 
     def _acknowledge_late(
         self, frame: Frame, session: ServedSession, verb: verbs.Acknowledge, *, is_brief: bool

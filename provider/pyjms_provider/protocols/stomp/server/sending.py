@@ -98,10 +98,13 @@ class PackedSends:
         """Return what sends these in their turn."""
         host = self._guard.host
         if len(messages) > 1:
-            return Act(frame, lambda: self._send_all(frame, session, messages), may_wait=True, messages=len(messages))
+            act = Act(frame, lambda: self._send_all(frame, session, messages), may_wait=True, messages=len(messages))
+            act.is_patient = any(map(host.may_lack_room, {message.destination for message in messages}))
+            return act
         message = messages[0]
         act = Act(frame, partial(self._send_one, session, message), session.session.may_wait(message))
         act.is_brief = act.may_wait and host.waits_briefly(message)
+        act.is_patient = not act.is_brief and host.may_lack_room(message.destination)
         if act.is_brief and not session.transacted:
             part = Sending(session.session, message, self._guard)
             act.joint = Joint(host.send_together, part, partial(self._sent_together, frame, message))

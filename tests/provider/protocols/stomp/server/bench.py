@@ -71,6 +71,8 @@ class HandConduit:
         self.jobs: list[Callable[[], None]] = []
         self.briefs: list[bool] = []
         """Of all jobs, whether they are brief."""
+        self.patient: list[bool] = []
+        """Of all jobs, whether they may wait for other clients."""
         self.joints: list[tuple[Joint, Callable[[], None]]] = []
         """Of those jobs that can be done together with others, how, and what tells that they are done."""
         self.heard_ms = 0.0
@@ -104,6 +106,7 @@ class HandConduit:
         *,
         brief: bool = False,
         joint: Joint | None = None,
+        patient: bool = False,
     ) -> None:
         def run() -> None:
             try:
@@ -115,6 +118,7 @@ class HandConduit:
 
         self.jobs.append(run)
         self.briefs.append(brief)
+        self.patient.append(patient)
         if joint is not None:
             self.joints.append((joint, partial(done, None, None)))
 

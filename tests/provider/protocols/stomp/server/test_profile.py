@@ -22,7 +22,7 @@ from pyjms_provider.queue_manager import QueueManager
 from pyjms_provider.security.contracts import Operation
 from pyjms_provider.settings import read_url
 from tests.provider.helpers import NEWS, ORDERS, make_envelope
-from tests.provider.protocols.stomp.server.bench import Bench
+from tests.provider.protocols.stomp.server.bench import Bench, bench_on
 from tests.provider.protocols.stomp.server.pyjms_client import PyjmsClient, ids, ready
 
 XID = Xid(1, b"g", b"b")
@@ -196,6 +196,28 @@ def test_who_waits_for_room_holds_up_his_own_session_only(bench: Bench) -> None:
     job()
     client.client.settle()
     assert "late" in {frame.headers.get("receipt-id") for frame in client.client.frames}
+
+
+def test_what_may_wait_for_other_clients_says_so_and_what_those_do_does_not(tmp_path: Path) -> None:
+    bench = bench_on(tmp_path)
+    try:
+        policy = QueuePolicy(max_messages=1, overflow=Overflow.BLOCK)
+        QueueManager.of(bench.broker.name).create("orders", policy)
+        client, plain = ready(bench), bench.connect()
+        client.send(make_envelope("first", persistent=True))
+        (first,) = client.messages()
+        client.session("b")
+        client.client.conduit.patient.clear()
+        client.tell_sent("second", session="b")
+        client.tell(verbs.Acknowledge(session="a", ids=ids(first)).write("r"))
+        assert client.client.conduit.patient == [True, False]
+        plain.conduit.patient.clear()
+        plain.send("SEND", b"third", destination="/queue/orders", persistent="true")
+        assert plain.conduit.patient == [True]
+        for each in (client.client, plain):
+            each.hang_up()  # nothing more is waited for
+    finally:
+        bench.close()
 
 
 def test_interrupt_ends_the_waits_of_its_session(bench: Bench) -> None:

@@ -101,6 +101,19 @@ def test_messages_of_one_frame_arrive_in_their_order(bench: Bench, persistent: b
     assert {(each.times, each.redelivered) for each in arrived(client)} == {(2, True)}
 
 
+@pytest.mark.parametrize("count", [2, 3])
+def test_what_may_wait_for_room_says_so_as_those_who_make_room_need_threads_too(bench: Bench, count: int) -> None:
+    policy = QueuePolicy(max_messages=1, overflow=Overflow.BLOCK)
+    QueueManager.of(bench.broker.name).create(ORDERS.name, policy)
+    client = packed(bench)
+    client.tell(sends(message("first")))
+    client.client.settle()
+    client.client.conduit.patient.clear()
+    client.tell(sends(*[message("x")] * (count - 1)))
+    assert client.client.conduit.patient == [True]
+    client.client.hang_up()  # nothing more is waited for
+
+
 def test_a_client_of_frames_and_a_plain_one_get_them_too(bench: Bench) -> None:
     client = packed(bench)
     client.tell(sends(message("a"), message("b")))
