@@ -237,7 +237,10 @@ class PlainDialogue(Dialogue):
             return _NO_WINDOW  # the wire's own pressure is what holds it back
         for header in _PREFETCH:
             if header in headers:
-                return _number(headers, header, self._settings.prefetch) or 1
+                window = _number(headers, header, self._settings.prefetch)
+                if window < 0:
+                    raise SequenceError(f"{header} is a number from 0, not {window}")
+                return window or 1
         return self._settings.prefetch
 
     def _name_of(self, headers: Mapping[str, str]) -> str:
@@ -405,12 +408,15 @@ class PlainDialogue(Dialogue):
         What a subscription had received that is no more goes back to its queue.
         """
         left: list[Delivery] = []
+        restored: dict[PlainSubscription, list[tuple[str, Delivery]]] = {}
         for subscription, number, delivery in transaction.give_back():
             if subscription.is_closed:
                 left.append(delivery)
             else:
-                subscription.unsettled[number] = delivery
+                restored.setdefault(subscription, []).append((number, delivery))
                 self._holders[number] = subscription
+        for subscription, taken in restored.items():
+            subscription.put_back(taken)
         if left:
             self._session.recover(left)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import OrderedDict
 from collections.abc import Callable, Iterable, Iterator
 from enum import Enum
 from threading import Lock
@@ -50,8 +51,8 @@ class PlainSubscription:
         """What the client called it: MESSAGE says the same."""
         self.mode = mode
         self.durable_name = durable_name
-        self.unsettled: dict[str, Delivery] = {}
-        """By the id that ACK names, oldest first, but for what a transaction has given back."""
+        self.unsettled: OrderedDict[str, Delivery] = OrderedDict()
+        """By the id that ACK names; oldest first, where an ACK covers all up to its own."""
         self.is_queued = False
         self.pulls_of_turn = PULLS_OF_TURN
         self.may_have_more = True
@@ -115,11 +116,28 @@ class PlainSubscription:
         if self.mode is not AckMode.CLIENT:
             delivery = unsettled.pop(ack_id, None)
             return [] if delivery is None else [(ack_id, delivery)]
-        if ack_id not in unsettled:
-            return []
-        # By number: what a transaction has given back stands at the end, though it is older.
-        last = int(ack_id)
-        return [(each, unsettled.pop(each)) for each in sorted(unsettled.copy(), key=int) if int(each) <= last]
+        taken: list[tuple[str, Delivery]] = []
+        with self._lock:  # the connection's thread may be adding
+            is_reached = ack_id not in unsettled
+            while not is_reached:
+                taken.append(unsettled.popitem(last=False))
+                is_reached = taken[-1][0] == ack_id
+        return taken
+
+    def put_back(self, taken: Iterable[tuple[str, Delivery]]) -> None:
+        """Have it unsettled again, in its old place."""
+        unsettled, older = self.unsettled, dict(taken)
+        if self.mode is not AckMode.CLIENT:
+            unsettled.update(older)
+            return
+        last = max(map(int, older))
+        with self._lock:
+            while unsettled and int(next(iter(unsettled))) < last:  # what another transaction has put back
+                number, delivery = unsettled.popitem(last=False)
+                older[number] = delivery
+            unsettled.update(older)
+            for number in sorted(older, key=int, reverse=True):
+                unsettled.move_to_end(number, last=False)
 
     @property
     def is_closed(self) -> bool:

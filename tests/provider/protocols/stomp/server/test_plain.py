@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import pytest
 
+from pyjms.spi.delivery import Delivery
 from pyjms.spi.envelope import Address, AddressKind
 from pyjms.spi.provider import SubscribeRequest
 from pyjms.types import Int
 from pyjms_provider.clients.vm import VmConnection
 from pyjms_provider.core.policy import QueuePolicy
 from pyjms_provider.protocols.stomp.frames import Frame
+from pyjms_provider.protocols.stomp.server.plain import PlainDialogue
+from pyjms_provider.protocols.stomp.server.plain_consumers import AckMode, PlainSubscription
 from pyjms_provider.queue_manager import QueueManager
 from pyjms_provider.security.contracts import Operation
-from tests.provider.helpers import RecordedEvents, make_envelope, text_of
+from tests.provider.helpers import ORDERS, RecordedEvents, make_envelope, text_of
 from tests.provider.protocols.stomp.server.bench import Bench, Client
 
 
@@ -193,6 +196,38 @@ def test_client_acknowledges_everything_up_to_the_named_message(bench: Bench) ->
     assert left[0].headers["redelivered"] == "true"
 
 
+def test_an_acknowledgement_of_one_looks_at_one_however_many_are_open(bench: Bench) -> None:
+    dialogue = bench.connect().engine.dialogue
+    assert isinstance(dialogue, PlainDialogue)
+    subscription = PlainSubscription(
+        dialogue, name="1", destination=ORDERS, shown_destination="", mode=AckMode.CLIENT, window=1, durable_name=None
+    )
+    delivery = Delivery(envelope=make_envelope("x"), count=1, redelivered=False, tag=None)
+    numbers = list(map(str, range(1, 60_001)))
+    subscription.unsettled.update(dict.fromkeys(numbers, delivery))
+    for number in numbers:  # it takes minutes, if each looks at all
+        assert subscription.take_up_to(number) == [(number, delivery)]
+        if number in {"1", "20000"}:
+            subscription.put_back([(number, delivery)])
+            assert subscription.take_up_to(number) == [(number, delivery)]
+
+
+@pytest.mark.parametrize("aborted", ["tu", "ut"])
+def test_what_transactions_give_back_is_in_its_old_place(bench: Bench, aborted: str) -> None:
+    receiver = subscribed(bench, ack="client")
+    sent(bench, b"a", b"b", b"c", b"d", b"e")
+    acks = [frame.headers["ack"] for frame in receiver.all()]
+    for name, ack in ("t", acks[1]), ("u", acks[3]):
+        receiver.send("BEGIN", transaction=name)
+        receiver.send("ACK", id=ack, transaction=name)
+    for name in aborted:
+        receiver.send("ABORT", transaction=name)
+    receiver.send("ACK", id=acks[2])
+    receiver.settle()
+    receiver.hang_up()
+    assert bodies(subscribed(bench).all()) == [b"d", b"e"]
+
+
 def test_individual_acknowledges_one(bench: Bench) -> None:
     receiver = subscribed(bench, ack="client-individual")
     sent(bench, b"a", b"b", b"c")
@@ -230,6 +265,12 @@ def test_a_window_holds_back_what_is_not_acknowledged(bench: Bench) -> None:
     assert bodies(frames) == [b"a", b"b"]
     receiver.send("ACK", b"", id=frames[0].headers["ack"])
     assert bodies(receiver.all()) == [b"c"]
+
+
+@pytest.mark.parametrize("header", ["activemq.prefetchSize", "prefetch-count"])
+def test_a_window_of_less_than_nothing_is_refused(bench: Bench, header: str) -> None:
+    answer = bench.connect().ask("SUBSCRIBE", id="1", destination="/queue/orders", ack="client", **{header: "-1"})
+    assert answer.headers["message"] == f"{header} is a number from 0, not -1"
 
 
 def test_consumers_share_a_queue_and_a_full_window_passes_on(bench: Bench) -> None:
