@@ -5,6 +5,7 @@ docs/reference/stomp.md specifies it. All frames of a connection are done in the
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from functools import partial
@@ -36,6 +37,7 @@ if TYPE_CHECKING:
 
 __all__ = ["PlainDialogue"]
 
+_log = logging.getLogger(__name__)
 _DURABLE_NAMES: Final = ("activemq.subscriptionName", "durable-subscription-name")
 _PREFETCH: Final = ("activemq.prefetchSize", "prefetch-count")
 _NO_LOCAL: Final = ("activemq.noLocal", "no-local")
@@ -149,15 +151,31 @@ class PlainDialogue(Dialogue):
     def _send_to(self, envelope: Envelope, transaction: str | None, *, for_room: bool) -> None:
         """`for_room`: it may wait until somebody has taken messages out of the queue."""
         if envelope.destination.temporary:
-            envelope = replace(envelope, destination=self._temporaries.resolve(envelope.destination))
+            destination = self._temporaries.find(envelope.destination)
+            if destination is None:
+                self._drop(envelope)
+                return
+            envelope = replace(envelope, destination=destination)
         if envelope.reply_to is not None and envelope.reply_to.temporary:
             envelope = replace(envelope, reply_to=self._temporaries.resolve(envelope.reply_to))
         self.guard.send(envelope)
         session = self._session if transaction is None else self._transaction(transaction).session
         if for_room and self._reads(envelope.destination):
             self._send_or_refuse(envelope, None if transaction is None else session)
-        else:
+            return
+        try:
             session.send(envelope)
+        except DestinationError:
+            if not envelope.destination.temporary or self.guard.host.has(envelope.destination):
+                raise
+            self._drop(envelope)  # it has gone at this moment
+
+    def _drop(self, envelope: Envelope) -> None:
+        """Forget an answer to who has gone, as it would be if it had come in time: its queue would have gone with it.
+
+        An ERROR would end the connection: whoever asks and goes would cut off the others from the service that answers.
+        """
+        _log.info("PYJMS-STOMP-5 %s was dropped: %s has gone", envelope.message_id, envelope.destination)
 
     def _reads(self, address: Address) -> bool:
         return any(

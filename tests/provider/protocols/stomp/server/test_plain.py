@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from pyjms.spi.delivery import Delivery
@@ -357,6 +359,50 @@ def test_a_temporary_queue_answers_a_request(bench: Bench) -> None:
     server.settle()
     answer = asker.next()
     assert (bytes(answer.body), answer.headers["destination"]) == (b"answer", "/temp-queue/mine")
+
+
+@pytest.mark.parametrize("is_committed", [False, True])
+def test_an_answer_to_who_has_gone_makes_nothing_and_ends_nothing(bench: Bench, *, is_committed: bool) -> None:
+    asker, server = bench.connect(), subscribed(bench)
+    asker.send("SUBSCRIBE", id="t", destination="/temp-queue/mine")
+    asker.send("SEND", b"ask", destination="/queue/orders", reply_to="/temp-queue/mine")
+    asker.settle()
+    reply_to = server.next().headers["reply-to"]
+    asker.hang_up()
+    kind, name = AddressKind.QUEUE, reply_to.removeprefix("/temp-queue/")
+    headers = {"transaction": "t"} if is_committed else {}
+    if is_committed:
+        server.send("BEGIN", transaction="t")
+    for headers_of_one in ({"destination": reply_to}, {"destination": "/queue/others", "reply-to": reply_to}):
+        answer = server.ask("SEND", b"answer", receipt="r", persistent="true", **headers_of_one, **headers)
+        assert answer.command == "RECEIPT"
+    if is_committed:
+        assert server.ask("COMMIT", transaction="t", receipt="c").command == "RECEIPT"
+    assert not bench.host.has(Address(kind, name, temporary=True))
+    (forwarded,) = subscribed(bench, destination="/queue/others").all()
+    assert forwarded.headers["reply-to"] == reply_to
+    assert server.ask("SUBSCRIBE", id="2", destination=reply_to).command == "ERROR"
+
+
+def test_an_answer_to_who_goes_at_this_moment_ends_nothing(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+    asker, server = bench.connect(), subscribed(bench)
+    asker.send("SEND", b"ask", destination="/queue/orders", reply_to="/temp-queue/mine")
+    asker.settle()
+    reply_to = server.next().headers["reply-to"]
+    check = bench.rules.check
+
+    def go_and_check(*asked: Any) -> None:
+        asker.hang_up()
+        check(*asked)
+
+    monkeypatch.setattr(bench.rules, "check", go_and_check)
+    assert server.ask("SEND", b"answer", destination=reply_to, receipt="r").command == "RECEIPT"
+
+
+def test_a_send_makes_no_temporary_destination(bench: Bench) -> None:
+    answer = bench.connect().ask("SEND", b"x", destination="/temp-queue/mine", receipt="r")
+    assert (answer.command, answer.headers["receipt-id"]) == ("ERROR", "r")
+    assert "SUBSCRIBE to it" in answer.headers["message"]
 
 
 # Transactions
