@@ -72,7 +72,7 @@ class PlainDialogue(Dialogue):
         self._ack_numbers = count(1)
         self._handlers: Mapping[str, Callable[[Frame], Act]] = {
             "SEND": self._send,
-            "SUBSCRIBE": self._act(self._subscribe),
+            "SUBSCRIBE": self._subscribing,
             "UNSUBSCRIBE": self._act(self._unsubscribe),
             "ACK": self._act(self._ack),
             "NACK": self._act(self._nack),
@@ -202,6 +202,10 @@ class PlainDialogue(Dialogue):
             ) from error
 
     # Consumers
+
+    def _subscribing(self, frame: Frame) -> Act:
+        # A long selector takes seconds to be read, so not on the thread of all connections.
+        return Act(frame, partial(self._subscribe, frame), self._waits or "selector" in frame.headers)
 
     def _subscribe(self, frame: Frame) -> None:
         headers = frame.headers

@@ -213,9 +213,10 @@ class ProfileDialogue(Dialogue):
             return None
         if isinstance(verb, verbs.Subscribe):
             consumer = self._new_consumer(verb)
-            return Act(frame, partial(self._subscribe, verb, consumer), self._waits)
+            return Act(frame, partial(self._subscribe, verb, consumer), self._waits or verb.selector is not None)
         do, waits = self._verbs[type(verb)]
-        may_wait = waits and (self._waits or type(verb) in LONG_VERBS)
+        # A long selector takes seconds to be read, so not on the thread of all connections.
+        may_wait = (waits and (self._waits or type(verb) in LONG_VERBS)) or getattr(verb, "selector", None) is not None
         is_brief = False
         if may_wait and isinstance(verb, (verbs.Acknowledge, verbs.CommitTransaction)):
             session = self._session(verb.session)

@@ -220,6 +220,24 @@ def test_what_may_wait_for_other_clients_says_so_and_what_those_do_does_not(tmp_
         bench.close()
 
 
+@pytest.mark.parametrize(
+    "verb",
+    [
+        verbs.Subscribe(session="a", id="d", address=ORDERS, selector="n > 1"),
+        verbs.Browse(session="a", id="d", address=ORDERS, selector="n > 1"),
+        verbs.OpenReaderGroup(group="g", address=ORDERS, selector="n > 1"),
+    ],
+    ids=lambda verb: verb.COMMAND,
+)
+def test_a_selector_is_read_where_it_holds_up_nobody(bench: Bench, verb: verbs.Verb) -> None:
+    client, plain = ready(bench), bench.connect()
+    client.tell(verb)
+    assert len(client.client.conduit.jobs) == 1
+    plain.send("SUBSCRIBE", id="1", destination="/queue/orders", selector="n > 1")
+    assert len(plain.conduit.jobs) == 1
+    client.client.settle_jobs()
+
+
 def test_interrupt_ends_the_waits_of_its_session(bench: Bench) -> None:
     QueueManager.of(bench.broker.name).create("orders", QueuePolicy(max_messages=1, overflow=Overflow.BLOCK))
     client = ready(bench, credit=0)
