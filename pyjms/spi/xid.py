@@ -13,7 +13,7 @@ _MAXIMUM_LENGTH = 64
 
 @dataclass(frozen=True, slots=True)
 class Xid:
-    """A branch: format, global transaction and branch qualifier, the last two at most 64 bytes each."""
+    """A branch: format, of 64 bits, global transaction and branch qualifier, at most 64 bytes each."""
 
     format_id: int
     global_transaction_id: bytes
@@ -22,6 +22,8 @@ class Xid:
     def __post_init__(self) -> None:
         if max(len(self.global_transaction_id), len(self.branch_qualifier)) > _MAXIMUM_LENGTH:
             raise ValueError(f"the parts of an Xid have at most {_MAXIMUM_LENGTH} bytes")
+        if not -(2**63) <= self.format_id < 2**63:
+            raise ValueError("the format of an Xid is a number of 64 bits")
 
     def __str__(self) -> str:
         """Return ``FORMAT:GLOBAL:BRANCH``, the last two in hexadecimal, as operators read and write it."""

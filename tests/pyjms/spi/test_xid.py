@@ -23,6 +23,12 @@ def test_longer_parts_are_refused(parts: tuple[bytes, bytes]) -> None:
         Xid(0, *parts)
 
 
+@pytest.mark.parametrize("format_id", [2**63, -(2**63) - 1])
+def test_a_format_that_no_store_can_hold_is_refused(format_id: int) -> None:
+    with pytest.raises(ValueError, match="64 bits"):
+        Xid(format_id, b"g", b"b")
+
+
 def test_a_xid_does_not_change() -> None:
     with pytest.raises(AttributeError):
         Xid(1, b"", b"").format_id = 2  # type: ignore[misc]

@@ -143,7 +143,7 @@ class StageTransaction(Verb):
     epoch: int = header("epoch", LONG)
     partition: int = header("partition", NUMBER)
     attempt: str = header("attempt", TEXT)
-    keep_s: int = header("keep", LONG)
+    keep_s: int = header("keep", WHOLE)
 
 
 @verb

@@ -67,7 +67,7 @@ def _read_whole(text: str) -> int:
 
 
 def _read_long(text: str) -> int:
-    if not _long(text):
+    if not _long(text) or int(text) >= 2**63:
         raise ValueError
     return int(text)
 

@@ -168,6 +168,20 @@ def test_a_short_header_may_name_many() -> None:
     assert read_delivery_ids("1-9223372036854775807") == (range(1, 2**63),)
 
 
+@pytest.mark.parametrize(
+    "frame",
+    [
+        Frame("BEGIN", {"session": "a", "xid": f"{2**63}:aa:bb"}),
+        Frame("STAGE", {"session": "a", "sink": "s", "epoch": "1", "partition": "1", "attempt": "a", "keep": "9" * 19}),
+        Frame("STAGE", {"session": "a", "sink": "s", "epoch": "9" * 19, "partition": "1", "attempt": "a", "keep": "9"}),
+    ],
+    ids=["xid", "keep", "epoch"],
+)
+def test_a_number_that_no_store_can_hold_is_refused_where_it_comes_in(frame: Frame) -> None:
+    with pytest.raises(ProfileError):
+        read_verb(frame)
+
+
 RANGES = st.tuples(st.integers(1, 30), st.integers(1, 10)).map(lambda drawn: range(drawn[0], drawn[0] + drawn[1]))
 
 

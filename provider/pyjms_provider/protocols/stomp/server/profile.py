@@ -525,6 +525,10 @@ class ProfileDialogue(Dialogue):
 
     def _begin_branch(self, verb: verbs.BeginBranch) -> None:
         session = self._session(verb.session)
+        if not session.transacted:  # what it sends would be seen at once
+            raise BranchError(
+                "a session works in branches if it was opened with transacted:true", BranchFailure.PROTOCOL
+            )
         if verb.timeout_s:
             session.session.xa_set_timeout(verb.timeout_s)
         session.session.xa_start(

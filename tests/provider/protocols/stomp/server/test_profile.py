@@ -394,6 +394,13 @@ def test_branches_are_worked_in_and_settled(tmp_path: Path) -> None:
         bench.close()
 
 
+def test_a_session_that_is_not_transacted_begins_no_branch(bench: Bench) -> None:
+    client = ready(bench)
+    with pytest.raises(BranchError) as raised:
+        client.do(verbs.BeginBranch(session="a", xid=XID))
+    assert raised.value.failure is BranchFailure.PROTOCOL
+
+
 def test_errors_are_those_of_the_broker_and_the_connection_goes_on(bench: Bench) -> None:
     client = ready(bench)
     with pytest.raises(ProviderError) as raised:

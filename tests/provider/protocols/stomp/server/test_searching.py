@@ -443,7 +443,7 @@ def test_what_a_search_found_is_settled_with_its_transaction(reopened: Bench, co
 
 
 def test_what_a_search_found_is_settled_with_its_branch(reopened: Bench) -> None:
-    consumer = Consumer(reopened, "colour = 'blue'", is_plain=False, credit=0)
+    consumer = Consumer(reopened, "colour = 'blue'", is_plain=False, credit=0, transacted=True)
     xid = Xid(1, b"global", b"branch")
     consumer.pyjms.do(verbs.BeginBranch(session="a", xid=xid))
     consumer.pyjms.tell(verbs.Credit(subscription="c", credit=5))
