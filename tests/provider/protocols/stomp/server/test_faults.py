@@ -306,7 +306,7 @@ def test_a_client_that_makes_temporary_destinations_without_end_is_stopped() -> 
     try:
         plain = bench.connect()
         for number in range(3):
-            plain.send("SEND", b"x", destination=f"/temp-queue/{number}")
+            plain.send("SEND", b"x", destination="/queue/orders", reply_to=f"/temp-queue/{number}")
         (error,) = plain.all()
         assert "may have 2 temporary destinations" in error.headers["message"]
         client = PyjmsClient(bench)
