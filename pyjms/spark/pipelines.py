@@ -100,11 +100,13 @@ def replay(
 
     job: names this replay. What it has sent it does not send again, so a replay that was broken off is begun again under the same name, with
     the same archive, condition and rate. destination: None: each message goes where it came from. Properties, types, JMSMessageID and
-    JMSTimestamp are those of the archive, unless ``headers="new"``. wait: waits so many seconds; an event's ``wait`` lets another
-    thread end it.
+    JMSTimestamp are those of the archive, unless ``headers="new"``; there is no time to live any more, as that of most would be over. wait: waits so many
+    seconds; an event's ``wait`` lets another thread end it.
     """
+    from pyspark.sql.functions import lit
+
     rows = read_archive(session, directory, where=where, form=form).drop("day")
-    ordered = rows.orderBy("destination", "seq")
+    ordered = rows.withColumn("expiration", lit(None).cast("timestamp")).orderBy("destination", "seq")
     given = {"headers": "keep", **options}
     total = ordered.count()
     credentials = options.get("credentials")

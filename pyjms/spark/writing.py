@@ -38,6 +38,8 @@ class Written:
     messages: int
     waits: bool
     """Whether there is something that waits under the name; else it was empty, or is visible already."""
+    expired: int = 0
+    """How many rows were left out, as their time to live was over."""
 
 
 class Way(ABC):

@@ -253,6 +253,13 @@ def test_a_job_holds_what_it_reads_until_it_says_that_its_output_is_safe(
     assert look(broker.url, "orders") == []
 
 
+def test_a_row_whose_time_is_over_keeps_no_other_one_back(spark: SparkSession, broker: ServedBroker) -> None:
+    rows = spark.createDataFrame([("late", 2020), ("in time", 9999)], "text string, year int")
+    rows = rows.selectExpr("text", "make_timestamp(year, 1, 1, 0, 0, 0) AS expiration")
+    rows.write.format("jms").options(url=broker.url, destination="queue:out").mode("append").save()
+    assert look(broker.url, "out") == ["in time"]
+
+
 def test_what_is_wrong_is_told_in_words(spark: SparkSession, broker: ServedBroker, tmp_path: Path) -> None:
     rows = spark.createDataFrame([("a", 1)], "text string, colour int")
     with pytest.raises(Exception, match="column 'colour' says nothing to a message"):

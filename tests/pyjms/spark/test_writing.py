@@ -9,7 +9,7 @@ import pytest
 
 from pyjms.spark.branches import ledger_of
 from pyjms.spark.connecting import MessageIds, close_links, link_of
-from pyjms.spark.messages import EnvelopeMaker
+from pyjms.spark.messages import EnvelopeMaker, envelope_of
 from pyjms.spark.options import JmsOptions, parse_address
 from pyjms.spark.ways import abandon, finish, way_of, write_partition
 from pyjms.spark.writing import SOURCE_PROPERTY, Written
@@ -139,3 +139,20 @@ def test_the_ledger_forgets_what_is_never_repeated(options: JmsOptions, jms_brok
     with session_of(jms_broker_url) as session:
         queue = session.create_queue(ledger_of("sink").name)
         assert [each.get_long_property("sinkEpoch") for each in session.create_browser(queue)] == [2]
+
+
+def test_rows_whose_time_is_over_are_left_out_and_told(
+    options: JmsOptions, jms_broker_url: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    micros = SystemClock().time_ms() * 1000
+    hour = 3600 * 1_000_000
+
+    def envelopes(connection: ProviderConnection) -> Iterable[Envelope]:
+        for text, expiration in (("a", micros - 1), ("b", micros + hour), ("c", None), ("d", 1_000)):
+            yield envelope_of({"text": text, "expiration": expiration}, parse_address("queue:out"))
+
+    written = write_partition(StageName("sink", 0, 0, "a"), envelopes, options)
+    assert (written.messages, written.expired) == (2, 2)
+    finish("sink", 0, [written], options)
+    assert look(jms_broker_url, "out") == ["b", "c"]
+    assert "without 2 messages whose time to live was over" in caplog.text
