@@ -16,7 +16,8 @@ def promote(
     """Write `df` as the messages of one epoch, once: an epoch that is repeated writes nothing.
 
     epoch: the second argument of the function given to ``foreachBatch``.
-    sink_id: a name that no other query writes under; a query with a new checkpoint needs a new one, as its epochs begin anew.
+    sink_id: a name that nobody else writes under. Within a query the sink's name is this and the query's id, so that a new checkpoint, with which
+    epochs begin anew, makes a new sink; a plain thread that was started there must be one of `pyspark.InheritableThread`.
     destination: ``queue:NAME`` or ``topic:NAME``; None: the rows have a column `destination`.
     options: more options of the sink, as docs/reference/spark.md has them.
 

@@ -185,6 +185,7 @@ def route(
     """
     given = {"url": url, "destination": source, "readerGroup": group, **(options or {})}
     rows = _noted(session.readStream.format("jms").options(**_texts(given)).load())
+    sink = {name: str(value) for name, value in given.items() if name in ("url", "credentials")}
     unwanted = f"queue:{group}.undeliverable"
     count = session.sparkContext.accumulator(0)
 
@@ -192,7 +193,7 @@ def route(
         rules.look()
         before = count.value
         made_of = _routed(batch, rules, unwanted, count.add)
-        promote(made_of, epoch, sink_id=f"route-{group}", url=url, headers="keep")
+        promote(made_of, epoch, sink_id="route", headers="keep", **sink)
         if made is not None:
             made(epoch, count.value - before)
 

@@ -35,6 +35,7 @@ __all__ = ["JmsBatchWriter", "JmsCommitMessage", "JmsStreamWriter", "batch_write
 
 _QUERY_ID = "sql.streaming.queryId"
 _BATCH_ID = "streaming.sql.batchId"
+_SINK_MAX = 200
 
 
 class JmsCommitMessage(WriterCommitMessage):
@@ -55,7 +56,13 @@ def batch_writer(options: Mapping[str, Any], schema: StructType, *, overwrite: b
         raise OptionError(
             'mode("overwrite") would mean to empty a destination first, which this sink never does: write mode("append")'
         )
-    return JmsBatchWriter(_checked(options, schema))
+    parsed = _checked(options, schema)
+    if parsed.sink_id is not None and parsed.epoch is None:
+        raise OptionError(
+            "sinkId of a table needs epoch: of each sink one table of a number is written, and another one under the same name and number "
+            "would be taken for its repetition. Number the tables, or give jobId, a name for this one"
+        )
+    return JmsBatchWriter(parsed)
 
 
 def _checked(options: Mapping[str, Any], schema: StructType) -> JmsOptions:
@@ -66,6 +73,21 @@ def _checked(options: Mapping[str, Any], schema: StructType) -> JmsOptions:
             "option destination is missing, and the rows have no column destination: write queue:NAME or topic:NAME"
         )
     return parsed
+
+
+def _name_of(sink_id: str | None) -> str | None:
+    """Return the name that a task writes under; None: there is none.
+
+    That of a query has its id: both begin anew with the checkpoint, and epochs that began anew under an old name would be taken for repetitions.
+    """
+    context = TaskContext.get()
+    query = None if context is None else context.getLocalProperty(_QUERY_ID)
+    if sink_id is None or query is None:
+        return sink_id or query
+    name = f"{sink_id}-{query}"
+    if len(name) > _SINK_MAX:
+        raise OptionError(f"option sinkId of a query has {_SINK_MAX - len(query) - 1} characters at most")
+    return name
 
 
 def _write(options: JmsOptions, sink: str, epoch: int, batches: Iterator[pa.RecordBatch]) -> JmsCommitMessage:
@@ -107,7 +129,7 @@ class JmsStreamWriter(DataSourceStreamArrowWriter):
     def _place(self) -> tuple[str, int]:
         """Return sink and epoch. Spark does not promise to tell them, so that what is missing is an error, never a guess."""
         context = TaskContext.get()
-        sink = self._options.sink_id or (None if context is None else context.getLocalProperty(_QUERY_ID))
+        sink = _name_of(self._options.sink_id)
         epoch = None if context is None else context.getLocalProperty(_BATCH_ID)
         if sink is None:
             raise OptionError(
@@ -134,16 +156,18 @@ class JmsBatchWriter(DataSourceArrowWriter):
 
     def __init__(self, options: JmsOptions) -> None:
         self._options = options
-        if options.sink_id is not None:
-            self._sink, self._epoch = options.sink_id, options.epoch or 0
-        else:
-            self._sink, self._epoch = f"job:{options.job_id or uuid.uuid4().hex}", 0
+        self._job = f"job:{options.job_id or uuid.uuid4().hex}"
+        self._epoch = options.epoch or 0
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
-        return _write(self._options, self._sink, self._epoch, iterator)
+        sink = self._job if self._options.sink_id is None else _name_of(self._options.sink_id)
+        assert sink is not None
+        return _write(self._options, sink, self._epoch, iterator)
 
     def commit(self, messages: list[WriterCommitMessage | None]) -> None:
-        finish(self._sink, self._epoch, _written(messages), self._options)
+        written = _written(messages)
+        if written:  # only tasks know the query that they write for
+            finish(written[0].name.sink, self._epoch, written, self._options)
 
     def abort(self, messages: list[WriterCommitMessage | None]) -> None:
         abandon(_written(messages), self._options)

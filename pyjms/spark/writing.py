@@ -110,8 +110,8 @@ class Staging(Way):
         if marker == name.epoch:  # the driver died after it had promoted this epoch, and before Spark knew
             return Written(name=name, way="stage", messages=0, waits=False)
         raise StageError(
-            f"sink {name.sink!r} has come to epoch {marker}, and this is epoch {name.epoch}: its rows were written before, or the "
-            "query has a new checkpoint. With a new checkpoint give a new sinkId"
+            f"sink {name.sink!r} has come to epoch {marker}, and this is epoch {name.epoch}, which was written before it: number "
+            "what is new on, or give it a new sinkId"
         )
 
     def finish(self, link: Link, sink: str, epoch: int, written: Sequence[Written]) -> None:

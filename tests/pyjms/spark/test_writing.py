@@ -116,9 +116,9 @@ def test_staged_epochs_may_be_cut_in_another_way(staging: JmsOptions, jms_broker
     assert list(link_of(staging).connection().stages().units()) == []
 
 
-def test_a_new_checkpoint_under_an_old_sink_id_is_refused(staging: JmsOptions) -> None:
+def test_an_epoch_behind_the_last_one_is_refused(staging: JmsOptions) -> None:
     finish("sink", 7, [write(staging, 7, 0, "a")], staging)
-    with pytest.raises(StageError, match="With a new checkpoint give a new sinkId"):
+    with pytest.raises(StageError, match="number what is new on, or give it a new sinkId"):
         write(staging, 3, 0, "b")
 
 

@@ -56,6 +56,7 @@ def send(url: str, queue: str, number: int) -> None:
     with ConnectionFactory(url).create_connection() as connection:
         session = connection.create_session(True, Session.AUTO_ACKNOWLEDGE)
         producer = session.create_producer(session.create_queue(queue))
+        producer.time_to_live = 3_600_000
         for each in range(number):
             message = session.create_map_message()
             message.set_long("number", each)
@@ -81,6 +82,14 @@ def look(url: str, queue: str) -> list[tuple[Any, ...]]:
         return [fact(each) for each in session.create_browser(session.create_queue(queue)).enumeration]
 
 
+def end(url: str, queue: str) -> set[bool]:
+    """Return whether messages of a queue expire."""
+    with ConnectionFactory(url).create_connection() as connection:
+        session = connection.create_session(False, Session.AUTO_ACKNOWLEDGE)
+        connection.start()
+        return {each.jms_expiration > 0 for each in session.create_browser(session.create_queue(queue)).enumeration}
+
+
 def metrics(folder: Path, pipeline: str) -> list[tuple[int, ...]]:
     """Return what was told of each batch: its number, messages in and out, and what was left."""
     told = [json.loads(line) for line in (folder / "m.jsonl").read_text().splitlines()]
@@ -98,6 +107,7 @@ def test_messages_go_into_files_by_rules_and_back_with_all_their_types(
 ) -> None:
     send(broker.url, "orders", 30)
     sent = look(broker.url, "orders")
+    assert end(broker.url, "orders") == {True}
     rules = tmp_path / "rules.toml"
     rules.write_text(RULES)
     counted = told(run("route", str(rules), broker.url, "queue:orders", "--dry-run", "--json"))
@@ -114,6 +124,7 @@ def test_messages_go_into_files_by_rules_and_back_with_all_their_types(
     assert told(run(*replayed, "--rate", "20", *told_to)) == {"replayed": 30}, "what a job has sent it sends once"
     assert metrics(tmp_path, "replay") == [(0, 20, 20, 10), (1, 10, 10, 0), (0, 20, 0, 10), (1, 10, 0, 0)]
     assert look(broker.url, "orders") == sent
+    assert end(broker.url, "orders") == {False}, "most would be over"
     routed = ("route", str(rules), broker.url, "queue:orders", "--once", "--json")
     assert told(run(*routed, "--checkpoint", str(tmp_path / "route"), *told_to)) == {"routed": 30}
     assert metrics(tmp_path, "route") == [(0, 30, 40, 0)]
@@ -121,6 +132,11 @@ def test_messages_go_into_files_by_rules_and_back_with_all_their_types(
     assert sorted(look(broker.url, "north")) == sorted(each for each in sent if ("region", "north") in each[3])
     assert len(look(broker.url, "all")) == 20
     assert len(look(broker.url, "nobody")) == 10
+    send(broker.url, "orders", 3)
+    assert told(run(*routed, "--checkpoint", str(tmp_path / "a new one"))) == {"routed": 3}
+    assert (look(broker.url, "orders"), len(look(broker.url, "all"))) == ([], 22), (
+        "its epochs begin anew, and are no repetitions"
+    )
 
 
 @pytest.mark.parametrize("rules", ["", "[[rule]]", "nonsense"])

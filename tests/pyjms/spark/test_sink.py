@@ -1,0 +1,91 @@
+"""The sink as Spark calls it, without Spark: under which name a table or a batch is written, and what is refused."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import pyarrow as pa
+import pytest
+from pyspark.sql.types import StructType
+
+from pyjms.spark.connecting import close_links
+from pyjms.spark.errors import OptionError
+from pyjms.spark.options import JmsOptions, parse_address
+from pyjms.spark.sink import JmsBatchWriter, JmsStreamWriter, batch_writer
+from tests.pyjms.spark.messages_of import look
+
+QUERY, BATCH = "sql.streaming.queryId", "streaming.sql.batchId"
+
+
+@dataclass
+class Task:
+    """What Spark tells a task."""
+
+    properties: dict[str, str]
+
+    def getLocalProperty(self, name: str) -> str | None:
+        return self.properties.get(name)
+
+    def partitionId(self) -> int:
+        return 0
+
+
+@pytest.fixture
+def task(monkeypatch: pytest.MonkeyPatch) -> Task:
+    task = Task({})
+    monkeypatch.setattr("pyjms.spark.sink.TaskContext.get", lambda: task)
+    return task
+
+
+@pytest.fixture
+def options(jms_broker_url: str) -> Iterator[JmsOptions]:
+    yield JmsOptions(url=jms_broker_url, destination=parse_address("queue:out"), sink_id="sink", epoch=0)
+    close_links()
+
+
+def write(options: JmsOptions, text: str) -> None:
+    """Write a table of one row, or the same as a batch of a stream."""
+    rows = iter([pa.RecordBatch.from_pydict({"text": [text]})])
+    if options.epoch is None:
+        stream = JmsStreamWriter(options)
+        stream.commit([stream.write(rows)], 0)
+    else:
+        table = JmsBatchWriter(options)
+        table.commit([table.write(rows)])
+
+
+@pytest.mark.parametrize("is_stream", [True, False])
+def test_a_query_with_a_new_checkpoint_writes_its_first_epoch_though_the_old_one_had(
+    options: JmsOptions, task: Task, jms_broker_url: str, is_stream: bool
+) -> None:
+    chosen = JmsOptions(url=options.url, destination=options.destination, sink_id="sink") if is_stream else options
+    for query, text in (("first", "a"), ("first", "a"), ("second", "b"), ("second", "b")):
+        task.properties = {QUERY: query, BATCH: "0"}
+        write(chosen, text)
+    assert look(jms_broker_url, "out") == ["a", "b"]
+
+
+def test_outside_of_a_query_the_sink_has_the_name_that_it_was_given(
+    options: JmsOptions, task: Task, jms_broker_url: str
+) -> None:
+    write(options, "a")
+    write(options, "a")
+    assert look(jms_broker_url, "out") == ["a"]
+
+
+def test_a_name_that_is_too_long_with_that_of_its_query_is_refused(options: JmsOptions, task: Task) -> None:
+    task.properties = {QUERY: "q" * 36}
+    longest = JmsOptions(url=options.url, destination=options.destination, sink_id="s" * 163, epoch=0)
+    write(longest, "a")
+    with pytest.raises(OptionError, match="has 163 characters at most"):
+        write(JmsOptions(url=options.url, destination=options.destination, sink_id="s" * 164, epoch=0), "a")
+
+
+def test_a_table_is_not_written_under_a_sinks_name_without_a_number() -> None:
+    given = {"url": "stomp://127.0.0.1:1", "destination": "queue:out", "sinkId": "nightly"}
+    schema = StructType().add("text", "string")
+    with pytest.raises(OptionError, match="sinkId of a table needs epoch"):
+        batch_writer(given, schema, overwrite=False)
+    batch_writer({**given, "epoch": "0"}, schema, overwrite=False)
+    batch_writer({"url": given["url"], "destination": "queue:out"}, schema, overwrite=False)
