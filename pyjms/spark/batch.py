@@ -142,7 +142,7 @@ def _reserve(options: JmsOptions) -> tuple[OpenGroup, int]:
     if group.high > group.low:
         return opened, group.high
     if options.max_messages is None:
-        return opened, reserve_all(link, opened)
+        return opened, reserve_all(link, opened, options.max_bytes)
     most = options.max_messages
     high = link.call(
         lambda connection: connection.reader_groups().reserve(

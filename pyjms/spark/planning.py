@@ -60,7 +60,7 @@ class Planner(ABC):
 
     @abstractmethod
     def prepare_available_now(self) -> None:
-        """Remember what is there now: later offsets do not go beyond."""
+        """Remember what is there now: later offsets come to an end behind it, however much is sent meanwhile."""
 
     @abstractmethod
     def latest(self, start: Offset, limits: Limits) -> Offset:
@@ -130,13 +130,13 @@ def pieces_of_group(group: str, generation: str, whole: Range, parts: int | None
     return [GroupPiece(group=group, generation=generation, span=span) for span in spans]
 
 
-def reserve_all(link: Link, opened: OpenGroup) -> int:
-    """Reserve what is deliverable now, and return the highest number. Ends when a page is not full."""
-    high = opened.group.high
+def reserve_all(link: Link, opened: OpenGroup, max_bytes: int | None = None) -> int:
+    """Reserve what is deliverable now, `max_bytes` of it at most, and return the highest number. Ends when a page is not full."""
+    first = high = opened.group.high
     while True:
         found = link.call(
-            lambda connection, after=high: connection.reader_groups().reserve(  # type: ignore[misc]
-                opened, after=after, max_messages=_PAGE, max_bytes=None, wait_ms=0
+            lambda connection, most=high - first + _PAGE: connection.reader_groups().reserve(  # type: ignore[misc]
+                opened, after=first, max_messages=most, max_bytes=max_bytes, wait_ms=0
             )
         )
         if found < high + _PAGE:
@@ -205,13 +205,15 @@ class GroupPlanner(Planner):
 
     def _reserve(self, after: int, limits: Limits) -> int:
         opened = self._open()
-        if self._target is not None:
-            most = self._target if limits.max_messages is None else after + limits.max_messages
-            return max(after, min(self._target, most))
-        if limits.max_messages is None:
+        most = limits.max_messages
+        if self._target is not None:  # all up to there is reserved, and the broker knows how many bytes that is
+            left = self._target - after
+            most = left if most is None else min(left, most)
+            if most <= 0:
+                return after
+        if most is None:
             self._high = self._guarded(lambda: reserve_all(self._link, opened))
             return self._high
-        most = limits.max_messages
         high = self._guarded(
             lambda: self._link.call(
                 lambda connection: connection.reader_groups().reserve(

@@ -9,15 +9,16 @@ from itertools import chain
 
 import pytest
 
+from pyjms.spark.batch import _reserve
 from pyjms.spark.connecting import close_links
 from pyjms.spark.errors import DataLossError, OptionError
 from pyjms.spark.jobs import acknowledge, release
 from pyjms.spark.offsets import Offset
-from pyjms.spark.options import AckOn, JmsOptions, parse_address
+from pyjms.spark.options import AckOn, JmsOptions, Mode, parse_address
 from pyjms.spark.planning import GroupPiece, GroupPlanner, Limits
 from pyjms.spark.reading import pages_of_group
 from pyjms.spi.errors import FencedError, GroupError
-from tests.pyjms.spark.messages_of import fill, look, take
+from tests.pyjms.spark.messages_of import fill, look, session_of, take
 
 TEN = Limits(max_messages=10)
 
@@ -133,6 +134,36 @@ def test_available_now_ends_with_what_was_there(options: JmsOptions, jms_broker_
     assert (middle.seq, end.seq) == (10, 15)
     assert planner.latest(end, TEN) == end
     assert len(look(jms_broker_url, "orders")) == 5
+
+
+def test_a_batch_of_available_now_has_no_more_bytes_than_it_may(options: JmsOptions, jms_broker_url: str) -> None:
+    fill_large(jms_broker_url, 6)
+    planner = GroupPlanner(options)
+    start = planner.initial()
+    planner.prepare_available_now()
+    ends = []
+    while (end := planner.latest(start, Limits(max_messages=10, max_bytes=25_000))) != start:
+        ends.append(end.seq)
+        start = end
+    assert ends == [2, 4, 6]
+
+
+def test_a_job_holds_no_more_bytes_than_it_may(
+    options: JmsOptions, jms_broker_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fill_large(jms_broker_url, 6)
+    monkeypatch.setattr("pyjms.spark.planning._PAGE", 1)
+    chosen = replace(options, reader_group=None, mode=Mode.RESERVE, max_bytes=35_000)
+    for job, held in (("a", 3), ("b", 3), ("c", 0), ("a", 3)):
+        opened, high = _reserve(replace(chosen, job_id=job))
+        assert high - opened.group.low == held
+
+
+def fill_large(url: str, count: int) -> None:
+    with session_of(url) as session:
+        producer = session.create_producer(session.create_queue("orders"))
+        for _ in range(count):
+            producer.send(session.create_text_message("x" * 10_000))
 
 
 def test_all_that_is_there_may_be_asked_for(options: JmsOptions, jms_broker_url: str) -> None:
