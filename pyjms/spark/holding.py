@@ -28,7 +28,6 @@ __all__ = ["HeldPiece", "HoldingPlanner"]
 
 _log = logging.getLogger(__name__)
 _LEAST_IN_PARTITION = 1_000
-_EVERYTHING = Limits(max_messages=10_000)
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,7 +57,6 @@ class HoldingPlanner(Planner):
         """Each with the life of the receiver that it came in; their numbers begin with ``_base + 1``."""
         self._base = 0
         self._is_placed = False
-        self._target: int | None = None
 
     @property
     def _high(self) -> int:
@@ -71,18 +69,16 @@ class HoldingPlanner(Planner):
         return self._offset(0)
 
     def prepare_available_now(self) -> None:
-        while self._receive(_EVERYTHING):
-            pass
-        self._target = self._high
+        self._receiver.end_with_what_is_there()
 
     def latest(self, start: Offset, limits: Limits) -> Offset:
         if not self._is_placed:
             self._go_on_from(start.seq)
         if self._options.ack_on is AckOn.PROGRESS:
             self._done(start.seq)
-        if self._high == start.seq and self._target is None:
+        if self._high == start.seq:
             self._receive(limits)
-        high = self._high if self._target is None else min(self._high, self._target)
+        high = self._high
         if limits.max_messages is not None:
             high = min(high, start.seq + limits.max_messages)
         return start if high <= start.seq else self._offset(high)
@@ -92,15 +88,12 @@ class HoldingPlanner(Planner):
         _log.warning(
             "mode=at-least-once: after a crash the rows of one batch come twice; mode=replay or mode=spool would not"
         )
-        if self._target is not None:
-            self._target += seq - self._base
         self._base = seq
         self._is_placed = True
 
-    def _receive(self, limits: Limits) -> int:
+    def _receive(self, limits: Limits) -> None:
         deliveries = self._receiver.receive(limits, WAIT_MS)
         self._held.extend((self._receiver.life, each) for each in deliveries)
-        return len(deliveries)
 
     def reported(self) -> Offset | None:
         return self._offset(self._high) if self._is_placed else None

@@ -36,16 +36,24 @@ class Receiver:
         self._consumer: ProviderConsumer | None = None
         self.life = 0
         """Counts connections: what one of them received, another one cannot settle."""
+        self._since_ms: int | None = None
+        self._is_over = False
 
     @property
     def _link(self) -> Link:
         return link_of(self._options, with_client_id=True)
+
+    def end_with_what_is_there(self) -> None:
+        """Let `receive` return nothing any more once what is there now has come, and what came while it was received."""
+        self._since_ms = self._link.clock.time_ms()
 
     def receive(self, limits: Limits, wait_ms: int) -> list[Delivery]:
         """Return what is there, at most as much as `limits` say; wait up to `wait_ms` for a first message.
 
         Nothing when the connection is lost meanwhile: all that is not acknowledged comes again.
         """
+        if self._is_over:
+            return []
         consumer = self._open()
         until_ms = self._link.clock.monotonic_ms() + wait_ms
         found: list[Delivery] = []
@@ -56,6 +64,7 @@ class Receiver:
             ):
                 delivery = consumer.poll() or self._look_again(consumer, may_wait=not found, until_ms=until_ms)
                 if delivery is None:
+                    self._is_over = self._since_ms is not None  # whatever was there has been received
                     break
                 found.append(delivery)
                 body = delivery.envelope.body
@@ -63,6 +72,8 @@ class Receiver:
         except (ClosedError, ConnectionLostError):
             self.forget()
             return []
+        if self._since_ms is not None and all(each.envelope.timestamp_ms > self._since_ms for each in found):
+            self._is_over = True  # who sends is quicker than the query
         return found
 
     def _look_again(self, consumer: ProviderConsumer, *, may_wait: bool, until_ms: float) -> Delivery | None:

@@ -27,7 +27,6 @@ if TYPE_CHECKING:
 __all__ = ["SpoolPiece", "SpoolPlanner", "as_rows", "numbered"]
 
 _LEAST_IN_PARTITION = 1_000
-_EVERYTHING = Limits(max_messages=10_000)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -89,7 +88,6 @@ class SpoolPlanner(Planner):
         self._receiver = Receiver(options)
         self._opened: SpoolFolder | None = None
         self._seen = Seen()
-        self._target: int | None = None
 
     def _folder(self) -> SpoolFolder:
         if self._opened is None:
@@ -107,9 +105,7 @@ class SpoolPlanner(Planner):
         return self._offset(self._folder().marks.low)
 
     def prepare_available_now(self) -> None:
-        while self._receive(_EVERYTHING):
-            pass
-        self._target = self._folder().high
+        self._receiver.end_with_what_is_there()
 
     def latest(self, start: Offset, limits: Limits) -> Offset:
         folder = self._folder()
@@ -117,9 +113,9 @@ class SpoolPlanner(Planner):
         is_known = after == start.seq and self._is_ours(start)
         if is_known and self._options.ack_on is AckOn.PROGRESS:
             self._done(start.seq)
-        if folder.high == after and self._target is None:
+        if folder.high == after:
             self._receive(limits)
-        high = folder.high if self._target is None else min(folder.high, self._target)
+        high = folder.high
         if limits.max_messages is not None:
             high = min(high, after + limits.max_messages)
         if high <= after:
@@ -141,8 +137,8 @@ class SpoolPlanner(Planner):
             )
         return folder.marks.low
 
-    def _receive(self, limits: Limits) -> int:
-        """Receive, spool and acknowledge; return how many messages that were."""
+    def _receive(self, limits: Limits) -> None:
+        """Receive, spool and acknowledge."""
         deliveries = self._receiver.receive(limits, WAIT_MS)
         fresh = [each for each in deliveries if not self._seen.is_repeated(each.envelope.message_id)]
         if self._options.duplicates is Duplicates.REFUSE and any(each.envelope.message_id is None for each in fresh):
@@ -156,7 +152,6 @@ class SpoolPlanner(Planner):
         self._seen.spooled(ids)
         if deliveries and self._receiver.acknowledge(deliveries):
             self._seen.settled(ids)
-        return len(deliveries)
 
     def _write(self, fresh: Sequence[Delivery]) -> None:
         folder = self._folder()

@@ -76,13 +76,52 @@ def test_batches_follow_each_other(kind: type[SpoolPlanner], options: JmsOptions
 def test_available_now_ends_with_what_was_there(
     kind: type[SpoolPlanner], options: JmsOptions, jms_broker_url: str
 ) -> None:
-    fill(jms_broker_url, 15)
+    texts = fill(jms_broker_url, 15)
     planner = kind(options)
     start = planner.initial()
     planner.prepare_available_now()
-    fill(jms_broker_url, 5, first=100)
     found, end = all_of(planner, start)
-    assert (len(found), end.seq) == (15, 15)
+    assert (found, end.seq) == (texts, 15)
+    fill(jms_broker_url, 5, first=100)
+    assert planner.latest(end, TEN) == end
+    planner.close()
+
+
+@pytest.mark.parametrize("kind", [SpoolPlanner, HoldingPlanner])
+def test_available_now_ends_beside_a_producer_that_is_quicker(
+    kind: type[SpoolPlanner], options: JmsOptions, jms_broker_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    receive = Receiver.receive
+    looks: list[int] = []
+
+    def look_on(receiver: Receiver, limits: Limits, wait_ms: int) -> list[Delivery]:
+        assert len(looks) < 50, "it does not end"
+        fill(jms_broker_url, 12, first=1000 + 12 * len(looks))
+        found = receive(receiver, limits, wait_ms)
+        looks.append(len(found))
+        return found
+
+    texts = fill(jms_broker_url, 15)
+    planner = kind(options)
+    start = planner.initial()
+    monkeypatch.setattr(Receiver, "receive", look_on)
+    planner.prepare_available_now()
+    assert looks == [], "what is there waits at the broker for its batch"
+    found, _ = all_of(planner, start)
+    assert found[:15] == texts
+    planner.close()
+
+
+@pytest.mark.parametrize("kind", [SpoolPlanner, HoldingPlanner])
+def test_a_batch_of_available_now_has_no_more_bytes_than_it_may(
+    kind: type[SpoolPlanner], options: JmsOptions, jms_broker_url: str
+) -> None:
+    fill(jms_broker_url, 6)
+    planner = kind(options)
+    start = planner.initial()
+    planner.prepare_available_now()
+    end = planner.latest(start, Limits(max_messages=10, max_bytes=1_000))
+    assert end.seq == 2, "a text counts as 500 bytes and its length"
     planner.close()
 
 
