@@ -298,6 +298,7 @@ class ProviderSession(ABC):
     def stage(self, name: StageName, *, keep_s: int) -> int:
         """Make the sends since the last commit or rollback safe under `name` instead of committing them; return how many.
 
+        Messages whose time to live is over are left out, whatever a commit would do: who stages writes what others had sent.
         Nobody sees them until they are promoted; after `keep_s` seconds without that they are discarded. Nothing may have been
         received in this transaction. Raises `StageError` when `name` is taken, or its epoch promoted already; `RolledBackError`
         and `InDoubtError` as `commit`. (`Capability.STAGE`)

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
+from functools import partial
 from itertools import count
 from threading import Lock
 
@@ -243,14 +244,14 @@ class VmSession(ProviderSession):
         if unit is not None:
             self._host.finish_commit(unit)
 
-    def _begin_commit(self) -> UnitOfWork | None:
-        """Return what is to be committed, which nobody else can end any more. Raises `RolledBackError`."""
+    def _begin_commit(self, *, for_stage: bool = False) -> UnitOfWork | None:
+        """Return what is to be committed, or staged, which nobody else can end any more. Raises `RolledBackError`."""
         with self._lock:
             self._check_local()
             unit, was_too_long = self._take_unit(), self._was_too_long
             self._was_too_long = False
             if unit is not None and not was_too_long:
-                unit.begin_commit(self._host.clock.time_ms())
+                unit.begin_commit(self._host.clock.time_ms(), for_stage=for_stage)
         if was_too_long:
             if unit is not None:
                 unit.rollback()
@@ -270,7 +271,9 @@ class VmSession(ProviderSession):
         if not self._transacted:
             raise CapabilityError("the session is not transacted")
         self._check_local()
-        return self._host.pipelines.stages.stage(name, keep_s, self._open_unit, self._begin_commit)
+        return self._host.pipelines.stages.stage(
+            name, keep_s, self._open_unit, partial(self._begin_commit, for_stage=True)
+        )
 
     def rollback(self) -> None:
         with self._lock:

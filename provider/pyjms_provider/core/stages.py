@@ -21,6 +21,7 @@ from pyjms_provider.core.consumer import ConsumerSession
 from pyjms_provider.core.doubts import is_doubt
 from pyjms_provider.core.entry import ReceiverId
 from pyjms_provider.core.journal import Changes, PipelineChanges, StageRecord
+from pyjms_provider.core.message_state import MessageState
 from pyjms_provider.core.turn import Turn
 from pyjms_provider.core.unit_of_work import UnitId, UnitOfWork
 
@@ -114,9 +115,8 @@ class StageTable:
     def _keep(self, sink: _Sink, name: StageName, unit: UnitOfWork, keep_s: int) -> int:
         host = self._host
         now_ms = host.clock.time_ms()
-        record = StageRecord(
-            name=name, messages=unit.size[0], staged_ms=now_ms, discarded_after_ms=now_ms + keep_s * 1000
-        )
+        messages = sum(entry.state is MessageState.NOT_COMMITTED for entry in unit.sent())  # others have expired
+        record = StageRecord(name=name, messages=messages, staged_ms=now_ms, discarded_after_ms=now_ms + keep_s * 1000)
         keeper = host.keeper
         try:
             unit.stage(record, None if keeper is None else keeper.journal)

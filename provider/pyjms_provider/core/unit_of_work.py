@@ -53,6 +53,7 @@ class UnitState(Enum):
     """How far a unit is."""
 
     OPEN = "takes messages and acknowledgements"
+    LACKING = "a message in it expired, and it only sends: it can be staged without that one, and not be committed"
     DOOMED = "rolled back because a message in it expired; its session does not know yet"
     COMMITTING = "is being written: whether that succeeds decides, and nothing else"
     PREPARED = "is kept as a branch of a distributed transaction: its coordinator decides, and nothing else"
@@ -64,6 +65,7 @@ class UnitEvent(Enum):
     """What moves a unit on."""
 
     COMMIT = "the session commits"
+    STAGE = "the session has it staged, without what expired in it"
     WRITTEN = "the journal has it, or nothing in it needs to be written"
     KEPT = "the journal has it as a prepared branch"
     REFUSED = "the journal could not take it"
@@ -71,6 +73,7 @@ class UnitEvent(Enum):
     DECIDE_ROLLBACK = "the journal has it that the prepared branch is rolled back"
     ROLLBACK = "the session rolls back, or closes"
     EXPIRE = "a message in it expires"
+    LACK = "a message in it expires, and it has received nothing"
 
 
 _STATE = UnitState
@@ -79,11 +82,20 @@ _EVENT = UnitEvent
 UNIT_TRANSITIONS: Mapping[tuple[UnitState, UnitEvent], UnitState] = MappingProxyType(
     {
         (_STATE.OPEN, _EVENT.COMMIT): _STATE.COMMITTING,
+        (_STATE.OPEN, _EVENT.STAGE): _STATE.COMMITTING,
         (_STATE.OPEN, _EVENT.ROLLBACK): _STATE.ROLLED_BACK,
         (_STATE.OPEN, _EVENT.EXPIRE): _STATE.DOOMED,  # §5.1.3
         (_STATE.DOOMED, _EVENT.COMMIT): _STATE.ROLLED_BACK,
+        (_STATE.DOOMED, _EVENT.STAGE): _STATE.ROLLED_BACK,
         (_STATE.DOOMED, _EVENT.ROLLBACK): _STATE.ROLLED_BACK,
         (_STATE.DOOMED, _EVENT.EXPIRE): _STATE.DOOMED,
+        (_STATE.OPEN, _EVENT.LACK): _STATE.LACKING,
+        (_STATE.LACKING, _EVENT.COMMIT): _STATE.ROLLED_BACK,
+        (_STATE.LACKING, _EVENT.STAGE): _STATE.COMMITTING,
+        (_STATE.LACKING, _EVENT.ROLLBACK): _STATE.ROLLED_BACK,
+        (_STATE.LACKING, _EVENT.EXPIRE): _STATE.DOOMED,
+        (_STATE.LACKING, _EVENT.LACK): _STATE.LACKING,
+        (_STATE.DOOMED, _EVENT.LACK): _STATE.DOOMED,
         (_STATE.COMMITTING, _EVENT.WRITTEN): _STATE.COMMITTED,
         (_STATE.COMMITTING, _EVENT.KEPT): _STATE.PREPARED,
         (_STATE.COMMITTING, _EVENT.REFUSED): _STATE.ROLLED_BACK,
@@ -92,16 +104,21 @@ UNIT_TRANSITIONS: Mapping[tuple[UnitState, UnitEvent], UnitState] = MappingProxy
         # What ends a unit twice comes from another thread, and the first one counts.
         (_STATE.COMMITTING, _EVENT.ROLLBACK): _STATE.COMMITTING,
         (_STATE.COMMITTING, _EVENT.EXPIRE): _STATE.COMMITTING,
+        (_STATE.COMMITTING, _EVENT.LACK): _STATE.COMMITTING,
         (_STATE.PREPARED, _EVENT.ROLLBACK): _STATE.PREPARED,
         (_STATE.PREPARED, _EVENT.EXPIRE): _STATE.PREPARED,
+        (_STATE.PREPARED, _EVENT.LACK): _STATE.PREPARED,
         (_STATE.COMMITTED, _EVENT.ROLLBACK): _STATE.COMMITTED,
         (_STATE.COMMITTED, _EVENT.EXPIRE): _STATE.COMMITTED,
+        (_STATE.COMMITTED, _EVENT.LACK): _STATE.COMMITTED,
         (_STATE.ROLLED_BACK, _EVENT.COMMIT): _STATE.ROLLED_BACK,
+        (_STATE.ROLLED_BACK, _EVENT.STAGE): _STATE.ROLLED_BACK,
         (_STATE.ROLLED_BACK, _EVENT.ROLLBACK): _STATE.ROLLED_BACK,
         (_STATE.ROLLED_BACK, _EVENT.EXPIRE): _STATE.ROLLED_BACK,
+        (_STATE.ROLLED_BACK, _EVENT.LACK): _STATE.ROLLED_BACK,
     }
 )
-"""Forbidden is to commit a second time, to hear of a write that was not begun, or has been heard of, and to decide what
+"""Forbidden is to commit or stage a second time, to hear of a write that was not begun, or has been heard of, and to decide what
 is not prepared."""
 
 
@@ -182,10 +199,15 @@ class UnitOfWork:
         with self._lock:
             return len(self._sent), len(self._settled) + len(self._acknowledged)
 
+    @property
+    def _has_ended(self) -> bool:
+        """Whether it takes nothing more. The lock is held."""
+        return self._state is not UnitState.OPEN and self._state is not UnitState.LACKING
+
     def add_sent(self, entry: QueueEntry) -> bool:
         """Add a NOT_COMMITTED message; return False if the unit has ended and the message must go."""
         with self._lock:
-            if self._state is not UnitState.OPEN:
+            if self._has_ended:
                 return False
             self._sent.append(entry)
             return True
@@ -193,7 +215,7 @@ class UnitOfWork:
     def add_duplicate(self, claim: DuplicateClaim) -> None:
         """Add the producer's id of a message in it, which counts as seen when the unit commits."""
         with self._lock:
-            if self._state is UnitState.OPEN:
+            if not self._has_ended:
                 self._duplicates.append(claim)
                 return
         claim.end(arrived=False)
@@ -201,13 +223,13 @@ class UnitOfWork:
     def add_settled(self, settled: Sequence[tuple[QueueEntry, int]]) -> None:
         """Add the acknowledgements of pulled messages: of each the delivery of that number."""
         with self._lock:
-            if self._state is UnitState.OPEN:
+            if not self._has_ended:
                 self._settled += settled
 
     def add_acknowledgement(self, entry: QueueEntry, receiver_id: ReceiverId) -> None:
         """Add the acknowledgement of a message that was pushed to `receiver_id`."""
         with self._lock:
-            if self._state is UnitState.OPEN:
+            if not self._has_ended:
                 self._acknowledged.append((entry, receiver_id))
 
     def commit(self, now_ms: int, journal: Journal | None = None, *, force_acknowledgements: bool = False) -> None:
@@ -215,13 +237,21 @@ class UnitOfWork:
         self.begin_commit(now_ms)
         self.finish_commit(journal, force_acknowledgements=force_acknowledgements)
 
-    def begin_commit(self, now_ms: int) -> None:
-        """Do the first half of `commit`: from then on no other thread can end the unit. Does not wait.
+    def begin_commit(self, now_ms: int, *, for_stage: bool = False) -> None:
+        """Do the first half of `commit` or `stage`: from then on no other thread can end the unit. Does not wait.
 
         A session calls this under its lock, so that who closes it gives back either nothing or all of what it
-        acknowledged. Raises `RolledBackError`.
+        acknowledged. `for_stage`: what has expired is left out, and the rest kept; who stages repeats what others have sent, and
+        would find the same message expired each time. Raises `RolledBackError`.
         """
         with self._lock:
+            if for_stage:
+                self._end(UnitEvent.STAGE)
+                if self._state is not UnitState.COMMITTING:
+                    raise RolledBackError(
+                        f"transaction {self.unit_id} was rolled back: a message expired in it, which also received, or its session was closed"
+                    )
+                return
             may_expire = [entry.reference for entry in self._sent if entry.reference.expiration_ms]
             if self.expired_rolls_back and any(is_expired(reference, now_ms) for reference in may_expire):
                 self._end(UnitEvent.EXPIRE)
@@ -436,9 +466,10 @@ class UnitOfWork:
             self._end(UnitEvent.ROLLBACK)
 
     def expire(self) -> None:
-        """Roll back because a message in it expired (§5.1.3); the session hears of it when it commits."""
+        """Let it not be committed, as a message in it expired (§5.1.3); the session hears of it when it commits."""
         with self._lock:
-            self._end(UnitEvent.EXPIRE)
+            has_received = bool(self._settled or self._acknowledged)
+            self._end(UnitEvent.EXPIRE if has_received else UnitEvent.LACK)
 
     def _end(self, event: UnitEvent) -> None:
         """Change state, and settle or drop what is in the unit. The lock is held.
@@ -450,7 +481,9 @@ class UnitOfWork:
         after = next_unit_state(before, event)
         if after is not UnitState.COMMITTED:
             self._state = after
-        if before is after or after in (UnitState.COMMITTING, UnitState.PREPARED) or before is UnitState.DOOMED:
+        if before is after or before is UnitState.DOOMED:
+            return
+        if after in (UnitState.LACKING, UnitState.COMMITTING, UnitState.PREPARED):
             return
         if after is UnitState.COMMITTED:
             # The state follows the effects: who closes the session meanwhile leaves alone what is COMMITTING, and would

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from pyjms.spi.errors import CapabilityError, ClosedError, ResourceError, StageError
+from pyjms.spi.errors import CapabilityError, ClosedError, ResourceError, RolledBackError, StageError
 from pyjms.spi.replay import StageName, Stages
 from pyjms_provider.clients.vm import VmConnection
 from tests.provider.clients.world import World, consume, drain, news, poll
@@ -198,6 +198,35 @@ def test_a_message_that_expires_while_it_is_staged_is_not_delivered_and_the_othe
     sink.connection.broker.virtual_host.queue("orders").purge_expired(3_000)
     assert sink.stages.promote("sink", 0, [name(0)])
     assert sink.drain() == ["b"]
+
+
+@pytest.mark.parametrize("is_purged", [True, False])
+def test_a_message_that_expires_before_it_is_staged_is_left_out_and_a_commit_is_refused_as_ever(
+    sink: Sink, world: World, is_purged: bool
+) -> None:
+    assert isinstance(world.clock, HandClock)
+    queue = sink.connection.broker.virtual_host.queue("orders")
+    session = sink.connection.open_session(transacted=True)
+
+    def send(*texts: str) -> None:
+        for text in texts:
+            session.send(make_envelope(text, persistent=True))
+        session.send(make_envelope("short", persistent=True, expiration_ms=world.clock.time_ms() + 10))
+        world.clock.now_ms += 10  # type: ignore[attr-defined]  # a `HandClock`
+        if is_purged:
+            queue.purge_expired(world.clock.time_ms())
+
+    send("a")
+    session.send(make_envelope("b", persistent=True))
+    assert session.stage(name(0), keep_s=60) == (2 if is_purged else 3)
+    send("c")
+    with pytest.raises(RolledBackError, match="expired before the commit"):
+        session.commit()
+    send("d")
+    session.rollback()
+    assert sink.stages.promote("sink", 0, [name(0)])
+    assert sink.drain() == ["a", "b"]
+    assert len(sink.connection.broker.virtual_host.store) == 0
 
 
 def test_a_full_queue_refuses_at_the_send_and_never_at_the_promote(world: World) -> None:

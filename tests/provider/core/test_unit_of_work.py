@@ -24,9 +24,7 @@ def world() -> QueueWorld:
 
 
 FORBIDDEN = {
-    (UnitState.COMMITTING, UnitEvent.COMMIT),
-    (UnitState.COMMITTED, UnitEvent.COMMIT),
-    (UnitState.PREPARED, UnitEvent.COMMIT),
+    *product((UnitState.COMMITTING, UnitState.COMMITTED, UnitState.PREPARED), (UnitEvent.COMMIT, UnitEvent.STAGE)),
     *product(set(UnitState) - {UnitState.COMMITTING}, (UnitEvent.WRITTEN, UnitEvent.KEPT, UnitEvent.REFUSED)),
     *product(set(UnitState) - {UnitState.PREPARED}, (UnitEvent.DECIDE_COMMIT, UnitEvent.DECIDE_ROLLBACK)),
 }
@@ -221,6 +219,30 @@ def test_the_expiry_of_one_message_rolls_its_transaction_back(world: QueueWorld)
     assert unit.state.name == "ROLLED_BACK"
     assert world.queue.count(MessageState.DELIVERED) == 1
     assert entry_of(delivery).transaction is None
+
+
+@pytest.mark.realises("JBM-5.1.3.b")
+@pytest.mark.parametrize("ends", ["commit", "stage", "rollback"])
+def test_what_only_sends_may_be_staged_without_what_expired_in_it_and_is_rolled_back_otherwise(
+    world: QueueWorld, ends: str
+) -> None:
+    unit = world.unit()
+    references = [world.send("short", unit=unit, expiration_ms=1_010), world.send("long", unit=unit)]
+    world.queue.purge_expired(1_010)
+    assert unit.state.name == "LACKING"
+    assert not unit.is_empty
+    references.append(world.send("late", unit=unit))
+    assert [holders(world.store, reference) for reference in references] == [0, 1, 1]
+    if ends == "commit":
+        with pytest.raises(RolledBackError, match="expired before the commit"):
+            unit.commit(1_010)
+    elif ends == "rollback":
+        unit.rollback()
+    else:
+        unit.begin_commit(1_010, for_stage=True)
+        unit.finish_commit(None)
+    assert world.texts() == (["long", "late"] if ends == "stage" else [])
+    assert len(world.store) == len(world.texts())
 
 
 @pytest.mark.realises("JBM-5.1.3.b")
