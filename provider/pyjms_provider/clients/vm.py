@@ -271,9 +271,8 @@ class VmSession(ProviderSession):
         if not self._transacted:
             raise CapabilityError("the session is not transacted")
         self._check_local()
-        return self._host.pipelines.stages.stage(
-            name, keep_s, self._open_unit, partial(self._begin_commit, for_stage=True)
-        )
+        begin = partial(self._begin_commit, for_stage=True)
+        return self._host.pipelines.stages.stage(name, keep_s, self._open_unit, begin)
 
     def rollback(self) -> None:
         with self._lock:
