@@ -79,6 +79,7 @@ class HttpListeningPort:
             log_config=None,
             access_log=False,
             server_header=False,
+            proxy_headers=False,  # whoever connects from this machine could say that they are another
             limit_concurrency=settings.max_connections,
             timeout_keep_alive=30,
             timeout_graceful_shutdown=_GRACE_S,

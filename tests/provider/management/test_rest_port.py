@@ -22,7 +22,7 @@ from pyjms_provider.model.managed import ManagedObject
 from pyjms_provider.security.rules import parse_rules, rules_to_data
 from pyjms_provider.security.user_file import UserFile
 from pyjms_provider.serving.served_broker import ServedBroker
-from tests.provider.management.world import ROOT, basic
+from tests.provider.management.world import ROOT, AuditTrail, basic
 from tests.provider.transport.certificates import Authority
 
 PASSWORD = "correct horse battery"
@@ -122,6 +122,12 @@ def test_who_does_not_trust_the_broker_hears_nothing_and_the_port_lives_on(place
         place.ask("GET", "/health/live")
     place.trust = trusting
     assert place.ask("GET", "/health/live")[0] == 200
+
+
+def test_nobody_says_themselves_where_they_come_from(place: Place, trail: AuditTrail) -> None:
+    wrong = {"authorization": basic("ann", "guessed"), "x-forwarded-for": "6.6.6.6", "x-forwarded-proto": "http"}
+    assert place.ask("GET", "/api/whoami", None, wrong)[0] == 401
+    assert [each["peer"] for each in trail.records if each["action"] == "log_in"] == ["127.0.0.1"]
 
 
 def test_a_port_that_is_restarted_through_itself_answers_and_listens_again_with_its_new_certificate(
