@@ -17,6 +17,7 @@ from pyjms_provider.management.errors import UnknownJobError
 from pyjms_provider.management.jobs import Job, Jobs
 from pyjms_provider.management.listing import ListedPage, ListRequest, check_fields, list_objects, page_of_source
 from pyjms_provider.management.permits import STOPPING, check_not_own_way, target_of
+from pyjms_provider.management.reach import check_changed_reach, check_new_reach
 from pyjms_provider.management.versions import Expected, check_expected, while_expected
 from pyjms_provider.model import tree
 from pyjms_provider.model.attributes import declarations
@@ -24,7 +25,7 @@ from pyjms_provider.model.errors import UnknownObjectError, UnknownOperationErro
 from pyjms_provider.model.lookup import Siblings, find_by_id, find_by_names, names_needed, only_source, siblings
 from pyjms_provider.model.operations import NO_PROGRESS, WRITES_TO, OperationDeclaration, operations_of
 from pyjms_provider.security.audit import AuditAction, AuditLog, AuditRecord, AuditResult
-from pyjms_provider.security.contracts import Operation
+from pyjms_provider.security.contracts import Operation, TargetKind
 from pyjms_provider.security.login_audit import LoginAudit
 
 if TYPE_CHECKING:
@@ -37,6 +38,7 @@ __all__ = ["Caller", "Desk", "UserSessions"]
 
 _T = TypeVar("_T")
 _TYPED: Final = "type"
+_NAMING: Final = frozenset({"name"})
 ANYTHING: Final = Expected()
 
 
@@ -161,12 +163,17 @@ class Desk:
         """Create an object; `names` is the address of its parent. Raises `InvalidAttributesError` and the like."""
         parent = self._parent(category, names)
         target = "/".join((category, *names, str(attributes.get("name", ""))))
+
+        def create() -> ManagedObject:
+            check_new_reach(caller.principal, caller.access, parent, category, attributes)
+            return parent.create_child(category, attributes, by=caller.principal.name)
+
         return self._changed(
             caller,
             AuditAction.CREATE,
             target,
-            lambda: self._check_new(caller, parent, category, str(attributes.get("name", ""))),
-            lambda: parent.create_child(category, attributes, by=caller.principal.name),
+            lambda: self._check_new(caller, parent, category, str(attributes.get("name", "")), attributes),
+            lambda: parent.configuration_thread.call(create),
             after=attributes,
             secure=_secure(category, attributes.get(_TYPED), attributes),
         )
@@ -175,14 +182,17 @@ class Desk:
         self, caller: Caller, managed: ManagedObject, changes: Mapping[str, Any], expected: Expected = ANYTHING
     ) -> None:
         """Change attributes; null: the default again. Raises `ChangedMeanwhileError` if it is not what was expected."""
+
+        def change() -> None:
+            check_changed_reach(caller.principal, caller.access, managed, changes)
+            managed.set_attributes(changes, by=caller.principal.name)
+
         self._changed(
             caller,
             AuditAction.CHANGE,
             _address(managed),
             lambda: self._check(caller, Operation.ADMINISTER, managed),
-            lambda: while_expected(
-                managed, expected, lambda: managed.set_attributes(changes, by=caller.principal.name)
-            ),
+            lambda: while_expected(managed, expected, change),
             before=managed.attribute_values(tuple(changes), actual=True),
             after=changes,
             secure=_secure(managed.category, managed.type, changes),
@@ -333,9 +343,17 @@ class Desk:
     def _check(self, caller: Caller, operation: Operation, managed: ManagedObject) -> None:
         caller.access.check(caller.principal, operation, managed.target())
 
-    def _check_new(self, caller: Caller, parent: ManagedObject, category: str, name: str) -> None:
-        """Ask whether somebody may create an object of that name: what rules say of the object itself counts."""
-        caller.access.check(caller.principal, Operation.CREATE, target_of(parent, category, name))
+    def _check_new(
+        self, caller: Caller, parent: ManagedObject, category: str, name: str, given: Collection[str] = ()
+    ) -> None:
+        """Ask whether somebody may create an object of that name: what rules say of the object itself counts.
+
+        `given`: its attributes. The right to create destinations is given to clients, for first use; that has no attributes.
+        """
+        target = target_of(parent, category, name)
+        caller.access.check(caller.principal, Operation.CREATE, target)
+        if target.kind is not TargetKind.MANAGED and not _NAMING.issuperset(given):
+            caller.access.check(caller.principal, Operation.ADMINISTER, target)
 
     def _check_operation(
         self, caller: Caller, declared: OperationDeclaration, managed: ManagedObject, arguments: Mapping[str, Any]

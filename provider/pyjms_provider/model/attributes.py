@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from difflib import get_close_matches
 from enum import Enum
@@ -22,6 +22,7 @@ from pydantic_core import PydanticUndefined
 
 from pyjms_provider.model.context import interpolate, interpolate_all
 from pyjms_provider.model.errors import BadVariableError, CyclicVariableError, InvalidAttributesError, Problem
+from pyjms_provider.security.contracts import Operation, TargetKind
 
 __all__ = [
     "MASK",
@@ -29,6 +30,7 @@ __all__ = [
     "Attributes",
     "ByteCount",
     "Name",
+    "Reached",
     "Secret",
     "attribute",
     "declarations",
@@ -57,6 +59,8 @@ def _read_bytes(value: Any) -> Any:
 ByteCount = Annotated[int, BeforeValidator(_read_bytes)]
 """A number of bytes, which may be written with a unit: ``200MB``, ``1GiB``."""
 _CONTROL: Final = r"\x00-\x1f\x7f"
+Reached = tuple[Operation, TargetKind, str]
+"""What is done to which destination of the same virtual host."""
 Name = Annotated[str, Field(min_length=1, max_length=255, pattern=rf"^[^{_CONTROL}]+$")]
 """A name of an object: any text on one line."""
 
@@ -96,6 +100,10 @@ class Attributes(BaseModel):
     description: str | None = attribute("Free text for people.", default=None)
     durable: bool = attribute("Whether it comes back when the broker starts again.", default=True, mutable=False)
     context: dict[str, str] = attribute("Variables for this object and those below it.", default={})
+
+    def reaches(self) -> Iterator[Reached]:
+        """Yield what the object does to other destinations of its host: who chooses that must be allowed to do it themselves."""
+        yield from ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

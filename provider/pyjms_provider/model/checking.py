@@ -126,7 +126,11 @@ class _Check:
         """Look at a queue, which its virtual host makes."""
         own = record.attributes.get("context")
         known = {"this:name": record.name, **(own if isinstance(own, Mapping) else {})}
-        found = resolve(QueueAttributes, record.attributes, lambda name: known.get(name) or above.variable(name), path)
+
+        def variable(name: str) -> str | None:
+            return known.get(name) or above.variable_below(name, record.name)
+
+        found = resolve(QueueAttributes, record.attributes, variable, path)
         assert isinstance(found, QueueAttributes)
         policy_of(found, path)
 

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Final
 from pyjms_provider.core.stories import ACTING
 from pyjms_provider.model import tree
 from pyjms_provider.model.attributes import Attributes, mask, plain
-from pyjms_provider.model.context import process_variable
+from pyjms_provider.model.context import interpolate, process_variable
 from pyjms_provider.model.errors import (
     NotChangeableError,
     UnknownCategoryError,
@@ -201,6 +201,22 @@ class ManagedObject:
         if isinstance(own, Mapping) and isinstance(own.get(name), str):
             return str(own[name])
         return process_variable(name) if self.parent is None else self.parent.variable(name)
+
+    def variable_below(self, name: str, below: str) -> str | None:
+        """Return the value of a context variable for the object `below`: from the contexts here and above, and no others.
+
+        Who may create or alter such an object need not be somebody who may read the environment. What a context says may come
+        from there all the same, as operators chose it; so its own variables are replaced here, where the object has no say.
+        Raises as `interpolate`.
+        """
+        each: ManagedObject | None = self
+        while each is not None:
+            own = each.snapshot.record.attributes.get("context")
+            if isinstance(own, Mapping) and isinstance(own.get(name), str):
+                found = interpolate(own[name], lambda other: below if other == "this:name" else self.variable(other))
+                return found.replace("${", "$${")
+            each = each.parent
+        return None
 
     # Operations
 

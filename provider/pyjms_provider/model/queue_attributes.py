@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import fields
 from typing import Any, Final
 
@@ -10,8 +10,9 @@ from pydantic import BaseModel, ConfigDict
 
 from pyjms_provider.core.policy import MAXIMUM_FAILURES, Overflow, PolicyError, QueuePolicy, QueueType
 from pyjms_provider.core.shelf import check_disk
-from pyjms_provider.model.attributes import Attributes, ByteCount, attribute
+from pyjms_provider.model.attributes import Attributes, ByteCount, Reached, attribute
 from pyjms_provider.model.errors import InvalidAttributesError, Problem
+from pyjms_provider.security.contracts import Operation, TargetKind
 from pyjms_provider.watching.alerts import AlertLimits
 
 __all__ = [
@@ -22,6 +23,7 @@ __all__ = [
     "alert_choices",
     "changed_fields",
     "policy_of",
+    "policy_reaches",
     "read_policy",
 ]
 
@@ -84,6 +86,17 @@ class QueueAttributes(Attributes):
         unit="ms",
         ge=0,
     )
+
+    def reaches(self) -> Iterator[Reached]:
+        yield from policy_reaches({"dead_letter": self.dead_letter, "expiry_queue": self.expiry_queue})
+
+
+def policy_reaches(values: Mapping[str, Any]) -> Iterator[Reached]:
+    """Yield the queues that a policy sends messages to, besides the one of all dead letters."""
+    for name, usual in (("dead_letter", QueuePolicy().dead_letter), ("expiry_queue", None)):
+        chosen = values.get(name)
+        if isinstance(chosen, str) and chosen != usual:
+            yield Operation.WRITE, TargetKind.QUEUE, chosen
 
 
 class PolicyPattern(BaseModel):

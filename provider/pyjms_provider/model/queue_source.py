@@ -326,7 +326,7 @@ class QueueSource(ChildSource):
             return record.name
         if isinstance(own, Mapping) and isinstance(own.get(name), str):
             return str(own[name])
-        return self._host.variable(name)
+        return self._host.variable_below(name, record.name)
 
     def _keep(self, name: str, record: ObjectRecord) -> None:
         """Have a record kept, in the configuration too if it must be there."""

@@ -15,7 +15,7 @@ from pyjms.spi.errors import ClosedError
 from pyjms.spi.routes import RouteError, RouteRequest, RouteState, RouteStatistics, RunningRoute, find_runner
 from pyjms_provider.clients.vm import VmConnection
 from pyjms_provider.core.message_state import MessageState
-from pyjms_provider.model.attributes import Attributes, Secret, attribute
+from pyjms_provider.model.attributes import Attributes, Reached, Secret, attribute
 from pyjms_provider.model.errors import InvalidAttributesError, Problem, WrongStateError
 from pyjms_provider.model.life_cycle import State
 from pyjms_provider.model.operations import operation
@@ -23,6 +23,7 @@ from pyjms_provider.model.rates import Rates
 from pyjms_provider.model.startable import Stoppable
 from pyjms_provider.model.statistics import StatisticKind, statistic
 from pyjms_provider.model.store_url import has_password
+from pyjms_provider.security.contracts import Operation, TargetKind
 
 if TYPE_CHECKING:
     from pyjms.spi.provider import ConnectionEvents, ProviderConnection
@@ -80,6 +81,11 @@ class RouteAttributes(Attributes):
         """Yield the URLs of other sites, each with the place where it stands."""
         yield from ()
 
+    def reaches(self) -> Iterator[Reached]:
+        yield Operation.READ, TargetKind.QUEUE, self.source
+        if self.undeliverable:
+            yield Operation.WRITE, TargetKind.QUEUE, self.undeliverable
+
 
 class ForwardAttributes(RouteAttributes):
     """What a forwarder has, too."""
@@ -90,6 +96,14 @@ class ForwardAttributes(RouteAttributes):
         for number, each in enumerate(self.targets):
             if each.url is not None:
                 yield f"targets.{number}.url", each.url
+
+    def reaches(self) -> Iterator[Reached]:
+        yield from super().reaches()
+        for each in self.targets:
+            if each.url is None and each.topic is not None:
+                yield Operation.WRITE, TargetKind.TOPIC, each.topic
+            elif each.url is None:
+                yield Operation.WRITE, TargetKind.QUEUE, each.queue or self.source
 
 
 class RulesAttributes(RouteAttributes):
@@ -105,6 +119,31 @@ class RulesAttributes(RouteAttributes):
         for name, each in targets.items() if isinstance(targets, Mapping) else ():
             if isinstance(each, Mapping) and isinstance(each.get("url"), str):
                 yield f"rules.targets.{name}.url", each["url"]
+
+    def reaches(self) -> Iterator[Reached]:
+        yield from super().reaches()
+        targets = (self.rules or {}).get("targets")
+        for each in targets.values() if isinstance(targets, Mapping) else ():
+            if isinstance(each, Mapping) and each.get("url") is None:
+                for kind in (TargetKind.QUEUE, TargetKind.TOPIC):
+                    if isinstance(each.get(kind.value), str):
+                        yield Operation.WRITE, kind, each[kind.value]
+        for text in _texts(self.rules):
+            word, colon, name = text.partition(":")
+            if colon and word in {"queue", "topic"}:
+                yield Operation.WRITE, TargetKind(word), name
+
+
+def _texts(document: Any) -> Iterator[str]:
+    """Yield all texts of a document: wherever rules name a target, they may name a destination of this host."""
+    if isinstance(document, str):
+        yield document
+    elif isinstance(document, Mapping):
+        for each in document.values():
+            yield from _texts(each)
+    elif isinstance(document, list):
+        for each in document:
+            yield from _texts(each)
 
 
 class Route(Stoppable):

@@ -7,7 +7,7 @@ Queues are the host's. Those that an operator made, and what cannot be said in a
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from functools import partial
 from typing import TYPE_CHECKING, Annotated, Any, Literal
@@ -19,7 +19,7 @@ from pyjms.spi.errors import ClosedError
 from pyjms_provider.broker import EmbeddedBroker
 from pyjms_provider.core.host_policy import ExpiredInTransaction, HostPolicy
 from pyjms_provider.core.policy import PolicyError, QueuePolicies
-from pyjms_provider.model.attributes import Attributes, ByteCount, Secret, attribute
+from pyjms_provider.model.attributes import Attributes, ByteCount, Reached, Secret, attribute
 from pyjms_provider.model.configuration_thread import ConfigurationThread
 from pyjms_provider.model.errors import InvalidAttributesError, ObjectInUseError, Problem, WrongStateError
 from pyjms_provider.model.host_children import host_sources
@@ -28,7 +28,7 @@ from pyjms_provider.model.life_cycle import Phase, State
 from pyjms_provider.model.messages import MessageView, view_message
 from pyjms_provider.model.operations import NO_PROGRESS, Progress, operation
 from pyjms_provider.model.queue import chosen
-from pyjms_provider.model.queue_attributes import PolicyPattern, read_policy
+from pyjms_provider.model.queue_attributes import PolicyPattern, policy_reaches, read_policy
 from pyjms_provider.model.queue_source import QueueSource
 from pyjms_provider.model.startable import Stoppable
 from pyjms_provider.model.statistics import statistic
@@ -112,6 +112,14 @@ class VirtualHostAttributes(StoryAttributes):
     history_queues: int = attribute(
         "So many queues, the busiest, have the last hour kept; each takes 14 kB.", default=100, ge=0, le=10_000
     )
+
+    def reaches(self) -> Iterator[Reached]:
+        for policy in (
+            self.queue_defaults,
+            self.subscription_defaults,
+            *(each.policy for each in self.queue_patterns),
+        ):
+            yield from policy_reaches(policy)
 
 
 class FoundMessage(BaseModel):
