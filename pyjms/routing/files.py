@@ -5,12 +5,14 @@ from __future__ import annotations
 import json
 import tomllib
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 from pyjms.routing.reading import Problem, RulesError, read_rules
 from pyjms.routing.rules import RuleSet
 
 __all__ = ["load_document", "load_rules", "parse_document"]
+
+_BYTES_MAX: Final = 4_000_000
 
 
 def load_rules(file: Path) -> RuleSet:
@@ -21,10 +23,16 @@ def load_rules(file: Path) -> RuleSet:
 
 def load_document(file: Path) -> tuple[Any, str | None]:
     """Return what stands in a file, and its text if that has lines that tell something. Raises `RulesError`, `OSError`."""
+    if file.exists() and not file.is_file():
+        raise RulesError((Problem(file.name, "it is no file, but a folder, a device or a pipe", None),))
     try:
-        text = file.read_text(encoding="utf-8")
+        with file.open("rb") as opened:
+            data = opened.read(_BYTES_MAX + 1)
+        text = data.decode()
     except UnicodeDecodeError as error:
-        raise RulesError((Problem(file.name, f"it is no text in UTF-8: {error}", None),)) from error
+        raise RulesError((Problem(file.name, f"it is no text in UTF-8: {error.reason}", None),)) from error
+    if len(data) > _BYTES_MAX:
+        raise RulesError((Problem(file.name, f"it has more than {_BYTES_MAX} bytes; is it the right file?", None),))
     return parse_document(text, file.name)
 
 

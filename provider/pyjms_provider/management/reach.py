@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING, Any, Final
 
 from pyjms_provider.management.permits import target_of
 from pyjms_provider.model import tree
-from pyjms_provider.model.attributes import Attributes, Reached, declarations, resolve
+from pyjms_provider.model.attributes import MASK, Attributes, Reached, declarations, resolve
+from pyjms_provider.model.errors import InvalidAttributesError, Problem
 from pyjms_provider.security.contracts import Operation, Target, TargetKind
 
 if TYPE_CHECKING:
@@ -40,13 +41,20 @@ def check_changed_reach(
 ) -> None:
     """Ask about what an object does not do yet. Raises `AccessDeniedError`, `InvalidAttributesError`."""
     parent, kind, seen = managed.parent, managed.attributes_class, managed.snapshot
-    if parent is None or not _reaches(kind):
+    secrets = [name for name, each in declarations(kind).items() if each.is_secure and seen.record.attributes.get(name)]
+    if parent is None or not (secrets or _reaches(kind)):
         return
     merged = {**seen.record.attributes, **changes, "name": managed.name}
     actual = {name: value for name, value in merged.items() if name not in changes or value is not None}
     before = set() if seen.attributes is None else set(seen.attributes.reaches())
     found = _effective(kind, parent, managed.category, actual)
     _check(principal, access, parent, managed.category, managed.name, set(found.reaches()) - before)
+    known = set() if seen.attributes is None else set(seen.attributes.places())
+    if not known.issuperset(found.places()):
+        told = "would be sent elsewhere than before; give it anew"
+        kept = tuple(Problem(name=name, text=told) for name in secrets if changes.get(name, MASK) == MASK)
+        if kept:
+            raise InvalidAttributesError(managed.path, kept)
 
 
 def _reaches(kind: type[Attributes]) -> bool:

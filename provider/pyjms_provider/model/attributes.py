@@ -20,8 +20,14 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, SecretStr, T
 from pydantic.fields import FieldInfo
 from pydantic_core import PydanticUndefined
 
-from pyjms_provider.model.context import interpolate, interpolate_all
-from pyjms_provider.model.errors import BadVariableError, CyclicVariableError, InvalidAttributesError, Problem
+from pyjms_provider.model.context import Effort, interpolate, interpolate_all
+from pyjms_provider.model.errors import (
+    BadVariableError,
+    CyclicVariableError,
+    InvalidAttributesError,
+    LongVariableError,
+    Problem,
+)
 from pyjms_provider.security.contracts import Operation, TargetKind
 
 __all__ = [
@@ -97,13 +103,19 @@ class Attributes(BaseModel):
 
     name: Name = attribute("What the object is called; unique among its siblings.", mutable=False)
     type: str = attribute("The specialisation of its category.", default="", mutable=False)
-    description: str | None = attribute("Free text for people.", default=None)
+    description: str | None = attribute("Free text for people.", default=None, max_length=10_000)
     durable: bool = attribute("Whether it comes back when the broker starts again.", default=True, mutable=False)
-    context: dict[str, str] = attribute("Variables for this object and those below it.", default={})
+    context: dict[str, str] = attribute("Variables for this object and those below it.", default={}, max_length=1_000)
 
     def reaches(self) -> Iterator[Reached]:
         """Yield what the object does to other destinations of its host: who chooses that must be allowed to do it themselves."""
         yield from ()
+
+    def places(self) -> Iterator[str]:
+        """Yield where its secrets are shown, if it has any: who sends them elsewhere must know them."""
+        for name in ("url", "store_url"):
+            if name in type(self).model_fields:
+                yield str(getattr(self, name))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -176,6 +188,7 @@ def resolve(
     """
     problems = [_unknown(name, kind) for name in actual if name not in kind.model_fields]
     values = dict(_plain_defaults(kind))
+    effort = Effort()
     for name, field in kind.model_fields.items():
         if name in values and name not in actual:
             continue
@@ -184,10 +197,10 @@ def resolve(
             problems.append(Problem(name=name, text="is mandatory; give it a value"))
             continue
         try:
-            values[name] = raw if name == "context" else _from_text(field, interpolate_all(raw, lookup))
+            values[name] = raw if name == "context" else _from_text(field, interpolate_all(raw, lookup, effort))
         except BadVariableError as error:
             problems.append(Problem(name=name, text=error.reason))
-    problems += _cycles(actual.get("context"), lookup)
+    problems += _cycles(actual.get("context"), lookup, effort)
     unresolved = {problem.name for problem in problems}
     try:
         attributes = kind.model_validate(values)
@@ -199,13 +212,15 @@ def resolve(
     raise InvalidAttributesError(where, tuple(problems))
 
 
-def _cycles(context: Any, lookup: Callable[[str], str | None]) -> list[Problem]:
-    """Return what is wrong with variables that lead back to themselves, whether or not anybody uses them yet."""
+def _cycles(context: Any, lookup: Callable[[str], str | None], effort: Effort) -> list[Problem]:
+    """Return what is wrong with variables that lead back to themselves, or too far, whether or not anybody uses them yet."""
     found: list[Problem] = []
     for name, text in context.items() if isinstance(context, Mapping) else ():
         if isinstance(text, str) and "${" in text:
             try:
-                interpolate(f"${{{name}}}", lookup)
+                interpolate(f"${{{name}}}", lookup, effort)
+            except LongVariableError as error:
+                return [*found, Problem(name=f"context.{name}", text=error.reason)]
             except CyclicVariableError as error:
                 found.append(Problem(name=f"context.{name}", text=error.reason))
             except BadVariableError:

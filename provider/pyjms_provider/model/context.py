@@ -10,11 +10,18 @@ import os
 from collections.abc import Callable, Mapping
 from typing import Any, Final
 
-from pyjms_provider.model.errors import BadVariableError, CyclicVariableError, UnknownVariableError
+from pyjms_provider.model.errors import (
+    BadVariableError,
+    CyclicVariableError,
+    LongVariableError,
+    UnknownVariableError,
+)
 
-__all__ = ["DEFAULTS", "interpolate", "interpolate_all", "process_variable", "refers_only"]
+__all__ = ["DEFAULTS", "Effort", "interpolate", "interpolate_all", "process_variable", "refers_only"]
 
 Lookup = Callable[[str], str | None]
+_LOOKUPS_MAX: Final = 10_000
+_CHARACTERS_MAX: Final = 1_000_000
 
 DEFAULTS: Final[Mapping[str, str]] = {
     "pyjms.work_dir": "pyjms-data",
@@ -38,22 +45,40 @@ def process_variable(name: str, environment: Mapping[str, str] = os.environ) -> 
     return DEFAULTS.get(name) if value is None else value
 
 
-def interpolate(text: str, lookup: Lookup) -> str:
-    """Return `text` with its variables replaced.
+class Effort:
+    """How much replacing one object may take: a few variables of two others each would take longer than anybody lives."""
 
-    Raises `UnknownVariableError`, `CyclicVariableError` (which names the cycle), `BadVariableError`.
+    def __init__(self) -> None:
+        self._lookups = 0
+        self._characters = 0
+
+    def note(self, value: str) -> None:
+        """Count one value. Raises `LongVariableError`."""
+        self._lookups += 1
+        self._characters += len(value)
+        if self._lookups > _LOOKUPS_MAX or self._characters > _CHARACTERS_MAX:
+            raise LongVariableError(
+                f"its variables lead to more than {_LOOKUPS_MAX} others, or {_CHARACTERS_MAX} characters; use fewer within others"
+            )
+
+
+def interpolate(text: str, lookup: Lookup, effort: Effort | None = None) -> str:
+    """Return `text` with its variables replaced; `effort`: what goes for several texts together.
+
+    Raises `UnknownVariableError`, `CyclicVariableError` (which names the cycle), `LongVariableError`, `BadVariableError`.
     """
-    return _expand(text, lookup, ())
+    return _expand(text, lookup, (), effort or Effort())
 
 
-def interpolate_all(value: Any, lookup: Lookup) -> Any:
+def interpolate_all(value: Any, lookup: Lookup, effort: Effort | None = None) -> Any:
     """Do the same with every text within lists and maps. Raises the same."""
+    effort = effort or Effort()
     if isinstance(value, str):
-        return interpolate(value, lookup)
+        return interpolate(value, lookup, effort)
     if isinstance(value, Mapping):
-        return {key: interpolate_all(inner, lookup) for key, inner in value.items()}
+        return {key: interpolate_all(inner, lookup, effort) for key, inner in value.items()}
     if isinstance(value, (list, tuple, set, frozenset)):
-        return [interpolate_all(inner, lookup) for inner in value]
+        return [interpolate_all(inner, lookup, effort) for inner in value]
     return value
 
 
@@ -62,7 +87,7 @@ def refers_only(text: str) -> bool:
     return text.startswith(_BEGIN) and text.find(_END) == len(text) - 1 and text.count(_BEGIN) == 1
 
 
-def _expand(text: str, lookup: Lookup, path: tuple[str, ...]) -> str:
+def _expand(text: str, lookup: Lookup, path: tuple[str, ...], effort: Effort) -> str:
     pieces: list[str] = []
     at = 0
     while (begin := text.find(_BEGIN, at)) >= 0:
@@ -76,12 +101,12 @@ def _expand(text: str, lookup: Lookup, path: tuple[str, ...]) -> str:
             raise BadVariableError(
                 "it has a ${ that is no variable; write ${name}, or $${ for the characters themselves"  # it may be secret
             )
-        pieces.append(text[at:begin] + _value(name, lookup, path))
+        pieces.append(text[at:begin] + _value(name, lookup, path, effort))
         at = end + len(_END)
     return "".join(pieces) + text[at:]
 
 
-def _value(name: str, lookup: Lookup, path: tuple[str, ...]) -> str:
+def _value(name: str, lookup: Lookup, path: tuple[str, ...], effort: Effort) -> str:
     if name in path:
         cycle = " → ".join((*path[path.index(name) :], name))
         raise CyclicVariableError(f"variables lead back to themselves: {cycle}; give one of them a plain value")
@@ -91,4 +116,6 @@ def _value(name: str, lookup: Lookup, path: tuple[str, ...]) -> str:
             f"there is no variable {name!r}: give it a value in the context of the object or of one above it, in that of "
             f"the system, or in the environment of the process"
         )
-    return _expand(value, lookup, (*path, name))
+    found = _expand(value, lookup, (*path, name), effort)
+    effort.note(found)
+    return found

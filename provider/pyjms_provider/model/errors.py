@@ -103,6 +103,10 @@ class CyclicVariableError(BadVariableError):
     """A variable's value leads back to itself."""
 
 
+class LongVariableError(BadVariableError):
+    """Variables lead to so many others that replacing them would take too long, or too much memory."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Problem:
     """What is wrong with one attribute or argument."""

@@ -81,6 +81,10 @@ class RouteAttributes(Attributes):
         """Yield the URLs of other sites, each with the place where it stands."""
         yield from ()
 
+    def places(self) -> Iterator[str]:
+        for _, url in self.urls():
+            yield url
+
     def reaches(self) -> Iterator[Reached]:
         yield Operation.READ, TargetKind.QUEUE, self.source
         if self.undeliverable:
@@ -119,6 +123,18 @@ class RulesAttributes(RouteAttributes):
         for name, each in targets.items() if isinstance(targets, Mapping) else ():
             if isinstance(each, Mapping) and isinstance(each.get("url"), str):
                 yield f"rules.targets.{name}.url", each["url"]
+
+    def places(self) -> Iterator[str]:
+        yield from super().places()
+        if self.rules_file is not None:
+            yield self.rules_file  # which may name any
+
+    def files(self) -> Iterator[str]:
+        """Yield where files of the broker's machine are named in rules that came without a file."""
+        targets = (self.rules or {}).get("targets")
+        for name, each in targets.items() if isinstance(targets, Mapping) else ():
+            if isinstance(each, Mapping) and "password_file" in each:
+                yield f"rules.targets.{name}.password_file"
 
     def reaches(self) -> Iterator[Reached]:
         yield from super().reaches()
@@ -165,6 +181,10 @@ class Route(Stoppable):
         assert isinstance(new, RouteAttributes)
         told = "holds a password, which would be seen; give it as password, with user"
         seen = tuple(Problem(name=place, text=told) for place, url in new.urls() if has_password(url))
+        if isinstance(new, RulesAttributes):
+            # A line of any file that the broker reads could be sent to any site.
+            unread = "is for a file of rules; give the route a password, and other sites another route"
+            seen += tuple(Problem(name=place, text=unread) for place in new.files())
         if seen:
             raise InvalidAttributesError(self.path, seen)
         try:

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 from starlette.testclient import TestClient
 
+from pyjms_provider.model.attributes import MASK
 from tests.provider.management.world import ROOT, Site, error_of, ok
 
 QUEUES = f"{ROOT}/queue/main/shop"
@@ -141,3 +142,46 @@ def test_routes_take_and_send_only_what_their_maker_may(
     ok(carol.post(ROUTES, json={"name": "r", **good}), 201)
     error_of(carol.patch(f"{ROUTES}/r", json=wrong), 403)
     ok(carol.patch(f"{ROUTES}/r", json={"batch": 5}))
+
+
+SITE = "stomp://127.0.0.1:1"
+THERE = {"targets": [{"url": SITE, "queue": "x"}], "user": "berlin", "password": "s3cret"}
+
+
+def test_a_secret_goes_nowhere_else_unless_it_is_given_anew(carol: TestClient) -> None:
+    ok(carol.post(ROUTES, json={"name": "r", "type": "forward", "source": "mine", **THERE}), 201)
+    elsewhere = {"targets": [{"url": "stomp://127.0.0.1:2", "queue": "x"}]}
+    for kept in ({}, {"password": MASK}):
+        problems = error_of(carol.patch(f"{ROUTES}/r", json={**elsewhere, **kept}), 422)["problems"]
+        assert [each["name"] for each in problems] == ["password"]
+    ok(carol.patch(f"{ROUTES}/r", json={"targets": [{"url": SITE, "queue": "y"}]}))
+    ok(carol.patch(f"{ROUTES}/r", json={**elsewhere, "password": "known"}))
+    ok(carol.patch(f"{ROUTES}/r", json={**THERE, "password": None}))
+
+
+def test_the_password_of_a_store_is_shown_to_no_other_database(site: Site, carol: TestClient) -> None:
+    address = f"{ROOT}/workflow_store/main/shop"
+    made = {"name": "w", "store_url": "sqlite:///:memory:", "store_password": "s3cret"}
+    error_of(carol.patch(f"{address}/w", json={"store_url": "x"}), 404)
+    ok(carol.post(address, json=made), 201)
+    problems = error_of(carol.patch(f"{address}/w", json={"store_url": "postgresql://u@127.0.0.1:2/x"}), 422)[
+        "problems"
+    ]
+    assert [each["name"] for each in problems] == ["store_password"]
+
+
+def test_rules_without_a_file_name_no_files_of_the_broker(carol: TestClient) -> None:
+    target = {"url": SITE, "queue": "q", "user": "u", "password_file": "/etc/hostname"}
+    rules = {"targets": {"a": target}, "rule": [{"name": "x", "to": "a"}]}
+    refused = carol.post(ROUTES, json={"name": "r", "type": "route", "source": "mine", "rules": rules})
+    problems = error_of(refused, 422)["problems"]
+    assert [each["name"] for each in problems] == ["rules.targets.a.password_file"]
+
+
+def test_variables_that_double_are_refused_at_once(site: Site, carol: TestClient) -> None:
+    bomb = {"v0": "0123456789", **{f"v{n}": f"${{v{n - 1}}}${{v{n - 1}}}" for n in range(1, 60)}}
+    error_of(carol.post(QUEUES, json={"name": "q", "context": bomb}), 422)
+    error_of(carol.post(QUEUES, json={"name": "q", "context": bomb, "dead_letter": "${v59}"}), 422)
+    error_of(carol.patch(f"{ROOT}/virtual_host/main/shop", json={"context": bomb}), 422)
+    error_of(carol.post(QUEUES, json={"name": "q", "description": "x" * 10_001}), 422)
+    ok(carol.post(QUEUES, json={"name": "q", "description": "x" * 10_000}), 201)

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pyjms_provider.model.context import interpolate, interpolate_all, process_variable, refers_only
-from pyjms_provider.model.errors import BadVariableError, CyclicVariableError, UnknownVariableError
+from pyjms_provider.model.errors import BadVariableError, CyclicVariableError, LongVariableError, UnknownVariableError
 
 VALUES = {"host": "db.example", "port": "5432", "where": "${host}:${port}", "url": "sql://${where}/x", "empty": ""}
 
@@ -79,3 +79,12 @@ def test_the_environment_answers_to_both_spellings() -> None:
 @pytest.mark.parametrize(("text", "only"), [("${a}", True), ("${a}b", False), ("${a}${b}", False), ("secret", False)])
 def test_a_reference_tells_no_secret(text: str, only: bool) -> None:
     assert refers_only(text) is only
+
+
+def test_values_that_double_are_refused_before_they_are_made() -> None:
+    values = {"v0": "x", **{f"v{n}": f"${{v{n - 1}}}${{v{n - 1}}}" for n in range(1, 100)}}
+    with pytest.raises(LongVariableError, match="its variables lead to more than 10000 others, or 1000000 characters"):
+        interpolate("${v99}", values.get)
+    with pytest.raises(LongVariableError):
+        interpolate_all(["${long}"] * 20, {"long": "x" * 100_000}.get)
+    assert interpolate("${v10}", values.get) == "x" * 1024

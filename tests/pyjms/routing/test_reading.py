@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import json
+import os
 from importlib.metadata import EntryPoint
 from pathlib import Path
 from typing import Any
@@ -102,6 +103,27 @@ def test_files_are_toml_or_json(tmp_path: Path) -> None:
     (tmp_path / "rules.json").write_text('{\n"rule": [}', encoding="utf-8")
     with pytest.raises(RulesError, match=r"line 2: rules\.json: it is no JSON"):
         load_rules(tmp_path / "rules.json")
+
+
+@pytest.mark.parametrize("kind", ["pipe", "folder", "endless"])
+def test_what_is_no_file_of_rules_is_not_waited_for_nor_read_to_its_end(tmp_path: Path, kind: str) -> None:
+    file = tmp_path / "rules.toml"
+    if kind == "pipe":
+        os.mkfifo(file)
+    elif kind == "folder":
+        file.mkdir()
+    else:
+        file.symlink_to("/dev/zero")
+    with pytest.raises(RulesError, match="it is no file, but a folder, a device or a pipe"):
+        load_rules(file)
+
+
+def test_a_file_that_is_too_long_for_rules_is_not_kept_in_memory(tmp_path: Path) -> None:
+    file = tmp_path / "rules.toml"
+    with file.open("wb") as opened:
+        opened.truncate(10**12)
+    with pytest.raises(RulesError, match="it has more than 4000000 bytes"):
+        load_rules(file)
 
 
 # Transformers
