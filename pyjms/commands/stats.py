@@ -12,6 +12,7 @@ from pyjms import Connection, Session
 from pyjms.commands.connecting import Login, check_queue, queue
 from pyjms.commands.options import AsJson, BrokerUrl, PasswordFile, Selector, UserName
 from pyjms.commands.reporting import CommandError, errors_told, put_json, tables
+from pyjms.commands.showing import printable
 from pyjms.commands.taking import can_browse
 from pyjms.runtime.connection import JmsConnection
 from pyjms.spi.capability import Capability
@@ -97,6 +98,6 @@ def _show(data: dict[str, Any]) -> None:
         queues = Table("queue", "messages", "redelivered", "oldest, s", box=None, pad_edge=False)
         for each in data["queues"]:
             age = "" if each["oldest_ms"] is None else f"{each['oldest_ms'] / 1000:,.1f}"
-            queues.add_row(escape(each["queue"]), f"{each['depth']:,}", f"{each['redelivered']:,}", age)
+            queues.add_row(escape(printable(each["queue"])), f"{each['depth']:,}", f"{each['redelivered']:,}", age)
         tables().print()
         tables().print(queues)

@@ -17,6 +17,7 @@ from pyjms_provider.commands import users as user_commands
 from pyjms_provider.commands.checked_file import DEFAULT_FILE, check, context_of
 from pyjms_provider.commands.declared_tree import show_tree
 from pyjms_provider.commands.initial import init
+from pyjms_provider.commands.line_log import LineFormatter
 from pyjms_provider.commands.listening import read_listen_url
 from pyjms_provider.commands.salvage import salvage
 from pyjms_provider.commands.signals import ending_signals, stopped_early
@@ -130,7 +131,7 @@ def _begin_log(log_format: LogFormat) -> None:
 
         handler.setFormatter(JsonFormatter())
     else:
-        handler.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(name)s %(message)s"))
+        handler.setFormatter(LineFormatter("%(asctime)s %(levelname)s %(name)s %(message)s"))
     logging.basicConfig(level=logging.INFO, handlers=[handler])
 
 

@@ -20,7 +20,7 @@ from rich.table import Table
 from pyjms_provider.commands.given_values import read_values
 from pyjms_provider.commands.passwords import PasswordFile, read_password
 from pyjms_provider.commands.rest_client import CategoryDescription, NoAnswerError, RefusedError, RestClient
-from pyjms_provider.commands.telling import FAILED, errors_told, note, put_json, show, stop
+from pyjms_provider.commands.telling import FAILED, errors_told, note, printable, put_json, show, stop
 
 __all__ = ["commands"]
 
@@ -347,7 +347,7 @@ def _text(value: Any, name: str = "") -> str:
         return ""
     if name.endswith("_at_ms") and isinstance(value, int):
         return f"{datetime.fromtimestamp(value // 1000, UTC):%Y-%m-%d %H:%M:%S}Z"
-    return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+    return printable(value if isinstance(value, str) else json.dumps(value, ensure_ascii=False))
 
 
 def _table(items: list[dict[str, Any]], described: CategoryDescription, fields: str | None) -> Table:
@@ -372,7 +372,9 @@ def _table(items: list[dict[str, Any]], described: CategoryDescription, fields: 
     table = Table(*(["address"] if fields is None else []), *columns, box=None, pad_edge=False)
     for item in items:
         address = ["/".join(item.get("names") or [str(item.get("name", ""))])] if fields is None else []
-        table.add_row(*map(escape, address), *(escape(_text(item.get(name), name)) for name in columns))
+        table.add_row(
+            *(escape(printable(each)) for each in address), *(escape(_text(item.get(name), name)) for name in columns)
+        )
     return table
 
 
@@ -397,9 +399,9 @@ def _show_result(result: Any) -> None:
     elif isinstance(result, (dict, list)):
         put_json(result)
     elif isinstance(result, str) and "\n" in result:
-        show(escape(result.rstrip("\n")))
+        show(escape(printable(result.rstrip("\n"))))
     else:
-        show(f"[green]done[/] {escape('' if result is None else str(result))}".rstrip())
+        show(f"[green]done[/] {escape('' if result is None else printable(str(result)))}".rstrip())
 
 
 def _as_data(described: CategoryDescription) -> dict[str, Any]:

@@ -17,7 +17,7 @@ from rich.markup import escape
 
 from pyjms.spi.errors import ProviderError
 
-__all__ = ["CANNOT_BE_USED", "FAILED", "INTERRUPTED", "errors_told", "note", "put_json", "show", "stop"]
+__all__ = ["CANNOT_BE_USED", "FAILED", "INTERRUPTED", "errors_told", "note", "printable", "put_json", "show", "stop"]
 
 FAILED: Final = 1
 CANNOT_BE_USED: Final = 2
@@ -26,7 +26,7 @@ INTERRUPTED: Final = 130
 
 def note(text: str, *, style: str = "") -> None:
     """Tell people something that is not the result."""
-    Console(stderr=True).print(escape(text), style=style, highlight=False, soft_wrap=True)
+    Console(stderr=True).print(escape(printable(text)), style=style, highlight=False, soft_wrap=True)
 
 
 def stop(text: str, code: int = CANNOT_BE_USED) -> NoReturn:
@@ -53,6 +53,11 @@ def errors_told() -> Iterator[None]:
 def put_json(value: Any) -> None:
     """Print a result for programs."""
     sys.stdout.write(json.dumps(value, indent=2, ensure_ascii=False) + "\n")
+
+
+def printable(text: str) -> str:
+    """Return a text as a terminal may show it: characters that could steer it, as names that clients chose have, are spelt out."""
+    return "".join(each if each.isprintable() or each in "\n\t" else ascii(each)[1:-1] for each in text)
 
 
 def show(what: Any) -> None:

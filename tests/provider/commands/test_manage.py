@@ -358,3 +358,14 @@ def test_workflows_are_listed_looked_at_and_decided_about(
     assert (code, "only one that is parked" in err) == (2, True)
     assert documents("list", "workflow", f"{HOST}/flows")["items"][0]["running"] == 1
     assert run_pyjms("manage", "delete", served, "workflow_store", f"{HOST}/flows", "--yes")[0] == 0
+
+
+def test_names_that_clients_chose_steer_no_terminal(broker: ServedBroker, run_pyjms: Run, served: str) -> None:
+    host = broker.broker.child("virtual_host_node", "default").child("virtual_host", "shop")
+    assert isinstance(host, VirtualHost)
+    host.embedded.virtual_host.queue("evil\x1b[2J\x9b[red]")
+    code, out, _ = run_pyjms("manage", "list", served, "queue")
+    assert code == 0
+    assert "evil\\x1b[2J\\x9b[red]" in out.replace("\n", "")
+    assert "\x1b[2J" not in out
+    assert "\x9b" not in out

@@ -143,6 +143,12 @@ def test_stats_tell_of_broker_and_queues(run_pyjms: Run, url: str) -> None:
     assert data["queues"][1]["oldest_ms"] is None
 
 
+def test_stats_show_names_that_steer_no_terminal(run_pyjms: Run, url: str) -> None:
+    code, out, _ = run_pyjms("stats", url, "evil\x1b[2J\x9b")
+    assert (code, "\x1b[2J" in out, "\x9b" in out) == (0, False, False)
+    assert "evil\\x1b[2J\\x9b" in out
+
+
 def test_stats_are_a_table_for_people(run_pyjms: Run, url: str) -> None:
     code, out, _ = run_pyjms("stats", url, "orders")
     assert (code, "pyjms embedded broker" in out) == (0, True)

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Final, Protocol
 
 from pyjms.spi.envelope import Address, ConnectionId, Envelope, fact
+from pyjms.spi.errors import DestinationError
 from pyjms.spi.provider import ConnectionEvents, ProviderConnection, ProviderConsumer, ProviderSession
 from pyjms_provider.security.contracts import AccessPolicy, Operation, Principal, Target, TargetKind
 
@@ -18,6 +20,8 @@ if TYPE_CHECKING:
 __all__ = ["DirectTaker", "Guard", "HostDirectory", "Sending", "ServedHost"]
 
 _TARGETS_MAX: Final = 256
+_LONGEST_NAME: Final = 255
+_CONTROL: Final = re.compile(r"[\x00-\x1f\x7f-\x9f]")
 
 
 class DirectTaker(Protocol):
@@ -172,6 +176,7 @@ class Guard:
             if target.owner != owner:
                 target = self._targets[address] = replace(target, owner=owner)
         elif not self.host.has(address):
+            _check_name(address)
             self._check(Operation.CREATE, target)
         self._check(operation, target)
 
@@ -184,3 +189,12 @@ class Guard:
 
     def _check(self, operation: Operation, target: Target) -> None:
         self.host.access.check(self.principal, operation, target, self.connection_id)
+
+
+def _check_name(address: Address) -> None:
+    """Refuse a name for a new destination that operators could not write, nor read safely. Raises `DestinationError`."""
+    if len(address.name) > _LONGEST_NAME or _CONTROL.search(address.name):
+        raise DestinationError(
+            f"the name of a new destination has at most {_LONGEST_NAME} characters, and no line break, tab or other control "
+            f"character; this one is {address.name[:40]!a}"
+        )

@@ -297,6 +297,19 @@ def test_temporary_destinations_come_and_go(bench: Bench) -> None:
     client.do(verbs.DeleteTemporary(address=address))
 
 
+@pytest.mark.parametrize("name", ["a\nb", "\x1b[31m", "a\x9bb", "\x7f", "x" * 256])
+@pytest.mark.parametrize("kind", [AddressKind.QUEUE, AddressKind.TOPIC])
+def test_no_new_destination_has_a_name_that_nobody_can_write_or_read(
+    bench: Bench, name: str, kind: AddressKind
+) -> None:
+    client = PyjmsClient(bench)
+    client.session()
+    with pytest.raises(ProviderError, match="the name of a new destination has at most 255 characters") as raised:
+        client.consume(Address(kind, name))
+    assert raised.value.code == "PYJMS-DESTINATION"
+    client.consume(Address(kind, "ö" * 255))
+
+
 def test_durable_subscriptions_live_until_they_are_deleted(bench: Bench) -> None:
     client = PyjmsClient(bench)
     client.do(verbs.Identify(client_id="me"))
