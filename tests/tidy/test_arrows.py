@@ -45,7 +45,8 @@ THIRD_PARTY = {
     "pydantic_core": ("provider/pyjms_provider/model/attributes.py",),
     "prometheus_client": ("provider/pyjms_provider/management/", SPARK_COMMANDS),
     "starlette": ("provider/pyjms_provider/management/", "provider/pyjms_provider/serving/"),
-    "uvicorn": ("provider/pyjms_provider/serving/http_port.py",),
+    "h11": ("provider/pyjms_provider/serving/http_connection.py",),  # which uvicorn needs, and brings
+    "uvicorn": ("provider/pyjms_provider/serving/http_port.py", "provider/pyjms_provider/serving/http_connection.py"),
     "tomlkit": ("provider/pyjms_provider/model/configuration/", BROKER_COMMANDS),
     "rich": COMMANDS,
     "typer": COMMANDS,

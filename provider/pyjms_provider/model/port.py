@@ -74,7 +74,9 @@ class PortAttributes(Attributes):
     max_connections: int | None = attribute("How many connections there may be.", default=10_000, ge=1)
     max_connections_per_address: int | None = attribute("The same from one address.", default=None, ge=1)
     handshake_timeout_ms: int = attribute("How long handshakes may take.", default=10_000, ge=1, unit="ms")
-    login_timeout_ms: int = attribute("How long a client may take to log in.", default=30_000, ge=1, unit="ms")
+    login_timeout_ms: int = attribute(
+        "How long a client may take to log in; at an http port, to send a request.", default=30_000, ge=1, unit="ms"
+    )
 
 
 class StompPortAttributes(PortAttributes):

@@ -12,6 +12,7 @@ import uvicorn
 
 from pyjms_provider.management.rest.app import RestSettings, make_app
 from pyjms_provider.model.port import HttpPort, HttpPortAttributes
+from pyjms_provider.serving.http_connection import LimitedConfig
 from pyjms_provider.transport.listener import bind
 from pyjms_provider.transport.settings import ListenerKind
 from pyjms_provider.transport.tls import make_context
@@ -73,8 +74,9 @@ class HttpListeningPort:
     def __init__(self, network: NetworkService, settings: ListenerSettings, app: Starlette) -> None:
         listening: socket = bind(settings)
         context = None if settings.tls is None else make_context(settings.tls, ListenerKind.TCP)
-        config = uvicorn.Config(
+        config = LimitedConfig(
             app,
+            settings,
             lifespan="off",
             log_config=None,
             access_log=False,

@@ -6,7 +6,7 @@ import json
 import ssl
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from http.client import HTTPSConnection
 from pathlib import Path
 from socket import create_connection
@@ -33,7 +33,7 @@ class Place:
     """A served broker with users, a STOMP port, and an http port with TLS."""
 
     def __init__(self, served: ServedBroker, folder: Path, authority: Authority) -> None:
-        top = served.broker
+        top = self.top = served.broker
         self.folder = folder
         for name in ("ann", "bob"):
             UserFile(folder / "users").add(name, PASSWORD, ["admins"])
@@ -128,6 +128,46 @@ def test_nobody_says_themselves_where_they_come_from(place: Place, trail: AuditT
     wrong = {"authorization": basic("ann", "guessed"), "x-forwarded-for": "6.6.6.6", "x-forwarded-proto": "http"}
     assert place.ask("GET", "/api/whoami", None, wrong)[0] == 401
     assert [each["peer"] for each in trail.records if each["action"] == "log_in"] == ["127.0.0.1"]
+
+
+def _open_http(place: Place, **limits: Any) -> tuple[str, int]:
+    chosen = {"port": 0, "authentication_providers": ["users"], "access_control": "access", **limits}
+    parts = urlsplit(_address(place.top.create_child("port", {"name": "limited", "type": "http", **chosen})))
+    return str(parts.hostname), int(parts.port or 0)
+
+
+ASKED = b"GET /health/live HTTP/1.1\r\nHost: x\r\n\r\n"
+
+
+@pytest.mark.parametrize("is_first", [True, False])
+@pytest.mark.parametrize(
+    "beginning",
+    [
+        b"G",
+        b"GET /health/live HTTP/1.1\r\nHost: x\r\n",
+        b"POST /api/login HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nContent-Length: 50\r\n\r\n{",
+    ],
+)
+def test_who_never_sends_a_whole_request_is_hung_up_on(place: Place, beginning: bytes, is_first: bool) -> None:
+    with create_connection(_open_http(place, login_timeout_ms=500 if is_first else 5_000), PATIENCE_S) as slow:
+        if not is_first:
+            slow.sendall(ASKED)
+            assert slow.recv(65_536).startswith(b"HTTP/1.1 200")
+        slow.sendall(beginning)
+        with suppress(ConnectionResetError):
+            while slow.recv(65_536):
+                pass
+
+
+def test_one_address_has_only_so_many_connections_to_an_http_port(place: Place) -> None:
+    address = _open_http(place, max_connections_per_address=2)
+    with create_connection(address, PATIENCE_S) as one, create_connection(address, PATIENCE_S) as two:
+        for each in (one, two):
+            each.sendall(ASKED)
+            assert each.recv(65_536).startswith(b"HTTP/1.1 200")
+        with create_connection(address, PATIENCE_S) as three, suppress(ConnectionResetError, BrokenPipeError):
+            three.sendall(ASKED)
+            assert three.recv(65_536) == b""
 
 
 def test_a_port_that_is_restarted_through_itself_answers_and_listens_again_with_its_new_certificate(
