@@ -99,6 +99,8 @@ def _read(category: str, request: ListRequest) -> tuple[Selector | None, tuple[s
     """Return the condition, and the fields that it and the order need. Raises as `list_objects`."""
     if not 1 <= request.limit <= LIMIT_MAX:
         raise BadRequestError(f"limit is a number from 1 to {LIMIT_MAX}")
+    if request.offset < 0:
+        raise BadRequestError("offset is 0 or more")
     selector = None if request.condition is None else compile_selector(request.condition)
     needed = _needed(request, selector)
     check_fields(category, {*needed, *(request.fields or ())})
