@@ -8,8 +8,9 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol, cast
 
+from pyjms.api.destination import TemporaryQueue, TemporaryTopic
 from pyjms.api.session import AcknowledgeMode
-from pyjms.errors import JMSException
+from pyjms.errors import JMSException, ResourceAllocationException, TransactionRolledBackException
 from pyjms.joining import joined
 from pyjms.recoverable.pauses import Pauses
 from pyjms.recoverable.requestor import CLIENT, NUMBER
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
     from pyjms.api.session import Session
     from pyjms.messages.context import MessageContext
     from pyjms.runtime.factory import ConnectionFactory
+    from pyjms.runtime.session import JmsSession
 
 __all__ = ["RecoverableServer", "Unit", "Work"]
 
@@ -58,7 +60,9 @@ class RecoverableServer:
 
     work: gets the request and the `Unit`, returns the reply or None for none; an error rolls the unit back, and the provider
     delivers the request again as its policies say. The reply goes to the request's JMSReplyTo, with its JMSCorrelationID
-    or, without one, its JMSMessageID.
+    or, without one, its JMSMessageID. A request that cannot be read, or whose reply the provider refuses,
+    counts as one whose listener fails: its client has gone with its temporary queue, or may not be answered. Where room may be
+    lacking, pauses of up to ten seconds come in between.
 
     database: a `sqlalchemy.Engine` of the application. Replies are kept in its table ``pyjms_replies``, in the transaction of the work,
     and a request that comes again gets that reply without being worked on again. With `shared`, it is the database of the
@@ -111,8 +115,7 @@ class RecoverableServer:
                     request = consumer.receive(timeout_ms)
                     if request is None:
                         return served
-                    served += self._serve_one(session, request)
-                    pauses.begin_anew()
+                    served += self._serve_one(session, request, pauses)
             except JMSException as error:
                 if not self._stopped.is_set():
                     _log.warning("%s; what was not committed comes again", error)
@@ -139,22 +142,43 @@ class RecoverableServer:
             raise
         return session, consumer
 
-    def _serve_one(self, session: Session, request: Message) -> bool:
-        """Serve one request; return whether it was committed. Raises what the provider raises."""
+    def _serve_one(self, session: Session, request: Message, pauses: Pauses) -> bool:
+        """Serve one request; return whether it was committed. Raises what the provider raises when it can no longer be used.
+
+        What is wrong with this request is rolled back, never left to a new connection: the provider counts no failure of a
+        connection that is closed, and would deliver the same request first for ever.
+        """
+        cast("JmsSession", session).failure = None  # of the work: what comes of it is for the owner of the queue to say
         try:
-            if self._database is None:
-                self._answer(session, request, self._do(request, _unit(session, None, request)))
-                session.commit()
-            else:
-                with self._database.connect() as connection:
-                    self._serve_with(session, connection, request)
+            self._serve_as_unit(session, request)
+        except TransactionRolledBackException as error:
+            self._has_failed(request, error, pauses)
+            return False
         except JMSException:
             raise
-        except Exception:
-            _log.exception("request %s was not served: rolled back", _key(request))
+        except Exception as error:
             session.rollback()
+            self._has_failed(request, error.__cause__ if isinstance(error, _RequestFailedError) else error, pauses)
             return False
+        pauses.begin_anew()
         return True
+
+    def _serve_as_unit(self, session: Session, request: Message) -> None:
+        if self._database is None:
+            self._answer(session, request, self._do(session, None, request))
+            session.commit()
+        else:
+            with self._database.connect() as connection:
+                self._serve_with(session, connection, request)
+
+    def _has_failed(self, request: Message, error: BaseException | None, pauses: Pauses) -> None:
+        """Tell it, and wait if the place for the reply may have been full: a commit does not say why it was rolled back."""
+        _log.warning("request %s was not served: rolled back", request.jms_message_id, exc_info=error)
+        is_ours = isinstance(error, ResourceAllocationException | TransactionRolledBackException)
+        if is_ours and not isinstance(request.jms_reply_to, TemporaryQueue | TemporaryTopic):
+            if not request.jms_redelivered:
+                pauses.begin_anew()
+            pauses.wait()
 
     def _serve_with(self, session: Session, connection: Any, request: Message) -> None:
         if self._shared:
@@ -168,12 +192,16 @@ class RecoverableServer:
             self._answer(session, request, reply)
             session.commit()
 
-    def _do(self, request: Message, unit: Unit) -> Message | None:
-        """Call the application. Its errors are told apart from those of the provider, even when they are JMS's."""
+    def _do(self, session: Session, connection: Any, request: Message) -> Message | None:
+        """Call the application. Its errors, and the request's, are told apart from the connection's, even when they are JMS's."""
+        try:
+            unit = _unit(session, connection, request)
+        except JMSException as error:
+            raise _failed(session, error) from error
         try:
             return self._work(request, unit)
         except JMSException as error:
-            raise _WorkFailedError(str(error)) from error
+            raise _RequestFailedError(str(error)) from error
 
     def _work_once(self, session: Session, connection: Any, request: Message) -> Message | None:
         """Return the reply: of the work, in one transaction with it, or of the work that was done before."""
@@ -181,7 +209,7 @@ class RecoverableServer:
         key = _key(request)
         known = self._replies.find(connection, key)
         if known is None:
-            reply = self._do(request, _unit(session, connection, request))
+            reply = self._do(session, connection, request)
             self._replies.keep(connection, key, "" if reply is None else write_message(envelope_of(reply)))
             return reply
         if not known:
@@ -190,15 +218,19 @@ class RecoverableServer:
         return message_of(read_message(known), context, correlation_id=key, reply_to=None, properties={})
 
     def _answer(self, session: Session, request: Message, reply: Message | None) -> None:
+        cast("JmsSession", session).failure = "its transaction was rolled back"
         target = request.jms_reply_to
         if reply is None or target is None:
             return
         reply.jms_correlation_id = _key(request)
-        producer = session.create_producer(target)
         try:
-            producer.send(reply)
-        finally:
-            producer.close()
+            producer = session.create_producer(target)
+            try:
+                producer.send(reply)
+            finally:
+                producer.close()
+        except JMSException as error:  # if the connection was lost, the rollback says so
+            raise _failed(session, error) from error
 
     def _close_connection(self) -> None:
         with self._guard:
@@ -210,8 +242,14 @@ class RecoverableServer:
                 _log.warning("the server's connection did not close well: %s", error)
 
 
-class _WorkFailedError(Exception):
-    """The application's work raised an exception of JMS."""
+class _RequestFailedError(Exception):
+    """Reading or working on this request, or answering it, raised the exception of JMS that is the cause."""
+
+
+def _failed(session: Session, error: JMSException) -> _RequestFailedError:
+    """Have the rollback count as a failure; return what to raise."""
+    cast("JmsSession", session).failure = f"it could not be served: {error}"
+    return _RequestFailedError(str(error))
 
 
 def _begin_on_sqlite(connection: Any, statement: str) -> None:

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import logging
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, TypeAlias
 
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from pyjms.runtime.consumer import JmsMessageConsumer
     from pyjms.runtime.session import JmsSession
 
-__all__ = ["MAXIMUM_ATTEMPTS", "Dispatcher"]
+__all__ = ["MAXIMUM_ATTEMPTS", "Dispatcher", "give_back_failed"]
 
 MAXIMUM_ATTEMPTS = 7
 """So many times a listener of an AUTO or DUPS_OK session gets a message that makes it raise: one and six more."""
@@ -303,18 +303,25 @@ class Dispatcher:
                 raise
 
     def _redeliver(self, delivery: Delivery, reason: str) -> None:
-        session = self._session
-        if not session.ledger.take_one(delivery):
-            return  # recovered by the listener itself
-        capabilities = session.connection.capabilities
-        is_limited = Capability.DEAD_LETTERS in capabilities and Capability.REDELIVERY_LIMITS not in capabilities
+        if self._session.ledger.take_one(delivery):  # else it was recovered by the listener itself
+            give_back_failed(self._session, (delivery,), reason)
+
+
+def give_back_failed(session: JmsSession, deliveries: Sequence[Delivery], reason: str) -> None:
+    """Have deliveries come again that could not be processed, or be set aside if that was so too often.
+
+    Raises `ProviderError`: what was not given back is owed then.
+    """
+    capabilities = session.connection.capabilities
+    is_limited = Capability.DEAD_LETTERS in capabilities and Capability.REDELIVERY_LIMITS not in capabilities
+    for number, delivery in enumerate(deliveries):
         try:
             if is_limited and delivery.count >= MAXIMUM_ATTEMPTS:
                 session.provider_session.reject(delivery, reason)
             else:
                 session.provider_session.retry(delivery, reason)
         except BaseException:
-            session.ledger.owe((delivery,))
+            session.ledger.owe(deliveries[number:])
             raise
 
 

@@ -25,7 +25,7 @@ from pyjms.messages.text import JmsTextMessage
 from pyjms.runtime.acknowledgements import AcknowledgementLedger
 from pyjms.runtime.browser import JmsQueueBrowser
 from pyjms.runtime.consumer import JmsMessageConsumer, JmsQueueReceiver, JmsTopicSubscriber
-from pyjms.runtime.dispatch import Dispatcher
+from pyjms.runtime.dispatch import Dispatcher, give_back_failed
 from pyjms.runtime.error_mapping import mapped_errors, to_jms
 from pyjms.runtime.inbox import DeliveryGate, Turn
 from pyjms.runtime.lifecycle import Event, State, next_state
@@ -67,6 +67,8 @@ class JmsSession(Session):
 
     refuses_sends = False
     """Whether a message that is sent now would belong to no transaction, though it must (JMS 1.1 §8.5)."""
+    failure: str | None = None
+    """Why what a transaction that is rolled back has received counts as failed, as if a listener had raised; None: it does not."""
 
     def __init__(self, connection: JmsConnection, mode: AcknowledgeMode, provider_session: ProviderSession) -> None:
         self.connection = connection
@@ -436,7 +438,7 @@ class JmsSession(Session):
             raise to_jms(error) from error
         except RolledBackError as error:
             with mapped_errors:
-                self.give_back(deliveries)
+                self._give_back(deliveries)
             raise to_jms(error) from error
         except ProviderError as error:
             self._roll_back(deliveries)
@@ -455,7 +457,14 @@ class JmsSession(Session):
             except ProviderError:
                 self.ledger.put_back(deliveries)  # they belong to the transaction still
                 raise
+            self._give_back(deliveries)
+
+    def _give_back(self, deliveries: Sequence[Delivery]) -> None:
+        """Let what a transaction has received come again: as failed, if that is said of it. Raises `ProviderError`, as `give_back`."""
+        if self.failure is None:
             self.give_back(deliveries)
+        else:
+            give_back_failed(self, deliveries, self.failure)
 
     def _check_transaction(self, what: str) -> None:
         self.check_open()

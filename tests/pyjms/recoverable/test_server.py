@@ -21,11 +21,14 @@ from pyjms import (
     TextMessage,
 )
 from pyjms.recoverable import RecoverableServer, Unit
+from pyjms.recoverable.pauses import Pauses
+from pyjms.recoverable.requestor import CLIENT, NUMBER
 from pyjms.recoverable.server import Work
 from pyjms.recoverable.sql_replies import SqlReplies
 from pyjms.runtime.session import JmsSession
 from pyjms.testing import VirtualClock
 from pyjms_provider.broker import stop_broker
+from pyjms_provider.serving.served_broker import ServedBroker
 
 
 class Died(BaseException):
@@ -218,3 +221,107 @@ def test_a_server_may_be_started_before_its_broker(
     monkeypatch.setattr(ConnectionFactory, "create_connection", connect)
     assert serve(factory, database=database, requests=1) == 1
     assert sold(database) == ["tea"]
+
+
+def read_all(factory: ConnectionFactory, queue: str) -> list[Message]:
+    """Take out what is there."""
+    with factory.create_connection() as connection:
+        session = connection.create_session(False, 1)
+        connection.start()
+        consumer = session.create_consumer(session.create_queue(queue))
+        return list(iter(consumer.receive_no_wait, None))
+
+
+def ask_and_die(factory: ConnectionFactory) -> None:
+    """Ask for an answer to a temporary queue, which ends with the connection."""
+    with factory.create_connection() as connection:
+        session = connection.create_session(False, 1)
+        message = session.create_text_message("cake")
+        message.jms_reply_to = session.create_temporary_queue()
+        session.create_producer(session.create_queue("orders")).send(message)
+
+
+def ask_with_a_number_that_is_none(factory: ConnectionFactory) -> None:
+    with factory.create_connection() as connection:
+        session = connection.create_session(False, 1)
+        message = session.create_text_message("cake")
+        message.set_string_property(CLIENT, "desk")
+        message.set_boolean_property(NUMBER, True)
+        session.create_producer(session.create_queue("orders")).send(message)
+
+
+@pytest.fixture(params=["vm", "stomp"])
+def site(request: pytest.FixtureRequest, factory: ConnectionFactory) -> Iterator[ConnectionFactory]:
+    """Brokers of which one says at the send, and one at the commit, that a reply is refused."""
+    if request.param == "vm":
+        yield factory
+        return
+    with ServedBroker.open() as served:
+        served.broker.create_child("authentication_provider", {"name": "anonymous", "type": "anonymous"})
+        served.broker.create_child("access_control", {"name": "access", "rules": [{"effect": "allow", "who": "*"}]})
+        node = served.broker.create_child("virtual_host_node", {"name": "broker", "type": "memory"})
+        node.create_child("virtual_host", {"name": "broker"})
+        port = {"name": "stomp", "type": "stomp", "host": "127.0.0.1", "transports": ["tcp"], "port": 0}
+        served.broker.create_child(
+            "port", port | {"authentication_providers": ["anonymous"], "access_control": "access"}
+        )
+        yield ConnectionFactory(f"stomp://127.0.0.1:{served.addresses()[0].rpartition(':')[2]}")
+
+
+@pytest.mark.parametrize("poison", [ask_and_die, ask_with_a_number_that_is_none])
+@pytest.mark.parametrize("has_database", [False, True])
+def test_a_request_that_cannot_be_served_is_a_dead_letter_in_the_end(
+    site: ConnectionFactory, database: Engine, poison: Callable[[ConnectionFactory], None], has_database: bool
+) -> None:
+    poison(site)
+    ask(site, "tea")
+    server = RecoverableServer(site, "orders", sell, database=database if has_database else None)
+    assert server.serve(requests=1, timeout_ms=30_000) == 1, "those behind it get their turn"
+    assert answers(site) == [("order of tea", "sold: tea")]
+    (dead,) = read_all(site, "DLQ")
+    assert isinstance(dead, TextMessage)
+    assert dead.text == "cake"
+    if has_database:
+        assert sold(database).count("cake") == (poison is ask_and_die), "its work is done once, as ever"
+
+
+@pytest.mark.parametrize("comes_room", [True, False])
+def test_a_reply_that_finds_no_room_is_tried_again_after_a_pause(
+    database: Engine, monkeypatch: pytest.MonkeyPatch, comes_room: bool
+) -> None:
+    factory = ConnectionFactory("vm://narrow?max_messages=2")  # so that the second answer finds no room
+    pauses: list[int] = []
+
+    def pause(_: Pauses) -> None:
+        pauses.append(1)
+        if comes_room:
+            assert len(answers(factory)) == 2
+
+    monkeypatch.setattr(Pauses, "wait", pause)
+    try:
+        for item in ("tea", "milk", "cake"):
+            ask(factory, item)
+            serve(factory, database=database)
+        assert sold(database) == ["tea", "milk", "cake"]
+        (found,) = answers(factory)[-1:]
+        if comes_room:
+            assert (len(pauses), found) == (1, ("order of cake", "sold: cake"))
+        else:
+            assert len(pauses) == 7, "and then the next one has its turn"
+            (dead,) = read_all(factory, "DLQ")
+            assert dead.jms_correlation_id == "order of cake"
+    finally:
+        stop_broker("narrow")
+
+
+def test_a_refused_reply_in_a_shared_transaction_counts_too(tmp_path: Path, database: Engine) -> None:
+    url = f"vm://served?store={quote(f'sqlite:///{tmp_path}/shop.db?pyjms_shared=true', safe='')}"
+    factory = ConnectionFactory(url)
+    try:
+        ask_and_die(factory)
+        ask(factory, "tea")
+        assert serve(factory, database=database, shared=True, requests=1) == 1
+        assert sold(database) == ["tea"]
+        assert len(read_all(factory, "DLQ")) == 1
+    finally:
+        stop_broker("served")
