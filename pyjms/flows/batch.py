@@ -11,7 +11,7 @@ from typing import TypeAlias
 
 from pyjms.flows.definition import Flow
 from pyjms.flows.errors import FlowException, FlowStoreException, UnknownInstanceException
-from pyjms.flows.instance import Ask, Event, Instance, advance, asked, begin
+from pyjms.flows.instance import Ask, Event, Instance, Park, Retry, advance, asked, begin, obey_person
 from pyjms.flows.wording import Start
 
 __all__ = ["Arrival", "Batch", "Changed", "decide"]
@@ -26,6 +26,8 @@ class Arrival:
 
     instance: str
     event: Start | Event
+    id: str = ""
+    """Of its message; "": it has none."""
     was_delivered: bool = False
     """It has come before, and who had it may have died after the store was written: what is waited for is asked again."""
 
@@ -79,6 +81,8 @@ def _obey(
         following, ask = instance, None
     elif instance is None:
         raise UnknownInstanceException(f"there is no instance {arrival.instance}")
+    elif isinstance(event, Retry | Park):
+        following, ask = obey_person(flow(instance.flow, instance.version), instance, event, arrival.id, now_ms)
     else:
         following, ask = advance(flow(instance.flow, instance.version), instance, event, now_ms)
     if following is instance and arrival.was_delivered:

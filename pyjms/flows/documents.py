@@ -42,4 +42,5 @@ def read_instance(text: str) -> Instance:
     values: dict[str, Any] = json.loads(text)
     status = Status(values.pop("status"))
     story = tuple(Note(**note) for note in values.pop("story"))
-    return Instance(status=status, story=story, **values)
+    heard = tuple(values.pop("heard", ()))
+    return Instance(status=status, story=story, heard=heard, **values)

@@ -102,12 +102,14 @@ class FlowEngine:
         session = self._open()
         consumer = session.create_consumer(session.create_queue(self._events))
         asking = _Asking(session, self._events)
+        is_busy = True
         while not self._stopped.is_set():
-            overdue = self._serve_overdue(asking)
-            messages = self._take(consumer, 0 if until_idle or overdue else self._wait_ms())
+            messages = self._take(consumer, 0 if until_idle or is_busy else self._wait_ms())
             if messages:
                 self._serve(asking, messages)
-            elif until_idle and not overdue:
+            # After the events: of those that come again, a person's was about what its instance waited for then.
+            is_busy = self._serve_overdue(asking)
+            if until_idle and not messages and not is_busy:
                 return
             yield len(messages)
 
@@ -161,7 +163,8 @@ class FlowEngine:
             except FlowException as error:
                 asking.put_aside(message, error)
                 continue
-            arrival = Arrival(instance=instance, event=event, was_delivered=message.jms_redelivered)
+            id_ = message.jms_message_id or ""
+            arrival = Arrival(instance=instance, event=event, id=id_, was_delivered=message.jms_redelivered)
             arrivals.append(arrival)
             sources[id(arrival)] = message
         for arrival, why in self._keep(asking, arrivals):

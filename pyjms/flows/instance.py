@@ -27,10 +27,13 @@ __all__ = [
     "advance",
     "asked",
     "begin",
+    "obey_person",
 ]
 
 _MOST_DOUBLINGS = 20
 _NOTES_KEPT = 200
+_HEARD_KEPT = 50
+"""No fewer than the events that an engine commits together, all of which may come again."""
 
 
 class Status(Enum):
@@ -80,6 +83,8 @@ class Instance:
     was_compensating: bool = False
     """Of a parked instance: which way it went."""
     story: tuple[Note, ...] = field(default=())
+    heard: tuple[str, ...] = field(default=())
+    """The ids of the last events of persons that counted: one that comes again would count for another step."""
 
     def state(self, flow: Flow) -> str:
         """Return the consistent state that others may see; "" once an instance goes backward."""
@@ -163,6 +168,18 @@ def advance(flow: Flow, instance: Instance, event: Event, now_ms: int) -> tuple[
     """Return what `event` makes of `instance`, and what to ask for then. An event that comes too late changes nothing."""
     handle = _TABLE.get((instance.status, type(event)))
     return (instance, None) if handle is None else handle(flow, instance, event, now_ms)
+
+
+def obey_person(
+    flow: Flow, instance: Instance, event: Retry | Park, event_id: str, now_ms: int
+) -> tuple[Instance, Ask | None]:
+    """Do as `advance`, once for each id; "": the event has none."""
+    if event_id and event_id in instance.heard:
+        return instance, None
+    following, ask = advance(flow, instance, event, now_ms)
+    if event_id and following is not instance:
+        following = replace(following, heard=(*instance.heard[1 - _HEARD_KEPT :], event_id))
+    return following, ask
 
 
 def asked(flow: Flow, instance: Instance) -> Ask | None:

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import json
+
 import pytest
 
 from pyjms.flows import FlowStore, Instance, Status
 from pyjms.flows.batch import Arrival, Batch, decide
 from pyjms.flows.definition import Flow
+from pyjms.flows.documents import read_instance, write_instance
 from pyjms.flows.errors import FlowException, FlowStoreException
 from pyjms.flows.instance import Answer, Park, Retry
 from pyjms.flows.wording import Start
@@ -57,6 +60,32 @@ def test_what_comes_again_is_asked_for_again_and_only_once() -> None:
     again = [Arrival(instance="a", event=START, was_delivered=True)] * 2
     assert [each.key for each in decided(*again, known=(begun(),)).asks] == ["a:reserve"]
     assert decided(Arrival(instance="a", event=START), known=(begun(),)).asks == []
+
+
+def test_what_a_person_says_counts_once_though_it_comes_again() -> None:
+    skip = Arrival(instance="a", event=Retry(skip=True), id="ID:1", was_delivered=True)
+    park = Arrival(instance="a", event=Park(reason="wait"))
+    batch = decided(Arrival(instance="a", event=START), park, skip, park, skip)
+    (instance,) = batch.begun
+    assert (instance.status, instance.position) == (Status.PARKED, 1)
+    again = decided(Arrival(instance="a", event=Retry(skip=True), id="ID:2"), known=(instance,))
+    assert [each.position for each, _ in again.changed] == [2], "what is said anew counts"
+
+
+def test_the_last_words_of_persons_alone_are_remembered() -> None:
+    arrivals = [Arrival(instance="a", event=START)]
+    for number in range(60):
+        arrivals.append(Arrival(instance="a", event=Park(reason="wait"), id=f"ID:{number}"))
+        arrivals.append(Arrival(instance="a", event=Retry()))
+    (instance,) = decided(*arrivals).begun
+    assert instance.heard == tuple(f"ID:{number}" for number in range(10, 60))
+    assert read_instance(write_instance(instance)) == instance
+
+
+def test_an_instance_that_was_written_before_ids_were_kept_can_be_read() -> None:
+    instance = begun()
+    document = {name: each for name, each in json.loads(write_instance(instance)).items() if name != "heard"}
+    assert read_instance(json.dumps(document)) == instance
 
 
 def test_what_means_nothing_keeps_nothing_else_back() -> None:

@@ -157,6 +157,38 @@ def test_a_step_that_is_asked_for_after_its_compensation_is_not_done(
     assert companies.works() == {}
 
 
+def test_a_step_that_a_person_skips_is_the_only_one_though_the_engine_dies(
+    factory: ConnectionFactory, store: FlowStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    steps = [{"name": name, "queue": name, "timeout_s": 10, "retries": 0, "on_timeout": "park"} for name in "abc"]
+    store.deploy(supply_flow(step=steps))
+    clock = VirtualClock()
+    (instance,) = start(factory, "tea")
+    FlowEngine(factory, store, clock=clock).run(until_idle=True)
+    clock.advance(11_000)
+    FlowEngine(factory, store, clock=clock).run(until_idle=True)
+    with factory.create_connection() as connection:
+        client = FlowClient(connection.create_session(False, 1))
+        client.retry(instance, skip=True)
+        client.retry(instance, skip=True)  # out of impatience: it means nothing by now
+
+    def dying(_: object) -> None:
+        raise Died
+
+    with monkeypatch.context() as patch, pytest.raises(Died):
+        patch.setattr(JmsSession, "commit", dying)
+        FlowEngine(factory, store, clock=clock).run(until_idle=True)
+    assert (found(store, instance).status, found(store, instance).position) == (Status.RUNNING, 1)
+    clock.advance(11_000)  # nobody was there for longer than the second step may take
+    FlowEngine(factory, store, clock=clock).run(until_idle=True)
+    assert (found(store, instance).status, found(store, instance).position) == (Status.PARKED, 1)
+    assert [note.what for note in found(store, instance).story].count("skipped by a person") == 1
+    with factory.create_connection() as connection:
+        session = connection.create_session(False, 1)
+        connection.start()
+        assert len(list(session.create_browser(session.create_queue("b")).enumeration)) == 1
+
+
 def test_one_id_begins_one_instance(factory: ConnectionFactory, store: FlowStore, companies: Companies) -> None:
     store.deploy(supply_flow())
     start(factory, "tea", "tea")
