@@ -4,6 +4,8 @@ The store is written first, then the asking and the events' acknowledgement comm
 share both commits. If the engine dies in between, the events come again, marked redelivered: the states have moved on, and what
 they wait for is asked for again. Whoever serves a step knows by the key that it has done it. If a time-out was being served, the
 next time-out asks.
+
+What the queue of a step refuses, as it is full or may not be written to, is asked for again each second; all else goes on.
 """
 
 from __future__ import annotations
@@ -15,10 +17,11 @@ from typing import TYPE_CHECKING
 
 from pyjms.api.session import AcknowledgeMode
 from pyjms.errors import IllegalStateException, JMSException
-from pyjms.flows.batch import Arrival, decide
+from pyjms.flows.asking import Asking, Postponed
+from pyjms.flows.batch import Arrival, Batch, decide
 from pyjms.flows.errors import FlowException
-from pyjms.flows.instance import Ask, TimeOut
-from pyjms.flows.wording import ask_message, read_event
+from pyjms.flows.instance import Ask, TimeOut, asked
+from pyjms.flows.wording import read_event
 from pyjms.recoverable.pauses import Pauses
 from pyjms.spi.clock import Clock, SystemClock
 
@@ -41,6 +44,8 @@ _BATCH = 50
 """Events of one unit at most: they share one commit of the store, and one of the broker."""
 _LONGEST_WAIT_MS = 1_000
 """How long an engine looks at the queue alone: another one may have begun what is overdue soon."""
+_AGAIN_MS = 1_000
+"""How long after a refusal a queue is asked again."""
 
 
 class FlowEngine:
@@ -69,13 +74,16 @@ class FlowEngine:
         self._connection: Connection | None = None
         self._due_ms: int | None = None
         self._flows: dict[tuple[str, int], Flow] = {}
+        self._postponed: Postponed = {}
+        self._refusal: JMSException | None = None
+        self._again_ms = 0.0
 
     def run(self, *, until_idle: bool = False) -> int:
         """Carry on until `stop`; with `until_idle`, until no event is there and nothing is overdue. Return the events served.
 
         While no broker is there, at the beginning or later, and while the store fails, tries again with pauses of up to ten
-        seconds. Raises `JMSException` when something else is wrong from the beginning, and with `until_idle` at once; all that
-        was begun is carried on by the next `run`.
+        seconds. Raises `JMSException` when something else is wrong from the beginning, and with `until_idle` at once, or at the end if
+        the queue of a step has refused something; all that was begun is carried on by the next `run`.
         """
         served, pauses = 0, Pauses(self._stopped)
         while True:
@@ -101,17 +109,21 @@ class FlowEngine:
         """Serve one batch after the other; tell each time how many events it had."""
         session = self._open()
         consumer = session.create_consumer(session.create_queue(self._events))
-        asking = _Asking(session, self._events)
+        asking = Asking(session, self._events, self._postponed)
         is_busy = True
+        self._again_ms = 0
         while not self._stopped.is_set():
             messages = self._take(consumer, 0 if until_idle or is_busy else self._wait_ms())
-            if messages:
-                self._serve(asking, messages)
+            is_served = not messages or self._serve(asking, messages)
             # After the events: of those that come again, a person's was about what its instance waited for then.
-            is_busy = self._serve_overdue(asking)
+            is_busy = self._serve_overdue(asking) or not is_served
+            if is_served:  # else the same events come first, and would ask once more
+                is_busy |= self._ask_again(asking)
             if until_idle and not messages and not is_busy:
+                if self._postponed and self._refusal is not None:
+                    raise self._refusal
                 return
-            yield len(messages)
+            yield len(messages) if is_served else 0
 
     def _take(self, consumer: MessageConsumer, wait_ms: int) -> list[Message]:
         """Return what is there at once, or comes within the wait."""
@@ -153,8 +165,8 @@ class FlowEngine:
         due_ms = self._due_ms
         return _LONGEST_WAIT_MS if due_ms is None else min(_LONGEST_WAIT_MS, max(1, due_ms - self._clock.time_ms()))
 
-    def _serve(self, asking: _Asking, messages: Sequence[Message]) -> None:
-        """Do all that these events ask for, as one unit."""
+    def _serve(self, asking: Asking, messages: Sequence[Message]) -> bool:
+        """Do all that these events ask for, as one unit; return False if they come again."""
         arrivals: list[Arrival] = []
         sources: dict[int, Message] = {}
         for message in messages:
@@ -167,32 +179,55 @@ class FlowEngine:
             arrival = Arrival(instance=instance, event=event, id=id_, was_delivered=message.jms_redelivered)
             arrivals.append(arrival)
             sources[id(arrival)] = message
-        for arrival, why in self._keep(asking, arrivals):
+        batch = self._keep(arrivals)
+        for arrival, why in batch.refused:
             asking.put_aside(sources[id(arrival)], why)
-        asking.commit()
+        return self._commit(asking, batch.asks)
 
-    def _serve_overdue(self, asking: _Asking) -> bool:
+    def _commit(self, asking: Asking, asks: Sequence[Ask]) -> bool:
+        refusal = asking.commit(asks)
+        if refusal is None:
+            return True
+        self._refusal = refusal
+        self._again_ms = 0
+        self._tell(refusal)
+        return False
+
+    def _ask_again(self, asking: Asking) -> bool:
+        """Ask for what was postponed, if it is time; return whether there is more that may be taken now."""
+        now_ms = self._clock.monotonic_ms()
+        if not self._postponed or now_ms < self._again_ms:
+            return False
+        refusal = asking.ask_again(self._waited_for)
+        if refusal is None:
+            return bool(self._postponed)
+        self._refusal = refusal  # which was told the first time
+        self._again_ms = now_ms + _AGAIN_MS
+        return False
+
+    def _waited_for(self, instance_id: str) -> Ask | None:
+        instance = self._store.find(instance_id)
+        return None if instance is None else asked(self._flow(instance.flow, instance.version), instance)
+
+    def _serve_overdue(self, asking: Asking) -> bool:
         """Tell instances whose answer is overdue; return whether there were any."""
         self._due_ms = self._store.next_due_ms()
         now_ms = self._clock.time_ms()
         if self._due_ms is None or self._due_ms > now_ms:
             return False
         overdue = self._store.overdue(now_ms)
-        self._keep(asking, [Arrival(instance=each.id, event=TimeOut(revision=each.revision)) for each in overdue])
-        asking.commit()
+        batch = self._keep([Arrival(instance=each.id, event=TimeOut(revision=each.revision)) for each in overdue])
+        self._commit(asking, batch.asks)
         return bool(overdue)
 
-    def _keep(self, asking: _Asking, arrivals: Sequence[Arrival]) -> Sequence[tuple[Arrival, FlowException]]:
-        """Write what follows, then ask for it; return the events that mean nothing."""
+    def _keep(self, arrivals: Sequence[Arrival]) -> Batch:
+        """Write what follows, and return it: it is to be asked for, and says which events mean nothing."""
         ids = list(dict.fromkeys(each.instance for each in arrivals))
         self._flows = {(name, version): flow for (name, version), flow in self._flows.items() if version}
         while True:  # until nobody has changed one of them in between
             batch = decide(arrivals, self._store.find_all(ids), self._flow, self._clock.time_ms())
             if not (batch.begun or batch.changed) or self._store.keep(batch.begun, batch.changed):
-                break
-        for ask in batch.asks:
-            asking.ask(ask)
-        return batch.refused
+                return batch
 
     def _flow(self, name: str, version: int) -> Flow:
         """Return a definition. Versions do not change, so they are remembered; which is the newest, for one batch."""
@@ -201,25 +236,3 @@ class FlowEngine:
             found = self._store.flow(name, version)
             self._flows[name, version] = self._flows[name, found.version] = found
         return found
-
-
-class _Asking:
-    """Sends what is asked for, and commits it with the events that asked for it."""
-
-    def __init__(self, session: Session, events: str) -> None:
-        self._session = session
-        self._events = session.create_queue(events)
-        self._bad = session.create_queue(f"{events}.bad")
-        self._producer = session.create_producer(None)
-
-    def ask(self, ask: Ask) -> None:
-        message = ask_message(self._session, ask)
-        message.jms_reply_to = self._events
-        self._producer.send(self._session.create_queue(ask.queue), message)
-
-    def put_aside(self, message: Message, why: FlowException) -> None:
-        _log.warning("event %s is put aside: %s", message.jms_message_id, why)
-        self._producer.send(self._bad, message)
-
-    def commit(self) -> None:
-        self._session.commit()
