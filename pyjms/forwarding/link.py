@@ -15,10 +15,12 @@ from pyjms.spi.registry import find_provider
 from pyjms.spi.routes import RouteError
 from pyjms.spi.url import ProviderUrl
 
-__all__ = ["Link", "connect", "duplicate_property_of"]
+__all__ = ["DUPLICATE_PROPERTIES", "Link", "connect", "duplicate_property_of"]
 
 _DETECTORS = {"pyjms": "JMS_pyjms_duplicateId", "ActiveMQ Artemis": "_AMQ_DUPL_ID"}
 """By the beginning of a provider's name, the property by which it finds duplicates."""
+DUPLICATE_PROPERTIES = frozenset(_DETECTORS.values())
+"""All of these."""
 
 
 def duplicate_property_of(provider_name: str) -> str | None:

@@ -1,4 +1,4 @@
-"""One other site, and how a unit gets there: in one transaction, and if the site refuses a message, one by one.
+"""One other site, and how a unit gets there: in one transaction, and if the site refuses that, in smaller ones, down to one by one.
 
 What the site has committed is remembered until the source has, too: as long as this process lives nothing is sent twice, however
 long that takes. Beyond that, the site itself finds duplicates, if it can.
@@ -6,10 +6,12 @@ long that takes. Beyond that, the site itself finds duplicates, if it can.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 
 from pyjms.forwarding.link import Link, duplicate_property_of
 from pyjms.forwarding.plan import UndeliverableError
+from pyjms.forwarding.portion import Portion
 from pyjms.forwarding.unit import Piece
 from pyjms.spi.errors import (
     AccessDeniedError,
@@ -50,9 +52,9 @@ class Outlet:
     def __init__(self, link: Link, attempts: int) -> None:
         self.link = link
         self._attempts = attempts
-        self._is_single = False
+        self._portion = Portion()
         self._failures = 0
-        self._arrived: dict[str, None] = {}
+        self._arrived: Counter[str] = Counter()
         self.sent = 0
 
     @property
@@ -65,44 +67,41 @@ class Outlet:
 
         Raises `ProviderError`: nothing more is known than that the site is not there, or has no room.
         """
-        waiting = [piece for piece in pieces if not piece.is_done and piece.identity not in self._arrived]
+        waiting = [piece for piece in pieces if not (piece.is_done or self._has_arrived(piece))]
         if not waiting:
             return
         session = self._session()
-        if not self._is_single:
+        while waiting:
+            some = _with_different_identities(waiting[: self._portion.most])
             try:
-                self._commit(session, waiting)
+                self._commit(session, some)
             except ProviderError as error:
                 self._undo(session, error)
-                self._is_single = is_refusal(error) or isinstance(error, RolledBackError)
-                if not self._is_single or not self._is_well:
-                    raise
+                self._look_at(some, error)
             else:
-                return
-        for piece in waiting:
-            self._deliver_alone(session, piece)
-        self._is_single = False
+                self._portion.succeeded()
+                self._failures = 0
+            waiting = waiting if not some[0].is_done else waiting[len(some) :]
 
     def _session(self) -> ProviderSession:
         if self.link.problem is not None:
             self.link.drop()
         return self.link.session()
 
-    def _deliver_alone(self, session: ProviderSession, piece: Piece) -> None:
-        """Send one message in a transaction of its own, so that the site's refusal is about that one."""
-        try:
-            self._commit(session, [piece])
-        except ProviderError as error:
-            self._undo(session, error)
-            if not self._is_well:
-                raise
-            self._failures += 1
-            is_given_up = isinstance(error, RolledBackError) and self._failures >= self._attempts
-            if not (is_refusal(error) or is_given_up):
-                raise
-            piece.is_done = True
-            piece.item.refused = UndeliverableError(error.reason, str(piece.parcel.target))
+    def _look_at(self, tried: Sequence[Piece], error: ProviderError) -> None:
+        """Have less be tried next, or give up the one piece that the site refuses. Raises `error` when it must wait for another time."""
+        may_fit = is_refusal(error) or isinstance(error, (ResourceError, RolledBackError))
+        if may_fit and self._portion.failed(len(tried)) and self._is_well:
+            return
+        if len(tried) > 1 or not self._is_well:
+            raise error
+        (piece,) = tried
+        self._failures += isinstance(error, RolledBackError)
+        if not (is_refusal(error) or self._failures >= self._attempts):
+            raise error
         self._failures = 0
+        piece.is_done = True
+        piece.item.refused = UndeliverableError(error.reason, str(piece.parcel.target))
 
     def _commit(self, session: ProviderSession, pieces: Sequence[Piece]) -> None:
         found_by = self.duplicate_property
@@ -111,9 +110,17 @@ class Outlet:
         session.commit()
         self.sent += len(pieces)
         for piece in pieces:
-            piece.is_done = True
-            if piece.identity is not None:
-                self._arrived[piece.identity] = None
+            piece.is_done = piece.is_there = True
+
+    def _has_arrived(self, piece: Piece) -> bool:
+        """Whether the site has it by a unit that the source did not settle; then it counts as done."""
+        if piece.identity is None or piece.identity not in self._arrived:
+            return False
+        self._arrived[piece.identity] -= 1
+        if not self._arrived[piece.identity]:
+            del self._arrived[piece.identity]
+        piece.is_done = piece.is_there = True
+        return True
 
     @property
     def _is_well(self) -> bool:
@@ -129,10 +136,25 @@ class Outlet:
         except ProviderError:
             self.link.drop()
 
-    def settled(self, pieces: Sequence[Piece]) -> None:
-        """Forget what the source has settled, too."""
+    def not_settled(self, pieces: Sequence[Piece]) -> None:
+        """Remember what is here, as the source hands it out again."""
         for piece in pieces:
-            if piece.identity is not None:
-                self._arrived.pop(piece.identity, None)
+            if piece.is_there and piece.identity is not None:
+                self._arrived[piece.identity] += 1
         while len(self._arrived) > _REMEMBERED_MAX:  # what never came again: it expired, or somebody took it away
             self._arrived.pop(next(iter(self._arrived)))
+
+
+def _with_different_identities(pieces: Sequence[Piece]) -> Sequence[Piece]:
+    """Return the first pieces, up to one that has the identity of another.
+
+    A site can judge whether a message is a duplicate only when the other one has arrived, so not within one transaction.
+    """
+    seen: set[str] = set()
+    for number, piece in enumerate(pieces):
+        if piece.identity is None:
+            continue
+        if piece.identity in seen:
+            return pieces[:number]
+        seen.add(piece.identity)
+    return pieces

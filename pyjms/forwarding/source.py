@@ -11,13 +11,14 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from uuid import uuid4
 
-from pyjms.forwarding.link import Link
+from pyjms.forwarding.link import DUPLICATE_PROPERTIES, Link
 from pyjms.forwarding.marks import has_lasting_id, readdressed
+from pyjms.forwarding.portion import Portion
 from pyjms.forwarding.settings import RouteSettings
 from pyjms.spi.clock import Clock, Signal
 from pyjms.spi.delivery import Delivery
-from pyjms.spi.envelope import Address, AddressKind, MessageId
-from pyjms.spi.errors import ProviderError
+from pyjms.spi.envelope import Address, AddressKind, Envelope, MessageId
+from pyjms.spi.errors import ProviderError, ResourceError
 from pyjms.spi.provider import ProviderConsumer, SubscribeRequest
 from pyjms.spi.selector import selector_or_none
 
@@ -49,6 +50,7 @@ class Source:
         self._naming: ProviderConsumer | None = None
         self._held: deque[Delivery] = deque()
         self._may_have_named = True
+        self._portion = Portion()
         self.gives_ids = True
         """Whether messages without an id are given one: it is of use only where duplicates are found by it."""
 
@@ -152,13 +154,30 @@ class Source:
         return batch
 
     def _give_ids(self, batch: list[Delivery]) -> None:
-        """Move messages into the route's own queue, with an id each: one transaction at this site alone."""
+        """Move messages into the route's own queue, with an id each: one transaction at this site alone.
+
+        Where that queue has no room for all of them, some are held again. Raises `ProviderError`.
+        """
         session = self.link.session()
-        for delivery in batch:
-            envelope = delivery.envelope
-            named = readdressed(envelope, self._named, envelope.properties, envelope.reply_to)
-            named.message_id = MessageId(f"ID:pyjms-forward-{uuid4()}")  # type: ignore[misc]  # nobody else has it yet
-            session.send(named)
-        session.acknowledge(batch)
+        part = batch[: self._portion.most]
+        self._held.extendleft(reversed(batch[len(part) :]))
+        try:
+            for delivery in part:
+                session.send(self._with_id(delivery.envelope))
+        except ResourceError:
+            if not self._portion.failed(len(part)) or self.link.problem is not None:
+                raise
+            session.rollback()
+            self._held.extendleft(reversed(part))
+            return
+        session.acknowledge(part)
         session.commit()
+        self._portion.succeeded()
         self._may_have_named = True
+
+    def _with_id(self, envelope: Envelope) -> Envelope:
+        """Return the message as it goes to the route's own queue: without its sender's duplicate id, by which it could be dropped there."""
+        properties = {name: value for name, value in envelope.properties.items() if name not in DUPLICATE_PROPERTIES}
+        named = readdressed(envelope, self._named, properties, envelope.reply_to)
+        named.message_id = MessageId(f"ID:pyjms-forward-{uuid4()}")  # type: ignore[misc]  # nobody else has it yet
+        return named

@@ -13,6 +13,7 @@ from pyjms.forwarding.link import Link, duplicate_property_of
 from pyjms.forwarding.marks import undeliverable
 from pyjms.forwarding.outlet import Outlet, is_refusal
 from pyjms.forwarding.plan import Plan, UndeliverableError
+from pyjms.forwarding.portion import Portion
 from pyjms.forwarding.settings import Guarantee, RouteSettings, Site, Target
 from pyjms.forwarding.source import Source
 from pyjms.forwarding.tally import Tally
@@ -21,7 +22,7 @@ from pyjms.spi.back_off import Delays
 from pyjms.spi.clock import Clock, Signal
 from pyjms.spi.delivery import Delivery
 from pyjms.spi.envelope import Address, AddressKind
-from pyjms.spi.errors import ProviderError, RolledBackError
+from pyjms.spi.errors import ProviderError, ResourceError, RolledBackError
 from pyjms.spi.provider import ProviderSession
 from pyjms.spi.routes import RouteError, RouteState
 
@@ -50,6 +51,7 @@ class Transfer:
         self.tally = Tally(clock)
         self._source = Source(settings, self._link(self._here), clock, self._signal, self._must_wait, self._receives)
         self._outlets: dict[Site, Outlet] = {}
+        self._portion = Portion()
         self._delays = Delays(settings.back_off, chance)
 
     def _link(self, site: Site) -> Link:
@@ -116,19 +118,29 @@ class Transfer:
         self.tally.state = RouteState.RUNNING
 
     def _carry(self, batch: list[Delivery]) -> bool:
-        """Bring a batch to its targets and settle it here; return False if that must wait for another time."""
-        settings = self.settings
+        """Bring a batch to its targets and settle it here; return False if what is left in it must wait for another time."""
         self.tally.waiting = len(batch)
-        unit: Unit | None = None
+        while batch:
+            settings = self.settings
+            unit = make_unit(batch, self._plan, settings.name, settings.hops_max, self._clock.time_ms())
+            try:
+                is_over = self._carry_unit(unit, batch)
+            finally:
+                self._forsake(unit)
+            if is_over is not None:
+                return is_over
+        return True
+
+    def _carry_unit(self, unit: Unit, batch: list[Delivery]) -> bool | None:
+        """Do so for what is planned for each message of the batch; None: plan what is left in it anew."""
         while True:
-            if unit is None:
-                unit = make_unit(batch, self._plan, settings.name, settings.hops_max, self._clock.time_ms())
             for site, pieces in unit.pieces.items():
                 if site != self._here and not self._bring(site, pieces):
                     return False
             try:
-                is_settled = self._settle(unit)
+                is_settled = self._settle_in_parts(unit, batch)
             except RolledBackError as error:
+                self._portion.failed(len(batch))
                 self._recover(batch, error)
                 return True  # it comes again by itself
             except RouteError:
@@ -139,21 +151,30 @@ class Transfer:
                 return True
             if is_settled:
                 return True
-            if settings.undeliverable is None:
-                unit = None  # whoever is to repair it may have altered the plan, or the target
             if not self._wait(self._here, None):
                 return False
+            if self.settings.undeliverable is None:
+                return None  # whoever is to repair it may have altered the plan, or the target
+
+    def _forsake(self, unit: Unit) -> None:
+        """Tell the sites what was not settled of a unit: they see it again."""
+        for site, pieces in unit.pieces.items():
+            if site in self._outlets:
+                self._outlets[site].not_settled(pieces)
 
     def _bring(self, site: Site, pieces: list[Piece]) -> bool:
         """Have all pieces at another site, however long it is away; return False if the route must stop meanwhile."""
         outlet = self._outlet(site)
         while True:
+            sent = outlet.sent
             try:
                 self._judge(outlet, pieces)
                 outlet.deliver(pieces)
             except RouteError:
                 raise
             except ProviderError as error:
+                if outlet.sent > sent:
+                    self._delays.reset()
                 if not self._wait(site, error):
                     return False
             else:
@@ -199,6 +220,21 @@ class Transfer:
 
     # At the source's site
 
+    def _settle_in_parts(self, unit: Unit, batch: list[Delivery]) -> bool:
+        """Settle a unit, and take what is settled out of it and out of the batch; return False if the rest must be tried again.
+
+        In one transaction, or, where a queue here has no room for all of it, in some.
+        """
+        while unit.items:
+            part = unit.first(self._portion.most)
+            if self._settle(part):
+                self._portion.succeeded()
+                del batch[: len(part.items)]
+                unit.drop(part)
+            elif len(part.items) <= self._portion.most:
+                return False
+        return True
+
     def _settle(self, unit: Unit) -> bool:
         """Do all that is to be done here, in one transaction; return False if it must be tried again."""
         session = self._source.link.session()
@@ -216,6 +252,8 @@ class Transfer:
             if self._source.link.problem is not None:
                 raise
             session.rollback()
+            if isinstance(error, ResourceError) and self._portion.failed(len(unit.items)):
+                return False
             self.tally.attempt_failed(f"{self._here.url}: {error.reason}")
             if is_refusal(error):
                 self._find_refused(session, here)
@@ -245,9 +283,6 @@ class Transfer:
             session.rollback()
 
     def _settled(self, unit: Unit, sent_here: int, refused: int) -> None:
-        for site, pieces in unit.pieces.items():
-            if site in self._outlets:
-                self._outlets[site].settled(pieces)
         self._came_through()
         sent = sent_here + sum(len(pieces) for site, pieces in unit.pieces.items() if site != self._here)
         self.tally.settled(len(unit.items) - refused - unit.expired, sent, refused, unit.expired)

@@ -21,6 +21,8 @@ class Item:
     delivery: Delivery
     refused: UndeliverableError | None = None
     """Why it goes to the undeliverable queue as well."""
+    is_expired: bool = False
+    """Whether it goes nowhere, as its time is up."""
 
 
 @dataclass(slots=True)
@@ -32,6 +34,8 @@ class Piece:
     identity: str | None
     is_done: bool = False
     """Whether the site has it, or has refused it."""
+    is_there: bool = False
+    """Whether the site has it."""
 
     def envelope(self, duplicate_property: str | None) -> Envelope:
         """Return what is sent."""
@@ -47,12 +51,32 @@ class Unit:
     items: list[Item]
     pieces: dict[Site, list[Piece]] = field(default_factory=dict)
     """By the site that they go to, in order."""
-    expired: int = 0
 
     @property
     def deliveries(self) -> list[Delivery]:
         """All that was received."""
         return [item.delivery for item in self.items]
+
+    @property
+    def expired(self) -> int:
+        """How many go nowhere."""
+        return sum(item.is_expired for item in self.items)
+
+    def first(self, most: int) -> Unit:
+        """Return the first items as a unit, `most` of them at most."""
+        if most >= len(self.items):
+            return Unit(list(self.items), dict(self.pieces))
+        part = Unit(self.items[:most])
+        wanted = {id(item) for item in part.items}
+        part.pieces = {
+            site: [each for each in pieces if id(each.item) in wanted] for site, pieces in self.pieces.items()
+        }
+        return part
+
+    def drop(self, part: Unit) -> None:
+        """Take out what `first` has returned."""
+        del self.items[: len(part.items)]
+        self.pieces = {site: pieces[len(part.pieces.get(site, ())) :] for site, pieces in self.pieces.items()}
 
 
 def make_unit(batch: Sequence[Delivery], plan: Plan, route: str, hops_max: int, now_ms: int) -> Unit:
@@ -61,7 +85,7 @@ def make_unit(batch: Sequence[Delivery], plan: Plan, route: str, hops_max: int, 
     for item in unit.items:
         envelope = item.delivery.envelope
         if 0 < envelope.expiration_ms <= now_ms:
-            unit.expired += 1
+            item.is_expired = True
             continue
         hops = hops_of(envelope)
         if hops >= hops_max:
