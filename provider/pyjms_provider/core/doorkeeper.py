@@ -115,8 +115,16 @@ class Doorkeeper:
         self._windows: dict[Address, DuplicateWindow] = {}
         self._restored: dict[Address, list[DuplicateMark]] = {}
 
-    def admit(self, channel: Queue | Topic, envelope: Envelope, patience: Patience | None) -> Admission | None:
+    def admit(
+        self,
+        channel: Queue | Topic,
+        envelope: Envelope,
+        patience: Patience | None,
+        transaction: UnitOfWork | None = None,
+    ) -> Admission | None:
         """Return what may come in; None for a duplicate of a message that has arrived. May wait for room.
+
+        It does not wait for room that only the end of its own transaction can make.
 
         Raises `QueueFullError`, `ClosedError`, `ChannelClosedError`; `ProviderError` for properties that make no sense.
         """
@@ -130,7 +138,7 @@ class Doorkeeper:
             if duplicate is None:
                 return None
         try:
-            room = self._claim_room(channel, envelope, patience) if isinstance(channel, Queue) else None
+            room = self._claim_room(channel, envelope, patience, transaction) if isinstance(channel, Queue) else None
         except BaseException:
             if duplicate is not None:
                 duplicate.end(arrived=False)
@@ -191,7 +199,9 @@ class Doorkeeper:
 
     # Room
 
-    def _claim_room(self, queue: Queue, envelope: Envelope, patience: Patience | None) -> tuple[Queue, Waiting] | None:
+    def _claim_room(
+        self, queue: Queue, envelope: Envelope, patience: Patience | None, transaction: UnitOfWork | None
+    ) -> tuple[Queue, Waiting] | None:
         if not queue.policy.is_limited or queue.policy.overflow in {Overflow.RING, Overflow.FLOW_TO_DISK}:
             return None
         size = approximate_size(envelope) if queue.policy.max_bytes else 0
@@ -199,10 +209,10 @@ class Doorkeeper:
         if not queue.claim_room(waiting):
             if queue.policy.overflow is not Overflow.BLOCK or patience is None:
                 raise _full(queue, "receive messages from it, raise its limits, or choose another overflow")
-            self._await_room(queue, waiting, patience)
+            self._await_room(queue, waiting, patience, transaction)
         return queue, waiting
 
-    def _await_room(self, queue: Queue, waiting: Waiting, patience: Patience) -> None:
+    def _await_room(self, queue: Queue, waiting: Waiting, patience: Patience, transaction: UnitOfWork | None) -> None:
         timeout_ms = queue.policy.block_timeout_ms
         until_ms = self._clock.monotonic_ms() + timeout_ms if timeout_ms else None
         try:
@@ -211,6 +221,10 @@ class Doorkeeper:
                     return
                 if queue.policy.is_limited and queue.policy.overflow is not Overflow.BLOCK:
                     raise _full(queue, "its overflow was altered while the sender waited")
+                if transaction is not None and _is_filled_by(queue.policy, transaction.held_in(queue), waiting.size):
+                    raise _full(
+                        queue, "this transaction alone takes that, so commit it, and send the rest in another one"
+                    )
                 if not self._clock.wait(patience.signal, until_ms):
                     if queue.claim_room(waiting):
                         return
@@ -218,6 +232,15 @@ class Doorkeeper:
             raise ClosedError(f"the session was closed while it waited for room in {queue.name}")
         finally:
             queue.stop_waiting(waiting)
+
+
+def _is_filled_by(policy: QueuePolicy, held: tuple[int, int], size: int) -> bool:
+    """Whether a transaction holds so much of a queue that there is no room for its next message before it ends."""
+    messages, total = held
+    if not messages:
+        return False
+    has_places = not policy.max_messages or messages < policy.max_messages
+    return not has_places or bool(policy.max_bytes and total + size > policy.max_bytes)
 
 
 def _full(queue: Queue, remedy: str) -> QueueFullError:

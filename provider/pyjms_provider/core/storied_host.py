@@ -62,10 +62,16 @@ class _StoriedDoorkeeper(Doorkeeper):
         super().__init__(clock)
         self._stories = stories
 
-    def admit(self, channel: Queue | Topic, envelope: Envelope, patience: Patience | None) -> Admission | None:
+    def admit(
+        self,
+        channel: Queue | Topic,
+        envelope: Envelope,
+        patience: Patience | None,
+        transaction: UnitOfWork | None = None,
+    ) -> Admission | None:
         ids = (envelope.message_id, envelope.correlation_id)
         try:
-            admission = super().admit(channel, envelope, patience)
+            admission = super().admit(channel, envelope, patience, transaction)
         except QueueFullError as error:
             self._stories.tell(Happening.REFUSED, 0, channel.name, (*ids, error.reason))
             raise

@@ -204,6 +204,13 @@ class UnitOfWork:
         """Whether it takes nothing more. The lock is held."""
         return self._state is not UnitState.OPEN and self._state is not UnitState.LACKING
 
+    def held_in(self, queue: Queue) -> tuple[int, int]:
+        """How many messages of a queue, and of what size, leave it at the end of the unit at the earliest."""
+        with self._lock:
+            entries = [*self._sent, *(entry for entry, _ in self._settled)]
+        sizes = [entry.reference.size for entry in entries if entry.queue is queue]
+        return len(sizes), sum(sizes)
+
     def add_sent(self, entry: QueueEntry) -> bool:
         """Add a NOT_COMMITTED message; return False if the unit has ended and the message must go."""
         with self._lock:

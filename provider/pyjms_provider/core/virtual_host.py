@@ -152,7 +152,7 @@ class VirtualHost:
             store.relieve()  # first: who finds no room has sent nothing
         admission: Admission | None = None
         if channel.asks_doorkeeper or DELIVER_AT in properties or DUPLICATE_ID in properties:
-            admission = self.doorkeeper.admit(channel, envelope, patience)
+            admission = self.doorkeeper.admit(channel, envelope, patience, transaction)
             if admission is None:
                 return
             envelope = admission.envelope

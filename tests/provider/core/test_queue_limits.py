@@ -18,7 +18,8 @@ from pyjms_provider.core.paging import approximate_size
 from pyjms_provider.core.policed_queue import QueueFullError
 from pyjms_provider.core.policy import QueuePolicies, QueuePolicy
 from pyjms_provider.core.queue import Queue
-from tests.provider.helpers import make_envelope
+from pyjms_provider.core.unit_of_work import UnitOfWork
+from tests.provider.helpers import entry_of, make_envelope
 from tests.provider.policy_world import PolicyWorld, pulled
 
 SIZE = approximate_size(make_envelope("a"))
@@ -27,17 +28,18 @@ SIZE = approximate_size(make_envelope("a"))
 class Sender:
     """Sends on a thread of its own, and says how it ended."""
 
-    def __init__(self, world: PolicyWorld, text: str) -> None:
+    def __init__(self, world: PolicyWorld, text: str, unit: UnitOfWork | None = None) -> None:
         self.patience = Patience()
         self.error: ProviderError | None = None
         self._world = world
         self._text = text
+        self._unit = unit
         self._thread = Thread(target=self._send)
         self._thread.start()
 
     def _send(self) -> None:
         try:
-            self._world.send(self._text, patience=self.patience)
+            self._world.send(self._text, unit=self._unit, patience=self.patience)
         except ProviderError as error:
             self.error = error
 
@@ -334,6 +336,35 @@ def test_who_waits_for_room_does_so_in_the_limits_that_took_the_place_of_lifted_
     world.send("b", patience=Patience())
     assert world.texts() == ["b"]
     assert clock.steps == []
+
+
+@pytest.mark.parametrize("limits", [{"max_messages": 2}, {"max_bytes": 2 * SIZE, "max_messages": 0}])
+def test_a_transaction_does_not_wait_for_room_that_only_its_own_end_makes(limits: dict[str, int]) -> None:
+    world, _ = blocking()
+    world.manager.alter("orders", **limits)
+    world.send("x")
+    unit = world.unit()
+    world.send("a", unit=unit)
+    sender = Sender(world, "b", unit)
+    wait_until_blocked(world)
+    reader = world.reader()
+    reader.settle(pulled(reader))
+    assert sender.wait() is None, "what others have sent may go, so it waits for that"
+    error = Sender(world, "c", unit).wait()
+    assert isinstance(error, QueueFullError)
+    assert "this transaction alone takes that" in str(error)
+    unit.commit(0)
+    assert world.texts() == ["a", "b"]
+    wait_until_blocked(world, 0)
+
+
+def test_nor_for_the_room_of_what_it_has_received() -> None:
+    world, _ = blocking()
+    world.send("a")
+    reader, unit = world.reader(), world.unit()
+    delivery = pulled(reader)
+    assert world.queue.settle_in(unit, [(entry_of(delivery), delivery.count)], reader.session)
+    assert isinstance(Sender(world, "b", unit).wait(), QueueFullError)
 
 
 def test_a_sender_without_patience_does_not_wait() -> None:

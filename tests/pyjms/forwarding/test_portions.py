@@ -63,6 +63,15 @@ def test_a_target_with_less_room_than_a_batch_gets_what_it_has_room_for(here: Cl
     assert there.texts("inbox") == here.texts("orders") == []
 
 
+def test_a_target_that_lets_senders_wait_gets_what_it_has_room_for(here: Client, there: Client) -> None:
+    QueueManager.of("there").create("inbox", max_messages=7, overflow="block")
+    put_some(here, 40)
+    with running(route(SOURCE), TARGET) as thread:
+        assert [there.take("inbox").text for _ in range(40)] == texts(40)
+        seen = statistics_when(thread, lambda each: each.forwarded == 40)
+    assert (seen.sent, seen.failures) == (40, 0)
+
+
 def test_a_queue_here_with_less_room_than_a_batch_gets_what_it_has_room_for(here: Client, there: Client) -> None:
     QueueManager.of("here").create("copies", max_messages=7)
     put_some(here, 40)
