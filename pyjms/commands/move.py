@@ -7,10 +7,10 @@ from typing import Annotated, Final
 import typer
 from rich.markup import escape
 
-from pyjms import Connection, Message, MessageProducer, Session
+from pyjms import Connection, Message, MessageProducer, ResourceAllocationException, Session
 from pyjms.commands.connecting import Login, check_queue, destination, queue
 from pyjms.commands.options import AsJson, BrokerUrl, PasswordFile, QueueName, Selector, UserName
-from pyjms.commands.reporting import CommandError, errors_told, progress, put_json, tables
+from pyjms.commands.reporting import CommandError, errors_told, note, progress, put_json, tables
 from pyjms.commands.taking import can_browse, count_messages, take
 from pyjms.messages.properties import Properties
 from pyjms.messages.property_names import DUPLICATE_ID
@@ -50,7 +50,7 @@ def move(
     """Move the messages that are in a queue now to another one, or to another broker; the same user logs in to both.
 
     Within a broker each message is in one queue or the other, whatever happens. Between two brokers none is lost; those
-    of the last transaction, 100 at most, may be in both when it breaks off. Exit code: 0 done, 1 it broke off, 2 it
+    of the last transaction, 100 at most, may be in both when it breaks off. It breaks off when the other queue is full. Exit code: 0 done, 1 it broke off, 2 it
     cannot be done as asked, 130 Ctrl-C.
     """
     with errors_told("move"):
@@ -80,7 +80,7 @@ def _move(
     total = count_messages(reading, found, selector) if can_browse(connection) else None
     limit = most if total is None else min(total, most or total)
     producer = writing.create_producer(destination(writing, target))
-    moved = 0
+    moved, batch = 0, _BATCH
 
     def commit() -> None:
         if writing is not reading:
@@ -88,14 +88,27 @@ def _move(
         reading.commit()
 
     with progress("moving", limit) as bars:
-        for message in take(reading, found, selector, limit):
-            _send_on(producer, message)
-            moved += 1
-            if moved % _BATCH == 0:
+        while True:
+            sent = 0
+            for message in take(reading, found, selector, None if limit is None else limit - moved):
+                try:
+                    _send_on(producer, message)
+                except ResourceAllocationException:
+                    if not sent:  # there is no room for one
+                        note(f"{moved:,} messages were moved before")
+                        raise
+                    batch = sent
+                    break
+                sent += 1
+                if sent == batch:
+                    commit()
+                    moved, sent = moved + sent, 0
+                    bars.update(bars.task_ids[0], completed=moved)
+            else:
                 commit()
-                bars.update(bars.task_ids[0], completed=moved)
-        commit()
-    return moved
+                return moved + sent
+            for session in {reading, writing}:
+                session.rollback()
 
 
 def _send_on(producer: MessageProducer, message: Message) -> None:

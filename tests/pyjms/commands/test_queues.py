@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from contextlib import closing
 from typing import Any, TypeAlias
 
 import pytest
 
-from pyjms import Connection, DeliveryMode
+from pyjms import Connection, ConnectionFactory, DeliveryMode
 from pyjms.commands import taking
 from pyjms.spi.registry import find_provider
 from pyjms.spi.url import ProviderUrl
+from pyjms_provider.queue_manager import QueueManager
 from tests.pyjms.commands.conftest import Type
 from tests.pyjms.demo.command_line import Run
 
@@ -117,6 +119,24 @@ def test_moving_goes_to_another_broker(run_pyjms: Run, url: str, documents: Docu
         assert run_pyjms("move", url, "orders", "orders", "--to-url", other)[:2] == (0, "moved 5 messages to orders\n")
         assert [each["body"] for each in documents("browse", other, "orders")] == ["1", "2", "3", "4", "5"]
     finally:
+        find_provider("vm").stop_broker(ProviderUrl.parse(other))
+
+
+@pytest.mark.parametrize("elsewhere", ["", "-other"])
+def test_moving_fills_a_queue_with_less_room_than_a_transaction_wants(
+    run_pyjms: Run, url: str, bodies: Callable[[str], list[str]], elsewhere: str
+) -> None:
+    other = url + elsewhere
+    with closing(ConnectionFactory(other).create_connection()):
+        QueueManager.of(other.removeprefix("vm://")).create("small", max_messages=3)
+        code, _, err = run_pyjms("move", url, "orders", "small", *(("--to-url", other) if elsewhere else ()))
+        assert (code, bodies("orders")) == (1, ["4", "5"])
+        assert "3 messages were moved before" in err
+        assert "small is full" in err
+        run_pyjms("purge", other, "small", "--yes")
+        assert run_pyjms("move", url, "orders", "small", "--to-url", other)[0] == 0
+        assert bodies("orders") == []
+    if elsewhere:
         find_provider("vm").stop_broker(ProviderUrl.parse(other))
 
 
