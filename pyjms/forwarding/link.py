@@ -97,14 +97,22 @@ class Link:
             if not is_wanted:
                 connection.close()
                 raise ClosedError("the route was stopped")
-            if Capability.TRANSACTIONS not in connection.capabilities:
-                raise RouteError(
-                    f"{self.site.url} ({connection.info.name}) has no transactions, and a route needs them at both ends; "
-                    f"{connection.advice(Capability.TRANSACTIONS) or 'choose another provider or URL'}"
-                )
-            self.provider_name = connection.info.name
-            self.is_known = True
-            session = self._session = connection.open_session(transacted=True)
+            try:
+                session = self._session = self._open_session(connection)
+            except BaseException:
+                self.drop()  # each attempt would leave one more
+                raise
+        return session
+
+    def _open_session(self, connection: ProviderConnection) -> ProviderSession:
+        if Capability.TRANSACTIONS not in connection.capabilities:
+            raise RouteError(
+                f"{self.site.url} ({connection.info.name}) has no transactions, and a route needs them at both ends; "
+                f"{connection.advice(Capability.TRANSACTIONS) or 'choose another provider or URL'}"
+            )
+        session = connection.open_session(transacted=True)
+        self.provider_name = connection.info.name
+        self.is_known = True
         return session
 
     def _tell(self, problem: ProviderError) -> None:
