@@ -7,6 +7,7 @@ from typing import Any, Final
 
 from pyjms.commands.reporting import note, progress, put_json, tables
 from pyjms.commands.signals import told_of_signals
+from pyjms.errors import JMSException
 from pyjms.spi.clock import Clock, Signal, SystemClock
 from pyjms.spi.routes import RouteError, RouteRequest, RouteState, RouteStatistics, RunningRoute, find_runner
 
@@ -18,7 +19,8 @@ _LOOKS_EVERY_MS: Final = 200
 def run_route(kind: str, name: str, settings: dict[str, Any], idle_ms: int, every_ms: int, *, as_json: bool) -> None:
     """Run a route until a signal, or until nothing has come for `idle_ms` milliseconds (0: no such end).
 
-    With `as_json`, one line of statistics every `every_ms` milliseconds, and one at the end. Raises `RouteError`.
+    With `as_json`, one line of statistics every `every_ms` milliseconds, and one at the end. Raises `RouteError`; `JMSException` if
+    nothing has come because a site was away.
     """
     clock = SystemClock()
     told = Signal()
@@ -32,13 +34,15 @@ def run_route(kind: str, name: str, settings: dict[str, Any], idle_ms: int, ever
     with told_of_signals(end):
         running = find_runner(kind).start(request)
         try:
-            _watch(running, clock, told, ended, idle_ms, every_ms, as_json=as_json)
+            last = _watch(running, clock, told, ended, idle_ms, every_ms, as_json=as_json)
         finally:
             running.stop()
     seen = running.statistics()
     _tell_end(name, seen, as_json=as_json)
     if seen.state is RouteState.FAILED:
         raise RouteError(seen.last_error or "the route has ended by a fault")
+    if last.state is RouteState.AWAY and not ended.is_set():
+        raise JMSException(f"there may be more, as a site was away when the time was up: {seen.last_error}")
 
 
 def _watch(
@@ -50,16 +54,18 @@ def _watch(
     every_ms: int,
     *,
     as_json: bool,
-) -> None:
+) -> RouteStatistics:
+    """Return what was seen last, before it is stopped."""
     last_error: str | None = None
     moved, quiet_since = -1, clock.monotonic_ms()
     tells_at = quiet_since + every_ms
+    seen = running.statistics()
     with progress("forwarded", None) as bars:
         while not ended.is_set():
             clock.wait(told, clock.monotonic_ms() + _LOOKS_EVERY_MS)
             seen, now_ms = running.statistics(), clock.monotonic_ms()
             if seen.state is RouteState.FAILED:
-                return
+                break
             bars.update(bars.task_ids[0], completed=seen.forwarded, description=seen.state.value)
             if seen.last_error not in {last_error, None} and not as_json:
                 note(str(seen.last_error), style="yellow")
@@ -71,7 +77,8 @@ def _watch(
                 tells_at = now_ms + every_ms
                 put_json(_data(seen), is_line=True)
             if idle_ms and now_ms - quiet_since >= idle_ms:
-                return
+                break
+    return seen
 
 
 def _tell_end(name: str, seen: RouteStatistics, *, as_json: bool) -> None:

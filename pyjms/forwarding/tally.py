@@ -17,7 +17,8 @@ class Tally:
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
         self.state = RouteState.RUNNING
-        self.guarantee = Guarantee.ONCE_ONLY
+        self.guarantee: Guarantee | None = None
+        """None: not all sites were reached yet."""
         self.waiting = 0
         self.details: Mapping[str, int] = {}
         self._forwarded = self._sent = self._undeliverable = self._expired = self._failures = 0
@@ -46,7 +47,7 @@ class Tally:
         reason, at_ms = self._last_error or (None, None)
         return RouteStatistics(
             state=self.state,
-            guarantee=self.guarantee.value,
+            guarantee="unknown" if self.guarantee is None else self.guarantee.value,
             forwarded=self._forwarded,
             sent=self._sent,
             undeliverable=self._undeliverable,

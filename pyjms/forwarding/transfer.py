@@ -116,6 +116,14 @@ class Transfer:
 
     def _receives(self) -> None:
         self.tally.state = RouteState.RUNNING
+        self._find_guarantee()
+
+    def _find_guarantee(self) -> None:
+        """Say what is promised, once it is known of all sites that messages were for."""
+        outlets = self._outlets.values()
+        is_known = all(outlet.link.is_known for outlet in outlets) if outlets else not self._source.gives_ids
+        if is_known and self.tally.guarantee is None:
+            self.tally.guarantee = Guarantee.ONCE_ONLY
 
     def _carry(self, batch: list[Delivery]) -> bool:
         """Bring a batch to its targets and settle it here; return False if what is left in it must wait for another time."""
@@ -185,6 +193,8 @@ class Transfer:
         outlet = self._outlets.get(site)
         if outlet is None:
             outlet = self._outlets[site] = Outlet(self._link(site), self.settings.attempts)
+            if self.tally.guarantee is Guarantee.ONCE_ONLY:
+                self.tally.guarantee = None
             if self._is_over:
                 outlet.link.end()
         return outlet
@@ -204,6 +214,7 @@ class Transfer:
                         "duplicates: choose another target, name its duplicate_property if it has one, or require "
                         f"'{Guarantee.AT_LEAST_ONCE.value}'"
                     )
+        self._find_guarantee()
 
     def _came_through(self) -> None:
         self._delays.reset()

@@ -95,6 +95,14 @@ def test_forward_ends_in_order_at_a_signal(
     assert (lines[-1]["state"], lines[-1]["forwarded"]) == ("stopped", 1)
 
 
+def test_forward_does_not_say_that_it_is_done_when_it_has_not_reached_the_source(run_pyjms: Run) -> None:
+    away = "stomp://127.0.0.1:1?reconnect=no"
+    code, out, err = run_pyjms("forward", away, "orders", "--to", "vm://there", "--idle", "300ms")
+    assert code == 1
+    assert "0 messages forwarded, 0 sent, unknown" in out
+    assert "a site was away when the time was up: stomp://127.0.0.1:1" in err
+
+
 def test_forward_says_what_it_cannot_use(run_pyjms: Run, here: Client) -> None:
     code, _, err = run_pyjms("forward", "vm://here", "orders", "--to", "nowhere://x", "--selector", "a >")
     assert code == 2
