@@ -165,7 +165,8 @@ class Connection(Closeable, declares=True):
     ) -> ConnectionConsumer:
         """Return such a consumer of a durable subscription (§8.2.4).
 
-        Raises `InvalidDestinationException`, `InvalidSelectorException`; `IllegalStateException` in the queue domain.
+        Raises `InvalidDestinationException`, `InvalidSelectorException`; `JMSException` without a name for the subscription;
+        `IllegalStateException` in the queue domain, and while the connection has no client identifier (§6.3).
         """
 
 

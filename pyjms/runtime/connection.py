@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from contextlib import suppress
 from itertools import count
 from threading import RLock
 from typing import TypeVar
@@ -11,8 +12,8 @@ from pyjms.api.connection import Connection, ConnectionMetaData, ExceptionListen
 from pyjms.api.destination import Destination, Topic
 from pyjms.api.server_sessions import ConnectionConsumer, ServerSessionPool
 from pyjms.api.session import AcknowledgeMode
-from pyjms.errors import IllegalStateException, InvalidClientIDException, InvalidDestinationException, JMSException
-from pyjms.messages.destinations import JmsQueue, JmsTopic, address_of
+from pyjms.errors import IllegalStateException, InvalidClientIDException, JMSException
+from pyjms.messages.destinations import JmsQueue, JmsTopic
 from pyjms.runtime.error_mapping import ErrorCollector, mapped_errors, to_jms
 from pyjms.runtime.inbox import Turn
 from pyjms.runtime.lifecycle import Event, State, next_state
@@ -21,13 +22,13 @@ from pyjms.runtime.listeners import exception_callback
 from pyjms.runtime.meta_data import JmsConnectionMetaData
 from pyjms.runtime.server_sessions import JmsConnectionConsumer
 from pyjms.runtime.session import JmsSession
+from pyjms.runtime.subscribing import check_durable, subscribe_request
 from pyjms.runtime.temporaries import Temporaries
 from pyjms.spi.capability import Capability
 from pyjms.spi.clock import Clock
 from pyjms.spi.envelope import Address, AddressKind, ConnectionId
 from pyjms.spi.errors import CapabilityError, ConnectionLostError, ProviderError
 from pyjms.spi.provider import ConnectRequest, Provider
-from pyjms.spi.selector import selector_or_none
 
 __all__ = ["JmsConnection"]
 
@@ -169,12 +170,9 @@ class JmsConnection(Connection):
         session_pool: ServerSessionPool,
         max_messages: int,
     ) -> ConnectionConsumer:
-        self.require(Capability.DURABLE_SUBSCRIPTIONS, "durable subscriptions")
-        if not isinstance(topic, Topic):
-            raise InvalidDestinationException("a durable subscription needs a topic")
-        if self._client_id is None:
-            raise IllegalStateException("to create a durable connection consumer, set the connection's client_id first")
-        return self._connection_consumer(topic, message_selector, session_pool, max_messages, subscription_name)
+        self._use()
+        name = check_durable(self, topic, subscription_name, "a durable connection consumer")
+        return self._connection_consumer(topic, message_selector, session_pool, max_messages, name)
 
     def _connection_consumer(
         self,
@@ -190,12 +188,15 @@ class JmsConnection(Connection):
             raise JMSException(f"a connection consumer needs a ServerSessionPool, not {type(pool).__name__}")
         if isinstance(max_messages, bool) or not isinstance(max_messages, int) or max_messages < 1:
             raise JMSException(f"{max_messages!r} is no number of messages a server session can load: use 1 or more")
-        address = address_of(destination)
+        request = subscribe_request(self, destination, selector, durable_name=durable_name)
         with mapped_errors:
             session = self._provider.open_session(transacted=False)
-            consumer = JmsConnectionConsumer(
-                self, session, address, selector_or_none(selector), pool, max_messages, durable_name
-            )
+            try:
+                consumer = JmsConnectionConsumer(self, session, request, pool, max_messages)
+            except BaseException:
+                with suppress(ProviderError):  # why it was refused says more
+                    session.close()
+                raise
         with self._lock:
             is_late = self._state is State.CLOSED
             if not is_late:

@@ -13,11 +13,9 @@ from pyjms.runtime.listener import WorkThread
 from pyjms.runtime.rest import Rest
 from pyjms.runtime.session import JmsSession
 from pyjms.spi.delivery import Delivery
-from pyjms.spi.envelope import Address
 from pyjms.spi.errors import ProviderError
 from pyjms.spi.provider import ProviderSession, SubscribeRequest
 from pyjms.spi.reasons import reason_of
-from pyjms.spi.selector import Selector
 
 if TYPE_CHECKING:
     from pyjms.runtime.connection import JmsConnection
@@ -47,11 +45,9 @@ class JmsConnectionConsumer(ConnectionConsumer):
         self,
         connection: JmsConnection,
         session: ProviderSession,
-        address: Address,
-        selector: Selector | None,
+        request: SubscribeRequest,
         pool: ServerSessionPool,
         max_messages: int,
-        durable_name: str | None,
     ) -> None:
         """Subscribe. Raises what `ProviderSession.subscribe` raises, unmapped."""
         self._connection = connection
@@ -64,7 +60,6 @@ class JmsConnectionConsumer(ConnectionConsumer):
         self._owed: list[Delivery] = []
         name = f"pyjms-connection-consumer-{connection.next_number()}"
         self._worker = WorkThread(name, connection.clock, self._work, self._tell)
-        request = SubscribeRequest(address=address, selector=selector, no_local=False, durable_name=durable_name)
         self._consumer = session.subscribe(request, self._worker.wake)
         self._worker.start()
 

@@ -31,6 +31,7 @@ from pyjms.runtime.inbox import DeliveryGate, Turn
 from pyjms.runtime.lifecycle import Event, State, next_state
 from pyjms.runtime.listeners import message_callback
 from pyjms.runtime.producer import JmsMessageProducer, producer_for
+from pyjms.runtime.subscribing import check_client_id, check_durable, checked_name, subscribe_request
 from pyjms.runtime.tracing import current_tracer
 from pyjms.spi.capability import Capability
 from pyjms.spi.delivery import Delivery
@@ -45,7 +46,7 @@ from pyjms.spi.errors import (
     RolledBackError,
     TooLateError,
 )
-from pyjms.spi.provider import ProviderSession, SubscribeRequest
+from pyjms.spi.provider import ProviderSession
 from pyjms.spi.reasons import reason_of
 from pyjms.spi.selector import selector_or_none
 
@@ -128,12 +129,12 @@ class JmsSession(Session):
 
     def create_queue(self, queue_name: str) -> Queue:
         self.check_open()
-        return JmsQueue(_checked_name(queue_name, "queue"))
+        return JmsQueue(checked_name(queue_name, "queue"))
 
     def create_topic(self, topic_name: str) -> Topic:
         self.check_open()
         self.connection.require(Capability.TOPICS, "topics")
-        return JmsTopic(_checked_name(topic_name, "topic"))
+        return JmsTopic(checked_name(topic_name, "topic"))
 
     def create_temporary_queue(self) -> TemporaryQueue:
         self.check_open()
@@ -169,14 +170,8 @@ class JmsSession(Session):
         self, topic: Topic, name: str, message_selector: str | None = None, no_local: bool = False
     ) -> JmsTopicSubscriber:
         self.check_open()
-        self.connection.require(Capability.DURABLE_SUBSCRIPTIONS, "durable subscriptions")
-        if not isinstance(topic, Topic):
-            raise InvalidDestinationException("a durable subscription needs a topic")
-        if isinstance(topic, TemporaryTopic):
-            # JMS 1.1 §6.2: it would outlive its topic
-            raise InvalidDestinationException("a temporary topic has no durable subscriptions: use create_consumer")
-        self._check_client_id("create a durable subscriber")
-        consumer = self._subscribe(topic, message_selector, no_local, _checked_name(name, "subscription"))
+        durable_name = check_durable(self.connection, topic, name, "a durable subscriber")
+        consumer = self._subscribe(topic, message_selector, no_local, durable_name)
         assert isinstance(consumer, JmsTopicSubscriber)
         return consumer
 
@@ -184,9 +179,9 @@ class JmsSession(Session):
         """Delete a durable subscription of this connection's client (§6.11.1)."""
         self.check_open()
         self.connection.require(Capability.DURABLE_SUBSCRIPTIONS, "durable subscriptions")
-        self._check_client_id("unsubscribe")
+        check_client_id(self.connection, "unsubscribe")
         with mapped_errors:
-            self.provider_session.unsubscribe(_checked_name(name, "subscription"))
+            self.provider_session.unsubscribe(checked_name(name, "subscription"))
 
     def create_browser(self, queue: Queue, message_selector: str | None = None) -> QueueBrowser:
         self.check_open()
@@ -205,30 +200,14 @@ class JmsSession(Session):
         self, destination: Destination, selector: str | None, no_local: bool, durable_name: str | None
     ) -> JmsMessageConsumer:
         self.check_open()
-        address = address_of(destination)
-        if selector:
-            self.connection.require(Capability.SELECTORS, "message selectors")
-        if address.kind is AddressKind.TOPIC:
-            self.connection.require(Capability.TOPICS, "topics")
-            if no_local:
-                self.connection.require(Capability.NO_LOCAL, "no_local")
-        kind = _consumer_class(address.kind)
+        request = subscribe_request(
+            self.connection, destination, selector, no_local=no_local, durable_name=durable_name
+        )
         with mapped_errors:
-            request = SubscribeRequest(
-                address=address,
-                selector=selector_or_none(selector),
-                no_local=bool(no_local) and address.kind is AddressKind.TOPIC,
-                durable_name=durable_name,
-                priority=self.connection.consumer_priority,
-            )
-            consumer = kind(self, destination, request)
+            consumer = _consumer_class(request.address.kind)(self, destination, request)
         with self.gate.lock:
             self._consumers.append(consumer)
         return consumer
-
-    def _check_client_id(self, what: str) -> None:
-        if self.connection.configured_client_id is None:
-            raise IllegalStateException(f"to {what}, set the connection's client_id first (JMS 1.1 §6.3)")
 
     # Settings
 
@@ -579,14 +558,6 @@ class JmsSession(Session):
     def next_message_id(self) -> MessageId:
         """Return an id that no other message of this message system has (§3.4.3)."""
         return MessageId(self._id_prefix + str(next(self._numbers)))
-
-
-def _checked_name(name: str, what: str) -> str:
-    if not isinstance(name, str) or not name:
-        raise (InvalidDestinationException if what != "subscription" else JMSException)(
-            f"{name!r} is no {what} name: use a non-empty string"
-        )
-    return name
 
 
 def _consumer_class(kind: AddressKind) -> type[JmsMessageConsumer]:

@@ -11,11 +11,14 @@ import pytest
 
 from pyjms import (
     IllegalStateException,
+    InvalidDestinationException,
     JMSException,
     Message,
     Session,
 )
+from pyjms.messages.destinations import JmsQueue, JmsTopic
 from pyjms.runtime.factory import ConnectionFactory
+from pyjms.spi import Capability
 from tests.pyjms.runtime.conftest import Connect
 from tests.pyjms.runtime.helpers import (
     PATIENCE_S,
@@ -31,6 +34,7 @@ from tests.pyjms.runtime.helpers import (
     within_patience,
 )
 from tests.pyjms.runtime.server_pool import Pool, feeding
+from tests.pyjms.runtime.wrapping import Wrapped
 
 AUTO, CLIENT, DUPS_OK = Session.AUTO_ACKNOWLEDGE, Session.CLIENT_ACKNOWLEDGE, Session.DUPS_OK_ACKNOWLEDGE
 
@@ -154,6 +158,63 @@ class TestDelivery:
             )
             send_texts(sending, destination, "espresso")
             assert recorder.wait_for(1) == ["espresso"]
+
+
+class TestRefused:
+    @pytest.mark.realises("BOIL-PUB-4")
+    @pytest.mark.parametrize("wrong", ["", None, 5, b"all"])
+    def test_a_durable_one_needs_a_name(self, connect: Connect, sending: Session, wrong: Any) -> None:
+        """Without one it would be a plain subscriber, and what is published while it is closed would be lost."""
+        connection, topic = connect("server"), sending.create_topic("prices")
+        pool = Pool(connection, feeding(Recorder()))
+        with pytest.raises(JMSException, match="subscription name"):
+            connection.create_durable_connection_consumer(topic, wrong, None, pool, 1)
+
+    def test_a_temporary_topic_has_no_durable_one(self, connect: Connect) -> None:
+        connection = connect("server")
+        topic, pool = connection.create_session().create_temporary_topic(), Pool(connection, feeding(Recorder()))
+        with pytest.raises(InvalidDestinationException, match="temporary"):
+            connection.create_durable_connection_consumer(topic, "all", None, pool, 1)
+
+    def test_a_durable_one_needs_a_client_id(self, connect: Connect, sending: Session) -> None:
+        connection, topic = connect(), sending.create_topic("prices")
+        pool = Pool(connection, feeding(Recorder()))
+        with pytest.raises(IllegalStateException, match=r"connection consumer.*client_id"):
+            connection.create_durable_connection_consumer(topic, "all", None, pool, 1)
+
+    @pytest.mark.parametrize("lacking", [Capability.TOPICS, Capability.SELECTORS])
+    def test_what_the_provider_lacks_is_named(self, jms_broker_url: str, lacking: Capability) -> None:
+        with Wrapped(jms_broker_url, remove=lacking) as wrapped:
+            connection = ConnectionFactory(wrapped.url).create_connection()
+            pool = Pool(connection, feeding(Recorder()))
+            with pytest.raises(JMSException, match=lacking.name):
+                connection.create_connection_consumer(JmsTopic("prices"), "cups > 1", pool, 1)
+            within_patience(connection.close)
+
+    @pytest.mark.parametrize("wrong", ["selector", "destination", "name in use"])
+    def test_nothing_stays_open_at_the_provider(self, jms_broker_url: str, wrong: str) -> None:
+        with Wrapped(jms_broker_url) as wrapped:
+            connection = ConnectionFactory(wrapped.url, client_id="server").create_connection()
+            session, pool = connection.create_session(), Pool(connection, feeding(Recorder()))
+            topic = session.create_topic("prices")
+            session.create_durable_subscriber(topic, "all")
+            wrapped.calls.clear()
+            with pytest.raises(JMSException):
+                if wrong == "selector":
+                    connection.create_connection_consumer(topic, "cups >", pool, 1)
+                elif wrong == "destination":
+                    connection.create_connection_consumer(None, None, pool, 1)  # type: ignore[arg-type]
+                else:
+                    connection.create_durable_connection_consumer(topic, "all", None, pool, 1)
+            assert wrapped.calls.count("open_session") == wrapped.calls.count("session.close")
+            within_patience(connection.close)
+
+    def test_its_priority_is_that_of_the_connection(self, jms_broker_url: str) -> None:
+        with Wrapped(jms_broker_url) as wrapped:
+            connection = ConnectionFactory(wrapped.url, consumer_priority=3).create_connection()
+            connection.create_connection_consumer(JmsQueue("orders"), None, Pool(connection, feeding(Recorder())), 1)
+            assert [request.priority for request in wrapped.subscribed] == [3]
+            within_patience(connection.close)
 
 
 class TestModes:

@@ -50,6 +50,7 @@ class Wrapped:
         self.before: dict[str, Callable[[], object]] = {}
         self.calls: list[str] = []
         self.requests: list[ConnectRequest] = []
+        self.subscribed: list[SubscribeRequest] = []
         self.events: list[ConnectionEvents] = []
         self.xa_answers: dict[str, Any] = {}
         self.change = (add, remove)
@@ -155,6 +156,7 @@ class _Session(ProviderSession):
         self._inner.send(envelope)
 
     def subscribe(self, request: SubscribeRequest, on_ready: Callable[[], None]) -> ProviderConsumer:
+        self._wrapped.subscribed.append(request)
         self._wrapped.passing("subscribe")
         return _Consumer(self._wrapped, self._inner.subscribe(request, on_ready))
 

@@ -151,8 +151,8 @@ MUTANTS = (
         "only the session that made a temporary destination can consume from it",
         edit(
             _S + "_subscribe",
-            "address = address_of(destination)",
-            "address = address_of(destination)\n    if address.temporary and not any(each is self for each in self.connection._sessions[:1]): raise InvalidDestinationException('not of this session')",
+            "with mapped_errors:",
+            "if request.address.temporary and not any(each is self for each in self.connection._sessions[:1]): raise InvalidDestinationException('not of this session')\n    with mapped_errors:",
         ),
     ),
     mutant(
@@ -367,7 +367,7 @@ MUTANTS = (
         "6.11.1-g",
         "a durable subscriber of no topic raises TypeError",
         edit(
-            _S + "create_durable_subscriber",
+            "pyjms.runtime.subscribing:check_durable",
             'raise InvalidDestinationException("a durable',
             'raise TypeError("a durable',
         ),

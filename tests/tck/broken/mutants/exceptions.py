@@ -39,8 +39,16 @@ MUTANTS = (
     mutant(
         "7.3-b 4.4.7-d 4.4.7-e 4.4.11-c",
         "calls at the wrong time raise JMSException",
-        edit(_R + "session:JmsSession._check_transaction", "raise IllegalStateException(", "raise JMSException("),
-        edit(_R + "session:JmsSession.recover", "raise IllegalStateException(", "raise JMSException("),
+        edit(
+            _R + "session:JmsSession._check_transaction",
+            "raise IllegalStateException(",
+            "from pyjms.errors import JMSException\n        raise JMSException(",
+        ),
+        edit(
+            _R + "session:JmsSession.recover",
+            "raise IllegalStateException(",
+            "from pyjms.errors import JMSException\n        raise JMSException(",
+        ),
     ),
     mutant(
         "7.3-c",

@@ -47,7 +47,7 @@ MUTANTS = (
     mutant(
         "8.2.4-a",
         "a connection consumer ignores its selector",
-        edit(_C + "_connection_consumer", "selector_or_none(selector)", "None"),
+        edit(_C + "_connection_consumer", "destination, selector,", "destination, None,"),
     ),
     mutant(
         "8.2.4-b",
@@ -60,7 +60,7 @@ MUTANTS = (
     mutant(
         "8.2.4-c",
         "a durable connection consumer is not durable",
-        edit(_C + "create_durable_connection_consumer", "max_messages, subscription_name)", "max_messages, None)"),
+        edit(_C + "create_durable_connection_consumer", "max_messages, name)", "max_messages, None)"),
     ),
     mutant(
         "8.2.4-h",

@@ -45,12 +45,12 @@ MUTANTS = (
     mutant(
         "4.4.4-a 5.7-b 5.3-a",
         "create_queue changes the name",
-        edit(_S + "create_queue", '_checked_name(queue_name, "queue")', "queue_name + '!'"),
+        edit(_S + "create_queue", 'checked_name(queue_name, "queue")', "queue_name + '!'"),
     ),
     mutant(
         "4.4.4-b 6.9-b 6.5-a",
         "create_topic changes the name",
-        edit(_S + "create_topic", '_checked_name(topic_name, "topic")', "topic_name + '!'"),
+        edit(_S + "create_topic", 'checked_name(topic_name, "topic")', "topic_name + '!'"),
     ),
     mutant(
         "5.3-b 6.5-b",
@@ -74,7 +74,7 @@ MUTANTS = (
         edit(
             _S + "_subscribe",
             "self.check_open()",
-            "self.check_open()\n    if self._consumers: raise JMSException('one consumer')",
+            "self.check_open()\n    if self._consumers: raise IllegalStateException('one consumer')",
         ),
     ),
     mutant(
@@ -83,7 +83,7 @@ MUTANTS = (
         edit(
             _S + "create_producer",
             "self.check_open()",
-            "self.check_open()\n    if self._producers: raise JMSException('one producer')",
+            "self.check_open()\n    if self._producers: raise IllegalStateException('one producer')",
         ),
     ),
     mutant(
@@ -108,7 +108,7 @@ MUTANTS = (
     mutant(
         "4.4.2-c 5.7-c 6.9-c",
         "consumers lose their selector",
-        edit(_S + "_subscribe", "selector=selector_or_none(selector)", "selector=None"),
+        edit(_S + "_subscribe", "destination, selector,", "destination, None,"),
     ),
     mutant(
         "4.5-a",
@@ -124,11 +124,14 @@ MUTANTS = (
             "from pyjms.errors import JMSException\n    raise JMSException(",
         ),
         *(
-            edit(where, "raise InvalidDestinationException(", "raise JMSException(")
+            edit(
+                where,
+                "raise InvalidDestinationException(",
+                "from pyjms.errors import JMSException\n        raise JMSException(",
+            )
             for where in (
                 _S + "create_browser",
-                _S + "create_durable_subscriber",
-                "pyjms.runtime.connection:JmsConnection.create_durable_connection_consumer",
+                "pyjms.runtime.subscribing:check_durable",
             )
         ),
         *(

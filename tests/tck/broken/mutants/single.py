@@ -124,9 +124,7 @@ MUTANTS = (
     mutant(
         "4.4.2-c",
         "an empty selector of a consumer chooses nothing",
-        edit(
-            _S + "_subscribe", "selector_or_none(selector)", "selector_or_none('FALSE' if selector == '' else selector)"
-        ),
+        edit(_S + "_subscribe", "destination, selector,", "destination, 'FALSE' if selector == '' else selector,"),
     ),
     # domains
     mutant(

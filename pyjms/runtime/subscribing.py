@@ -1,0 +1,78 @@
+"""What a consumer may ask for, checked alike for the consumers of sessions and of connections (JMS 1.1 §4.5, §6.11.1, §8.2)."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from pyjms.api.destination import Destination, TemporaryTopic, Topic
+from pyjms.errors import IllegalStateException, InvalidDestinationException, JMSException
+from pyjms.messages.destinations import address_of
+from pyjms.runtime.error_mapping import mapped_errors
+from pyjms.spi.capability import Capability
+from pyjms.spi.envelope import AddressKind
+from pyjms.spi.provider import SubscribeRequest
+from pyjms.spi.selector import selector_or_none
+
+if TYPE_CHECKING:
+    from pyjms.runtime.connection import JmsConnection
+
+__all__ = ["check_client_id", "check_durable", "checked_name", "subscribe_request"]
+
+
+def subscribe_request(
+    connection: JmsConnection,
+    destination: Destination,
+    selector: str | None,
+    *,
+    no_local: bool = False,
+    durable_name: str | None = None,
+) -> SubscribeRequest:
+    """Return what to ask the provider for.
+
+    Raises `InvalidDestinationException`, `InvalidSelectorException`; `JMSException` for what the provider lacks.
+    """
+    address = address_of(destination)
+    if selector:
+        connection.require(Capability.SELECTORS, "message selectors")
+    if address.kind is AddressKind.TOPIC:
+        connection.require(Capability.TOPICS, "topics")
+        if no_local:
+            connection.require(Capability.NO_LOCAL, "no_local")
+    with mapped_errors:
+        return SubscribeRequest(
+            address=address,
+            selector=selector_or_none(selector),
+            no_local=bool(no_local) and address.kind is AddressKind.TOPIC,
+            durable_name=durable_name,
+            priority=connection.consumer_priority,
+        )
+
+
+def check_durable(connection: JmsConnection, topic: Topic, name: str, what: str) -> str:
+    """Return `name` if `what`, a subscriber of it to `topic`, may be created on this connection (§6.3, §6.11.1).
+
+    Raises `InvalidDestinationException`, `IllegalStateException` without a client identifier, `JMSException`.
+    """
+    connection.require(Capability.DURABLE_SUBSCRIPTIONS, "durable subscriptions")
+    if not isinstance(topic, Topic):
+        raise InvalidDestinationException("a durable subscription needs a topic")
+    if isinstance(topic, TemporaryTopic):
+        # JMS 1.1 §6.2: it would outlive its topic
+        raise InvalidDestinationException("a temporary topic has no durable subscriptions: use create_consumer")
+    check_client_id(connection, f"create {what}")
+    return checked_name(name, "subscription")
+
+
+def check_client_id(connection: JmsConnection, what: str) -> None:
+    """Raise IllegalStateException when the connection has no client identifier, which `what` needs."""
+    if connection.configured_client_id is None:
+        raise IllegalStateException(f"to {what}, set the connection's client_id first (JMS 1.1 §6.3)")
+
+
+def checked_name(name: str, what: str) -> str:
+    """Return `name`. Raises `JMSException` when it is none; of a destination, `InvalidDestinationException`."""
+    if not isinstance(name, str) or not name:
+        raise (InvalidDestinationException if what != "subscription" else JMSException)(
+            f"{name!r} is no {what} name: use a non-empty string"
+        )
+    return name
