@@ -254,7 +254,8 @@ class Message(Interface, declares=True):
     def acknowledge(self) -> None:
         """Acknowledge all messages that this message's session has delivered so far (§3.6, §4.4.11).
 
-        Does nothing where the mode is not CLIENT_ACKNOWLEDGE. Raises `IllegalStateException` on a closed session.
+        Does nothing where the mode is not CLIENT_ACKNOWLEDGE, nor on a message that was only browsed. Raises
+        `IllegalStateException` on a closed session.
         """
 
     @abstractmethod

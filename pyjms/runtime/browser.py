@@ -6,13 +6,15 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from pyjms.api.browser import QueueBrowser
-from pyjms.api.destination import Queue
+from pyjms.api.destination import Destination, Queue
 from pyjms.api.enumeration import Enumeration
 from pyjms.api.message import Message
 from pyjms.errors import IllegalStateException
+from pyjms.messages.context import TrustedClasses
 from pyjms.messages.destinations import address_of
 from pyjms.messages.freeze import thaw
 from pyjms.runtime.error_mapping import to_jms
+from pyjms.spi.envelope import Address
 from pyjms.spi.errors import ProviderError
 from pyjms.spi.selector import Selector
 
@@ -20,6 +22,28 @@ if TYPE_CHECKING:
     from pyjms.runtime.session import JmsSession
 
 __all__ = ["JmsQueueBrowser"]
+
+
+class _Looking:
+    """The session as browsed messages see it: they were not consumed, so they acknowledge nothing (§3.6, §5.9)."""
+
+    __slots__ = ("_session",)
+
+    def __init__(self, session: JmsSession) -> None:
+        self._session = session
+
+    @property
+    def trusted(self) -> TrustedClasses:
+        """Which classes object messages from elsewhere may hold."""
+        return self._session.trusted
+
+    def destination_of(self, address: Address) -> Destination:
+        """Return the API's object for `address`."""
+        return self._session.destination_of(address)
+
+    def acknowledge(self, message: Message) -> None:
+        """Raise IllegalStateException when the session is closed."""
+        self._session.check_open()
 
 
 class JmsQueueBrowser(QueueBrowser):
@@ -57,10 +81,11 @@ class JmsQueueBrowser(QueueBrowser):
         self._session.forget_browser(self)
 
     def _walk(self) -> Iterator[Message]:
+        context = _Looking(self._session)
         try:
             for delivery in self._session.provider_session.browse(self._address, self._selector):
                 self._check_open()
-                yield thaw(delivery, self._session)
+                yield thaw(delivery, context)
         except ProviderError as error:
             raise to_jms(error) from error
 

@@ -9,6 +9,7 @@ import pytest
 
 from pyjms import (
     BytesMessage,
+    IllegalStateException,
     InvalidDestinationException,
     InvalidSelectorException,
     MapMessage,
@@ -183,6 +184,19 @@ class TestBrowser:
         shown.clear_body()
         shown.acknowledge()
         assert take_texts(session.create_consumer(queue), 1) == ["one"]
+
+    @pytest.mark.realises("BOIL-ACK-3")
+    def test_what_was_only_looked_at_acknowledges_nothing(self, connection: JmsConnection, session: Session) -> None:
+        queue = session.create_queue("orders")
+        send_texts(session, queue, "received", "browsed")
+        client = connection.create_session(False, Session.CLIENT_ACKNOWLEDGE)
+        assert take_texts(client.create_consumer(queue), 1) == ["received"]
+        for shown in client.create_browser(queue):
+            shown.acknowledge()
+        client.close()
+        assert take_texts(session.create_consumer(queue), 2) == ["received", "browsed"]
+        with pytest.raises(IllegalStateException):
+            shown.acknowledge()
 
     def test_many_browsers_at_once(self, session: Session) -> None:
         queue = session.create_queue("orders")

@@ -78,8 +78,8 @@ MUTANTS = (
         "a browser takes what it shows",
         edit(
             _BROWSER + "_walk",
-            "yield thaw(delivery, self._session)",
-            "found = thaw(delivery, self._session)\n            self._session.create_consumer(self._queue).receive_no_wait()\n            yield found",
+            "yield thaw(delivery, context)",
+            "found = thaw(delivery, context)\n            self._session.create_consumer(self._queue).receive_no_wait()\n            yield found",
         ),
     ),
     mutant(
@@ -87,8 +87,8 @@ MUTANTS = (
         "a browser shows the first message only",
         edit(
             _BROWSER + "_walk",
-            "yield thaw(delivery, self._session)",
-            "yield thaw(delivery, self._session)\n            return",
+            "yield thaw(delivery, context)",
+            "yield thaw(delivery, context)\n            return",
         ),
     ),
     mutant("5.9-b 5.9-c", "a browser ignores its selector", edit(_BROWSER + "_walk", "self._selector)", "None)")),
