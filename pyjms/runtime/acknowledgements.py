@@ -3,7 +3,7 @@
 Pure book-keeping: nothing here talks to a provider. The session asks what is due and does it.
 
 AUTO_ACKNOWLEDGE keeps a delivery only while its listener runs; what ``receive`` returns is settled at once and never
-enters the ledger. DUPS_OK_ACKNOWLEDGE keeps up to `DUPS_OK_BATCH`. CLIENT_ACKNOWLEDGE keeps everything until a message's
+enters the ledger. DUPS_OK_ACKNOWLEDGE keeps up to `DUPS_OK_BATCH`, until a consumer closes. CLIENT_ACKNOWLEDGE keeps everything until a message's
 ``acknowledge``; a transaction until it ends.
 """
 
@@ -58,6 +58,12 @@ class AcknowledgementLedger:
         taken = self._unsettled
         self._unsettled = []
         return taken
+
+    def take_done(self) -> Sequence[Delivery]:
+        """Take out everything but the latest delivery, which a listener has in hand."""
+        done = self._unsettled[:-1]
+        del self._unsettled[:-1]
+        return done
 
     def take_one(self, delivery: Delivery) -> bool:
         """Take out `delivery`; return False if it is not there: recovered or acknowledged meanwhile."""

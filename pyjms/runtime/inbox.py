@@ -89,6 +89,12 @@ class DeliveryGate:
         """Say whether the calling thread runs a listener of this session."""
         return get_ident() in self._busy
 
+    def runs_listener_elsewhere(self) -> bool:
+        """Say whether another thread runs a listener of this session. The caller holds `lock`."""
+        assert self.lock.locked()
+        me = get_ident()
+        return any(thread != me for thread in self._busy)
+
     def wait_until_quiet(self, *, listeners_only: bool = False, consumer: object = None) -> None:
         """Wait until no other thread is busy: with `consumer` if given, in a listener only if asked.
 

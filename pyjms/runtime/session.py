@@ -180,8 +180,10 @@ class JmsSession(Session):
         self.check_open()
         self.connection.require(Capability.DURABLE_SUBSCRIPTIONS, "durable subscriptions")
         check_client_id(self.connection, "unsubscribe")
+        checked_name(name, "subscription")
+        self._settle_done()
         with mapped_errors:
-            self.provider_session.unsubscribe(checked_name(name, "subscription"))
+            self.provider_session.unsubscribe(name)
 
     def create_browser(self, queue: Queue, message_selector: str | None = None) -> QueueBrowser:
         self.check_open()
@@ -534,6 +536,23 @@ class JmsSession(Session):
             with suppress(ProviderError):
                 self.provider_session.acknowledge(self.ledger.take())
 
+    def _settle_done(self) -> None:
+        """The same while the session goes on: a client of this mode could not settle what keeps a subscription in use."""
+        if self._mode is not AcknowledgeMode.DUPS_OK_ACKNOWLEDGE:
+            return
+        with self.gate.lock:
+            if self.gate.runs_listener_elsewhere():
+                return  # that thread keeps the ledger; its next batch settles them
+            done = self.ledger.take_done() if self.gate.runs_listener_here() else self.ledger.take()
+        if not done:
+            return
+        try:
+            self.provider_session.acknowledge(done)
+        except TooLateError:
+            pass  # there is nothing left to settle
+        except ProviderError:
+            self.ledger.put_back(done)
+
     def close_consumer(self, consumer: JmsMessageConsumer) -> None:
         """Close one consumer, after its receive or listener on another thread has ended."""
         with self.gate.lock:
@@ -544,6 +563,7 @@ class JmsSession(Session):
         self.gate.wait_until_quiet(consumer=consumer)
         self._dispatcher.forget(consumer)
         self._note_listeners()
+        self._settle_done()
         with mapped_errors:
             consumer.release()
 

@@ -64,6 +64,16 @@ def test_other_modes_settle_nothing_by_themselves(mode: AcknowledgeMode) -> None
     assert not ledger.take()
 
 
+@pytest.mark.realises("BOIL-ACK-1")
+def test_what_a_listener_has_in_hand_is_not_done() -> None:
+    ledger, deliveries = AcknowledgementLedger(DUPS_OK), [make(number) for number in range(3)]
+    assert not ledger.take_done()
+    for delivery in deliveries:
+        ledger.delivered(delivery)
+    assert same(ledger.take_done(), deliveries[:2])
+    assert same(ledger.take(), deliveries[2:])
+
+
 def test_what_was_put_back_comes_first() -> None:
     ledger, first, second, third = AcknowledgementLedger(CLIENT), make(1), make(2), make(3)
     ledger.delivered(first)

@@ -437,6 +437,63 @@ class TestDupsOk:
         within_patience(connection.close)
         assert left_over(connect) == []
 
+    @pytest.mark.realises("BOIL-ACK-1", "BOIL-PUB-4")
+    @pytest.mark.parametrize("by", ["the session", "another session", "a change of its terms"])
+    def test_a_closed_subscriber_keeps_no_subscription_in_use(self, connect: Connect, by: str) -> None:
+        """Its client cannot settle what it had: in this mode the session does (§4.4.11)."""
+        connection = connect("shop")
+        session = connection.create_session(False, DUPS_OK)
+        topic = session.create_topic("prices")
+        subscriber = session.create_durable_subscriber(topic, "all")
+        send_texts(session, topic, "one", "two")
+        assert take_texts(subscriber, 2) == ["one", "two"]
+        subscriber.close()
+        if by == "a change of its terms":
+            session.create_durable_subscriber(topic, "all", "cups > 1")
+        else:
+            (session if by == "the session" else connection.create_session()).unsubscribe("all")
+
+    @pytest.mark.realises("BOIL-ACK-1")
+    def test_what_a_listener_has_in_hand_is_not_settled_by_a_close(self, connect: Connect) -> None:
+        connection = connect("shop")
+        session = connection.create_session(False, DUPS_OK)
+        topic = session.create_topic("prices")
+        subscriber = session.create_durable_subscriber(topic, "all")
+        refused: list[JMSException] = []
+
+        def work(message: Message) -> None:
+            if text_of(message) == "two":
+                subscriber.close()
+                try:
+                    session.unsubscribe("all")
+                except JMSException as error:
+                    refused.append(error)
+                raise ValueError("not this one")
+
+        recorder = Recorder(work)
+        subscriber.message_listener = recorder
+        send_texts(connect().create_session(), topic, "one", "two")
+        recorder.wait_for(2)
+        within_patience(connection.stop)
+        assert "has 1 messages" in str(refused[0])
+        connection.start()
+        again = connection.create_session().create_durable_subscriber(topic, "all")
+        message = take(again)
+        assert (text_of(message), message.jms_redelivered) == ("two", True)
+        assert drain(again) == []
+
+    @pytest.mark.realises("BOIL-ACK-1", "BOIL-ACK-5")
+    def test_a_refused_settlement_at_a_close_loses_nothing(self, jms_faults: Faults, connect: Connect) -> None:
+        session = connect().create_session(False, DUPS_OK)
+        queue = session.create_queue("orders")
+        send_texts(session, queue, "one")
+        consumer = session.create_consumer(queue)
+        assert take_texts(consumer, 1) == ["one"]
+        jms_faults.inject(Fault.ACKNOWLEDGE_REFUSED)
+        consumer.close()
+        session.recover()
+        assert take_texts(session.create_consumer(queue), 1) == ["one"]
+
     @pytest.mark.realises("BOIL-ACK-1", "BOIL-ACK-5")
     def test_a_refused_batch_loses_nothing(self, jms_faults: Faults, connect: Connect) -> None:
         session = connect().create_session(False, DUPS_OK)
