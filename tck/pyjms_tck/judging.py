@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping
 from pyjms.spi.capability import Capability
 from pyjms_tck.catalogue import Catalogue, Requirement
 from pyjms_tck.profile import Profile
-from pyjms_tck.results import PROFILE_SAYS, Judgement, Outcome, TestResult
+from pyjms_tck.results import NOT_DECLARED, PROFILE_LACKS, PROFILE_SAYS, Judgement, Outcome, TestResult
 
 __all__ = ["ADMINISTRATION", "CREDENTIALS", "FIXTURE_FEATURES", "NO_TEST", "judge", "lacking", "lacks_requirement"]
 
@@ -54,9 +54,9 @@ def lacks_requirement(requirement: Requirement, capabilities: Capability, profil
 
 def _lacks_feature(feature: str, capabilities: Capability, profile: Profile) -> str | None:
     if feature in profile.unsupported:
-        return f"{PROFILE_SAYS}{profile.unsupported[feature]}"
+        return f"{PROFILE_LACKS}{feature}: {profile.unsupported[feature]}"
     if Capability[feature] not in capabilities:
-        return f"the provider does not declare {feature}"
+        return f"{NOT_DECLARED}{feature}"
     return None
 
 

@@ -17,7 +17,9 @@ from pyjms_tck.catalogue import Chapter, Level, Requirement
 
 __all__ = [
     "FORMAT",
+    "NOT_DECLARED",
     "NOT_RUN",
+    "PROFILE_LACKS",
     "PROFILE_SAYS",
     "Failure",
     "Judgement",
@@ -30,9 +32,15 @@ __all__ = [
 
 FORMAT = 1
 PROFILE_SAYS = "the profile says: "
-"""How the reason begins why something is not supported, when the profile gives it."""
+"""How the reason begins why something is not supported, when the profile waives its requirement, by id or section."""
+PROFILE_LACKS = "by the profile there is no "
+"""How it begins when the profile says that a feature is missing."""
+NOT_DECLARED = "the provider does not declare "
+"""How it begins when the provider does not claim the feature."""
 NOT_RUN = "not run: "
 """How `Failure.seen` begins when a run was given up before the test."""
+_NAMED_MAX = 8
+"""So many requirements a verdict names; of more it says how many."""
 
 
 class ReportError(ValueError):
@@ -111,6 +119,22 @@ class Judgement:
         return tuple(test for test in self.tests if test.outcome is Outcome.FAILED)
 
     @property
+    def is_waived(self) -> bool:
+        """Whether the profile says that the provider does not do what JMS 1.1 asks of all providers."""
+        return self._is_owed and (self.reason or "").startswith(PROFILE_SAYS)
+
+    @property
+    def is_unjudged(self) -> bool:
+        """Whether it is asked of all providers, and its tests could not be run here: the profile lacks the means."""
+        return self._is_owed and not (self.reason or "").startswith((PROFILE_SAYS, PROFILE_LACKS, NOT_DECLARED))
+
+    @property
+    def _is_owed(self) -> bool:
+        """Whether it was not judged although no feature excuses that."""
+        required = self.requirement.level is Level.REQUIRED and self.requirement.feature is None
+        return required and self.outcome is Outcome.NOT_SUPPORTED
+
+    @property
     def was_run(self) -> bool:
         """Whether a failure tells something about the provider, and not only that the run was given up."""
         return any(test.failure and not test.failure.seen.startswith(NOT_RUN) for test in self.failures)
@@ -156,8 +180,23 @@ class Report:
 
     @property
     def conforms(self) -> bool:
+        """Whether nothing failed, something passed, and nothing was waived that every provider owes."""
+        return self.has_passed and not self.waived
+
+    @property
+    def has_passed(self) -> bool:
         """Whether nothing failed and something passed."""
         return not self.counts[Outcome.FAILED] and bool(self.counts[Outcome.PASSED])
+
+    @property
+    def waived(self) -> tuple[str, ...]:
+        """The requirements of every provider that the profile waives."""
+        return tuple(judgement.requirement.id for judgement in self.judgements if judgement.is_waived)
+
+    @property
+    def unjudged(self) -> tuple[str, ...]:
+        """The requirements of every provider that could not be judged by this profile."""
+        return tuple(judgement.requirement.id for judgement in self.judgements if judgement.is_unjudged)
 
     @property
     def lacking_features(self) -> tuple[str, ...]:
@@ -167,7 +206,10 @@ class Report:
             judgement.requirement.feature
             for judgement in self.judgements
             if judgement.outcome is Outcome.NOT_SUPPORTED
-            and (judgement.requirement.feature not in declared or (judgement.reason or "").startswith(PROFILE_SAYS))
+            and (
+                judgement.requirement.feature not in declared
+                or (judgement.reason or "").startswith((PROFILE_SAYS, PROFILE_LACKS))
+            )
         }
         return tuple(sorted(name for name in lacking if name))
 
@@ -183,7 +225,14 @@ class Report:
             return "Nothing was judged"
         without = ", ".join(self.lacking_features)
         what = f"the selected requirements of {self.suite}" if self.selection else self.suite
-        return f"Conforms to {what}" + (f", without {without}" if without else "")
+        parts = (
+            f"Conforms in part to {what}, but for {_named(self.waived)} that the profile waives"
+            if self.waived
+            else f"Conforms to {what}",
+            f", without {without}" if without else "",
+            f"; not judged: {_named(self.unjudged)}" if self.unjudged else "",
+        )
+        return "".join(parts)
 
     def to_json(self) -> str:
         """Return the report as JSON text, in a fixed order."""
@@ -213,6 +262,10 @@ class Report:
             if isinstance(error, ReportError):
                 raise
             raise ReportError(f"this is no report of pyjms-tck: {type(error).__name__}: {error}") from error
+
+
+def _named(ids: tuple[str, ...]) -> str:
+    return ", ".join(ids) if len(ids) <= _NAMED_MAX else f"{len(ids)} requirements"
 
 
 def _judgement_data(judgement: Judgement) -> dict[str, Any]:

@@ -53,6 +53,14 @@ def judgement(one: Requirement, outcome: Outcome = Outcome.PASSED, *tests: TestR
     return Judgement(requirement=one, outcome=outcome, tests=tests, **{"reason": None, **changes})
 
 
+def waived_report() -> Report:
+    """Return a report in which nothing failed, but the profile waives what every provider owes."""
+    report = sample_report()
+    waived = judgement(requirement("4.7-b"), Outcome.NOT_SUPPORTED, reason="the profile says: it is kept in memory")
+    passing = [one for one in report.judgements if one.outcome is not Outcome.FAILED]
+    return replace(report, judgements=(*passing, waived))
+
+
 def sample_report(**changes: Any) -> Report:
     """Return a report with all four outcomes, an observation, and texts that HTML and XML must escape."""
     judgements = (

@@ -12,7 +12,7 @@ from pyjms_tck import cli, command
 from pyjms_tck.catalogue import load_catalogue
 from pyjms_tck.command import Exit, app
 from pyjms_tck.results import Outcome, Report
-from tests.tck.samples import sample_report
+from tests.tck.samples import sample_report, waived_report
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -70,7 +70,12 @@ def test_what_cannot_be_done_is_told(arguments: list[str], code: Exit, told: str
 
 @pytest.mark.parametrize(
     ("change", "code"),
-    [({}, Exit.FAILED), ({"given_up": "it hangs"}, Exit.GIVEN_UP), ({"judgements": ()}, Exit.FAILED)],
+    [
+        ({}, Exit.FAILED),
+        ({"given_up": "it hangs"}, Exit.GIVEN_UP),
+        ({"judgements": ()}, Exit.FAILED),
+        ({"judgements": waived_report().judgements}, Exit.WAIVED),
+    ],
 )
 def test_the_exit_code_says_how_it_ended(
     monkeypatch: pytest.MonkeyPatch, change: dict[str, object], code: Exit

@@ -38,7 +38,11 @@ class Restarting(Profile):
     [
         (Capability.PRIORITIES, {}, None),
         (Capability.NONE, {}, "the provider does not declare PRIORITIES"),
-        (Capability.PRIORITIES, {"PRIORITIES": "all are equal"}, "the profile says: all are equal"),
+        (
+            Capability.PRIORITIES,
+            {"PRIORITIES": "all are equal"},
+            "by the profile there is no PRIORITIES: all are equal",
+        ),
         (Capability.PRIORITIES, {"3.4.2-a": "not yet"}, "the profile says: not yet"),
         (Capability.PRIORITIES, {"3.4.2": "not yet"}, "the profile says: not yet"),
         (Capability.PRIORITIES, {"3": "nothing at all"}, "the profile says: nothing at all"),
@@ -57,7 +61,9 @@ def test_a_test_needs_what_its_requirements_marks_and_fixtures_need() -> None:
     assert lacking([A, B], [], [], Capability.NONE, Profile()) == "the provider does not declare PRIORITIES"
     assert lacking([A], ["XA"], [], some, Profile()) == "the provider does not declare XA"
     assert lacking([A], [], ["topic"], some, Profile()) == "the provider does not declare TOPICS"
-    assert lacking([A], [], ["make_topic"], some, Plain({"TOPICS": "none"})) == "the profile says: none"
+    assert (
+        lacking([A], [], ["make_topic"], some, Plain({"TOPICS": "none"})) == "by the profile there is no TOPICS: none"
+    )
     assert lacking([A], [], ["topic"], Capability.TOPICS, Profile()) is None
 
 

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from pyjms_tck.catalogue import Level
 from pyjms_tck.results import NOT_RUN, Outcome, Report, ReportError, TestResult
 from tests.tck.samples import failure, judgement, requirement, result, sample_report
 
@@ -54,8 +55,13 @@ def test_the_verdict_counts_what_failed(report: Report) -> None:
     assert not report.conforms
 
 
-def test_the_verdict_names_what_is_not_supported(report: Report) -> None:
-    passing = replace(report, judgements=tuple(j for j in report.judgements if j.outcome is not Outcome.FAILED))
+@pytest.fixture
+def passing(report: Report) -> Report:
+    """The report without what failed."""
+    return replace(report, judgements=tuple(j for j in report.judgements if j.outcome is not Outcome.FAILED))
+
+
+def test_the_verdict_names_what_is_not_supported(passing: Report) -> None:
     assert passing.verdict == "Conforms to JMS 1.1, without XA"
     assert passing.conforms
     assert replace(passing, selection=("3",)).verdict == "Conforms to the selected requirements of JMS 1.1, without XA"
@@ -66,6 +72,37 @@ def test_a_feature_that_is_declared_is_lacking_only_if_the_profile_says_so(repor
     excluded = judgement(requirement("6-a", feature="TOPICS"), Outcome.NOT_SUPPORTED, reason="the profile says: no")
     changed = replace(report, judgements=(*report.judgements, not_run, excluded))
     assert changed.lacking_features == ("TOPICS", "XA")
+
+
+def test_what_every_provider_owes_and_the_profile_waives_is_named(passing: Report) -> None:
+    waived = tuple(
+        judgement(requirement(id, **changes), Outcome.NOT_SUPPORTED, reason=reason)
+        for id, changes, reason in (
+            ("4.7-b", {}, "the profile says: it is kept in memory"),
+            ("4.7-c", {"level": Level.OPTIONAL}, "the profile says: not asked of all"),
+            ("4.7-d", {}, "by the profile there is no TOPICS: its test needs one"),
+            ("4.7-e", {}, "the provider does not declare XA"),
+            ("4.7-f", {}, "the profile cannot restart the broker"),
+            ("4.10-a", {}, "the profile says: it is kept in memory"),
+        )
+    )
+    report = replace(passing, judgements=(*passing.judgements, *waived))
+    assert (report.waived, report.unjudged) == (("4.7-b", "4.10-a"), ("4.7-f",))
+    assert report.verdict == (
+        "Conforms in part to JMS 1.1, but for 4.7-b, 4.10-a that the profile waives, without XA; not judged: 4.7-f"
+    )
+    assert report.has_passed
+    assert not report.conforms
+    assert Report.from_json(report.to_json()).verdict == report.verdict
+
+
+def test_of_many_waived_requirements_the_verdict_says_how_many(passing: Report) -> None:
+    waived = [
+        judgement(requirement(f"4.7-{letter}"), Outcome.NOT_SUPPORTED, reason="the profile says: no time")
+        for letter in "abcdefghi"
+    ]
+    report = replace(passing, judgements=(*passing.judgements, *waived))
+    assert "but for 9 requirements that the profile waives" in report.verdict
 
 
 def test_a_run_that_was_given_up_says_so(report: Report) -> None:

@@ -53,15 +53,21 @@ def to_html(report: Report) -> str:
 
 def _header(report: Report) -> str:
     about = report.provider
-    kind = "passed" if report.conforms and not report.given_up else "failed"
-    sign = _SIGNS[Outcome.PASSED if kind == "passed" else Outcome.FAILED]
+    outcome = _verdict_outcome(report)
     selection = f" Only {escape(', '.join(report.selection))} was asked for." if report.selection else ""
     return (
-        f'<header><div><div class="words"><h1 class="{kind}">{sign} {escape(report.verdict)}</h1>'
+        f'<header><div><div class="words"><h1 class="{CSS_CLASSES[outcome]}">{_SIGNS[outcome]} {escape(report.verdict)}</h1>'
         f"<p><b>{escape(about.name)} {escape(about.version)}</b> at <code>{escape(about.title)}</code></p>"
         f'<p class="soft">JMS {escape(about.jms_version)}.{selection}</p></div>'
         '<button id="theme" type="button" title="dark or light">◐</button></div></header>'
     )
+
+
+def _verdict_outcome(report: Report) -> Outcome:
+    """Return the outcome that the verdict looks like."""
+    if report.given_up or not report.has_passed:
+        return Outcome.FAILED
+    return Outcome.PASSED if report.conforms else Outcome.NOT_SUPPORTED
 
 
 def _tiles(report: Report) -> str:

@@ -39,8 +39,13 @@ def print_report(console: Console, report: Report) -> None:
         console.print(f"... and {len(failed) - FAILURES_SHOWN_MAX} more: the HTML report (--html FILE) has them all")
     _print_unsupported(console, report.judgements)
     _print_observed(console, report.judgements)
-    style = "bold green" if report.conforms and not report.given_up else "bold red"
-    console.print(Text(f"\n{report.verdict}.", style=style))
+    console.print(Text(f"\n{report.verdict}.", style=_verdict_style(report)))
+
+
+def _verdict_style(report: Report) -> str:
+    if report.given_up or not report.has_passed:
+        return "bold red"
+    return "bold green" if report.conforms else "bold yellow"
 
 
 def _by_chapter(report: Report) -> Table:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from pyjms_tck.report.html import to_html
 from pyjms_tck.report.picture import picture
 from pyjms_tck.results import Outcome
-from tests.tck.samples import failure, judgement, requirement, result
+from tests.tck.samples import failure, judgement, requirement, result, waived_report
 
 if TYPE_CHECKING:
     from pyjms_tck.results import Report
@@ -83,3 +83,7 @@ def test_the_parts_of_a_bar_fill_it_and_a_single_failure_is_seen(report: Report)
     assert parts["failed"][1] >= 2.9
     assert parts["passed"][0] == 230
     assert abs(sum(width for _, width in parts.values()) - 560) < 0.2
+
+
+def test_what_conforms_in_part_does_not_look_as_if_all_were_well() -> None:
+    assert '<h1 class="unsupported">⊘ Conforms in part to JMS 1.1, but for 4.7-b' in to_html(waived_report())
