@@ -40,6 +40,8 @@ _MODES = {
     AcknowledgeMode.CLIENT_ACKNOWLEDGE,
     AcknowledgeMode.DUPS_OK_ACKNOWLEDGE,
 }
+_KEPT_MAX, _KEPT_LENGTH_MAX = 1024, 256
+"""How many destinations of received messages a connection keeps, and of names how long: senders choose them."""
 
 
 class JmsConnection(Connection):
@@ -329,7 +331,10 @@ class JmsConnection(Connection):
             if address.temporary:
                 return self.temporaries.seen(address)
             destination = JmsQueue(address.name) if address.kind is AddressKind.QUEUE else JmsTopic(address.name)
-            self._destinations[address] = destination
+            if len(address.name) <= _KEPT_LENGTH_MAX:
+                if len(self._destinations) >= _KEPT_MAX:
+                    self._destinations.clear()
+                self._destinations[address] = destination
         return destination
 
     @property

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from sys import getrefcount
 from threading import Barrier, Event
 
 import pytest
@@ -16,8 +17,10 @@ from pyjms import (
     ResourceAllocationException,
     Session,
 )
+from pyjms.messages.destinations import JmsQueue
 from pyjms.runtime.connection import JmsConnection
 from pyjms.runtime.factory import ConnectionFactory
+from pyjms.spi.envelope import Address, AddressKind
 from pyjms.spi.errors import ConnectionLostError, ProviderError
 from pyjms.testing import Fault, Faults
 from tests.pyjms.runtime.conftest import Connect
@@ -526,3 +529,16 @@ class TestMetaData:
 
     def test_it_can_be_read_before_the_start(self, connect: Connect) -> None:
         assert within_patience(lambda: connect(started=False).meta_data.jms_major_version) == 1
+
+
+@pytest.mark.parametrize(("number", "length", "kept_max"), [(3000, 10, 1025), (10, 5000, 1)])
+def test_what_others_name_as_reply_destinations_is_not_kept_for_ever(
+    connection: JmsConnection, number: int, length: int, kept_max: int
+) -> None:
+    """A server that runs for months answers to a queue of each client's own."""
+    addresses = [Address(AddressKind.QUEUE, f"{n:0{length}}") for n in range(number)]
+    alone = [getrefcount(each) for each in addresses]
+    for address in addresses:
+        assert connection.destination_of(address) == JmsQueue(address.name)
+    held = [getrefcount(each) for each in addresses]
+    assert sum(now > before for now, before in zip(held, alone, strict=True)) <= kept_max
