@@ -14,6 +14,7 @@ from rich.console import Console
 
 from pyjms_tck.catalogue import load_catalogue
 from pyjms_tck.report.diff import compare
+from pyjms_tck.report.files import check_can_write, write_whole
 from pyjms_tck.report.html import to_html
 from pyjms_tck.report.junit import to_junit
 from pyjms_tck.report.terminal import print_changes, print_report, print_requirements
@@ -158,8 +159,11 @@ def _judge(
 ) -> None:
     console = Console()
     for file in (json_file, html_file, junit_file):
-        if file is not None and not file.parent.is_dir():
-            _refuse(f"{file} cannot be written: there is no folder {file.parent}")
+        if file is not None:
+            try:
+                check_can_write(file)
+            except OSError as error:
+                _refuse(f"{file} cannot be written: {error}")
     try:
         with LiveProgress(Console(stderr=True)) as progress:
             report = asyncio.run(_awaited(judge(task, progress)))
@@ -168,11 +172,22 @@ def _judge(
     except RunRefusedError as error:
         _refuse(str(error), Exit.UNREACHABLE if error.is_unreachable else Exit.USAGE)
     print_report(console, report)
-    for file, write in ((json_file, Report.to_json), (html_file, to_html), (junit_file, to_junit)):
+    are_written = True
+    for file, form in ((json_file, Report.to_json), (html_file, to_html), (junit_file, to_junit)):
         if file is not None:
-            file.write_text(write(report), encoding="utf-8")
-            console.print(f"written: {file}", highlight=False, soft_wrap=True)
-    raise typer.Exit(_exit_code(report))
+            are_written &= _write(console, file, form(report))
+    raise typer.Exit(_exit_code(report) if are_written else Exit.USAGE)
+
+
+def _write(console: Console, file: Path, text: str) -> bool:
+    """Write a report and say where it is, or why there is none: the others are written still."""
+    try:
+        write_whole(file, text)
+    except OSError as error:
+        typer.echo(f"pyjms-tck: {file} cannot be written: {error.strerror}", err=True)
+        return False
+    console.print(f"written: {file}", highlight=False, markup=False, soft_wrap=True)
+    return True
 
 
 async def _awaited(report: Awaitable[Report]) -> Report:
@@ -192,6 +207,8 @@ def _read(path: Path) -> Report:
         return Report.from_json(path.read_text(encoding="utf-8"))
     except OSError as error:
         _refuse(f"cannot read {path}: {error.strerror}")
+    except UnicodeDecodeError:
+        _refuse(f"{path}: this is no report of pyjms-tck: it is no text in UTF-8")
     except ReportError as error:
         _refuse(f"{path}: {error}")
 

@@ -28,6 +28,7 @@ __all__ = [
     "Report",
     "ReportError",
     "TestResult",
+    "writable",
 ]
 
 FORMAT = 1
@@ -41,6 +42,17 @@ NOT_RUN = "not run: "
 """How `Failure.seen` begins when a run was given up before the test."""
 _NAMED_MAX = 8
 """So many requirements a verdict names; of more it says how many."""
+
+
+def writable(data: Any) -> Any:
+    r"""Return data of JSON whose texts can be written anywhere: a lone surrogate, as of a file name, becomes ``\udc80``."""
+    if isinstance(data, str):
+        return data if data.isascii() else data.encode("utf-8", "backslashreplace").decode()
+    if isinstance(data, list):
+        return [writable(each) for each in data]
+    if isinstance(data, dict):
+        return {name: writable(each) for name, each in data.items()}
+    return data
 
 
 class ReportError(ValueError):
@@ -225,14 +237,9 @@ class Report:
             return "Nothing was judged"
         without = ", ".join(self.lacking_features)
         what = f"the selected requirements of {self.suite}" if self.selection else self.suite
-        parts = (
-            f"Conforms in part to {what}, but for {_named(self.waived)} that the profile waives"
-            if self.waived
-            else f"Conforms to {what}",
-            f", without {without}" if without else "",
-            f"; not judged: {_named(self.unjudged)}" if self.unjudged else "",
-        )
-        return "".join(parts)
+        waived = f"Conforms in part to {what}: the profile waives {_named(self.waived)}" if self.waived else ""
+        unjudged = f"; not judged: {_named(self.unjudged)}" if self.unjudged else ""
+        return (waived or f"Conforms to {what}") + (f", without {without}" if without else "") + unjudged
 
     def to_json(self) -> str:
         """Return the report as JSON text, in a fixed order."""
@@ -254,11 +261,11 @@ class Report:
     def from_json(cls, text: str) -> Report:
         """Return the report that `to_json` wrote. Raises `ReportError`."""
         try:
-            data = json.loads(text)
+            data = writable(json.loads(text))
             if data["format"] != FORMAT:
                 raise ReportError(f"the report has format {data['format']!r}; this suite reads {FORMAT}: make it anew")
             return _report(data)
-        except (KeyError, TypeError, ValueError) as error:
+        except (AttributeError, KeyError, RecursionError, TypeError, ValueError) as error:
             if isinstance(error, ReportError):
                 raise
             raise ReportError(f"this is no report of pyjms-tck: {type(error).__name__}: {error}") from error

@@ -56,6 +56,7 @@ def test_list_runs_nothing_and_needs_no_provider() -> None:
         (["run", "--list", "--select", "99"], Exit.USAGE, "nothing is selected by '99'"),
         (["run", "vm://x", "--profile", "missing.py"], Exit.USAGE, "missing.py is no Python file"),
         (["run", "vm://x", "--json", "no/such/folder/x.json"], Exit.USAGE, "there is no folder no/such/folder"),
+        (["run", "vm://x", "--json", "."], Exit.USAGE, ". cannot be written: it is a folder"),
         (["run", "nowhere://x"], Exit.UNREACHABLE, "no provider is installed for nowhere://"),
         (["spi", "nowhere://x"], Exit.UNREACHABLE, "no provider is installed for nowhere://"),
         (["diff", "missing.json", "missing.json"], Exit.USAGE, "cannot read missing.json"),
@@ -89,6 +90,27 @@ def test_the_exit_code_says_how_it_ended(
     monkeypatch.setattr(command, "judge_provider", judge)
     assert call("run", "x://y", "--limit", 3, "--give-up-after", 4, "--workers", 5).exit_code == code
     assert [(task.url, task.limit_s, task.give_up_after, task.workers) for task in asked] == [("x://y", 3, 4, 5)]
+
+
+def test_a_report_that_cannot_be_written_costs_no_other_one(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    async def judge(task: Task, listener: Listener) -> Report:
+        folder.mkdir()  # meanwhile somebody else has put it there
+        return waived_report()
+
+    monkeypatch.setattr(command, "judge_provider", judge)
+    folder, page = tmp_path / "report.json", tmp_path / "report.html"
+    result = call("run", "x://y", "--json", folder, "--html", page)
+    assert result.exit_code == Exit.USAGE
+    assert f"{folder} cannot be written: " in result.output
+    assert "</html>" in page.read_text("utf-8")
+
+
+def test_what_is_no_text_is_no_report(tmp_path: Path) -> None:
+    file = tmp_path / "report.json"
+    file.write_bytes(b"\xff")
+    result = call("diff", file, file)
+    assert result.exit_code == Exit.USAGE
+    assert "no text in UTF-8" in result.output
 
 
 def test_diff_tells_what_got_worse(tmp_path: Path) -> None:

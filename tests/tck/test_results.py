@@ -41,6 +41,8 @@ def changed(change: Callable[[dict[str, object]], object]) -> str:
         ("", "no report of pyjms-tck: JSONDecodeError"),
         ("[]", "no report of pyjms-tck: TypeError"),
         ("{}", "no report of pyjms-tck: KeyError"),
+        ("[" * 100_000, "no report of pyjms-tck: RecursionError"),
+        (changed(lambda data: data.update(chapters=[])), "no report of pyjms-tck: AttributeError"),
         (changed(lambda data: data.update(format=99)), "format 99; this suite reads 1"),
         (changed(lambda data: data.update(requirements=[{"id": "1-a"}])), "KeyError: 'outcome'"),
     ],
@@ -48,6 +50,11 @@ def changed(change: Callable[[dict[str, object]], object]) -> str:
 def test_what_is_no_report_is_told(text: str, told: str) -> None:
     with pytest.raises(ReportError, match=told):
         Report.from_json(text)
+
+
+def test_texts_of_a_report_can_be_written_wherever_it_comes_from(report: Report) -> None:
+    about = replace(report.provider, name="disk \udc80")
+    assert Report.from_json(replace(report, provider=about).to_json()).provider.name == "disk \\udc80"
 
 
 def test_the_verdict_counts_what_failed(report: Report) -> None:
@@ -89,7 +96,7 @@ def test_what_every_provider_owes_and_the_profile_waives_is_named(passing: Repor
     report = replace(passing, judgements=(*passing.judgements, *waived))
     assert (report.waived, report.unjudged) == (("4.7-b", "4.10-a"), ("4.7-f",))
     assert report.verdict == (
-        "Conforms in part to JMS 1.1, but for 4.7-b, 4.10-a that the profile waives, without XA; not judged: 4.7-f"
+        "Conforms in part to JMS 1.1: the profile waives 4.7-b, 4.10-a, without XA; not judged: 4.7-f"
     )
     assert report.has_passed
     assert not report.conforms
@@ -102,7 +109,7 @@ def test_of_many_waived_requirements_the_verdict_says_how_many(passing: Report) 
         for letter in "abcdefghi"
     ]
     report = replace(passing, judgements=(*passing.judgements, *waived))
-    assert "but for 9 requirements that the profile waives" in report.verdict
+    assert "the profile waives 9 requirements, without" in report.verdict
 
 
 def test_a_run_that_was_given_up_says_so(report: Report) -> None:

@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from pyjms_tck.results import ProviderFacts, TestResult
+from pyjms_tck.results import ProviderFacts, TestResult, writable
 
 __all__ = ["Collected", "Job", "Order", "Refused", "Test", "answer_from_line", "to_line"]
 
@@ -87,7 +87,7 @@ def to_line(message: Job | Order | Answer) -> str:
 
 def answer_from_line(line: str | bytes) -> Answer:
     """Return the worker's answer on `line`."""
-    data: dict[str, Any] = json.loads(line)
+    data: dict[str, Any] = writable(json.loads(line))
     kind = _KINDS[data.pop("kind")]
     if kind is TestResult:
         return TestResult.from_data(data)

@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from pyjms_tck.results import Outcome
@@ -21,6 +23,13 @@ ANSWERS: list[Answer] = [
         parallel=3,
     ),
 ]
+
+
+def test_what_no_file_can_hold_is_shown_otherwise() -> None:
+    """The provider's text has the name of a file that is no UTF-8, as `os.fsdecode` gives it."""
+    answer = result("test_x", "3.1-a", outcome=Outcome.FAILED, failure=failure(seen="disk \udc80 \U0001f4be full"))
+    heard = answer_from_line(to_line(answer))
+    assert heard == replace(answer, failure=failure(seen="disk \\udc80 \U0001f4be full"))
 
 
 @pytest.mark.parametrize("answer", ANSWERS, ids=lambda answer: type(answer).__name__)
