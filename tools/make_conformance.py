@@ -141,6 +141,9 @@ The broker is restarted in these runs: {download}`memory_profile.py` and {downlo
 broker, so that the suite runs in one process there, and in two in memory. Measured on two virtual cores, the whole suite takes
 25 s in memory, 22 s on SQLite, 26 s on PostgreSQL and 23 s for the example; twice as long beside as much other work.
 
+What is kept in memory ends with its broker, and JMS 1.1 asks PERSISTENT messages to survive that: the broker without a store
+conforms in part.
+
 Our own broker as a server runs in a process of its own, with one user, and is restarted by its profile: {download}`stomp_profile.py`,
 {download}`stored_stomp_profile.py`.
 

@@ -55,7 +55,8 @@ def test_a_published_report_does_not_get_worse(judged: Judged) -> None:
 @by_provider
 def test_a_published_report_conforms_and_records_what_is_undefined(judged: Judged) -> None:
     report = published(judged)
-    assert report.conforms
+    assert report.has_passed
+    assert bool(report.waived) is (judged.name == "vm-memory"), "what is in memory does not survive a restart"
     silent = [
         judgement.requirement.id
         for judgement in report.judgements
