@@ -8,7 +8,7 @@ from functools import partial
 from threading import Condition, Event, Thread, get_ident
 from typing import Any, Generic, TypeVar
 
-from pyjms import Destination, Message, MessageConsumer, MessageListener, Session, TextMessage
+from pyjms import Connection, Destination, Message, MessageConsumer, MessageListener, Session, TextMessage
 from pyjms.spi import Signal
 from pyjms.testing import VirtualClock
 
@@ -172,6 +172,13 @@ def drain(consumer: MessageConsumer) -> list[str | None]:
     while (message := consumer.receive_no_wait()) is not None:
         texts.append(text_of(message))
     return texts
+
+
+def left_over(connect: Callable[[], Connection], name: str = "orders") -> list[str | None]:
+    """Return what another client finds on the queue."""
+    with connect() as connection:
+        session = connection.create_session()
+        return drain(session.create_consumer(session.create_queue(name)))
 
 
 def delivery_count(message: Message) -> int:
