@@ -22,7 +22,7 @@ MUTANTS = (
     mutant(
         "8.2.2-a 8.2.1-b",
         "messages are not loaded into the server session's session",
-        edit(_CC + "_hand_over", "session.load(deliveries)", "pass"),
+        edit(_CC + "_hand_over", "session.load(deliveries, self._rest)", "pass"),
     ),
     mutant("8.2.2-b", "server sessions are not started", edit(_CC + "_hand_over", "server_session.start()", "pass")),
     mutant(
@@ -42,7 +42,7 @@ MUTANTS = (
     mutant(
         "8.2.3-b",
         "a pool that refuses loses messages",
-        edit(_CC + "_hand_over", "self._session.recover(deliveries)", "self._session.acknowledge(deliveries)"),
+        edit(_CC + "_hand_over", "self._give_back(deliveries)", "self._session.acknowledge(deliveries)"),
     ),
     mutant(
         "8.2.4-a",

@@ -206,8 +206,8 @@ MUTANTS = (
         "each listener of a session has a thread",
         edit(
             "pyjms.runtime.dispatch:Dispatcher._work",
-            "self._process(delivery, callback)",
-            "__import__('threading').Thread(target=self._process, args=(delivery, callback), daemon=True).start()",
+            "self._process(delivery, callback, consumer)",
+            "__import__('threading').Thread(target=self._process, args=(delivery, callback, consumer), daemon=True).start()",
         ),
     ),
     # acknowledgement
@@ -215,7 +215,7 @@ MUTANTS = (
     mutant(
         "4.4.11-a 4.4-a",
         "recover does nothing",
-        edit(_S + "recover", "self.provider_session.recover(self.ledger.take())", "pass"),
+        edit(_S + "recover", "self.provider_session.recover([*deliveries, *owed])", "pass"),
     ),
     mutant(
         "4.4.11-a",
@@ -237,7 +237,7 @@ MUTANTS = (
         "rollback acknowledges",
         edit(
             _S + "_roll_back",
-            "self.provider_session.recover(deliveries)",
+            "self._give_back(deliveries)",
             "self.provider_session.acknowledge(deliveries)\n        self.provider_session.commit()",
         ),
     ),
@@ -353,7 +353,11 @@ MUTANTS = (
         "a timeout is in seconds",
         edit(_CONSUMER + "receive", "Deadline(session.clock, timeout)", "Deadline(session.clock, timeout * 1000)"),
     ),
-    mutant("4.5.1-b", "receive(0) returns at once", edit(_CONSUMER + "receive", "if timeout < 0:", "if timeout <= 0:")),
+    mutant(
+        "4.5.1-b",
+        "receive(0) returns at once",
+        edit(_CONSUMER + "receive", "is_over = timeout < 0", "is_over = timeout <= 0"),
+    ),
     mutant(
         "4.5.1-c",
         "receive_no_wait waits",
@@ -384,7 +388,7 @@ MUTANTS = (
         "4.5.2-c",
         "a message whose listener throws is dropped",
         edit(
-            "pyjms.runtime.dispatch:Dispatcher._redeliver",
+            "pyjms.runtime.dispatch:give_back_failed",
             "session.provider_session.retry(delivery, reason)",
             "session.provider_session.acknowledge([delivery])",
         ),
@@ -394,8 +398,8 @@ MUTANTS = (
         "a listener that throws ends its thread",
         edit(
             "pyjms.runtime.dispatch:Dispatcher._redeliver",
-            "session.provider_session.retry(delivery, reason)",
-            "raise failure",
+            "give_back_failed(self._session, (delivery,), reason)",
+            "raise SystemExit",
         ),
     ),
     mutant(

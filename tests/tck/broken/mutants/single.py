@@ -192,8 +192,8 @@ MUTANTS = (
         "only the first of several messages is loaded",
         edit(
             "pyjms.runtime.server_sessions:JmsConnectionConsumer._hand_over",
-            "session.load(deliveries)",
-            "session.load(deliveries[:1])",
+            "session.load(deliveries, self._rest)",
+            "session.load(deliveries[:1], self._rest)",
         ),
     ),
     mutant(
