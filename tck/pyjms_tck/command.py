@@ -5,8 +5,10 @@ from __future__ import annotations
 import asyncio
 import sys
 from collections.abc import Awaitable, Callable
+from contextlib import suppress
 from enum import IntEnum
 from pathlib import Path
+from signal import SIGTERM
 from typing import Annotated, NoReturn
 
 import typer
@@ -167,6 +169,9 @@ def _judge(
     try:
         with LiveProgress(Console(stderr=True)) as progress:
             report = asyncio.run(_awaited(judge(task, progress)))
+    except asyncio.CancelledError:
+        typer.echo("pyjms-tck: ended by SIGTERM", err=True)
+        sys.exit(128 + SIGTERM)
     except SelectionError as error:
         _refuse(str(error))
     except RunRefusedError as error:
@@ -191,6 +196,11 @@ def _write(console: Console, file: Path, text: str) -> bool:
 
 
 async def _awaited(report: Awaitable[Report]) -> Report:
+    """Return `report`. SIGTERM, which CI sends, ends the run as Ctrl-C does: with its processes and its folder."""
+    task = asyncio.current_task()
+    assert task is not None
+    with suppress(NotImplementedError, RuntimeError):  # on Windows; on another thread than the main one
+        asyncio.get_running_loop().add_signal_handler(SIGTERM, task.cancel)
     return await report
 
 

@@ -1,7 +1,7 @@
 """What the processes of a run say to each other: one JSON object on a line.
 
 A worker gets a `Job` when it starts. It answers `Collected` or `Refused`. Then it gets an `Order` for each test, and
-answers with the test's result; the end of its input ends it.
+answers with the test's result; the end of its input ends it, whatever it is doing.
 """
 
 from __future__ import annotations

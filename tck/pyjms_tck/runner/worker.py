@@ -11,6 +11,7 @@ import json
 import os
 import sys
 from collections.abc import Generator
+from io import FileIO
 from pathlib import Path
 from typing import IO, TextIO
 
@@ -25,6 +26,7 @@ from pyjms_tck.judging import lacks_requirement
 from pyjms_tck.profile import ProfileError, load_profile
 from pyjms_tck.results import ProviderFacts, TestResult
 from pyjms_tck.runner.messages import Answer, Collected, Job, Order, Refused, Test, to_line
+from pyjms_tck.runner.orders import Orders
 from pyjms_tck.selection import SelectionError, select
 
 __all__ = ["main"]
@@ -37,19 +39,19 @@ def main() -> None:
     # Whatever prints to standard output, also beneath Python, must not reach the controller; nor may tests read orders.
     answers = os.fdopen(os.dup(1), "w", encoding="utf-8")
     os.dup2(2, 1)
-    orders = os.fdopen(os.dup(0), encoding="utf-8")
+    source = FileIO(os.dup(0))
     sys.stdin = Path(os.devnull).open(encoding="utf-8")  # noqa: SIM115  open as long as the process
-    data = json.loads(orders.readline())
+    data = json.loads(source.readline())
     del data["kind"]
     job = Job(**{**data, "select": tuple(data["select"])})
     with Path(job.dump).open("w", encoding="utf-8") as dump:
-        _Worker(job, orders, answers, dump).run()
+        _Worker(job, Orders(source), answers, dump).run()
 
 
 class _Worker:
     """The pytest plugin that makes pytest obey."""
 
-    def __init__(self, job: Job, orders: TextIO, answers: TextIO, dump: IO[str]) -> None:
+    def __init__(self, job: Job, orders: Orders, answers: TextIO, dump: IO[str]) -> None:
         self._job = job
         self._orders = orders
         self._answers = answers

@@ -9,6 +9,10 @@ Thread 0x00007f0001 (most recent call first):
   File "/usr/lib/python3.11/threading.py", line 327 in wait
   File "{PACKAGE}/background.py", line 40 in _run
 
+Thread 0x00007f0003 (most recent call first):
+  File "{PACKAGE}/runner/orders.py", line 30 in _listen
+  File "/usr/lib/python3.11/threading.py", line 975 in run
+
 Thread 0x00007f0002 (most recent call first):
   File "/elsewhere/provider.py", line 7 in receive
   File "{PACKAGE}/suite/exchange.py", line 12 in take
@@ -30,6 +34,7 @@ def test_the_threads_are_shown_without_the_machinery() -> None:
     assert "_pytest" not in details
     assert "worker.py" not in details
     assert "Timeout" not in details
+    assert details.count("Thread 0x") == 2, "the thread that waits for orders says nothing"
     assert PACKAGE not in details
 
 
