@@ -260,10 +260,9 @@ class Queue(PolicedQueue):
         """
         delivery: Delivery | None = None
         woken: Sequence[Consumer] = ()
-        by_rules = False
+        by_rules = in_vain = False
         stretches = 0
         loads: dict[ReferenceId, int] = {}
-        in_vain = False
         while True:
             try:
                 with self._lock:
