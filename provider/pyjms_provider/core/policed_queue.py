@@ -1,28 +1,28 @@
-"""The half of a queue that its policy is about: limits, delays, what is set aside, and what an administrator may do.
+"""The part of a queue that its policy is about: limits, delays, what is set aside, and what an administrator may do.
 
-The other half, how messages come, are pulled, settled and given back, is `queue.py`. Both share one lock. Methods say when
-they need it held; all others take it.
+It is what the other parts stand on: `Queue` tells how messages come and are pulled, `SettlingQueue` how they are settled or
+given back, `RestorableQueue` what a journal has to do with them. All share one lock. Methods say when they need it held; all
+others take it.
 """
 
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from typing import TYPE_CHECKING, Final
 
 from pyjms.spi.delivery import Delivery
 from pyjms.spi.errors import DestinationInUseError, ResourceError
-from pyjms_provider.core.asynchronous_channel import AsynchronousChannel
 from pyjms_provider.core.channel import ChannelClosedError
 from pyjms_provider.core.consumer_manager import ConsumerManager
 from pyjms_provider.core.dead_letters import DeadEntry, DeadKind
-from pyjms_provider.core.delays import redelivery_delay_ms
 from pyjms_provider.core.entry import QueueEntry
 from pyjms_provider.core.expiry import is_expired
 from pyjms_provider.core.limits import Waiting
 from pyjms_provider.core.message_state import MessageEvent, MessageState
 from pyjms_provider.core.ordering import Ordering
+from pyjms_provider.core.paged_queue import PagedQueue
 from pyjms_provider.core.policy import Overflow, QueuePolicy, QueueType
 from pyjms_provider.core.queue_rules import QueueRules, needs_rules
 from pyjms_provider.core.queue_types import make_order
@@ -32,15 +32,12 @@ from pyjms_provider.core.stories import Happening
 
 if TYPE_CHECKING:
     from pyjms.spi.clock import Clock
-    from pyjms.spi.envelope import Envelope
-    from pyjms.spi.selector import Selector
+    from pyjms_provider.core.asynchronous_channel import AsynchronousChannel
     from pyjms_provider.core.channel_state import ChannelState
-    from pyjms_provider.core.consumer import Consumer, ConsumerSession
+    from pyjms_provider.core.consumer import Consumer
     from pyjms_provider.core.kept_queue import KeptQueue
-    from pyjms_provider.core.recovered_runs import RecoveredRun
-    from pyjms_provider.core.reference import MessageReference, ReferenceId
+    from pyjms_provider.core.reference import MessageReference
     from pyjms_provider.core.store import MessageStore
-    from pyjms_provider.core.unit_of_work import UnitOfWork
 
 __all__ = ["WITHOUT_LIMITS", "PolicedQueue", "QueueFullError"]
 
@@ -48,12 +45,6 @@ WITHOUT_LIMITS: Final = QueuePolicy(max_failures=0)
 """The policy of a queue that stands by itself, without a host that keeps dead letters."""
 
 _FIXED: Final = ("type", "key", "priorities", "exclusive", "groups", "non_destructive")
-_RETRY_MS: Final = 1000
-"""How long an expired message waits that could not be set aside."""
-_READ_AHEAD: Final = 64
-"""So many messages are brought back into memory together with one that is wanted."""
-_LOADS_OF_ONE: Final = 16
-"""So often one is brought back in one poll: then what must be looked at together does not fit into memory."""
 _STATES: Final = (MessageState.NEW, MessageState.NOT_COMMITTED, MessageState.DELIVERED)
 
 
@@ -63,8 +54,8 @@ class QueueFullError(ResourceError):
     code = "PYJMS-QUEUE-FULL"
 
 
-class PolicedQueue(AsynchronousChannel):
-    """A queue without its consumers' half."""
+class PolicedQueue(PagedQueue):
+    """What a queue is without consumers and a journal."""
 
     def __init__(
         self,
@@ -157,33 +148,6 @@ class PolicedQueue(AsynchronousChannel):
             if not needs_rules(policy):
                 self._rules = None
         self._note_policy()
-
-    # Memory
-
-    def _shelve(self, reference: MessageReference, *, is_coming: bool = False) -> None:
-        """Let a message that is in the queue leave memory, if the policy says how many stay there. The lock is held.
-
-        `is_coming`: other queues may be yet to take it.
-        """
-        shelf = None if self._rules is None else self._rules.shelf
-        if shelf is not None and shelf.came(reference):
-            self._store.leave([reference], are_coming=is_coming)
-
-    def _read(self, references: Sequence[MessageReference]) -> Sequence[MessageReference]:
-        """Bring messages into memory, in place of others if the policy says how many stay there; at least the first one is read.
-
-        Returns those that cannot be read. Waits for a disk. Raises `ResourceError`.
-        """
-        with self._lock:
-            shelf = None if self._rules is None else self._rules.shelf
-            wanted = references if shelf is None else shelf.at_once(references)
-        unreadable = self._store.load(wanted)
-        if shelf is not None:
-            with self._lock:
-                self._store.leave(shelf.read(wanted))
-            with suppress(ResourceError):  # a disk that is full must not keep consumers from emptying the queue
-                self._store.relieve(of_all=False)  # what was read is wanted now
-        return unreadable
 
     # Room
 
@@ -382,122 +346,6 @@ class PolicedQueue(AsynchronousChannel):
         if dead and self._on_dead is not None:
             self._on_dead(dead)
 
-    def bury_spent(self) -> None:
-        """Set aside what was delivered too often before the broker started, as it may be what ended the last one."""
-        with self._lock:
-            for entry in self._state.awake():
-                if entry.delivery_count and self.is_spent(entry.delivery_count, failed=False):
-                    self._die(entry, DeadKind.DELIVERIES, MessageEvent.REMOVE, None)
-                    if entry.reference.expiration_ms:
-                        self._expiry.forget_one()
-        self._bury()
-
-    # What a journal has kept
-
-    def reinstate(self, entry: QueueEntry) -> None:
-        """Take back a message that was settled, and whose removal could not be written; it comes again, flagged, when it is its time.
-
-        One that has expired is tried again later, by the housekeeper; one that cannot be read any more has been set aside.
-        """
-        read = self._reader_for(entry.reference)
-        with self._lock:
-            if read is None or self._closed:
-                self._store.release(entry.reference)
-                return
-            if self._rules is not None:
-                self._rules.accept(entry, read)
-                self._shelve(entry.reference)
-            self._state.reinstate(entry)
-            if self.kept is not None:
-                self.kept.note_returned([entry])
-            now_ms = self._clock.time_ms()
-            is_late = self._leaves_expired and is_expired(entry.reference, now_ms)
-            if is_late:
-                self._state.delays.add(entry, now_ms + _RETRY_MS)
-                self._expiry.put_back([entry])
-            is_next = not is_late and entry.reference.expiration_ms > 0 and self._expiry.add(entry)
-            woken = () if is_late else self._place_again(entry)
-        if self._state.delays:
-            self._ask_for_delayed()
-        if is_next and self._on_due is not None:
-            self._on_due(self, entry.reference.expiration_ms)
-        for consumer in woken:
-            consumer.notify_work()
-
-    def restore(
-        self,
-        reference: MessageReference,
-        delivery_count: int,
-        unit: UnitOfWork | None = None,
-        *,
-        is_held: bool = False,
-    ) -> QueueEntry | None:
-        """Take in a message that the journal has kept, or that `unit`, in doubt, has sent; before the queue is used.
-
-        Returns None, and lets go of it, if the rules ask for a message that cannot be read: the journal has set it aside.
-        Raises `ResourceError`. `is_held`: `hold` follows. A message that a client had before stays away for the delay that it had then, from now
-        on: when it was given back is not known.
-        """
-        read = self._reader_for(reference)
-        if read is None:
-            self._store.release(reference)
-            return None
-        with self._lock:
-            if unit is None:
-                entry = self._state.make(self, reference)  # type: ignore[arg-type]  # `Queue` alone completes this class
-            else:
-                entry = self._state.add_in_transaction(self, reference, unit)  # type: ignore[arg-type]  # as before
-            entry.delivery_count = delivery_count
-            if self._rules is not None:
-                self._rules.accept(entry, read)
-                self._shelve(reference)
-            if unit is None:
-                self._place_again(entry, is_held=is_held)
-            due = bool(reference.expiration_ms) and self._expiry.add(entry)
-        if due and self._on_due is not None:
-            self._on_due(self, reference.expiration_ms)
-        if self._state.delays:
-            self._ask_for_delayed()
-        if unit is not None:
-            unit.add_sent(entry)
-        return entry
-
-    def restore_run(self, run: RecoveredRun) -> bool:
-        """Take in messages that the journal has kept; return False, having done nothing, if they must come one by one."""
-        with self._lock:
-            return self._rules is None and self._state.restore_run(self, run)  # type: ignore[arg-type]  # as before
-
-    def hold(self, entry: QueueEntry, unit: UnitOfWork, holder: ConsumerSession) -> None:
-        super().hold(entry, unit, holder)
-        with self._lock:
-            self._supersede(entry)  # which did not become available, and may be the older one when it is given back
-
-    def _place_again(self, entry: QueueEntry, *, is_held: bool = False) -> Sequence[Consumer]:
-        """Make a message available that was restored, or taken back, now or later; return whom to wake. The lock is held."""
-        count = entry.delivery_count
-        delay_ms = redelivery_delay_ms(self.policy, count) if count else 0
-        if is_held or delay_ms:
-            self._state.place(entry)  # for the place that it will come back to
-            self._ordering.discard(entry)
-        if is_held:
-            return ()
-        if delay_ms:
-            self._state.delays.add(entry, max(entry.reference.deliver_at_ms, self._clock.time_ms() + delay_ms))
-            self._supersede(entry)  # now, as a newer one may come and go before it is due
-            return ()
-        return self._place(entry)
-
-    def uncommitted_messages(
-        self, entries: Iterable[QueueEntry], *, with_transient: bool
-    ) -> Sequence[tuple[MessageReference, Envelope]]:
-        """Return the PERSISTENT messages, or all, of NOT_COMMITTED entries; not those that have expired, or if the queue was closed."""
-        with self._lock:
-            return [
-                (entry.reference, self._store.retrieve(entry.reference))
-                for entry in entries
-                if entry.state is MessageState.NOT_COMMITTED and (with_transient or entry.reference.reliable)
-            ]
-
     # For administrators
 
     def waiting_entries(self) -> list[QueueEntry]:
@@ -522,53 +370,6 @@ class PolicedQueue(AsynchronousChannel):
         """About how many bytes the messages take, as far as anybody needed to know."""
         with self._lock:
             return self._state.size
-
-    def message_of(self, reference: MessageReference) -> Envelope | None:
-        """Return a message of this queue; None if it has gone, or is damaged. Waits for a disk. Raises `ResourceError`."""
-        return self._store.fetch(reference)  # whoever receives one that cannot be read passes over it
-
-    def _matcher(self, selector: Selector | None) -> Callable[[QueueEntry], bool] | None:
-        """Return what says whether a message is wanted: raises `NotInMemoryError` if that cannot be said."""
-        if selector is None:
-            return None
-        matches = selector.matches
-        retrieve = self._store.retrieve
-        return lambda entry: matches(retrieve(entry.reference))
-
-    def _reader_for(self, reference: MessageReference) -> Callable[[MessageReference], Envelope] | None:
-        """Return what the rules read a message with, without waiting; None: it cannot be read.
-
-        Waits for a disk if they ask for it. Raises `ResourceError`.
-        """
-        rules = self._rules
-        is_measured = bool(self.policy.max_bytes) and not reference.size
-        if rules is None or not (rules.reads_messages or is_measured):
-            return self._store.retrieve
-        envelope = self.message_of(reference)
-        return None if envelope is None else lambda _: envelope
-
-    def _load(self, reference: MessageReference) -> None:
-        """Bring a message into memory, and those that come after it here. Waits for a disk. Raises `ResourceError`."""
-        with self._lock:
-            following = self._ordering.following(reference, _READ_AHEAD)
-        with suppress(ResourceError):  # a disk that is full must not keep consumers from emptying the queue
-            self._store.relieve()  # before, as what is loaded now is wanted next
-        for unreadable in self._read([reference, *following]):
-            self._set_aside(unreadable)
-
-    def _load_once_more(self, reference: MessageReference, loads: dict[ReferenceId, int]) -> bool:
-        """Do so for one poll; return whether it is in vain: the message has left memory each time before it was looked at."""
-        self._load(reference)
-        times = loads[reference.id] = loads.get(reference.id, 0) + 1
-        return times > _LOADS_OF_ONE
-
-    def _set_aside(self, reference: MessageReference) -> None:
-        """Let go of a message that cannot be read; the journal has reported and kept what there is of it."""
-        with self._lock:
-            for entry in (*self._state.awake(), *self._state.entries(MessageState.DELIVERED)):
-                if entry.reference is reference:
-                    self._remove(entry, MessageEvent.REMOVE, Happening.UNREADABLE)
-        self._store.remove(reference)
 
     def take_out(self, entry: QueueEntry) -> bool:
         """Take a message out that nobody holds, for one who puts it elsewhere; return False if it is held, or has gone.

@@ -2,6 +2,9 @@
 
 The three calls between queue and consumers are `Queue.set_notify_work_desired`, `Consumer.notify_work` and `Queue.deliver_single_message`. All are
 safe from any thread; the queue's lock is held for a few steps, never while a consumer is called. See the decision on locks in `docs/decisions/`.
+
+Here messages come in and are pulled. The other parts of a queue do not know this one: `SettlingQueue`, where pulled messages end or come back;
+`RestorableQueue`, which speaks of a journal; and beneath both `PolicedQueue`, what the policy asks for, upon `PagedQueue`, where the messages are.
 """
 
 from __future__ import annotations
@@ -11,28 +14,25 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from pyjms.spi.delivery import Delivery
-from pyjms.spi.errors import ClosedError, GoneError
+from pyjms.spi.errors import ClosedError
 from pyjms_provider.core.channel import ChannelClosedError, UnreliableChannelError
 from pyjms_provider.core.consumer_manager import ConsumerList
-from pyjms_provider.core.dead_letters import DeadKind
-from pyjms_provider.core.delays import redelivery_delay_ms
 from pyjms_provider.core.expiry import is_expired
 from pyjms_provider.core.message_state import MessageEvent, MessageState
 from pyjms_provider.core.ordering import UNFINISHED, Cursor, Unfinished
-from pyjms_provider.core.policed_queue import WITHOUT_LIMITS, PolicedQueue
+from pyjms_provider.core.policed_queue import WITHOUT_LIMITS
+from pyjms_provider.core.restorable_queue import RestorableQueue
+from pyjms_provider.core.settling_queue import SettlingQueue
 from pyjms_provider.core.store import NotAtOnceError, NotInMemoryError
-from pyjms_provider.core.stored_delivery import StoredDelivery
-from pyjms_provider.core.stories import Happening
 
 if TYPE_CHECKING:
     from typing import Literal
 
     from pyjms.spi.clock import Clock
-    from pyjms.spi.envelope import Envelope
     from pyjms.spi.selector import Selector
     from pyjms_provider.core.asynchronous_channel import AsynchronousChannel
     from pyjms_provider.core.channel_state import ChannelState
-    from pyjms_provider.core.consumer import Consumer, ConsumerSession
+    from pyjms_provider.core.consumer import Consumer
     from pyjms_provider.core.dead_letters import DeadEntry
     from pyjms_provider.core.entry import QueueEntry
     from pyjms_provider.core.kept_queue import KeptQueue
@@ -51,13 +51,11 @@ _STRETCHES_AT_ONCE = 16  # some milliseconds: a change of threads is little besi
 # Looking up a member of an enumeration costs more than a global name.
 _REMOVED = ConsumerList.REMOVED
 _NOTIFIED = ConsumerList.NOTIFIED
-_DELIVERED, _NOT_COMMITTED = MessageState.DELIVERED, MessageState.NOT_COMMITTED
-
-_GONE = "the message cannot be had: it was given back as its session was closed, or it was damaged and set aside; the broker's log tells"
+_NOT_COMMITTED = MessageState.NOT_COMMITTED
 
 
-class Queue(PolicedQueue):
-    """An asynchronous channel with consumers; what its policy asks for beside is in `PolicedQueue`."""
+class Queue(RestorableQueue, SettlingQueue):
+    """An asynchronous channel with consumers."""
 
     def __init__(
         self,
@@ -326,146 +324,7 @@ class Queue(PolicedQueue):
             except NotInMemoryError as elsewhere:
                 self._load(elsewhere.reference)
 
-    def _make_delivery(self, reference: MessageReference, count: int, tag: QueueEntry | None) -> Delivery:
-        """Return a delivery whose message may have to be fetched without the lock, which is held."""
-        kept = self.kept if tag is not None else None
-        if kept is None or kept.knows(reference, count):
-            try:
-                return Delivery(self._store.retrieve(reference), count, count > 1, tag)
-            except NotInMemoryError:
-                pass  # `suppress` would cost three calls for each message
-        return StoredDelivery(partial(self._fetch, reference, kept, count, tag), count, count > 1, tag)
-
-    def _fetch(
-        self, reference: MessageReference, kept: KeptQueue | None, count: int, tag: QueueEntry | None
-    ) -> Envelope:
-        """Return the message of a delivery, noted in the journal if `kept` must know of it. Raises `ProviderError`."""
-        try:
-            if kept is not None and not kept.knows(reference, count):
-                kept.mark(reference, count)
-            return self._message(reference)
-        except BaseException:
-            if tag is not None:
-                self._undeliver(tag, count)
-            raise
-
-    def _undeliver(self, entry: QueueEntry, count: int) -> None:
-        """Make a message available again that could not be handed over: that was no delivery, so it does not count."""
-        with self._lock:
-            if entry.state is not _DELIVERED or entry.delivery_count != count or self._closed:
-                return
-            if self._rules is not None and self._rules.is_superseded(entry):
-                self._remove(entry, MessageEvent.REMOVE, Happening.SUPERSEDED)
-                return
-            entry.delivery_count -= 1
-            self._state.cancel([entry])
-            woken = self._choose(entry)
-        for consumer in woken:
-            consumer.notify_work()
-
-    def _message(self, reference: MessageReference) -> Envelope:
-        try:
-            return self._store.retrieve(reference)
-        except NotInMemoryError:
-            self._load(reference)  # with those behind it
-        except KeyError:
-            pass  # as for any other that has gone
-        envelope = self.message_of(reference)  # others may have needed the room already
-        if envelope is None:
-            raise GoneError(_GONE)
-        return envelope
-
-    # Pulled messages are settled, or come back
-
-    def settle(self, entry: QueueEntry, delivery_count: int, session: ConsumerSession) -> bool:
-        """Take a pulled message out for good; return False if that delivery is no longer the session's."""
-        with self._lock:
-            # As `_is_held`, which a call would double the price of.
-            if entry.state is not _DELIVERED or entry.holder is not session or entry.delivery_count != delivery_count:
-                return False
-            self._state.settle(entry)
-            reference = entry.reference
-            if reference.expiration_ms:
-                self._expiry.forget_one()
-            if self._rules is not None:
-                self._rules.gone(entry)
-        self._store.release(reference)
-        return True
-
-    def settle_in(
-        self, unit: UnitOfWork, deliveries: Sequence[tuple[QueueEntry, int]], session: ConsumerSession
-    ) -> bool:
-        """Do the same with several when `unit` commits; return False if one of them is no longer the session's (§6.2.1)."""
-        with self._lock:
-            held = [each for each in deliveries if _is_held(*each, session)]
-            record = self._state.record_acknowledgement
-            for entry, _ in held:
-                record(entry, unit)
-        unit.add_settled(held)
-        return len(held) == len(deliveries)
-
-    def settle_committed(self, settled: Iterable[tuple[QueueEntry, int]], session: ConsumerSession) -> None:
-        """Take pulled messages out whose acknowledgements have been committed, and written."""
-        with self._lock:
-            gone: list[MessageReference] = []
-            for entry, delivery_count in settled:
-                # As `_is_held`.
-                if entry.state is _DELIVERED and entry.holder is session and entry.delivery_count == delivery_count:
-                    self._state.settle(entry)
-                    entry.transaction = None
-                    if entry.reference.expiration_ms:
-                        self._expiry.forget_one()
-                    if self._rules is not None:
-                        self._rules.gone(entry)
-                    gone.append(entry.reference)
-            self._store.release_all(gone)
-
-    def give_back(
-        self,
-        deliveries: Iterable[tuple[QueueEntry, int]],
-        session: ConsumerSession,
-        reason: str | None = None,
-        *,
-        unseen: bool = False,
-    ) -> None:
-        """Make messages available again, in their old places, if the deliveries are still the session's.
-
-        At once, or after the redelivery delay; one that was delivered too often is set aside instead. `reason`: why the
-        client failed to process it, if it says so. `unseen`: the client never saw them, so these deliveries never were.
-        """
-        with self._lock:
-            held = [entry for entry, count in deliveries if _is_held(entry, count, session)]
-            woken = self._cancel(held, reason, unseen=unseen)
-        self._after_giving_back(woken)
-
-    def give_back_all(self, session: ConsumerSession) -> None:
-        """Make all messages available again that `session` pulled and has not settled."""
-        with self._lock:
-            woken = self._cancel(self._state.held_by(session), None)
-        self._after_giving_back(woken)
-
-    def _after_giving_back(self, woken: Sequence[Consumer]) -> None:
-        if self._state.delays:
-            self._ask_for_delayed()
-        if self._dead:
-            self._bury()
-        for consumer in woken:
-            consumer.notify_work()
-
-    def hand_over(
-        self, entry: QueueEntry, delivery_count: int, session: ConsumerSession, heir: ConsumerSession
-    ) -> bool:
-        """Let `heir` settle a delivery in place of `session`; return False if it is no longer the session's."""
-        with self._lock:
-            if heir.is_closed or not _is_held(entry, delivery_count, session):
-                return False
-            entry.holder = heir
-            return True
-
-    def holds_for(self, session: ConsumerSession) -> bool:
-        """Return whether `session` has unsettled messages of this queue."""
-        with self._lock:
-            return bool(self._state.held_by(session))
+    # The end
 
     def close(self) -> None:
         super().close()
@@ -556,43 +415,3 @@ class Queue(PolicedQueue):
         else:
             self._remove(entry, MessageEvent.EXPIRE)
         return True
-
-    def _cancel(self, entries: list[QueueEntry], reason: str | None, *, unseen: bool = False) -> Sequence[Consumer]:
-        now_ms = self._clock.time_ms()
-        returned: list[QueueEntry] = []
-        for entry in entries:
-            if entry.transaction is not None and entry.transaction.is_committing:
-                continue  # what is being written now decides
-            if unseen:
-                entry.delivery_count -= 1
-            if self._closed:
-                self._remove(entry, MessageEvent.REMOVE, Happening.CLOSED)
-            elif is_expired(entry.reference, now_ms):
-                self._expire_early(entry)
-            elif self._rules is not None and self._rules.is_superseded(entry):
-                self._remove(entry, MessageEvent.REMOVE, Happening.SUPERSEDED)
-            elif not unseen and self.is_spent(entry.delivery_count, failed=reason is not None):
-                self._die(entry, DeadKind.DELIVERIES, MessageEvent.REMOVE, reason)
-                if entry.reference.expiration_ms:
-                    self._expiry.forget_one()
-            else:
-                returned.append(entry)
-        if self.kept is not None and not unseen:
-            self.kept.note_returned(returned)
-        if self.policy.redelivery_delay_ms and not unseen:
-            for entry in returned:
-                self._state.cancel_one(entry)
-                self._state.delays.add(entry, now_ms + redelivery_delay_ms(self.policy, entry.delivery_count))
-            return ()
-        self._state.cancel(returned)
-        woken: list[Consumer] = []
-        for entry in returned:
-            if not self._manager.interested_count:
-                break
-            woken.extend(self._choose(entry))
-        return woken
-
-
-def _is_held(entry: QueueEntry, delivery_count: int, session: ConsumerSession) -> bool:
-    """Return whether this very delivery is unsettled, and the session's. The queue's lock is held."""
-    return entry.state is MessageState.DELIVERED and entry.holder is session and entry.delivery_count == delivery_count

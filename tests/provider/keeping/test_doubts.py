@@ -17,8 +17,8 @@ from pyjms_provider.core.doubts import RETRY_MS, Doubts
 from pyjms_provider.core.entry import QueueEntry
 from pyjms_provider.core.journal import Changes, JoinedTransaction
 from pyjms_provider.core.paging import PagingMessageStore
-from pyjms_provider.core.policed_queue import PolicedQueue
 from pyjms_provider.core.reference import MessageReference
+from pyjms_provider.core.restorable_queue import RestorableQueue
 from pyjms_provider.core.store import NotInMemoryError
 from pyjms_provider.queue_manager import QueueManager
 from pyjms_provider.stores.volatile import VolatileJournal
@@ -291,15 +291,15 @@ def test_a_doubt_that_cannot_be_settled_keeps_nothing_from_others(
     site.send("bill", to=BILLS)
     for address in (ORDERS, BILLS):
         acknowledge_in_doubt(site, "before write", address).close()
-    reinstate = PolicedQueue.reinstate
+    reinstate = RestorableQueue.reinstate
 
-    def fail_once(queue: PolicedQueue, entry: QueueEntry) -> None:
+    def fail_once(queue: RestorableQueue, entry: QueueEntry) -> None:
         if queue.name == str(ORDERS):
             raise ArithmeticError("a fault of the broker's")
         reinstate(queue, entry)
 
     with monkeypatch.context() as patch:
-        patch.setattr(PolicedQueue, "reinstate", fail_once)
+        patch.setattr(RestorableQueue, "reinstate", fail_once)
         come_again(site)
     assert "PYJMS-BROKER-18" in caplog.text
     assert site.drain(BILLS) == [("bill", 2)]

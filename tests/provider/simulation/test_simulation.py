@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from pyjms_provider.clients.vm import VmSession
-from pyjms_provider.core import doorkeeper, ordering, policed_queue
+from pyjms_provider.core import doorkeeper, ordering, restorable_queue
 from pyjms_provider.core.branches import Branches
 from pyjms_provider.core.branches_in_doubt import BranchesInDoubt
 from pyjms_provider.core.doorkeeper import Doorkeeper
@@ -155,7 +155,7 @@ def test_an_id_that_is_not_held_for_a_branch_in_doubt_is_found(monkeypatch: pyte
 
 
 def test_a_message_that_comes_again_too_early_after_a_restart_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(policed_queue, "redelivery_delay_ms", lambda *_: 0)
+    monkeypatch.setattr(restorable_queue, "redelivery_delay_ms", lambda *_: 0)
     assert "too early" in _seeds_until_found()
 
 
