@@ -9,7 +9,7 @@ from pyjms.spi.provider import ProviderConsumer
 from pyjms_provider.core.store import NotAtOnceError
 
 if TYPE_CHECKING:
-    from pyjms_provider.clients.vm import VmSession
+    from pyjms_provider.clients.vm_session import VmSession
     from pyjms_provider.core.consumer import Consumer, ConsumerTarget, DirectTaker
     from pyjms_provider.core.subscription import Subscription
 

@@ -12,7 +12,7 @@ from pyjms.spi.envelope import Address, AddressKind
 from pyjms.spi.errors import BranchError, InDoubtError, ResourceError
 from pyjms.spi.xid import Xid
 from pyjms.testing import VirtualClock
-from pyjms_provider.clients.vm import VmSession
+from pyjms_provider.clients.vm_session import VmSession
 from pyjms_provider.core.doubts import RETRY_MS, Doubts
 from pyjms_provider.core.entry import QueueEntry
 from pyjms_provider.core.journal import Changes, JoinedTransaction

@@ -15,7 +15,7 @@ from pyjms.spi.errors import (
     ResourceError,
     UnknownSubscriptionError,
 )
-from pyjms_provider.clients.vm import VmSession
+from pyjms_provider.clients.vm_session import VmSession
 from pyjms_provider.core.journal import Changes
 from pyjms_provider.core.policy import QueuePolicy
 from pyjms_provider.queue_manager import QueueExistsError, QueueManager

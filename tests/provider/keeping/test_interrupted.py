@@ -11,7 +11,7 @@ from pyjms.spi.delivery import Delivery
 from pyjms.spi.envelope import Address, AddressKind
 from pyjms.spi.xid import Xid
 from pyjms.testing import VirtualClock
-from pyjms_provider.clients.vm import VmSession
+from pyjms_provider.clients.vm_session import VmSession
 from pyjms_provider.core.doubts import RETRY_MS
 from pyjms_provider.core.journal import Changes
 from pyjms_provider.queue_manager import QueueManager

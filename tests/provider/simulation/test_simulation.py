@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from pyjms_provider.clients.vm import VmSession
+from pyjms_provider.clients.vm_session import VmSession
 from pyjms_provider.core import doorkeeper, ordering, restorable_queue
 from pyjms_provider.core.branches import Branches
 from pyjms_provider.core.branches_in_doubt import BranchesInDoubt

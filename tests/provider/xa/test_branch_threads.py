@@ -10,7 +10,7 @@ import pytest
 
 from pyjms.spi.errors import BranchError, ClosedError
 from pyjms.spi.xid import Xid
-from pyjms_provider.clients.vm import VmSession
+from pyjms_provider.clients.vm_session import VmSession
 from pyjms_tck.spi.environment import Threads
 from tests.provider.keeping.site import ORDERS, consume
 from tests.provider.xa.site import BILLS, XaSite

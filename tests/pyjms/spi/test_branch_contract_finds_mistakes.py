@@ -8,7 +8,7 @@ import pytest
 
 from pyjms.spi.errors import BranchError
 from pyjms.spi.xid import BranchFailure
-from pyjms_provider.clients.vm import VmSession
+from pyjms_provider.clients.vm_session import VmSession
 from pyjms_provider.core.branch import Branch
 from pyjms_provider.core.branches import Branches
 from pyjms_provider.core.unit_of_work import UnitOfWork

@@ -8,7 +8,9 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from pyjms_provider.clients.vm import VmConnection, VmConsumer, VmSession
+from pyjms_provider.clients.vm import VmConnection
+from pyjms_provider.clients.vm_consumer import VmConsumer
+from pyjms_provider.clients.vm_session import VmSession
 from pyjms_provider.core.consumer import ConsumerSession
 from pyjms_provider.core.consumer_manager import ConsumerList, ConsumerManager
 from pyjms_provider.core.queue import Queue

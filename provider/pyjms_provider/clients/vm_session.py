@@ -1,0 +1,231 @@
+"""A session at a broker in this process: it sends, receives and settles by plain calls."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from typing import TYPE_CHECKING
+
+from pyjms.spi.delivery import Delivery
+from pyjms.spi.envelope import Address, AddressKind, Envelope
+from pyjms.spi.errors import ClosedError, ProviderError
+from pyjms.spi.provider import SubscribeRequest
+from pyjms.spi.selector import Selector
+from pyjms_provider.clients.ending import Ending
+from pyjms_provider.clients.received import by_queue, entry_of
+from pyjms_provider.clients.vm_consumer import VmConsumer
+from pyjms_provider.clients.vm_transactions import VmTransactions
+from pyjms_provider.core.consumer import Consumer, ConsumerSession, ConsumerTarget
+from pyjms_provider.core.doorkeeper import Patience
+from pyjms_provider.core.entry import QueueEntry, ReceiverId
+from pyjms_provider.core.stored_delivery import is_there
+
+if TYPE_CHECKING:
+    from pyjms_provider.clients.vm import VmConnection
+    from pyjms_provider.core.ordering import Cursor
+    from pyjms_provider.core.queue import Queue
+    from pyjms_provider.core.subscription import Subscription
+
+__all__ = ["VmSession"]
+
+
+class VmSession(VmTransactions):
+    """A session at a broker in this process."""
+
+    def __init__(self, connection: VmConnection, name: str, *, transacted: bool, is_delivering: bool) -> None:
+        receiving = ConsumerSession(ReceiverId(name), is_delivering=is_delivering)
+        super().__init__(connection.broker.virtual_host, name, receiving, transacted=transacted)
+        self._connection = connection
+        self._connection_id = connection.connection_id
+        self._route = self._host.route
+        self._patience = Patience()
+        self._ending = Ending()
+        self._consumers: dict[VmConsumer, None] = {}
+
+    # Sending
+
+    def send(self, envelope: Envelope) -> None:
+        if self._closed:
+            raise self._closed_error()
+        self._route(envelope, self._connection_id, self._open_unit() if self._transacted else None, self._patience)
+
+    def may_wait(self, envelope: Envelope) -> bool:
+        return self._host.may_wait(envelope, is_transacted=self._transacted)
+
+    # Receiving
+
+    def subscribe(self, request: SubscribeRequest, on_ready: Callable[[], None]) -> VmConsumer:
+        if self._closed:
+            raise self._closed_error()
+        target = self._receiving.add_target(on_ready)
+        subscription: Subscription | None = None
+        try:
+            if request.address.kind is AddressKind.TOPIC:
+                subscription = self._host.subscribe(request, self._connection_id, self._connection.client_id)
+                consumer = Consumer(subscription, target, priority=request.priority)
+            else:
+                queue = self._host.readable_queue(request.address, self._connection_id)
+                consumer = Consumer(queue, target, selector=request.selector, priority=request.priority)
+            self._receiving.add_consumer(consumer)
+        except ProviderError:
+            self.end_consumer(target, subscription)
+            raise
+        made = VmConsumer(self, target, consumer, subscription)
+        if not self._remember(made):
+            made.close()
+            raise self._closed_error()
+        return made
+
+    def _remember(self, consumer: VmConsumer) -> bool:
+        """Keep a new consumer; return False if the session was closed meanwhile."""
+        with self._lock:
+            if not self._closed:
+                self._consumers[consumer] = None
+            return not self._closed
+
+    def end_consumer(self, target: ConsumerTarget, subscription: Subscription | None) -> None:
+        """Detach a consumer and end its subscription, if it has one that is not durable. May be repeated."""
+        self._receiving.remove_target(target)
+        if subscription is not None:
+            self._host.end_subscription(subscription)
+
+    def forget(self, consumer: VmConsumer) -> None:
+        """Let go of a consumer that has closed."""
+        with self._lock:
+            self._consumers.pop(consumer, None)
+
+    def browse(self, address: Address, selector: Selector | None) -> Iterator[Delivery]:
+        if self._closed:
+            raise self._closed_error()
+        queue = self._host.readable_queue(address, self._connection_id)
+        return self._look(queue, queue.open_browser(selector))
+
+    def _look(self, queue: Queue, cursor: Cursor) -> Iterator[Delivery]:
+        while not self._closed:
+            delivery = queue.look(cursor)
+            if delivery is None:
+                return
+            if is_there(delivery):
+                yield delivery
+        raise self._closed_error()
+
+    def unsubscribe(self, name: str) -> None:
+        if self._closed:
+            raise self._closed_error()
+        self._host.unsubscribe(self._connection.client_id, name)
+
+    def set_delivering(self, is_delivering: bool) -> None:
+        """Hear that the connection was started or stopped."""
+        self._receiving.set_delivering(is_delivering)
+
+    # What was received is settled, or given back
+
+    def acknowledge(self, deliveries: Sequence[Delivery]) -> None:
+        if self._closed:
+            raise self._closed_error()
+        session = self._receiving
+        branch = self._branch
+        if branch is not None:
+            for delivery in deliveries:
+                if not branch.take(entry_of(delivery), delivery.count, session) and self._closed:
+                    raise self._closed_error()
+            return
+        if self._transacted:
+            unit = self._open_unit()
+            for queue, received in by_queue(deliveries).items():
+                if not queue.settle_in(unit, received, session) and self._closed:
+                    raise self._closed_error()  # closed meanwhile: the message is back on its queue
+            return
+        if len(deliveries) == 1:  # mostly; and what no journal has needs no write
+            only: QueueEntry = deliveries[0].tag  # type: ignore[assignment]  # as in `_settle`
+            if not only.reference.journaled:
+                if not only.queue.settle(only, deliveries[0].count, session) and self._closed:
+                    raise self._closed_error()
+                return
+        keeper = self._host.keeper
+        if keeper is None:
+            self._settle(deliveries)
+        else:
+            with keeper.work():
+                self._settle(deliveries)
+
+    def _settle(self, deliveries: Sequence[Delivery]) -> None:
+        session = self._receiving
+        settled: list[QueueEntry] = []
+        transient: list[Delivery] = []
+        in_vain = False
+        is_mixed = len(deliveries) > 1 and self._host.keeper is not None
+        for delivery in deliveries:
+            entry: QueueEntry = delivery.tag  # type: ignore[assignment]  # as `entry_of`, without the price of a call
+            if is_mixed and not entry.reference.journaled:
+                transient.append(delivery)
+            elif entry.queue.settle(entry, delivery.count, session):
+                if entry.reference.journaled:
+                    settled.append(entry)
+            else:
+                in_vain = True
+        if settled:
+            self._host.write_settled(settled)
+        for delivery in transient:  # afterwards, so that an acknowledgement that cannot be written settles nothing
+            entry = entry_of(delivery)
+            in_vain = not entry.queue.settle(entry, delivery.count, session) or in_vain
+        if in_vain and self._closed:
+            raise self._closed_error()
+
+    def recover(self, deliveries: Sequence[Delivery]) -> None:
+        self._give_back(deliveries, unseen=False)
+
+    def give_back_unseen(self, deliveries: Sequence[Delivery]) -> None:
+        self._give_back(deliveries, unseen=True)
+
+    def _give_back(self, deliveries: Sequence[Delivery], *, unseen: bool) -> None:
+        if self._closed:
+            raise self._closed_error()
+        for queue, returned in by_queue(deliveries).items():
+            queue.give_back(returned, self._receiving, unseen=unseen)
+
+    def retry(self, delivery: Delivery, reason: str) -> None:
+        if self._closed:
+            raise self._closed_error()
+        entry = entry_of(delivery)
+        entry.queue.give_back([(entry, delivery.count)], self._receiving, reason)
+
+    def reject(self, delivery: Delivery, reason: str) -> None:
+        if self._closed:
+            raise self._closed_error()
+        self._host.reject(delivery, entry_of(delivery), self._receiving, reason)
+
+    def adopt(self, deliveries: Sequence[Delivery]) -> None:
+        if self._closed:
+            raise self._closed_error()
+        for delivery in deliveries:
+            entry = entry_of(delivery)
+            self._receiving.take_queue(entry.queue)
+            holder = entry.holder
+            if holder is None and entry.queue.policy.non_destructive:
+                continue  # the message has stayed in its queue, and this delivery is nobody's
+            if holder is None or not entry.queue.hand_over(entry, delivery.count, holder, self._receiving):
+                self.recover(deliveries)  # those that were taken over before; the others are nobody's here
+                raise ClosedError("a message was given back, as the consumer that had received it was closed")
+
+    # Ending
+
+    def end_waits(self) -> None:
+        self._patience.end()
+
+    def close(self) -> None:
+        self._patience.end()
+        if not self._ending.begin():
+            return
+        try:
+            self._shut_down()
+        finally:
+            self._ending.finish()
+
+    def _shut_down(self) -> None:
+        self._end_work()
+        with self._lock:
+            consumers = list(self._consumers)  # and there come no more
+        for consumer in consumers:
+            consumer.close()
+        self._receiving.close()
+        self._connection.forget(self)
