@@ -30,6 +30,7 @@ from pyjms.spi.reasons import reason_of
 if TYPE_CHECKING:
     from pyjms.runtime.consumer import JmsMessageConsumer
     from pyjms.runtime.session import JmsSession
+    from pyjms.runtime.settling import SettlingSession
 
 __all__ = ["MAXIMUM_ATTEMPTS", "Dispatcher", "give_back_failed"]
 
@@ -307,7 +308,7 @@ class Dispatcher:
             give_back_failed(self._session, (delivery,), reason)
 
 
-def give_back_failed(session: JmsSession, deliveries: Sequence[Delivery], reason: str) -> None:
+def give_back_failed(session: SettlingSession, deliveries: Sequence[Delivery], reason: str) -> None:
     """Have deliveries come again that could not be processed, or be set aside if that was so too often.
 
     Raises `ProviderError`: what was not given back is owed then.

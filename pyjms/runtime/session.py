@@ -1,4 +1,7 @@
-"""A session: factory of everything else, and owner of all that is delivered through it (JMS 1.1 §4.4)."""
+"""A session: factory of everything else, and owner of all that is delivered through it (JMS 1.1 §4.4).
+
+How deliveries end, and transactions, is in `settling.py`; how listeners are served in `dispatch.py`.
+"""
 
 from __future__ import annotations
 
@@ -12,7 +15,7 @@ from pyjms.api.browser import QueueBrowser
 from pyjms.api.consumer import MessageListenerLike
 from pyjms.api.destination import Destination, Queue, TemporaryQueue, TemporaryTopic, Topic
 from pyjms.api.message import BytesMessage, MapMessage, Message, ObjectMessage, StreamMessage, TextMessage
-from pyjms.api.session import AcknowledgeMode, Session
+from pyjms.api.session import AcknowledgeMode
 from pyjms.errors import IllegalStateException, InvalidDestinationException, JMSException
 from pyjms.messages.base import JmsMessage
 from pyjms.messages.bytes import JmsBytesMessage
@@ -22,15 +25,15 @@ from pyjms.messages.map import JmsMapMessage
 from pyjms.messages.object import JmsObjectMessage
 from pyjms.messages.stream import JmsStreamMessage
 from pyjms.messages.text import JmsTextMessage
-from pyjms.runtime.acknowledgements import AcknowledgementLedger
 from pyjms.runtime.browser import JmsQueueBrowser
 from pyjms.runtime.consumer import JmsMessageConsumer, JmsQueueReceiver, JmsTopicSubscriber
-from pyjms.runtime.dispatch import Dispatcher, give_back_failed
+from pyjms.runtime.dispatch import Dispatcher
 from pyjms.runtime.error_mapping import mapped_errors, to_jms
-from pyjms.runtime.inbox import DeliveryGate, Turn
+from pyjms.runtime.inbox import Turn
 from pyjms.runtime.lifecycle import Event, State, next_state
 from pyjms.runtime.listeners import message_callback
 from pyjms.runtime.producer import JmsMessageProducer, producer_for
+from pyjms.runtime.settling import SettlingSession
 from pyjms.runtime.subscribing import check_client_id, check_durable, checked_name, subscribe_request
 from pyjms.runtime.tracing import current_tracer
 from pyjms.spi.capability import Capability
@@ -38,13 +41,10 @@ from pyjms.spi.delivery import Delivery
 from pyjms.spi.envelope import Address, AddressKind, MessageId
 from pyjms.spi.errors import (
     ClosedError,
-    ConnectionLostError,
     GoneError,
     InDoubtError,
     ProviderError,
     ResourceError,
-    RolledBackError,
-    TooLateError,
 )
 from pyjms.spi.provider import ProviderSession
 from pyjms.spi.reasons import reason_of
@@ -60,34 +60,20 @@ _NOTHING: Sequence[Delivery] = ()
 _ENDING = (State.CLOSING, State.CLOSED)
 
 
-class JmsSession(Session):
-    """The session of the common interfaces; the domains derive from it.
-
-    `gate` orders deliveries against stop and close; `provider_session` is the session of the SPI beneath.
-    """
+class JmsSession(SettlingSession):
+    """The session of the common interfaces; the domains derive from it."""
 
     refuses_sends = False
     """Whether a message that is sent now would belong to no transaction, though it must (JMS 1.1 §8.5)."""
-    failure: str | None = None
-    """Why what a transaction that is rolled back has received counts as failed, as if a listener had raised; None: it does not."""
 
     def __init__(self, connection: JmsConnection, mode: AcknowledgeMode, provider_session: ProviderSession) -> None:
-        self.connection = connection
+        super().__init__(connection, mode, provider_session)
         self.clock = connection.clock
-        self.gate = DeliveryGate()
-        self.provider_session = provider_session
-        self.is_closed = False
         self._closing = Turn()
         self.has_listeners = False
         """Whether messages go to listeners, so that no synchronous receive is allowed."""
         self._state = State.STOPPED
-        self._mode = mode
-        self.settles_by_itself = mode in (AcknowledgeMode.AUTO_ACKNOWLEDGE, AcknowledgeMode.DUPS_OK_ACKNOWLEDGE)
-        self.settles_at_once = mode is AcknowledgeMode.AUTO_ACKNOWLEDGE
-        self.gives_back_at_any_time = mode is not AcknowledgeMode.SESSION_TRANSACTED
-        """Whether `ProviderSession.recover` may be called now: in a transaction only after `rollback`."""
         self._is_limited = connection.max_unacknowledged > 0
-        self.ledger = AcknowledgementLedger(mode, 0 if self.settles_by_itself else connection.max_unacknowledged)
         self._consumers: list[JmsMessageConsumer] = []
         self._producers: set[JmsMessageProducer] = set()
         self._browsers: set[JmsQueueBrowser] = set()
@@ -211,18 +197,6 @@ class JmsSession(Session):
             self._consumers.append(consumer)
         return consumer
 
-    # Settings
-
-    @property
-    def transacted(self) -> bool:
-        self.check_open()
-        return self._mode is AcknowledgeMode.SESSION_TRANSACTED
-
-    @property
-    def acknowledge_mode(self) -> AcknowledgeMode:
-        self.check_open()
-        return self._mode
-
     # Receiving, for this session's consumers
 
     def take(self, consumer: JmsMessageConsumer, *, or_enter: bool = False) -> Message | None:
@@ -280,15 +254,6 @@ class JmsSession(Session):
         self.ledger.put_back([each for each in unsettled if each is not delivery])
         with suppress(ProviderError):
             self.give_back((delivery,))
-
-    def give_back(self, deliveries: Sequence[Delivery]) -> None:
-        """Let `deliveries` come again, and what is owed. Raises `ProviderError`: all of that is owed then."""
-        owed = (*deliveries, *self.ledger.take_owed())
-        try:
-            self.provider_session.recover(owed)
-        except BaseException:
-            self.ledger.owe(owed)
-            raise
 
     def _refuse_overrun(self) -> NoReturn:
         raise ResourceError(
@@ -370,103 +335,7 @@ class JmsSession(Session):
                 self.provider_session.rollback()
             self.give_back(())
 
-    # Acknowledgement and transactions (§4.4.7, §4.4.11)
-
-    def acknowledge(self, message: Message) -> None:
-        """Acknowledge all that the session has delivered so far; in other modes than CLIENT_ACKNOWLEDGE, nothing."""
-        self.check_open()
-        if self._mode is not AcknowledgeMode.CLIENT_ACKNOWLEDGE:
-            return
-        deliveries = self.ledger.take()
-        try:
-            self.provider_session.acknowledge(deliveries)
-        except TooLateError as error:
-            raise to_jms(error) from error
-        except ProviderError as error:
-            self.ledger.put_back(deliveries)
-            raise to_jms(error) from error
-        self._dispatcher.wake()
-
-    def recover(self) -> None:
-        self.check_open()
-        if self._mode is AcknowledgeMode.SESSION_TRANSACTED:
-            raise IllegalStateException("a transacted session recovers by rollback()")
-        self._check_thread("recover")
-        deliveries, owed = self.ledger.take(), self.ledger.take_owed()
-        try:
-            self.provider_session.recover([*deliveries, *owed])
-        except ProviderError as error:
-            self.ledger.put_back(deliveries)  # the client still has them, and may acknowledge them yet
-            self.ledger.owe(owed)
-            raise to_jms(error) from error
-
-    def commit(self) -> None:
-        self._check_transaction("commit")
-        self._commit(self.provider_session.commit)
-
-    def commit_with(self, transaction: object) -> None:
-        """Commit together with a transaction of the application's; see `pyjms.joining.joined`."""
-        self._check_transaction("commit")
-        self.connection.require(Capability.SHARED_TRANSACTIONS, "transactions that are shared with an application")
-        self._commit(lambda: self.provider_session.commit_with(transaction))
-
-    def _commit(self, commit: Callable[[], None]) -> None:
-        deliveries = self.ledger.take()
-        try:
-            self.provider_session.acknowledge(deliveries)
-            commit()
-        except (InDoubtError, ConnectionLostError, ClosedError) as error:
-            raise to_jms(error) from error
-        except RolledBackError as error:
-            with mapped_errors:
-                self._give_back(deliveries)
-            raise to_jms(error) from error
-        except ProviderError as error:
-            self._roll_back(deliveries)
-            rolled_back = RolledBackError(f"the transaction was rolled back, as it could not commit: {error.reason}")
-            rolled_back.__cause__ = error
-            raise to_jms(rolled_back) from error
-
-    def rollback(self) -> None:
-        self._check_transaction("rollback")
-        self._roll_back(self.ledger.take())
-
-    def _roll_back(self, deliveries: Sequence[Delivery]) -> None:
-        with mapped_errors:
-            try:
-                self.provider_session.rollback()
-            except ProviderError:
-                self.ledger.put_back(deliveries)  # they belong to the transaction still
-                raise
-            self._give_back(deliveries)
-
-    def _give_back(self, deliveries: Sequence[Delivery]) -> None:
-        """Let what a transaction has received come again: as failed, if that is said of it. Raises `ProviderError`, as `give_back`."""
-        if self.failure is None:
-            self.give_back(deliveries)
-        else:
-            give_back_failed(self, deliveries, self.failure)
-
-    def _check_transaction(self, what: str) -> None:
-        self.check_open()
-        if self._mode is not AcknowledgeMode.SESSION_TRANSACTED:
-            raise IllegalStateException(f"the session is not transacted: {what} needs create_session(True, …)")
-        self._check_thread(what)
-
-    def _check_thread(self, what: str) -> None:
-        """Refuse what would end another thread's work in the middle (§4.4.6: one thread controls a session)."""
-        if self._dispatcher.is_active and self.gate.is_open and not self._dispatcher.is_current():
-            raise IllegalStateException(f"the session's listener thread controls it: only its listeners may {what}")
-        with self.gate.lock:
-            if self.gate.receiver not in (None, get_ident()):
-                raise IllegalStateException(f"another thread blocks in a receive of this session: it cannot {what} now")
-
     # Life
-
-    def check_open(self) -> None:
-        """Raise IllegalStateException when the session or its connection is closed."""
-        if self.is_closed:
-            raise IllegalStateException("the session is closed")
 
     def begin_delivery(self) -> None:
         """Let messages through, if the connection is started still: another thread may be stopping it."""
@@ -529,29 +398,6 @@ class JmsSession(Session):
             self.gate.set_open(False)
         self.provider_session.end_waits()
         self.wake_all()
-
-    def _settle_lazy(self) -> None:
-        """Acknowledge what a DUPS_OK_ACKNOWLEDGE session has put off: an orderly end makes no duplicates."""
-        if self._mode is AcknowledgeMode.DUPS_OK_ACKNOWLEDGE:
-            with suppress(ProviderError):
-                self.provider_session.acknowledge(self.ledger.take())
-
-    def _settle_done(self) -> None:
-        """The same while the session goes on: a client of this mode could not settle what keeps a subscription in use."""
-        if self._mode is not AcknowledgeMode.DUPS_OK_ACKNOWLEDGE:
-            return
-        with self.gate.lock:
-            if self.gate.runs_listener_elsewhere():
-                return  # that thread keeps the ledger; its next batch settles them
-            done = self.ledger.take_done() if self.gate.runs_listener_here() else self.ledger.take()
-        if not done:
-            return
-        try:
-            self.provider_session.acknowledge(done)
-        except TooLateError:
-            pass  # there is nothing left to settle
-        except ProviderError:
-            self.ledger.put_back(done)
 
     def close_consumer(self, consumer: JmsMessageConsumer) -> None:
         """Close one consumer, after its receive or listener on another thread has ended."""

@@ -237,7 +237,7 @@ MUTANTS = (
         "rollback acknowledges",
         edit(
             _S + "_roll_back",
-            "self._give_back(deliveries)",
+            "self._give_back_received(deliveries)",
             "self.provider_session.acknowledge(deliveries)\n        self.provider_session.commit()",
         ),
     ),

@@ -1,0 +1,201 @@
+"""What becomes of the messages that a session has delivered: they are settled, by mode, or given back (JMS 1.1 §4.4.7, §4.4.11).
+
+The ledger says which deliveries that is about. What was taken out of it for a call that fails is put back, while the client may still
+settle it; what is to come again, and could not be given back, is owed, and given back with the next piece of work.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from threading import get_ident
+from typing import TYPE_CHECKING
+
+from pyjms.api.message import Message
+from pyjms.api.session import AcknowledgeMode, Session
+from pyjms.errors import IllegalStateException
+from pyjms.runtime.acknowledgements import AcknowledgementLedger
+from pyjms.runtime.dispatch import Dispatcher, give_back_failed
+from pyjms.runtime.error_mapping import mapped_errors, to_jms
+from pyjms.runtime.inbox import DeliveryGate
+from pyjms.spi.capability import Capability
+from pyjms.spi.delivery import Delivery
+from pyjms.spi.errors import (
+    ClosedError,
+    ConnectionLostError,
+    InDoubtError,
+    ProviderError,
+    RolledBackError,
+    TooLateError,
+)
+from pyjms.spi.provider import ProviderSession
+
+if TYPE_CHECKING:
+    from pyjms.runtime.connection import JmsConnection
+
+__all__ = ["SettlingSession"]
+
+
+class SettlingSession(Session):
+    """The part of a session that ends deliveries and transactions; `JmsSession` has what begins them.
+
+    `gate` orders deliveries against stop and close; `provider_session` is the session of the SPI beneath.
+    """
+
+    failure: str | None = None
+    """Why what a transaction that is rolled back has received counts as failed, as if a listener had raised; None: it does not."""
+    _dispatcher: Dispatcher
+
+    def __init__(self, connection: JmsConnection, mode: AcknowledgeMode, provider_session: ProviderSession) -> None:
+        self.connection = connection
+        self.gate = DeliveryGate()
+        self.provider_session = provider_session
+        self.is_closed = False
+        self._mode = mode
+        self.settles_by_itself = mode in (AcknowledgeMode.AUTO_ACKNOWLEDGE, AcknowledgeMode.DUPS_OK_ACKNOWLEDGE)
+        self.settles_at_once = mode is AcknowledgeMode.AUTO_ACKNOWLEDGE
+        self.gives_back_at_any_time = mode is not AcknowledgeMode.SESSION_TRANSACTED
+        """Whether `ProviderSession.recover` may be called now: in a transaction only after `rollback`."""
+        self.ledger = AcknowledgementLedger(mode, 0 if self.settles_by_itself else connection.max_unacknowledged)
+
+    def check_open(self) -> None:
+        """Raise IllegalStateException when the session or its connection is closed."""
+        if self.is_closed:
+            raise IllegalStateException("the session is closed")
+
+    @property
+    def transacted(self) -> bool:
+        self.check_open()
+        return self._mode is AcknowledgeMode.SESSION_TRANSACTED
+
+    @property
+    def acknowledge_mode(self) -> AcknowledgeMode:
+        self.check_open()
+        return self._mode
+
+    # Acknowledgement (§4.4.11)
+
+    def acknowledge(self, message: Message) -> None:
+        """Acknowledge all that the session has delivered so far; in other modes than CLIENT_ACKNOWLEDGE, nothing."""
+        self.check_open()
+        if self._mode is not AcknowledgeMode.CLIENT_ACKNOWLEDGE:
+            return
+        deliveries = self.ledger.take()
+        try:
+            self.provider_session.acknowledge(deliveries)
+        except TooLateError as error:
+            raise to_jms(error) from error
+        except ProviderError as error:
+            self.ledger.put_back(deliveries)
+            raise to_jms(error) from error
+        self._dispatcher.wake()
+
+    def recover(self) -> None:
+        self.check_open()
+        if self._mode is AcknowledgeMode.SESSION_TRANSACTED:
+            raise IllegalStateException("a transacted session recovers by rollback()")
+        self._check_thread("recover")
+        deliveries, owed = self.ledger.take(), self.ledger.take_owed()
+        try:
+            self.provider_session.recover([*deliveries, *owed])
+        except ProviderError as error:
+            self.ledger.put_back(deliveries)  # the client still has them, and may acknowledge them yet
+            self.ledger.owe(owed)
+            raise to_jms(error) from error
+
+    def give_back(self, deliveries: Sequence[Delivery]) -> None:
+        """Let `deliveries` come again, and what is owed. Raises `ProviderError`: all of that is owed then."""
+        owed = (*deliveries, *self.ledger.take_owed())
+        try:
+            self.provider_session.recover(owed)
+        except BaseException:
+            self.ledger.owe(owed)
+            raise
+
+    def _settle_lazy(self) -> None:
+        """Acknowledge what a DUPS_OK_ACKNOWLEDGE session has put off: an orderly end makes no duplicates."""
+        if self._mode is AcknowledgeMode.DUPS_OK_ACKNOWLEDGE:
+            with suppress(ProviderError):
+                self.provider_session.acknowledge(self.ledger.take())
+
+    def _settle_done(self) -> None:
+        """The same while the session goes on: a client of this mode could not settle what keeps a subscription in use."""
+        if self._mode is not AcknowledgeMode.DUPS_OK_ACKNOWLEDGE:
+            return
+        with self.gate.lock:
+            if self.gate.runs_listener_elsewhere():
+                return  # that thread keeps the ledger; its next batch settles them
+            done = self.ledger.take_done() if self.gate.runs_listener_here() else self.ledger.take()
+        if not done:
+            return
+        try:
+            self.provider_session.acknowledge(done)
+        except TooLateError:
+            pass  # there is nothing left to settle
+        except ProviderError:
+            self.ledger.put_back(done)
+
+    # Transactions (§4.4.7)
+
+    def commit(self) -> None:
+        self._check_transaction("commit")
+        self._commit(self.provider_session.commit)
+
+    def commit_with(self, transaction: object) -> None:
+        """Commit together with a transaction of the application's; see `pyjms.joining.joined`."""
+        self._check_transaction("commit")
+        self.connection.require(Capability.SHARED_TRANSACTIONS, "transactions that are shared with an application")
+        self._commit(lambda: self.provider_session.commit_with(transaction))
+
+    def _commit(self, commit: Callable[[], None]) -> None:
+        deliveries = self.ledger.take()
+        try:
+            self.provider_session.acknowledge(deliveries)
+            commit()
+        except (InDoubtError, ConnectionLostError, ClosedError) as error:
+            raise to_jms(error) from error
+        except RolledBackError as error:
+            with mapped_errors:
+                self._give_back_received(deliveries)
+            raise to_jms(error) from error
+        except ProviderError as error:
+            self._roll_back(deliveries)
+            rolled_back = RolledBackError(f"the transaction was rolled back, as it could not commit: {error.reason}")
+            rolled_back.__cause__ = error
+            raise to_jms(rolled_back) from error
+
+    def rollback(self) -> None:
+        self._check_transaction("rollback")
+        self._roll_back(self.ledger.take())
+
+    def _roll_back(self, deliveries: Sequence[Delivery]) -> None:
+        with mapped_errors:
+            try:
+                self.provider_session.rollback()
+            except ProviderError:
+                self.ledger.put_back(deliveries)  # they belong to the transaction still
+                raise
+            self._give_back_received(deliveries)
+
+    def _give_back_received(self, deliveries: Sequence[Delivery]) -> None:
+        """Let what a transaction has received come again: as failed, if that is said of it. Raises `ProviderError`, as `give_back`."""
+        if self.failure is None:
+            self.give_back(deliveries)
+        else:
+            give_back_failed(self, deliveries, self.failure)
+
+    # Who may do so
+
+    def _check_transaction(self, what: str) -> None:
+        self.check_open()
+        if self._mode is not AcknowledgeMode.SESSION_TRANSACTED:
+            raise IllegalStateException(f"the session is not transacted: {what} needs create_session(True, …)")
+        self._check_thread(what)
+
+    def _check_thread(self, what: str) -> None:
+        """Refuse what would end another thread's work in the middle (§4.4.6: one thread controls a session)."""
+        if self._dispatcher.is_active and self.gate.is_open and not self._dispatcher.is_current():
+            raise IllegalStateException(f"the session's listener thread controls it: only its listeners may {what}")
+        with self.gate.lock:
+            if self.gate.receiver not in (None, get_ident()):
+                raise IllegalStateException(f"another thread blocks in a receive of this session: it cannot {what} now")
