@@ -21,7 +21,7 @@ from pyjms_provider.core.stored_delivery import is_there
 
 if TYPE_CHECKING:
     from pyjms_provider.clients.vm import VmConnection
-    from pyjms_provider.core.ordering import Cursor
+    from pyjms_provider.core.cursor import Cursor
     from pyjms_provider.core.queue import Queue
     from pyjms_provider.core.subscription import Subscription
 

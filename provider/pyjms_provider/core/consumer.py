@@ -22,7 +22,7 @@ from pyjms_provider.core.entry import ReceiverId
 
 if TYPE_CHECKING:
     from pyjms.spi.selector import Selector
-    from pyjms_provider.core.ordering import Cursor
+    from pyjms_provider.core.cursor import Cursor
     from pyjms_provider.core.queue import Queue
 
 __all__ = ["Consumer", "ConsumerSession", "ConsumerTarget", "DirectTaker"]

@@ -22,8 +22,8 @@ from pyjms_provider.core.store import NotInMemoryError
 
 if TYPE_CHECKING:
     from pyjms_provider.core.consumer import Consumer
+    from pyjms_provider.core.cursor import Cursor
     from pyjms_provider.core.entry import QueueEntry
-    from pyjms_provider.core.ordering import Cursor
 
 __all__ = [
     "MOVES",

@@ -6,11 +6,6 @@ Each priority has a lane, sorted by sequence number. A message that is taken fro
 skipped, and closed when gaps outnumber messages; so adding and taking cost O(1) on average however the queue is used.
 A message that is given back goes into its old place.
 
-A `Cursor` remembers, for one selector text, up to where nothing matches. All consumers with that text share it, so each
-message is evaluated once for a text, and a poll over a long backlog of others costs only what is new. A message that is
-given back behind a cursor is noted with the cursor, and so is one that matches and that somebody else is to have; so nothing before it is
-evaluated again.
-
 A message that was found again after a restart, or that came behind many others, and that nobody has asked for yet, may be
 *dormant*: two numbers in its lane, no objects. It wakes when it is looked at, with another reference of the same id.
 
@@ -20,13 +15,23 @@ unless the lane is empty; bit P of the mask says that lane P is not empty.
 
 from __future__ import annotations
 
-from bisect import bisect_left, bisect_right, insort
+from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from enum import Enum
 from itertools import islice
 from operator import attrgetter
-from typing import TYPE_CHECKING, Final, Literal, TypeVar
+from typing import TYPE_CHECKING, Final, Literal
 
+from pyjms_provider.core.cursor import (
+    PRIORITIES,
+    UNFINISHED,
+    Cursor,
+    SharedCursors,
+    Unfinished,
+    first_noted,
+    forget_noted,
+    is_noted,
+    note_behind,
+)
 from pyjms_provider.core.entry import QueueEntry
 from pyjms_provider.core.message_state import MessageState
 from pyjms_provider.core.recovered_runs import plain_reference
@@ -35,65 +40,15 @@ from pyjms_provider.core.reference import MESSAGE_OVERHEAD, MessageReference
 if TYPE_CHECKING:
     from pyjms_provider.core.queue import Queue
 
-__all__ = ["BACKLOG", "PRIORITIES", "UNFINISHED", "Cursor", "Ordering", "SharedCursors", "Unfinished"]
+__all__ = ["BACKLOG", "Ordering"]
 
-PRIORITIES: Final = 10
 BACKLOG: Final = 1000
 """Behind so many messages of its priority one is dormant if it can be: many objects cost memory, and time to collect."""
 _SPARE: Final = 64  # gaps, or passed places, that are not worth tidying
-_BEHIND_MAXIMUM: Final = 64  # messages noted behind a cursor; beyond that the cursor itself goes back
 
 _BITS: Final = tuple(1 << priority for priority in range(PRIORITIES))
 _LEVELS: Final = tuple(range(PRIORITIES))  # each priority is a level of its own
 _by_sequence = attrgetter("sequence")
-
-
-class Unfinished(Enum):
-    """The type of `UNFINISHED`."""
-
-    UNFINISHED = "the evaluations allowed were used up; call again to go on"
-
-
-UNFINISHED: Final = Unfinished.UNFINISHED
-
-
-class Cursor:
-    """What is known of one selector text in one queue, or how far one browser has looked."""
-
-    __slots__ = ("behind", "matched", "matches", "passed", "users")
-
-    def __init__(self, matches: Callable[[QueueEntry], bool] | None) -> None:
-        self.matches = matches
-        """Whether the selector holds for an entry's message; None: for all."""
-        self.passed = [0] * PRIORITIES
-        """By priority: no available message up to this sequence number matches, save those in `behind` and `matched`."""
-        self.behind: dict[int, list[int]] = {}
-        """By priority: sequence numbers of messages that were given back behind `passed`, sorted."""
-        self.matched: dict[int, list[int]] = {}
-        """By priority: those of messages that match, and that nobody was permitted to take who came by, sorted. Some may have gone."""
-        self.users = 0
-
-
-_Cursor = TypeVar("_Cursor", bound=Cursor)
-
-
-class SharedCursors(dict[str, _Cursor]):
-    """The cursors of one queue, by the selector text that all their users have."""
-
-    def open(self, text: str, make: Callable[[], _Cursor]) -> _Cursor:
-        """Return the cursor of `text`, made now for its first user; to be closed as often as opened."""
-        cursor = self.get(text)
-        if cursor is None:
-            cursor = self[text] = make()
-        cursor.users += 1
-        return cursor
-
-    def close(self, text: str) -> None:
-        """Forget the cursor of `text` with its last user."""
-        cursor = self[text]
-        cursor.users -= 1
-        if not cursor.users:
-            del self[text]
 
 
 class _Lane:
@@ -351,7 +306,7 @@ class Ordering:
             self._lanes[priority].put_back(returned)
             self._mask |= _BITS[priority]
             for cursor in self._cursors.values():
-                _note_behind(cursor, priority, returned)
+                note_behind(cursor, priority, returned)
 
     def take_first(self) -> QueueEntry | None:
         """Take the first message, or return None when there is none."""
@@ -427,9 +382,9 @@ class Ordering:
         if cursor.matches is None:
             return True
         priority, sequence = self._levels[entry.reference.priority], entry.sequence
-        if sequence > cursor.passed[priority] or _has(cursor.behind.get(priority), sequence):
+        if sequence > cursor.passed[priority] or is_noted(cursor.behind.get(priority), sequence):
             return cursor.matches(entry)
-        return _has(cursor.matched.get(priority), sequence)
+        return is_noted(cursor.matched.get(priority), sequence)
 
     def note_mismatch(self, cursor: Cursor, entry: QueueEntry) -> None:
         """Remember that `entry`, just appended, does not match, if nothing before it is unknown."""
@@ -483,13 +438,13 @@ class Ordering:
         found = [
             index
             for noted, matches in ((cursor.matched, None), (cursor.behind, cursor.matches))
-            if priority in noted and (index := _first_noted(lane, noted, priority, matches, permits)) >= 0
+            if priority in noted and (index := first_noted(lane, noted, priority, matches, permits)) >= 0
         ]
         if not found:
             return -1
         index = min(found)
         for noted in (cursor.matched, cursor.behind):
-            _forget(noted, priority, lane.sequences[index])
+            forget_noted(noted, priority, lane.sequences[index])
         return index
 
     def _find_beyond(
@@ -519,68 +474,5 @@ class Ordering:
         return -1, max(evaluations, 1)
 
 
-def _first_noted(
-    lane: _Lane,
-    noted: dict[int, list[int]],
-    priority: int,
-    matches: Callable[[QueueEntry], bool] | None,
-    permits: Callable[[QueueEntry], bool] | None,
-) -> int:
-    """Return the index of the first of `noted` that is permitted, or -1; forget those before it that have gone, or do not match."""
-    sequences = noted[priority]
-    kept: list[int] = []
-    for position, sequence in enumerate(sequences):
-        index = lane.find(sequence)
-        entry = None if index < 0 else lane.at(index)
-        if entry is not None and (matches is None or matches(entry)):
-            if permits is None or permits(entry):
-                sequences[:position] = kept
-                return index
-            kept.append(sequence)
-    if kept:
-        noted[priority] = kept
-    else:
-        del noted[priority]
-    return -1
-
-
-def _has(sequences: list[int] | None, sequence: int) -> bool:
-    if not sequences:
-        return False
-    position = bisect_left(sequences, sequence)
-    return position < len(sequences) and sequences[position] == sequence
-
-
-def _forget(noted: dict[int, list[int]], priority: int, sequence: int) -> None:
-    sequences = noted.get(priority)
-    if _has(sequences, sequence):
-        assert sequences is not None
-        del sequences[bisect_left(sequences, sequence)]
-        if not sequences:
-            del noted[priority]
-
-
 def _last_places(lane: _Lane, most: int) -> range:
     return range(max(len(lane.entries) - most, 0), len(lane.entries))
-
-
-def _note_behind(cursor: Cursor, priority: int, returned: list[QueueEntry]) -> None:
-    """Make `cursor` look again at messages given back, sorted, behind it."""
-    passed = cursor.passed[priority]
-    if returned[0].sequence > passed:
-        return
-    behind = cursor.behind.setdefault(priority, [])
-    for entry in returned:
-        if entry.sequence > passed:
-            break
-        if len(behind) == _BEHIND_MAXIMUM:
-            # Too many to note one by one: the cursor itself goes back to the first of them.
-            passed = cursor.passed[priority] = min(behind[0], returned[0].sequence) - 1
-            del cursor.behind[priority]
-            matched = [each for each in cursor.matched.pop(priority, ()) if each <= passed]
-            if matched:
-                cursor.matched[priority] = matched
-            return
-        position = bisect_left(behind, entry.sequence)
-        if position == len(behind) or behind[position] != entry.sequence:
-            insort(behind, entry.sequence)

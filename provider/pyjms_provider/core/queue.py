@@ -17,9 +17,9 @@ from pyjms.spi.delivery import Delivery
 from pyjms.spi.errors import ClosedError
 from pyjms_provider.core.channel import ChannelClosedError, UnreliableChannelError
 from pyjms_provider.core.consumer_manager import ConsumerList
+from pyjms_provider.core.cursor import UNFINISHED, Cursor, Unfinished
 from pyjms_provider.core.expiry import is_expired
 from pyjms_provider.core.message_state import MessageEvent, MessageState
-from pyjms_provider.core.ordering import UNFINISHED, Cursor, Unfinished
 from pyjms_provider.core.policed_queue import WITHOUT_LIMITS
 from pyjms_provider.core.restorable_queue import RestorableQueue
 from pyjms_provider.core.settling_queue import SettlingQueue

@@ -24,10 +24,10 @@ if TYPE_CHECKING:
     from pyjms_provider.core.consumer import Consumer
     from pyjms_provider.core.consumer_manager import ConsumerManager
     from pyjms_provider.core.consumer_turns import GroupPlace
+    from pyjms_provider.core.cursor import Cursor
     from pyjms_provider.core.entry import QueueEntry
     from pyjms_provider.core.last_values import LastKey
     from pyjms_provider.core.limits import Waiting
-    from pyjms_provider.core.ordering import Cursor
     from pyjms_provider.core.queue_types import MessageOrder
     from pyjms_provider.core.reference import MessageReference
 

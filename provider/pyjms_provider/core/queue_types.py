@@ -10,7 +10,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator
 from typing import TYPE_CHECKING, Literal, Protocol
 
-from pyjms_provider.core.ordering import PRIORITIES, Cursor, Ordering, Unfinished
+from pyjms_provider.core.cursor import PRIORITIES, Cursor, Unfinished
+from pyjms_provider.core.ordering import Ordering
 from pyjms_provider.core.policy import QueuePolicy, QueueType
 from pyjms_provider.core.sorted_ordering import SortedOrdering
 

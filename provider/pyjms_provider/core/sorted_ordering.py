@@ -18,8 +18,8 @@ from math import isnan
 from typing import Literal, TypeAlias
 
 from pyjms.types import Stored
+from pyjms_provider.core.cursor import UNFINISHED, Cursor, SharedCursors, Unfinished
 from pyjms_provider.core.entry import QueueEntry
-from pyjms_provider.core.ordering import UNFINISHED, Cursor, SharedCursors, Unfinished
 from pyjms_provider.core.reference import MessageReference
 
 __all__ = ["SortValue", "SortedCursor", "SortedOrdering", "sort_value"]

@@ -8,9 +8,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from pyjms_provider.core.cursor import UNFINISHED, Cursor
 from pyjms_provider.core.entry import QueueEntry
 from pyjms_provider.core.message_state import MessageState
-from pyjms_provider.core.ordering import UNFINISHED, Cursor, Ordering
+from pyjms_provider.core.ordering import Ordering
 from pyjms_provider.core.reference import MessageReference, ReferenceId
 
 ENOUGH = 1_000_000

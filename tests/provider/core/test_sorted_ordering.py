@@ -10,9 +10,9 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
 from pyjms.types import Double, Int, Stored
+from pyjms_provider.core.cursor import UNFINISHED, Cursor
 from pyjms_provider.core.entry import QueueEntry
 from pyjms_provider.core.message_state import MessageState
-from pyjms_provider.core.ordering import UNFINISHED, Cursor
 from pyjms_provider.core.reference import MessageReference, ReferenceId
 from pyjms_provider.core.sorted_ordering import SortedCursor, SortedOrdering, SortValue, sort_value
 from pyjms_provider.core.store import NotInMemoryError
