@@ -7,7 +7,14 @@ from typing import Annotated, Final
 import typer
 from rich.markup import escape
 
-from pyjms import Connection, Message, MessageProducer, ResourceAllocationException, Session
+from pyjms import (
+    Connection,
+    Message,
+    MessageProducer,
+    ResourceAllocationException,
+    Session,
+    TransactionRolledBackException,
+)
 from pyjms.commands.connecting import Login, check_queue, destination, queue
 from pyjms.commands.options import AsJson, BrokerUrl, PasswordFile, QueueName, Selector, UserName
 from pyjms.commands.reporting import CommandError, errors_told, note, progress, put_json, tables
@@ -15,6 +22,7 @@ from pyjms.commands.taking import can_browse, count_messages, take
 from pyjms.messages.properties import Properties
 from pyjms.messages.property_names import DUPLICATE_ID
 from pyjms.spi.clock import SystemClock
+from pyjms.spi.errors import ResourceError
 
 __all__ = ["EXAMPLES", "move"]
 
@@ -50,7 +58,7 @@ def move(
     """Move the messages that are in a queue now to another one, or to another broker; the same user logs in to both.
 
     Within a broker each message is in one queue or the other, whatever happens. Between two brokers none is lost; those
-    of the last transaction, 100 at most, may be in both when it breaks off. It breaks off when the other queue is full. Exit code: 0 done, 1 it broke off, 2 it
+    of the last transaction, 100 at most, may be in both when it breaks off. It breaks off when the other queue is full, with what fits moved, and says what is left. Exit code: 0 done, 1 it broke off, 2 it
     cannot be done as asked, 130 Ctrl-C.
     """
     with errors_told("move"):
@@ -82,10 +90,24 @@ def _move(
     producer = writing.create_producer(destination(writing, target))
     moved, batch = 0, _BATCH
 
-    def commit() -> None:
-        if writing is not reading:
+    def tell() -> None:
+        left = "" if limit is None else f", and {limit - moved:,} were not"
+        note(f"{moved:,} messages were moved before{left}")
+
+    def commits(sent: int) -> bool:
+        """Commit; return False if the target has room for less, which a broker far away says only now."""
+        try:
             writing.commit()  # first: what is in both is better than what is in neither
-        reading.commit()
+        except TransactionRolledBackException as error:
+            if not _is_full(error):
+                raise
+            if sent <= 1:
+                tell()
+                raise
+            return False
+        if writing is not reading:
+            reading.commit()
+        return True
 
     with progress("moving", limit) as bars:
         while True:
@@ -95,20 +117,29 @@ def _move(
                     _send_on(producer, message)
                 except ResourceAllocationException:
                     if not sent:  # there is no room for one
-                        note(f"{moved:,} messages were moved before")
+                        tell()
                         raise
                     batch = sent
                     break
                 sent += 1
                 if sent == batch:
-                    commit()
+                    if not commits(sent):
+                        batch = 1  # nobody knows how many fit, and each attempt counts as a delivery
+                        break
                     moved, sent = moved + sent, 0
                     bars.update(bars.task_ids[0], completed=moved)
             else:
-                commit()
-                return moved + sent
+                if commits(sent):
+                    return moved + sent
+                batch = 1
             for session in {reading, writing}:
                 session.rollback()
+
+
+def _is_full(error: TransactionRolledBackException) -> bool:
+    """Say whether what made the transaction fail was a want of room."""
+    cause = error.linked_exception
+    return cause is not None and isinstance(cause.__cause__, ResourceError)
 
 
 def _send_on(producer: MessageProducer, message: Message) -> None:

@@ -16,6 +16,7 @@ from pyjms.spi.url import ProviderUrl
 from pyjms_provider.queue_manager import QueueManager
 from tests.pyjms.commands.conftest import Type
 from tests.pyjms.demo.command_line import Run
+from tests.system.network.served import anonymous_broker, make_queue, port_of
 
 Documents: TypeAlias = Callable[..., list[dict[str, Any]]]
 
@@ -131,13 +132,37 @@ def test_moving_fills_a_queue_with_less_room_than_a_transaction_wants(
         QueueManager.of(other.removeprefix("vm://")).create("small", max_messages=3)
         code, _, err = run_pyjms("move", url, "orders", "small", *(("--to-url", other) if elsewhere else ()))
         assert (code, bodies("orders")) == (1, ["4", "5"])
-        assert "3 messages were moved before" in err
+        assert "3 messages were moved before, and 2 were not" in err
         assert "small is full" in err
         run_pyjms("purge", other, "small", "--yes")
         assert run_pyjms("move", url, "orders", "small", "--to-url", other)[0] == 0
         assert bodies("orders") == []
     if elsewhere:
         find_provider("vm").stop_broker(ProviderUrl.parse(other))
+
+
+@pytest.mark.parametrize("to_url", [False, True])
+def test_moving_over_a_network_fills_a_queue_too(run_pyjms: Run, url: str, *, to_url: bool) -> None:
+    """Whether a message fits, a broker far away says at the commit only."""
+    with anonymous_broker() as served:
+        make_queue(served, name="small", max_messages=3)
+        far = f"stomp://127.0.0.1:{port_of(served)}"
+        if not to_url:
+            assert run_pyjms("move", url, "orders", "orders", "--to-url", far)[0] == 0
+        code, _, err = run_pyjms(
+            "move", *((url, "orders", "small", "--to-url", far) if to_url else (far, "orders", "small"))
+        )
+        assert code == 1, err
+        assert "3 messages were moved before, and 2 were not" in err
+        assert "small is full" in err
+        assert [line["body"] for line in _browsed(run_pyjms, far, "small")] == ["1", "2", "3"]
+        assert [line["body"] for line in _browsed(run_pyjms, url if to_url else far, "orders")] == ["4", "5"]
+
+
+def _browsed(run_pyjms: Run, url: str, name: str) -> list[dict[str, Any]]:
+    code, out, err = run_pyjms("browse", url, name, "--json")
+    assert code == 0, err
+    return [json.loads(line) for line in out.splitlines()]
 
 
 def test_moving_in_a_circle_is_refused(run_pyjms: Run, url: str) -> None:

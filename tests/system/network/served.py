@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from pyjms_provider.model.life_cycle import State
+from pyjms_provider.model.virtual_host import VirtualHost
 from pyjms_provider.serving.served_broker import ServedBroker
 
 
@@ -30,6 +31,14 @@ def stored_broker(store_url: str) -> Iterator[ServedBroker]:
     """Let in everybody, to a virtual host with a store."""
     with _broker({"type": "anonymous"}, {}, store_url=store_url) as served:
         yield served
+
+
+def make_queue(broker: ServedBroker, **attributes: Any) -> None:
+    """Make a queue in its virtual host."""
+    node = next(iter(broker.broker.children("virtual_host_node")))
+    host = next(iter(node.children("virtual_host")))
+    assert isinstance(host, VirtualHost)
+    host.create_child("queue", attributes)
 
 
 def port_of(broker: ServedBroker) -> int:

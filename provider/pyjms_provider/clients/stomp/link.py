@@ -440,7 +440,11 @@ class Link:
 
     def _refusal(self, error: RefusedError, endpoint: Endpoint) -> ProviderError:
         found = refusal(error.frame)
-        if isinstance(found, (AccessDeniedError, DuplicateClientIdError)):
+        if isinstance(found, DuplicateClientIdError):
+            return found
+        if (
+            isinstance(found, AccessDeniedError) and found.code == AccessDeniedError.code
+        ):  # the others ask to be tried later
             return found
         return ResourceError(f"{endpoint}: {found.reason}")
 

@@ -305,6 +305,20 @@ def test_a_refused_login_ends_the_attempts() -> None:
         connection.close()
 
 
+def test_a_login_that_is_to_be_tried_later_is_tried_again() -> None:
+    with FakeBroker() as broker:
+        connection = connect(f"{broker.url}?{QUICKLY}")
+        busy = {"code": "PYJMS-ACCESS-BUSY", "kind": "PYJMS-ACCESS", "message": "try again in some seconds"}
+        broker.unanswered.add("CONNECT")
+        broker.on_frame = lambda number, frame: (
+            broker.push(Frame("ERROR", busy)) if frame.command == "CONNECT" else None
+        )
+        broker.cut()
+        broker.wait_for("CONNECT", 4)
+        assert connection.state == "reconnecting"
+        connection.close()
+
+
 def test_waits_between_rounds_follow_the_clock() -> None:
     clock, events = VirtualClock(), Events()
     with FakeBroker() as broker:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from pyjms.spi import errors as spi_errors
-from pyjms.spi.errors import BranchError, InvalidSelectorError, ProviderError, ResourceError
+from pyjms.spi.errors import BranchError, InvalidSelectorError, ProviderError, ResourceError, RolledBackError
 from pyjms.spi.xid import BranchFailure
 from pyjms_provider.protocols.stomp.codec import FrameDecoder, encode
 from pyjms_provider.protocols.stomp.errors import ProfileError
@@ -31,6 +31,29 @@ def test_each_error_comes_back_as_itself(kind: type[ProviderError]) -> None:
     error = after_the_wire(kind("do this:\nthen that"))
     assert type(error) is kind
     assert error.reason == "do this:\nthen that"
+
+
+class FullError(ResourceError):
+    """As a broker has them."""
+
+    code = "PYJMS-TEST-FULL"
+
+
+def test_an_error_of_the_brokers_own_comes_as_the_kind_that_it_is_with_its_code() -> None:
+    error = after_the_wire(FullError("no room"))
+    assert (type(error), error.code, error.reason) == (ResourceError, "PYJMS-TEST-FULL", "no room")
+    assert ResourceError.code == "PYJMS-RESOURCE"
+
+
+@pytest.mark.parametrize("cause", [FullError("no room"), ResourceError("no room")], ids=["own", "known"])
+def test_a_transaction_that_was_rolled_back_says_because_of_what_kind(cause: ProviderError) -> None:
+    sent = RolledBackError("it was rolled back: no room")
+    sent.__cause__ = cause
+    error = after_the_wire(sent)
+    assert type(error) is RolledBackError
+    assert type(error.__cause__) is ResourceError
+    assert error.reason == "it was rolled back: no room"
+    assert after_the_wire(RolledBackError("so")).__cause__ is None
 
 
 def test_codes_are_told_apart() -> None:

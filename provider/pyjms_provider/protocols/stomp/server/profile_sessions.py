@@ -93,12 +93,8 @@ class ServedSession:
 
     def commit(self) -> None:
         """Commit, or roll back what failed before. Raises as the SPI does."""
-        failure, self.failure = self.failure, None
         self.unit_size = 0
-        if failure is not None:
-            self._acknowledged.clear()
-            self.session.rollback()
-            raise RolledBackError(f"the transaction was rolled back, as something in it had failed: {failure.reason}")
+        self._check()
         try:
             self.session.commit()
         except RolledBackError:
@@ -108,12 +104,19 @@ class ServedSession:
 
     def stage(self, name: StageName, keep_s: int) -> int:
         """Stage what was sent, or roll back what failed before. Raises as the SPI does."""
-        failure, self.failure = self.failure, None
-        if failure is not None:
-            self._acknowledged.clear()
-            self.session.rollback()
-            raise RolledBackError(f"the transaction was rolled back, as something in it had failed: {failure.reason}")
+        self._check()
         return self.session.stage(name, keep_s=keep_s)
+
+    def _check(self) -> None:
+        """Raise `RolledBackError` if something in the transaction has failed: its cause is that failure, which nobody heard of yet."""
+        failure, self.failure = self.failure, None
+        if failure is None:
+            return
+        self._acknowledged.clear()
+        self.session.rollback()
+        raise RolledBackError(
+            f"the transaction was rolled back, as something in it had failed: {failure.reason}"
+        ) from failure
 
     def roll_back(self) -> None:
         """Roll back; what was acknowledged is the client's again, until it gives it back."""

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from pyjms.spi.envelope import Address, AddressKind
-from pyjms.spi.errors import BranchError, ClosedError, ProviderError
+from pyjms.spi.errors import BranchError, ClosedError, ProviderError, ResourceError
 from pyjms.spi.url import ProviderUrl
 from pyjms.spi.xid import BranchFailure, Xid
 from pyjms_provider.core.policy import Overflow, QueuePolicy
@@ -178,6 +178,8 @@ def test_a_send_that_fails_unasked_spoils_its_transaction(bench: Bench) -> None:
     with pytest.raises(ProviderError) as raised:
         client.do(verbs.CommitTransaction(session="t"))
     assert raised.value.code == "PYJMS-ROLLED-BACK"
+    assert "full is full" in raised.value.reason
+    assert isinstance(raised.value.__cause__, ResourceError)
 
 
 def test_who_waits_for_room_holds_up_his_own_session_only(bench: Bench) -> None:
