@@ -30,6 +30,7 @@ __all__ = [
     "RolledBackError",
     "StageError",
     "SubscriptionInUseError",
+    "TooLargeError",
     "TooLateError",
     "UnknownSubscriptionError",
     "UrlError",
@@ -131,6 +132,13 @@ class ResourceError(ProviderError):
 
     jms_name = "ResourceAllocationException"
     code = "PYJMS-RESOURCE"
+
+
+class TooLargeError(ProviderError):
+    """The message is larger than the broker takes: nothing of it was sent, and it will not fit later either."""
+
+    jms_name = "ResourceAllocationException"
+    code = "PYJMS-TOO-LARGE"
 
 
 class GoneError(ResourceError):

@@ -30,6 +30,7 @@ EXPECTED = {
     "TooLateError": "JMSException",
     "InvalidSelectorError": "InvalidSelectorException",
     "FencedError": "JMSException",
+    "TooLargeError": "ResourceAllocationException",
     "GoneError": "ResourceAllocationException",
     "GroupError": "JMSException",
     "MissingProviderError": "JMSException",

@@ -92,6 +92,8 @@ class Epoch:
         self._settings = settings
         self.is_packed = False
         """Whether messages go both ways in the form of stores; the broker says so in CONNECTED."""
+        self.body_max = 0
+        """Bytes that the body of a frame may have, as CONNECTED says; 0: the broker does not say."""
         self._clock = clock
         self._events = events
         self._lock = Lock()

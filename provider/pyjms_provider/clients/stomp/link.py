@@ -28,6 +28,7 @@ from pyjms_provider.clients.stomp.epoch import Epoch, InterruptedLinkError
 from pyjms_provider.clients.stomp.options import Endpoint, StompSettings
 from pyjms_provider.clients.stomp.refusals import refusal
 from pyjms_provider.clients.stomp.wire import RefusedError, WireEndedError
+from pyjms_provider.protocols.stomp.answers import body_max_in
 from pyjms_provider.protocols.stomp.dialects import Dialect, dialect_named, dialect_of_server
 from pyjms_provider.protocols.stomp.errors import StompError
 from pyjms_provider.protocols.stomp.frames import Frame
@@ -423,6 +424,7 @@ class Link:
         try:
             connected = epoch.wire.open(self._headers())
             dialect = self.dialect or dialect_of_server(connected.headers.get("server"))
+            epoch.body_max = body_max_in(connected.headers)
         except RefusedError as error:
             raise self._refusal(error, endpoint) from error
         except WireEndedError as error:

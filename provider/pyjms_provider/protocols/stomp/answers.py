@@ -13,7 +13,19 @@ from pyjms_provider.protocols.stomp.destinations import EXACT_PATHS
 from pyjms_provider.protocols.stomp.errors import ProfileError
 from pyjms_provider.protocols.stomp.frames import Frame
 
-__all__ = ["Created", "Drained", "Greeting", "Prepared", "Recovered", "Sent", "number_in", "receipt_frame"]
+__all__ = [
+    "Created",
+    "Drained",
+    "Greeting",
+    "Prepared",
+    "Recovered",
+    "Sent",
+    "body_max_in",
+    "number_in",
+    "receipt_frame",
+]
+
+_BODY_MAX = "body-max"
 
 
 def receipt_frame(receipt: str, headers: Mapping[str, str] | None = None) -> Frame:
@@ -27,6 +39,11 @@ def number_in(headers: Mapping[str, str], name: str) -> int:
     if not (text.isascii() and text.isdigit() and len(text) <= 19):
         raise ProfileError(f"the broker's answer lacks the number {name}")
     return int(text)
+
+
+def body_max_in(headers: Mapping[str, str]) -> int:
+    """Return how many bytes the body of a frame may have, as CONNECTED says; 0: it does not say. Raises `ProfileError`."""
+    return number_in(headers, _BODY_MAX) if _BODY_MAX in headers else 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,6 +152,8 @@ class Greeting:
     jmsx_property_names: tuple[str, ...] = ()
     advice: Mapping[Capability, str] = field(default_factory=dict)
     """What the broker's owner can do so that connections have a capability that this one lacks."""
+    body_max: int = 0
+    """Bytes that the body of a frame to the broker may have; 0: it does not say. A larger one ends the connection."""
 
     def headers(self) -> dict[str, str]:
         """Return what CONNECTED says; it has to say `pyjms-profile`, too. In CONNECTED nothing is escaped."""
@@ -145,6 +164,8 @@ class Greeting:
             "transaction-timeout": str(self.transaction_timeout_s),
             "jmsx": ",".join(self.jmsx_property_names),
         }
+        if self.body_max:
+            headers[_BODY_MAX] = str(self.body_max)
         for capability, text in self.advice.items():
             headers[f"advice-{capability.name}"] = text.replace("\n", " ")
         return headers
@@ -161,6 +182,7 @@ class Greeting:
             capabilities=capabilities,
             resource_manager=headers.get("resource-manager", ""),
             transaction_timeout_s=number_in(headers, "transaction-timeout"),
+            body_max=body_max_in(headers),
             jmsx_property_names=tuple(name for name in headers.get("jmsx", "").split(",") if name),
             advice={
                 names[header[len(prefix) :]]: text

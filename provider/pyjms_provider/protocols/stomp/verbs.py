@@ -93,6 +93,7 @@ __all__ = [
     "Subscribe",
     "Unsubscribe",
     "Verb",
+    "limits_of",
     "read_verb",
 ]
 
@@ -103,6 +104,11 @@ PROFILE_LIMITS = Limits(header_line_max=4 * 1024 * 1024, header_count_max=20_000
 """What both sides of a profile connection take: JMS limits neither the length of a property nor their number."""
 PACKED_LIMITS = replace(PROFILE_LIMITS, body_max=PROFILE_LIMITS.body_max + PROFILE_LIMITS.header_size_max)
 """The same where a message and its properties are one body."""
+
+
+def limits_of(*, is_packed: bool) -> Limits:
+    """Return what the broker takes of a pyjms client."""
+    return PACKED_LIMITS if is_packed else PROFILE_LIMITS
 
 
 # The connection

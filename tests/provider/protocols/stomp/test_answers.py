@@ -57,6 +57,7 @@ def test_a_greeting_equals_itself_after_the_wire() -> None:
         transaction_timeout_s=60,
         jmsx_property_names=("JMSXGroupID",),
         advice={Capability.XA: "give the broker a store"},
+        body_max=1 << 20,
     )
     frame = over_the_wire(Frame("CONNECTED", greeting.headers()))
     assert Greeting.read(frame.headers) == greeting
@@ -77,6 +78,7 @@ def test_capabilities_of_a_later_broker_are_left_out() -> None:
         (Prepared, {}),
         (Recovered, {"xids": "1:x:y"}),
         (Greeting, {}),
+        (Greeting, {"transaction-timeout": "0", "body-max": "much"}),
     ],
 )
 def test_an_answer_that_lacks_something_is_refused(kind: Any, headers: dict[str, str]) -> None:

@@ -16,6 +16,7 @@ from pyjms.spi.errors import (
     DestinationError,
     ProviderError,
     ResourceError,
+    TooLargeError,
 )
 from pyjms.spi.provider import ConnectionEvents, ConnectRequest, ProviderConnection, ProviderInfo
 from pyjms_provider.clients.ending import Ending
@@ -28,7 +29,7 @@ from pyjms_provider.protocols.stomp.answers import Created, Greeting
 from pyjms_provider.protocols.stomp.dialects import PYJMS
 from pyjms_provider.protocols.stomp.errors import StompError
 from pyjms_provider.protocols.stomp.frames import Frame
-from pyjms_provider.protocols.stomp.packed import PACKED_HEADER, PACKED_VERSION
+from pyjms_provider.protocols.stomp.packed import LENGTH, PACKED_HEADER, PACKED_VERSION
 from pyjms_provider.protocols.stomp.profile import to_frame
 from pyjms_provider.stores.codec import encode
 
@@ -251,7 +252,9 @@ class ProfiledConnection(ProviderConnection):
 
     def pack(self, envelope: Envelope) -> bytes:
         """Return a message as SENDS has it. Raises `ProviderError`."""
-        return encode(self._sent(envelope) if self._at_broker else envelope)
+        message = encode(self._sent(envelope) if self._at_broker else envelope)
+        self._check_size(len(message) + LENGTH.size)
+        return message
 
     def frame_of(self, envelope: Envelope, session: str) -> Frame:
         """Return the SEND that carries `envelope` to a broker that knows no SENDS. Raises `ProviderError`."""
@@ -261,8 +264,17 @@ class ProfiledConnection(ProviderConnection):
             frame = to_frame(envelope, PYJMS)
         except StompError as error:
             raise ProviderError(f"the message cannot be sent over STOMP: {error.reason}") from error
+        self._check_size(len(frame.body))
         frame.headers["session"] = session
         return frame
+
+    def _check_size(self, size: int) -> None:
+        """Raise `TooLargeError` for what would end the connection, with all that others have open on it, as often as it is sent."""
+        most = self.link.newest.body_max
+        if most and size > most:
+            raise TooLargeError(
+                f"the message has {size} bytes, and the broker takes {most} at most: send it in parts, or send where it can be found"
+            )
 
     def _sent(self, envelope: Envelope) -> Envelope:
         destination, reply_to = envelope.destination, envelope.reply_to

@@ -23,7 +23,7 @@ from pyjms_provider.protocols.stomp.server.hosts import Guard
 from pyjms_provider.protocols.stomp.server.login import Login, credentials_of, negotiate
 from pyjms_provider.protocols.stomp.server.silence import Silence
 from pyjms_provider.protocols.stomp.state import ServerEvent, ServerState, next_server_state, server_event
-from pyjms_provider.protocols.stomp.verbs import PACKED_LIMITS, PROFILE_LIMITS
+from pyjms_provider.protocols.stomp.verbs import limits_of
 from pyjms_provider.protocols.stomp.wire_errors import error_frame
 
 if TYPE_CHECKING:
@@ -244,7 +244,7 @@ class StompServerEngine(ProtocolEngine):
             self.refuse(frame, error)
             return
         assert dialogue is not None
-        own = PACKED_LIMITS if login.is_packed else PROFILE_LIMITS
+        own = limits_of(is_packed=login.is_packed)
         self._decoder.limits = own if login.speaks_profile else self._settings.limits
         self._decoder.lazy = login.speaks_profile
         self.dialogue = dialogue

@@ -123,6 +123,7 @@ class ProfileDialogue(Dialogue):
             transaction_timeout_s=self._transaction_timeout_s(),
             jmsx_property_names=connection.info.jmsx_property_names,
             advice=advice,
+            body_max=verbs.limits_of(is_packed=self.is_packed).body_max,
         )
         packed = {PACKED_HEADER: PACKED_VERSION} if self.is_packed else {}
         return {"session": str(connection.connection_id), **packed, **greeting.headers()}

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from pyjms.spi.capability import Capability
 from pyjms.spi.clock import SystemClock
@@ -34,6 +34,7 @@ class Peer(FakeBroker):
     destinations: Iterator[str] = field(default_factory=lambda: iter(f"/temp-queue/t{n}" for n in range(100)))
     denied: set[str] = field(default_factory=set)
     """Ids of consumers that are refused."""
+    body_max: int = 0
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -42,7 +43,8 @@ class Peer(FakeBroker):
 
     def _answer(self, number: int, frame: Frame) -> None:
         if frame.command == "CONNECT":
-            headers = {"version": "1.2", "server": "pyjms/1", "session": f"c{number}", **_GREETING.headers()}
+            greeting = replace(_GREETING, body_max=self.body_max)
+            headers = {"version": "1.2", "server": "pyjms/1", "session": f"c{number}", **greeting.headers()}
             self.push(Frame("CONNECTED", headers))
             return
         self.before_answer(number, frame)

@@ -34,6 +34,7 @@ def test_the_greeting_tells_what_the_connection_can_do(bench: Bench) -> None:
     assert greeting.resource_manager
     assert "JMSXDeliveryCount" in greeting.jmsx_property_names
     assert any("store" in text for text in greeting.advice.values())
+    assert greeting.body_max == verbs.PROFILE_LIMITS.body_max
 
 
 def test_a_message_keeps_all_that_it_is(bench: Bench) -> None:
