@@ -64,7 +64,7 @@ class RecoverableServer:
     counts as one whose listener fails: its client has gone with its temporary queue, or may not be answered. Where room may be
     lacking, pauses of up to ten seconds come in between.
 
-    database: a `sqlalchemy.Engine` of the application. Replies are kept in its table ``pyjms_replies``, in the transaction of the work,
+    database: a `sqlalchemy.Engine` of the application; while it is away, no request is taken, and it is looked for with such pauses. Replies are kept in its table ``pyjms_replies``, in the transaction of the work,
     and a request that comes again gets that reply without being worked on again. With `shared`, it is the database of the
     embedded broker's store, and one commit covers all (`pyjms.joining`). Without, it is any database, and its transaction
     commits first: after a crash between the two commits the request comes again, so work is done once all the same.
@@ -174,10 +174,23 @@ class RecoverableServer:
     def _has_failed(self, request: Message, error: BaseException | None, pauses: Pauses) -> None:
         """Tell it, and wait if the place for the reply may have been full: a commit does not say why it was rolled back."""
         _log.warning("request %s was not served: rolled back", request.jms_message_id, exc_info=error)
+        if self._replies is not None and self._replies.is_trouble(error):
+            if not request.jms_redelivered:
+                pauses.begin_anew()
+            self._await_database(pauses)
+            return
         is_ours = isinstance(error, ResourceAllocationException | TransactionRolledBackException)
         if is_ours and not isinstance(request.jms_reply_to, TemporaryQueue | TemporaryTopic):
             if not request.jms_redelivered:
                 pauses.begin_anew()
+            pauses.wait()
+
+    def _await_database(self, pauses: Pauses) -> None:
+        """Wait until the database is there: each attempt without it would count as a delivery, and the last make a dead letter."""
+        assert self._replies is not None
+        pauses.wait()
+        while not self._stopped.is_set() and (why := self._replies.why_away()) is not None:
+            _log.warning("the database is away, and no request is served: %s", why)
             pauses.wait()
 
     def _serve_with(self, session: Session, connection: Any, request: Message) -> None:

@@ -5,10 +5,13 @@ from __future__ import annotations
 from typing import Any
 
 import sqlalchemy as sa
+from sqlalchemy.exc import InterfaceError, OperationalError, TimeoutError
 
 from pyjms.spi.clock import Clock, SystemClock
 
 __all__ = ["SqlReplies"]
+
+_TROUBLES = (InterfaceError, OperationalError, TimeoutError)
 
 _metadata = sa.MetaData()
 _replies = sa.Table(
@@ -28,7 +31,22 @@ class SqlReplies:
 
     def __init__(self, engine: Any, clock: Clock | None = None) -> None:
         self._clock = clock or SystemClock()
+        self._engine = engine
         _metadata.create_all(engine)
+
+    @staticmethod
+    def is_trouble(error: BaseException | None) -> bool:
+        """Say whether `error` is the database's and may pass: it is away, locked, or has no more connections."""
+        return isinstance(error, _TROUBLES)
+
+    def why_away(self) -> str | None:
+        """Return why the database does not answer; None: it does."""
+        try:
+            with self._engine.connect() as connection:
+                connection.execute(sa.select(sa.literal(1)))
+        except _TROUBLES as error:
+            return str(error)
+        return None
 
     def find(self, connection: Any, request: str) -> str | None:
         """Return the reply to `request` ("" for none), or None when it has not been worked on."""

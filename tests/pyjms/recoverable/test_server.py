@@ -10,6 +10,7 @@ from urllib.parse import quote
 
 import pytest
 from sqlalchemy import Engine, create_engine, text
+from sqlalchemy.exc import OperationalError
 
 from pyjms import (
     ConnectionFactory,
@@ -312,6 +313,54 @@ def test_a_reply_that_finds_no_room_is_tried_again_after_a_pause(
             assert dead.jms_correlation_id == "order of cake"
     finally:
         stop_broker("narrow")
+
+
+class AwayDatabase:
+    """An engine whose server is away for so many attempts."""
+
+    def __init__(self, engine: Engine) -> None:
+        self._engine = engine
+        self.attempts_to_fail = 0
+
+    def connect(self) -> Any:
+        if self.attempts_to_fail:
+            self.attempts_to_fail -= 1
+            raise OperationalError("connect", None, ConnectionRefusedError("nobody there"))
+        return self._engine.connect()
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._engine, name)
+
+
+def test_a_database_that_is_away_is_waited_for_and_costs_no_request(
+    factory: ConnectionFactory, database: Engine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pauses: list[int] = []
+    monkeypatch.setattr(Pauses, "wait", lambda _: pauses.append(1))
+    away = AwayDatabase(database)
+    server = RecoverableServer(factory, "orders", sell, database=away)
+    away.attempts_to_fail = 20
+    ask(factory, "tea", "milk")
+    assert server.serve(timeout_ms=1) == 2
+    assert len(pauses) == 20
+    assert sold(database) == ["tea", "milk"]
+    assert len(answers(factory)) == 2
+    assert read_all(factory, "DLQ") == []
+
+
+def test_who_waits_for_a_database_can_be_stopped(factory: ConnectionFactory, database: Engine) -> None:
+    away = AwayDatabase(database)
+    server = RecoverableServer(factory, "orders", sell, database=away)
+    away.attempts_to_fail = 1_000_000
+    ask(factory, "tea")
+    thread = threading.Thread(target=server.serve)
+    thread.start()
+    while away.attempts_to_fail > 1_000_000 - 3:
+        thread.join(0.01)
+    server.stop()
+    thread.join(20)
+    assert not thread.is_alive()
+    assert away.attempts_to_fail > 999_900, "it did not rest"
 
 
 def test_a_refused_reply_in_a_shared_transaction_counts_too(tmp_path: Path, database: Engine) -> None:
