@@ -37,6 +37,7 @@ from websocket import ABNF, WebSocketException
 
 from pyjms.spi.clock import Clock, Signal, SystemClock
 from pyjms.spi.errors import ProviderError, ResourceError
+from pyjms_provider.clients.stomp.close_codes import why_closed
 from pyjms_provider.clients.stomp.heart_beat import HeartBeat
 from pyjms_provider.clients.stomp.options import Endpoint, StompSettings
 from pyjms_provider.clients.stomp.outbox import Outbox, OutboxClosedError
@@ -55,6 +56,7 @@ _UNWRITTEN_BYTES_MAX = 4 * 1024 * 1024
 _HEADERS_MAX = 16 * 1024 * 1024
 _VERSION = Version.V1_2
 _BEAT = b"\n"
+_MESSAGE_BYTES = 1024 * 1024
 _AT_ONCE = 2
 _receipt = re.compile(rb"RECEIPT\nreceipt-id:([A-Za-z0-9.\-]{1,100}+)\n\n\0").fullmatch
 _QUICK: int | None = getattr(socket, "TCP_QUICKACK", None)
@@ -323,7 +325,7 @@ class Wire:
                 self._beats = HeartBeat(self._settings.heart_beat_ms, frame.headers.get("heart-beat", ""), now)
                 if "pyjms-profile" in frame.headers:  # then properties stand last, and can wait until somebody asks
                     self._decoder.version, self._decoder.lazy = _VERSION, True
-                    self._channel.is_hasty = False
+                    self._channel.is_hasty, self._channel.is_one_stream = False, True
                 if PACKED_HEADER in frame.headers:  # then what were headers is in the body
                     limits = self._decoder.limits
                     self._decoder.limits = replace(limits, body_max=limits.body_max + limits.header_size_max)
@@ -361,6 +363,8 @@ class _Channel:
     """Whether `read` may have more without the socket being ready."""
     is_hasty = _QUICK is not None
     """Whether to acknowledge TCP segments without delay; our broker waits for none of them."""
+    is_one_stream = True
+    """Whether it does not matter how what is sent is cut."""
 
     def __init__(self, connected: Any) -> None:
         self._socket = connected
@@ -428,6 +432,8 @@ class _WebSocketChannel(_Channel):
 
     has_more = True
     is_lendable = False
+    is_one_stream = False
+    """Whether the broker joins messages: it takes a frame in parts, and so larger ones than a message may be. Others want each whole."""
 
     def __init__(self, web_socket: Any) -> None:
         super().__init__(web_socket.sock)
@@ -441,7 +447,7 @@ class _WebSocketChannel(_Channel):
         except (BlockingIOError, ssl.SSLWantReadError):
             return None  # what it has of a frame, it keeps
         if frame.opcode == ABNF.OPCODE_CLOSE:
-            return b""
+            raise WireEndedError(why_closed(frame.data))
         if frame.opcode == ABNF.OPCODE_PING:
             self._answers.append(ABNF.create_frame(frame.data, ABNF.OPCODE_PONG).format())
         if frame.opcode in (ABNF.OPCODE_TEXT, ABNF.OPCODE_BINARY, ABNF.OPCODE_CONT) and frame.data:
@@ -452,8 +458,14 @@ class _WebSocketChannel(_Channel):
         return _BEAT  # a sign of life
 
     def frame(self, data: bytes) -> bytes:
-        framed: bytes = ABNF.create_frame(data, ABNF.OPCODE_BINARY).format()
-        return framed
+        if self.is_one_stream and len(data) > _MESSAGE_BYTES:
+            parts = (data[at : at + _MESSAGE_BYTES] for at in range(0, len(data), _MESSAGE_BYTES))
+            return b"".join(map(self._message, parts))
+        return self._message(data)
+
+    def _message(self, data: bytes) -> bytes:
+        message: bytes = ABNF.create_frame(data, ABNF.OPCODE_BINARY).format()
+        return message
 
     def answers(self) -> list[bytes]:
         answers, self._answers = self._answers, []
