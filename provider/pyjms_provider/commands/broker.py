@@ -161,7 +161,10 @@ def _open_from_options(
     audit: Path | None,
 ) -> ServedBroker:
     from pyjms_provider.serving.served_broker import ServedBroker
+    from pyjms_provider.stores.opening import check_scheme
 
+    if store is not None:
+        check_scheme(store)  # before anything is started
     listening = [read_listen_url(url, f"listen-{number}") for number, url in enumerate(listen, 1)]
     broker = ServedBroker.open(name=name, trace=_tracer() if trace else None, audit_file=audit)
     try:

@@ -18,13 +18,14 @@ from pyjms_provider.model.attributes import resolve
 from pyjms_provider.model.configuration.json_file import JsonConfigurationStore
 from pyjms_provider.model.configuration.writer import reveal
 from pyjms_provider.model.configured import ConfiguredObject
-from pyjms_provider.model.errors import InvalidAttributesError
+from pyjms_provider.model.errors import InvalidAttributesError, Problem
 from pyjms_provider.model.life_cycle import Phase
 from pyjms_provider.model.port import Port
 from pyjms_provider.model.queue_attributes import QueueAttributes, policy_of
 from pyjms_provider.model.system_config import SystemConfig
 from pyjms_provider.model.virtual_host_node import JsonNode, JsonNodeAttributes
 from pyjms_provider.security.secrets import SecretBox, SecretError
+from pyjms_provider.stores.opening import check_scheme
 
 if TYPE_CHECKING:
     from pyjms_provider.model.configuration.contract import ObjectRecord
@@ -33,6 +34,8 @@ __all__ = ["Finding", "check_configuration"]
 
 _HARMLESS: Final = frozenset({"key_store", "trust_store", "authentication_provider", "access_control"})
 """What only reads files when it is opened."""
+_STORED: Final = {"virtual_host": "store_url", "virtual_host_node": "url"}
+"""What has a store, and which attribute names it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -64,6 +67,18 @@ def check_configuration(
     finally:
         system.close()
     return check.findings
+
+
+def _check_store(managed: ConfiguredObject) -> None:
+    """See whether there is a kind of store for what an object names. Raises `InvalidAttributesError`."""
+    name = _STORED[managed.category]
+    url = getattr(managed.attributes, name, None)
+    if url is None:
+        return
+    try:
+        check_scheme(url)
+    except ProviderError as error:
+        raise InvalidAttributesError(managed.path, (Problem(name=name, text=error.reason),)) from error
 
 
 class _Check:
@@ -141,6 +156,8 @@ class _Check:
                 managed._run_phase(Phase.ON_OPEN)
             if isinstance(managed, Port):
                 managed.listener_settings()
+            if record.category in _STORED:
+                _check_store(managed)
         except (ProviderError, OSError) as error:
             self._note(record, path, error)
 

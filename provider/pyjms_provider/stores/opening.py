@@ -19,12 +19,19 @@ if TYPE_CHECKING:
     from pyjms.spi.clock import Clock
     from pyjms_provider.settings import StoreSettings
 
-__all__ = ["configuration_store", "open_store"]
+__all__ = ["check_scheme", "configuration_store", "open_store"]
 
 _T = TypeVar("_T")
 
 _SCHEME: Final = re.compile(r"([A-Za-z][\w+.\-]*)://")
 _BUNDLED: Final = frozenset({"postgresql+psycopg", "sqlite", "sqlite+pysqlite"})
+
+
+def check_scheme(url: str) -> None:
+    """See whether there is a kind of store for `url`, and open nothing. Raises as `open_store` does if there is none."""
+    scheme = _scheme_of(url)
+    if scheme not in _BUNDLED:
+        find_opener(scheme)
 
 
 def open_store(

@@ -12,6 +12,7 @@ from typing import TypeAlias
 import pytest
 
 from pyjms import ConnectionFactory, Session, TextMessage
+from pyjms_provider.serving.served_broker import ServedBroker
 from pyjms_tck.background import Background
 from tests.provider.commands.served import BrokerProcess
 from tests.pyjms.demo.command_line import Run
@@ -183,3 +184,14 @@ def test_what_cannot_be_used_is_told(
     assert told in err
     assert len([line for line in err.splitlines() if " INFO " not in line]) == 1
     assert "secret" not in err
+
+
+def test_an_unknown_store_is_refused_before_anything_is_started(
+    run_pyjms: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(ServedBroker, "open", None)
+    options = ("--listen", "stomp://127.0.0.1:0", "--anonymous", "--store", "nonsense://x")
+    code, out, err = run_pyjms("broker", "run", *options)
+    assert (code, out) == (2, "")
+    assert "no store is installed for nonsense://" in err

@@ -9,6 +9,8 @@ from pathlib import Path
 from typing import Any
 from uuid import uuid4
 
+import pytest
+
 from pyjms_provider.model.checking import check_configuration
 from pyjms_provider.model.configuration.contract import ObjectId, ObjectRecord
 from pyjms_provider.security.secrets import SecretBox
@@ -70,6 +72,30 @@ def test_no_port_and_no_store_is_opened(tmp_path: Path) -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = record("port", BROKER, name="p", type="stomp", port=taken.getsockname()[1])
         assert found(node, port) == []
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    ("url", "text"),
+    [("nonsense://x", "no store is installed for nonsense://"), ("shop.db", "write for instance sqlite:///shop.db")],
+)
+def test_a_store_of_which_there_is_no_kind_is_a_finding(url: str, text: str) -> None:
+    memory = record("virtual_host_node", BROKER, name="n", type="memory")
+    host = record("virtual_host", memory, name="h", type="standard", store_url=url)
+    node = record("virtual_host_node", BROKER, name="s", type="store", url=url)
+    findings = check_configuration([BROKER, memory, host, node], {})
+    assert sorted((each.path, each.attribute) for each in findings) == [
+        ("virtual_host n/h", "store_url"),
+        ("virtual_host_node s", "url"),
+    ]
+    assert all(text in each.text for each in findings)
+
+
+def test_known_stores_are_not_opened(tmp_path: Path) -> None:
+    for url in ("sqlite:///${folder}/a.db", "postgresql+psycopg://me@127.0.0.1:1/none"):
+        node = record("virtual_host_node", BROKER, name="n", type="memory")
+        host = record("virtual_host", node, name="h", type="standard", store_url=url)
+        assert found(node, host, context={"folder": str(tmp_path)}) == []
     assert list(tmp_path.iterdir()) == []
 
 
