@@ -34,11 +34,13 @@ class Act:
     """How it is done together with those of other connections."""
     is_patient: bool = False
     """Whether it may wait for what other clients do, for as long as they please."""
+    joined_bytes: int = 0
+    """About how many bytes came to it from later frames."""
 
     @property
     def size(self) -> int:
         """About how many bytes it holds."""
-        return len(self.frame.body) + self.frame.head_bytes + _ACT_SIZE * self.messages
+        return len(self.frame.body) + self.frame.head_bytes + _ACT_SIZE * self.messages + self.joined_bytes
 
 
 @dataclass(slots=True)
@@ -89,6 +91,11 @@ class Lane:
             self._acts.append(act)
             self.has_waiting = self._load.has_waiting = True
             self._load.waiting_bytes += act.size
+
+    def grow(self, act: Act, size: int) -> None:
+        """Hear that `act`, which still waits, holds so many bytes more, of a frame that joined it."""
+        act.joined_bytes += size
+        self._load.waiting_bytes += size
 
     def run(self) -> None:
         """Go on with what waits, unless a job does so already. A job takes all acts that have come, up to a limit.

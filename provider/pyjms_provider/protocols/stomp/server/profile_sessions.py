@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 __all__ = ["ServedSession"]
 
 _SMALL: Final = 256
+_RANGE_BYTES: Final = 128
 _PERSISTENT: Final = 2
 
 
@@ -67,7 +68,9 @@ class ServedSession:
         """Have these acknowledged together with what waits, if that is what came last; return whether they are."""
         if self.late is None or self.lane.last is not self.late[0]:
             return False
-        self.late[1].extend(ids)
+        act, numbers = self.late
+        numbers.extend(ids)
+        self.lane.grow(act, _RANGE_BYTES * len(ids))
         return True
 
     def take(self, ids: DeliveryIds) -> list[Delivery]:
