@@ -14,14 +14,18 @@ from pyjms.spi.clock import Clock, Signal
 from pyjms.spi.errors import ConnectionLostError, ProviderError, ResourceError
 from pyjms_provider.clients.stomp.options import Endpoint, StompSettings
 from pyjms_provider.clients.stomp.refusals import refusal
-from pyjms_provider.clients.stomp.wire import Wire, WireEndedError
+from pyjms_provider.clients.stomp.wire import UnsentError, Wire, WireEndedError
 from pyjms_provider.protocols.stomp.frames import Frame
 
-__all__ = ["Epoch", "EpochEvents", "InterruptedLinkError", "UnansweredError"]
+__all__ = ["Epoch", "EpochEvents", "InterruptedLinkError", "UnansweredError", "UnsentLinkError"]
 
 
 class InterruptedLinkError(Exception):
     """The connection ended before the broker answered: nobody knows whether it did what was asked."""
+
+
+class UnsentLinkError(InterruptedLinkError):
+    """The connection ended before anything of what was asked was written: the broker has not heard of it."""
 
 
 class UnansweredError(ResourceError):
@@ -53,6 +57,10 @@ class EpochEvents(Protocol):
 
 
 _MESSAGES: Final = frozenset({"MESSAGE", "MESSAGES"})
+
+
+def _interrupted(error: WireEndedError) -> InterruptedLinkError:
+    return (UnsentLinkError if isinstance(error, UnsentError) else InterruptedLinkError)(str(error))
 
 
 class _Answer:
@@ -107,28 +115,28 @@ class Epoch:
         try:
             self.wire.send(*frames, needs_room=needs_room)
         except WireEndedError as error:
-            raise InterruptedLinkError(str(error)) from error
+            raise _interrupted(error) from error
 
     def post_soon(self, *frames: Frame, waits: bool = False) -> None:
         """Send `frames` with what comes after them; see `Wire.send_soon`. Raises as `post`."""
         try:
             self.wire.send_soon(*frames, waits=waits)
         except WireEndedError as error:
-            raise InterruptedLinkError(str(error)) from error
+            raise _interrupted(error) from error
 
     def post_message_soon(self, session: str, message: bytes, *, waits: bool = False) -> None:
         """Send a packed message as `post_soon` does."""
         try:
             self.wire.send_message_soon(session, message, waits=waits)
         except WireEndedError as error:
-            raise InterruptedLinkError(str(error)) from error
+            raise _interrupted(error) from error
 
     def acknowledge_soon(self, head: bytes, first: int, last: int) -> None:
         """Acknowledge deliveries, both ends included, as `post_soon` does that waits; `head`: see `Outbox.acknowledge`."""
         try:
             self.wire.acknowledge_soon(head, first, last)
         except WireEndedError as error:
-            raise InterruptedLinkError(str(error)) from error
+            raise _interrupted(error) from error
 
     def ask(self, *frames: Frame, timeout_ms: int | None = None) -> Frame:
         """Send `frames` and wait until the broker has done the last; return its RECEIPT.
@@ -144,7 +152,7 @@ class Epoch:
         frames[-1].headers["receipt"] = receipt
         with self._lock:
             if self.has_ended:
-                raise InterruptedLinkError(self.reason)
+                raise UnsentLinkError(self.reason)
             self._answers[receipt] = answer
         try:
             self.post(*frames)

@@ -22,7 +22,7 @@ from pyjms.spi.errors import (
 from pyjms.spi.provider import ProviderSession, SubscribeRequest
 from pyjms.spi.selector import Selector
 from pyjms_provider.clients.ending import Ending
-from pyjms_provider.clients.stomp.epoch import Epoch, InterruptedLinkError, UnansweredError
+from pyjms_provider.clients.stomp.epoch import Epoch, InterruptedLinkError, UnansweredError, UnsentLinkError
 from pyjms_provider.clients.stomp.held import Held
 from pyjms_provider.clients.stomp.subscription import Subscription
 from pyjms_provider.clients.stomp.transactions import Transaction
@@ -77,6 +77,10 @@ class StompSession(ProviderSession):
             self._check_open()
             if self._transaction is not None:
                 raise RolledBackError(f"the transaction was rolled back: the connection was lost: {error}") from error
+            if isinstance(error, UnsentLinkError):
+                raise ResourceError(
+                    f"the connection was lost before the message was sent ({error}): send it again"
+                ) from error
             raise InDoubtError(
                 f"the connection was lost while a message was sent ({error}): it is not known whether it arrived"
             ) from error

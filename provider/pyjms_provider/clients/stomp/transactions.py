@@ -6,7 +6,7 @@ import logging
 from contextlib import suppress
 
 from pyjms.spi.errors import InDoubtError, ProviderError, ResourceError, RolledBackError
-from pyjms_provider.clients.stomp.epoch import Epoch, InterruptedLinkError
+from pyjms_provider.clients.stomp.epoch import Epoch, InterruptedLinkError, UnsentLinkError
 from pyjms_provider.clients.stomp.held import Held
 from pyjms_provider.protocols.stomp.frames import Frame
 
@@ -57,6 +57,8 @@ class Transaction:
             raise RolledBackError(f"the transaction was rolled back: {error.reason}") from error
         try:
             self.epoch.ask(Frame("COMMIT", {"transaction": self.name}))
+        except UnsentLinkError as error:
+            raise RolledBackError(f"the transaction was rolled back: the connection was lost: {error}") from error
         except (InterruptedLinkError, ResourceError) as error:
             raise InDoubtError(
                 f"the broker did not answer COMMIT ({error}): it is not known whether the transaction was committed"

@@ -47,7 +47,7 @@ from pyjms_provider.protocols.stomp.errors import EncodingError, StompError
 from pyjms_provider.protocols.stomp.frames import Frame, Heartbeat, Version
 from pyjms_provider.protocols.stomp.packed import PACKED_HEADER
 
-__all__ = ["RefusedError", "Wire", "WireEndedError", "WireEvents"]
+__all__ = ["RefusedError", "UnsentError", "Wire", "WireEndedError", "WireEvents"]
 
 _log = logging.getLogger("pyjms.stomp")
 
@@ -64,6 +64,10 @@ _QUICK: int | None = getattr(socket, "TCP_QUICKACK", None)
 
 class WireEndedError(Exception):
     """The connection has ended; what was sent last may or may not have arrived."""
+
+
+class UnsentError(WireEndedError):
+    """The connection had ended before anything of what was to be sent was written."""
 
 
 class RefusedError(Exception):
@@ -203,8 +207,7 @@ class Wire:
             if self._outbox.gather(session, message, corked=corked) and corked:
                 self._reading.keep_ticking()
         except (OutboxClosedError, OSError) as error:
-            self._wake()
-            raise WireEndedError(self._reason or str(error)) from error
+            raise self._ended(error) from error
 
     def acknowledge_soon(self, head: bytes, first: int, last: int) -> None:
         """Have deliveries acknowledged as `send_soon` does that waits; see `Outbox.acknowledge`."""
@@ -212,14 +215,19 @@ class Wire:
             if self._outbox.acknowledge(head, first, last):
                 self._reading.keep_ticking()
         except OutboxClosedError as error:
-            raise WireEndedError(self._reason or str(error)) from error
+            raise self._ended(error) from error
 
     def _put(self, data: bytes, *, corked: bool = False, needs_room: bool = True) -> None:
         try:
             self._outbox.put(data, corked=corked, needs_room=needs_room)
         except (OutboxClosedError, OSError) as error:
-            self._wake()
-            raise WireEndedError(self._reason or str(error)) from error
+            raise self._ended(error) from error
+
+    def _ended(self, error: Exception) -> WireEndedError:
+        """Return what is told of an error of the outbox: what finds it closed never gets in; of an error of the socket nobody knows."""
+        self._wake()
+        kind = UnsentError if isinstance(error, OutboxClosedError) else WireEndedError
+        return kind(self._reason or str(error) or "it was closed")
 
     def _patience_for_room_s(self) -> float | None:
         # The I/O thread makes the room itself, and who reads for it must not hold up the reading. What is said there answers

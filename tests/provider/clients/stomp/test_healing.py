@@ -157,7 +157,7 @@ def test_a_cut_at_any_step_leaves_a_connection_that_works(command: str) -> None:
         if command == "UNSUBSCRIBE":
             steps = [consumer.close]
         for step in steps:
-            with suppress(InDoubtError, RolledBackError):  # both say that something was lost
+            with suppress(InDoubtError, ResourceError, RolledBackError):  # all say that something was lost
                 step()
         events.wait_for(1)
         other = connection.open_session(transacted=False)

@@ -22,7 +22,7 @@ from pyjms.spi.errors import (
 from pyjms.spi.provider import ProviderSession, SubscribeRequest
 from pyjms.spi.xid import BranchFailure, Xid
 from pyjms_provider.clients.ending import Ending
-from pyjms_provider.clients.stomp.epoch import InterruptedLinkError, UnansweredError
+from pyjms_provider.clients.stomp.epoch import InterruptedLinkError, UnansweredError, UnsentLinkError
 from pyjms_provider.clients.stomp.profiled.browser import ProfiledBrowser
 from pyjms_provider.clients.stomp.profiled.consumer import ProfiledConsumer
 from pyjms_provider.clients.stomp.profiled.pipelines import stage
@@ -100,6 +100,10 @@ class ProfiledSession(ProviderSession):
             self._check_open()
             if self.transacted:
                 return  # the commit tells
+            if isinstance(error, UnsentLinkError):
+                raise ResourceError(
+                    f"the connection was lost before the message was sent ({error}): send it again"
+                ) from error
             raise InDoubtError(
                 f"the connection was lost while a message was sent ({error}): it is not known whether it arrived"
             ) from error
@@ -147,6 +151,10 @@ class ProfiledSession(ProviderSession):
             return
         try:
             epoch.ask(verbs.CommitTransaction(session=self.name).write())
+        except UnsentLinkError as error:
+            raise RolledBackError(
+                f"the transaction was rolled back, as the connection was lost before the commit was sent: {error}"
+            ) from error
         except InterruptedLinkError as error:
             raise InDoubtError(
                 f"the connection was lost during the commit ({error}): it is not known whether it was done"
