@@ -86,6 +86,7 @@ name = "http"
 type = "http"
 host = "127.0.0.1"
 port = @HTTP_PORT@
+# allowed_hosts = ["broker.example"]   # names by which browsers ask, besides localhost and addresses
 authentication_providers = ["users"]
 access_control = "access"
 """

@@ -20,6 +20,7 @@ _TRANSPORTS: Final = {
 }
 _SECURE: Final = frozenset({"stomps", "stomp+wss", "https"})
 _FILES: Final = ("certificate", "key", "trust")
+_HOSTS: Final = "allowed_hosts"
 _EXAMPLE: Final = "write for instance stomp://127.0.0.1:61613, or stomp://127.0.0.1:0 for any free port"
 
 
@@ -48,8 +49,11 @@ def read_listen_url(text: str, name: str) -> Listening:
         port["port"] = url.port
     options = dict(url.options)
     files = {each: options.pop(each) for each in _FILES if each in options}
+    if kind == "http" and _HOSTS in options:
+        port[_HOSTS] = options.pop(_HOSTS).split(",")
     if options:
-        raise UrlError(f"{url.scheme}:// has no option {next(iter(options))!r}; it has {', '.join(_FILES)}")
+        known_options = ", ".join((*_FILES, *((_HOSTS,) if kind == "http" else ())))
+        raise UrlError(f"{url.scheme}:// has no option {next(iter(options))!r}; it has {known_options}")
     if url.scheme not in _SECURE:
         if files:
             raise UrlError(f"{next(iter(files))}= is for TLS; write stomps:// with it")

@@ -11,6 +11,7 @@ __all__ = [
     "ContentTypeError",
     "JobError",
     "RequestTooLargeError",
+    "UnknownHostError",
     "UnknownJobError",
 ]
 
@@ -47,6 +48,12 @@ class BadRequestError(ProviderError):
     """The request itself makes no sense."""
 
     code = "PYJMS-REQUEST"
+
+
+class UnknownHostError(ProviderError):
+    """A request is for a host as which the port does not answer."""
+
+    code = "PYJMS-REQUEST-HOST"
 
 
 class UnknownJobError(ProviderError):

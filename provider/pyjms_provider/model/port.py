@@ -6,9 +6,12 @@ management. What such a factory needs, a port offers: settings for the listener,
 
 from __future__ import annotations
 
+import re
 from enum import Enum
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Final, Literal
+
+from pydantic import AfterValidator
 
 from pyjms.spi.errors import ProviderError
 from pyjms_provider.model.access_control import AccessControl
@@ -49,7 +52,18 @@ class Transport(Enum):
 
 _SECURE = frozenset({Transport.TLS, Transport.SECURE_WEB_SOCKET})
 _NOBODY: Final = ": nobody could come in; start one of them, or name another"
+_NOT_IN_HOSTS: Final = re.compile(r"[^A-Za-z0-9._-]")
 _WEB = frozenset({Transport.WEB_SOCKET, Transport.SECURE_WEB_SOCKET})
+
+
+def _check_host(text: str) -> str:
+    if text != "*" and (not text or not text.isascii() or _NOT_IN_HOSTS.search(text)):
+        raise ValueError("is a host's name as shop.example, without scheme, port and path; or * for any")
+    return text
+
+
+HostName = Annotated[str, AfterValidator(_check_host)]
+"""The name of a host as browsers send it."""
 
 
 class PortAttributes(Attributes):
@@ -92,6 +106,12 @@ class HttpPortAttributes(PortAttributes):
     """What can be chosen for a port of operators: REST, console, metrics."""
 
     port: int = attribute("The number; 0: any that is free.", default=8161, ge=0, le=65535)
+    allowed_hosts: list[HostName] = attribute(
+        "As which hosts it answers, as shop.example, besides localhost, addresses, and its own host; *: as any, also for pages of "
+        "other sites.",
+        default=[],
+        max_length=1_000,
+    )
     max_request_bytes: ByteCount = attribute("The longest request.", default="4MiB", ge=1024, unit="bytes")
     metrics: Literal["open", "login", "off"] = attribute(
         "Who may read /metrics: everybody who reaches the port, who may observe the broker, or nobody.", default="open"

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Final
 import uvicorn
 
 from pyjms_provider.management.rest.app import RestSettings, make_app
+from pyjms_provider.management.rest.hosts import ANY_HOST
 from pyjms_provider.model.port import HttpPort, HttpPortAttributes
 from pyjms_provider.serving.http_connection import LimitedConfig
 from pyjms_provider.transport.listener import bind
@@ -134,10 +135,17 @@ def http_opener(
         rest = RestSettings(
             max_request_bytes=chosen.max_request_bytes,
             is_secure=settings.tls is not None,
+            allowed_hosts=(chosen.host, *chosen.allowed_hosts),
             metrics=chosen.metrics,
             metrics_queues=chosen.metrics_queues,
             port=port.id,
         )
+        if ANY_HOST in chosen.allowed_hosts:
+            _log.warning(
+                "PYJMS-HTTP-3 %s answers whatever host is asked for, as its allowed_hosts say: pages of any site can use it with the "
+                "rights of who reads them; name the hosts instead, or have a proxy check them",
+                port.path,
+            )
         app = make_app(desk(port), port.authenticator(), port.access(), rest, routes(port))
         return HttpListeningPort(network, settings, app)
 

@@ -164,6 +164,8 @@ def test_nobody_is_there_to_connect_to(run_pyjms: Run) -> None:
         (("--listen", "stomp://127.0.0.1:99999", "--anonymous"), "out of range"),
         (("--listen", "stomp://me:secret@127.0.0.1:0", "--anonymous"), "not in the URL"),
         (("--listen", "stomp://127.0.0.1:0?colour=red", "--anonymous"), "has no option 'colour'"),
+        (("--listen", "stomp://127.0.0.1:0?allowed_hosts=a.example", "--anonymous"), "has no option 'allowed_hosts'"),
+        (("--listen", "http://127.0.0.1:0?allowed_hosts=http://a", "--anonymous"), "without scheme, port and path"),
         (("--listen", "stomp://127.0.0.1:0?key=k", "--anonymous"), "key= is for TLS"),
         (("--listen", "stomps://127.0.0.1:0", "--anonymous"), "needs the broker's certificate"),
         (("--listen", "stomps://127.0.0.1:0?certificate=none.pem", "--anonymous"), "none.pem cannot be read"),

@@ -15,6 +15,7 @@ from openapi_spec_validator import validate
 from schemathesis.specs.openapi.checks import positive_data_acceptance
 
 from pyjms_provider.management.openapi import describe_api
+from pyjms_provider.management.rest.app import RestSettings
 from pyjms_provider.model import tree
 from pyjms_provider.model.lookup import names_needed
 from pyjms_provider.model.operations import operations_of
@@ -36,7 +37,7 @@ REAL = {
 
 @contextmanager
 def furnished(tmp_path: Path) -> Iterator[Site]:
-    site = Site()
+    site = Site(settings=RestSettings(allowed_hosts=("testserver",)))  # as which its generator asks
     site.queue()
     site.queue("DLQ")
     site.publish("orders", "one", "two")

@@ -7,7 +7,7 @@ import ssl
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
-from http.client import HTTPSConnection
+from http.client import HTTPConnection, HTTPSConnection
 from pathlib import Path
 from socket import create_connection
 from threading import Event
@@ -136,7 +136,33 @@ def _open_http(place: Place, **limits: Any) -> tuple[str, int]:
     return str(parts.hostname), int(parts.port or 0)
 
 
-ASKED = b"GET /health/live HTTP/1.1\r\nHost: x\r\n\r\n"
+ASKED = b"GET /health/live HTTP/1.1\r\nHost: localhost\r\n\r\n"
+
+
+def _get(address: tuple[str, int], path: str, host: str) -> int:
+    """Return the status of what is asked as a host, as a reverse proxy that passes on its reader's does."""
+    connection = HTTPConnection(*address, timeout=PATIENCE_S)
+    try:
+        connection.request("GET", path, headers={"host": host, "authorization": basic("ann", PASSWORD)})
+        return connection.getresponse().status
+    finally:
+        connection.close()
+
+
+@pytest.mark.parametrize("path", ["/console/", "/api/whoami", "/metrics", "/health/ready"])
+def test_behind_a_proxy_a_port_answers_as_the_hosts_that_are_named(place: Place, path: str) -> None:
+    address = _open_http(place, allowed_hosts=["console.example"])
+    assert _get(address, path, "console.example") == 200
+    assert _get(address, path, f"127.0.0.1:{address[1]}") == 200
+    assert _get(address, path, "evil.example") == 421
+
+
+def test_a_port_that_answers_as_any_host_says_so_in_the_log(place: Place, caplog: pytest.LogCaptureFixture) -> None:
+    assert _get(_open_http(place), "/api/whoami", "evil.example") == 421
+    assert "PYJMS-HTTP-3" not in caplog.text
+    place.top.child("port", "limited").delete(by="ann")
+    assert _get(_open_http(place, allowed_hosts=["*"]), "/api/whoami", "evil.example") == 200
+    assert "PYJMS-HTTP-3" in caplog.text
 
 
 @pytest.mark.parametrize("is_first", [True, False])
@@ -144,8 +170,8 @@ ASKED = b"GET /health/live HTTP/1.1\r\nHost: x\r\n\r\n"
     "beginning",
     [
         b"G",
-        b"GET /health/live HTTP/1.1\r\nHost: x\r\n",
-        b"POST /api/login HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nContent-Length: 50\r\n\r\n{",
+        b"GET /health/live HTTP/1.1\r\nHost: localhost\r\n",
+        b"POST /api/login HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nContent-Length: 50\r\n\r\n{",
     ],
 )
 def test_who_never_sends_a_whole_request_is_hung_up_on(place: Place, beginning: bytes, is_first: bool) -> None:

@@ -127,7 +127,7 @@ def test_a_remembered_password_serves_no_other_site(site: Site, ann: TestClient,
     ok(ann.get(ORDERS, headers=headers))
 
 
-@pytest.mark.parametrize("headers", [{"sec-fetch-site": "same-origin"}, {"origin": "http://broker"}, {}])
+@pytest.mark.parametrize("headers", [{"sec-fetch-site": "same-origin"}, {"origin": "http://localhost"}, {}])
 def test_own_pages_and_programs_may_change(site: Site, ann: TestClient, headers: dict[str, str]) -> None:
     site.queue()
     ok(ann.post(f"{ORDERS}/purge", headers=headers))
@@ -321,3 +321,64 @@ def test_what_the_broker_tells_before_a_log_in_is_told_to_everybody(site: Site) 
         site.system.broker.set_attributes({"login_notice": "Authorised staff only."})
         assert ok(nobody.get("/api/login")) == {"notice": "Authorised staff only."}
         assert nobody.put("/api/login", json={}).status_code == 405
+
+
+# As which hosts a port answers
+
+
+@pytest.mark.parametrize(
+    ("host", "named", "is_answered"),
+    [
+        ("localhost", (), True),
+        ("LocalHost.:8161", (), True),
+        ("127.0.0.1:8161", (), True),
+        ("[::1]:8161", (), True),
+        ("10.0.0.7", (), True),  # a probe, or a forwarded port: nobody points an address at another machine
+        ("shop.example", (), False),
+        ("shop.example:8161", ("Shop.Example",), True),
+        ("shop.example.", ("shop.example",), True),
+        ("evil.shop.example", ("shop.example",), False),
+        ("shop.example.evil", ("shop.example",), False),
+        ("127.0.0.1.evil.example", (), False),
+        ("evil.example@localhost", (), False),
+        ("localhost/evil", (), False),
+        ("localhost:evil", (), False),
+        ("[::1", (), False),
+        ("", (), False),
+        ("evil.example", ("*",), True),
+    ],
+)
+@pytest.mark.parametrize("path", ["/health/live", "/metrics", f"{ROOT}/broker", "/api/login", "/nothing"])
+def test_a_port_answers_as_no_host_that_it_was_not_told_of(
+    host: str, named: tuple[str, ...], is_answered: bool, path: str
+) -> None:
+    site = Site(settings=RestSettings(allowed_hosts=named))
+    with site.client() as client:
+        response = client.get(path, headers={"host": host})
+        assert response.headers["x-frame-options"] == "DENY"
+        if is_answered:
+            assert response.status_code == (404 if path == "/nothing" else 200)
+        else:
+            error = error_of(response, 421)
+            assert error["code"] == "PYJMS-REQUEST-HOST"
+            assert "allowed_hosts" in error["reason"]
+    site.close()
+
+
+def test_a_page_whose_name_was_pointed_at_the_broker_changes_nothing(site: Site) -> None:
+    site.queue()
+    rebound = {"host": "evil.example:8161", "origin": "http://evil.example:8161", "sec-fetch-site": "same-origin"}
+    with site.client() as client:
+        error_of(client.delete(ORDERS, headers=rebound), 421)
+        ok(client.get(ORDERS))
+
+
+@pytest.mark.parametrize(
+    "wrong", ["http://shop.example", "shop.example:80", "*.example", "shop example", "", "ä.example", "a/b"]
+)
+def test_what_is_no_name_of_a_host_is_refused_with_what_to_write(site: Site, wrong: str) -> None:
+    with site.client() as client:
+        body = {"name": "http", "type": "http", "port": 0, "allowed_hosts": ["shop.example", wrong]}
+        [problem] = error_of(client.post(f"{ROOT}/port", json=body), 422)["problems"]
+        assert problem["name"] == "allowed_hosts.1"
+        assert "shop.example, without scheme, port and path" in problem["text"]

@@ -111,7 +111,7 @@ class Site:
     def client(self, user: str | None = "ann") -> TestClient:
         """Return a client that shows the user's password with each request; None: it shows nothing."""
         headers = {} if user is None else {"authorization": basic(user, self.people.passwords[user])}
-        return TestClient(self.app, base_url="http://broker", headers=headers, raise_server_exceptions=False)
+        return TestClient(self.app, base_url="http://localhost", headers=headers, raise_server_exceptions=False)
 
     def close(self) -> None:
         self.desk.close()

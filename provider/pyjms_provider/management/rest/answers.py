@@ -25,6 +25,7 @@ from pyjms_provider.management.errors import (
     ContentTypeError,
     JobError,
     RequestTooLargeError,
+    UnknownHostError,
     UnknownJobError,
 )
 from pyjms_provider.management.rest.identity import ForgedRequestError
@@ -60,6 +61,7 @@ STATUSES: Final[tuple[tuple[type[ProviderError], int], ...]] = (
     (model.InvalidArgumentsError, 422),
     (InvalidSelectorError, 400),
     (RequestTooLargeError, 413),
+    (UnknownHostError, 421),
     (ContentTypeError, 415),
     (BadRequestError, 400),
     (DestinationError, 404),

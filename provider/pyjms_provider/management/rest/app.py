@@ -15,6 +15,7 @@ from uuid import UUID
 from starlette.applications import Starlette
 from starlette.concurrency import run_in_threadpool
 from starlette.exceptions import HTTPException
+from starlette.middleware import Middleware
 from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
@@ -25,6 +26,7 @@ from pyjms_provider.management.model_description import describe_model
 from pyjms_provider.management.openapi import describe_api
 from pyjms_provider.management.rest.answers import error_data, refuse
 from pyjms_provider.management.rest.headers import secured
+from pyjms_provider.management.rest.hosts import AllowedHosts
 from pyjms_provider.management.rest.identity import ForgedRequestError, Identity, offered_name, read_credentials
 from pyjms_provider.management.rest.monitoring import monitoring_routes
 from pyjms_provider.management.rest.requests import (
@@ -66,6 +68,8 @@ class RestSettings:
     max_request_bytes: int = 4 * 2**20
     is_secure: bool = False
     """Whether the port is reached over TLS, so that cookies need not be sent without it."""
+    allowed_hosts: tuple[str, ...] = ()
+    """As which hosts the port answers, besides localhost and addresses; ``*``: as any."""
     metrics: Literal["open", "login", "off"] = "open"
     metrics_queues: int = 100
     port: UUID | None = None
@@ -335,7 +339,8 @@ def make_app(
     api = RestApi(desk, identity, settings)
     login = None if settings.metrics == "off" else settings.metrics == "login"
     monitoring = monitoring_routes(desk.system, identity, login=login, queues=settings.metrics_queues)
-    app = Starlette(routes=[*api.routes(), *monitoring, *extra])
+    hosts = Middleware(AllowedHosts, names=settings.allowed_hosts)
+    app = Starlette(routes=[*api.routes(), *monitoring, *extra], middleware=[hosts])
     app.add_exception_handler(Exception, _fail)
     app.add_exception_handler(HTTPException, _refuse_route)
     return app
