@@ -209,6 +209,7 @@ def change(
         list[str] | None,
         typer.Option(help="Give this attribute its default again; may be given several times.", metavar="NAME"),
     ] = None,
+    force: Annotated[bool, typer.Option("--force", help="Also what you could not undo, as it locks you out.")] = False,
     user: _User = None,
     password_file: PasswordFile = None,
     ca_file: _CaFile = None,
@@ -221,7 +222,7 @@ def change(
         given |= dict.fromkeys(default or ())
         if not given:
             stop("say what to change: NAME=VALUE, or --default NAME")
-        changed = client.change(category, _whole(described, "" if address == "-" else address), given)
+        changed = client.change(category, _whole(described, "" if address == "-" else address), given, force=force)
     _show_object(changed, described, as_json=as_json)
 
 

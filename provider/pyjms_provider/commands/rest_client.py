@@ -147,9 +147,12 @@ class RestClient:
         created: dict[str, Any] = self._ask("POST", self._path(category, names[:-1]), body)
         return created
 
-    def change(self, category: str, names: Sequence[str], attributes: Mapping[str, Any]) -> dict[str, Any]:
-        """Change an object; None: the default again."""
-        changed: dict[str, Any] = self._ask("PATCH", self._path(category, names), attributes)
+    def change(
+        self, category: str, names: Sequence[str], attributes: Mapping[str, Any], *, force: bool = False
+    ) -> dict[str, Any]:
+        """Change an object; None: the default again. `force`: also what its author could not undo."""
+        options = {"force": "true"} if force else {}
+        changed: dict[str, Any] = self._ask("PATCH", self._path(category, names, options), attributes)
         return changed
 
     def delete(self, category: str, names: Sequence[str]) -> None:

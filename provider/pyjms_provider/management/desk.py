@@ -16,6 +16,7 @@ from pyjms_provider.management.describing import describe
 from pyjms_provider.management.errors import UnknownJobError
 from pyjms_provider.management.jobs import Job, Jobs
 from pyjms_provider.management.listing import ListedPage, ListRequest, check_fields, list_objects, page_of_source
+from pyjms_provider.management.lock_out import check_way_back
 from pyjms_provider.management.permits import STOPPING, check_not_own_way, target_of
 from pyjms_provider.management.reach import check_changed_reach, check_new_reach
 from pyjms_provider.management.versions import Expected, check_expected, while_expected
@@ -179,11 +180,22 @@ class Desk:
         )
 
     def change(
-        self, caller: Caller, managed: ManagedObject, changes: Mapping[str, Any], expected: Expected = ANYTHING
+        self,
+        caller: Caller,
+        managed: ManagedObject,
+        changes: Mapping[str, Any],
+        expected: Expected = ANYTHING,
+        *,
+        force: bool = False,
     ) -> None:
-        """Change attributes; null: the default again. Raises `ChangedMeanwhileError` if it is not what was expected."""
+        """Change attributes; null: the default again. Raises `ChangedMeanwhileError` if it is not what was expected.
+
+        `force`: also if the caller could not undo it; else that is a `LockOutError`.
+        """
 
         def change() -> None:
+            if not force:
+                check_way_back(caller.principal, caller.access, caller.port, managed, changes)
             check_changed_reach(caller.principal, caller.access, managed, changes)
             managed.set_attributes(changes, by=caller.principal.name)
 
@@ -192,7 +204,7 @@ class Desk:
             AuditAction.CHANGE,
             _address(managed),
             lambda: self._check(caller, Operation.ADMINISTER, managed),
-            lambda: while_expected(managed, expected, change),
+            lambda: while_expected(managed, expected, lambda: managed.configuration_thread.call(change)),
             before=managed.attribute_values(tuple(changes), actual=True),
             after=changes,
             secure=_secure(managed.category, managed.type, changes),

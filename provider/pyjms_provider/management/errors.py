@@ -10,6 +10,7 @@ __all__ = [
     "ChangedMeanwhileError",
     "ContentTypeError",
     "JobError",
+    "LockOutError",
     "RequestTooLargeError",
     "UnknownHostError",
     "UnknownJobError",
@@ -36,6 +37,12 @@ class ContentTypeError(ProviderError):
     """A body is in no form that is understood here."""
 
     code = "PYJMS-REQUEST-TYPE"
+
+
+class LockOutError(ProviderError):
+    """Who asks for a change could not undo it, as it takes from them what they come in by."""
+
+    code = "PYJMS-LOCK-OUT"
 
 
 class RequestTooLargeError(ProviderError):

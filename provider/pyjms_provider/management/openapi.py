@@ -49,6 +49,9 @@ _LIST_OPTIONS: Final = (
 )
 
 
+_FORCE: Final[Mapping[str, Any]] = parameter(
+    "force", "Whether it is done although its author could not undo it, as it locks them out.", {"type": "boolean"}
+)
 _IF_MATCH: Final[Mapping[str, Any]] = parameter(
     "If-Match",
     "The etag that a look at the object answered with: it is done only if nobody else has changed the object since; else 412.",
@@ -290,7 +293,7 @@ class _Category:
                 {"200": content("As it is now", self._one), "201": content("It was created", self._one)},
                 operationId=f"put_{category}",
                 summary=f"Change a {category}, or create it",
-                parameters=[*parameters, _IF_MATCH],
+                parameters=[*parameters, _FORCE, _IF_MATCH],
                 requestBody=self._body(),
             )
             found["delete"] = self._deleting(f"delete_{category}", parameters)
@@ -301,7 +304,7 @@ class _Category:
             {"200": content("As it is now", self._one)},
             operationId=operation_id,
             summary=f"Change a {self._category}",
-            parameters=[*parameters, _IF_MATCH],
+            parameters=[*parameters, _FORCE, _IF_MATCH],
             requestBody=self._body(),
         )
 

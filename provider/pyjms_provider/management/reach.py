@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from pyjms_provider.model.managed import ManagedObject
     from pyjms_provider.security.contracts import AccessPolicy, Principal
 
-__all__ = ["check_changed_reach", "check_new_reach"]
+__all__ = ["check_changed_reach", "check_new_reach", "effective"]
 
 _CATEGORIES: Final = {TargetKind.QUEUE: "queue", TargetKind.TOPIC: "topic"}
 
@@ -32,7 +32,7 @@ def check_new_reach(
     type_name = None if is_made_there or given.get("type") is None else str(given["type"])
     _, kind = tree.class_of(category, type_name)
     if _reaches(kind.attributes_class):
-        found = _effective(kind.attributes_class, parent, category, given)
+        found = effective(kind.attributes_class, parent, category, given)
         _check(principal, access, parent, category, found.name, set(found.reaches()))
 
 
@@ -47,7 +47,7 @@ def check_changed_reach(
     merged = {**seen.record.attributes, **changes, "name": managed.name}
     actual = {name: value for name, value in merged.items() if name not in changes or value is not None}
     before = set() if seen.attributes is None else set(seen.attributes.reaches())
-    found = _effective(kind, parent, managed.category, actual)
+    found = effective(kind, parent, managed.category, actual)
     _check(principal, access, parent, managed.category, managed.name, set(found.reaches()) - before)
     known = set() if seen.attributes is None else set(seen.attributes.places())
     if not known.issuperset(found.places()):
@@ -61,7 +61,7 @@ def _reaches(kind: type[Attributes]) -> bool:
     return kind.reaches is not Attributes.reaches
 
 
-def _effective(kind: type[Attributes], parent: ManagedObject, category: str, actual: Mapping[str, Any]) -> Attributes:
+def effective(kind: type[Attributes], parent: ManagedObject, category: str, actual: Mapping[str, Any]) -> Attributes:
     """Return the attributes as the object will have them, without its secrets."""
     known, own, name = declarations(kind), actual.get("context"), str(actual.get("name", ""))
 

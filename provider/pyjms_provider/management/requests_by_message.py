@@ -29,6 +29,7 @@ _TYPES: Final[Mapping[str, tuple[type, str]]] = {
     "arguments": (dict, "an object"),
     "fields": (list, "a list of texts"),
     "actual": (bool, "true or false"),
+    "force": (bool, "true or false"),
     "filter": (str, "a text"),
     "sort": (list, "a list of texts"),
     "offset": (int, "a number"),
@@ -86,7 +87,8 @@ class MessageRequest:
     def change(self) -> Any:
         """Change attributes of an object."""
         managed = self._object()
-        self._desk.change(self._caller, managed, self._data.get("attributes", {}))
+        attributes, force = self._data.get("attributes", {}), self._data.get("force", False)
+        self._desk.change(self._caller, managed, attributes, force=force)
         return self._desk.describe(managed)
 
     def delete(self) -> Any:

@@ -65,9 +65,10 @@ class AccessControl(Startable):
         return self._policy
 
     def _validate(self, new: Attributes, old: Attributes | None) -> None:
-        self._rules(new)
+        self.rules_of(new)
 
-    def _rules(self, chosen: Attributes) -> tuple[Rule, ...]:
+    def rules_of(self, chosen: Attributes) -> tuple[Rule, ...]:
+        """Return the rules that effective attributes have. Raises `InvalidAttributesError`."""
         assert isinstance(chosen, AccessControlAttributes)
         data = [{name: value for name, value in plain(each).items() if value is not None} for each in chosen.rules]
         try:
@@ -76,10 +77,10 @@ class AccessControl(Startable):
             raise InvalidAttributesError(self.path, (Problem(name="rules", text=error.reason),)) from error
 
     def _on_open(self) -> None:
-        self._policy.replace(self._rules(self.attributes))
+        self._policy.replace(self.rules_of(self.attributes))
 
     def _on_change(self, old: Attributes, new: Attributes) -> None:
-        self._policy.replace(self._rules(new))
+        self._policy.replace(self.rules_of(new))
 
     def _on_stop(self) -> None:
         self._policy.replace(())

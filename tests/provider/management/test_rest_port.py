@@ -273,3 +273,14 @@ def test_what_a_user_has_open_ends_at_once_when_the_user_is_changed_or_deleted(p
         assert len(list(place.host.children("connection"))) == 1
     with pytest.raises(JMSException):
         ConnectionFactory(place.stomp).create_connection("bob", "never right")
+
+
+def test_rules_that_would_shut_out_who_puts_them_are_put_if_they_insist(place: Place) -> None:
+    who = {"authorization": basic("ann", PASSWORD)}
+    rules: dict[str, Any] = {"rules": []}
+    status, answer, _ = place.ask("PUT", f"{ROOT}/access_control/access", rules, who)
+    assert (status, answer["error"]["code"]) == (409, "PYJMS-LOCK-OUT")
+    assert place.ask("PATCH", f"{ROOT}/access_control/access?force=perhaps", rules, who)[0] == 400
+    assert place.ask("DELETE", f"{ROOT}/queue/main/shop/none?force=true", None, who)[0] == 400
+    assert place.ask("PUT", f"{ROOT}/access_control/access?force=true", rules, who)[0] == 200
+    assert place.ask("GET", f"{ROOT}/broker", None, who)[0] == 403

@@ -36,6 +36,7 @@ from pyjms_provider.management.rest.requests import (
     check_method,
     read_address,
     read_body,
+    read_force,
     read_options,
     read_query,
 )
@@ -224,7 +225,8 @@ class RestApi:
         check_method(address, request.method)
         if request.method in {"GET", "HEAD"}:
             return await self._get(request, caller, address)
-        _, object_id = read_options(request, _ID if not address.names else _NO_OPTIONS)
+        options = _ID if not address.names else _NO_OPTIONS
+        _, object_id = read_options(request, options if request.method == "DELETE" else options | _FORCE)
         body = await read_body(request, self._settings.max_request_bytes)
         if object_id is not None:
             managed = await self._call(self._desk.find_by_id, caller, address.category, object_id)
@@ -292,7 +294,8 @@ class RestApi:
 
     async def _change(self, request: Request, caller: Caller, managed: ManagedObject, body: dict[str, Any]) -> Response:
         changes = {name: value for name, value in body.items() if name != "name" or value != managed.name}
-        await self._call(self._desk.change, caller, managed, changes, _expected(request))
+        force = read_force(request)
+        await self._call(lambda: self._desk.change(caller, managed, changes, _expected(request), force=force))
         return await self._show(caller, managed)
 
     async def _create(self, caller: Caller, category: str, names: tuple[str, ...], body: dict[str, Any]) -> Response:
@@ -325,6 +328,7 @@ def _expected(request: Request) -> Expected:
 
 
 _ID: Final = frozenset({"id"})
+_FORCE: Final = frozenset({"force"})
 _NO_OPTIONS: Final[frozenset[str]] = frozenset()
 _CHALLENGE: Final = {"www-authenticate": 'Basic realm="pyjms", charset="UTF-8"'}
 

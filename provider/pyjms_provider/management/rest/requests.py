@@ -30,6 +30,7 @@ __all__ = [
     "check_method",
     "read_address",
     "read_body",
+    "read_force",
     "read_json",
     "read_options",
     "read_query",
@@ -198,6 +199,11 @@ def _finite(text: str) -> float:
 
 def _words(text: str) -> tuple[str, ...]:
     return tuple(word.strip() for word in text.split(",") if word.strip())
+
+
+def read_force(request: Request) -> bool:
+    """Return whether a change is to be made although its author could not undo it. Raises `BadRequestError`."""
+    return _flag(read_query(request), "force")
 
 
 def _flag(query: dict[str, str], name: str) -> bool:
