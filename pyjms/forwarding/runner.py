@@ -21,6 +21,7 @@ class ForwardRunner(RouteRunner):
     def start(self, request: RouteRequest) -> RunningRoute:
         settings, targets = _read(request)
         transfer = Transfer(settings, to_all(targets), lambda: targets, request.clock)
+        transfer.set_paused(request.is_paused)
         return RouteThread(transfer, request.on_failure)
 
 

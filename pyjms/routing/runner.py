@@ -26,6 +26,7 @@ class RunningRouter(RunningRoute):
     def __init__(self, settings: RouteSettings, router: Router, request: RouteRequest) -> None:
         self.router = router
         transfer = Transfer(settings, router.plan, router.targets, request.clock)
+        transfer.set_paused(request.is_paused)
         self.thread = RouteThread(transfer, request.on_failure)
 
     def pause(self) -> None:

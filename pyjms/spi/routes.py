@@ -62,6 +62,8 @@ class RouteRequest:
     here: Callable[[ConnectionEvents], ProviderConnection] | None = None
     """Connects to the broker that asks; None: all sites are named by URLs."""
     clock: Clock
+    is_paused: bool = False
+    """Whether the route begins paused, and takes no message before `RunningRoute.resume`."""
     on_failure: Callable[[str], None] | None = None
     """Called once, on the route's thread, when the route has ended by itself, with the reason. It may take its time."""
 

@@ -56,8 +56,11 @@ class RouteTarget(BaseModel):
 
 
 class RouteAttributes(Attributes):
-    """What all routes have. A change is obeyed at once: the route begins anew, and loses nothing by it."""
+    """What all routes have. A change is obeyed at once: the route begins anew, and loses nothing by it; it does not begin anew when
+    it is only paused or resumed.
+    """
 
+    paused: bool = attribute("Whether it takes no messages until it is resumed.", default=False)
     source: str = attribute("The queue that messages are taken from.", min_length=1)
     user: str | None = attribute("Who logs in at other sites; none: as their URLs say.", default=None)
     password: Secret | None = attribute("The password there.", default=None, secure=True)
@@ -169,7 +172,6 @@ class Route(Stoppable):
     attributes_class = RouteAttributes
 
     _running: RunningRoute | None = None
-    _is_paused = False
 
     def __init__(self, parent: ManagedObject | None, record: ObjectRecord) -> None:
         super().__init__(parent, record)
@@ -196,14 +198,18 @@ class Route(Stoppable):
         attributes = self.attributes
         assert attributes is not None
         self._running = find_runner(self.type).start(self._request(attributes))
-        if self._is_paused:
-            self._running.pause()
 
     def _on_change(self, old: Attributes, new: Attributes) -> None:
+        assert isinstance(new, RouteAttributes)
+        running = self._running
+        if running is not None and old.model_copy(update={"paused": new.paused}) == new:
+            if new.paused:
+                running.pause()
+            else:
+                running.resume()
+            return
         self._on_stop()
         self._running = find_runner(self.type).start(self._request(new))
-        if self._is_paused:
-            self._running.pause()
 
     def _on_stop(self) -> None:
         running, self._running = self._running, None
@@ -211,12 +217,18 @@ class Route(Stoppable):
             running.stop()
 
     def _request(self, attributes: Attributes) -> RouteRequest:
-        given = attributes.model_dump(exclude=set(Attributes.model_fields), exclude_none=True)
-        secret = attributes.password if isinstance(attributes, RouteAttributes) else None
+        assert isinstance(attributes, RouteAttributes)
+        given = attributes.model_dump(exclude={*Attributes.model_fields, "paused"}, exclude_none=True)
+        secret = attributes.password
         if secret is not None:
             given["password"] = secret.get_secret_value()
         return RouteRequest(
-            name=self.name, settings=given, here=self._connect, clock=self.clock, on_failure=self._ended_by_itself
+            name=self.name,
+            settings=given,
+            here=self._connect,
+            clock=self.clock,
+            is_paused=attributes.paused,
+            on_failure=self._ended_by_itself,
         )
 
     @property
@@ -247,24 +259,17 @@ class Route(Stoppable):
 
     # Operations
 
-    @operation("Take no more messages until it is resumed; what was taken goes back to its place.")
+    @operation(
+        "Take no more messages until it is resumed, also when the broker starts again; what was taken goes back to its place."
+    )
     def pause(self, *, by: str = "") -> None:
         """Pause it. May be repeated."""
-        self.configuration_thread.call(lambda: self._set_paused(paused=True))
+        self.set_attributes({"paused": True}, by=by)
 
     @operation("Go on after a pause.")
     def resume(self, *, by: str = "") -> None:
         """Go on. May be repeated."""
-        self.configuration_thread.call(lambda: self._set_paused(paused=False))
-
-    def _set_paused(self, *, paused: bool) -> None:
-        self._check_there()
-        self._is_paused = paused
-        running = self._running
-        if running is not None and paused:
-            running.pause()
-        elif running is not None:
-            running.resume()
+        self.set_attributes({"paused": False}, by=by)
 
     # Statistics
 

@@ -104,6 +104,34 @@ def test_it_is_paused_resumed_stopped_and_started(host: VirtualHost, there: Clie
     until(lambda: there.texts("inbox") == ["one", "two"])
 
 
+def test_a_route_that_was_paused_is_paused_still_when_the_broker_comes_back(folder: Folder, there: Client) -> None:
+    host = folder.host(stored=True)
+    forward(host).invoke("pause", {}, by="ann")
+    put(host, "orders", "one")
+    folder.close()
+    folder.open()
+    host = folder.found_host()
+    (found,) = host.children("route")
+    assert found.attribute_values(["paused"]) == {"paused": True}
+    assert found.facts()["updated_by"] == "ann"
+    until(lambda: values(found, "activity") == ["paused"])
+    assert there.texts("inbox") == []
+    found.set_attributes({"linger_ms": 1}, by="ann")
+    until(lambda: values(found, "activity") == ["paused"])
+    assert there.texts("inbox") == []
+    found.set_attributes({"paused": None}, by="ann")
+    until(lambda: there.texts("inbox") == ["one"])
+
+
+def test_what_was_counted_survives_a_pause(host: VirtualHost, there: Client) -> None:
+    route = forward(host)
+    put(host, "orders", "one")
+    until(lambda: values(route, "forwarded") == [1])
+    route.invoke("pause", {})
+    until(lambda: values(route, "activity") == ["paused"])
+    assert values(route, "forwarded") == [1]
+
+
 def test_a_change_is_obeyed_at_once(host: VirtualHost, there: Client) -> None:
     route = forward(host)
     route.set_attributes({"targets": [{"url": "vm://there", "queue": "elsewhere"}]}, by="ann")
