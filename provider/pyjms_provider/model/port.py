@@ -87,7 +87,7 @@ class PortAttributes(Attributes):
     )
     max_connections: int | None = attribute("How many connections there may be.", default=10_000, ge=1)
     max_connections_per_address: int | None = attribute("The same from one address.", default=None, ge=1)
-    handshake_timeout_ms: int = attribute("How long handshakes may take.", default=10_000, ge=1, unit="ms")
+    handshake_timeout_ms: int = attribute("How long handshakes, as of TLS, may take.", default=10_000, ge=1, unit="ms")
     login_timeout_ms: int = attribute(
         "How long a client may take to log in; at an http port, to send a request.", default=30_000, ge=1, unit="ms"
     )
@@ -113,6 +113,12 @@ class HttpPortAttributes(PortAttributes):
         max_length=1_000,
     )
     max_request_bytes: ByteCount = attribute("The longest request.", default="4MiB", ge=1024, unit="bytes")
+    answer_timeout_ms: int = attribute(
+        "How long a client may leave an answer unread; who then has not taken a part of it is hung up on.",
+        default=30_000,
+        ge=1,
+        unit="ms",
+    )
     metrics: Literal["open", "login", "off"] = attribute(
         "Who may read /metrics: everybody who reaches the port, who may observe the broker, or nobody.", default="open"
     )
@@ -162,7 +168,7 @@ class Port(Stoppable):
         try:
             return ListenerSettings(
                 kind=ListenerKind.WEB_SOCKET if wanted & _WEB else ListenerKind.TCP,
-                **self._schemes(),
+                **self._own_settings(),
                 host=chosen.host,
                 port=chosen.port,
                 tls=self._tls() if wanted & _SECURE else None,
@@ -175,7 +181,7 @@ class Port(Stoppable):
         except ListenerSettingsError as error:
             raise InvalidAttributesError(self.path, (Problem(name="", text=error.reason),)) from error
 
-    def _schemes(self) -> dict[str, Any]:
+    def _own_settings(self) -> dict[str, Any]:
         return {}
 
     def _tls(self) -> TlsSettings:
@@ -286,8 +292,10 @@ class HttpPort(Port):
 
     attributes_class = HttpPortAttributes
 
-    def _schemes(self) -> dict[str, Any]:
-        return {"scheme": "http", "secure_scheme": "https"}
+    def _own_settings(self) -> dict[str, Any]:
+        chosen = self.chosen
+        assert isinstance(chosen, HttpPortAttributes)
+        return {"scheme": "http", "secure_scheme": "https", "stalled_timeout_ms": chosen.answer_timeout_ms}
 
     def _validate(self, new: Attributes, old: Attributes | None) -> None:
         super()._validate(new, old)

@@ -1,36 +1,64 @@
-"""One connection of an http port, within the limits of the port: uvicorn knows none for who never sends a whole request."""
+"""One connection of an http port, within the limits of the port: uvicorn knows none for who never sends a whole request, and none
+for who does not read the answer.
+"""
 
 from __future__ import annotations
 
 import asyncio
 from collections import Counter
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 import h11
 import uvicorn
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
 if TYPE_CHECKING:
+    from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
     from pyjms_provider.transport.settings import ListenerSettings
 
-__all__ = ["HttpConnection", "LimitedConfig"]
+__all__ = ["HttpConnection", "InPortions", "LimitedConfig"]
+
+_PORTION: Final = 65_536
+
+
+class InPortions:
+    """Sends answers in portions, each when the client has taken most of those before: whole, one would be in the buffers of the
+    connection twice over, where nobody sees whether anything of it is read.
+    """
+
+    def __init__(self, app: ASGIApp) -> None:
+        self._app = app
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Have the request answered."""
+
+        async def send_portions(message: Message) -> None:
+            body = message.get("body", b"") if message["type"] == "http.response.body" else b""
+            last = max(0, len(body) - 1) // _PORTION * _PORTION
+            for begin in range(0, last, _PORTION):
+                await send({**message, "body": body[begin : begin + _PORTION], "more_body": True})
+            await send({**message, "body": body[last:]} if last else message)
+
+        await self._app(scope, receive, send_portions)
 
 
 class LimitedConfig(uvicorn.Config):
     """What the connections of one port have in common."""
 
     def __init__(self, app: Any, listener: ListenerSettings, **options: Any) -> None:
-        super().__init__(app, http=HttpConnection, **options)
+        super().__init__(InPortions(app), http=HttpConnection, **options)
         self.listener = listener
         self.per_address: Counter[str] = Counter()
         """How many connections each address has; on the event loop."""
 
 
 class HttpConnection(H11Protocol):
-    """Hangs up on who comes too often, or takes longer for a whole request than for a log-in."""
+    """Hangs up on who comes too often, takes longer for a whole request than for a log-in, or leaves an answer unread."""
 
     _address: str | None = None
     _deadline: asyncio.TimerHandle | None = None
+    _unread: asyncio.TimerHandle | None = None
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]  # as uvicorn has it
         """Count the connection, and hang up at once if there are too many."""
@@ -49,6 +77,7 @@ class HttpConnection(H11Protocol):
     def connection_lost(self, exc: Exception | None) -> None:
         """Forget the connection."""
         self._stop_waiting()
+        self._note_read()
         if self._address is not None:
             self._limited.per_address[self._address] -= 1
             if not self._limited.per_address[self._address]:
@@ -62,6 +91,33 @@ class HttpConnection(H11Protocol):
             self._await_request()
         else:
             self._stop_waiting()
+
+    def pause_writing(self) -> None:
+        """Wait for the client to read."""
+        super().pause_writing()
+        self._await_reading()
+
+    def resume_writing(self) -> None:
+        """Go on: the client has read most of what was sent."""
+        self._note_read()
+        super().resume_writing()
+
+    def on_response_complete(self) -> None:
+        """Wait for the next request, or for the rest of the answer to be read if there will be none."""
+        super().on_response_complete()
+        if self.transport.is_closing():
+            self._await_reading()
+
+    def timeout_keep_alive_handler(self) -> None:
+        """Close, once the last answer is read: the transport would wait for that for ever."""
+        super().timeout_keep_alive_handler()
+        self._await_reading()
+
+    def shutdown(self) -> None:
+        """The same, as the port closes."""
+        super().shutdown()
+        if self.transport.is_closing():
+            self._await_reading()
 
     @property
     def _limited(self) -> LimitedConfig:
@@ -77,3 +133,14 @@ class HttpConnection(H11Protocol):
         deadline, self._deadline = self._deadline, None
         if deadline is not None:
             deadline.cancel()
+
+    def _await_reading(self) -> None:
+        if self._unread is None:
+            wait_ms = self._limited.listener.stalled_timeout_ms
+            assert wait_ms is not None, "http ports have a limit"
+            self._unread = self.loop.call_later(wait_ms / 1000, self.transport.abort)
+
+    def _note_read(self) -> None:
+        unread, self._unread = self._unread, None
+        if unread is not None:
+            unread.cancel()

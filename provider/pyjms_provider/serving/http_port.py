@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
 from collections.abc import Iterator
 from concurrent.futures import FIRST_COMPLETED, Future, wait
@@ -13,7 +14,7 @@ import uvicorn
 from pyjms_provider.management.rest.app import RestSettings, make_app
 from pyjms_provider.management.rest.hosts import ANY_HOST
 from pyjms_provider.model.port import HttpPort, HttpPortAttributes
-from pyjms_provider.serving.http_connection import LimitedConfig
+from pyjms_provider.serving.http_connection import HttpConnection, LimitedConfig
 from pyjms_provider.transport.listener import bind
 from pyjms_provider.transport.settings import ListenerKind
 from pyjms_provider.transport.tls import make_context
@@ -38,21 +39,36 @@ _GRACE_S: Final = 2
 
 
 class _Server(uvicorn.Server):
-    """Tells when it has started and when it listens no more, and leaves signals to the command."""
+    """Tells when it has started and when it listens no more, limits handshakes, and leaves signals to the command."""
 
-    def __init__(self, config: uvicorn.Config) -> None:
+    def __init__(self, config: LimitedConfig) -> None:
         super().__init__(config)
+        self._limited = config
         self.ready: Future[None] = Future()
         self.silent: Future[None] = Future()
 
     async def startup(self, sockets: list[socket] | None = None) -> None:
         """Begin to accept connections."""
         try:
-            await super().startup(sockets)
+            await super().startup([])  # which would give a handshake of TLS a minute
+            await self._listen(sockets or [])
         except BaseException as error:
             self.ready.set_exception(error)
             raise
         self.ready.set_result(None)
+
+    async def _listen(self, sockets: list[socket]) -> None:
+        config = self._limited
+        limit_s = None if config.ssl is None else config.listener.handshake_timeout_ms / 1000
+        for each in sockets:
+            self.servers.append(
+                await asyncio.get_running_loop().create_server(
+                    self._connection, sock=each, ssl=config.ssl, ssl_handshake_timeout=limit_s, backlog=config.backlog
+                )
+            )
+
+    def _connection(self) -> asyncio.Protocol:
+        return HttpConnection(self._limited, self.server_state, self.lifespan.state)
 
     async def shutdown(self, sockets: list[socket] | None = None) -> None:
         """Listen no more, and then wait for the requests that are being answered."""

@@ -130,6 +130,24 @@ def test_nobody_says_themselves_where_they_come_from(place: Place, trail: AuditT
     assert [each["peer"] for each in trail.records if each["action"] == "log_in"] == ["127.0.0.1"]
 
 
+def test_who_begins_no_handshake_is_hung_up_on(place: Place) -> None:
+    tls = {"transports": ["tls"], "key_store": "keys", "handshake_timeout_ms": 200}
+    with create_connection(_open_http(place, **tls), PATIENCE_S) as silent, suppress(ConnectionResetError):
+        assert silent.recv(65_536) == b""
+
+
+def test_a_handshake_has_its_time(place: Place) -> None:
+    address = _open_http(
+        place, transports=["tls"], key_store="keys", handshake_timeout_ms=60_000, answer_timeout_ms=200
+    )
+    with (
+        create_connection(address, PATIENCE_S) as plain,
+        place.trust.wrap_socket(plain, server_hostname="127.0.0.1") as seen,
+    ):
+        seen.sendall(ASKED)
+        assert seen.recv(65_536).startswith(b"HTTP/1.1 200")
+
+
 def _open_http(place: Place, **limits: Any) -> tuple[str, int]:
     chosen = {"port": 0, "authentication_providers": ["users"], "access_control": "access", **limits}
     parts = urlsplit(_address(place.top.create_child("port", {"name": "limited", "type": "http", **chosen})))
