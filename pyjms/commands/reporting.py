@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -60,6 +61,9 @@ _UNUSABLE: Final = (
 )
 
 
+_CONTROLS: Final = re.compile(r"[\x7f-\x9f]")
+
+
 class CommandError(Exception):
     """What was asked for cannot be done; the text says what to do."""
 
@@ -98,8 +102,10 @@ def note(text: str, *, style: str = "") -> None:
 
 
 def put_json(value: Any, *, is_line: bool = False) -> None:
-    """Print a result for programs: one document, or one of several lines."""
-    sys.stdout.write(json.dumps(value, indent=None if is_line else 2, ensure_ascii=False) + "\n")
+    """Print a result for programs: one document, or one of several lines. Nothing in it steers a terminal."""
+    text = json.dumps(value, indent=None if is_line else 2, ensure_ascii=False)
+    # JSON escapes what is below a blank alone; U+009B begins a command to a terminal as ESC [ does.
+    sys.stdout.write(_CONTROLS.sub(lambda found: f"\\u{ord(found[0]):04x}", text) + "\n")
     if is_line:
         sys.stdout.flush()
 

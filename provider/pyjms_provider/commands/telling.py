@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import json
+import re
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -22,6 +23,7 @@ __all__ = ["CANNOT_BE_USED", "FAILED", "INTERRUPTED", "errors_told", "note", "pr
 FAILED: Final = 1
 CANNOT_BE_USED: Final = 2
 INTERRUPTED: Final = 130
+_CONTROLS: Final = re.compile(r"[\x7f-\x9f]")
 
 
 def note(text: str, *, style: str = "") -> None:
@@ -51,8 +53,10 @@ def errors_told() -> Iterator[None]:
 
 
 def put_json(value: Any) -> None:
-    """Print a result for programs."""
-    sys.stdout.write(json.dumps(value, indent=2, ensure_ascii=False) + "\n")
+    """Print a result for programs. Nothing in it steers a terminal."""
+    text = json.dumps(value, indent=2, ensure_ascii=False)
+    # JSON itself escapes what is below a blank alone; U+009B begins a command to a terminal as ESC [ does.
+    sys.stdout.write(_CONTROLS.sub(lambda found: f"\\u{ord(found[0]):04x}", text) + "\n")
 
 
 def printable(text: str) -> str:

@@ -24,7 +24,7 @@ from pyjms_provider.model import tree
 from pyjms_provider.model.attributes import declarations
 from pyjms_provider.model.errors import UnknownObjectError, UnknownOperationError
 from pyjms_provider.model.lookup import Siblings, find_by_id, find_by_names, names_needed, only_source, siblings
-from pyjms_provider.model.operations import NO_PROGRESS, WRITES_TO, OperationDeclaration, operations_of
+from pyjms_provider.model.operations import KEPT_QUIET, NO_PROGRESS, WRITES_TO, OperationDeclaration, operations_of
 from pyjms_provider.security.audit import AuditAction, AuditLog, AuditRecord, AuditResult
 from pyjms_provider.security.contracts import Operation, TargetKind
 from pyjms_provider.security.login_audit import LoginAudit
@@ -163,7 +163,9 @@ class Desk:
     ) -> ManagedObject:
         """Create an object; `names` is the address of its parent. Raises `InvalidAttributesError` and the like."""
         parent = self._parent(category, names)
-        target = "/".join((category, *names, str(attributes.get("name", ""))))
+        given_name = attributes.get("name")
+        name = given_name if isinstance(given_name, str) else ""  # the model says what is wrong with any other
+        target = "/".join((category, *names, name))
 
         def create() -> ManagedObject:
             check_new_reach(caller.principal, caller.access, parent, category, attributes)
@@ -173,7 +175,7 @@ class Desk:
             caller,
             AuditAction.CREATE,
             target,
-            lambda: self._check_new(caller, parent, category, str(attributes.get("name", "")), attributes),
+            lambda: self._check_new(caller, parent, category, name, attributes),
             lambda: parent.configuration_thread.call(create),
             after=attributes,
             secure=_secure(category, attributes.get(_TYPED), attributes),
@@ -268,6 +270,7 @@ class Desk:
             act,
             operation=name,
             after=arguments,
+            secure=_secure_arguments(declared, arguments),
         )
 
     def begin(
@@ -441,3 +444,9 @@ def _secure(category: str, type_name: object, given: Collection[str]) -> frozens
         return frozenset(given)
     known = declarations(kind.attributes_class)
     return frozenset(name for name in {*known, *given} if name not in known or known[name].is_secure)
+
+
+def _secure_arguments(declared: OperationDeclaration, given: Collection[str]) -> frozenset[str]:
+    """The same of the arguments of an operation: what messages hold is nobody's business but their readers'."""
+    known = declared.parameters.get("properties", {})
+    return frozenset(name for name in given if name not in known or known[name].get(KEPT_QUIET))

@@ -17,11 +17,13 @@ from pyjms_provider.model.attributes import problems_of
 from pyjms_provider.model.errors import InvalidArgumentsError
 from pyjms_provider.security.contracts import Operation
 
-__all__ = ["NO_PROGRESS", "WRITES_TO", "OperationDeclaration", "Progress", "operation", "operations_of"]
+__all__ = ["KEPT_QUIET", "NO_PROGRESS", "WRITES_TO", "OperationDeclaration", "Progress", "operation", "operations_of"]
 
 _F = TypeVar("_F", bound=Callable[..., Any])
 _MARK: Final = "__pyjms_operation__"
 _PROGRESS: Final = "progress"
+KEPT_QUIET: Final = "x-kept-quiet"
+"""Marks a parameter whose values are in no log: `Field(json_schema_extra={KEPT_QUIET: True})`."""
 WRITES_TO: Final = "x-writes-to"
 """Marks, in the schema of an argument, that it names an object beside this one, of that category, which is written to."""
 _INJECTED: Final = ("by", _PROGRESS)

@@ -18,7 +18,7 @@ from pyjms_provider.model.explaining import ExplainedMessage, explain_message
 from pyjms_provider.model.life_cycle import State
 from pyjms_provider.model.managed import ManagedObject, Snapshot
 from pyjms_provider.model.messages import MessageView, NewMessage, to_envelope, view_message
-from pyjms_provider.model.operations import NO_PROGRESS, WRITES_TO, Progress, operation
+from pyjms_provider.model.operations import KEPT_QUIET, NO_PROGRESS, WRITES_TO, Progress, operation
 from pyjms_provider.model.queue_attributes import ALERT_FIELDS, POLICY_FIELDS, QueueAttributes
 from pyjms_provider.model.statistics import StatisticKind, statistic
 from pyjms_provider.model.watched import AlertView, PastView, Since, alert_views, past_view
@@ -267,7 +267,9 @@ class ManagedQueue(ManagedObject):
         return [explain_message(compiled, each) for each in islice(found, limit)]
 
     @operation("Send a message to it.", needs=Operation.WRITE)
-    def publish(self, message: Annotated[NewMessage, Field(description="The message.")]) -> str:
+    def publish(
+        self, message: Annotated[NewMessage, Field(description="The message.", json_schema_extra={KEPT_QUIET: True})]
+    ) -> str:
         """Send a message, and return its id. Raises `InvalidArgumentsError`, `ResourceError`."""
         broker = self._host.embedded
         message_id = f"ID:{broker.name}-{broker.run_id}-management-{next(_numbers)}"

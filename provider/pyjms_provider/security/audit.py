@@ -28,10 +28,15 @@ MASK: Final = "********"
 _log = logging.getLogger("pyjms.audit")
 _errors = logging.getLogger(__name__)
 _SECRET_NAME: Final = re.compile(
-    r"passw|passcode|passphrase|secret|token|credential|verifier|private.?key|api.?key|authori[sz]ation", re.IGNORECASE
+    r"passw|passcode|passphrase|pwd|secret|token|credential|verifier|private.?key|api.?key|authori[sz]ation",
+    re.IGNORECASE,
 )
-_SECRET_VALUE: Final = re.compile(r"pyjms-secret:|\$argon2|SCRAM-SHA-|-----BEGIN [A-Z ]*PRIVATE KEY|eyJ[\w-]+\.eyJ")
-_URL_PASSWORD: Final = re.compile(r"(?<=://)([^/@\s:]*):[^/@\s]*(?=@)")
+_SECRET_VALUE: Final = re.compile(
+    r"pyjms-secret:|\$argon2|SCRAM-SHA-|-----BEGIN [A-Z ]*PRIVATE KEY|eyJ[\w-]{1,500}\.eyJ"
+)
+_IN_QUERY: Final = re.compile(rf"((?:{_SECRET_NAME.pattern})[\w.-]{{0,40}}\s?=\s?)[^&;,\s]+", re.IGNORECASE)
+_WORD: Final = re.compile(r"\S+")
+_USER_END: Final = "@"
 _DEPTH: Final = 8
 _LONGEST_TEXT: Final = 4096
 _MOST_ITEMS: Final = 200
@@ -116,7 +121,7 @@ class AuditLog:
             "who": None if who is None else who.name[:_LONGEST_TEXT],
             "provider": None if who is None else who.provider,
             "peer": record.peer,
-            "target": record.target[:_LONGEST_TEXT],
+            "target": _masked_text(record.target),
             "operation": record.operation,
             "before": masked(record.before, record.secure),
             "after": masked(record.after, record.secure),
@@ -152,14 +157,42 @@ def _masked(value: object, secure: frozenset[str], depth: int) -> object:
         return [_masked(item, secure, depth + 1) for item in list(value)[:_MOST_ITEMS]]
     if isinstance(value, bytes | bytearray | memoryview):
         return f"{len(value)} bytes"
-    return _masked_text(str(value))
+    return _masked_text(str(value), secure, depth)
 
 
-def _masked_text(text: str) -> str:
-    if _SECRET_VALUE.search(text):
+def _masked_text(text: str, secure: frozenset[str] = frozenset(), depth: int = 0) -> str:
+    """Return a text, cut, with what looks like a secret masked, or half of one at the cut.
+
+    A text may be JSON, as a structured value that came from a form, a variable or a command line is.
+    """
+    is_cut, shown = len(text) > _LONGEST_TEXT, text[:_LONGEST_TEXT]
+    if _SECRET_VALUE.search(shown):
         return MASK
-    shown = text if len(text) <= _LONGEST_TEXT else f"{text[:_LONGEST_TEXT]}…"
-    return _URL_PASSWORD.sub(rf"\1:{MASK}", shown)
+    if shown.lstrip()[:1] in {"{", "["}:
+        if is_cut:
+            return MASK
+        try:
+            read = json.loads(shown)
+        except (ValueError, RecursionError):
+            if _SECRET_NAME.search(shown):
+                return MASK
+        else:
+            found = _masked(read, secure, depth + 1)
+            return shown if found == read else json.dumps(found)
+    end = len(shown) if is_cut else -1
+    shown = _WORD.sub(lambda found: _without_password(found[0], is_cut=found.end() == end), shown)
+    return _IN_QUERY.sub(rf"\1{MASK}", shown) + ("…" if is_cut else "")
+
+
+def _without_password(word: str, *, is_cut: bool) -> str:
+    """Return a word without the password of a URL: all to the last @, as who writes it as it is may have written / and @ in it.
+
+    `is_cut`: what comes after the word is not known, and may be that @.
+    """
+    scheme, found, rest = word.partition("://")
+    end = len(rest) if is_cut else rest.rfind(_USER_END)
+    user, colon, _ = rest[: max(end, 0)].partition(":")
+    return f"{scheme}://{user}:{MASK}{rest[end:]}" if found and colon else word
 
 
 class _AuditFile(RotatingFileHandler):

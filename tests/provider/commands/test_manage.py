@@ -369,3 +369,6 @@ def test_names_that_clients_chose_steer_no_terminal(broker: ServedBroker, run_py
     assert "evil\\x1b[2J\\x9b[red]" in out.replace("\n", "")
     assert "\x1b[2J" not in out
     assert "\x9b" not in out
+    code, out, _ = run_pyjms("manage", "list", served, "queue", "--json")
+    assert (code, "\x9b" in out, "evil\\u001b[2J\\u009b" in out) == (0, False, True)
+    assert "evil\x1b[2J\x9b[red]" in [each["name"] for each in json.loads(out)["items"]]

@@ -192,6 +192,9 @@ def test_stats_show_names_that_steer_no_terminal(run_pyjms: Run, url: str) -> No
     code, out, _ = run_pyjms("stats", url, "evil\x1b[2J\x9b")
     assert (code, "\x1b[2J" in out, "\x9b" in out) == (0, False, False)
     assert "evil\\x1b[2J\\x9b" in out
+    _, out, _ = run_pyjms("stats", url, "evil\x7f\x80\x9b\xa0", "--json")
+    assert "evil\\u007f\\u0080\\u009b\xa0" in out
+    assert json.loads(out)["queues"][0]["queue"] == "evil\x7f\x80\x9b\xa0"
 
 
 def test_stats_are_a_table_for_people(run_pyjms: Run, url: str) -> None:
