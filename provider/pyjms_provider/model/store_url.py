@@ -10,13 +10,14 @@ from pyjms_provider.model.attributes import Secret
 
 __all__ = ["has_password", "split_password", "with_password"]
 
+_IN_QUERY: Final = re.compile(r"[?&](?:password|passwd|passcode|pwd)=[^&]", re.IGNORECASE)
 _USER: Final = re.compile(r"^([A-Za-z0-9+.\-]+://[^/@:]*)(?::([^/@]*))?@")
 
 
 def has_password(url: str) -> bool:
-    """Return whether a URL holds a password."""
+    """Return whether a URL holds a password: after its user, or in its query, where drivers of databases take one, too."""
     found = _USER.match(url)
-    return found is not None and found[2] is not None
+    return (found is not None and found[2] is not None) or _IN_QUERY.search(url) is not None
 
 
 def split_password(url: str) -> tuple[str, str | None]:

@@ -73,6 +73,10 @@ class SqlNode(ManagingObject):
     category = "virtual_host_node"
     attributes_class = SqlNodeAttributes
 
+    def _validate(self, new: Attributes, old: Attributes | None) -> None:
+        assert isinstance(new, SqlNodeAttributes)
+        _check_url(self.path, new.url)
+
     def _make_store(self) -> tuple[ConfigurationStore, SecretBox | None]:
         from pyjms_provider.stores.sql.configuration import SqlConfigurationStore
 
@@ -103,9 +107,7 @@ class StoreNode(ManagingObject):
 
     def _validate(self, new: Attributes, old: Attributes | None) -> None:
         assert isinstance(new, StoreNodeAttributes)
-        if has_password(new.url):
-            told = Problem(name="url", text="holds a password, which would be seen; give it as password")
-            raise InvalidAttributesError(self.path, (told,))
+        _check_url(self.path, new.url)
 
     def _make_store(self) -> tuple[ConfigurationStore, SecretBox | None]:
         from pyjms_provider.stores.opening import configuration_store
@@ -113,6 +115,13 @@ class StoreNode(ManagingObject):
         found = self.attributes
         assert isinstance(found, StoreNodeAttributes)
         return configuration_store(with_password(found.url, found.password), self.clock), _secrets(found.key_file)
+
+
+def _check_url(path: str, url: str) -> None:
+    """Refuse a URL with a password: it is shown, and kept as it is. Raises `InvalidAttributesError`."""
+    if has_password(url):
+        told = Problem(name="url", text="holds a password, which would be seen; give it as password")
+        raise InvalidAttributesError(path, (told,))
 
 
 def _secrets(key_file: str) -> SecretBox:

@@ -545,3 +545,14 @@ def test_queues_cost_nothing_until_somebody_asks_for_them(folder: Folder) -> Non
     assert len(found.queues.made) == 50
     del page
     assert not found.queues.made
+
+
+@pytest.mark.parametrize("kind", ["sql", "store"])
+@pytest.mark.parametrize("url", ["postgresql+psycopg://me:hush@db/x", "postgresql+psycopg://me@db/x?password=hush"])
+def test_a_node_keeps_no_password_in_its_url(folder: Folder, kind: str, url: str) -> None:
+    assert folder.system is not None
+    top = folder.system.broker
+    with pytest.raises(InvalidAttributesError, match=r"url: holds a password.*give it as password") as caught:
+        top.create_child("virtual_host_node", {"name": "main", "type": kind, "url": url})
+    assert "hush" not in caught.value.reason
+    assert list(top.children("virtual_host_node")) == []

@@ -22,3 +22,16 @@ def test_a_password_is_split_off_and_put_back(url: str, bare: str, password: str
     assert has_password(url) is (password is not None)
     assert not has_password(bare)
     assert with_password(bare, None if password is None else SecretStr(password)) == url
+
+
+@pytest.mark.parametrize(
+    ("url", "is_found"),
+    [
+        ("postgresql://me@db/x?password=hush", True),
+        ("postgresql://db/x?a=b&PWD=hush", True),
+        ("postgresql://me@db/x?passfile=/home/me/.pgpass", False),
+        ("postgresql://me@db/password=x?a=b", False),
+    ],
+)
+def test_a_password_in_the_query_is_found(url: str, is_found: bool) -> None:
+    assert has_password(url) is is_found
