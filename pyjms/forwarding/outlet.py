@@ -96,7 +96,8 @@ class Outlet:
         if len(tried) > 1 or not self._is_well:
             raise error
         (piece,) = tried
-        self._failures += isinstance(error, RolledBackError)
+        # A site over a wire says at the commit that it is full; that is no more the message's fault than at the send.
+        self._failures += isinstance(error, RolledBackError) and not isinstance(error.__cause__, ResourceError)
         if not (is_refusal(error) or self._failures >= self._attempts):
             raise error
         self._failures = 0

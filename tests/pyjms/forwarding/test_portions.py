@@ -8,7 +8,7 @@ import pytest
 
 from pyjms.forwarding.portion import Portion
 from pyjms.spi import Envelope
-from pyjms.spi.errors import ProviderError
+from pyjms.spi.errors import ProviderError, ResourceError, RolledBackError
 from pyjms.spi.routes import RouteState
 from pyjms_provider.clients.vm_session import VmSession
 from pyjms_provider.queue_manager import QueueManager
@@ -99,6 +99,35 @@ def test_so_does_the_queue_of_what_cannot_be_delivered(here: Client, there: Clie
         assert [here.take("orders.undeliverable").text for _ in range(20)] == texts(20)
         seen = statistics_when(thread, lambda each: each.undeliverable == 20)
     assert seen.forwarded == 0
+
+
+def test_a_target_that_says_only_at_the_commit_that_it_is_full_gets_everything_in_the_end(
+    here: Client, there: Client, monkeypatch: Any
+) -> None:
+    def send(session: VmSession, envelope: Envelope) -> None:
+        try:
+            true_send(session, envelope)
+        except ResourceError as error:
+            full[session] = error
+
+    def commit(session: VmSession) -> None:
+        if (error := full.pop(session, None)) is not None:
+            session.rollback()
+            raise RolledBackError("something in it had failed") from error
+        true_commit(session)
+
+    full: dict[VmSession, ResourceError] = {}
+    true_send, true_commit = VmSession.send, VmSession.commit
+    monkeypatch.setattr(VmSession, "send", send)
+    monkeypatch.setattr(VmSession, "commit", commit)
+    QueueManager.of("there").create("inbox", max_messages=2)
+    put_some(here, 5)
+    with running(route(SOURCE, attempts=2), TARGET) as thread:
+        statistics_when(thread, lambda each: each.failures > 5)
+        assert there.texts("inbox") == texts(2)
+        assert [there.take("inbox").text for _ in range(5)] == texts(5)
+        seen = statistics_when(thread, lambda each: each.forwarded == 5)
+    assert seen.undeliverable == 0
 
 
 def test_and_the_queue_in_which_messages_are_given_ids(here: Client, there: Client) -> None:
