@@ -9,6 +9,9 @@ BIN := .venv/bin
 PYTEST := $(BIN)/python -m pytest
 # The whole suite. Four workers on two cores: more than half of its time it waits for disks, sockets and other processes.
 SUITE := $(PYTEST) -n 4 --dist loadgroup -q --durations=40 --durations-min=10
+# Programs keep what they have compiled, also where the environment has another wish: else each of the hundreds of processes
+# of the suite compiles all sources anew, which takes longer than most of what the processes then do.
+unexport PYTHONDONTWRITEBYTECODE
 # Which Python makes .venv; name one with `make PYTHON=/path/to/python3`. Without it: the first below that will do.
 PYTHON ?=
 PYTHONS := $(or $(PYTHON),python3 python3.14 python3.13 python3.12 python3.11 python)
