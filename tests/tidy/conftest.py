@@ -32,3 +32,5 @@ def _trees() -> Iterator[None]:
     yield
     trees.cache_clear()
     gc.unfreeze()
+    gc.collect()
+    gc.freeze()  # again what was collected, see tests/conftest.py
