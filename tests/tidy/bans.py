@@ -6,15 +6,16 @@ Each ban is judged by `test_bans.py`, both on the project and on a line that bre
 from __future__ import annotations
 
 import ast
+import re
 from dataclasses import dataclass, field
-from fnmatch import fnmatchcase
+from fnmatch import translate
 from typing import TYPE_CHECKING
 
 from tests.tidy.names import Names
 from tests.tidy.source import EVERYTHING, LIBRARY
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Iterable, Iterator, Mapping
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -154,15 +155,25 @@ BROAD_HANDLERS = {
 }
 
 
-def uses(tree: ast.Module, names: tuple[str, ...]) -> Iterator[tuple[int, str]]:
-    """Yield line and name of each use of one of `names`, which may hold wildcards."""
+def names_used(tree: ast.Module) -> Iterator[tuple[int, str]]:
+    """Yield line and full name of each name that is read."""
     known = Names(tree)
     for node in ast.walk(tree):
-        if not isinstance(node, (ast.Name, ast.Attribute)) or not isinstance(node.ctx, ast.Load):
-            continue
-        dotted = known.dotted(node)
-        if dotted and any(fnmatchcase(dotted, name) for name in names):
-            yield node.lineno, dotted
+        if isinstance(node, (ast.Name, ast.Attribute)) and isinstance(node.ctx, ast.Load):
+            dotted = known.dotted(node)
+            if dotted:
+                yield node.lineno, dotted
+
+
+def among(used: Iterable[tuple[int, str]], names: tuple[str, ...]) -> Iterator[tuple[int, str]]:
+    """Yield those of `used` whose name is one of `names`, which may hold wildcards."""
+    fits = re.compile("|".join(map(translate, names))).match
+    return ((line, name) for line, name in used if fits(name))
+
+
+def uses(tree: ast.Module, names: tuple[str, ...]) -> Iterator[tuple[int, str]]:
+    """Yield line and name of each use of one of `names`, which may hold wildcards."""
+    return among(names_used(tree), names)
 
 
 def _is_broad(handler: ast.ExceptHandler) -> bool:

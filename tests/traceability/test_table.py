@@ -111,7 +111,10 @@ class TestMarked:
 @pytest.fixture
 def marked_tests(pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch) -> pytest.Pytester:
     monkeypatch.setenv("PYTHONPATH", str(ITEMS_FILE.parents[2]))
-    monkeypatch.setenv("PYTEST_ADDOPTS", "-p no:pyjms")  # the plugin stands on its own
+    monkeypatch.setenv(
+        "PYTEST_DISABLE_PLUGIN_AUTOLOAD", "1"
+    )  # the plugin stands on its own, and others take seconds to load
+    monkeypatch.setenv("PYTEST_ADDOPTS", "-p xdist")
     pytester.makeconftest('pytest_plugins = ["tests.traceability.plugin"]')
     return pytester
 
