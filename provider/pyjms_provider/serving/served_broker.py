@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Any, Self
 
 from pyjms.spi.clock import Clock, SystemClock
 from pyjms_provider.broker import EmbeddedBroker
-from pyjms_provider.management.console.pages import console_routes
 from pyjms_provider.management.desk import Desk
 from pyjms_provider.management.messages import MANAGEMENT
 from pyjms_provider.model.life_cycle import State
@@ -15,7 +14,6 @@ from pyjms_provider.model.services import Services
 from pyjms_provider.model.system_config import SystemConfig
 from pyjms_provider.security.audit import AuditLog
 from pyjms_provider.serving.hosts import HostFailures
-from pyjms_provider.serving.http_port import http_opener
 from pyjms_provider.serving.management_queues import ManagementQueues
 from pyjms_provider.serving.stomp_port import stomp_opener
 from pyjms_provider.serving.user_watch import UserWatch
@@ -25,12 +23,10 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
     from pathlib import Path
 
-    from starlette.routing import Route
-
     from pyjms_provider.model.broker import Broker
     from pyjms_provider.model.configuration.contract import ConfigurationStore
     from pyjms_provider.model.managed import ManagedObject
-    from pyjms_provider.model.port import HttpPort
+    from pyjms_provider.model.services import OpenPort, PortOpener
     from pyjms_provider.security.secrets import SecretBox
     from pyjms_provider.transport.connection import Trace
 
@@ -103,7 +99,7 @@ class ServedBroker:
                 services=Services(
                     port_openers={
                         "stomp": stomp_opener(network, synthetic, desks.of),
-                        "http": http_opener(network, desks.of, _pages),
+                        "http": _http_opener(network, desks),
                     }
                 ),
             )
@@ -151,6 +147,13 @@ class ServedBroker:
         self.close()
 
 
-def _pages(_: HttpPort) -> list[Route]:
-    """Return what a port serves besides REST."""
-    return console_routes()
+def _http_opener(network: NetworkService, desks: _Desks) -> PortOpener:
+    """Return what opens ports for operators. What serves HTTP is imported by the first one: a broker may have none."""
+
+    def opener(port: ManagedObject) -> OpenPort:
+        from pyjms_provider.management.console.pages import console_routes
+        from pyjms_provider.serving.http_port import http_opener
+
+        return http_opener(network, desks.of, lambda _: console_routes())(port)
+
+    return opener

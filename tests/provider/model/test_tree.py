@@ -115,3 +115,14 @@ def test_vm_stays_light() -> None:
     )
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "[]"
+
+
+def test_a_broker_without_ports_for_operators_imports_nothing_that_serves_http() -> None:
+    program = (
+        "import sys\n"
+        "from pyjms_provider.serving.served_broker import ServedBroker\n"
+        "ServedBroker.open().close()\n"
+        "print([m for m in ('uvicorn', 'starlette.applications', 'prometheus_client') if m in sys.modules])"
+    )
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "[]"
