@@ -7,7 +7,7 @@ and ends when there is room, in time, or when the session or its connection or b
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from threading import Lock
 from typing import TYPE_CHECKING
 
@@ -49,15 +49,33 @@ class Patience:
 class DuplicateClaim:
     """The id of one message that is on its way; its end must be told, once."""
 
-    __slots__ = ("_doorkeeper", "_window", "is_kept", "mark")
+    __slots__ = ("_channel", "_doorkeeper", "_is_kept", "_window", "mark")
 
-    def __init__(self, doorkeeper: Doorkeeper, window: DuplicateWindow, mark: DuplicateMark, *, is_kept: bool) -> None:
+    def __init__(
+        self,
+        doorkeeper: Doorkeeper,
+        window: DuplicateWindow,
+        mark: DuplicateMark,
+        channel: Queue | Topic,
+        *,
+        is_kept: bool,
+    ) -> None:
+        """`channel`: where the message goes; `is_kept`: it is PERSISTENT, so a journal keeps its id, too."""
         self._doorkeeper = doorkeeper
         self._window = window
         self.mark = mark
-        """What a journal writes together with the message."""
-        self.is_kept = is_kept
-        """Whether it does so: the message is PERSISTENT."""
+        """What a journal writes together with the message, but for the number of its queue."""
+        self._channel = channel
+        self._is_kept = is_kept
+
+    def kept_mark(self) -> DuplicateMark | None:
+        """Return what a journal writes; None: nothing, as the message is not kept, or its queue has ended."""
+        if not self._is_kept:
+            return None
+        if not isinstance(self._channel, Queue):
+            return self.mark
+        kept = self._channel.kept
+        return None if kept is None else replace(self.mark, queue=kept.number)
 
     def end(self, *, arrived: bool) -> None:
         """Hear whether the message has arrived."""
@@ -134,7 +152,7 @@ class Doorkeeper:
         at_ms = deliver_at_ms(envelope)
         duplicate = None
         if policy.duplicate_count and DUPLICATE_ID in envelope.properties:
-            duplicate = self._claim(envelope, policy)
+            duplicate = self._claim(channel, envelope)
             if duplicate is None:
                 return None
         try:
@@ -152,13 +170,13 @@ class Doorkeeper:
         policy = channel.policy
         if not policy.duplicate_count or DUPLICATE_ID not in envelope.properties:
             return None
-        return self._claim(envelope, policy)
+        return self._claim(channel, envelope)
 
-    def _claim(self, envelope: Envelope, policy: QueuePolicy) -> DuplicateClaim | None:
+    def _claim(self, channel: Queue | Topic, envelope: Envelope) -> DuplicateClaim | None:
         identity = duplicate_id(envelope)
         now_ms = self._clock.time_ms()
         with self._lock:
-            window = self._window(envelope.destination, policy)
+            window = self._window(envelope.destination, channel.policy)
             sighting = window.claim(identity, now_ms)
         if sighting is Sighting.SEEN:
             return None
@@ -167,7 +185,8 @@ class Doorkeeper:
                 f"a message with {DUPLICATE_ID} {identity!r} was sent to {envelope.destination} in a transaction that has "
                 f"not ended, so nobody knows yet whether this one is a duplicate; send it again when that one has ended"
             )
-        return DuplicateClaim(self, window, window.mark(identity, now_ms), is_kept=envelope.delivery_mode == 2)
+        mark = window.mark(identity, now_ms)
+        return DuplicateClaim(self, window, mark, channel, is_kept=envelope.delivery_mode == 2)
 
     def _window(self, address: Address, policy: QueuePolicy) -> DuplicateWindow:
         window = self._windows.get(address)

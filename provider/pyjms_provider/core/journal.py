@@ -78,6 +78,9 @@ class DuplicateMark:
     address: Address
     duplicate_id: str
     until_ms: int
+    queue: QueueNumber | None = None
+    """Of the queue that its message is for: while that is not kept, the id is neither written nor forgotten, as it is written after the
+    queue has ended, and may be known to the next one of its name. None: it is a topic's, and written in any case."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -298,7 +298,9 @@ class Keeper:
         """Write a message, with its producer's id if it has one, and hand it to its queue."""
         kept = queue.kept
         if kept is not None:
-            self._write_message(reference, envelope, (kept,), None if admission is None else admission.mark)
+            mark = None if admission is None else admission.mark
+            mark = None if mark is None else replace(mark, queue=kept.number)
+            self._write_message(reference, envelope, (kept,), mark)
         try:
             if admission is None:
                 queue.take_over(reference)

@@ -389,7 +389,8 @@ class UnitOfWork:
     def duplicate_marks(self) -> list[DuplicateMark]:
         """Return what must be written together with its commit."""
         with self._lock:
-            return [claim.mark for claim in self._duplicates if claim.is_kept]
+            marks = [claim.kept_mark() for claim in self._duplicates]
+        return [mark for mark in marks if mark is not None]
 
     def sent(self) -> list[QueueEntry]:
         """Return the messages in it."""

@@ -108,7 +108,8 @@ class Medium:
             else:
                 self.marks.pop((number, priority), None)
         for mark in changes.duplicates:
-            self.duplicates[str(mark.address), mark.duplicate_id] = mark
+            if mark.queue is None or mark.queue in self.queues:
+                self.duplicates[str(mark.address), mark.duplicate_id] = replace(mark, queue=None)
         for outcome in changes.outcomes:
             self._end(outcome)
         if pipelines is not None:

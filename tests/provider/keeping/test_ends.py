@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from contextlib import suppress
+from contextlib import nullcontext, suppress
 
 import pytest
 
@@ -16,6 +16,7 @@ from pyjms.spi.errors import (
     UnknownSubscriptionError,
 )
 from pyjms_provider.clients.vm_session import VmSession
+from pyjms_provider.core.channel import ChannelClosedError
 from pyjms_provider.core.journal import Changes
 from pyjms_provider.core.policy import QueuePolicy
 from pyjms_provider.queue_manager import QueueExistsError, QueueManager
@@ -187,6 +188,33 @@ def test_other_terms_whose_write_is_in_doubt_leave_no_subscription(site: Site, f
     site.crash()
     assert received(site, selector="region = 'EU'") == ["here"]
     assert len(site.medium.queues) == 1
+
+
+@ENDS
+@pytest.mark.parametrize("transacted", [False, True])
+def test_an_id_that_was_written_after_its_queue_has_ended_is_not_remembered(
+    site: Site, end: str, transacted: bool
+) -> None:
+    """Also if the next queue of its name is there already: its message is in none, and must not be refused there as a duplicate."""
+    named = {"JMS_pyjms_duplicateId": "7"}
+    site.send("old")
+    session = site.session(transacted=transacted)
+
+    def trap(at: str, changes: Changes) -> None:
+        if at == "before write" and changes.duplicates:
+            site.trap = None
+            site.broker.virtual_host.destroy_queue(ORDERS.name)
+            site.broker.virtual_host.create_queue(ORDERS.name, None)
+
+    site.trap = trap
+    with nullcontext() if transacted else pytest.raises(ChannelClosedError):
+        site.send("lost", session, properties=named)
+        if transacted:
+            session.commit()  # it was sent before the end, and went with its queue
+    getattr(site, end)()
+    for name in ("again", "a double"):
+        site.send(name, properties=named)
+    assert site.texts() == ["again"]
 
 
 def test_a_queue_that_was_never_written_ends_without_a_trace(site: Site) -> None:

@@ -44,6 +44,8 @@ _ORDER: Final = (
     "put_duplicate",
 )
 """Ids of a queue that is gone, before those of the next one of its name; queues, additions, counts, removals; marks that are forgotten before those that are put. Beyond that the order does not matter."""
+_LAST: Final = "put_queue_duplicate"
+"""Ids of queues that are still there when all else has been done."""
 
 _AWKWARD = re.compile("[\\\\\0\ud800-\udfff]")
 _ESCAPED = re.compile(r"\\u([0-9a-f]{4})")
@@ -90,6 +92,8 @@ class Batch:
             (getattr(statements, name), rows[name].values()) for name in _ORDER if name in rows
         ]
         steps += self.others
+        if _LAST in rows:
+            steps.append((getattr(statements, _LAST), rows[_LAST].values()))
         return steps
 
     def put(self, name: str, key: Hashable, row: Row) -> None:
@@ -207,7 +211,11 @@ def make_batch(changes: Changes) -> Batch:
     for duplicate in changes.duplicates:
         address, duplicate_id = duplicate.address, text_to_column(duplicate.duplicate_id)
         key = (int(address.kind), text_to_column(address.name), address.temporary, duplicate_id)
-        batch.put("put_duplicate", key, (*key, duplicate.until_ms))
+        number = duplicate.queue
+        if number is None:
+            batch.put("put_duplicate", key, (*key, duplicate.until_ms))
+        else:
+            batch.put("put_queue_duplicate", (*key, number), (*key, duplicate.until_ms, number))
     return batch
 
 

@@ -37,6 +37,7 @@ class Statements:
     drop_mark: str  # queue, priority
     put_mark: str  # queue, priority, message; the higher one stays
     put_duplicate: str  # kind, name, temporary, duplicate_id, until_ms
+    put_queue_duplicate: str  # kind, name, temporary, duplicate_id, until_ms, number
     drop_duplicates: str  # until_ms
 
     add_branch: str  # number, format_id, global_id, qualifier, prepared_ms
@@ -122,6 +123,15 @@ class _Compiler:
             statement.on_conflict_do_update(index_elements=list(table.primary_key), set_=changed), *table.c.keys()
         )
 
+    def put_if(self, table: Table, value: str, other: Table, name: str) -> str:
+        """Do as `put` where there is a row in `other` with that `name`; else do nothing."""
+        row = [bindparam(f"{key}_", type_=column.type) for key, column in table.c.items()]
+        statement = self._insert(table).from_select(table.c.keys(), select(*row).where(*_equal(other, [name])))
+        statement = statement.on_conflict_do_update(
+            index_elements=list(table.primary_key), set_={value: statement.excluded[value]}
+        )
+        return self(statement, *(f"{each}_" for each in (*table.c.keys(), name)))
+
     def raise_to(self, table: Table, value: str) -> str:
         """Insert a row, or raise `value` of the row that has its key; one that is higher already stays."""
         statement = self._insert(table)
@@ -200,6 +210,7 @@ def _for_messages(c: _Compiler) -> dict[str, str]:
         "drop_mark": c.remove(t.MARK, "queue", "priority"),
         "put_mark": c.raise_to(t.MARK, "message"),
         "put_duplicate": c.put(duplicate, "until_ms"),
+        "put_queue_duplicate": c.put_if(duplicate, "until_ms", t.QUEUE, "number"),
         "drop_duplicates": c(delete(duplicate).where(duplicate.c.until_ms < until_ms), "until_ms_"),
         "read_message": c(select(_bytes(message.c.payload)).where(*_equal(message, ["id"])), "id_"),
         "has_message": c(select(message.c.id).where(*_equal(message, ["id"])), "id_"),

@@ -156,6 +156,29 @@ def test_what_was_noted_as_dropped_makes_way_for_the_next_of_its_name(world: Wor
     assert (message.reference.id, number) in found.ids
 
 
+@pytest.mark.parametrize("is_noted", [True, False])
+def test_an_id_is_kept_and_forgotten_only_for_a_queue_that_is_there(world: World, is_noted: bool) -> None:
+    """DuplicateMark.queue: of two queues of one name the older one's changes, if they come late, leave the newer one's ids alone."""
+    record = queue_record("first")
+    if is_noted:
+        world.journal.note(Changes(dropped=[world.queue]))
+    else:
+        world.journal.drop_queue(world.queue)
+    number = world.journal.number_of(record)
+
+    def mark(identity: str, queue: QueueNumber, until_ms: int = 2**62) -> DuplicateMark:
+        return DuplicateMark(record.address, identity, until_ms, queue)
+
+    late = [mark("late", world.queue)]
+    world.journal.write(Changes(messages=[world.message(world.queue)], duplicates=late), force=True)
+    definition = replace(record, number=number)
+    new = [mark("new", number), mark("withdrawn", number)]
+    world.journal.write(Changes(messages=[world.message(number)], definitions=[definition], duplicates=new), force=True)
+    world.journal.note(Changes(duplicates=[mark("new", world.queue, 0), mark("withdrawn", number, 0)]))
+    found = {each.duplicate_id: each.until_ms for each in world.reopen().recovery.duplicates if each.until_ms}
+    assert found == {"new": 2**62}
+
+
 @pytest.mark.parametrize("is_there", [True, False])
 def test_what_was_noted_as_dropped_is_gone_after_the_close(world: World, is_there: bool) -> None:
     """Changes.dropped: also if it was dropped before."""
