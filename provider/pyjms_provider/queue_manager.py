@@ -17,6 +17,7 @@ from pyjms.spi.errors import DestinationError, DestinationInUseError, ResourceEr
 from pyjms.spi.selector import selector_or_none
 from pyjms.spi.url import ProviderUrl
 from pyjms_provider.broker import find_broker, running_broker
+from pyjms_provider.core.channel import ChannelClosedError
 from pyjms_provider.core.dead_letters import origin_of, revived
 from pyjms_provider.core.expiry import is_expired
 from pyjms_provider.core.message_state import MessageState
@@ -212,18 +213,19 @@ class QueueManager:
     ) -> int:
         """Move messages that nobody holds to another queue, at most so many; return how many.
 
-        Each is moved in one step: it is in one of the two queues at any moment. Raises as `browse`.
+        Each is moved in one step: it is in one of the two queues at any moment. If the other one is destroyed meanwhile, what
+        follows goes into the next one of its name, as if it were sent there. Raises as `browse`.
         """
         queue = self._queue(name)
         if name == target:
             raise DestinationError(f"messages of {name!r} cannot be moved to {target!r}: it is the same queue")
-        destination = self._host.queue(target)
+        self._host.queue(target)  # it is there afterwards, also if there was nothing to move
         moved = 0
         for entry, envelope in self._matching(queue, selector):
             if moved == most or not go_on(moved):
                 break
             there = replace(envelope, destination=_address_of(target))
-            moved += self._relocate(entry, there, destination, Happening.MOVED)
+            moved += self._relocate(entry, there, target, Happening.MOVED)
         return moved
 
     def copy(
@@ -259,7 +261,10 @@ class QueueManager:
             elif dry_run:
                 returned += 1
             else:
-                returned += self._relocate(entry, revived(letter, origin[0]), target, Happening.REPLAYED)
+                try:
+                    returned += self._relocate(entry, revived(letter, origin[0]), target, Happening.REPLAYED)
+                except ChannelClosedError:  # the subscription has just ended, and the letter is where it was
+                    left += 1
         return Replay(returned=returned, left=left)
 
     def _origin(self, address: Address, subscription: str | None) -> Queue | None:
@@ -271,7 +276,7 @@ class QueueManager:
         return self._host.queue(address.name)
 
     def _relocate(
-        self, entry: QueueEntry, envelope: Envelope, target: Queue, cause: Happening = Happening.MOVED
+        self, entry: QueueEntry, envelope: Envelope, target: Queue | str, cause: Happening = Happening.MOVED
     ) -> bool:
         if not entry.queue.take_out(entry):
             return False  # somebody got it meanwhile

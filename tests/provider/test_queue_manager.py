@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from pyjms.spi.envelope import Address, AddressKind
 from pyjms.spi.errors import DestinationError, DestinationInUseError, InvalidSelectorError, ResourceError
 from pyjms_provider.core.consumer import Consumer
 from pyjms_provider.core.policy import PolicyError, QueuePolicies, QueuePolicy
@@ -300,3 +301,25 @@ def test_a_policy_may_be_altered_back(world: PolicyWorld, changes: dict[str, Any
     for text in "ab":
         world.send(text)
     assert world.reader().texts() == ["a", "b"]
+
+
+def test_what_is_moved_after_its_target_was_destroyed_goes_into_the_next_one(world: PolicyWorld) -> None:
+    """Also the message that is on its way just then."""
+    for number in range(4):
+        world.send(str(number))
+    host, ended = world.host, []
+
+    def go_on(done: int) -> bool:
+        if done == 2:
+            ended.append(host.queue("bills"))
+            world.manager.destroy("bills")
+        return True
+
+    assert world.manager.move("orders", "bills", go_on=go_on) == 4
+    assert (world.texts(), world.texts("bills")) == ([], ["2", "3"])
+    world.send("late")
+    (entry,) = host.queue("orders").waiting_entries()
+    assert host.queue("orders").take_out(entry)
+    host.store.release(entry.reference)
+    host.office.relocate(entry, make_envelope("late", destination=Address(AddressKind.QUEUE, "bills")), ended[0])
+    assert world.texts("bills") == ["2", "3", "late"]

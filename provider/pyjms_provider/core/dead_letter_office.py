@@ -12,17 +12,21 @@ from collections.abc import Sequence
 from contextlib import suppress
 from typing import TYPE_CHECKING, Final
 
+from pyjms.spi.envelope import AddressKind
 from pyjms.spi.errors import ProviderError
 from pyjms_provider.core.channel import ChannelClosedError
 from pyjms_provider.core.dead_letters import DeadEntry, DeadKind, dead_letter
 from pyjms_provider.core.doorkeeper import Admission
+from pyjms_provider.core.journal import Removal
 
 if TYPE_CHECKING:
     from pyjms.spi.delivery import Delivery
-    from pyjms.spi.envelope import ConnectionId, Envelope
+    from pyjms.spi.envelope import Address, ConnectionId, Envelope
     from pyjms_provider.core.consumer import ConsumerSession
     from pyjms_provider.core.entry import QueueEntry
+    from pyjms_provider.core.kept_queue import KeptQueue
     from pyjms_provider.core.queue import Queue
+    from pyjms_provider.core.reference import MessageReference
     from pyjms_provider.core.stories import Happening
     from pyjms_provider.core.virtual_host import VirtualHost
 
@@ -154,27 +158,78 @@ class DeadLetterOffice:
 
         `cause`: why, for an office that tells of it; None: it has been told. `deliver_at_ms`: the time that it still
         waits for; 0: it is for whoever looks after the queue, at once.
-        Raises `ResourceError`; the old message is then where it was, flagged as redelivered.
+        Raises `ResourceError`, and `ChannelClosedError` if it is a subscription's queue that has ended; the old message is then
+        where it was, flagged as redelivered.
         """
-        host = self._host
+        host, keeper = self._host, self._host.keeper
         queue = host.queue(target) if isinstance(target, str) else target
         if cause is not None:
             self._tell_move(entry, envelope, target if isinstance(target, str) else target.name, cause)
         reference = host.store.store(envelope, entry.reference.origin)
         reference.deliver_at_ms = deliver_at_ms
-        try:
-            if host.keeper is not None:
-                host.keeper.replace(entry, reference, envelope, queue)
-        except BaseException:
-            host.store.release(reference)
-            raise
-        try:
+        kept: KeptQueue | None = None
+        if keeper is not None:
             try:
-                queue.take_over(reference)
+                try:
+                    queue, kept = self._place(queue, reference, envelope.destination)
+                except ChannelClosedError:
+                    keeper.take_back([entry])
+                    raise
+                keeper.replace(entry, reference, envelope, queue, kept)
+            except BaseException:
+                host.store.release(reference)
+                raise
+        self._hand_over(queue, kept, reference, envelope)
+
+    def _place(self, queue: Queue, reference: MessageReference, address: Address) -> tuple[Queue, KeptQueue | None]:
+        """Return where a message is to be written for: `queue`, or the next one of its name if that has ended.
+
+        Raises `ChannelClosedError`.
+        """
+        kept = queue.kept
+        while kept is None and reference.reliable and self._host.keeper is not None:
+            queue = self._successor(queue, address)
+            kept = queue.kept
+        return queue, kept
+
+    def _successor(self, ended: Queue, address: Address) -> Queue:
+        """Return the next queue of its name, made now if there is none. Raises `ChannelClosedError`."""
+        is_queue = address.kind is AddressKind.QUEUE and not address.temporary
+        queue = self._host.queue(address.name) if is_queue else ended
+        if queue is ended:  # it was a subscription, which nobody makes but its subscriber; or the broker ends
+            raise ChannelClosedError(f"{ended.name} no longer exists")
+        return queue
+
+    def _hand_over(self, queue: Queue, kept: KeptQueue | None, reference: MessageReference, envelope: Envelope) -> None:
+        """Have a message in its queue that is written; if that has ended meanwhile, in the next one of its name.
+
+        Who gave the message away does not hear of it any more, so it does not go with a queue that ends at this moment. It does
+        with a subscription: there will be no other one for it.
+        """
+        store, keeper = self._host.store, self._host.keeper
+        while not self._takes(queue, reference):
+            lost, lost_kept = reference, kept
+            try:
+                queue, kept = self._place(self._successor(queue, envelope.destination), lost, envelope.destination)
             except ChannelClosedError:
-                host.queue(envelope.destination.name).take_over(reference)  # it was destroyed at this moment
+                store.release(lost)
+                if envelope.destination.kind is AddressKind.QUEUE:
+                    raise
+                return
+            if keeper is not None and kept is not None and lost_kept is not None and lost.journaled:
+                reference = store.store(envelope, lost.origin)
+                reference.deliver_at_ms = lost.deliver_at_ms
+                keeper.write_again(Removal(lost_kept.number, lost), reference, envelope, queue, kept)
+                store.release(lost)
+
+    def _takes(self, queue: Queue, reference: MessageReference) -> bool:
+        """Have a queue take a message over; return False if it has ended. If it fails otherwise, the message is let go."""
+        try:
+            return queue.take_over(reference)
+        except ChannelClosedError:
+            return False
         except ProviderError:
-            host.store.release(reference)
+            self._host.store.release(reference)
             raise
 
     def _tell_move(self, entry: QueueEntry, envelope: Envelope, target: str, cause: Happening) -> None:

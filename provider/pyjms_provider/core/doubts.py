@@ -54,9 +54,9 @@ def is_doubt(error: BaseException) -> bool:
 def removals_of(entries: Iterable[QueueEntry]) -> list[Removal]:
     """Return what a journal must be told of messages that were taken out of their queues."""
     return [
-        Removal(entry.queue.kept.number, entry.reference)
+        Removal(kept.number, entry.reference)
         for entry in entries
-        if entry.queue.kept is not None and entry.reference.journaled
+        if (kept := entry.queue.kept) is not None and entry.reference.journaled  # read once: a queue may end meanwhile
     ]
 
 

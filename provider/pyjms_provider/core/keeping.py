@@ -386,12 +386,12 @@ class Keeper:
             self.journal.write(changes, force=self.force_acknowledgements)
         except BaseException as error:
             if is_doubt(error):
-                self.doubts.add(RemovalInDoubt(changes, settled, self._reinstate))
+                self.doubts.add(RemovalInDoubt(changes, settled, self.take_back))
             else:
-                self._reinstate(settled)
+                self.take_back(settled)
             raise
 
-    def _reinstate(self, settled: Sequence[QueueEntry]) -> None:
+    def take_back(self, settled: Sequence[QueueEntry]) -> None:
         """Have messages in their queues again whose removal was not written: now, or when they can be read."""
         for entry in settled:
             self._store.adopt(entry.reference)
@@ -404,25 +404,58 @@ class Keeper:
         except ProviderError:
             self.doubts.add_unread(entry)
 
-    def replace(self, entry: QueueEntry, reference: MessageReference, envelope: Envelope, target: Queue) -> None:
-        """Write that a settled message, in another form, is in `target` now. Raises `ResourceError`, `InDoubtError`."""
+    def replace(
+        self,
+        entry: QueueEntry,
+        reference: MessageReference,
+        envelope: Envelope,
+        target: Queue,
+        target_kept: KeptQueue | None,
+    ) -> None:
+        """Write that a settled message, in another form, is in `target` now, which is, or was, kept by `target_kept`.
+
+        Raises `ResourceError`, `InDoubtError`; the message is then where it was, or will be when the store has answered.
+        """
         changes = Changes(removals=removals_of([entry]))
-        if target.kept is not None and reference.reliable:
-            target.kept.add_definition(changes)
-            changes.messages.append(NewMessage(reference, envelope, (target.kept.number,)))
+        if target_kept is not None and reference.reliable:
+            target_kept.add_definition(changes)
+            changes.messages.append(NewMessage(reference, envelope, (target_kept.number,)))
         if not changes.removals and not changes.messages:
             return
         try:
             self.journal.write(changes, force=bool(changes.messages))
         except BaseException as error:
             if is_doubt(error):
-                self.doubts.add(MoveInDoubt(changes, entry, target, self._store, self._reinstate))
+                self.doubts.add(MoveInDoubt(changes, entry, target, self._store, self.take_back))
             else:
-                self._reinstate([entry])
+                self.take_back([entry])
             raise
         reference.journaled = bool(changes.messages)
-        if changes.definitions and target.kept is not None:
-            _note_definitions([target.kept])
+        if changes.definitions and target_kept is not None:
+            _note_definitions([target_kept])
+
+    def write_again(
+        self, lost: Removal, reference: MessageReference, envelope: Envelope, target: Queue, target_kept: KeptQueue
+    ) -> None:
+        """Write a message for `target` that was written for another queue, which ended just then, and has it no longer.
+
+        Nobody waits for it who could be told of a failure: then the log is, and the message is in memory.
+        """
+        changes = Changes(removals=[lost], messages=[NewMessage(reference, envelope, (target_kept.number,))])
+        target_kept.add_definition(changes)
+        try:
+            self._write_new(changes)
+        except ProviderError as error:
+            _log.error(
+                "PYJMS-BROKER-26 a message that is in %r now, as its queue was destroyed when it came, could not be written, and is lost "
+                "if the broker ends before somebody receives it: %s",
+                target.name,
+                error.reason,
+            )
+            return
+        reference.journaled = True
+        if changes.definitions:
+            _note_definitions([target_kept])
 
 
 def _queue_record(number: QueueNumber, address: Address, policy: QueuePolicy | None) -> QueueRecord:
