@@ -90,9 +90,17 @@ def test_a_damaged_queue_has_another_name_and_its_messages(
 
 
 def test_of_two_queues_of_one_name_both_keep_their_messages(site: Site) -> None:
+    """The newer one has the name: an older one that is whole was destroyed, and its messages must not come back."""
     site.damage("UPDATE pyjms_queue SET name = 'orders' WHERE name = 'bills'")
-    assert site.receive("orders") == ["one", "two"]
-    assert site.receive("damaged queue 2") == ["three"]
+    assert site.receive("orders") == ["three"]
+    assert site.receive("damaged queue 1") == ["one", "two"]
+
+
+def test_a_damaged_queue_does_not_take_the_name_of_another_one(site: Site) -> None:
+    site.send("damaged queue 1", "four")
+    site.damage("UPDATE pyjms_queue SET kind = 7 WHERE name = 'orders'")
+    assert site.receive("damaged queue 1") == ["four"]
+    assert site.receive("damaged queue 1, too") == ["one", "two"]
 
 
 @pytest.mark.parametrize("column", ["client_id", "subscription", "selector"])

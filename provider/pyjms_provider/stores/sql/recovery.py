@@ -91,17 +91,22 @@ def read_records(connection: Connection) -> Found:
 
 
 def _queues(connection: Connection) -> list[QueueRecord]:
-    """Return all queues. One whose row is damaged has another name: its messages are there, to be moved to where they belong."""
+    """Return all queues. One whose row is damaged has another name: its messages are there, to be moved to where they belong.
+
+    Of two of one name the newer one has it: if the file is whole, the older one was destroyed.
+    """
     found: dict[object, QueueRecord] = {}
-    for row in all_rows(connection, t.QUEUE, t.QUEUE.c.number):
+    for row in reversed(list(all_rows(connection, t.QUEUE, t.QUEUE.c.number))):
         is_queue = row.kind == AddressKind.QUEUE or row.subscription is not None
         record = _queue(row) if is_whole(t.QUEUE, row) and row.kind in _KINDS and is_queue else None
         if record is None or (record.address, record.subscription) in found:  # a damaged name may be another one's
             name = f"damaged queue {row.number}"
+            while (Address(AddressKind.QUEUE, name), None) in found:
+                name += ", too"
             tell_damage(t.QUEUE, row, f"its messages are in a queue of the name {name!r}")
             record = QueueRecord(number=QueueNumber(row.number), address=Address(AddressKind.QUEUE, name))
         found[record.address, record.subscription] = record
-    return list(found.values())
+    return list(reversed(found.values()))
 
 
 def _text(column: Any) -> str:
