@@ -29,6 +29,8 @@ class Database(ABC):
     """As it stands in URLs."""
     is_local: ClassVar[bool] = False
     """Whether it is a file of this machine, so that nobody waits for a network."""
+    has_one_writer: ClassVar[bool] = False
+    """Whether nobody else can write from the first write of a transaction to its end."""
     may_be_lost: ClassVar[bool] = False
     """Whether it may get another holder while this one lives, so that somebody must `look`."""
     reading_options: ClassVar[Mapping[str, str]] = {}

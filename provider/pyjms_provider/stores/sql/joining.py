@@ -2,19 +2,23 @@
 
 from __future__ import annotations
 
-from contextlib import suppress
+from contextlib import ExitStack, contextmanager, suppress
 from typing import TYPE_CHECKING
 
 from sqlalchemy import Connection, Transaction
 from sqlalchemy.exc import DBAPIError, SQLAlchemyError
 
-from pyjms.spi.errors import InDoubtError, ResourceError
+from pyjms.spi.errors import InDoubtError, ProviderError, ResourceError
 from pyjms_provider.core.journal import JoinedTransaction
 from pyjms_provider.stores.sql.batch import make_batch
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
     from pyjms_provider.core.journal import Changes
+    from pyjms_provider.stores.sql.batch import Batch
     from pyjms_provider.stores.sql.database import Database
+    from pyjms_provider.stores.sql.journal import SqlJournal
 
 __all__ = ["JoinedWriter", "transaction_of"]
 
@@ -38,14 +42,19 @@ class JoinedWriter(JoinedTransaction):
     has happened, and if it dies after, both have.
     """
 
-    def __init__(self, connection: object, opening: tuple[object, ...], database: Database) -> None:
+    def __init__(
+        self, connection: object, opening: tuple[object, ...], database: Database, journal: SqlJournal
+    ) -> None:
         """`opening`: of the store, `database`, by which the application's database is known to be the same.
+
+        `journal`: of that store, which may have noted what is to be written first.
 
         Raises `ResourceError` when the connection has no transaction, or leads to another database.
         """
         self._connection, self._transaction = transaction_of(connection)
         self._opening = opening
         self._database = database
+        self._journal = journal
         self.is_committed = False
         try:
             found = database.opening_of(self._connection)
@@ -65,20 +74,41 @@ class JoinedWriter(JoinedTransaction):
 
         `force` changes nothing here: how safe the commit is was chosen with the application's connection.
         """
-        try:
-            for statement, rows in make_batch(changes).steps(self._database.statements):
-                self._connection.exec_driver_sql(statement, list(rows))
-            # Last, so that a broker that takes the store over waits for the commit alone, and then finds it done.
-            is_ours = self._database.hold_opening(self._connection) == self._opening
-        except SQLAlchemyError as error:
-            self._roll_back()
-            raise ResourceError(
-                f"the messages could not be written in the application's transaction: {error}"
-            ) from error
-        if not is_ours:
-            self._roll_back()
-            raise ResourceError("another broker has taken the store over; neither messages nor tables were changed")
-        self.commit()
+        with self._noted_first() as noted:
+            try:
+                for batch in (*noted, make_batch(changes)):
+                    for statement, rows in batch.steps(self._database.statements):
+                        self._connection.exec_driver_sql(statement, list(rows))
+                # Last, so that a broker that takes the store over waits for the commit alone, and then finds it done.
+                is_ours = self._database.hold_opening(self._connection) == self._opening
+            except SQLAlchemyError as error:
+                self._roll_back()
+                raise _not_written(error) from error
+            if not is_ours:
+                self._roll_back()
+                raise ResourceError("another broker has taken the store over; neither messages nor tables were changed")
+            self.commit()
+
+    @contextmanager
+    def _noted_first(self) -> Iterator[Sequence[Batch]]:
+        """Have the store know what the journal has noted to be written before anything else, or yield it.
+
+        Of a queue whose end was in doubt, for example, it must know that before it has a message of the next one of its name. Where
+        one transaction at a time can write, that may be the application's: then the journal cannot, and it is written there.
+        """
+        with ExitStack() as lent:
+            noted: list[Batch] = []
+            try:
+                if self._database.has_one_writer:
+                    # It changes nothing, but from now on nobody else writes.
+                    self._connection.exec_driver_sql(self._database.statements.raise_next_queue, (0, 0))
+                    noted += lent.enter_context(self._journal.lend_noted())
+                else:
+                    self._journal.flush_noted()
+            except (SQLAlchemyError, ProviderError) as error:
+                self._roll_back()
+                raise _not_written(error) from error
+            yield noted
 
     def commit(self) -> None:
         """Commit the application's transaction. Raises as `write`."""
@@ -101,3 +131,8 @@ class JoinedWriter(JoinedTransaction):
         with suppress(SQLAlchemyError, self._connection.dialect.loaded_dbapi.Error):
             # A commit that failed before it reached the database leaves there what SQLAlchemy holds to be ended.
             self._connection.connection.rollback()
+
+
+def _not_written(error: Exception) -> ResourceError:
+    cause = error.reason if isinstance(error, ProviderError) else error
+    return ResourceError(f"the messages could not be written in the application's transaction: {cause}")

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import logging
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
 from itertools import count
 from threading import Lock
@@ -32,6 +33,7 @@ from pyjms_provider.stores.sql.branches import add_branches
 from pyjms_provider.stores.sql.dropping import add_dropped, drop_messages, drop_queue
 from pyjms_provider.stores.sql.holder_watch import HolderWatch
 from pyjms_provider.stores.sql.joining import JoinedWriter
+from pyjms_provider.stores.sql.noted import Noted, Taken
 from pyjms_provider.stores.sql.pipelines import add_pipelines
 from pyjms_provider.stores.sql.recovery import read_entries, read_places, read_records
 
@@ -76,9 +78,7 @@ class SqlJournal(Journal):
             self._commit_group, thread_name=f"pyjms commits {database.engine.url.database}"
         )
         self._lock = Lock()
-        self._noted: Batch | None = None
-        self._noted_ends: list[Changes] = []
-        """What ends branches or staged units, and was noted: which rows that are is read when it is written. Then there is a `_noted`, too."""
+        self._noted = Noted()
         self._last_batch = Batch()
         self._queue_numbers = count(meta.next_queue)
         self._branch_numbers = count(1)
@@ -104,7 +104,7 @@ class SqlJournal(Journal):
         if found.lost_groups:  # or another group of such a number would have what they held
             statements, rows, forgotten = database.statements, [(number,) for number in found.lost_groups], Batch()
             forgotten.others = [(statements.drop_reserved, rows), (statements.drop_group, rows)]
-            self._note(forgotten)
+            self._noted.add(forgotten)
         self._queues = {(record.address, record.subscription): record.number for record in found.queues}
         return Recovery(
             queues=found.queues,
@@ -132,7 +132,7 @@ class SqlJournal(Journal):
         group = self._group
         if group.begin():  # nobody else writes now, so this is no group, but one statement
             try:
-                if self._noted is None and self._lost is None and not self._is_closed:
+                if self._noted.batch is None and self._lost is None and not self._is_closed:
                     self._database.add_messages((row,))
                     return
             except (StoreError, InDoubtError) as error:
@@ -151,18 +151,15 @@ class SqlJournal(Journal):
             raise _closed()
         if self._lost is not None:
             raise self._lost
-        return JoinedWriter(transaction, self._meta.opening, self._database)
+        return JoinedWriter(transaction, self._meta.opening, self._database, self)
 
     def note(self, changes: Changes) -> None:
         if self._is_closed:
             return
         if changes.outcomes or (changes.pipelines is not None and changes.pipelines.outcomes):
-            with self._lock:
-                self._noted_ends.append(changes)
-                if self._noted is None:
-                    self._noted = Batch()
+            self._noted.add_end(changes)
         else:
-            self._note(self._batch(changes))
+            self._noted.add(self._batch(changes))
 
     def _batch(self, changes: Changes) -> Batch:
         batch = make_batch(changes)
@@ -198,7 +195,7 @@ class SqlJournal(Journal):
         """Write what was noted and a group in one commit. If that fails, each by itself, so that no other one suffers."""
         if self._is_closed or self._lost is not None:
             members = self._admitted(members)
-        if self._noted is None:
+        if self._noted.batch is None:
             rows = [member.work for member in members if isinstance(member.work, tuple)]
             if len(rows) == len(members) > 0:  # the common case where many send
                 self._add_messages(members, rows)
@@ -207,40 +204,49 @@ class SqlJournal(Journal):
                 member = members[0]
                 member.error = self._commit(_batch(member), force=member.force)
                 return
-        with self._lock:
-            noted, self._noted = self._noted, None
-            ends, self._noted_ends = self._noted_ends, []
+        noted = self._noted.take()
         was_written = False
         try:
-            if noted is not None and ends:
-                self._look_up(noted, ends)
-            was_written = self._write_all(noted, members)
+            was_written = self._write_all(self._look_up(noted), members)
         except (
             ProviderError
         ) as error:  # of the look-up; a branch may be prepared anew by its old name, so none overtakes it
             for member in members:
                 member.error = error
         finally:
-            if noted is not None and not was_written:
-                self._note(noted, ends, first=True)
+            if noted is not None:
+                self._noted.end(noted, was_written=was_written)
 
-    def _look_up(self, noted: Batch, ends: list[Changes]) -> None:
-        """Add to `noted` what `ends` come to, one after the other, and take them away. Raises `ProviderError`."""
-        while ends:
-            noted.absorb(self._batch(ends[0]))
-            del ends[0]
+    def _look_up(self, noted: Taken | None) -> Batch | None:
+        """Return what was noted, with what its ends come to, one after the other. Raises `ProviderError`."""
+        if noted is None:
+            return None
+        while noted.ends:
+            noted.batch.absorb(self._batch(noted.ends[0]))
+            del noted.ends[0]
+        return noted.batch
 
-    def _note(self, batch: Batch, ends: Sequence[Changes] = (), *, first: bool = False) -> None:
-        """Have a batch, which nobody else uses, written after what was noted before, or before it."""
-        with self._lock:
-            self._noted_ends[:0] = ends
-            if self._noted is None:
-                self._noted = batch
-            elif first:
-                batch.absorb(self._noted)
-                self._noted = batch
-            else:
-                self._noted.absorb(batch)
+    def flush_noted(self) -> None:
+        """Have written what was noted, or is being written. Raises as `write`."""
+        if self._noted.is_urgent:
+            self._submit(Batch(), force=False)
+
+    @contextmanager
+    def lend_noted(self) -> Iterator[Sequence[Batch]]:
+        """Lend what was noted, if anything was, to who writes it in a transaction of his own, and keeps all others from writing meanwhile.
+
+        If that fails, it is noted again. Raises `UnavailableStoreError` when it would be overtaken by that transaction, as another
+        thread is about to write it; and as `write`.
+        """
+        noted = self._noted.take(unless_urgent_is_taken=True)
+        was_written = False
+        try:
+            batch = self._look_up(noted)
+            yield () if batch is None else (batch,)
+            was_written = True
+        finally:
+            if noted is not None:
+                self._noted.end(noted, was_written=was_written)
 
     def _admitted(self, members: Sequence[Member[Batch | Row]]) -> Sequence[Member[Batch | Row]]:
         """Refuse those who came after the journal was closed, or lost; return the others."""
@@ -458,7 +464,7 @@ class SqlJournal(Journal):
         self._is_closed = True
         # A thread that was writing is not in the child, to let others write after it: they must come as far as being refused.
         self._group = GroupCommit(self._commit_group)
-        self._lock = Lock()
+        self._lock, self._noted = Lock(), Noted()
 
 
 _open: WeakSet[SqlJournal] = WeakSet()

@@ -86,6 +86,7 @@ class SqliteDatabase(Database):
 
     name: ClassVar[str] = "sqlite"
     is_local: ClassVar[bool] = True
+    has_one_writer: ClassVar[bool] = True
     reading_options: ClassVar[Mapping[str, str]] = {"sqlite_begin": "BEGIN"}  # so that others may write meanwhile
     errors = (sqlite3.Error, DBAPIError, OverflowError, ValueError, TypeError)
 
