@@ -213,6 +213,13 @@ class SubscriptionKey:
     client_id: str
     name: str
 
+    def __str__(self) -> str:
+        """Return how operators and access rules call it: ``CLIENT_ID:NAME``, and no other one so.
+
+        A colon in the client id is ``~1``, and a tilde in it ``~0``: they mean nothing in URLs, shells and patterns.
+        """
+        return f"{self.client_id.replace('~', '~0').replace(':', '~1')}:{self.name}"
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class QueueRecord:

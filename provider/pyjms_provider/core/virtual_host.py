@@ -313,9 +313,10 @@ class VirtualHost:
         self.doorkeeper.forget(Address(AddressKind.QUEUE, name))
 
     def find_subscription(self, name: str) -> Subscription | None:
-        """Return the durable subscription whose channel has that name, as dead letters show it."""
+        """Return the durable subscription whose channel has that name, as dead letters show it; None: there is none, or there are two."""
         with self._lock:
-            return next((each for each in self._durable.values() if each.name == name), None)
+            found = [each for each in self._durable.values() if each.name == name]
+        return found[0] if len(found) == 1 else None
 
     def topic(self, name: str) -> Topic:
         """Return the topic `name`, made now if there is none."""

@@ -14,7 +14,7 @@ from pyjms_provider.model.dead_letter import DeadLetterOffice
 from pyjms_provider.model.observed import MadeOnDemand, ObservedObject
 from pyjms_provider.model.pipelines import ManagedStagedUnit, ReaderGroup, group_names, unit_names
 from pyjms_provider.model.store import STORE, Store
-from pyjms_provider.model.topic import DurableSubscription, ManagedTopic, subscription_name
+from pyjms_provider.model.topic import DurableSubscription, ManagedTopic
 from pyjms_provider.model.transaction import Transaction
 
 if TYPE_CHECKING:
@@ -28,7 +28,7 @@ Names = Callable[["RunningHost"], Sequence[str]]
 _KINDS: Final[Sequence[tuple[type[ObservedObject], Names]]] = (
     (Store, lambda _: [STORE]),
     (ManagedTopic, topic_names),
-    (DurableSubscription, lambda running: list(map(subscription_name, durable_subscriptions(running)))),
+    (DurableSubscription, lambda running: list(map(str, durable_subscriptions(running)))),
     (Transaction, lambda running: [str(each.xid) for each in running.branches.reports()]),
     (ReaderGroup, group_names),
     (ManagedStagedUnit, unit_names),

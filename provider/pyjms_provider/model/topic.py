@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from pyjms.spi.errors import SubscriptionInUseError, UnknownSubscriptionError
-from pyjms_provider.core.journal import SubscriptionKey
 from pyjms_provider.core.message_state import MessageState
 from pyjms_provider.core.observing import durable_subscriptions, find_topic
 from pyjms_provider.model.errors import ObjectInUseError, UnknownObjectError
@@ -14,10 +13,11 @@ from pyjms_provider.model.statistics import statistic
 from pyjms_provider.security.contracts import Target, TargetKind
 
 if TYPE_CHECKING:
+    from pyjms_provider.core.journal import SubscriptionKey
     from pyjms_provider.core.subscription import Subscription
     from pyjms_provider.core.topic import Topic
 
-__all__ = ["DurableSubscription", "ManagedTopic", "subscription_name"]
+__all__ = ["DurableSubscription", "ManagedTopic"]
 
 
 class ManagedTopic(ObservedObject):
@@ -50,11 +50,6 @@ class ManagedTopic(ObservedObject):
         return sum(each.count(MessageState.NEW) for each in self._topic().subscriptions)
 
 
-def subscription_name(key: SubscriptionKey) -> str:
-    """Return how a durable subscription is called here: ``CLIENT_ID:NAME``."""
-    return f"{key.client_id}:{key.name}"
-
-
 class DurableSubscription(ObservedObject):
     """A durable subscription; deleting it is what JMS calls to unsubscribe."""
 
@@ -65,7 +60,7 @@ class DurableSubscription(ObservedObject):
 
     def _found(self) -> tuple[SubscriptionKey, Subscription]:
         for key, found in durable_subscriptions(self.host.embedded.virtual_host).items():
-            if subscription_name(key) == self.name:
+            if str(key) == self.name:
                 return key, found
         raise UnknownObjectError(f"{self.host.path} has no durable subscription {self.name!r}")
 

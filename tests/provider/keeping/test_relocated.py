@@ -153,3 +153,20 @@ def letter_of_a_subscription(site: Site) -> None:
     session.reject(delivery, "it is bad")
     connection.close()
     assert received(site) == []
+
+
+def test_a_letter_goes_to_no_subscription_if_two_are_called_as_it_says(site: Site) -> None:
+    for client_id, name in (("a", "b/c"), ("a/b", "c")):
+        connection = site.connect(client_id)
+        consume(connection.open_session(transacted=False), NEWS, durable_name=name)
+        connection.close()
+    site.send("news", to=NEWS)
+    connection = site.connect("a/b")
+    session = connection.open_session(transacted=False)
+    (delivery,) = take_all(consume(session, NEWS, durable_name="c"))
+    session.reject(delivery, "it is bad")
+    assert manager(site).replay() == Replay(returned=0, left=1)
+    connection.close()
+    other = site.connect("a")
+    other.open_session(transacted=False).unsubscribe("b/c")
+    assert manager(site).replay() == Replay(returned=1, left=0)

@@ -73,6 +73,31 @@ def test_topics_and_durable_subscriptions(folder: Folder) -> None:
     connection.close()
 
 
+@pytest.mark.parametrize(
+    ("kept", "deleted", "shown"),
+    [
+        (("a", "b:c"), ("a:b", "c"), "a~1b:c"),
+        (("a:b", "c"), ("a", "b:c"), "a:b:c"),
+        (("a:b", "c"), ("a~1b", "c"), "a~01b:c"),
+    ],
+)
+def test_each_durable_subscription_has_a_name_of_its_own(
+    folder: Folder, kept: tuple[str, str], deleted: tuple[str, str], shown: str
+) -> None:
+    """An operator who deletes one does not delete another one, whatever their clients are called."""
+    host = folder.host()
+    for client_id, name in (kept, deleted):
+        connection, _ = connect(host, client_id)
+        subscribe(connection, name)
+        connection.close()
+    assert len(set(host.child_names("durable_subscription"))) == 2
+    found = host.child("durable_subscription", shown)
+    assert found.statistic_values(["client_id"]) == {"client_id": deleted[0]}
+    found.delete()
+    (left,) = host.child_names("durable_subscription")
+    assert host.child("durable_subscription", left).statistic_values(["client_id"]) == {"client_id": kept[0]}
+
+
 def test_what_is_observed_is_not_configured(folder: Folder) -> None:
     host = folder.host()
     host.embedded.virtual_host.topic("news")

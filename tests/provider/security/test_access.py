@@ -5,13 +5,15 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from dataclasses import replace
+from unittest.mock import Mock
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from pyjms.spi.envelope import Address, AddressKind
+from pyjms.spi.envelope import Address, AddressKind, ConnectionId
 from pyjms.spi.errors import AccessDeniedError
+from pyjms_provider.protocols.stomp.server.hosts import Guard, ServedHost
 from pyjms_provider.security import access
 from pyjms_provider.security.access import RuleAccessPolicy
 from pyjms_provider.security.contracts import Operation, Principal, Target, TargetKind
@@ -333,6 +335,19 @@ class TestDurableSubscriptions:
         assert allowed(policy, ALICE, Operation.CREATE, new)
         assert not allowed(policy, BOB, Operation.CREATE, new)
         assert not allowed(policy, ALICE, Operation.CREATE, replace(new, name="d:prices"))
+
+    def test_a_rule_names_one_and_no_other_one_that_looks_like_it(self) -> None:
+        """A colon may be in a client id and in the name of a subscription."""
+        host = Mock(spec=ServedHost, access=RuleAccessPolicy(parse_rules("allow user:alice create subscription:a:*")))
+        host.name = "shop"
+        guard = Guard(ALICE, host, ConnectionId("1"))
+        guard.subscribe("a", "b:c")
+        with pytest.raises(AccessDeniedError):
+            guard.subscribe("a:b", "c")
+        host.access = RuleAccessPolicy(parse_rules("allow user:alice create subscription:a~1b:c"))
+        guard.subscribe("a:b", "c")
+        with pytest.raises(AccessDeniedError):
+            guard.subscribe("a", "b:c")
 
     def test_its_user_deletes_it_and_who_may_administer(self) -> None:
         policy = RuleAccessPolicy(parse_rules("allow group:ops administer *"))

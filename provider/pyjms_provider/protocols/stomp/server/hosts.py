@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Final, Protocol
 from pyjms.spi.envelope import Address, ConnectionId, Envelope, fact
 from pyjms.spi.errors import DestinationError
 from pyjms.spi.provider import ConnectionEvents, ProviderConnection, ProviderConsumer, ProviderSession
+from pyjms_provider.core.journal import SubscriptionKey
 from pyjms_provider.security.contracts import AccessPolicy, Operation, Principal, Target, TargetKind
 
 if TYPE_CHECKING:
@@ -163,7 +164,7 @@ class Guard:
             Operation.CREATE,
             Target(
                 kind=TargetKind.SUBSCRIPTION,
-                name=f"{client_id}:{name}",
+                name=str(SubscriptionKey(client_id, name)),
                 virtual_host=self.host.name,
                 owner=self.principal.name,
             ),
