@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import ExitStack, contextmanager
 from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 
 from pyjms_provider.stores.sql.batch import Batch, Row, batch_of
+from pyjms_provider.stores.sql.readers import Readers
 from pyjms_provider.stores.sql.statements import compile_statements
 
 if TYPE_CHECKING:
@@ -36,10 +37,11 @@ class Database(ABC):
     reading_options: ClassVar[Mapping[str, str]] = {}
     """Execution options of a connection for `reading`."""
 
-    def __init__(self, engine: Engine) -> None:
+    def __init__(self, engine: Engine, where: str) -> None:
+        """`engine` waits for no connection of others, as `pool_options` have it; `where` names the database."""
         self.engine = engine
         self.statements = compile_statements(engine.dialect)
-        self._idle: list[tuple[PoolProxiedConnection, DBAPICursor]] = []
+        self.readers = Readers(where)
 
     @abstractmethod
     def commit(self, batch: Batch, *, force: bool) -> None:
@@ -70,11 +72,15 @@ class Database(ABC):
     @contextmanager
     def reading(self) -> Iterator[Connection]:
         """Lend a connection of SQLAlchemy that sees one state of the database. Raises `StoreError`."""
+        reader = self.readers.take()
         try:
+            reader.close()  # so that a thread has one connection, and there are no more of them than readers
             with self.engine.connect().execution_options(**self.reading_options) as connection, connection.begin():
                 yield connection
         except self.errors as error:
             raise self.understand(error) from error
+        finally:
+            self.readers.give(reader)
 
     @contextmanager
     def streaming(self) -> Iterator[Callable[[str], Iterator[Row]]]:
@@ -129,26 +135,22 @@ class Database(ABC):
 
     def _read(self, work: Callable[[DBAPICursor], _T]) -> _T:
         """Return what `work` reads through a connection that nobody else uses. Raises `StoreError`."""
-        while True:
-            is_fresh = False
-            lent: PoolProxiedConnection | None = None
-            try:
+        reader = self.readers.take()
+        try:
+            while True:
+                is_fresh = reader.cursor is None
                 try:
-                    lent, cursor = self._idle.pop()
-                except IndexError:
-                    is_fresh = True
-                    lent = self.engine.raw_connection()
-                    cursor = lent.cursor()
-                result = work(cursor)
-            except self.errors as error:
-                if lent is not None:
-                    lent.invalidate()
-                if not is_fresh:  # it may have been lost while nobody used it
-                    continue
-                raise self.understand(error) from error
-            # A pool's check-out and check-in cost three times as much as reading a message.
-            self._idle.append((lent, cursor))
-            return result
+                    return work(reader.cursor or reader.open(self.engine))
+                except self.errors as error:
+                    reader.close()
+                    if is_fresh:
+                        raise self.understand(error) from error
+                    # it may have been lost while nobody used it
+                except BaseException:  # the thread was interrupted
+                    reader.close()
+                    raise
+        finally:
+            self.readers.give(reader)
 
     @staticmethod
     @abstractmethod
@@ -162,14 +164,13 @@ class Database(ABC):
         """Return the same to a connection that has written something; until its transaction ends, nobody else opens the database."""
         return self.opening_of(connection)
 
-    def interrupt(self) -> None:  # noqa: B027 - not every database is waited for
-        """End the wait of a commit for a server that went away; from now on none waits. Any thread."""
+    def interrupt(self) -> None:
+        """End the wait of a commit for a server that went away, and of who reads for others; from now on none waits. Any thread."""
+        self.readers.interrupt()
 
     def close_readers(self) -> None:
         """Close the connections of readers."""
-        while self._idle:
-            with suppress(IndexError):
-                self._idle.pop()[0].invalidate()
+        self.readers.close()
         self.engine.dispose()
 
     @abstractmethod

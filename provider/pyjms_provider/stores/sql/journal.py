@@ -445,6 +445,7 @@ class SqlJournal(Journal):
                 return
             self._is_closed = True
         self._database.interrupt()
+        self._paging.interrupt()
         if self._watch is not None:
             self._watch.stop()
         statements = self._database.statements

@@ -77,6 +77,10 @@ class Paging:
             else:
                 member.error = None
 
+    def interrupt(self) -> None:
+        """Have nobody wait who reads for others, from now on. Any thread."""
+        self._database.interrupt()
+
     def close(self) -> None:
         """Let go of the disk."""
         self._database.close()

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Final
 import psycopg
 from psycopg import errors as sqlstates
 from sqlalchemy import ARRAY, BigInteger, Engine, any_, bindparam, select
-from sqlalchemy.exc import DBAPIError
+from sqlalchemy.exc import DBAPIError, SQLAlchemyError
 
 from pyjms.spi.clock import Clock, Signal
 from pyjms.spi.errors import InDoubtError
@@ -140,11 +140,11 @@ class _Postgresql(Database):
 
     name: ClassVar[str] = "postgresql"
     reading_options: ClassVar[Mapping[str, str]] = {"isolation_level": "REPEATABLE READ"}
-    errors = (psycopg.Error, DBAPIError, OverflowError, ValueError, TypeError)
+    errors = (psycopg.Error, SQLAlchemyError, OverflowError, ValueError, TypeError)
 
     def __init__(self, engine: Engine, where: str) -> None:
         """`engine` commits each statement by itself; `where` names the database."""
-        super().__init__(engine)
+        super().__init__(engine, where)
         self._where = where
 
     @staticmethod
@@ -297,6 +297,7 @@ class PostgresqlDatabase(_Postgresql):
         return fetch_many(self, self._read_many, ids)
 
     def interrupt(self) -> None:
+        super().interrupt()
         self._closing.set()
 
     def close(self) -> None:

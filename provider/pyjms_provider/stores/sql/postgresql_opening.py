@@ -12,6 +12,7 @@ from pyjms_provider.stores.errors import HeldStoreError, UnsupportedStoreError
 from pyjms_provider.stores.file_lock import describe_holder
 from pyjms_provider.stores.sql import tables as t
 from pyjms_provider.stores.sql.paging import Paging
+from pyjms_provider.stores.sql.readers import POOL_OPTIONS
 from pyjms_provider.stores.sql.schema import Meta, prepare_schema, take
 from pyjms_provider.stores.sql.wanted import Wanted
 from pyjms_provider.stores.stand_by import acquire
@@ -73,6 +74,7 @@ def make_engine(url: URL) -> Engine:
             paramstyle="format",
             isolation_level="AUTOCOMMIT",
             connect_args=wanted,
+            **POOL_OPTIONS,
         )
     except (ArgumentError, SQLAlchemyError) as error:
         raise UnsupportedStoreError(f"PostgreSQL cannot be used as a store: {error}") from error

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Final
 
 from sqlalchemy import URL, Engine, create_engine, event
-from sqlalchemy.exc import DBAPIError
+from sqlalchemy.exc import DBAPIError, SQLAlchemyError
 
 from pyjms_provider.settings import Synchronous
 from pyjms_provider.stores.errors import (
@@ -22,6 +22,7 @@ from pyjms_provider.stores.errors import (
 )
 from pyjms_provider.stores.sql.checkpoints import Checkpoints
 from pyjms_provider.stores.sql.database import Database
+from pyjms_provider.stores.sql.readers import POOL_OPTIONS
 from pyjms_provider.stores.sql.room import BELIEVED_MS, Room
 from pyjms_provider.stores.sql.sqlite_files import OpenFiles
 from pyjms_provider.stores.sql.whole_rows import UNDECODABLE
@@ -57,7 +58,8 @@ def make_engine(
 
     `files` says which files these stay. `erases`: what is deleted is overwritten also where that needs a page to be written for nothing else.
     """
-    engine = create_engine(url, connect_args={"timeout": BUSY_MS / 1000, "check_same_thread": False})
+    options = {"timeout": BUSY_MS / 1000, "check_same_thread": False}
+    engine = create_engine(url, connect_args=options, **POOL_OPTIONS)
     connect = (files or OpenFiles(str(url.database))).connect
 
     @event.listens_for(engine, "do_connect")
@@ -88,7 +90,7 @@ class SqliteDatabase(Database):
     is_local: ClassVar[bool] = True
     has_one_writer: ClassVar[bool] = True
     reading_options: ClassVar[Mapping[str, str]] = {"sqlite_begin": "BEGIN"}  # so that others may write meanwhile
-    errors = (sqlite3.Error, DBAPIError, OverflowError, ValueError, TypeError)
+    errors = (sqlite3.Error, SQLAlchemyError, OverflowError, ValueError, TypeError)
 
     def __init__(
         self,
@@ -101,7 +103,7 @@ class SqliteDatabase(Database):
         keep_free_bytes: int = 0,
     ) -> None:
         """`keep_free_bytes`: messages are refused while less than this is left on the disk."""
-        super().__init__(engine)
+        super().__init__(engine, files.path)
         self._path = path = files.path
         self._lock = lock
         self._clock = clock

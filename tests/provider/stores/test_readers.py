@@ -1,0 +1,237 @@
+"""Threads that read from a database: many of them, by few connections."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
+from pathlib import Path
+from threading import Event, Lock
+from typing import Any
+
+import pytest
+from sqlalchemy import URL, Engine, event
+from sqlalchemy.exc import SQLAlchemyError
+
+from pyjms.spi.clock import SystemClock
+from pyjms_provider.settings import StoreSettings
+from pyjms_provider.stores.errors import StoreError, UnavailableStoreError
+from pyjms_provider.stores.sql import SqlJournal, open_journal
+from pyjms_provider.stores.sql import readers as readers_module
+from pyjms_provider.stores.sql.database import Database
+from pyjms_provider.stores.sql.readers import READERS, Reader, Readers
+from pyjms_provider.stores.sql.sqlite import make_engine
+from pyjms_provider.stores.testing import JournalHome
+from pyjms_provider.stores.testing.world import World
+from tests.provider.postgresql import PostgresqlServer
+from tests.pyjms.runtime.helpers import PATIENCE_S, eventually
+
+THREADS = 40
+
+
+@pytest.fixture(params=["sqlite", "postgresql"])
+def url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
+    if request.param == "sqlite":
+        return f"sqlite:///{tmp_path / 'store.db'}"
+    server: PostgresqlServer = request.getfixturevalue("postgresql")
+    return server.make_store()
+
+
+@pytest.fixture
+def world(url: str) -> Iterator[World]:
+    home = JournalHome(lambda holder: open_journal(StoreSettings(url=url), holder, SystemClock()))
+    yield World(home)
+    home.close()
+
+
+@pytest.fixture
+def engine(tmp_path: Path) -> Iterator[Engine]:
+    engine = make_engine(URL.create("sqlite", database=str(tmp_path / "some.db")))
+    yield engine
+    engine.dispose()
+
+
+@pytest.fixture
+def threads() -> Iterator[ThreadPoolExecutor]:
+    with ThreadPoolExecutor(THREADS) as pool:
+        yield pool
+
+
+def database_of(world: World) -> Database:
+    assert isinstance(world.journal, SqlJournal)
+    return world.journal._database
+
+
+class Reads:
+    """What threads do with a cursor, until they may end; counts how many do so at once."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+        self._lock = Lock()
+        self.asked = self.inside = self.most = 0
+        self.may_end = Event()
+
+    def read(self) -> Any:
+        """Read, as any thread does."""
+        with self._lock:
+            self.asked += 1
+        return self._database._read(self._work)
+
+    def _work(self, cursor: Any) -> Any:
+        with self._lock:
+            self.inside += 1
+            self.most = max(self.most, self.inside)
+        assert self.may_end.wait(PATIENCE_S)
+        cursor.execute("SELECT 7")
+        with self._lock:
+            self.inside -= 1
+        return cursor.fetchone()[0]
+
+    def fill(self, threads: ThreadPoolExecutor, number: int) -> list[Future[Any]]:
+        """Have so many threads read, and wait until as many as may are at it."""
+        found = [threads.submit(self.read) for _ in range(number)]
+        eventually(lambda: self.asked == number and self.inside >= READERS, "readers")
+        return found
+
+
+def test_many_threads_read_at_once_by_few_connections(world: World, threads: ThreadPoolExecutor) -> None:
+    """The sixteenth was once refused after half a minute, and so were all who came later."""
+    database = database_of(world)
+    opened: list[object] = []
+    event.listen(database.engine, "connect", lambda connection, _: opened.append(connection))
+    reads = Reads(database)
+    found = reads.fill(threads, THREADS)
+    reads.may_end.set()
+    assert [each.result(PATIENCE_S + 30) for each in found] == [7] * THREADS
+    assert reads.most == READERS
+    assert len(opened) <= READERS
+    sent = world.add(world.message())
+    assert world.bodies(sent.reference.id)
+    with database.reading() as connection:
+        assert connection.exec_driver_sql("SELECT 8").scalar() == 8
+
+
+def test_who_reads_by_sqlalchemy_is_one_of_them(world: World, threads: ThreadPoolExecutor) -> None:
+    database, lock = database_of(world), Lock()
+    counts = [0, 0]
+
+    def read() -> None:
+        with database.reading() as connection:
+            with lock:
+                counts[0] += 1
+                counts[1] = max(counts)
+            connection.exec_driver_sql("SELECT 7")
+            with lock:
+                counts[0] -= 1
+
+    for each in [threads.submit(read) for _ in range(THREADS)]:
+        each.result(PATIENCE_S)
+    assert 1 <= counts[1] <= READERS
+
+
+def test_a_journal_that_closes_turns_away_who_waits(world: World, threads: ThreadPoolExecutor) -> None:
+    reads = Reads(database_of(world))
+    found = reads.fill(threads, THREADS)
+    world.journal.close(clean=True)
+    eventually(lambda: sum(each.done() for each in found) == THREADS - READERS, "those who wait to be turned away")
+    reads.may_end.set()
+    errors = [each.exception(PATIENCE_S) for each in found]
+    assert errors.count(None) == READERS
+    assert {str(error).endswith("is being closed; nothing was read") for error in errors if error} == {True}
+    assert not database_of(world).readers._idle
+
+
+def test_an_error_of_sqlalchemy_is_one_of_the_store(world: World) -> None:
+    def work(_: object) -> None:
+        raise SQLAlchemyError("no more connections")
+
+    with pytest.raises(StoreError, match="no more connections"):
+        database_of(world)._read(work)
+
+
+def test_an_interrupted_thread_closes_its_connection_and_nobody_misses_it(world: World) -> None:
+    def work(_: object) -> None:
+        raise KeyboardInterrupt
+
+    database = database_of(world)
+    for _ in range(2 * READERS):
+        with pytest.raises(KeyboardInterrupt):
+            database._read(work)
+    assert [reader.cursor for reader in database.readers._idle] == [None]
+    assert database.query("SELECT 7") == [(7,)]
+
+
+def test_readers_are_handed_on_in_turn(threads: ThreadPoolExecutor) -> None:
+    readers, order = Readers("shop.db", 1), list[int]()
+    held = readers.take()
+
+    def wait(number: int) -> Reader:
+        reader = readers.take()
+        order.append(number)
+        readers.give(reader)
+        return reader
+
+    waiting = []
+    for number in range(5):
+        waiting.append(threads.submit(wait, number))
+        eventually(lambda: len(readers._waiting) == len(waiting), "another one to wait")
+    readers.give(held)
+    assert [each.result(PATIENCE_S) for each in waiting] == [held] * 5
+    assert order == [0, 1, 2, 3, 4]
+    assert readers.take() is held
+
+
+def test_who_waits_too_long_is_told_so_and_takes_no_reader_away() -> None:
+    readers = Readers("shop.db", 2, 0.01)
+    held = [readers.take(), readers.take()]
+    with pytest.raises(
+        UnavailableStoreError, match=r"shop\.db was not read: 2 other threads have been reading .* 0\.01 s; try"
+    ):
+        readers.take()
+    for each in held:
+        readers.give(each)
+    assert {readers.take(), readers.take()} == set(held)
+
+
+@pytest.mark.parametrize("is_late", [True, False])
+def test_a_reader_that_came_as_the_wait_ended_is_not_lost(monkeypatch: pytest.MonkeyPatch, is_late: bool) -> None:
+    readers = Readers("shop.db", 1)
+    held = readers.take()
+
+    class Turn(readers_module._Turn):
+        def __init__(self) -> None:
+            super().__init__()
+            self.wait = self._end
+
+        def _end(self, _: float) -> bool:
+            readers.give(held)
+            if is_late:
+                return False
+            raise KeyboardInterrupt
+
+    monkeypatch.setattr(readers_module, "_Turn", Turn)
+    if is_late:
+        assert readers.take() is held
+    else:
+        with pytest.raises(KeyboardInterrupt):
+            readers.take()
+        assert readers.take() is held
+
+
+def test_another_reader_is_made_for_one_that_nobody_has_any_more() -> None:
+    readers = Readers("shop.db", 1, 0.01)
+    taken: list[Reader] = [readers.take()]
+    with pytest.raises(UnavailableStoreError):
+        readers.take()
+    taken.clear()  # as a thread's that was interrupted before it could give it back
+    assert isinstance(readers.take(), Reader)
+
+
+@pytest.mark.parametrize("end", [Readers.close, Readers.interrupt])
+def test_a_connection_in_use_is_closed_when_it_is_given_back(engine: Engine, end: Callable[[Readers], None]) -> None:
+    readers = Readers("some.db", 1)
+    held = readers.take()
+    held.open(engine)
+    end(readers)
+    assert held.cursor is not None
+    readers.give(held)
+    assert held.cursor is None
