@@ -46,6 +46,7 @@ THIRD_PARTY = {
     "prometheus_client": ("provider/pyjms_provider/management/", SPARK_COMMANDS),
     "starlette": ("provider/pyjms_provider/management/", "provider/pyjms_provider/serving/"),
     "h11": ("provider/pyjms_provider/serving/http_connection.py",),  # which uvicorn needs, and brings
+    "anyio": ("provider/pyjms_provider/management/rest/threads.py",),  # which starlette needs, and brings
     "uvicorn": ("provider/pyjms_provider/serving/http_port.py", "provider/pyjms_provider/serving/http_connection.py"),
     "tomlkit": ("provider/pyjms_provider/model/configuration/", BROKER_COMMANDS),
     "rich": COMMANDS,

@@ -7,6 +7,7 @@ from pyjms.spi.errors import ProviderError
 __all__ = [
     "BadMethodError",
     "BadRequestError",
+    "BusyError",
     "ChangedMeanwhileError",
     "ContentTypeError",
     "JobError",
@@ -55,6 +56,12 @@ class BadRequestError(ProviderError):
     """The request itself makes no sense."""
 
     code = "PYJMS-REQUEST"
+
+
+class BusyError(ProviderError):
+    """As many requests as there are threads for wait for something."""
+
+    code = "PYJMS-REQUEST-BUSY"
 
 
 class UnknownHostError(ProviderError):

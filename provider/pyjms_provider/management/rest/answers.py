@@ -21,6 +21,7 @@ from pyjms.spi.workflows import UnknownWorkflowError, WorkflowChangedError, Work
 from pyjms_provider.management.errors import (
     BadMethodError,
     BadRequestError,
+    BusyError,
     ChangedMeanwhileError,
     ContentTypeError,
     JobError,
@@ -70,6 +71,7 @@ STATUSES: Final[tuple[tuple[type[ProviderError], int], ...]] = (
     (model.FailedOpeningError, 502),
     (model.ConfigurationTimeoutError, 503),
     (JobError, 503),
+    (BusyError, 503),
     (InDoubtError, 503),
     (ResourceError, 503),
 )

@@ -41,6 +41,7 @@ from pyjms_provider.management.rest.requests import (
     read_query,
 )
 from pyjms_provider.management.rest.sessions import Session, Sessions
+from pyjms_provider.management.rest.threads import WaitingThreads
 from pyjms_provider.management.versions import Expected, read_expected, tag_of
 from pyjms_provider.model.errors import UnknownObjectError
 from pyjms_provider.security.audit import AuditAction, AuditResult
@@ -90,6 +91,7 @@ class RestApi:
         self._desk = desk
         self._identity = identity
         self._settings = settings
+        self._threads = WaitingThreads()
 
     def routes(self) -> list[Route]:
         """Return all routes; those of the tree last, as they take what the others leave."""
@@ -156,6 +158,7 @@ class RestApi:
             self._desk.note_login(None, name, peer, AuditAction.LOG_IN, AuditResult.REFUSED)
 
     async def _call(self, function: Callable[..., _T], *arguments: Any) -> _T:
+        """Call what waits neither for a database nor for changes."""
         return await run_in_threadpool(function, *arguments)
 
     # Who
@@ -229,7 +232,7 @@ class RestApi:
         _, object_id = read_options(request, options if request.method == "DELETE" else options | _FORCE)
         body = await read_body(request, self._settings.max_request_bytes)
         if object_id is not None:
-            managed = await self._call(self._desk.find_by_id, caller, address.category, object_id)
+            managed = await self._threads.run(self._desk.find_by_id, caller, address.category, object_id)
             return await self._change_or_delete(request, caller, managed, body)
         if request.method == "PUT":
             return await self._put(request, caller, address, body)
@@ -237,19 +240,19 @@ class RestApi:
             return await self._create(caller, address.category, address.names, body)
         if not address.is_whole:
             raise BadRequestError("name the whole address of an object, or its id: ?id=…")
-        managed = await self._call(self._desk.find, caller, address.category, address.names)
+        managed = await self._threads.run(self._desk.find, caller, address.category, address.names)
         return await self._change_or_delete(request, caller, managed, body)
 
     async def _get(self, request: Request, caller: Caller, address: Address) -> Response:
         is_list = not address.is_whole
         wanted, object_id = read_options(request, LIST_OPTIONS if is_list else OBJECT_OPTIONS)
         if object_id is not None:
-            managed = await self._call(self._desk.find_by_id, caller, address.category, object_id)
+            managed = await self._threads.run(self._desk.find_by_id, caller, address.category, object_id)
         elif is_list:
-            page = await self._call(self._desk.list, caller, address.category, address.names, wanted)
+            page = await self._threads.run(self._desk.list, caller, address.category, address.names, wanted)
             return JSONResponse({"items": list(page.items), "total": page.total, "offset": page.offset})
         else:
-            managed = await self._call(self._desk.find, caller, address.category, address.names)
+            managed = await self._threads.run(self._desk.find, caller, address.category, address.names)
         return await self._show(caller, managed, wanted.fields, actual=wanted.actual)
 
     async def _show(
@@ -267,13 +270,13 @@ class RestApi:
             may = ", ".join(each.value for each in self._desk.permitted(caller, managed))
             return tag_of(managed), may, self._desk.describe(managed, fields, actual=actual)
 
-        tag, may, shown = await self._call(look)
+        tag, may, shown = await self._threads.run(look)
         return JSONResponse(shown, status, headers={"etag": tag, "x-pyjms-may": may})
 
     async def _put(self, request: Request, caller: Caller, address: Address, body: dict[str, Any]) -> Response:
         """Make an object be as the body says: change what it says of one that is there."""
         names = address.names
-        managed = await self._call(self._desk.find_or_none, caller, address.category, names)
+        managed = await self._threads.run(self._desk.find_or_none, caller, address.category, names)
         if managed is not None:
             return await self._change(request, caller, managed, body)
         if _expected(request).tags:
@@ -289,21 +292,21 @@ class RestApi:
             return await self._change(request, caller, managed, body)
         if body:
             raise BadRequestError("DELETE takes no body")
-        await self._call(self._desk.delete, caller, managed, _expected(request))
+        await self._threads.run(self._desk.delete, caller, managed, _expected(request))
         return Response(status_code=204)
 
     async def _change(self, request: Request, caller: Caller, managed: ManagedObject, body: dict[str, Any]) -> Response:
         changes = {name: value for name, value in body.items() if name != "name" or value != managed.name}
         force = read_force(request)
-        await self._call(lambda: self._desk.change(caller, managed, changes, _expected(request), force=force))
+        await self._threads.run(lambda: self._desk.change(caller, managed, changes, _expected(request), force=force))
         return await self._show(caller, managed)
 
     async def _create(self, caller: Caller, category: str, names: tuple[str, ...], body: dict[str, Any]) -> Response:
-        managed: ManagedObject = await self._call(self._desk.create, caller, category, names, body)
+        managed: ManagedObject = await self._threads.run(self._desk.create, caller, category, names, body)
         return await self._show(caller, managed, status=201)
 
     async def _operate(self, request: Request, caller: Caller, address: Address) -> Response:
-        managed = await self._call(self._desk.find, caller, address.category, address.names)
+        managed = await self._threads.run(self._desk.find, caller, address.category, address.names)
         declared = self._desk.operation(managed, address.operation or "")
         allowed = ("POST",) if declared.changes else ("GET", "HEAD", "POST")
         if request.method not in allowed:
@@ -315,9 +318,9 @@ class RestApi:
             arguments = dict(read_query(request))
         expected = _expected(request)
         if declared.is_long and "respond-async" in request.headers.get("prefer", ""):
-            job = await self._call(self._desk.begin, caller, managed, declared.name, arguments, expected)
+            job = await self._threads.run(self._desk.begin, caller, managed, declared.name, arguments, expected)
             return JSONResponse(_job_data(job), 202, headers={"location": f"/api/latest/job/{job.id}"})
-        result = await self._call(
+        result = await self._threads.run(
             lambda: self._desk.invoke(caller, managed, declared.name, arguments, expected=expected)
         )
         return JSONResponse({"result": result})

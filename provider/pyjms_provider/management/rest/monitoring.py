@@ -38,7 +38,8 @@ def monitoring_routes(system: SystemConfig, identity: Identity, *, login: bool |
     """Return the routes.
 
     `login`: whether metrics are for those alone who may observe the broker; None: there are none. Health is for everybody, as who
-    asks for it has no password, and hears no names. `queues`: as for `Metrics`. All run on threads that may wait.
+    asks for it has no password, and hears no names. `queues`: as for `Metrics`. All run on threads that may wait, save the answer that
+    the broker is alive: it takes a thread from nobody, and waits for none.
     """
     metrics = Metrics(system, queues=queues)
 
@@ -54,7 +55,7 @@ def monitoring_routes(system: SystemConfig, identity: Identity, *, login: bool |
                 return secured(refuse(error))
         return secured(Response(metrics.render(), headers={"content-type": CONTENT_TYPE_LATEST}))
 
-    def show_live(_: Request) -> Response:
+    async def show_live(_: Request) -> Response:
         return secured(JSONResponse({"status": "live"}))
 
     def show_ready(_: Request) -> Response:

@@ -1,0 +1,132 @@
+"""Requests to an http port that wait: so many, and no more; and who else is answered meanwhile."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from threading import Event, Semaphore
+from typing import Any
+
+import anyio
+import httpx2
+import pytest
+
+from pyjms_provider.management.desk import Desk
+from pyjms_provider.management.errors import BusyError
+from pyjms_provider.management.rest import threads as threads_module
+from pyjms_provider.management.rest.threads import WaitingThreads
+from pyjms_provider.security.rules import parse_rules, rules_to_data
+from pyjms_provider.security.user_file import UserFile
+from pyjms_provider.serving.served_broker import ServedBroker
+from tests.provider.management.world import ROOT, basic, error_of, ok
+from tests.pyjms.runtime.helpers import PATIENCE_S
+
+PASSWORD = "correct horse battery"
+MANY = 45
+"""More than the threads of a pool of AnyIO."""
+
+
+class Waiting:
+    """Operations that wait until they may go on."""
+
+    def __init__(self) -> None:
+        self.begun = Semaphore(0)
+        self.may_go_on = Event()
+
+    def invoke(self, *_: Any, **__: Any) -> str:
+        """Take the place of `Desk.invoke`."""
+        self.begun.release()
+        assert self.may_go_on.wait(PATIENCE_S)
+        return "done"
+
+
+@pytest.fixture
+def url(tmp_path: Path) -> Iterator[str]:
+    with ServedBroker.open(name="shop") as served:
+        top = served.broker
+        UserFile(tmp_path / "users").add("ann", PASSWORD, ["admins"])
+        users = {"name": "users", "type": "user-file", "path": str(tmp_path / "users")}
+        top.create_child("authentication_provider", users)
+        rules = rules_to_data(parse_rules("allow group:admins all *"))
+        top.create_child("access_control", {"name": "access", "rules": rules})
+        node = top.create_child("virtual_host_node", {"name": "main", "type": "memory"})
+        node.create_child("virtual_host", {"name": "shop"}).create_child("queue", {"name": "orders"})
+        chosen = {"port": 0, "authentication_providers": ["users"], "access_control": "access"}
+        port: Any = top.create_child("port", {"name": "http", "type": "http", **chosen})
+        yield port.addresses[0]
+
+
+@pytest.fixture
+def waiting(monkeypatch: pytest.MonkeyPatch) -> Iterator[Waiting]:
+    made = Waiting()
+    monkeypatch.setattr(Desk, "invoke", made.invoke)
+    yield made
+    made.may_go_on.set()
+
+
+def ask(url: str, path: str, timeout_s: float = PATIENCE_S) -> httpx2.Response:
+    headers = {"authorization": basic("ann", PASSWORD)}
+    return httpx2.get(url + path, headers=headers, timeout=timeout_s)
+
+
+def purge(url: str) -> httpx2.Response:
+    headers = {"authorization": basic("ann", PASSWORD), "x-requested-with": "a test"}
+    return httpx2.post(f"{url}{ROOT}/queue/main/shop/orders/purge", json={}, headers=headers, timeout=PATIENCE_S)
+
+
+@pytest.mark.parametrize(
+    "path", ["/health/live", "/health/ready", "/api/whoami", "/metrics", f"{ROOT}/queue/main/shop"]
+)
+def test_requests_that_wait_keep_nobody_else_from_an_answer(url: str, waiting: Waiting, path: str) -> None:
+    ok(ask(url, "/api/whoami"))  # from now on the password is known
+    with ThreadPoolExecutor(MANY) as clients:
+        asked = [clients.submit(purge, url) for _ in range(MANY)]
+        for _ in range(40):
+            assert waiting.begun.acquire(timeout=PATIENCE_S)
+        try:
+            answer = ask(url, path, 5).status_code
+        except httpx2.TimeoutException:
+            answer = 0
+        waiting.may_go_on.set()
+        assert [ok(each.result(PATIENCE_S)) for each in asked] == [{"result": "done"}] * MANY
+    assert answer == 200
+
+
+def test_one_more_than_may_wait_is_refused(
+    tmp_path: Path, waiting: Waiting, monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest
+) -> None:
+    monkeypatch.setattr(threads_module.WaitingThreads.__init__, "__defaults__", (2, 0.01))
+    url: str = request.getfixturevalue("url")
+    with ThreadPoolExecutor(2) as clients:
+        asked = [clients.submit(purge, url) for _ in range(2)]
+        for _ in range(2):
+            assert waiting.begun.acquire(timeout=PATIENCE_S)
+        assert error_of(purge(url), 503)["code"] == "PYJMS-REQUEST-BUSY"
+        waiting.may_go_on.set()
+        assert [ok(each.result(PATIENCE_S)) for each in asked] == [{"result": "done"}] * 2
+    assert ok(purge(url)) == {"result": "done"}
+
+
+def test_a_turn_is_free_again_after_an_error_and_after_one_who_gave_up() -> None:
+    async def run() -> None:
+        threads, begun, may_end = WaitingThreads(1, 0.01), anyio.Event(), Event()
+
+        def work() -> None:
+            anyio.from_thread.run_sync(begun.set)
+            assert may_end.wait(PATIENCE_S)
+            raise ValueError("wrong")
+
+        async def fail() -> None:
+            with pytest.raises(ValueError, match="wrong"):
+                await threads.run(work)
+
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(fail)
+            await begun.wait()
+            with pytest.raises(BusyError, match="1 requests to this port are waiting already"):
+                await threads.run(int)
+            may_end.set()
+        assert await threads.run(int, "7") == 7
+
+    anyio.run(run)
