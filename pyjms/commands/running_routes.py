@@ -71,7 +71,8 @@ def _watch(
                 note(str(seen.last_error), style="yellow")
             last_error = seen.last_error
             done = seen.forwarded + seen.undeliverable + seen.expired + seen.waiting
-            if done != moved or seen.waiting:
+            # What waits for a site that is away may do so for ever: nothing comes meanwhile.
+            if done != moved or (seen.waiting and seen.state is not RouteState.AWAY):
                 moved, quiet_since = done, now_ms
             if as_json and now_ms >= tells_at:
                 tells_at = now_ms + every_ms

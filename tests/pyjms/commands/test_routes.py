@@ -103,6 +103,26 @@ def test_forward_does_not_say_that_it_is_done_when_it_has_not_reached_the_source
     assert "a site was away when the time was up: stomp://127.0.0.1:1" in err
 
 
+def test_forward_ends_also_when_a_message_waits_for_a_site_that_is_away(run_pyjms: Run, here: Client) -> None:
+    here.put("orders", "one")
+    away = "stomp://127.0.0.1:1?reconnect=no"
+    code, out, err = run_pyjms("forward", "vm://here", "orders", "--to", away, "--idle", "300ms")
+    assert code == 1
+    assert "0 messages forwarded" in out
+    assert "a site was away when the time was up: stomp://127.0.0.1:1" in err
+    assert here.texts("orders") == ["one"]
+
+
+def test_a_route_ends_also_when_a_message_waits_for_a_site_that_is_away(
+    run_pyjms: Run, here: Client, file: Path
+) -> None:
+    file.write_text(RULES.replace("vm://there", "stomp://127.0.0.1:1?reconnect=no"), encoding="utf-8")
+    here.put("orders", "{}", size=11)
+    code, _, err = run_pyjms("route", "run", str(file), "--idle", "300ms")
+    assert (code, "a site was away when the time was up: stomp://127.0.0.1:1" in err) == (1, True), err
+    assert here.texts("orders") == ["{}"]
+
+
 def test_forward_says_what_it_cannot_use(run_pyjms: Run, here: Client) -> None:
     code, _, err = run_pyjms("forward", "vm://here", "orders", "--to", "nowhere://x", "--selector", "a >")
     assert code == 2
