@@ -14,14 +14,14 @@ from typing import Annotated, NoReturn
 import typer
 from rich.console import Console
 
-from pyjms_tck.catalogue import load_catalogue
-from pyjms_tck.report.diff import compare
+from pyjms_tck.catalogue import Catalogue, load_catalogue
+from pyjms_tck.report.diff import compare, left_out
 from pyjms_tck.report.files import check_can_write, write_whole
 from pyjms_tck.report.html import to_html
 from pyjms_tck.report.junit import to_junit
 from pyjms_tck.report.terminal import print_changes, print_report, print_requirements
 from pyjms_tck.results import Report, ReportError
-from pyjms_tck.run import SPI_TARGET, SUITE_TARGET, judge_provider, judge_spi
+from pyjms_tck.run import SPI_TARGET, SUITE_TARGET, contract_catalogue, judge_provider, judge_spi
 from pyjms_tck.runner.pool import GIVE_UP_AFTER, Listener, RunRefusedError, Task
 from pyjms_tck.runner.progress import LiveProgress
 from pyjms_tck.selection import SelectionError, select
@@ -90,10 +90,10 @@ def run(
     """Judge the provider behind URL by the requirements of JMS 1.1."""
     wanted = tuple(selected or ())
     if listed:
-        _list(wanted)
+        _list(load_catalogue(), wanted)
         return
     task = Task(
-        url=_needed(url),
+        url=_needed(url, "run"),
         profile=None if profile is None else str(profile),
         select=wanted,
         target=SUITE_TARGET,
@@ -106,8 +106,17 @@ def run(
 
 @app.command()
 def spi(
-    url: Annotated[str, typer.Argument(help="The provider's URL; its message system should be empty.")],
+    url: Annotated[str | None, typer.Argument(help="The provider's URL; its message system should be empty.")] = None,
     profile: Profile = None,
+    selected: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--select",
+            metavar="WHAT",
+            help="Only these: an id (poll-does-not-wait) or a part (closing). May be repeated.",
+        ),
+    ] = None,
+    listed: Annotated[bool, typer.Option("--list", help="Print the contract tests and run nothing.")] = False,
     workers: Workers = None,
     limit: Limit = None,
     give_up_after: GiveUp = GIVE_UP_AFTER,
@@ -116,10 +125,14 @@ def spi(
     junit_file: JUnit = None,
 ) -> None:
     """Check the provider behind URL against the contract of pyjms.spi, for its authors."""
+    wanted = tuple(selected or ())
+    if listed:
+        _list(contract_catalogue(), wanted)
+        return
     task = Task(
-        url=url,
+        url=_needed(url, "spi"),
         profile=None if profile is None else str(profile),
-        select=(),
+        select=wanted,
         target=SPI_TARGET,
         workers=workers,
         limit_s=limit,
@@ -133,18 +146,20 @@ def diff(
     before: Annotated[Path, typer.Argument(help="A report, as JSON.")],
     after: Annotated[Path, typer.Argument(help="A later report, or that of another provider.")],
 ) -> None:
-    """Show what came out differently in two reports. Exit code 1 when something got worse."""
-    changes = compare(_read(before), _read(after))
-    print_changes(Console(), changes)
+    """Show what came out differently in two reports, of what was selected for both. Exit code 1 when something got worse."""
+    old, new = _read(before), _read(after)
+    if not {each.requirement.id for each in old.judgements} & {each.requirement.id for each in new.judgements}:
+        _refuse("the reports have no requirement in common, so there is nothing to compare: select the same for both")
+    changes = compare(old, new)
+    print_changes(Console(), changes, left_out(old, new))
     raise typer.Exit(Exit.FAILED if any(change.is_worse for change in changes) else Exit.CONFORMS)
 
 
-def _needed(url: str | None) -> str:
-    return url or _refuse("which provider? Give its URL, such as: pyjms-tck run vm://test")
+def _needed(url: str | None, command: str) -> str:
+    return url or _refuse(f"which provider? Give its URL, such as: pyjms-tck {command} vm://test")
 
 
-def _list(wanted: tuple[str, ...]) -> None:
-    catalogue = load_catalogue()
+def _list(catalogue: Catalogue, wanted: tuple[str, ...]) -> None:
     try:
         ids = select(catalogue, wanted)
     except SelectionError as error:

@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from importlib import metadata
+from importlib import import_module, metadata
 from pathlib import Path
 from types import MappingProxyType
 
 from pyjms_tck.catalogue import Catalogue, Chapter, Level, Requirement, load_catalogue
 from pyjms_tck.judging import judge
 from pyjms_tck.results import Report, TestResult
-from pyjms_tck.runner.messages import Test
+from pyjms_tck.runner.messages import Test, statement_of
 from pyjms_tck.runner.pool import Listener, PoolOutcome, Task, run_pool
 from pyjms_tck.selection import select
 
-__all__ = ["SPI", "SPI_TARGET", "SUITE_TARGET", "judge_provider", "judge_spi"]
+__all__ = ["SPI", "SPI_TARGET", "SUITE_TARGET", "contract_catalogue", "judge_provider", "judge_spi"]
 
 _PACKAGE = Path(__file__).parent
 SUITE_TARGET = str(_PACKAGE / "suite")
@@ -32,11 +32,31 @@ async def judge_provider(task: Task, listener: Listener) -> Report:
 
 
 async def judge_spi(task: Task, listener: Listener) -> Report:
-    """Run the contract tests; each test is a requirement of its own. Raises `RunRefusedError`."""
-    outcome = await run_pool(task, listener)
+    """Run the contract tests; each test is a requirement of its own. Raises as `judge_provider`."""
+    wanted = set(select(contract_catalogue(), task.select))
+    # The processes know the catalogue of JMS alone, so they are asked for all.
+    outcome = await run_pool(replace(task, select=()), listener, lambda test: _contract_id(test.test) in wanted)
     catalogue = _contract(outcome.collected.tests)
     results = tuple(replace(result, requirements=(_contract_id(result.test),)) for result in outcome.results)
     return _report(SPI, catalogue, tuple(catalogue.requirements), replace(outcome, results=results), task)
+
+
+def contract_catalogue() -> Catalogue:
+    """Return all contract tests, without a provider."""
+    suite = import_module("pyjms_tck.spi.suite")
+    return _contract(
+        tuple(
+            Test(
+                test=f"contract.py::{name}",
+                requirements=(),
+                statement=statement_of(function, name),
+                module=function.__module__.rpartition(".")[2],
+                unsupported=None,
+            )
+            for name, function in vars(suite).items()
+            if name.startswith("test_")
+        )
+    )
 
 
 def _report(suite: str, catalogue: Catalogue, selected: tuple[str, ...], outcome: PoolOutcome, task: Task) -> Report:

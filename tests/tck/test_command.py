@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import asyncio
 import sys
 from dataclasses import replace
 from typing import TYPE_CHECKING
@@ -12,6 +13,8 @@ from pyjms_tck import cli, command
 from pyjms_tck.catalogue import load_catalogue
 from pyjms_tck.command import Exit, app
 from pyjms_tck.results import Outcome, Report
+from pyjms_tck.run import SPI_TARGET, contract_catalogue
+from pyjms_tck.runner.pool import Task, collect
 from tests.tck.samples import sample_report, waived_report
 
 if TYPE_CHECKING:
@@ -19,7 +22,7 @@ if TYPE_CHECKING:
 
     from typer.testing import Result
 
-    from pyjms_tck.runner.pool import Listener, Task
+    from pyjms_tck.runner.pool import Listener
 
 # A requirement that costs little, and that the embedded broker meets.
 ID = next(id for id, one in load_catalogue().requirements.items() if id.startswith("3.4.") and one.testable)
@@ -53,7 +56,18 @@ def test_list_runs_nothing_and_needs_no_provider() -> None:
     [
         (["run"], Exit.USAGE, "which provider? Give its URL"),
         (["run", "vm://x", "--select", "99"], Exit.USAGE, "nothing is selected by '99'"),
-        (["run", "--list", "--select", "99"], Exit.USAGE, "nothing is selected by '99'"),
+        (["run", "--list", "--select", "99"], Exit.USAGE, "nothing is selected by '99'. Write an id (3.4.1-a)"),
+        (["spi"], Exit.USAGE, "such as: pyjms-tck spi vm://test"),
+        (
+            ["spi", "vm://x", "--select", "close"],
+            Exit.USAGE,
+            "by 'close'; is closing meant? Write an id, as --list shows",
+        ),
+        (
+            ["spi", "--list", "--select", "3.4"],
+            Exit.USAGE,
+            "nothing is selected by '3.4'. Write an id, as --list shows",
+        ),
         (["run", "vm://x", "--profile", "missing.py"], Exit.USAGE, "missing.py is no Python file"),
         (["run", "vm://x", "--json", "no/such/folder/x.json"], Exit.USAGE, "there is no folder no/such/folder"),
         (["run", "vm://x", "--json", "."], Exit.USAGE, ". cannot be written: it is a folder"),
@@ -140,6 +154,53 @@ def test_spi_checks_the_contract(tmp_path: Path) -> None:
     assert set(lacking) == {"the provider does not declare XA"}, "a store would be needed"
     titles = {chapter.title for chapter in report.chapters.values()}
     assert titles >= {"Closing", "Connecting", "Delivery", "Notifying", "Refusing"}
+
+
+def test_spi_checks_what_is_selected(tmp_path: Path) -> None:
+    path = tmp_path / "spi.json"
+    chosen = ("--select", "poll-does-not-wait", "--workers", 1)
+    result = call("spi", "vm://command", *chosen, "--json", path)
+    assert result.exit_code == Exit.CONFORMS, result.output
+    assert "Conforms to the selected requirements of the contract of the SPI" in result.output
+    report = Report.from_json(path.read_text("utf-8"))
+    assert [each.requirement.id for each in report.judgements] == ["poll-does-not-wait"]
+    assert report.selection == ("poll-does-not-wait",)
+
+
+def test_the_contract_is_listed_without_a_provider() -> None:
+    whole, part = call("spi", "--list"), call("spi", "--list", "--select", "closing")
+    assert (whole.exit_code, part.exit_code) == (0, 0)
+    assert "poll-does-not-wait" in whole.output
+    assert "poll-does-not-wait" not in part.output
+    assert "what-is-closed-refuses-all-other-calls" in part.output
+
+
+def test_what_is_listed_is_what_is_collected() -> None:
+    task = Task(url="vm://listed", profile=None, select=(), target=SPI_TARGET)
+    collected = asyncio.run(collect(task))
+    names = {each.test.rpartition("::")[2].partition("[")[0]: (each.module, each.statement) for each in collected.tests}
+    listed = {
+        "test_" + each.id.replace("-", "_"): (each.section, each.statement)
+        for each in contract_catalogue().requirements.values()
+    }
+    assert listed == names
+
+
+def test_diff_compares_what_was_selected_for_both(tmp_path: Path) -> None:
+    whole = sample_report()
+    part = replace(whole, selection=("3.4",), judgements=whole.judgements[:2])
+    other = replace(whole, selection=("4",), judgements=whole.judgements[2:])
+    files = {name: tmp_path / f"{name}.json" for name in ("whole", "part", "other")}
+    for file, report in zip(files.values(), (whole, part, other), strict=True):
+        file.write_text(report.to_json(), "utf-8")
+    for before, after in (("whole", "part"), ("part", "whole")):
+        result = call("diff", files[before], files[after])
+        assert result.exit_code == Exit.CONFORMS, result.output
+        assert "3 requirements were selected for one of the reports only; they are left out." in result.output
+        assert "No requirement came out differently." in result.output
+    result = call("diff", files["part"], files["other"])
+    assert result.exit_code == Exit.USAGE
+    assert "no requirement in common" in result.output
 
 
 @pytest.mark.parametrize("missing", ["pytest", "rich", "typer"])

@@ -6,8 +6,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from pyjms_tck.results import Judgement, Outcome, Report
+from pyjms_tck.selection import is_selected
 
-__all__ = ["Change", "compare"]
+__all__ = ["Change", "compare", "left_out"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -27,14 +28,32 @@ class Change:
 def compare(before: Report, after: Report) -> tuple[Change, ...]:
     """Return what changed, in the order of the second report; requirements that are gone come last.
 
-    Worse is: what passed does so no longer, what failed is no longer judged, and what fails is new.
+    Worse is: what passed does so no longer, what failed is no longer judged, and what fails is new. Of a requirement that was
+    not selected for one of the reports nothing can be said; see `left_out`.
     """
     return tuple(_changes(before, after))
 
 
+def left_out(before: Report, after: Report) -> int:
+    """Return how many requirements were selected for one of the reports only."""
+    return sum(1 for _ in _selected_once(before, after)) + sum(1 for _ in _selected_once(after, before))
+
+
+def _selected_once(here: Report, there: Report) -> Iterator[str]:
+    """Yield the ids of what `here` judges, and for `there` was not asked for."""
+    known = {judgement.requirement.id for judgement in there.judgements}
+    for judgement in here.judgements:
+        requirement = judgement.requirement
+        if requirement.id not in known and not is_selected(requirement, there.selection):
+            yield requirement.id
+
+
 def _changes(before: Report, after: Report) -> Iterator[Change]:
-    old = {judgement.requirement.id: judgement for judgement in before.judgements}
+    skipped = {*_selected_once(before, after), *_selected_once(after, before)}
+    old = {each.requirement.id: each for each in before.judgements if each.requirement.id not in skipped}
     for judgement in after.judgements:
+        if judgement.requirement.id in skipped:
+            continue
         earlier = old.pop(judgement.requirement.id, None)
         if earlier is None or (earlier.outcome, earlier.observed) != (judgement.outcome, judgement.observed):
             yield _change(judgement, earlier, judgement)

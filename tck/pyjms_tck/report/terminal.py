@@ -108,9 +108,11 @@ def print_requirements(console: Console, requirements: Iterable[Requirement]) ->
     console.print(table)
 
 
-def print_changes(console: Console, changes: Iterable[Change]) -> None:
-    """Print what changed, what got worse first."""
+def print_changes(console: Console, changes: Iterable[Change], left_out: int = 0) -> None:
+    """Print what changed, what got worse first. `left_out`: so many requirements were selected for one of the reports only."""
     changes = sorted(changes, key=lambda change: not change.is_worse)
+    if left_out:
+        console.print(f"{left_out} requirements were selected for one of the reports only; they are left out.")
     if not changes:
         console.print("No requirement came out differently.")
         return

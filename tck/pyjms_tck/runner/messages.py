@@ -13,7 +13,7 @@ from typing import Any
 
 from pyjms_tck.results import ProviderFacts, TestResult, writable
 
-__all__ = ["Collected", "Job", "Order", "Refused", "Test", "answer_from_line", "to_line"]
+__all__ = ["Collected", "Job", "Order", "Refused", "Test", "answer_from_line", "statement_of", "to_line"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -76,6 +76,14 @@ class Order:
 
 
 Answer = Collected | Refused | TestResult
+
+
+def statement_of(function: object, name: str) -> str:
+    """Return what a test says of itself: the first paragraph of its docstring, or else its name."""
+    first = (getattr(function, "__doc__", None) or "").strip().partition("\n\n")[0]
+    words = name.removeprefix("test_").replace("_", " ")
+    return " ".join(first.split()) or f"{words[:1].upper()}{words[1:]}."
+
 
 _KINDS: Mapping[str, type[Answer]] = {kind.__name__: kind for kind in (Collected, Refused, TestResult)}
 

@@ -11,8 +11,9 @@ import os
 import sys
 import tempfile
 from collections import deque
+from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Protocol
 
@@ -175,17 +176,20 @@ async def collect(task: Task) -> Collected:
             await worker.end()
 
 
-async def run_pool(task: Task, listener: Listener) -> PoolOutcome:
-    """Run the tests of `task`. Raises `RunRefusedError`. Cancelling it ends the processes."""
+async def run_pool(task: Task, listener: Listener, is_wanted: Callable[[Test], bool] | None = None) -> PoolOutcome:
+    """Run the tests of `task`, or those of them alone that are wanted. Raises `RunRefusedError`. Cancelling it ends the processes."""
     with tempfile.TemporaryDirectory(prefix="pyjms-tck-") as folder:
-        return await _Pool(task, listener, Path(folder)).run()
+        return await _Pool(task, listener, Path(folder), is_wanted).run()
 
 
 class _Pool:
     """One run: the tests that wait, the results so far, and how often something hung."""
 
-    def __init__(self, task: Task, listener: Listener, folder: Path) -> None:
+    def __init__(
+        self, task: Task, listener: Listener, folder: Path, is_wanted: Callable[[Test], bool] | None = None
+    ) -> None:
         self._task = task
+        self._is_wanted = is_wanted
         self._listener = listener
         self._folder = folder
         self._waiting: deque[Test] = deque()
@@ -203,6 +207,8 @@ class _Pool:
         except BaseException:
             await first.kill()
             raise
+        if self._is_wanted is not None:
+            collected = replace(collected, tests=tuple(filter(self._is_wanted, collected.tests)))
         self._listener.on_collected(collected)
         self._ready = 1
         for test in collected.tests:

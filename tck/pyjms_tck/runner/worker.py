@@ -25,7 +25,7 @@ from pyjms_tck.judge_plugin import PROPERTY, JudgePlugin, requirements_of, test_
 from pyjms_tck.judging import lacks_requirement
 from pyjms_tck.profile import ProfileError, load_profile
 from pyjms_tck.results import ProviderFacts, TestResult
-from pyjms_tck.runner.messages import Answer, Collected, Job, Order, Refused, Test, to_line
+from pyjms_tck.runner.messages import Answer, Collected, Job, Order, Refused, Test, statement_of, to_line
 from pyjms_tck.runner.orders import Orders
 from pyjms_tck.selection import SelectionError, select
 
@@ -165,10 +165,7 @@ def _module(item: pytest.Item) -> str:
 
 
 def _statement(item: pytest.Item) -> str:
-    function = getattr(item, "function", None)
-    first = (getattr(function, "__doc__", None) or "").strip().partition("\n\n")[0]
-    name = str(getattr(item, "originalname", item.name)).removeprefix("test_").replace("_", " ")
-    return " ".join(first.split()) or f"{name[:1].upper()}{name[1:]}."
+    return statement_of(getattr(item, "function", None), str(getattr(item, "originalname", item.name)))
 
 
 if __name__ == "__main__":

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from pyjms_tck.report.diff import Change, compare
+from pyjms_tck.report.diff import Change, compare, left_out
 from pyjms_tck.results import Judgement, Outcome
 from tests.tck.samples import judgement, requirement, result, sample_report
 
@@ -80,3 +80,12 @@ def test_changes_follow_the_second_report_and_end_with_what_is_gone() -> None:
     two, three = requirement("3.2-a"), requirement("3.3-a")
     changes = compare(report(judgement(ONE), judgement(two)), report(judgement(three), judgement(two, FAILED)))
     assert [change.id for change in changes] == ["3.3-a", "3.2-a", "3.1-a"]
+
+
+def test_what_was_not_selected_is_left_out_and_what_is_gone_is_not() -> None:
+    two, three = requirement("3.2-a"), requirement("3.3-a")
+    whole = report(judgement(ONE), judgement(two), judgement(three))
+    part = replace(report(judgement(ONE, FAILED)), selection=("3.1", "3.3-a"))  # which knows 3.3-a no more
+    assert [(change.id, change.is_worse) for change in compare(whole, part)] == [("3.1-a", True), ("3.3-a", True)]
+    assert left_out(whole, part) == left_out(part, whole) == 1
+    assert left_out(whole, whole) == 0
