@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import base64
 import json
-import os
-import ssl
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from http.client import HTTPConnection, HTTPException, HTTPSConnection
@@ -14,6 +12,7 @@ from typing import Any, Final
 from urllib.parse import quote, urlencode, urlsplit
 
 from pyjms.commands.reporting import CommandError
+from pyjms.commands.trust import TrustError, explained, trusting
 from pyjms.history.reading import read
 from pyjms.history.story import describe, story
 from pyjms.spi.errors import ProviderError
@@ -64,6 +63,12 @@ class BrokerStories:
                 for host in hosts
             }
         except (OSError, HTTPException) as error:
+            parts = urlsplit(self.url)
+            mistake = explained(
+                error, f"{parts.scheme}://{parts.netloc}", connection.host, connection.port, self.ca_file
+            )
+            if mistake is not None:
+                raise CommandError(mistake.reason) from error
             raise NoAnswerError(f"nothing answers at {self.url}: {error}; see whether the broker runs") from error
         except (KeyError, TypeError) as error:
             raise _foreign(self.url) from error
@@ -89,7 +94,10 @@ class BrokerStories:
             raise CommandError("a URL is no place for a user's name and password; say --user NAME")
         if parts.scheme == "http":
             return HTTPConnection(host, port, timeout=_PATIENCE_S)
-        context = ssl.create_default_context(cafile=None if self.ca_file is None else os.fspath(self.ca_file))
+        try:
+            context = trusting(self.ca_file)
+        except TrustError as error:
+            raise CommandError(error.reason) from error
         return HTTPSConnection(host, port, timeout=_PATIENCE_S, context=context)
 
     def _ask(self, connection: HTTPConnection, path: str) -> dict[str, Any]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import sys
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from datetime import UTC, datetime
@@ -238,6 +239,8 @@ def delete(
     """Delete an object, with all below it. Asks before, unless --yes."""
     with _client(url, user, password_file, ca_file) as client:
         names = _whole(client.category(category), address)
+        if not yes and not sys.stdin.isatty():
+            stop("nobody is there to be asked; say --yes to delete it")
         if not yes and not typer.confirm(f"Delete {category} {address}, with all below it?", err=True):
             stop("nothing was deleted", FAILED)
         client.delete(category, names)

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import base64
 import json
-import os
-import ssl
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -14,8 +12,9 @@ from pathlib import Path
 from typing import Any, Final, Self
 from urllib.parse import quote, urlencode, urlsplit
 
+from pyjms.commands.trust import explained, trusting
 from pyjms.spi.clock import Clock, Signal, SystemClock
-from pyjms.spi.errors import ProviderError
+from pyjms.spi.errors import ProviderError, UrlError
 
 __all__ = ["CategoryDescription", "NoAnswerError", "OperationDescription", "RefusedError", "RestClient"]
 
@@ -77,7 +76,7 @@ class CategoryDescription:
 
 
 class RestClient:
-    """Belongs to one thread. Every call raises `NoAnswerError` or `RefusedError`. Redirections are not followed."""
+    """Belongs to one thread. Every call raises `NoAnswerError`, `RefusedError` or `TrustError`. Redirections are not followed."""
 
     def __init__(
         self,
@@ -88,23 +87,22 @@ class RestClient:
         ca_file: Path | None = None,
         clock: Clock | None = None,
     ) -> None:
-        """`user`: name and password. Raises `NoAnswerError` for a URL that is none."""
+        """`user`: name and password. Raises `UrlError` for a URL that is none, `TrustError` for `ca_file`."""
         try:
             parts = urlsplit(url)
             port = parts.port
         except ValueError as error:
-            raise NoAnswerError(f"{url!r} is no URL: {error}; write for instance http://127.0.0.1:8161") from error
+            raise UrlError(f"{url!r} is no URL: {error}; write for instance http://127.0.0.1:8161") from error
         if parts.scheme not in {"http", "https"} or not parts.hostname:
-            raise NoAnswerError(
-                f"{url!r} is no address of a broker's REST API; write for instance http://127.0.0.1:8161"
-            )
+            raise UrlError(f"{url!r} is no address of a broker's REST API; write for instance http://127.0.0.1:8161")
         if parts.username is not None or parts.password is not None:
-            raise NoAnswerError("a URL is no place for a user's name and password; say --user NAME")
+            raise UrlError("a URL is no place for a user's name and password; say --user NAME")
         self._place = f"{parts.scheme}://{parts.netloc}"
         self._connect: Callable[[], HTTPConnection]
         host = parts.hostname
+        self._where = (host, port, ca_file)
         if parts.scheme == "https":
-            context = ssl.create_default_context(cafile=None if ca_file is None else os.fspath(ca_file))
+            context = trusting(ca_file)
             self._connect = lambda: HTTPSConnection(host, port, timeout=_PATIENCE_S, context=context)
         else:
             self._connect = lambda: HTTPConnection(host, port, timeout=_PATIENCE_S)
@@ -181,7 +179,8 @@ class RestClient:
             self._ask("DELETE", f"{_PREFIX}/job/{quote(job['id'], safe='')}")
             raise
         if "error" in job:
-            raise RefusedError(_SERVER_ERROR, str(job["error"].get("reason", "it failed")))
+            status = job["error"].get("status", _SERVER_ERROR)
+            raise RefusedError(status, str(job["error"].get("reason", "it failed")))
         return job.get("result")
 
     # What there is
@@ -263,6 +262,8 @@ class RestClient:
             text = response.read()
         except (OSError, HTTPException) as error:
             self._connection.close()
+            if (mistake := explained(error, self._place, *self._where)) is not None:
+                raise mistake from error
             raise NoAnswerError(f"nothing answers at {self._place}: {error}; see whether the broker runs") from error
         if response.status >= 300:
             raise RefusedError(response.status, self._reason(response.status, response.reason, text))

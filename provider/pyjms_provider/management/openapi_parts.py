@@ -111,6 +111,10 @@ def job_schema() -> dict[str, Any]:
             "done": {"type": "integer"},
             "total": {"type": ["integer", "null"]},
             "result": {},
-            "error": {"type": "object"},
+            "error": {
+                "type": "object",
+                "description": "As in answers; `status` is that which the answer would have had.",
+                "properties": {"status": {"type": "integer"}},
+            },
         },
     }

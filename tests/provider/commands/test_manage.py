@@ -32,7 +32,7 @@ def broker() -> Iterator[ServedBroker]:
         top.create_child("authentication_provider", {"name": "anonymous", "type": "anonymous"})
         top.create_child("access_control", {"name": "access", "rules": [{"effect": "allow", "who": "*"}]})
         node = top.create_child("virtual_host_node", {"name": "default", "type": "memory"})
-        node.create_child("virtual_host", {"name": "shop"})
+        node.create_child("virtual_host", {"name": "shop"}).create_child("queue", {"name": "asked"})
         open_to_all = {"authentication_providers": ["anonymous"], "access_control": "access"}
         top.create_child("port", {"name": "http", "type": "http", "port": 0, **open_to_all})
         yield broker
@@ -173,6 +173,8 @@ def test_a_secret_comes_from_a_file(documents: Documents, tmp_path: Path) -> Non
         (("set", "virtual_host", HOST), "say what to change"),
         (("call", "queue", f"{HOST}/any", "explode"), "has no operation 'explode'; it has: "),
         (("delete", "port", "none", "--yes"), "none"),
+        (("delete", "port", "http"), "nobody is there to be asked; say --yes"),
+        (("call", "queue", f"{HOST}/asked", "move_messages", "target=x", "selector=a ="), "a ="),
     ],
 )
 def test_what_cannot_be_done_is_told_in_one_line(
@@ -185,17 +187,19 @@ def test_what_cannot_be_done_is_told_in_one_line(
 
 
 @pytest.mark.parametrize(
-    ("url", "told"),
+    ("url", "wanted", "told"),
     [
-        ("ftp://127.0.0.1", "no address of a broker's REST API"),
-        ("http://127.0.0.1:x", "is no URL"),
-        ("http://me:secret@127.0.0.1", "say --user NAME"),
-        ("http://127.0.0.1:1", "nothing answers at http://127.0.0.1:1"),
+        ("ftp://127.0.0.1", 2, "no address of a broker's REST API"),
+        ("stomp://127.0.0.1:61613", 2, "no address of a broker's REST API"),
+        ("http://127.0.0.1:x", 2, "is no URL"),
+        ("http://me:secret@127.0.0.1", 2, "say --user NAME"),
+        ("http://127.0.0.1:1", 1, "nothing answers at http://127.0.0.1:1"),
+        ("https://127.0.0.1:1", 1, "nothing answers at https://127.0.0.1:1"),
     ],
 )
-def test_an_address_without_a_broker_is_told(run_pyjms: Run, url: str, told: str) -> None:
+def test_an_address_without_a_broker_is_told(run_pyjms: Run, url: str, wanted: int, told: str) -> None:
     code, out, err = run_pyjms("manage", "list", url, "queue")
-    assert (code, out, err.count("\n")) == (1, "", 1)
+    assert (code, out, err.count("\n")) == (wanted, "", 1)
     assert told in err
     assert "secret" not in err
 

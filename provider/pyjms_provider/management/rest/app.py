@@ -24,7 +24,7 @@ from pyjms_provider.management.errors import BadMethodError, BadRequestError, Ch
 from pyjms_provider.management.jobs import Job, JobState
 from pyjms_provider.management.model_description import describe_model
 from pyjms_provider.management.openapi import describe_api
-from pyjms_provider.management.rest.answers import error_data, refuse
+from pyjms_provider.management.rest.answers import error_data, refuse, status_of
 from pyjms_provider.management.rest.headers import secured
 from pyjms_provider.management.rest.hosts import AllowedHosts
 from pyjms_provider.management.rest.identity import ForgedRequestError, Identity, offered_name, read_credentials
@@ -389,5 +389,5 @@ def _job_data(job: Job) -> dict[str, Any]:
     if job.state in {JobState.DONE, JobState.ENDED}:
         data["result"] = job.result
     if job.error is not None:
-        data["error"] = error_data(job.error)
+        data["error"] = {**error_data(job.error), "status": status_of(job.error)}
     return data
