@@ -21,6 +21,7 @@ from pyjms_provider.commands.line_log import LineFormatter
 from pyjms_provider.commands.listening import read_listen_url
 from pyjms_provider.commands.salvage import salvage
 from pyjms_provider.commands.signals import ending_signals, stopped_early
+from pyjms_provider.commands.standing_by import await_free
 from pyjms_provider.commands.telling import errors_told, note, stop
 
 if TYPE_CHECKING:
@@ -98,6 +99,13 @@ def run(
             help="Log every byte, and each step of a message to its consumer, for support: passwords are among them.",
         ),
     ] = False,
+    stand_by: Annotated[
+        bool,
+        typer.Option(
+            "--stand-by",
+            help="While another broker holds the store, or the configuration, wait for its end and take over.",
+        ),
+    ] = False,
     audit: Annotated[
         Path | None,
         typer.Option(
@@ -116,10 +124,13 @@ def run(
     with errors_told(), stopped_early():
         if listen:
             _check_users(users, anonymous)
-            broker = _open_from_options(name, listen, store, users, access, trace=trace, audit=audit)
+            if stand_by and store is None:
+                stop("--stand-by waits for the holder of a store; name one: --store URL")
+            kept = None if store is None else _store_attributes(store, stand_by=stand_by)
+            broker = _open_from_options(name, listen, kept, users, access, trace=trace, audit=audit)
         else:
             _refuse_options(store=store, users=users, anonymous=anonymous, access=access)
-            broker = _open_from_file(configuration or DEFAULT_FILE, trace=trace, audit=audit)
+            broker = _open_from_file(configuration or DEFAULT_FILE, stand_by=stand_by, trace=trace, audit=audit)
         with broker, _told_steps() if trace else nullcontext():
             _serve(broker)
 
@@ -153,7 +164,7 @@ def _refuse_options(**options: Any) -> None:
 def _open_from_options(
     name: str,
     listen: list[str],
-    store: str | None,
+    store: dict[str, Any] | None,
     users: Path | None,
     access: Path | None,
     *,
@@ -161,10 +172,7 @@ def _open_from_options(
     audit: Path | None,
 ) -> ServedBroker:
     from pyjms_provider.serving.served_broker import ServedBroker
-    from pyjms_provider.stores.opening import check_scheme
 
-    if store is not None:
-        check_scheme(store)  # before anything is started
     listening = [read_listen_url(url, f"listen-{number}") for number, url in enumerate(listen, 1)]
     broker = ServedBroker.open(name=name, trace=_tracer() if trace else None, audit_file=audit)
     try:
@@ -175,11 +183,10 @@ def _open_from_options(
             top.create_child("authentication_provider", {"name": "users", "type": "user-file", "path": str(users)})
         provider = "anonymous" if users is None else "users"
         top.create_child("access_control", {"name": "access", "rules": _rules(access)})
-        host: dict[str, Any] = {"name": name}
-        if store is not None:
-            host |= _store_attributes(store)
+        host = {"name": name, **(store or {})}
         node = top.create_child("virtual_host_node", {"name": name, "type": "memory"})
-        node.create_child("virtual_host", host)
+        # However long: it may stand by for the holder of the store, or the store be a large one.
+        node.configuration_thread.call(lambda: node.create_child("virtual_host", host), however_long=True)
         for each in listening:
             if each.key_store is not None:
                 top.create_child("key_store", each.key_store)
@@ -193,11 +200,14 @@ def _open_from_options(
     return broker
 
 
-def _store_attributes(url: str) -> dict[str, Any]:
+def _store_attributes(url: str, *, stand_by: bool) -> dict[str, Any]:
     from pyjms_provider.model.store_url import split_password
+    from pyjms_provider.stores.opening import check_scheme
 
+    check_scheme(url)  # before anything is started
     bare, password = split_password(url)
-    return {"store_url": bare} if password is None else {"store_url": bare, "store_password": password}
+    attributes = {"store_url": bare, "stand_by": "wait" if stand_by else "refuse"}
+    return attributes if password is None else {**attributes, "store_password": password}
 
 
 def _rules(access: Path | None) -> list[dict[str, Any]]:
@@ -208,20 +218,29 @@ def _rules(access: Path | None) -> list[dict[str, Any]]:
     return [dict(each) for each in rules_to_data(parse_rules(access.read_text(), str(access)))]
 
 
-def _open_from_file(path: Path, *, trace: bool, audit: Path | None) -> ServedBroker:
+def _open_from_file(path: Path, *, stand_by: bool, trace: bool, audit: Path | None) -> ServedBroker:
     from pyjms_provider.model.configuration.toml_file import TomlConfigurationStore
     from pyjms_provider.security.secrets import SecretBox
     from pyjms_provider.serving.served_broker import ServedBroker
+    from pyjms_provider.stores.errors import HeldStoreError
 
     if not path.exists():
         stop(f"there is no {path}; write one with `pyjms broker init`, or say all with --listen (see --help)")
-    return ServedBroker.open(
-        TomlConfigurationStore(path),
-        context=context_of(path),
-        secrets=SecretBox.open(f"{path}.key"),
-        trace=_tracer() if trace else None,
-        audit_file=audit,
-    )
+    while True:
+        if stand_by:
+            await_free(path)
+        try:
+            return ServedBroker.open(
+                TomlConfigurationStore(path),
+                context=context_of(path),
+                secrets=SecretBox.open(f"{path}.key"),
+                trace=_tracer() if trace else None,
+                audit_file=audit,
+            )
+        except HeldStoreError as error:
+            if not stand_by:
+                raise HeldStoreError(f"{error.reason}, or wait for its end with --stand-by") from error
+            # Another broker that stood by was there first.
 
 
 def _tracer() -> Any:

@@ -13,6 +13,7 @@ from pyjms_provider.model.statistics import statistic
 
 if TYPE_CHECKING:
     from pyjms_provider.model.configuration.contract import ConfigurationStore
+    from pyjms_provider.model.managed import ManagedObject
     from pyjms_provider.security.secrets import SecretBox
 
 __all__ = ["ManagingObject"]
@@ -41,10 +42,18 @@ class ManagingObject(Stoppable):
         """Where the configuration is kept."""
         return "" if self._store is None else self._store.where
 
+    @property
+    def _holder(self) -> str:
+        """The name of the broker, for whoever finds the store held. What is above the broker does not know it yet."""
+        above: ManagedObject | None = self
+        while above is not None and above.category != "broker":
+            above = above.parent
+        return "broker" if above is None else above.name
+
     def _on_open(self) -> None:
         store, secrets = self._make_store()
         try:
-            records = store.open(self.path)
+            records = store.open(self._holder)
         except ProviderError:
             store.close()
             raise

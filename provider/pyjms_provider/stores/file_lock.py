@@ -10,6 +10,7 @@ from typing import Final
 from weakref import WeakSet
 
 from pyjms_provider.stores.errors import HeldStoreError, UnsupportedStoreError, UnusableStoreError
+from pyjms_provider.stores.stand_by import HOW_TO_STAND_BY
 
 try:
     import fcntl
@@ -64,10 +65,7 @@ class FileLock:
         except OSError:
             holder = os.pread(file, _LONGEST, 0).decode(errors="replace").strip() or "another process"
             os.close(file)
-            raise HeldStoreError(
-                f"{self.path.removesuffix('.lock')} is held by {holder}; stop it, or start this broker with "
-                "stand_by=wait, so that it takes over"
-            ) from None
+            raise HeldStoreError(f"{self.path.removesuffix('.lock')} is held by {holder}; {HOW_TO_STAND_BY}") from None
         try:
             return Path(self.path).stat().st_ino == os.fstat(file).st_ino
         except OSError:

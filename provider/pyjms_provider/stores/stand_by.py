@@ -14,12 +14,17 @@ if TYPE_CHECKING:
     from pyjms.spi.clock import Clock
     from pyjms_provider.stores.errors import StoreError
 
-__all__ = ["RETRY_MS", "Waiting", "acquire"]
+__all__ = ["HOW_TO_STAND_BY", "RETRY_MS", "Waiting", "acquire"]
 
 _T = TypeVar("_T")
 
 _log = logging.getLogger(__name__)
 
+HOW_TO_STAND_BY: Final = (
+    'stop it, or have this broker take over when it ends: stand_by=wait in a vm:// URL, `stand_by = "wait"` of a virtual host, '
+    "--stand-by of `pyjms broker run`"
+)
+"""What the error says whose reader finds a store held."""
 RETRY_MS: Final = 200
 """How long a stand-by broker waits before it looks again whether the store is free."""
 

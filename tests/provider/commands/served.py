@@ -26,8 +26,15 @@ def environment(**variables: str) -> dict[str, str]:
 class BrokerProcess:
     """`pyjms broker run ARGUMENTS`."""
 
-    def __init__(self, folder: Path, *arguments: str, variables: Mapping[str, str] | None = None) -> None:
-        self._errors = (folder / "broker.log").open("wb")
+    def __init__(
+        self,
+        folder: Path,
+        *arguments: str,
+        variables: Mapping[str, str] | None = None,
+        log_folder: Path | None = None,
+    ) -> None:
+        self._log = (log_folder or folder) / "broker.log"
+        self._errors = self._log.open("wb")
         self.process = subprocess.Popen(
             [*PYJMS, "broker", "run", *arguments],
             cwd=folder,
@@ -36,7 +43,6 @@ class BrokerProcess:
             stderr=self._errors,
             text=True,
         )
-        self._log = folder / "broker.log"
 
     @property
     def log(self) -> str:

@@ -157,6 +157,7 @@ def test_nobody_is_there_to_connect_to(run_pyjms: Run) -> None:
         (("--listen", "stomp://127.0.0.1:0"), "say who may connect"),
         (("--listen", "stomp://127.0.0.1:0", "--anonymous", "--users", "u"), "contradict each other"),
         (("--anonymous",), "goes with --listen"),
+        (("--listen", "stomp://127.0.0.1:0", "--anonymous", "--stand-by"), "name one: --store URL"),
         (("--store", "sqlite://"), "goes with --listen"),
         (("--listen", "ftp://127.0.0.1", "--anonymous"), "does not listen at ftp://"),
         (("--listen", "nonsense", "--anonymous"), "no provider URL"),

@@ -167,11 +167,11 @@ def test_a_host_whose_store_is_lost_is_errored_and_the_rest_starts(folder: Folde
 def test_a_node_whose_file_is_held_is_errored(folder: Folder) -> None:
     folder.host()
     other = Folder(folder.path)
-    with pytest.raises(HeldStoreError, match=r"broker.toml is held by broker 'system_config system'"):
+    with pytest.raises(HeldStoreError, match=r"broker.toml is held by broker 'broker', process"):
         other.open()
     assert folder.system is not None
     second = folder.system.broker
-    with pytest.raises(HeldStoreError, match=r"main.json is held by"):
+    with pytest.raises(HeldStoreError, match=r"main.json is held by broker 'shop', process"):
         second.create_child(
             "virtual_host_node", {"name": "two", "type": "json", "path": str(folder.path / "main.json")}
         )

@@ -15,7 +15,7 @@ from pyjms_provider.stores.sql.paging import Paging
 from pyjms_provider.stores.sql.readers import POOL_OPTIONS
 from pyjms_provider.stores.sql.schema import Meta, prepare_schema, take
 from pyjms_provider.stores.sql.wanted import Wanted
-from pyjms_provider.stores.stand_by import acquire
+from pyjms_provider.stores.stand_by import HOW_TO_STAND_BY, acquire
 
 try:
     from pyjms_provider.stores.sql.postgresql import HolderConnection, PostgresqlDatabase, UnloggedDatabase, understand
@@ -95,9 +95,7 @@ def _take_over(holding: HolderConnection, engine: Engine, where: str, wanted: Wa
 
 def _hold(holding: HolderConnection, engine: Engine, where: str) -> None:
     if not holding.acquire():
-        raise HeldStoreError(
-            f"{where} is held by {_holder_of(engine)}; stop it, or start this broker with stand_by=wait, so that it takes over"
-        )
+        raise HeldStoreError(f"{where} is held by {_holder_of(engine)}; {HOW_TO_STAND_BY}")
 
 
 def _holder_of(engine: Engine) -> str:
