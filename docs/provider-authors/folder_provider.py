@@ -187,6 +187,10 @@ class _Folder:
     def __init__(self, root: Path, clock: spi.Clock, report: Callable[[errors.ProviderError], None]) -> None:
         self.owner = uuid4().hex
         self._root, self._clock, self._report = root, clock, report
+        if not root.parent.exists():
+            raise errors.ResourceError(
+                f"the folder cannot be used: there is no {root.parent} to hold it; make that first"
+            )
         for place in (root, *(root / name for name in ("queues", "claims", "clients", "aside"))):
             place.mkdir(exist_ok=True)
         for claims in (root / "claims").glob("[!.]*"):

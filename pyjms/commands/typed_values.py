@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import base64
 import binascii
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final
 
 from pyjms import Message
@@ -46,10 +46,14 @@ _NAMES: Final = {Byte: "byte", Short: "short", Long: "long", Float: "float", Cha
 _INT_MAX: Final = 2**31
 
 
-def _read(kind: str, value: Any, where: str) -> Any:
+_PROPERTY_TYPES: Final = tuple(name for name in _READERS if name != "char")
+"""Properties have no more (JMS 1.1 §3.5.2)."""
+
+
+def _read(kind: str, value: Any, where: str, known: Sequence[str] = (*_READERS, "bytes")) -> Any:
     reader = _READERS.get(kind)
-    if reader is None:
-        raise CommandError(f"{where}: there is no type {kind!r}; there are {', '.join((*_READERS, 'bytes'))}")
+    if reader is None or kind not in known:
+        raise CommandError(f"{where}: there is no type {kind!r}; there are {', '.join(known)}")
     try:
         return reader(value)
     except (ValueError, TypeError) as error:
@@ -65,7 +69,7 @@ def set_properties(message: Message, texts: list[str]) -> None:
             raise CommandError(
                 f"--property {text!r}: write NAME=VALUE for a text, or NAME:TYPE=VALUE, as in size:int=3"
             )
-        message.set_object_property(name, _read(kind or "string", value, f"--property {name}"))
+        message.set_object_property(name, _read(kind or "string", value, f"--property {name}", _PROPERTY_TYPES))
 
 
 def from_json(value: Any, where: str) -> Any:

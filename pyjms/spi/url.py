@@ -33,6 +33,10 @@ class ProviderUrl:
             port = parts.port
             host = _host_as_written(parts.netloc)
         except ValueError as error:
+            if set("[]") & set(text.partition("://")[2].partition("?")[0].partition("/")[0]):
+                raise UrlError(
+                    f"{_shown(text)!r} is no URL: [ and ] are for IPv6 addresses, as in stomp://[::1]:61613; a name has neither"
+                ) from None
             if "@" in str(error):  # it shows the credentials
                 raise UrlError(f"{_shown(text)!r} is no URL: its host is malformed; {example}") from None
             raise UrlError(f"{_shown(text)!r} is no URL: {error}; {example}") from error

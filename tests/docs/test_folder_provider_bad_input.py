@@ -76,7 +76,7 @@ def test_a_wrong_url_is_refused_with_what_is_right(home: Path, url: str, reason:
 
 
 def test_a_folder_that_cannot_be_made_is_refused(home: Path) -> None:
-    with pytest.raises(ResourceAllocationException, match="cannot be used"):
+    with pytest.raises(ResourceAllocationException, match=r"there is no .*/not to hold it; make that first"):
         ConnectionFactory(f"folder://{home}/not/there").create_connection()
     home.write_text("a file", "utf-8")
     with pytest.raises(ResourceAllocationException, match="cannot be used"):

@@ -311,6 +311,8 @@ def class_of(category: str, name: str | None) -> tuple[str, type[ManagedObject]]
     if added is not None:
         return chosen, added
     if chosen not in shape.types:
+        if not any(types_of(category)):
+            raise UnknownCategoryError(f"a {category} has no types; leave type out")
         raise UnknownCategoryError(f"there is no {category} of the type {chosen!r}; there are: {known}")
     module, _, name_of_class = shape.types[chosen].partition(":")
     found: type[ManagedObject] = getattr(import_module(f"{_MODEL}.{module}"), name_of_class)

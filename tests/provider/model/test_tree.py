@@ -72,6 +72,8 @@ def test_what_there_is_not_is_named() -> None:
         tree.shape_of("x")
     with pytest.raises(UnknownCategoryError, match="a port needs a type; there are: 'stomp', 'http'"):
         tree.class_of("port", None)
+    with pytest.raises(UnknownCategoryError, match="a key_store has no types; leave type out"):
+        tree.class_of("key_store", "pem")
 
 
 @pytest.mark.realises("BJ-GEN-4")

@@ -197,6 +197,10 @@ def test_a_listener_gets_plain_text_messages(run_pyjms: Run, jms_broker_url: str
         (("send", "vm://x", "q", "x", "--property", "size:int=x"), "is no int"),
         (("send", "vm://x", "q", "x", "--property", "size:byte=128"), "outside the range of Byte"),
         (("send", "vm://x", "q", "x", "--property", "size:number=1"), "there is no type 'number'"),
+        (
+            ("send", "vm://x", "q", "x", "--property", "size:char=1"),
+            "there is no type 'char'; there are boolean, byte, short, int, long, float, double, string\n",
+        ),
         (("send", "vm://x", "q", "x", "--property", "JMSfoo=1"), "reserved"),
         (("send", "vm://x", "q", "x", "--ttl", "soon"), "is no span of time"),
         (("send", "vm://x", "q", "x", "--deliver-at", "soon"), "is no moment"),

@@ -79,6 +79,7 @@ def test_hosts_ports_and_paths(text: str, host: str, port: int | None, path: str
         ("vm://h:port", "port"),
         ("vm://h:99999", "[Pp]ort"),
         ("vm://[::1", "IPv6"),
+        ("vm://test_orders[tea]", r"a name has neither"),
         ("vm://a]@[::1", "IPv6"),
         ("vm://h?a=1&a=2", "'a' stands twice"),
         ("vm://h?a", "NAME=VALUE"),
