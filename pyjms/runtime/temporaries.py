@@ -6,16 +6,19 @@ makes another one or closes. It is not deleted in the finalizer itself, which ma
 
 from __future__ import annotations
 
+import logging
 import weakref
 from collections import deque
 
 from pyjms.messages.destinations import JmsTemporaryQueue, JmsTemporaryTopic
 from pyjms.runtime.error_mapping import mapped_errors
 from pyjms.spi.envelope import Address, AddressKind
-from pyjms.spi.errors import DestinationError, DestinationInUseError
+from pyjms.spi.errors import DestinationError, DestinationInUseError, ProviderError
 from pyjms.spi.provider import ProviderConnection
 
 __all__ = ["Temporaries"]
+
+_log = logging.getLogger("pyjms.runtime")
 
 
 class Temporaries:
@@ -66,3 +69,7 @@ class Temporaries:
                 self._dropped.append(address)  # its consumer lives on without the object: later
             except DestinationError:
                 continue  # deleted by the application
+            except ProviderError as error:  # there is no connection for the moment, say: later
+                self._dropped.append(address)
+                _log.debug("%s was dropped, and is deleted later: %s", address, error)
+                return

@@ -19,9 +19,12 @@ from pyjms import (
     TemporaryTopic,
 )
 from pyjms.runtime.connection import JmsConnection
+from pyjms.runtime.factory import ConnectionFactory
+from pyjms.spi.errors import ResourceError
 from pyjms.testing import Faults
 from tests.pyjms.runtime.conftest import Connect
 from tests.pyjms.runtime.helpers import Call, Recorder, drain, send_texts, take, take_texts, text_of
+from tests.pyjms.runtime.wrapping import Wrapped, raising
 
 KINDS = ["queue", "topic"]
 
@@ -268,3 +271,17 @@ def test_names_from_strings(session: Session) -> None:
 def test_what_is_no_name_is_refused(session: Session, method: str, wrong: object) -> None:
     with pytest.raises(InvalidDestinationException):
         getattr(session, method)(wrong)
+
+
+@pytest.mark.realises("BOIL-TEMP-1")
+def test_what_nobody_holds_is_deleted_later_when_the_provider_cannot_now(jms_broker_url: str) -> None:
+    with Wrapped(jms_broker_url) as wrapped, ConnectionFactory(wrapped.url).create_connection() as connection:
+        session = connection.create_session()
+        session.create_temporary_queue()
+        gc.collect()
+        wrapped.before["delete_temporary"] = raising(ResourceError("there is no connection"))
+        kept = session.create_temporary_queue()
+        assert wrapped.calls.count("delete_temporary") == 1
+        session.create_temporary_queue()
+        assert wrapped.calls.count("delete_temporary") == 2
+        assert kept.queue_name

@@ -144,7 +144,8 @@ class ProfiledConnection(ProviderConnection):
         return session
 
     def _open(self, session: ProfiledSession) -> None:
-        while session.epoch is not (epoch := self.link.current()):
+        # First the wait for a connection, then the look at what the session has: who makes all anew opens it meanwhile.
+        while (epoch := self.link.current()) is not session.epoch:
             try:
                 epoch.ask(session.verb().write())
             except InterruptedLinkError:
@@ -188,7 +189,14 @@ class ProfiledConnection(ProviderConnection):
                 self._here.pop(self._at_broker.pop(address), None)
 
     def delete_temporary(self, address: Address) -> None:
-        self.ask(verbs.DeleteTemporary(address=self.at_broker(address)))
+        while True:
+            self._check_open()
+            epoch = self.link.current()  # first: in each epoch the broker has another name for it
+            try:
+                epoch.ask(verbs.DeleteTemporary(address=self.at_broker(address)).write())
+            except InterruptedLinkError:
+                continue  # with the next connection it is made anew
+            break
         with self._lock:
             real = self._at_broker.pop(address, None)
             if real is not None:
@@ -391,8 +399,12 @@ class ProfiledConnection(ProviderConnection):
         for address in temporaries:
             real = Created.read(epoch.ask(verbs.CreateTemporary(kind=address.kind).write()).headers).address
             with self._lock:
-                self._here.pop(self._at_broker.get(address, address), None)
-                self._at_broker[address], self._here[real] = real, address
+                old = self._at_broker.get(address)
+                if old is not None:
+                    self._here.pop(old, None)
+                    self._at_broker[address], self._here[real] = real, address
+            if old is None:  # deleted meanwhile, by somebody whose answer came with the end of the connection before
+                epoch.post(verbs.DeleteTemporary(address=real).write())
         for session in sessions:
             self._restore_session(epoch, session)
         if self.is_started:

@@ -1,0 +1,84 @@
+"""What a client asks for while its connection is made anew is done as soon as there is one, and once."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from threading import Event
+
+import pytest
+
+from pyjms_provider.clients.stomp.profiled.connection import ProfiledConnection
+from pyjms_provider.protocols.stomp.frames import Frame
+from tests.provider.clients.stomp.fake_broker import PATIENCE_S
+from tests.provider.clients.stomp.profiled.peer import Peer, linked
+from tests.provider.clients.stomp.world import ORDERS, Events
+
+
+@contextmanager
+def healing(monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[Peer, ProfiledConnection]]:
+    """Give a connection that has been lost; the broker answers CONNECT again as soon as somebody waits for a connection."""
+    is_awaited, events = Event(), Events()
+    with Peer() as peer, linked(peer, events) as connection:
+        answer, current = peer.on_frame, connection.link.current
+
+        def answer_late(number: int, frame: Frame) -> None:
+            if frame.command == "CONNECT":
+                is_awaited.wait(PATIENCE_S)
+            answer(number, frame)
+
+        def await_connection() -> object:
+            is_awaited.set()
+            return current()
+
+        peer.on_frame = answer_late
+        monkeypatch.setattr(connection.link, "current", await_connection)
+        yield peer, connection
+        is_awaited.set()
+
+
+def lose(peer: Peer, connection: ProfiledConnection) -> None:
+    epoch = connection.link.newest
+    peer.cut()
+    epoch.wire.join(PATIENCE_S)
+    assert connection.state == "reconnecting"
+
+
+def test_a_session_that_is_opened_while_all_is_made_anew_is_opened_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    with healing(monkeypatch) as (peer, connection):
+        lose(peer, connection)
+        session = connection.open_session(transacted=False)
+        assert [frame.headers["session"] for frame in peer.of("SESSION")] == [session.name]
+
+
+def test_a_temporary_destination_is_deleted_under_the_name_that_it_has_on_the_new_connection(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    with healing(monkeypatch) as (peer, connection):
+        address = connection.create_temporary(ORDERS.kind)
+        lose(peer, connection)
+        connection.delete_temporary(address)
+        assert peer.wait_for("DELETE").headers["destination"] == "/temp-queue/t1"
+        assert not connection.owns(address)
+
+
+def test_a_temporary_destination_whose_deletion_is_cut_off_is_deleted_on_the_next_connection() -> None:
+    with Peer(cut_before=("DELETE", 1)) as peer, linked(peer) as connection:
+        address = connection.create_temporary(ORDERS.kind)
+        connection.delete_temporary(address)
+        assert [frame.headers["destination"] for frame in peer.of("DELETE")] == ["/temp-queue/t0", "/temp-queue/t1"]
+        assert not connection.owns(address)
+
+
+def test_a_temporary_destination_that_is_deleted_while_it_is_made_anew_does_not_stay_at_the_broker() -> None:
+    with Peer() as peer, linked(peer) as connection:
+        address = connection.create_temporary(ORDERS.kind)
+
+        def delete(number: int, frame: Frame) -> None:
+            if number == 1 and frame.command == "CREATE":  # the last answer of the connection before has come only now
+                connection._here.pop(connection._at_broker.pop(address))
+
+        peer.before_answer = delete
+        peer.cut()
+        assert peer.wait_for("DELETE").headers["destination"] == "/temp-queue/t1"
+        assert not connection.owns(address)
