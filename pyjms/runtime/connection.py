@@ -214,12 +214,19 @@ class JmsConnection(Connection):
     def start(self) -> None:
         self._use()
         with self._lock:
+            was_started = self.is_started
             self._state = next_state(self._state, Event.START, "connection")
             sessions, consumers = list(self._sessions), list(self._consumers)
-        with mapped_errors:
-            self._provider.start()
-            if not self.is_started:
-                self._provider.stop()  # another thread stopped the connection meanwhile
+        try:
+            with mapped_errors:
+                self._provider.start()
+                if not self.is_started:
+                    self._provider.stop()  # another thread stopped the connection meanwhile
+        except JMSException:
+            if not was_started:
+                with suppress(IllegalStateException):  # closed meanwhile
+                    self._halt()  # a call that fails has had no effect, also on sessions that were made meanwhile
+            raise
         for session in sessions:
             session.begin_delivery()
         for consumer in consumers:
@@ -228,6 +235,16 @@ class JmsConnection(Connection):
     def stop(self) -> None:
         self._use()
         self._refuse_in_listener("stop")
+        sessions = self._halt()
+        try:
+            with mapped_errors:
+                self._provider.stop()
+        finally:
+            for session in sessions:
+                session.wait_for_listeners()
+
+    def _halt(self) -> list[JmsSession]:
+        """Let no message through from now on; return the sessions. Raises IllegalStateException when the connection is closed."""
         with self._lock:
             self._state = next_state(self._state, Event.STOP, "connection")
             sessions, consumers = list(self._sessions), list(self._consumers)
@@ -235,12 +252,7 @@ class JmsConnection(Connection):
             consumer.pause_delivery()
         for session in sessions:
             session.pause_delivery()
-        try:
-            with mapped_errors:
-                self._provider.stop()
-        finally:
-            for session in sessions:
-                session.wait_for_listeners()
+        return sessions
 
     def close(self) -> None:
         self._refuse_in_listener("close")

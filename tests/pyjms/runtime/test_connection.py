@@ -421,6 +421,24 @@ class TestThreads:
 
 
 class TestTrouble:
+    @pytest.mark.realises("BOIL-CONN-5")
+    def test_a_start_that_fails_beneath_has_had_no_effect(self, jms_broker_url: str) -> None:
+        with Wrapped(jms_broker_url) as wrapped, ConnectionFactory(wrapped.url).create_connection() as connection:
+            early = connection.create_session()
+            queue = early.create_queue("orders")
+            send_texts(early, queue, "espresso")
+            wrapped.before["start"] = raising(ProviderError("the broker does not answer"))
+            with pytest.raises(JMSException, match="does not answer"):
+                connection.start()
+            late = connection.create_session()
+            assert [late.gate.is_open, early.gate.is_open] == [False, False]
+            connection.start()
+            assert [late.gate.is_open, early.gate.is_open] == [True, True]
+            wrapped.before["start"] = raising(ProviderError("the broker does not answer"))
+            with pytest.raises(JMSException, match="does not answer"):
+                connection.start()
+            assert take_texts(early.create_consumer(queue), 1) == ["espresso"]
+
     @pytest.mark.realises("BOIL-CONN-12")
     @pytest.mark.parametrize("failing", ["session.close", "close"])
     def test_a_close_that_fails_beneath_still_closes(self, jms_broker_url: str, failing: str) -> None:

@@ -138,15 +138,15 @@ class Epoch:
         except WireEndedError as error:
             raise _interrupted(error) from error
 
-    def ask(self, *frames: Frame, timeout_ms: int | None = None) -> Frame:
-        """Send `frames` and wait until the broker has done the last; return its RECEIPT.
+    def ask(self, *frames: Frame, timeout_ms: int | None = None, needs_room: bool = True) -> Frame:
+        """Send `frames` and wait until the broker has done the last; return its RECEIPT. `needs_room`: see `Wire.send`.
 
         On the I/O thread, where the answer would be read, it is not waited for: a client may close things when it is told
         of a message (`on_ready`). Raises the error that the broker answers, `UnansweredError` when it does not answer in time,
         `InterruptedLinkError`.
         """
         if self.wire.is_own_thread():
-            self.post(*frames)
+            self.post(*frames, needs_room=needs_room)
             return Frame("RECEIPT", {})
         receipt, answer = f"r{next(self._receipts)}", _Answer()
         frames[-1].headers["receipt"] = receipt
@@ -155,7 +155,7 @@ class Epoch:
                 raise UnsentLinkError(self.reason)
             self._answers[receipt] = answer
         try:
-            self.post(*frames)
+            self.post(*frames, needs_room=needs_room)
             limit_ms = self._settings.timeout_ms if timeout_ms is None else timeout_ms
             self.wire.wait(self._clock, answer.signal, self._clock.monotonic_ms() + limit_ms, self._events.is_alone)
         finally:

@@ -20,7 +20,7 @@ from pyjms.spi.errors import (
 )
 from pyjms.spi.provider import ConnectionEvents, ConnectRequest, ProviderConnection, ProviderInfo
 from pyjms_provider.clients.ending import Ending
-from pyjms_provider.clients.stomp.epoch import InterruptedLinkError
+from pyjms_provider.clients.stomp.epoch import InterruptedLinkError, UnansweredError
 from pyjms_provider.clients.stomp.link import Link
 from pyjms_provider.clients.stomp.profiled.pipelines import ProfiledReaderGroups, ProfiledStages
 from pyjms_provider.clients.stomp.profiled.session import ProfiledSession
@@ -154,23 +154,35 @@ class ProfiledConnection(ProviderConnection):
 
     def start(self) -> None:
         self._check_open()
-        self.is_started = True
-        self._say_everywhere(verbs.Start())
+        was_started, self.is_started = self.is_started, True
+        try:
+            self._say_everywhere(verbs.Start())
+        except ProviderError:
+            if not was_started:  # the broker may hear both later: then nothing waits here for somebody who does not receive
+                self.is_started = False
+                self.post(verbs.Stop().write())
+            raise
         for consumer in self._consumers():
             consumer.started()
 
     def stop(self) -> None:
         self._check_open()
         self.is_started = False
-        self._say_everywhere(verbs.Stop())
+        try:
+            self._say_everywhere(verbs.Stop())
+        except UnansweredError as error:  # no message is handed out from now on, and that is what was asked for
+            _log.warning("the broker has not answered that the connection is stopped: %s", error.reason)
 
     def _say_everywhere(self, verb: verbs.Verb) -> None:
-        """Ask in this epoch; if it ends, in the next."""
+        """Ask where the broker knows of this connection now, or is being told of it; a later one is told by `restore`."""
         while True:
+            epoch = self.link.newest
             try:
-                self.link.current().ask(verb.write())
+                epoch.ask(verb.write(), needs_room=False)
             except InterruptedLinkError:
-                continue
+                if epoch is not self.link.newest:
+                    continue
+                self.link.check_open()
             return
 
     def create_temporary(self, kind: AddressKind) -> Address:
@@ -252,9 +264,9 @@ class ProfiledConnection(ProviderConnection):
         return f"p{next(self._numbers)}"
 
     def post(self, frame: Frame) -> None:
-        """Say something that needs no answer; without a connection it needs not be said."""
+        """Say something small that needs no answer; without a connection it needs not be said. Never waits for room."""
         try:
-            self.link.newest.post(frame)
+            self.link.newest.post(frame, needs_room=False)
         except InterruptedLinkError:
             _log.debug("the connection ended before the broker had heard %s", frame.command)
 
@@ -407,8 +419,10 @@ class ProfiledConnection(ProviderConnection):
                 epoch.post(verbs.DeleteTemporary(address=real).write())
         for session in sessions:
             self._restore_session(epoch, session)
-        if self.is_started:
-            epoch.ask(verbs.Start().write())
+        is_said = False
+        while is_said is not self.is_started:  # another thread may start or stop it, and say so here, at this moment
+            is_said = self.is_started
+            epoch.ask((verbs.Start() if is_said else verbs.Stop()).write())
 
     def _restore_session(self, epoch: Epoch, session: ProfiledSession) -> None:
         epoch.ask(session.verb().write())

@@ -8,6 +8,7 @@ from threading import Event
 
 import pytest
 
+from pyjms.spi.errors import ResourceError
 from pyjms_provider.clients.stomp.profiled.connection import ProfiledConnection
 from pyjms_provider.protocols.stomp.frames import Frame
 from tests.provider.clients.stomp.fake_broker import PATIENCE_S
@@ -49,6 +50,56 @@ def test_a_session_that_is_opened_while_all_is_made_anew_is_opened_once(monkeypa
         lose(peer, connection)
         session = connection.open_session(transacted=False)
         assert [frame.headers["session"] for frame in peer.of("SESSION")] == [session.name]
+
+
+def test_who_starts_and_stops_does_not_wait_for_the_next_connection_which_hears_of_it(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    with healing(monkeypatch) as (peer, connection):
+        connection.stop()
+        lose(peer, connection)
+        connection.start()
+        connection.stop()
+        connection.start()
+        assert connection.state == "reconnecting"
+        connection.link.current()
+        assert len(peer.numbers_on(1, "START")) == 1
+        lose(peer, connection)
+        connection.stop()
+        connection.link.current()
+        assert len(peer.numbers_on(2, "START")) == 0
+
+
+def test_who_stops_in_the_moment_in_which_the_start_is_made_anew_is_heard_last() -> None:
+    events = Events()
+    with Peer() as peer, linked(peer, events) as connection:
+
+        def stop(number: int, frame: Frame) -> None:
+            if number == 1 and frame.command == "START":
+                connection.is_started = False  # by a call on another thread, whose STOP came before this START
+
+        peer.before_answer = stop
+        peer.cut()
+        events.wait_for(1)
+        connection.link.current()
+        assert [frame.command for number, frame in peer.frames if number == 1][-2:] == ["START", "STOP"]
+
+
+def test_a_start_that_is_not_answered_has_had_no_effect() -> None:
+    with Peer() as peer, linked(peer, options="timeout_ms=50&heart_beat_ms=0") as connection:
+        connection.stop()
+        peer.unanswered |= {"START"}
+        with pytest.raises(ResourceError, match="not answered START for 50 ms"):
+            connection.start()
+        assert not connection.is_started
+        peer.wait_for("STOP", 2)
+
+
+def test_a_stop_that_is_not_answered_stops_all_the_same() -> None:
+    with Peer() as peer, linked(peer, options="timeout_ms=50&heart_beat_ms=0") as connection:
+        peer.unanswered |= {"STOP"}
+        connection.stop()
+        assert not connection.is_started
 
 
 def test_a_temporary_destination_is_deleted_under_the_name_that_it_has_on_the_new_connection(
