@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 from pyjms.api.message import Message
 from pyjms.errors import IllegalStateException
 from pyjms.messages.freeze import thaw
+from pyjms.runtime.error_mapping import mapped_errors
 from pyjms.runtime.listener import WorkThread
 from pyjms.runtime.rest import Rest
 from pyjms.spi.capability import Capability
@@ -96,12 +97,14 @@ class Dispatcher:
         with session.gate.lock:
             if callback is not None:
                 self._check_may_listen(consumer)
-            others = [each for each in self.listening if each is not consumer]
-            self.listening = others if callback is None else [*others, consumer]
             if self._worker is None and callback is not None:
                 name = f"pyjms-session-{session.next_message_id()[3:]}"
-                self._worker = WorkThread(name, session.clock, self._work, self._tell)
-                self._worker.start()
+                worker = WorkThread(name, session.clock, self._work, self._tell)
+                with mapped_errors:
+                    worker.start()
+                self._worker = worker
+            others = [each for each in self.listening if each is not consumer]
+            self.listening = others if callback is None else [*others, consumer]
             consumer.callback = callback
         consumer.be_interested(callback is not None)
         self.wake()

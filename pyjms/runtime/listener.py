@@ -12,6 +12,7 @@ from threading import Lock, Thread, current_thread
 
 from pyjms.runtime.inbox import Inbox
 from pyjms.spi.clock import Clock
+from pyjms.spi.errors import ResourceError
 
 __all__ = ["EventThread", "WorkThread"]
 
@@ -45,8 +46,11 @@ class WorkThread:
         self._thread = Thread(target=self._run, name=name, daemon=True)
 
     def start(self) -> None:
-        """Begin; `wake` may be called before."""
-        self._thread.start()
+        """Begin; `wake` may be called before. Raises `ResourceError` when the system has no more threads for the moment."""
+        try:
+            self._thread.start()
+        except RuntimeError as error:
+            raise ResourceError(f"{error}: raise the limit of threads (ulimit -u), or have fewer sessions") from error
 
     def is_current(self) -> bool:
         """Say whether the caller runs on this thread."""
@@ -76,7 +80,13 @@ class WorkThread:
                 except Exception as error:  # the top of a thread: whatever it was, say so and go on
                     errors += 1
                     _log.exception("an unexpected error on %s", self._thread.name)
-                    self._on_error(error)
+                    self._tell(error)
+
+    def _tell(self, error: Exception) -> None:
+        try:
+            self._on_error(error)
+        except Exception:  # the top of a thread: who cannot be told must not end it either
+            _log.exception("nobody could be told of an error on %s", self._thread.name)
 
 
 class EventThread:
@@ -92,20 +102,34 @@ class EventThread:
         self._ended = False
 
     def call(self, callback: Callable[[], None]) -> None:
-        """Have `callback` run soon; dropped after `end`. Never blocks."""
+        """Have `callback` run soon; dropped after `end`. Never blocks.
+
+        Where the system has no more threads for the moment, it waits for the next call: who reports a lost connection is about
+        to make it anew, and must come to that.
+        """
         with self._lock:
             if self._ended:
                 return
             self._callbacks.put(callback)
             if self._thread is None:
-                self._thread = Thread(target=self._run, name=self._name, daemon=True)
-                self._thread.start()
+                self._begin()
 
     def end(self) -> None:
         """Let the thread end after the callbacks that wait; does not wait for it, as a callback may be the caller."""
         with self._lock:
             self._ended = True
+            if self._thread is None and not self._callbacks.empty():
+                self._begin()
             self._callbacks.put(None)
+
+    def _begin(self) -> None:
+        thread = Thread(target=self._run, name=self._name, daemon=True)
+        try:
+            thread.start()
+        except RuntimeError as error:
+            _log.warning("the exception listener hears of %d problems later: %s", self._callbacks.qsize(), error)
+            return
+        self._thread = thread
 
     def _run(self) -> None:
         while (callback := self._callbacks.get()) is not None:

@@ -135,6 +135,8 @@ BROAD_HANDLERS = {
     "pyjms/runtime/dispatch.py::_read": "the same: what cannot be read is counted, and set aside in the end",
     "pyjms/runtime/dispatch.py::_call": "a message listener: what it raised decides about redelivery",
     "pyjms/runtime/listener.py::_run": "the top of the threads that run listeners and callbacks",
+    "pyjms/runtime/listener.py::_tell": "the same: who cannot be told of an error must not end the thread",
+    "provider/pyjms_provider/clients/stomp/link.py::on_epoch_end": "who cannot be told of a loss must not keep it from being healed",
     "provider/pyjms_provider/clients/stomp/link.py::_heal": "the top of a thread, which says that it could not heal",
     "provider/pyjms_provider/clients/stomp/reading.py::_read_here": "what a reader finds wrong is raised by the I/O thread",
     "provider/pyjms_provider/clients/stomp/wire.py::_run": "the top of the I/O thread: the connection ends by it",

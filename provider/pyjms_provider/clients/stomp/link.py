@@ -284,9 +284,11 @@ class Link:
         if not self._settings.reconnect:
             self._give_up(ProviderError(f"the connection to {place} was lost: {reason}"))
             return
-        self._owner.on_interrupted(
-            ConnectionInterruptedError(f"the connection to {place} was lost ({reason}); it is being made anew")
-        )
+        error = ConnectionInterruptedError(f"the connection to {place} was lost ({reason}); it is being made anew")
+        try:
+            self._owner.on_interrupted(error)
+        except Exception:  # whoever cannot bear to hear it: without a healer everybody would wait for ever
+            _log.exception("PYJMS-STOMP somebody could not be told that the connection to %s was lost", place)
         try:
             Thread(target=self._heal, name=f"pyjms-stomp-healer-{place.host}", daemon=True).start()
         except (

@@ -533,3 +533,21 @@ def test_settling_while_another_thread_closes_the_session_says_so() -> None:
         with pytest.raises(ClosedError):
             session.acknowledge([delivery])
         session._closed = False
+
+
+@pytest.mark.parametrize("kind", [FakeBroker, Peer])
+def test_a_loss_that_nobody_can_be_told_of_is_healed_all_the_same(kind: type[FakeBroker]) -> None:
+    class Deaf(Events):
+        def on_exception(self, error: ProviderError) -> None:
+            super().on_exception(error)
+            raise RuntimeError("can't start new thread")
+
+    events = Deaf()
+    with kind() as broker:
+        connection = StompProvider().connect(request_of(broker), events)
+        connection.open_session(transacted=False)
+        broker.cut()
+        events.wait_for(1)
+        connection.open_session(transacted=False).send(make_envelope("works", persistent=True))
+        broker.wait_for("SEND")
+        connection.close()
