@@ -396,8 +396,11 @@ class JmsSession(SettlingSession):
         with self.gate.lock:
             self._state = next_state(self._state, Event.CLOSE, "session")
             self.gate.set_open(False)
-        self.provider_session.end_waits()
-        self.wake_all()
+        try:
+            with suppress(ProviderError):  # what waits there waits for its own time, and all is closed all the same
+                self.provider_session.end_waits()
+        finally:
+            self.wake_all()
 
     def close_consumer(self, consumer: JmsMessageConsumer) -> None:
         """Close one consumer, after its receive or listener on another thread has ended."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import suppress
 from sys import getrefcount
 from threading import Barrier, Event
 
@@ -438,6 +439,24 @@ class TestTrouble:
             with pytest.raises(JMSException, match="does not answer"):
                 connection.start()
             assert take_texts(early.create_consumer(queue), 1) == ["espresso"]
+
+    @pytest.mark.realises("BOIL-CONN-12")
+    @pytest.mark.parametrize("error", [ProviderError("the broker does not read"), OverflowError("no")])
+    def test_waits_that_cannot_be_ended_beneath_keep_nothing_from_closing(
+        self, monkeypatch: pytest.MonkeyPatch, connection: JmsConnection, error: Exception
+    ) -> None:
+        session = connection.create_session()
+        receiving = Call(session.create_consumer(session.create_queue("orders")).receive)
+        assert receiving.is_blocked()
+
+        def fail() -> None:
+            monkeypatch.undo()
+            raise error
+
+        monkeypatch.setattr(session.provider_session, "end_waits", fail)
+        with suppress(OverflowError):
+            session.close()
+        assert receiving.result() is None
 
     @pytest.mark.realises("BOIL-CONN-12")
     @pytest.mark.parametrize("failing", ["session.close", "close"])

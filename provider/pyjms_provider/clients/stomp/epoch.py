@@ -104,6 +104,8 @@ class Epoch:
         """Bytes that the body of a frame may have, as CONNECTED says; 0: the broker does not say."""
         self._clock = clock
         self._events = events
+        self._is_silent = False
+        """Whether a call has waited for the broker in vain, and nothing has come from it since."""
         self._lock = Lock()
         self._receipts = count(1)
         self._answers: dict[str, _Answer] = {}
@@ -167,9 +169,23 @@ class Epoch:
             raise answer.error
         if answer.is_interrupted:
             raise InterruptedLinkError(self.reason)
+        self._is_silent = True
         raise UnansweredError(
             f"the broker has not answered {frames[-1].command} for {limit_ms} ms, so it is not known whether it did it: "
             "look what holds it up, or raise timeout_ms"
+        )
+
+    def ask_last(self, *frames: Frame, timeout_ms: int | None = None) -> Frame:
+        """Ask, as `ask`, for what ends something; it needs no room.
+
+        A broker for which a call has waited in vain, and that has said nothing since, is told and not waited for again: so the
+        parts of a connection, which are closed one after the other, wait once for a broker that stands still.
+        """
+        if not self._is_silent:
+            return self.ask(*frames, timeout_ms=timeout_ms, needs_room=False)
+        self.post(*frames, needs_room=False)
+        raise UnansweredError(
+            f"the broker has answered nothing for so long that {frames[-1].command} is not waited for"
         )
 
     def expect(self, receipt: str, done: Callable[[], None]) -> None:
@@ -185,6 +201,7 @@ class Epoch:
 
     def on_frame(self, frame: Frame) -> None:
         """Hand on what came."""
+        self._is_silent = False
         if frame.command in _MESSAGES:
             self._events.on_message(self, frame)
         elif frame.command == "RECEIPT":

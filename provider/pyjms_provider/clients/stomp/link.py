@@ -243,7 +243,7 @@ class Link:
             signal.set()
         if was_connected and farewell is not None:
             try:
-                epoch.ask(farewell, timeout_ms=self._settings.connect_timeout_ms)
+                epoch.ask_last(farewell, timeout_ms=self._settings.connect_timeout_ms)
             except (ProviderError, InterruptedLinkError) as error:
                 _log.debug("the broker did not answer DISCONNECT: %s", error)
         epoch.wire.close()

@@ -336,7 +336,7 @@ class Subscription(ProviderConsumer):
 
     def _end_in(self, epoch: Epoch) -> None:
         try:
-            epoch.ask(*(Frame("UNSUBSCRIBE", {"id": each}) for each in self._wider), self.subscribing.end())
+            epoch.ask_last(*(Frame("UNSUBSCRIBE", {"id": each}) for each in self._wider), self.subscribing.end())
         except ClosedError:
             return
         if not self._dialect.unsubscribe_returns_unsettled:

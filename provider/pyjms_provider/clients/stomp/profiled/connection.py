@@ -355,7 +355,7 @@ class ProfiledConnection(ProviderConnection):
         with self._lock:
             self._sessions.pop(session.name, None)
         try:
-            self.link.newest.ask(verbs.CloseSession(session=session.name).write())
+            self.link.newest.ask_last(verbs.CloseSession(session=session.name).write())
         except (InterruptedLinkError, ProviderError) as error:
             _log.debug("a session ended with its connection: %s", error)
 

@@ -283,7 +283,7 @@ class ProfiledConsumer(ProviderConsumer):
             self._is_closed = True
         self._session.forget(self)
         try:
-            self._connection.link.newest.ask(verbs.Unsubscribe(id=self.name).write())
+            self._connection.link.newest.ask_last(verbs.Unsubscribe(id=self.name).write())
         except InterruptedLinkError:
             return  # it ended with the connection
         finally:

@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+from threading import Event
+from typing import Any
+
 import pytest
 
 from pyjms.spi.errors import BranchError, InDoubtError, ResourceError, RolledBackError, TooLateError
 from pyjms.spi.xid import BranchFailure, Xid
+from pyjms_provider.clients.stomp.profiled.connection import ProfiledConnection
+from tests.provider.clients.stomp.fake_broker import PATIENCE_S
 from tests.provider.clients.stomp.profiled.peer import Peer, consumer_of, link_to, linked
 from tests.provider.clients.stomp.world import ORDERS, Events, Told
 from tests.provider.helpers import make_envelope, text_of
@@ -306,3 +311,63 @@ def test_a_session_that_is_closed_twice_says_nothing_more_to_the_broker() -> Non
             session.close()
         connection.create_temporary(ORDERS.kind)  # whatever was posted has come before this
         assert len(peer.of("INTERRUPT")) == len(peer.of("ENDSESSION")) == 1
+
+
+def count_waits(monkeypatch: pytest.MonkeyPatch, connection: ProfiledConnection) -> list[object]:
+    """Note each wait for an answer from now on."""
+    waits, wire = list[object](), connection.link.newest.wire
+    wait = wire.wait
+
+    def noted(*arguments: Any) -> bool:
+        waits.append(arguments)
+        return wait(*arguments)
+
+    monkeypatch.setattr(wire, "wait", noted)
+    return waits
+
+
+def test_a_broker_that_stands_still_is_waited_for_once_however_much_is_closed(monkeypatch: pytest.MonkeyPatch) -> None:
+    with Peer() as peer, linked(peer, options=SHORTLY) as connection:
+        sessions = [connection.open_session(transacted=False) for _ in range(3)]
+        consumers = [consumer_of(session) for session in sessions for _ in range(2)]
+        waits = count_waits(monkeypatch, connection)
+        peer.unanswered |= {"UNSUBSCRIBE", "ENDSESSION", "DISCONNECT"}
+        sessions[0].close()
+        with pytest.raises(ResourceError, match="not waited for"):
+            consumers[2].close()
+        connection.close()
+        assert len(waits) == 1
+        assert len(peer.of("UNSUBSCRIBE")) == len(consumers)
+        assert len(peer.of("ENDSESSION")) == len(sessions)
+
+
+def test_a_broker_that_has_said_something_again_is_waited_for_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    told = Told()
+    with Peer() as peer, linked(peer, options=SHORTLY) as connection:
+        sessions = [connection.open_session(transacted=False) for _ in range(2)]
+        consumer = consumer_of(connection.open_session(transacted=False), told)
+        waits = count_waits(monkeypatch, connection)
+        peer.unanswered |= {"ENDSESSION"}
+        sessions[0].close()
+        peer.deliver_to(consumer, 1)
+        told.wait()
+        sessions[1].close()
+        assert len(waits) == 2
+
+
+def test_waits_end_though_the_broker_does_not_read_and_much_waits_to_be_sent() -> None:
+    release = Event()
+    with Peer() as peer, linked(peer, options=SHORTLY) as connection:
+        session = connection.open_session(transacted=False)
+        envelope = make_envelope("x" * 500_000)
+        session.send(envelope)  # from now on it needs no answer
+        peer.before_answer = lambda _, __: release.wait(PATIENCE_S)
+        try:
+            with pytest.raises(ResourceError, match="has not read"):
+                for _ in range(100):
+                    session.send(envelope)
+            connection.link.newest.wire._outbox.put(b"\n" * 1_000_000, needs_room=False)  # so there is none for a byte
+            session.end_waits()
+        finally:
+            release.set()
+        peer.wait_for("INTERRUPT")
