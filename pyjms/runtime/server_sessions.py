@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING
 from pyjms.api.server_sessions import ConnectionConsumer, ServerSession, ServerSessionPool
 from pyjms.api.session import Session
 from pyjms.errors import IllegalStateException, JMSException
-from pyjms.runtime.error_mapping import mapped_errors
+from pyjms.runtime.error_mapping import mapped_errors, to_jms
 from pyjms.runtime.listener import WorkThread
 from pyjms.runtime.rest import Rest
 from pyjms.runtime.session import JmsSession
 from pyjms.spi.delivery import Delivery
-from pyjms.spi.errors import ProviderError
+from pyjms.spi.errors import ClosedError, ProviderError
 from pyjms.spi.provider import ProviderSession, SubscribeRequest
 from pyjms.spi.reasons import reason_of
 
@@ -145,9 +145,11 @@ class JmsConnectionConsumer(ConnectionConsumer):
         try:
             server_session: ServerSession = self._pool.get_server_session()
             session = self._loadable(server_session.session)
-            session.load(deliveries, self._rest)
-            loaded_into = session
-            server_session.start()
+            if self._load(session, deliveries):
+                loaded_into = session
+            else:
+                deliveries = []  # they are back
+            server_session.start()  # also with nothing to run: its pool gets it back no other way
         except Exception as error:  # application code: the messages must not be lost by its errors
             if self._closed and loaded_into is None:
                 return  # closed while the pool was asked: the messages are back on their destination
@@ -161,6 +163,25 @@ class JmsConnectionConsumer(ConnectionConsumer):
             finally:
                 self.pause_delivery()
                 self._connection.report(ProviderError(reason))
+
+    def _load(self, session: JmsSession, deliveries: list[Delivery]) -> bool:
+        """Load; if the provider cannot hand the messages over now, give them back, rest, and return False.
+
+        Raises JMSException when the session is closed.
+        """
+        try:
+            session.load(deliveries, self._rest)
+        except ClosedError as error:
+            raise to_jms(error) from error
+        except ProviderError as error:
+            _log.warning("messages could not be loaded into a server session, so they will come again: %s", error)
+            self._rest.begin()  # before they are there again, which wakes this consumer
+            try:
+                self._give_back(deliveries)
+            except ProviderError as failure:
+                _log.debug("they are given back later: %s", failure)
+            return False
+        return True
 
     def _loadable(self, session: Session) -> JmsSession:
         """Return `session` if this connection made it. Raises JMSException for another one, which cannot be loaded."""

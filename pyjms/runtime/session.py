@@ -320,10 +320,9 @@ class JmsSession(SettlingSession):
         self._dispatcher.run_loaded()
 
     def load(self, deliveries: list[Delivery], rest: Rest) -> None:
-        """Take over what a connection consumer received, for `run`."""
+        """Take over what a connection consumer received, for `run`. Raises IllegalStateException, and `ProviderError` unmapped."""
         self.check_open()
-        with mapped_errors:
-            self.provider_session.adopt(deliveries)
+        self.provider_session.adopt(deliveries)
         self._dispatcher.loader_rest = rest
         self._dispatcher.loaded.extend(deliveries)
 

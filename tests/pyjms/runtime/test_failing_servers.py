@@ -9,6 +9,7 @@ import pytest
 
 from pyjms import JMSException, ServerSession, ServerSessionPool, Session
 from pyjms.runtime.factory import ConnectionFactory
+from pyjms.spi.errors import ResourceError
 from pyjms.testing import Faults
 from tests.pyjms.runtime.conftest import Connect
 from tests.pyjms.runtime.helpers import (
@@ -25,7 +26,7 @@ from tests.pyjms.runtime.helpers import (
 )
 from tests.pyjms.runtime.server_pool import Pool, feeding
 from tests.pyjms.runtime.test_exception_listener import Problems
-from tests.pyjms.runtime.wrapping import Wrapped
+from tests.pyjms.runtime.wrapping import Wrapped, raising
 
 
 @pytest.fixture
@@ -244,3 +245,25 @@ class TestServersThatFail:
             assert left_over(session) == ["espresso"]
         within_patience(connection.close)
         assert recorder.texts == []
+
+
+class TestProvidersThatFail:
+    """What fails is not the application server's: its consumer goes on."""
+
+    @pytest.mark.realises("BOIL-ACK-8")
+    @pytest.mark.parametrize("owes", [False, True], ids=["given back", "owed"])
+    def test_messages_that_cannot_be_loaded_come_again(self, jms_broker_url: str, sending: Session, owes: bool) -> None:
+        with Wrapped(jms_broker_url) as wrapped, ConnectionFactory(wrapped.url).create_connection() as connection:
+            problems, recorder = Problems(), Recorder()
+            connection.exception_listener = problems
+            queue = sending.create_queue("orders")
+            pool = Pool(connection, feeding(recorder))
+            wrapped.before["adopt"] = raising(ResourceError("the connection was lost"), times=3)
+            if owes:
+                wrapped.before["recover"] = raising(ResourceError("the broker does not answer"))
+            connection.create_connection_consumer(queue, None, pool, 2)
+            connection.start()
+            send_texts(sending, queue, "one", "two", "three")
+            assert sorted(map(str, recorder.wait_for(3))) == ["one", "three", "two"]
+            pool.join()
+            assert [str(each) for each in problems.told if "stopped" in str(each)] == []
