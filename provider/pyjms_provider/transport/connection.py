@@ -28,7 +28,7 @@ from pyjms_provider.transport.layers import Bytes, Layer, LayerError
 from pyjms_provider.transport.reports import RareReports, Report
 from pyjms_provider.transport.scheduler import Scheduler
 from pyjms_provider.transport.settings import ListenerSettings
-from pyjms_provider.transport.timers import Timers
+from pyjms_provider.transport.timers import Alarm, Timers
 from pyjms_provider.transport.workers import WorkerPool
 
 __all__ = ["Connection", "Direction", "Home", "Trace"]
@@ -106,6 +106,11 @@ _NEXT: Final = MappingProxyType(
 
 _LONG_READ_MS: Final = 1  # after less than that it costs more to go on later than to go on
 
+
+def _nothing() -> None:
+    """Have the turn of a connection that has ended."""
+
+
 # An enumeration's member is looked up in a dozen steps, and these two for every read.
 _OPEN: Final = _State.OPEN
 _CLOSING: Final = _State.CLOSING
@@ -129,6 +134,7 @@ class Connection(asyncio.BufferedProtocol):
         self._engine: ProtocolEngine | None = None
         self._peer: Peer | None = None
         self._turn = self.turn
+        self._alarm = Alarm(self)
         self._is_awake = False
         self._is_blocked = False
         self._is_paused = False
@@ -260,6 +266,10 @@ class Connection(asyncio.BufferedProtocol):
             self._try(self._engine.closed, self._error or exc)
         self._home.ended(self)
         Report.DISCONNECTED.log("%s", self._address)
+        # Nothing of it is in memory longer than its last job: clients that come and go would fill that until it is looked through.
+        self._alarm.who = None
+        self._turn = _nothing
+        self._engine = None
 
     # --------------------------------------------------------------------------------------------- what the loop calls
 
@@ -554,7 +564,7 @@ class Connection(asyncio.BufferedProtocol):
     def _arm(self, at_ms: float) -> None:
         """Set the alarm, unless it goes off by then."""
         if at_ms < self._armed_ms:
-            self._armed_ms = self._home.timers.arm(at_ms, self, self._armed_ms)
+            self._armed_ms = self._home.timers.arm(at_ms, self._alarm, self._armed_ms)
 
     def _move(self, event: _Event) -> None:
         self._state = _NEXT[self._state, event]

@@ -16,7 +16,7 @@ from typing import Final, Protocol
 from pyjms.spi.clock import Clock, Signal
 from pyjms_provider.transport.scheduler import Scheduler
 
-__all__ = ["Alarmed", "Timers"]
+__all__ = ["Alarm", "Alarmed", "Timers"]
 
 _GRAIN_MS: Final = 20
 """Alarms go off together, at multiples of this: so a thousand connections wake the loop fifty times a second at most."""
@@ -30,13 +30,27 @@ class Alarmed(Protocol):
         ...
 
 
+class Alarm:
+    """What the timers hold of whoever is to be called, as long as an alarm of his is to come: it is emptied when he ends.
+
+    A connection arms for its heart-beats, and for the time limit of a login; one that was closed after a moment would else be in
+    memory until then.
+    """
+
+    __slots__ = ("who",)
+
+    def __init__(self, who: Alarmed | None) -> None:
+        self.who = who
+        """None: nobody is to be called any more."""
+
+
 class Timers:
     """The alarms of one loop."""
 
     def __init__(self, name: str, clock: Clock, scheduler: Scheduler) -> None:
         self._clock = clock
         self._scheduler = scheduler
-        self._heap: list[tuple[float, int, Alarmed]] = []
+        self._heap: list[tuple[float, int, Alarm]] = []
         self._numbers = count()
         self._next_ms = math.inf
         self._signal = Signal()
@@ -44,17 +58,17 @@ class Timers:
         self._thread = Thread(target=self._run, name=f"pyjms network timer {name}", daemon=True)
         self._thread.start()
 
-    def arm(self, at_ms: float, who: Alarmed, armed_ms: float = math.inf) -> float:
-        """Call `who` at `at_ms` on the monotonic clock, or up to 20 ms later; return the time. On the loop.
+    def arm(self, at_ms: float, alarm: Alarm, armed_ms: float = math.inf) -> float:
+        """Call `alarm.who` at `at_ms` on the monotonic clock, or up to 20 ms later; return the time. On the loop.
 
         `armed_ms`: when `who` will be called anyway, as an earlier call returned it. If that is not later, it is left at that.
 
-        There is no disarming: who is called too early looks at what it wants now, and arms again.
+        There is no disarming but for the end: who is called too early looks at what it wants now, and arms again.
         """
         due_ms = math.ceil(at_ms / _GRAIN_MS) * _GRAIN_MS
         if due_ms >= armed_ms:
             return armed_ms
-        heappush(self._heap, (due_ms, next(self._numbers), who))
+        heappush(self._heap, (due_ms, next(self._numbers), alarm))
         if due_ms < self._next_ms:
             self._next_ms = due_ms
             self._signal.set()
@@ -81,7 +95,9 @@ class Timers:
         due = []
         while heap and heap[0][0] <= now_ms:
             due.append(heappop(heap))
-        for due_ms, _, who in due:
-            who.alarm(due_ms)
+        for due_ms, _, alarm in due:
+            who = alarm.who
+            if who is not None:
+                who.alarm(due_ms)
         self._next_ms = heap[0][0] if heap else math.inf
         self._signal.set()

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import math
 from collections.abc import Callable
 from itertools import product
 from typing import Any, cast
+from weakref import ref
 
 import pytest
 
@@ -16,6 +18,7 @@ from pyjms_provider.transport.connection import _NEXT, Connection, Direction, _E
 from pyjms_provider.transport.layers import Layer
 from pyjms_provider.transport.reports import RareReports
 from pyjms_provider.transport.settings import ListenerSettings
+from pyjms_provider.transport.timers import Alarm
 from tests.provider.transport.world import EchoEngine
 
 GRAIN_MS = 20
@@ -103,6 +106,7 @@ class World:
         self.bytes_in = self.bytes_out = 0
         self.steps: list[Callable[[], None]] = []
         self.alarms: list[float] = []
+        self.armed: list[Alarm] = []
         self.jobs: list[tuple[Callable[[], object], Callable[[object, BaseException | None], None]]] = []
         self.has_ended = False
         self.layer: Layer | None = None
@@ -133,10 +137,11 @@ class World:
     def add(self, step: Callable[[], None]) -> None:
         self.steps.append(step)
 
-    def arm(self, at_ms: float, who: Connection, armed_ms: float = math.inf) -> float:
+    def arm(self, at_ms: float, alarm: Alarm, armed_ms: float = math.inf) -> float:
         due_ms = math.ceil(at_ms / GRAIN_MS) * GRAIN_MS
         if due_ms < armed_ms:
             self.alarms.append(due_ms)
+            self.armed.append(alarm)
         return min(due_ms, armed_ms)
 
     def ring(self) -> None:
@@ -573,3 +578,26 @@ def test_a_trace_sees_both_directions() -> None:
     world.engine.replies = [b"pong"]
     world.read(b"ping")
     assert world.traced == [(Direction.IN, b"ping"), (Direction.OUT, b"pong")]
+
+
+def test_what_has_ended_is_kept_by_nobody_until_its_last_alarm(world: World) -> None:
+    connection, engine = ref(world.connection), ref(world.engine)
+    world.engine.tick_ms = 30_000
+    world.read(b"x")
+    assert world.armed, "an alarm is to come"
+    world.connection.connection_lost(None)
+    gc.disable()
+    try:
+        del world.connection, world.engine, world.transport.protocol
+        world.steps.clear()
+        assert [connection(), engine()] == [None, None]
+    finally:
+        gc.enable()
+
+
+def test_who_wakes_what_has_ended_wakes_nobody(world: World) -> None:
+    engine = world.engine
+    world.connection.connection_lost(None)
+    engine.conduit.wake()
+    world.run()
+    assert engine.diary == ["closed NoneType"]

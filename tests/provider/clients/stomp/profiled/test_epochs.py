@@ -10,6 +10,7 @@ import pytest
 from pyjms.spi.errors import BranchError, InDoubtError, ResourceError, RolledBackError, TooLateError
 from pyjms.spi.xid import BranchFailure, Xid
 from pyjms_provider.clients.stomp.profiled.connection import ProfiledConnection
+from pyjms_provider.protocols.stomp.frames import Frame
 from tests.provider.clients.stomp.fake_broker import PATIENCE_S
 from tests.provider.clients.stomp.profiled.peer import Peer, consumer_of, link_to, linked
 from tests.provider.clients.stomp.world import ORDERS, Events, Told
@@ -361,7 +362,11 @@ def test_waits_end_though_the_broker_does_not_read_and_much_waits_to_be_sent() -
         session = connection.open_session(transacted=False)
         envelope = make_envelope("x" * 500_000)
         session.send(envelope)  # from now on it needs no answer
-        peer.before_answer = lambda _, __: release.wait(PATIENCE_S)
+
+        def stand_still(number: int, frame: Frame) -> None:
+            release.wait(PATIENCE_S)
+
+        peer.before_answer = stand_still
         try:
             with pytest.raises(ResourceError, match="has not read"):
                 for _ in range(100):
