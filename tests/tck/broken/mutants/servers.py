@@ -22,7 +22,7 @@ MUTANTS = (
     mutant(
         "8.2.2-a 8.2.1-b",
         "messages are not loaded into the server session's session",
-        edit(_CC + "_hand_over", "session.load(deliveries, self._rest)", "pass"),
+        edit(_CC + "_load", "session.load(deliveries, self._rest)", "pass"),
     ),
     mutant("8.2.2-b", "server sessions are not started", edit(_CC + "_hand_over", "server_session.start()", "pass")),
     mutant(

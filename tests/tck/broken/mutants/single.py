@@ -191,7 +191,7 @@ MUTANTS = (
         "8.2.3-a",
         "only the first of several messages is loaded",
         edit(
-            "pyjms.runtime.server_sessions:JmsConnectionConsumer._hand_over",
+            "pyjms.runtime.server_sessions:JmsConnectionConsumer._load",
             "session.load(deliveries, self._rest)",
             "session.load(deliveries[:1], self._rest)",
         ),
