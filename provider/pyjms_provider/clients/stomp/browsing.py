@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Iterator
+from functools import partial
 from threading import Lock
 from typing import TYPE_CHECKING
 
@@ -64,6 +65,7 @@ class Browser:
     def run(self) -> Iterator[Delivery]:
         """Yield the messages. Raises `ResourceError` when the broker stops in the middle."""
         epoch = self._connection.link.current()
+        end = partial(self._end, epoch)
         try:
             epoch.ask(self._subscribing.frame())
             while (frame := self._next()) is not None:
@@ -74,8 +76,13 @@ class Browser:
                     yield Delivery(envelope, 1 + is_redelivered, is_redelivered, self)
         except InterruptedLinkError as error:
             raise ResourceError(f"the connection was lost while a queue was browsed: {error}") from error
+        except (
+            GeneratorExit
+        ):  # left half way, perhaps to the garbage collector, which runs anywhere, also where a lock is held
+            end = partial(epoch.call_soon, end)
+            raise
         finally:
-            self._end(epoch)
+            end()
 
     def _next(self) -> Frame | None:
         clock, settings = self._connection.clock, self._connection.settings

@@ -188,6 +188,10 @@ class Epoch:
             f"the broker has answered nothing for so long that {frames[-1].command} is not waited for"
         )
 
+    def call_soon(self, chore: Callable[[], None]) -> None:
+        """Have the I/O thread do something; see `Wire.call_soon`."""
+        self.wire.call_soon(chore)
+
     def expect(self, receipt: str, done: Callable[[], None]) -> None:
         """Have `done` called on the I/O thread when the answer comes that names `receipt`; never, if the epoch ends first."""
         with self._lock:

@@ -20,6 +20,7 @@ import os
 import re
 import socket
 import ssl
+from collections import deque
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass, field, replace
@@ -118,6 +119,7 @@ class Wire:
         self._answered = Signal()
         self._in_a_row = 0
         """How many frames that may wait were sent since somebody waited, or the I/O thread looked."""
+        self._chores: deque[Callable[[], None]] = deque()
         self._is_closing = False
         self._reason = ""
         self._io_thread = 0
@@ -254,6 +256,14 @@ class Wire:
             self._wake()  # the I/O thread finds out why
         return self._reading.wait(clock, signal, until_ms, is_alone)
 
+    def call_soon(self, chore: Callable[[], None]) -> None:
+        """Have the I/O thread do `chore`, which neither waits nor raises; nobody does it once the connection has ended.
+
+        This takes no lock: what the garbage collector ends may call it, on whichever thread that runs, whatever lock it holds.
+        """
+        self._chores.append(chore)
+        self._wake()
+
     def join(self, timeout_s: float) -> None:
         """Wait for the thread to end, unless it is the caller's."""
         if self._thread is not current_thread() and self._thread.ident is not None:
@@ -290,6 +300,8 @@ class Wire:
                 raise reading.trouble
             if is_readable:
                 reading.try_read()
+            while self._chores:
+                self._chores.popleft()()
             self._in_a_row = 0
             self._outbox.uncork()
             if self._outbox.has_rest:

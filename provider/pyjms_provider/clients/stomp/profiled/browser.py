@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Iterator
+from functools import partial
 from typing import TYPE_CHECKING, Final
 
 from pyjms.spi.clock import Signal
@@ -56,11 +57,13 @@ class ProfiledBrowser:
         """Hear that the connection was lost."""
         self._is_interrupted = True
         self._signal.set()
+        self._connection.forget(self)  # nothing comes for it any more
 
     def messages(self) -> Iterator[Delivery]:
         """Yield what is in the queue. Raises `ResourceError` when the connection is lost or the broker silent."""
         epoch = self._connection.link.current()
         self._connection.remember(self)
+        end = partial(self._end, epoch)
         try:
             epoch.ask(self._verb().write())
             self._grant(epoch, _WINDOW)
@@ -72,8 +75,13 @@ class ProfiledBrowser:
                 yield Delivery(envelope, count, frame.headers.get("redelivered") == "true", None)
         except InterruptedLinkError as error:
             raise ResourceError(f"the connection was lost: {error}; browse the queue again") from error
+        except (
+            GeneratorExit
+        ):  # left half way, perhaps to the garbage collector, which runs anywhere, also where a lock is held
+            end = partial(epoch.call_soon, end)
+            raise
         finally:
-            self._end(epoch)
+            end()
 
     def _verb(self) -> verbs.Browse:
         address = self._connection.at_broker(self._address)
@@ -103,6 +111,6 @@ class ProfiledBrowser:
         self._connection.forget(self)
         if not self._has_ended:
             try:
-                epoch.post(verbs.Unsubscribe(id=self.name).write())
+                epoch.post(verbs.Unsubscribe(id=self.name).write(), needs_room=False)
             except (InterruptedLinkError, ProviderError):
                 return  # it ends with the connection
