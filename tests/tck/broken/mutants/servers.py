@@ -28,7 +28,7 @@ MUTANTS = (
     mutant(
         "8.2.2-b",
         "messages are delivered before the server session runs",
-        edit(_CC + "_hand_over", "loaded_into = session", "session.run()\n        loaded_into = session"),
+        edit(_CC + "_hand_over", "loaded_into = session", "session.run()\n            loaded_into = session"),
     ),
     mutant(
         "8.2.3-a",
