@@ -37,6 +37,10 @@ _DATA: Final = frozenset((Opcode.TEXT, Opcode.BINARY, Opcode.CONT))
 _Decoder: Final = codecs.getincrementaldecoder("utf-8")
 
 
+_TLS_HANDSHAKE: Final = b"\x16\x03"
+"""How a client begins that speaks TLS (RFC 8446 §5.1)."""
+
+
 class WebSocketLayer(Layer):
     """The server's side of one WebSocket."""
 
@@ -64,6 +68,9 @@ class WebSocketLayer(Layer):
         if self._is_over:
             return ()
         protocol = self._protocol
+        if protocol.state is State.CONNECTING and data.startswith(_TLS_HANDSHAKE):
+            self._is_over = True  # it would wait for an answer in TLS, and this for the end of a line
+            raise LayerError("the client spoke TLS, which this port has not; it must use ws://")
         protocol.receive_data(data)
         chunks: list[bytes] = []
         for event in protocol.events_received():

@@ -130,6 +130,13 @@ def test_a_message_that_is_too_large_ends_the_connection() -> None:
     assert pair.close_code == 1009
 
 
+def test_a_client_that_begins_with_tls_is_told_from_one_that_is_slow() -> None:
+    pair = Pair()
+    with pytest.raises(LayerError, match="spoke TLS, which this port has not"):
+        pair.layer.received(b"\x16\x03\x01\x02\x00\x01")
+    assert pair.layer.is_over
+
+
 @pytest.mark.parametrize("rubbish", [b"\xff" * 20, b"\x81\x05hello", b"\x83\x80\x00\x00\x00\x00"])
 def test_rubbish_ends_the_connection(rubbish: bytes) -> None:
     pair = Pair().shake()

@@ -24,6 +24,7 @@ from pyjms.spi.errors import (
     ProviderError,
     ResourceError,
 )
+from pyjms_provider.clients.stomp.advice import advice
 from pyjms_provider.clients.stomp.epoch import Epoch, InterruptedLinkError
 from pyjms_provider.clients.stomp.options import Endpoint, StompSettings
 from pyjms_provider.clients.stomp.refusals import refusal
@@ -430,9 +431,8 @@ class Link:
         except RefusedError as error:
             raise self._refusal(error, endpoint) from error
         except WireEndedError as error:
-            raise InterruptedLinkError(
-                f"{endpoint} closed the connection before it answered CONNECT: {error}"
-            ) from error
+            why = f"{endpoint} closed the connection before it answered CONNECT: {error}"
+            raise InterruptedLinkError(why + advice(self._settings.scheme, endpoint, why)) from error
         except StompError as error:
             epoch.wire.close()
             raise ProviderError(error.reason) from error

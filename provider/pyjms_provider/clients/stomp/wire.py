@@ -24,7 +24,6 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass, field, replace
-from pathlib import Path
 from threading import Thread, current_thread, get_ident
 from typing import Any, Protocol
 
@@ -38,6 +37,7 @@ from websocket import ABNF, WebSocketException
 
 from pyjms.spi.clock import Clock, Signal, SystemClock
 from pyjms.spi.errors import ProviderError, ResourceError
+from pyjms_provider.clients.stomp.advice import advice, check_files
 from pyjms_provider.clients.stomp.close_codes import why_closed
 from pyjms_provider.clients.stomp.heart_beat import HeartBeat
 from pyjms_provider.clients.stomp.options import Endpoint, StompSettings
@@ -520,7 +520,7 @@ def _connect(endpoint: Endpoint, settings: StompSettings) -> _Channel:
         transport.attempt_connection()
     except ConnectFailedException as error:
         why = _reasons.last.pop(_thread_id(), "no reason given")
-        raise ResourceError(f"no connection to {endpoint}: {why}") from error
+        raise ResourceError(f"no connection to {endpoint}: {why}{advice(settings.scheme, endpoint, why)}") from error
     return _guarded(transport, endpoint, settings)
 
 
@@ -547,9 +547,7 @@ def _transport(endpoint: Endpoint, settings: StompSettings) -> Any:
         tls = settings.tls
         if not tls.verify:
             _log.warning("PYJMS-TLS verify=no: nobody checks that %s is who it says; use ca_file= instead", endpoint)
-        for file in (tls.ca_file, tls.certificate_file, tls.key_file):
-            if file is not None and not Path(file).is_file():  # stomp.py would try again without end
-                raise ResourceError(f"there is no file {file!r}, which the URL names for TLS")
+        check_files(tls)  # stomp.py would try again without end, or name no file
         transport.set_ssl(
             for_hosts=[place],
             key_file=tls.key_file,

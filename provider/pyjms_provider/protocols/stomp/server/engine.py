@@ -39,6 +39,8 @@ __all__ = ["StompServerEngine"]
 
 _log = logging.getLogger(__name__)
 _HEART_BEAT: Final = b"\n"
+_TLS_HANDSHAKE: Final = b"\x16\x03"
+"""How a client begins that speaks TLS (RFC 8446 §5.1)."""
 _ORDINARY: Final = frozenset({"SEND", "SENDS", "ACK"})  # most frames; they leave the state as it is
 _OPEN: Final = ServerState.OPEN
 _OVER: Final = ServerState.OVER  # an enumeration's member is looked up in a dozen steps
@@ -74,8 +76,16 @@ class StompServerEngine(ProtocolEngine):
                 self._run()
                 return
         if self._state is not _OVER:
+            if self.dialogue is None and self._is_between_frames and bytes(data[:2]) == _TLS_HANDSHAKE:
+                self._refuse_tls()  # it would wait for an answer in TLS, and this for the end of a line
+                return
             self._decoder.put(data)
             self._read()
+
+    def _refuse_tls(self) -> None:
+        problem = "this port has no TLS, and the client begins with it: it must write stomp://, or the port needs a certificate"
+        _log.warning("PYJMS-STOMP-6 connection from %s ends: %s", self.conduit.peer.address, problem)
+        self.refuse(None, StompError(problem))
 
     def _read(self) -> None:
         decoder = self._decoder

@@ -338,8 +338,8 @@ def test_a_broker_that_stands_still_is_waited_for_once_however_much_is_closed(mo
             consumers[2].close()
         connection.close()
         assert len(waits) == 1
-        assert len(peer.of("UNSUBSCRIBE")) == len(consumers)
-        assert len(peer.of("ENDSESSION")) == len(sessions)
+        peer.wait_for("UNSUBSCRIBE", len(consumers))
+        peer.wait_for("ENDSESSION", len(sessions))
 
 
 def test_a_broker_that_has_said_something_again_is_waited_for_again(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -63,6 +63,16 @@ def test_an_unknown_version_is_answered_with_those_that_are_spoken_and_the_end(b
     assert client.engine.is_over
 
 
+def test_a_client_that_begins_with_tls_is_told_at_once_and_the_log_says_what_it_is(
+    bench: Bench, caplog: pytest.LogCaptureFixture
+) -> None:
+    client = Client(bench)
+    client.feed(b"\x16\x03\x01\x02\x00\x01")  # and so on, without the end of a line
+    assert client.pull().startswith(b"ERROR")  # which is no TLS, so that the client says so
+    assert client.engine.is_over
+    assert "this port has no TLS" in caplog.text
+
+
 def test_wrong_credentials_are_refused_without_a_hint(bench: Bench) -> None:
     client = Client(bench)
     answer = client.log_in(login="alice", passcode="guess")
