@@ -138,7 +138,7 @@ producer = session.create_producer(queue)
 producer.send(session.create_text_message("before"))
 consumer = session.create_consumer(queue)
 if "beside" in ending:
-    assert journal._group.begin() and journal._lock.acquire()  # a thread that is not in the child writes at this moment
+    assert journal._group.right.acquire() and journal._lock.acquire()  # a thread that is not in the child writes at this moment
 child = os.fork()
 if not child:
     signal.alarm(25)
@@ -154,7 +154,7 @@ if not child:
 assert os.waitpid(child, 0)[1] == 0
 if "beside" in ending:
     journal._lock.release()
-    journal._group.end()
+    journal._group.right.release()
 assert consumer.receive(5000).text == "before"
 producer.send(session.create_text_message("after"))
 os.kill(os.getpid(), signal.SIGKILL)

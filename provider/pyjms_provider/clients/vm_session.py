@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from typing import TYPE_CHECKING
 
 from pyjms.spi.delivery import Delivery
@@ -145,8 +146,7 @@ class VmSession(VmTransactions):
         if keeper is None:
             self._settle(deliveries)
         else:
-            with keeper.work():
-                self._settle(deliveries)
+            keeper.work(partial(self._settle, deliveries))
 
     def _settle(self, deliveries: Sequence[Delivery]) -> None:
         session = self._receiving

@@ -70,8 +70,7 @@ class VmTransactions(ProviderSession):
         if keeper is None:
             self._commit()
         else:
-            with keeper.work():
-                self._commit()
+            keeper.work(self._commit)
 
     def _commit(self) -> None:
         unit = self._begin_commit()

@@ -5,9 +5,9 @@ from __future__ import annotations
 import logging
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
+from functools import partial
+from typing import TYPE_CHECKING, Final, TypeVar
 
 from pyjms.spi.clock import Signal
 from pyjms.spi.envelope import AddressKind
@@ -39,6 +39,10 @@ if TYPE_CHECKING:
 __all__ = ["Keeper", "Restored", "restore_host"]
 
 _log = logging.getLogger(__name__)
+_T = TypeVar("_T")
+
+_LOOK_S: Final = 0.1
+"""So often who ends looks whether others still work: one who was interrupted at the end of its work may not have said so."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,9 +59,12 @@ class Restored:
 
 
 class _Work:
-    """What `Keeper.work` lends. Every durable send comes by, so it counts without a lock.
+    """What is half done, and holds off the end. Every durable send comes by, so it counts without a lock.
 
     Who works first makes an entry, and then looks whether the end has begun; who ends does both the other way round. So one of them sees the other.
+
+    Python may interrupt the main thread at any call, also before the first line of an `__exit__`. So there is none: the entry is made by the
+    first call in a `try`, and taken away by the first call in its `finally`.
     """
 
     __slots__ = ("_idle", "entries", "is_ending")
@@ -68,16 +75,18 @@ class _Work:
         self.is_ending = False
         self._idle = Signal()
 
-    def __enter__(self) -> None:
-        self.entries.append(None)
-        if self.is_ending:
-            self.__exit__()
-            raise self.closed()
-
-    def __exit__(self, *_: object) -> None:
-        self.entries.pop()
-        if self.is_ending:
-            self.tell_if_idle()
+    def do(self, act: Callable[[], _T]) -> _T:
+        """Return what `act` returns. Raises `ClosedError` if the end has begun."""
+        entries = self.entries
+        try:
+            entries.append(None)
+            if self.is_ending:
+                raise self.closed()
+            return act()
+        finally:
+            entries.pop()
+            if self.is_ending:
+                self.tell_if_idle()
 
     def tell_if_idle(self) -> None:
         """Let who ends go on, if this was the last entry."""
@@ -91,8 +100,8 @@ class _Work:
     def end(self) -> None:
         """Let nothing new begin, and return when what was begun has ended."""
         self.is_ending = True
-        if self.entries:
-            self._idle.wait(-1)  # who works waits for nothing but the disk
+        while self.entries:  # who works waits for nothing but the disk
+            self._idle.wait(_LOOK_S)
 
 
 class Keeper:
@@ -120,9 +129,9 @@ class Keeper:
 
     # The end
 
-    def work(self) -> AbstractContextManager[None]:
-        """Hold off the end of the journal while something is half done. Raises `ClosedError` once the end has begun."""
-        return self._work
+    def work(self, act: Callable[[], _T]) -> _T:
+        """Return what `act` returns, and hold off the end of the journal until it does. Raises `ClosedError` once the end has begun."""
+        return self._work.do(act)
 
     def end(self) -> None:
         """Let nothing new begin, and return when what is under way has been written or refused."""
@@ -197,13 +206,12 @@ class Keeper:
         """
         kept = channel.kept
         if admission is not None or kept is None or kept.definition is not None:  # rarely
-            with self._work:
-                self._send_by_steps(channel, envelope, origin, admission)
+            self._work.do(partial(self._send_by_steps, channel, envelope, origin, admission))
             return
-        # Without a call in between, as each one counts here: this is what `with self._work` does.
+        # Without a call in between, as each one counts here: this is what `work` does.
         store, work = self._store, self._work
-        work.entries.append(None)
         try:
+            work.entries.append(None)
             if work.is_ending:
                 raise work.closed()
             reference = store.refer(envelope, origin)
@@ -250,25 +258,27 @@ class Keeper:
         store = self._store
         try:
             store.relieve()
-            with self._work:
-                kept = [queue.kept for queue, _, _ in sends]
-                references = [store.refer(envelope, origin) for _, envelope, origin in sends]
-                messages = [
-                    NewMessage(reference, envelope, (each.number,))
-                    for reference, each, (_, envelope, _) in zip(references, kept, sends, strict=True)
-                    if each is not None
-                ]
-                if len(messages) < len(sends):
-                    return [self._send_alone(*send) for send in sends]  # a queue has been dropped at this moment
-                self._write_new(Changes(messages=messages))
-                return [
-                    self._hand_over(queue, reference, envelope)
-                    for reference, (queue, envelope, _) in zip(references, sends, strict=True)
-                ]
+            return self._work.do(partial(self._send_all, sends))
         except InDoubtError as error:
             return [error] * len(sends)
         except ProviderError:
             return [self._send_alone(*send) for send in sends]
+
+    def _send_all(self, sends: Sequence[tuple[Queue, Envelope, ConnectionId | None]]) -> Sequence[ProviderError | None]:
+        kept = [queue.kept for queue, _, _ in sends]
+        references = [self._store.refer(envelope, origin) for _, envelope, origin in sends]
+        messages = [
+            NewMessage(reference, envelope, (each.number,))
+            for reference, each, (_, envelope, _) in zip(references, kept, sends, strict=True)
+            if each is not None
+        ]
+        if len(messages) < len(sends):
+            return [self._send_alone(*send) for send in sends]  # a queue has been dropped at this moment
+        self._write_new(Changes(messages=messages))
+        return [
+            self._hand_over(queue, reference, envelope)
+            for reference, (queue, envelope, _) in zip(references, sends, strict=True)
+        ]
 
     def _hand_over(self, queue: Queue, reference: MessageReference, envelope: Envelope) -> ProviderError | None:
         """Pass a message that is written to its queue; return why that did not take it."""

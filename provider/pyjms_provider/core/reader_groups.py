@@ -10,12 +10,12 @@ steps; the table's lock guards the table. Each is taken alone, or with the table
 from __future__ import annotations
 
 import logging
-from collections.abc import Sequence
-from contextlib import AbstractContextManager, nullcontext
+from collections.abc import Callable, Sequence
 from dataclasses import replace
+from functools import partial
 from itertools import count
 from threading import Lock
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, TypeVar
 
 from pyjms.spi.clock import Signal
 from pyjms.spi.envelope import AddressKind, ConnectionId
@@ -39,6 +39,7 @@ if TYPE_CHECKING:
 __all__ = ["GroupTable"]
 
 _log = logging.getLogger(__name__)
+_T = TypeVar("_T")
 
 NAME_MAX: Final = 200
 _WAIT_MAX_MS: Final = 1000
@@ -63,25 +64,28 @@ class GroupTable:
             raise GroupError(f"the name of a reader group has 1 to {NAME_MAX} characters")
         selector = selector_or_none(request.selector)
         request = replace(request, selector=None if selector is None else selector.text)
-        with self._opening, self._work():
-            group = self._find_or_none(request.name)
-            if group is None:
-                return self._make(request, selector, client_id)
-            _check_same(group, request, client_id)
-            with group.turn:
-                if group.is_gone:
-                    raise _unknown(request.name)
-                group.check_kept()
-                self._acknowledge(group, group.doubtful)  # else an older low mark could be written over a newer one
-                record = replace(group.record, fence=group.record.fence + 1, low=group.low, opened_ms=self._now_ms())
-                try:
-                    self._write_all(Changes(pipelines=PipelineChanges(groups=[record])), force=True)
-                except BaseException as error:
-                    if is_doubt(error):
-                        group.record = record  # nobody has the new fence, and the old one may not be good any more
-                    raise
-                group.record = record
-            return OpenGroup(group=group.report(), fence=record.fence)
+        with self._opening:
+            return self._work(partial(self._open, request, selector, client_id))
+
+    def _open(self, request: GroupRequest, selector: Selector | None, client_id: str | None) -> OpenGroup:
+        group = self._find_or_none(request.name)
+        if group is None:
+            return self._make(request, selector, client_id)
+        _check_same(group, request, client_id)
+        with group.turn:
+            if group.is_gone:
+                raise _unknown(request.name)
+            group.check_kept()
+            self._acknowledge(group, group.doubtful)  # else an older low mark could be written over a newer one
+            record = replace(group.record, fence=group.record.fence + 1, low=group.low, opened_ms=self._now_ms())
+            try:
+                self._write_all(Changes(pipelines=PipelineChanges(groups=[record])), force=True)
+            except BaseException as error:
+                if is_doubt(error):
+                    group.record = record  # nobody has the new fence, and the old one may not be good any more
+                raise
+            group.record = record
+        return OpenGroup(group=group.report(), fence=record.fence)
 
     def _make(self, request: GroupRequest, selector: Selector | None, client_id: str | None) -> OpenGroup:
         key = None
@@ -176,7 +180,7 @@ class GroupTable:
                     if consumer is None:
                         consumer = group.new_consumer(signal.set)
                         group.queue.add_consumer(consumer)
-                    self._reserve_more(group, consumer, after, max_messages, max_bytes)
+                    self._work(partial(self._reserve_more, group, consumer, after, max_messages, max_bytes))
                     if group.high > after or clock.monotonic_ms() >= until_ms:
                         return group.high
                 group.queue.set_notify_work_desired(consumer, True)
@@ -191,16 +195,15 @@ class GroupTable:
     ) -> None:
         """Reserve what is there now. The turn is taken."""
         store = self._host.store
-        with self._work():
-            if group.unsure:
-                self._keep(group, group.unsure)
-            room = after + max_messages - group.high
-            if room <= 0:
-                return
-            room_bytes = None if max_bytes is None else max_bytes - group.bytes_after(after)
-            pulled = group.pull(consumer, room, room_bytes, one=group.high == after, store=store)
-            if pulled:
-                self._keep(group, pulled)
+        if group.unsure:
+            self._keep(group, group.unsure)
+        room = after + max_messages - group.high
+        if room <= 0:
+            return
+        room_bytes = None if max_bytes is None else max_bytes - group.bytes_after(after)
+        pulled = group.pull(consumer, room, room_bytes, one=group.high == after, store=store)
+        if pulled:
+            self._keep(group, pulled)
 
     def _keep(self, group: Group, pulled: list[Held]) -> None:
         """Write that messages are the group's, and hold them; or give them back. The turn is taken."""
@@ -240,9 +243,9 @@ class GroupTable:
     def acknowledge(self, opened: OpenGroup, upto: int) -> None:
         """Do as `ReaderGroups.acknowledge` says. Waits for the journal."""
         group = self._find(opened.group.name)
-        with group.turn, self._work():
+        with group.turn:
             group.check(opened)
-            self._acknowledge(group, upto)
+            self._work(partial(self._acknowledge, group, upto))
 
     def _acknowledge(self, group: Group, upto: int) -> None:
         gone = group.acknowledged(upto)
@@ -263,26 +266,27 @@ class GroupTable:
     def release(self, name: str) -> int:
         """Do as `ReaderGroups.release` says. Waits for the journal."""
         group = self._find(name)
-        with group.turn, self._work():
+        with group.turn:
             if group.is_gone:
                 raise _unknown(name)
-            self._acknowledge(group, group.doubtful)  # else what is gone could come back
-            if group.unsure:
-                self._keep(
-                    group, group.unsure
-                )  # else the store could have transient messages of which the queue knows nothing
-            changes = Changes(counts=group.counts(), pipelines=PipelineChanges(released=[group.record.number]))
-            try:
-                self._write_all(changes, force=True)
-            except BaseException as error:
-                if is_doubt(error):
-                    group.is_perhaps_released = True
-                raise
-            released = self._end(group)
+            released = self._work(partial(self._release, group))
         _log.info(
             "PYJMS-BROKER-23 reader group %r was released; %d messages went back to %s", name, released, group.address
         )
         return released
+
+    def _release(self, group: Group) -> int:
+        self._acknowledge(group, group.doubtful)  # else what is gone could come back
+        if group.unsure:  # else the store could have transient messages of which the queue knows nothing
+            self._keep(group, group.unsure)
+        changes = Changes(counts=group.counts(), pipelines=PipelineChanges(released=[group.record.number]))
+        try:
+            self._write_all(changes, force=True)
+        except BaseException as error:
+            if is_doubt(error):
+                group.is_perhaps_released = True
+            raise
+        return self._end(group)
 
     def _end(self, group: Group) -> int:
         with self._lock:
@@ -329,9 +333,9 @@ class GroupTable:
 
     # Writing
 
-    def _work(self) -> AbstractContextManager[None]:
+    def _work(self, act: Callable[[], _T]) -> _T:
         keeper = self._host.keeper
-        return nullcontext() if keeper is None else keeper.work()
+        return act() if keeper is None else keeper.work(act)
 
     def _write_all(self, changes: Changes, *, force: bool) -> None:
         if self._host.keeper is not None:

@@ -10,10 +10,11 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterable, Sequence
-from contextlib import AbstractContextManager, nullcontext, suppress
+from contextlib import suppress
 from dataclasses import dataclass
+from functools import partial
 from threading import Lock
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, TypeVar
 
 from pyjms.spi.errors import InDoubtError, ProviderError, RolledBackError, StageError
 from pyjms.spi.replay import StagedUnit, StageName
@@ -34,6 +35,7 @@ if TYPE_CHECKING:
 __all__ = ["StageTable"]
 
 _log = logging.getLogger(__name__)
+_T = TypeVar("_T")
 
 _SINK_MAX: Final = 200
 _ATTEMPT_MAX: Final = 100
@@ -95,10 +97,7 @@ class StageTable:
             )
         sink = self._claim(name)
         try:
-            with self._work():
-                unit = begin_commit()
-                assert unit is not None, "it was opened before"
-                return self._keep(sink, name, unit, keep_s)
+            return self._work(partial(self._begin, sink, name, begin_commit, keep_s))
         finally:
             with self._lock:
                 sink.claimed.discard(name)
@@ -111,6 +110,11 @@ class StageTable:
             _check_epoch(name, sink)
             sink.claimed.add(name)
         return sink
+
+    def _begin(self, sink: _Sink, name: StageName, begin_commit: Callable[[], UnitOfWork | None], keep_s: int) -> int:
+        unit = begin_commit()
+        assert unit is not None, "it was opened before"
+        return self._keep(sink, name, unit, keep_s)
 
     def _keep(self, sink: _Sink, name: StageName, unit: UnitOfWork, keep_s: int) -> int:
         host = self._host
@@ -148,22 +152,28 @@ class StageTable:
         _check(StageName(sink_name, epoch, 0, "-"))
         with self._lock:
             sink = self._sinks.setdefault(sink_name, _Sink())
-        with sink.turn, self._work():
-            if sink.doubtful is not None:
-                last, outcomes = sink.doubtful
-                self._promote(sink, sink_name, last, outcomes)
-                if (last, {name for name, is_promoted in outcomes if is_promoted}) == (epoch, set(units)):
-                    return True
-            with self._lock:
-                if sink.marker is not None and epoch <= sink.marker:
-                    return False
-                chosen = dict.fromkeys(units)
-                _check_units(sink, sink_name, epoch, chosen)
-                older = [name for name in sink.staged if name.epoch <= epoch and name not in chosen]
-            outcomes = [*((name, True) for name in chosen), *((name, False) for name in older)]
-            self._promote(sink, sink_name, epoch, outcomes)
+        with sink.turn:
+            is_new = self._work(partial(self._promote_in_turn, sink, sink_name, epoch, units))
+        if not is_new:
+            return False
         with suppress(ProviderError):
             self._host.store.relieve()
+        return True
+
+    def _promote_in_turn(self, sink: _Sink, sink_name: str, epoch: int, units: Sequence[StageName]) -> bool:
+        if sink.doubtful is not None:
+            last, outcomes = sink.doubtful
+            self._promote(sink, sink_name, last, outcomes)
+            if (last, {name for name, is_promoted in outcomes if is_promoted}) == (epoch, set(units)):
+                return True
+        with self._lock:
+            if sink.marker is not None and epoch <= sink.marker:
+                return False
+            chosen = dict.fromkeys(units)
+            _check_units(sink, sink_name, epoch, chosen)
+            older = [name for name in sink.staged if name.epoch <= epoch and name not in chosen]
+        outcomes = [*((name, True) for name in chosen), *((name, False) for name in older)]
+        self._promote(sink, sink_name, epoch, outcomes)
         return True
 
     def _promote(self, sink: _Sink, sink_name: str, epoch: int, outcomes: list[tuple[StageName, bool]]) -> None:
@@ -210,8 +220,8 @@ class StageTable:
         for sink_name, names in by_sink.items():
             sink = self._sinks.get(sink_name)
             if sink is not None:
-                with sink.turn, self._work():
-                    discarded += self._discard(sink, names)
+                with sink.turn:
+                    discarded += self._work(partial(self._discard, sink, names))
         return discarded
 
     def _discard(self, sink: _Sink, names: Iterable[StageName]) -> int:
@@ -339,9 +349,9 @@ class StageTable:
         sink.staged[name] = _Staged(record, unit)
         self._ask(record)
 
-    def _work(self) -> AbstractContextManager[None]:
+    def _work(self, act: Callable[[], _T]) -> _T:
         keeper = self._host.keeper
-        return nullcontext() if keeper is None else keeper.work()
+        return act() if keeper is None else keeper.work(act)
 
 
 def _text(name: StageName) -> str:

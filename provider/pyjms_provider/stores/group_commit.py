@@ -1,8 +1,12 @@
 """Many threads, one writer: whoever comes first commits for all who wait.
 
-A thread that submits work while nobody commits becomes the leader: it commits its own work and that of all who wait. Who
-comes meanwhile waits; when the leader is done, the first of them leads the next group. A thread that is alone never waits
-for another one, and no lock is held while a group is committed.
+A thread that submits work while nobody commits does so at once, alone. The first who comes meanwhile leads the next group: it
+commits its own work and that of all who wait; when it is done, the first who came later leads the next one.
+
+Whoever commits holds `right` meanwhile, a lock that is entered by `with` (decision 0206). Python may raise `KeyboardInterrupt` in
+the main thread at any call, also in a `finally`, but not between such a lock and its block. So the main thread lets go of the right
+whatever happens, and nobody else waits for anything that it does: it leads no group, wakes nobody, and what it does not come to write,
+nobody writes.
 
 Where many wait, a thread of the group's own leads, until few wait: as soon as it has committed it begins with the next ones, where a
 member would first have to be woken among all others. Those whose work is done are woken in chains, each by one before it: woken all at
@@ -13,7 +17,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Sequence
-from threading import Lock, Thread
+from threading import Lock, Thread, current_thread, main_thread
 from typing import Final, Generic, TypeVar
 
 from pyjms.spi.clock import Signal
@@ -36,16 +40,18 @@ _CHAINS: Final = 2
 class Member(Generic[_Work]):
     """One thread's part of a group. Whoever commits the group sets `error`, to None for what was written."""
 
-    __slots__ = ("error", "following", "force", "is_gone", "leads", "signal", "work")
+    __slots__ = ("error", "following", "force", "is_gone", "leads", "may_lead", "signal", "work")
 
     def __init__(self, work: _Work, force: bool) -> None:
         self.work = work
         self.force = force
         self.error: ProviderError | None = _INTERRUPTED
         self.leads = False
+        self.may_lead = True
+        """Whether others may rely on its thread: not on the main one, which may be interrupted at any moment. That leads itself alone."""
         self.signal: Signal | None = None
         self.is_gone = False
-        """Its thread was interrupted, and wakes nobody any more."""
+        """Its thread was interrupted: it wakes nobody any more, and what was not begun to be written must not be."""
         self.following: Member[_Work] | None = None
         """Whom its thread is to wake as soon as it was woken itself."""
 
@@ -68,9 +74,12 @@ class GroupCommit(Generic[_Work]):
         """
         self._commit = commit
         self._thread_name = thread_name
+        self.right: Final = Lock()
+        """Held by the one who commits: see above. Others who are to hold it see first whether the group `is_free`."""
         self._lock = Lock()
         self._waiting: list[Member[_Work]] = []
-        self._is_busy = False
+        self._is_led = False
+        """A thread that may lead commits a group, or will; so whoever comes waits for it. Never the main thread."""
         self._is_closed = False
         self._may_begin_thread = thread_name is not None
         self._thread: Thread | None = None
@@ -80,37 +89,50 @@ class GroupCommit(Generic[_Work]):
     def submit(self, work: _Work, *, force: bool) -> None:
         """Return when `work` was committed. Raises the error that its member of the group was given."""
         member = Member(work, force)
-        with self._lock:
-            if self._is_busy:
-                member.signal = Signal()
-                self._waiting.append(member)
-            self._is_busy = True
-        if member.signal is None:
-            try:
-                self._commit((member,))  # nobody was busy, so nobody waits
-            finally:
-                self.end()
-        elif self._wait(member, member.signal):
-            self._lead(member)
+        if self.is_free():
+            with self.right:
+                self._commit((member,))
+        elif current_thread() is main_thread():
+            self._submit_by_main(member)
+        else:
+            self._submit_with_others(member)
         if member.error is not None:
             raise member.error
 
-    def begin(self) -> bool:
-        """Make the caller the only one who commits, and return True, unless somebody commits now. `end` must follow.
+    def is_free(self) -> bool:
+        """Return whether nobody commits, or is about to: then the caller may do so at once, with the `right`.
 
         For work that is so small that a member and a group would cost as much as the work itself.
         """
-        with self._lock:
-            was_busy = self._is_busy
-            self._is_busy = True
-        return not was_busy
+        return not (self._is_led or self.right.locked())
 
-    def end(self) -> None:
-        """Let the next group begin."""
+    def _submit_with_others(self, member: Member[_Work]) -> None:
+        signal: Signal | None = None
         with self._lock:
-            self._is_busy = is_wanted = bool(self._waiting)
-        if is_wanted:
-            self._hand_over(())
+            if self._is_led:
+                signal = member.signal = Signal()
+            self._is_led = True
+            self._waiting.append(member)
+        if signal is None or self._wait(member, signal):
+            self._lead(member)
+
+    def _submit_by_main(self, member: Member[_Work]) -> None:
+        """Have others write it if a group is led, else write it alone, as soon as who has the right lets go of it."""
+        member.may_lead = False
+        signal = member.signal = Signal()
+        try:
+            with self._lock:
+                is_led = self._is_led
+                if is_led:
+                    self._waiting.append(member)
+            if is_led:
+                signal.wait(-1)
+            if member.leads or not is_led:
+                with self.right:
+                    self._commit((member,))
+        except BaseException:
+            member.is_gone = True
+            raise
 
     def close(self) -> None:
         """End the group's own thread. What is submitted later is committed by its members. May be repeated."""
@@ -130,10 +152,7 @@ class GroupCommit(Generic[_Work]):
             if member.following is not None:
                 member.following.wake()
         except BaseException:
-            with self._lock:
-                member.is_gone = True
-                if member in self._waiting:
-                    self._waiting.remove(member)
+            self._leave(member)
             if member.following is not None:
                 member.following.wake()  # once more, if that was what was interrupted
             if member.leads:
@@ -141,14 +160,32 @@ class GroupCommit(Generic[_Work]):
             raise
         return member.leads
 
-    def _lead(self, leader: Member[_Work]) -> None:
+    def _leave(self, member: Member[_Work]) -> None:
+        """Have nobody else do what the thread of a member was to do, as it was interrupted."""
         with self._lock:
-            group = [leader, *self._waiting]
-            self._waiting.clear()
+            member.is_gone = True
+            if member in self._waiting:
+                self._waiting.remove(member)
+
+    def _lead(self, leader: Member[_Work]) -> None:
+        group: Sequence[Member[_Work]] = ()
         try:
-            self._commit(group)
+            with self.right:
+                group = self._take()
+                self._commit(group)
+        except BaseException:
+            self._leave(leader)
+            raise
         finally:
-            self._hand_over(group[1:])
+            self._hand_over([member for member in group if member is not leader])
+
+    def _take(self) -> Sequence[Member[_Work]]:
+        """Return those who wait, who are the next group."""
+        with self._lock:
+            group = [member for member in self._waiting if not member.is_gone]
+            self._waiting.clear()
+            self._thread_leads = False
+        return group
 
     def _hand_over(self, finished: Sequence[Member[_Work]], *, is_thread: bool = False) -> None:
         """Choose who leads next, and wake those whose work is done. `is_thread`: by the group's own thread."""
@@ -156,11 +193,9 @@ class GroupCommit(Generic[_Work]):
         with self._lock:
             if self._is_for_thread(FEW if is_thread else MANY):
                 self._thread_leads = True
-            elif self._waiting:
-                successor = self._waiting.pop(0)
-                successor.leads = True
             else:
-                self._is_busy = False
+                successor = self._next_leader()
+                self._is_led = successor is not None and successor.may_lead
             first = _chain(finished)
             is_new_to_thread = self._thread_leads and not is_thread
         if is_new_to_thread:
@@ -169,6 +204,15 @@ class GroupCommit(Generic[_Work]):
             successor.wake()
         for member in first:
             member.wake()
+
+    def _next_leader(self) -> Member[_Work] | None:
+        """Return the first who waits and may lead; if only the main thread waits, that one, for itself. Under the lock."""
+        successor = next((member for member in self._waiting if member.may_lead), None)
+        if successor is None and self._waiting:
+            successor = self._waiting.pop()
+        if successor is not None:
+            successor.leads = True
+        return successor
 
     def _is_for_thread(self, least: int) -> bool:
         return len(self._waiting) >= least and self._thread is not None and not self._is_closed
@@ -199,12 +243,11 @@ class GroupCommit(Generic[_Work]):
             self._thread_signal.wait(-1)
 
     def _lead_by_thread(self) -> None:
-        with self._lock:
-            group = self._waiting
-            self._waiting = []
-            self._thread_leads = False
+        group: Sequence[Member[_Work]] = ()
         try:
-            self._commit(group)
+            with self.right:
+                group = self._take()
+                self._commit(group)
         except Exception:
             _log.exception("PYJMS-STORE-8 a commit has failed, and what was to be written is in doubt")
         finally:
@@ -213,7 +256,7 @@ class GroupCommit(Generic[_Work]):
 
 def _chain(finished: Sequence[Member[_Work]]) -> Sequence[Member[_Work]]:
     """Have each of `finished` wake another one; return those that are to be woken first. Under the group's lock."""
-    there = [member for member in finished if not member.is_gone]
+    there = [member for member in finished if member.may_lead and not member.is_gone]
     for member, following in zip(there, there[_CHAINS:], strict=False):
         member.following = following
-    return there[:_CHAINS]
+    return [*there[:_CHAINS], *(member for member in finished if not member.may_lead)]  # the main thread wakes nobody

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import sys
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from contextlib import suppress
 from threading import Event, Thread
 from typing import Any
 
@@ -12,6 +13,7 @@ import pytest
 
 from pyjms.spi.errors import ClosedError
 from pyjms_provider.core.keeping import Keeper
+from tests.provider.interruptions import Interruption, each_interruption
 from tests.pyjms.runtime.helpers import Call
 
 NOBODY: Any = None
@@ -31,21 +33,25 @@ def _switching_often() -> Iterator[None]:
 
 
 def test_the_end_waits_for_what_was_begun_and_lets_nothing_new_begin(keeper: Keeper) -> None:
-    with keeper.work():
-        with keeper.work():
-            ending = Call(keeper.end)
-            assert ending.is_blocked()
-            with pytest.raises(ClosedError, match="being stopped"), keeper.work():
-                raise AssertionError("it has begun")
+    def end() -> Call[None]:
+        ending = Call(keeper.end)
         assert ending.is_blocked()
-    ending.result()
-    with pytest.raises(ClosedError), keeper.work():
-        raise AssertionError("it has begun")
+        with pytest.raises(ClosedError, match="being stopped"):
+            keeper.work(never)
+        return ending
+
+    def outer() -> Call[None]:
+        ending = keeper.work(end)
+        assert ending.is_blocked()
+        return ending
+
+    keeper.work(outer).result()
+    with pytest.raises(ClosedError):
+        keeper.work(never)
 
 
 def test_nothing_to_wait_for_is_not_waited_for(keeper: Keeper) -> None:
-    with keeper.work():
-        pass
+    assert keeper.work(lambda: "done") == "done"
     keeper.end()
 
 
@@ -55,13 +61,15 @@ def test_whoever_comes_at_the_moment_of_the_end_is_waited_for_or_refused() -> No
         keeper, working, refused = Keeper(NOBODY, NOBODY, NOBODY), deque[None](), deque[None]()
         begun = Event()
 
-        def work(keeper: Keeper = keeper, working: deque[None] = working, refused: deque[None] = refused) -> None:
+        def act(working: deque[None] = working, begun: Event = begun) -> None:
+            working.append(None)
+            begun.set()
+            working.pop()
+
+        def work(keeper: Keeper = keeper, refused: deque[None] = refused, act: Callable[[], None] = act) -> None:
             try:
                 while True:
-                    with keeper.work():
-                        working.append(None)
-                        begun.set()  # noqa: B023 - it is of this round
-                        working.pop()
+                    keeper.work(act)
             except ClosedError:
                 refused.append(None)
 
@@ -82,8 +90,31 @@ def test_who_finds_the_end_begun_after_its_entry_was_made_is_refused(keeper: Kee
             keeper.end()  # nobody works, so it does not wait
             super().append(entry)
 
-    work: Any = keeper.work()
+    work = keeper._work
     work.entries = EndsJustBefore()
-    with pytest.raises(ClosedError), keeper.work():
-        raise AssertionError("it has begun")
+    with pytest.raises(ClosedError):
+        keeper.work(never)
     assert not work.entries
+
+
+@pytest.mark.parametrize("is_ending", [False, True])
+def test_a_main_thread_that_is_interrupted_anywhere_does_not_hold_off_the_end(is_ending: bool) -> None:
+    def attempt(interruption: Interruption) -> None:
+        keeper = Keeper(NOBODY, NOBODY, NOBODY)
+        endings: list[Call[None]] = []
+
+        def act() -> None:
+            if is_ending:
+                endings.append(Call(keeper.end))
+                assert endings[0].is_blocked()
+
+        with suppress(KeyboardInterrupt), interruption():
+            keeper.work(act)
+        for ending in endings or [Call(keeper.end)]:
+            ending.result()
+
+    assert each_interruption(attempt, "core/keeping.py") > 2
+
+
+def never() -> None:
+    raise AssertionError("it has begun")

@@ -125,14 +125,15 @@ def test_it_is_not_held_while_the_server_is_away(postgresql: PostgresqlServer, i
 
 def test_who_looks_leaves_a_commit_alone(postgresql: PostgresqlServer, idle: Idle, clock: Looked) -> None:
     """Whoever commits finds out itself; what it has found is seen."""
-    assert idle.journal._group.begin()
+    right = idle.journal._group.right
+    assert right.acquire(blocking=False)
     backend = idle.backend
     cut(postgresql, backend)
     clock.look()
     idle.journal._database._holder.release()  # type: ignore[attr-defined]  # as who commits does
     clock.look()
     assert not is_holder(idle)
-    idle.journal._group.end()
+    right.release()
     clock.look()
     assert is_holder(idle)
     assert idle.backend != backend

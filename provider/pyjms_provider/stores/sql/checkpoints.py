@@ -10,9 +10,10 @@ from __future__ import annotations
 import logging
 import sqlite3
 from contextlib import suppress
-from threading import Condition, Thread
+from threading import Lock, Thread
 from typing import Final
 
+from pyjms.spi.clock import Signal
 from pyjms_provider.stores.sql.sqlite_files import connect
 
 __all__ = ["PAGES", "Checkpoints"]
@@ -35,7 +36,9 @@ class Checkpoints:
         self._path = path
         self._synchronous = synchronous
         self._pages = 0
-        self._changed = Condition()
+        # Not a condition: Python may interrupt the main thread, which writes, between two lines of its `__enter__` and `__exit__`.
+        self._lock = Lock()
+        self._changed = Signal()
         self._is_wanted = self._is_closed = False
         self._is_carried_over = False
         """The thread is done, and who writes is not told yet."""
@@ -55,24 +58,26 @@ class Checkpoints:
             self._wake()
 
     def _wake(self) -> None:
-        with self._changed:
+        with self._lock:
             if self._is_closed:
                 return
             self._is_wanted = True
-            if self._thread is None:
+            if (
+                self._thread is None or not self._thread.is_alive()
+            ):  # it may be that who began it was interrupted before
                 self._thread = Thread(target=self._run, name=f"pyjms checkpoints {self._path}", daemon=True)
                 self._thread.start()
-            self._changed.notify()
+        self._changed.set()
 
     def close(self) -> None:
         """End the thread, which gives up what it is doing: nothing of it is lost. May be repeated."""
-        with self._changed:
+        with self._lock:
             self._is_closed = True
-            self._changed.notify()
             connection, thread = self._connection, self._thread
             if connection is not None:
                 connection.interrupt()
-        if thread is not None:
+        self._changed.set()
+        if thread is not None and thread.is_alive():
             thread.join()
 
     def _run(self) -> None:
@@ -86,17 +91,19 @@ class Checkpoints:
 
     def _is_to_go_on(self) -> bool:
         """Wait for work; return False when there is none any more."""
-        with self._changed:
-            self._changed.wait_for(lambda: self._is_wanted or self._is_closed)
-            self._is_wanted = False
-            return not self._is_closed
+        while True:
+            with self._lock:
+                if self._is_wanted or self._is_closed:
+                    self._is_wanted = False
+                    return not self._is_closed
+            self._changed.wait(-1)
 
     def _carry_over(self) -> None:
         connection = self._connection
         if connection is None:
             connection = connect(self._path, isolation_level=None, check_same_thread=False)
             connection.execute(f"PRAGMA synchronous={self._synchronous}")
-            with self._changed:
+            with self._lock:
                 self._connection = connection
                 if self._is_closed:
                     return
@@ -104,7 +111,7 @@ class Checkpoints:
         self._is_carried_over = True
 
     def _let_go(self) -> None:
-        with self._changed:
+        with self._lock:
             connection, self._connection = self._connection, None
         if connection is not None:
             with suppress(sqlite3.Error):

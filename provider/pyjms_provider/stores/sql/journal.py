@@ -130,16 +130,15 @@ class SqlJournal(Journal):
         reference.size = len(payload) + MESSAGE_OVERHEAD
         row = message_row(reference, queue, None, payload)
         group = self._group
-        if group.begin():  # nobody else writes now, so this is no group, but one statement
-            try:
-                if self._noted.batch is None and self._lost is None and not self._is_closed:
-                    self._database.add_messages((row,))
-                    return
-            except (StoreError, InDoubtError) as error:
-                self._look_for_loss(error)
-                raise
-            finally:
-                group.end()
+        if group.is_free():  # nobody else writes now, so this is no group, but one statement
+            with group.right:
+                try:
+                    if self._noted.batch is None and self._lost is None and not self._is_closed:
+                        self._database.add_messages((row,))
+                        return
+                except (StoreError, InDoubtError) as error:
+                    self._look_for_loss(error)
+                    raise
         group.submit(row, force=True)  # where it is refused if the journal is closed, or lost
 
     @property
@@ -205,6 +204,8 @@ class SqlJournal(Journal):
                 member.error = self._commit(_batch(member), force=member.force)
                 return
         noted = self._noted.take()
+        # Of whose thread was interrupted, `noted` may have what takes its work back, and must not be followed by it.
+        members = [member for member in members if not member.is_gone]
         was_written = False
         try:
             was_written = self._write_all(self._look_up(noted), members)
@@ -311,15 +312,14 @@ class SqlJournal(Journal):
 
     def _look(self) -> None:
         """Find out whether the store is still held. Who commits just now finds out itself."""
-        if self._group.begin():
-            try:
-                if self._lost is None and not self._is_closed:
-                    self._database.look()
-            except StoreError as error:
-                _log.debug("it is not known whether the store is held: %s", error.reason)
-                self._look_for_loss(error)
-            finally:
-                self._group.end()
+        if self._group.is_free():
+            with self._group.right:
+                try:
+                    if self._lost is None and not self._is_closed:
+                        self._database.look()
+                except StoreError as error:
+                    _log.debug("it is not known whether the store is held: %s", error.reason)
+                    self._look_for_loss(error)
         was_held, self.is_held = self.is_held, self._lost is None and self._database.is_held
         if was_held and not self.is_held and self._lost is None and not self._is_closed:
             _log.warning(

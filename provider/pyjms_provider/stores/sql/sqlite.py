@@ -136,7 +136,7 @@ class SqliteDatabase(Database):
         if self._room.is_short and any(statement in self._growing for statement, _ in steps):
             raise self._room.error()
         try:
-            cursor = self._cursor or self.open_writer()
+            cursor = self._cursor or self._writer_again()
             if level != self._level:
                 cursor.execute(f"PRAGMA synchronous={level}")
                 self._level = level
@@ -154,7 +154,10 @@ class SqliteDatabase(Database):
         except self.errors as error:
             self._give_up()
             raise self.understand(error) from error
-        except BaseException:  # the thread was interrupted
+        except (
+            BaseException
+        ):  # the thread was interrupted, and may be again: who writes next finds no cursor, and gives up first
+            self._cursor = None
             self._give_up()
             raise
 
@@ -178,6 +181,17 @@ class SqliteDatabase(Database):
         self._cursor = writer.cursor()
         self._files.watch_log()
         return self._cursor
+
+    def _writer_again(self) -> sqlite3.Cursor:
+        """Return the cursor that writes, after a thread was interrupted that wrote, or when there is no connection any more."""
+        self._give_up()
+        if self._writer is None:
+            return self.open_writer()
+        cursor = self._writer.cursor()
+        cursor.execute("PRAGMA synchronous=NORMAL")
+        self._level = "NORMAL"
+        self._cursor = cursor
+        return cursor
 
     def _give_up(self) -> None:
         """Take back what was not committed. If even that fails the connection is thrown away, which does the same."""
