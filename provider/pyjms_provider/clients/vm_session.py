@@ -18,6 +18,7 @@ from pyjms_provider.clients.vm_transactions import VmTransactions
 from pyjms_provider.core.consumer import Consumer, ConsumerSession, ConsumerTarget
 from pyjms_provider.core.doorkeeper import Patience
 from pyjms_provider.core.entry import QueueEntry, ReceiverId
+from pyjms_provider.core.message_state import MessageState
 from pyjms_provider.core.stored_delivery import is_there
 
 if TYPE_CHECKING:
@@ -154,22 +155,40 @@ class VmSession(VmTransactions):
         transient: list[Delivery] = []
         in_vain = False
         is_mixed = len(deliveries) > 1 and self._host.keeper is not None
-        for delivery in deliveries:
-            entry: QueueEntry = delivery.tag  # type: ignore[assignment]  # as `entry_of`, without the price of a call
-            if is_mixed and not entry.reference.journaled:
-                transient.append(delivery)
-            elif entry.queue.settle(entry, delivery.count, session):
-                if entry.reference.journaled:
-                    settled.append(entry)
-            else:
-                in_vain = True
-        if settled:
-            self._host.write_settled(settled)
+        last: QueueEntry | None = None
+        try:
+            for delivery in deliveries:
+                entry: QueueEntry = delivery.tag  # type: ignore[assignment]  # as `entry_of`, without the price of a call
+                last = entry
+                if is_mixed and not entry.reference.journaled:
+                    transient.append(delivery)
+                elif entry.queue.settle(entry, delivery.count, session):
+                    if entry.reference.journaled:
+                        settled.append(entry)
+                else:
+                    in_vain = True
+            last = None
+            if settled:
+                self._host.write_settled(settled)
+        except BaseException:
+            self._take_back(settled, last)
+            raise
         for delivery in transient:  # afterwards, so that an acknowledgement that cannot be written settles nothing
             entry = entry_of(delivery)
             in_vain = not entry.queue.settle(entry, delivery.count, session) or in_vain
         if in_vain and self._closed:
             raise self._closed_error()
+
+    def _take_back(self, settled: list[QueueEntry], last: QueueEntry | None) -> None:
+        """Have messages in their queues again, as the thread was interrupted before it began to write that they are settled.
+
+        `last`: which it was about to settle; it may be so, and not yet be among the others.
+        """
+        if last is not None and last not in settled and last.reference.journaled and last.state is MessageState.ABSENT:
+            settled.append(last)
+        keeper = self._host.keeper
+        if settled and keeper is not None:
+            keeper.take_back(settled)
 
     def recover(self, deliveries: Sequence[Delivery]) -> None:
         self._give_back(deliveries, unseen=False)

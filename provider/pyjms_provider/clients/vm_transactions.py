@@ -73,18 +73,32 @@ class VmTransactions(ProviderSession):
             keeper.work(self._commit)
 
     def _commit(self) -> None:
-        unit = self._begin_commit()
-        if unit is not None:
-            self._host.finish_commit(unit)
+        unit: UnitOfWork | None = None
+        try:
+            unit = self._begin_commit()
+            if unit is not None:
+                self._host.finish_commit(unit)
+        except BaseException:
+            if unit is not None:
+                unit.end_unwritten()
+            raise
 
     def _begin_commit(self, *, for_stage: bool = False) -> UnitOfWork | None:
         """Return what is to be committed, or staged, which nobody else can end any more. Raises `RolledBackError`."""
-        with self._lock:
-            self._check_local()
-            unit, was_too_long = self._take_unit(), self._was_too_long
-            self._was_too_long = False
-            if unit is not None and not was_too_long:
-                unit.begin_commit(self._host.clock.time_ms(), for_stage=for_stage)
+        unit: UnitOfWork | None = None
+        try:
+            with self._lock:
+                self._check_local()
+                unit, was_too_long = self._unit, self._was_too_long
+                self._take_unit()
+                self._was_too_long = False
+                if unit is not None and not was_too_long:
+                    unit.begin_commit(self._host.clock.time_ms(), for_stage=for_stage)
+        except BaseException:
+            if unit is not None and unit is not self._unit:  # the thread was interrupted, or it was rolled back
+                unit.rollback()
+                unit.end_unwritten()
+            raise
         if was_too_long:
             if unit is not None:
                 unit.rollback()
@@ -94,11 +108,17 @@ class VmTransactions(ProviderSession):
     def commit_with(self, transaction: object) -> None:
         """Commit together with `transaction`, an SQLAlchemy connection with an open transaction in the store's database."""
         joined = self._host.join(transaction)
-        unit = self._begin_commit()
-        if unit is None:
-            joined.commit()
-        else:
-            self._host.finish_joined(unit, joined)
+        unit: UnitOfWork | None = None
+        try:
+            unit = self._begin_commit()
+            if unit is None:
+                joined.commit()
+            else:
+                self._host.finish_joined(unit, joined)
+        except BaseException:
+            if unit is not None:
+                unit.end_unwritten()
+            raise
 
     def stage(self, name: StageName, *, keep_s: int) -> int:
         if not self._transacted:

@@ -9,7 +9,6 @@ anything else is written. So at no moment is something there that the store does
 from __future__ import annotations
 
 from contextlib import contextmanager
-from functools import partial
 from typing import TYPE_CHECKING
 
 from pyjms_provider.core.doubts import is_doubt
@@ -91,9 +90,17 @@ def end_when_written(queue: Queue, keeper: Keeper | None, forget: Callable[[], N
     Waits for the journal; the caller keeps others away who would end or alter it. Raises `ResourceError`: then all is as
     it was; after any other error it has ended.
     """
-    with _unless_refused(partial(_end, queue, forget)):
-        if keeper is not None and queue.kept is not None:
-            keeper.drop(queue.kept)
+    kept = None if keeper is None else queue.kept
+    try:
+        if keeper is not None and kept is not None:
+            keeper.drop(kept)
+        _end(queue, forget)
+    except BaseException as error:
+        if is_doubt(error):  # or the thread was interrupted, before the write or after it
+            if keeper is not None and kept is not None:
+                keeper.forget(kept)
+            _end(queue, forget)
+        raise
 
 
 def _end(queue: Queue, forget: Callable[[], None]) -> None:

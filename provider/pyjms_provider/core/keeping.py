@@ -3,18 +3,17 @@
 from __future__ import annotations
 
 import logging
-from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import TYPE_CHECKING, Final, TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
-from pyjms.spi.clock import Signal
 from pyjms.spi.envelope import AddressKind
-from pyjms.spi.errors import ClosedError, InDoubtError, InvalidSelectorError, ProviderError
+from pyjms.spi.errors import InDoubtError, InvalidSelectorError, ProviderError
 from pyjms.spi.selector import selector_or_none
 from pyjms_provider.core.branches_in_doubt import BranchesInDoubt
 from pyjms_provider.core.doubts import Doubts, MoveInDoubt, RemovalInDoubt, is_doubt, removals_of
+from pyjms_provider.core.half_done import HalfDone
 from pyjms_provider.core.journal import Changes, NewMessage, QueueNumber, QueueRecord, Removal, SubscriptionKey
 from pyjms_provider.core.kept_queue import KeptQueue
 from pyjms_provider.core.pipelines import FoundPipelines
@@ -41,9 +40,6 @@ __all__ = ["Keeper", "Restored", "restore_host"]
 _log = logging.getLogger(__name__)
 _T = TypeVar("_T")
 
-_LOOK_S: Final = 0.1
-"""So often who ends looks whether others still work: one who was interrupted at the end of its work may not have said so."""
-
 
 @dataclass(frozen=True, slots=True)
 class Restored:
@@ -56,52 +52,6 @@ class Restored:
     """How many of the messages may have been seen by a client before the broker died."""
     in_doubt: int
     """How many branches of distributed transactions wait for their coordinators."""
-
-
-class _Work:
-    """What is half done, and holds off the end. Every durable send comes by, so it counts without a lock.
-
-    Who works first makes an entry, and then looks whether the end has begun; who ends does both the other way round. So one of them sees the other.
-
-    Python may interrupt the main thread at any call, also before the first line of an `__exit__`. So there is none: the entry is made by the
-    first call in a `try`, and taken away by the first call in its `finally`.
-    """
-
-    __slots__ = ("_idle", "entries", "is_ending")
-
-    def __init__(self) -> None:
-        self.entries: deque[None] = deque()
-        """One for each that works."""
-        self.is_ending = False
-        self._idle = Signal()
-
-    def do(self, act: Callable[[], _T]) -> _T:
-        """Return what `act` returns. Raises `ClosedError` if the end has begun."""
-        entries = self.entries
-        try:
-            entries.append(None)
-            if self.is_ending:
-                raise self.closed()
-            return act()
-        finally:
-            entries.pop()
-            if self.is_ending:
-                self.tell_if_idle()
-
-    def tell_if_idle(self) -> None:
-        """Let who ends go on, if this was the last entry."""
-        if not self.entries:
-            self._idle.set()
-
-    def closed(self) -> ClosedError:
-        """Return why nothing new begins."""
-        return ClosedError("the broker is being stopped")
-
-    def end(self) -> None:
-        """Let nothing new begin, and return when what was begun has ended."""
-        self.is_ending = True
-        while self.entries:  # who works waits for nothing but the disk
-            self._idle.wait(_LOOK_S)
 
 
 class Keeper:
@@ -125,7 +75,7 @@ class Keeper:
         self.doubts = Doubts(journal, clock, on_due)
         self._store = store
         self._clock = clock
-        self._work = _Work()
+        self._work = HalfDone()
 
     # The end
 
@@ -181,18 +131,15 @@ class Keeper:
         return kept
 
     def drop(self, kept: KeptQueue) -> None:
-        """Forget a queue or a subscription with its messages.
-
-        Raises `ResourceError`; with any other error it is forgotten before anything else is written.
-        """
+        """Forget a queue or a subscription with its messages. Raises `ResourceError`; after any other error `forget` must be called."""
         was_unwritten = kept.definition is not None
-        try:
-            self.journal.drop_queue(kept.number)
-        except BaseException as error:
-            if is_doubt(error):
-                self.journal.note(Changes(dropped=[kept.number]))
-                kept.has_ended(was_unwritten=was_unwritten)
-            raise
+        self.journal.drop_queue(kept.number)
+        kept.has_ended(was_unwritten=was_unwritten)
+
+    def forget(self, kept: KeptQueue) -> None:
+        """Have a queue or a subscription forgotten before anything else is written, whether it is already or not. Does not wait."""
+        was_unwritten = kept.definition is not None
+        self.journal.note(Changes(dropped=[kept.number]))
         kept.has_ended(was_unwritten=was_unwritten)
 
     # Messages
@@ -217,22 +164,28 @@ class Keeper:
             reference = store.refer(envelope, origin)
             try:
                 self.journal.add(reference, envelope, kept.number)
-            except BaseException as error:
-                if is_doubt(error):
-                    self._withdraw(Changes(messages=[NewMessage(reference, envelope, (kept.number,))]))
-                raise
-            reference.journaled = True
-            store.keep(reference, envelope)
-            try:
+                reference.journaled = True
+                store.keep(reference, envelope)
                 channel.take_over(reference)
-            except ProviderError:
-                kept.note_removed(reference)
-                store.release(reference)
+            except BaseException as error:
+                self._take_back_sent(error, channel, kept, NewMessage(reference, envelope, (kept.number,)))
                 raise
         finally:
             work.entries.pop()
             if work.is_ending:
                 work.tell_if_idle()
+
+    def _take_back_sent(
+        self, error: BaseException, channel: Queue | Topic, kept: KeptQueue, message: NewMessage
+    ) -> None:
+        """Have the journal forget a message that its queue has not taken: it was refused, or the thread was interrupted."""
+        reference = message.reference
+        if not reference.journaled:
+            if is_doubt(error):
+                self._withdraw(Changes(messages=[message]))
+        elif isinstance(channel, Topic) or not channel.took(reference):
+            kept.note_removed(reference)
+            self._store.take_back(reference)
 
     def _send_by_steps(
         self, channel: Queue | Topic, envelope: Envelope, origin: ConnectionId | None, admission: Admission | None
@@ -386,19 +339,22 @@ class Keeper:
                 self.doubts.add_lasting()  # nobody here knows when the application's connection has ended
             raise
 
-    def write_settled(self, settled: Sequence[QueueEntry]) -> None:
+    def write_settled(self, settled: list[QueueEntry]) -> None:
         """Write that messages were taken out of their queues; if that fails, they are there again.
 
-        Raises `ResourceError`; `InDoubtError`: then they are there again, or gone, when the store has answered.
+        Raises `ResourceError`; `InDoubtError`: then they are there again, or gone, when the store has answered. What it has so provided for it
+        takes out of `settled`; if that still has something after an error, nothing was begun.
         """
         changes = Changes(removals=removals_of(settled))
         try:
             self.journal.write(changes, force=self.force_acknowledgements)
         except BaseException as error:
+            entries = tuple(settled)
             if is_doubt(error):
-                self.doubts.add(RemovalInDoubt(changes, settled, self.take_back))
+                self.doubts.add(RemovalInDoubt(changes, entries, self.take_back))
             else:
-                self.take_back(settled)
+                self.take_back(entries)
+            settled.clear()
             raise
 
     def take_back(self, settled: Sequence[QueueEntry]) -> None:

@@ -116,6 +116,14 @@ class PagingMessageStore(MessageStore):
             self._bytes += size
             self._count += 1
 
+    def take_back(self, reference: MessageReference) -> None:
+        """Forget a message that nobody has taken, if `keep` has come so far as to know it: its thread may have been interrupted."""
+        with self._lock:
+            is_known = reference.id in self._messages or reference.id in self._paged
+            was_paged = is_known and self._forget(reference)
+        if was_paged:
+            self._journal.drop_paged([reference.id])
+
     def adopt(self, reference: MessageReference, envelope: Envelope | None = None) -> None:
         """Know a message again that the journal keeps, or add a holder if it is known; without `envelope` it need not be in memory."""
         with self._lock:

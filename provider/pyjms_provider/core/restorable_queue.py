@@ -27,6 +27,8 @@ __all__ = ["RestorableQueue"]
 
 _RETRY_MS: Final = 1000
 """How long an expired message waits that could not be set aside."""
+_NEWEST: Final = 1000
+"""More do not come between a message that was handed over and the look whether it has arrived."""
 
 
 class RestorableQueue(PolicedQueue):
@@ -89,6 +91,14 @@ class RestorableQueue(PolicedQueue):
                     if entry.reference.expiration_ms:
                         self._expiry.forget_one()
         self._bury()
+
+    def took(self, reference: MessageReference) -> bool:
+        """Return whether a message is here that came a moment ago. For who was interrupted while handing it over: it looks at what is held."""
+        with self._lock:
+            held = self._state.entries(MessageState.DELIVERED)
+            places = (self._state.ordering.newest(_NEWEST), self._state.delays, held)
+            is_pushed = self._state.pushed(reference.id) is not None
+            return is_pushed or any(entry.reference.id == reference.id for entries in places for entry in entries)
 
     def reinstate(self, entry: QueueEntry) -> None:
         """Take back a message that was settled, and whose removal could not be written; it comes again, flagged, when it is its time.

@@ -25,6 +25,7 @@ from pyjms_provider.core.journal import (
     PreparedBranch,
     Removal,
 )
+from pyjms_provider.core.message_state import MessageState
 
 if TYPE_CHECKING:
     from pyjms.spi.xid import Xid
@@ -166,7 +167,7 @@ class UnitOfWork:
         self._acknowledged: list[tuple[QueueEntry, ReceiverId]] = []
         self._duplicates: list[DuplicateClaim] = []
         self._in_doubt: Changes | None = None
-        """What may have been written, once a commit was not answered."""
+        """What may have been written, once that was begun."""
 
     def __str__(self) -> str:
         return f"transaction {self.unit_id}"
@@ -290,6 +291,17 @@ class UnitOfWork:
         Raises `RolledBackError` when it was rolled back instead, `InDoubtError` when it was, and may be kept nevertheless.
         """
         self.begin_commit(now_ms)
+        try:
+            self._write(journal, self._prepared_changes(xid, now_ms), force=True)
+        except BaseException as error:
+            if is_doubt(error):
+                with self._lock:
+                    self._end(UnitEvent.REFUSED)  # nothing was promised, so nothing is done
+            raise
+        with self._lock:
+            self._end(UnitEvent.KEPT)
+
+    def _prepared_changes(self, xid: Xid, now_ms: int) -> Changes:
         changes = self._changes() or Changes()
         changes.prepared = PreparedBranch(xid, now_ms)
         changes.duplicates = []  # they have not arrived; who decides writes them with the decision
@@ -299,15 +311,7 @@ class UnitOfWork:
             for entry, delivery_count in self._settled
             if entry.queue.kept is not None and entry.reference.journaled
         ]
-        try:
-            self._write(journal, changes, force=True)
-        except BaseException as error:
-            if is_doubt(error):
-                with self._lock:
-                    self._end(UnitEvent.REFUSED)  # nothing was promised, so nothing is done
-            raise
-        with self._lock:
-            self._end(UnitEvent.KEPT)
+        return changes
 
     def stage(self, record: StageRecord, journal: Journal | None) -> None:
         """Have what it sends kept as a staged unit, which only `decide` ends; `begin_commit` was called.
@@ -316,10 +320,10 @@ class UnitOfWork:
         `prepare`.
         """
         if journal is not None:
-            changes = self._changes(with_transient=True) or Changes()
-            changes.pipelines = PipelineChanges(staged=record)
-            changes.duplicates = []  # as in `prepare`
             try:
+                changes = self._changes(with_transient=True) or Changes()
+                changes.pipelines = PipelineChanges(staged=record)
+                changes.duplicates = []  # as in `prepare`
                 self._write(journal, changes, force=True)
             except BaseException as error:
                 if is_doubt(error):
@@ -333,8 +337,17 @@ class UnitOfWork:
 
     @property
     def is_in_doubt(self) -> bool:
-        """Whether nobody knows if its commit was written. To be asked by who has tried."""
+        """Whether nobody knows if its commit was written, or has taken effect. To be asked by who has tried."""
         return self._in_doubt is not None and self._state is UnitState.COMMITTING
+
+    def end_unwritten(self) -> None:
+        """End it without effect if its thread was interrupted after it had begun to commit, and before it began to write. May be repeated."""
+        with self._lock:
+            if self._state is not UnitState.COMMITTING or self._in_doubt is not None:
+                return
+            settled = self._settled
+            self._end(UnitEvent.REFUSED)
+        self._give_back(settled)
 
     def withdraw(self) -> Changes | None:
         """End it without effect, and return what a journal must forget; None: it has received, so it must be looked at."""
@@ -404,19 +417,27 @@ class UnitOfWork:
             return {entry.queue for entry in entries}
 
     def _make_true(self, event: UnitEvent) -> None:
+        sent = self._sent  # nobody adds to it any more
+        try:
+            self._take_effect(event, sent)
+        except BaseException:  # the thread was interrupted: what the journal has must be seen
+            self._take_effect(event, [entry for entry in sent if entry.state is MessageState.NOT_COMMITTED])
+            raise
+
+    def _take_effect(self, event: UnitEvent, sent: Sequence[QueueEntry]) -> None:
         with self._lock:
-            sent = self._sent
-            self._end(event)
+            if self._state is not UnitState.COMMITTED:
+                self._end(event)
         for queue, entries in _entries_by_queue(sent).items():
             queue.commit(entries)  # in the order sent (§9.2); consumers are woken
 
     def _write(self, journal: Journal | JoinedTransaction, changes: Changes, *, force: bool) -> None:
+        self._in_doubt = changes  # first, as the thread may be interrupted, also when it is written and not yet true
         try:
             journal.write(changes, force=force)
+        except InDoubtError:
+            raise
         except ProviderError as error:
-            if isinstance(error, InDoubtError):
-                self._in_doubt = changes
-                raise
             with self._lock:
                 settled = self._settled
                 self._end(UnitEvent.REFUSED)
@@ -426,9 +447,6 @@ class UnitOfWork:
             raise RolledBackError(
                 f"transaction {self.unit_id} was rolled back, as it could not be written: {error.reason}"
             ) from error
-        except BaseException:  # the thread was interrupted
-            self._in_doubt = changes
-            raise
         self._note_written(changes)
 
     def _note_written(self, changes: Changes) -> None:

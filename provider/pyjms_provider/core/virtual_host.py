@@ -5,7 +5,7 @@ Locks: the host's lock guards its tables, and comes first in the lock order. A m
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
@@ -218,8 +218,8 @@ class VirtualHost:
         assert self.keeper is not None, "only a host that keeps messages can be joined"
         self.keeper.finish_joined(unit, joined)
 
-    def write_settled(self, settled: Sequence[QueueEntry]) -> None:
-        """Have it survive that messages, which the journal keeps, were acknowledged. Raises `ResourceError`."""
+    def write_settled(self, settled: list[QueueEntry]) -> None:
+        """Have it survive that messages, which the journal keeps, were acknowledged. As `Keeper.write_settled`."""
         assert self.keeper is not None, "only a host that keeps messages has messages that a journal keeps"
         self.keeper.write_settled(settled)
 

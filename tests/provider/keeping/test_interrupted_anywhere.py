@@ -1,0 +1,115 @@
+"""The main thread is interrupted at each place beside a write at which Python can do so: nothing is lost or comes unflagged, and the store has what the broker has."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import suppress
+
+import pytest
+
+from pyjms_provider.queue_manager import QueueManager
+from tests.provider.interruptions import Interruption, each_interruption
+from tests.provider.keeping.site import BILLS, ORDERS, consume, take_all
+from tests.provider.keeping.test_interrupted import come_again, receive
+from tests.provider.simulation.site import SimulatedSite as Site
+
+FILES = (
+    "clients/vm_session.py",
+    "clients/vm_transactions.py",
+    "core/ending.py",
+    "core/keeping.py",
+    "core/unit_of_work.py",
+    "core/virtual_host.py",
+)
+
+
+def interrupt(interruption: Interruption, action: Callable[[], object]) -> None:
+    with suppress(KeyboardInterrupt), interruption():
+        action()
+
+
+def drain_after_restart(site: Site, interruption: Interruption) -> tuple[list[tuple[str, int]], list[tuple[str, int]]]:
+    """Return what the store has of orders and bills, which must be what the broker had."""
+    come_again(site)
+    before = site.texts(ORDERS), site.texts(BILLS)
+    site.restart()
+    found = site.drain(), site.drain(BILLS)
+    assert before == tuple([name for name, _ in each] for each in found), interruption.where
+    assert len(site.broker.virtual_host.store) == 0
+    return found
+
+
+@pytest.mark.parametrize("awaited", [False, True])
+def test_a_send(awaited: bool) -> None:
+    """Nobody waits for it, or a consumer does, whose session is handed it at once."""
+
+    def attempt(interruption: Interruption) -> None:
+        site = Site()
+        site.send("first")
+        session, reader = site.session(), site.session()
+        if awaited:
+            consumer = consume(reader)
+            reader.acknowledge(take_all(consumer))
+            consumer.set_interested(True)
+        interrupt(interruption, lambda: site.send("second", session))
+        reader.close()
+        orders, _ = drain_after_restart(site, interruption)
+        assert orders in ([("first", 1)], [("first", 1), ("second", 1)], [], [("second", 1)], [("second", 2)])
+
+    assert each_interruption(attempt, *FILES, "core/paging.py", "core/queue.py") > 10
+
+
+def test_an_acknowledgement() -> None:
+    def attempt(interruption: Interruption) -> None:
+        site = Site()
+        session, taken = receive(site, "first", "second")
+        interrupt(interruption, lambda: session.acknowledge(taken))
+        session.close()
+        orders, _ = drain_after_restart(site, interruption)
+        assert orders in ([], [("first", 2), ("second", 2)], [("second", 2)]), interruption.where
+
+    assert each_interruption(attempt, *FILES) > 10
+
+
+def test_a_commit() -> None:
+    def attempt(interruption: Interruption) -> None:
+        site = Site()
+        session, taken = receive(site, "order", transacted=True)
+        site.texts(BILLS)
+        session.acknowledge(taken)
+        site.send("bill", session, BILLS)
+        interrupt(interruption, session.commit)
+        session.rollback()
+        session.close()
+        found = drain_after_restart(site, interruption)
+        assert found in (([("order", 2)], []), ([], [("bill", 1)])), interruption.where
+
+    assert each_interruption(attempt, *FILES) > 20
+
+
+def test_a_commit_of_what_is_sent() -> None:
+    def attempt(interruption: Interruption) -> None:
+        site = Site()
+        session = site.session(transacted=True)
+        site.send("first", session)
+        site.send("second", session)
+        interrupt(interruption, session.commit)
+        session.close()
+        orders, _ = drain_after_restart(site, interruption)
+        assert orders in ([], [("first", 1), ("second", 1)]), interruption.where
+
+    assert each_interruption(attempt, *FILES) > 20
+
+
+def test_the_end_of_a_queue() -> None:
+    def attempt(interruption: Interruption) -> None:
+        site = Site()
+        site.send("order")
+        site.send("bill", to=BILLS)
+        interrupt(interruption, lambda: QueueManager(site.broker.virtual_host).destroy(ORDERS.name))
+        is_there = site.broker.virtual_host.find_queue(ORDERS.name) is not None
+        site.restart()
+        assert (site.broker.virtual_host.find_queue(ORDERS.name) is not None) is is_there, interruption.where
+        assert site.texts(BILLS) == ["bill"]
+
+    assert each_interruption(attempt, *FILES) > 5
