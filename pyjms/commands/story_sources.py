@@ -12,10 +12,10 @@ from typing import Any, Final
 from urllib.parse import quote, urlencode, urlsplit
 
 from pyjms.commands.reporting import CommandError
-from pyjms.commands.trust import TrustError, explained, trusting
 from pyjms.history.reading import read
 from pyjms.history.story import describe, story
 from pyjms.spi.errors import ProviderError
+from pyjms.spi.trust import TrustError, explained, trusting
 
 __all__ = ["BrokerStories", "NoAnswerError", "StoryUnavailableError", "history_stories"]
 

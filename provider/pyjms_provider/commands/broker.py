@@ -42,6 +42,13 @@ _Listen = Annotated[
         show_default=False,
     ),
 ]
+_StandBy = Annotated[
+    bool,
+    typer.Option(
+        "--stand-by",
+        help="While another broker holds the store, or the configuration, wait for its end and take over.",
+    ),
+]
 
 
 class LogFormat(Enum):
@@ -99,13 +106,7 @@ def run(
             help="Log every byte, and each step of a message to its consumer, for support: passwords are among them.",
         ),
     ] = False,
-    stand_by: Annotated[
-        bool,
-        typer.Option(
-            "--stand-by",
-            help="While another broker holds the store, or the configuration, wait for its end and take over.",
-        ),
-    ] = False,
+    stand_by: _StandBy = False,
     audit: Annotated[
         Path | None,
         typer.Option(

@@ -12,9 +12,9 @@ from pathlib import Path
 from typing import Any, Final, Self
 from urllib.parse import quote, urlencode, urlsplit
 
-from pyjms.commands.trust import explained, trusting
 from pyjms.spi.clock import Clock, Signal, SystemClock
 from pyjms.spi.errors import ProviderError, UrlError
+from pyjms.spi.trust import explained, trusting
 
 __all__ = ["CategoryDescription", "NoAnswerError", "OperationDescription", "RefusedError", "RestClient"]
 

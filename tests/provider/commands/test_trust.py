@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 import pytest
 
-from pyjms.commands.trust import TrustError, explained, trusting
+from pyjms.spi.trust import TrustError, explained, trusting
 from pyjms_provider.serving.served_broker import ServedBroker
 from tests.ports import free_port
 from tests.provider.transport.certificates import Authority
