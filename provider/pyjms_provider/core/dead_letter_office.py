@@ -164,7 +164,7 @@ class DeadLetterOffice:
         host, keeper = self._host, self._host.keeper
         queue = host.queue(target) if isinstance(target, str) else target
         if cause is not None:
-            self._tell_move(entry, envelope, target if isinstance(target, str) else target.name, cause)
+            self._tell_move(entry, envelope, queue.name, cause)
         reference = host.store.store(envelope, entry.reference.origin)
         reference.deliver_at_ms = deliver_at_ms
         kept: KeptQueue | None = None

@@ -30,7 +30,10 @@ def healing(monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[Peer, ProfiledCon
 
         def await_connection() -> object:
             is_awaited.set()
-            return current()
+            try:
+                return current()
+            finally:
+                is_awaited.clear()  # so that the next loss lasts until somebody waits, too
 
         peer.on_frame = answer_late
         monkeypatch.setattr(connection.link, "current", await_connection)
