@@ -17,7 +17,7 @@ from pyjms.spi.envelope import Address, AddressKind
 from pyjms.spi.errors import UrlError
 from pyjms.spi.url import ProviderUrl
 
-__all__ = ["AckOn", "Duplicates", "JmsOptions", "Mode", "address_text", "parse_address", "parse_options"]
+__all__ = ["AckOn", "Duplicates", "JmsOptions", "Mode", "Repeated", "address_text", "parse_address", "parse_options"]
 
 DEFAULT_MESSAGES_PER_BATCH = 10_000
 DEFAULT_STAGE_TIMEOUT_S = 24 * 3600
@@ -58,6 +58,13 @@ class Headers(Enum):
     KEEP = "keep"
 
 
+class Repeated(Enum):
+    """What a sink does with an epoch that it has written already: compare the rows with those that it wrote, or trust that they are the same."""
+
+    COMPARE = "compare"
+    TRUST = "trust"
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JmsOptions:
     """All options, as they are after their defaults. docs/reference/spark.md has the table."""
@@ -83,6 +90,7 @@ class JmsOptions:
     job_id: str | None = None
     epoch: int | None = None
     headers: Headers = Headers.NEW
+    repeated: Repeated = Repeated.COMPARE
     stage_timeout_s: int = DEFAULT_STAGE_TIMEOUT_S
     credentials: str | None = None
 
@@ -272,6 +280,7 @@ _OPTIONS: Mapping[str, tuple[str, Callable[[str, str], Any]]] = {
     "jobId": ("job_id", _name),
     "epoch": ("epoch", _epoch),
     "headers": ("headers", _choice(Headers)),
+    "repeated": ("repeated", _choice(Repeated)),
     "stageTimeout": ("stage_timeout_s", _span),
     "credentials": ("credentials", _credentials),
 }

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from pyjms.spark.columns import COLUMNS, SCHEMA
+from pyjms.spark.file_sink import check_place
 from pyjms.spark.foreach_batch import promote
 from pyjms.spark.jobs import promoted
 from pyjms.spark.routed import decider_of, routing_function
@@ -49,7 +50,11 @@ def archive(
     group: the name under which the broker holds what is not in files yet. checkpoint: where Spark notes how far it is; None:
     ``DIRECTORY-checkpoint``. form: ``parquet``, or another of Spark's that the session has, such as ``delta``. once: end when all that is
     there now is in files. every: how often files are written. options: more of the source's.
+
+    Raises `DataLossError` when the folder has later batches than the checkpoint, which is a new one or an old copy then.
     """
+    place = checkpoint or f"{directory.rstrip('/')}-checkpoint"
+    check_place(session, directory, place)
     given = {"url": url, "destination": destination, "readerGroup": group, **options}
     rows = _noted(session.readStream.format("jms").options(**_texts(given)).load())
     writer = (
@@ -58,7 +63,7 @@ def archive(
         .partitionBy("day")
         .queryName(f"archive-{group}")
         .option("path", directory)
-        .option("checkpointLocation", checkpoint or f"{directory.rstrip('/')}-checkpoint")
+        .option("checkpointLocation", place)
     )
     return (writer.trigger(availableNow=True) if once else writer.trigger(processingTime=every)).start()
 

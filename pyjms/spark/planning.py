@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from pyjms.spark.ahead import one_ahead
 from pyjms.spark.connecting import Link, link_of, require
-from pyjms.spark.errors import DataLossError, OptionError
+from pyjms.spark.errors import DataLossError, OptionError, old_checkpoint
 from pyjms.spark.offsets import Offset, Range, between, cut
 from pyjms.spark.options import AckOn, JmsOptions
 from pyjms.spark.reading import pages_of_group, rows
@@ -237,11 +237,7 @@ class GroupPlanner(Planner):
             )
             return self._low
         if start.seq < self._low:
-            self._lose(
-                f"the checkpoint is at message {start.seq} of reader group {self._name!r}, whose messages up to {self._low} are "
-                "acknowledged and gone: the checkpoint is an old copy"
-            )
-            return self._low
+            raise old_checkpoint(start.seq, f"reader group {self._name!r}", self._low)
         if start.seq > self._high:
             self._lose(
                 f"the checkpoint is at message {start.seq} of reader group {self._name!r}, and the broker knows {self._high}: its "

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from pyspark import TaskContext
@@ -17,9 +18,10 @@ from pyspark.sql.datasource import (
 )
 
 from pyjms.spark.connecting import MessageIds
+from pyjms.spark.contents import RowSum
 from pyjms.spark.errors import OptionError
 from pyjms.spark.messages import EnvelopeMaker, check_sink_columns
-from pyjms.spark.options import Headers, JmsOptions, parse_options
+from pyjms.spark.options import Headers, JmsOptions, Repeated, parse_options
 from pyjms.spark.ways import abandon, finish, write_partition
 from pyjms.spark.writing import Written
 from pyjms.spi.clock import SystemClock
@@ -90,15 +92,19 @@ def _name_of(sink_id: str | None) -> str | None:
     return name
 
 
-def _write(options: JmsOptions, sink: str, epoch: int, batches: Iterator[pa.RecordBatch]) -> JmsCommitMessage:
+def _write(
+    options: JmsOptions, sink: str, epoch: int, batches: Iterator[pa.RecordBatch], *, may_come_again: bool = True
+) -> JmsCommitMessage:
     context = TaskContext.get()
     partition = 0 if context is None else context.partitionId()
     name = StageName(sink=sink, epoch=epoch, partition=partition, attempt=uuid.uuid4().hex)
-    return JmsCommitMessage(write_partition(name, lambda connection: _envelopes(options, connection, batches), options))
+    seen = RowSum() if may_come_again and options.repeated is Repeated.COMPARE else None
+    written = write_partition(name, lambda connection: _envelopes(options, connection, batches, seen), options)
+    return JmsCommitMessage(written if seen is None else replace(written, content=seen.content))
 
 
 def _envelopes(
-    options: JmsOptions, connection: ProviderConnection, batches: Iterator[pa.RecordBatch]
+    options: JmsOptions, connection: ProviderConnection, batches: Iterator[pa.RecordBatch], seen: RowSum | None
 ) -> Iterator[Envelope]:
     from pyjms.spark.arrow import column_lists
 
@@ -109,7 +115,10 @@ def _envelopes(
         keeps_headers=options.headers is Headers.KEEP,
     )
     for batch in batches:
-        yield from maker.envelopes(batch.schema.names, list(column_lists(batch)))
+        columns = list(column_lists(batch))
+        if seen is not None:
+            seen.add(batch.schema.names, columns)
+        yield from maker.envelopes(batch.schema.names, columns)
 
 
 def _written(messages: Iterable[WriterCommitMessage | None]) -> list[Written]:
@@ -162,7 +171,8 @@ class JmsBatchWriter(DataSourceArrowWriter):
     def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
         sink = self._job if self._options.sink_id is None else _name_of(self._options.sink_id)
         assert sink is not None
-        return _write(self._options, sink, self._epoch, iterator)
+        may_come_again = self._options.job_id is not None or self._options.sink_id is not None
+        return _write(self._options, sink, self._epoch, iterator, may_come_again=may_come_again)
 
     def commit(self, messages: list[WriterCommitMessage | None]) -> None:
         written = _written(messages)

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 
-from pyjms.spark.errors import DataLossError, OptionError, SpoolError
+from pyjms.spark.errors import DataLossError, OptionError, SpoolError, old_checkpoint
 from pyjms.spark.offsets import Offset, Range, between, cut
 from pyjms.spark.options import AckOn, Duplicates, JmsOptions
 from pyjms.spark.planning import WAIT_MS, Limits, Piece, Planner, processors
@@ -129,10 +129,12 @@ class SpoolPlanner(Planner):
         folder = self._folder()
         if self._is_ours(start) and folder.marks.low <= start.seq <= folder.high:
             return start.seq
+        if self._is_ours(start) and start.seq < folder.marks.low:
+            raise old_checkpoint(start.seq, f"the spool {self._path}", folder.marks.low)
         if self._options.fail_on_data_loss:
             raise DataLossError(
                 f"the checkpoint is at message {start.seq}, and the spool {self._path} has {folder.marks.low + 1} to {folder.high}"
-                f"{'' if self._is_ours(start) else ' of another generation'}: one of the two is an old copy, or was replaced. Start "
+                f"{'' if self._is_ours(start) else ' of another generation'}: the spool is an old copy, or was replaced. Start "
                 "the query with failOnDataLoss=false to go on with what the spool has"
             )
         return folder.marks.low

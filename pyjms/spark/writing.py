@@ -14,6 +14,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 
 from pyjms.spark.connecting import Link
+from pyjms.spark.contents import Content, note, noted, together
 from pyjms.spark.options import JmsOptions
 from pyjms.spi.envelope import Envelope
 from pyjms.spi.errors import ClosedError, ConnectionLostError, StageError
@@ -40,6 +41,8 @@ class Written:
     """Whether there is something that waits under the name; else it was empty, or is visible already."""
     expired: int = 0
     """How many rows were left out, as their time to live was over."""
+    content: Content | None = None
+    """What the rows were, those left out too; None: it is not to be compared."""
 
 
 class Way(ABC):
@@ -91,7 +94,7 @@ class Staging(Way):
     ) -> Written:
         marker = connection.stages().marker(name.sink)
         if marker is not None and marker >= name.epoch:
-            return self._repeated(marker, name)
+            return self._repeated(marker, name, envelopes)
         session = connection.open_session(transacted=True)
         try:
             count = 0
@@ -106,23 +109,45 @@ class Staging(Way):
         return Written(name=name, way="stage", messages=count, waits=count > 0)
 
     @staticmethod
-    def _repeated(marker: int, name: StageName) -> Written:
+    def _repeated(marker: int, name: StageName, envelopes: Iterable[Envelope]) -> Written:
         if marker == name.epoch:  # the driver died after it had promoted this epoch, and before Spark knew
+            for _ in envelopes:
+                pass  # `finish` looks whether they are those that were promoted
             return Written(name=name, way="stage", messages=0, waits=False)
         raise StageError(
             f"sink {name.sink!r} has come to epoch {marker}, and this is epoch {name.epoch}, which was written before it: number "
-            "what is new on, or give it a new sinkId"
+            "what is new on, or give it a new sinkId. If it is a query's, its checkpoint is an old copy: start it with a new checkpoint"
         )
 
     def finish(self, link: Link, sink: str, epoch: int, written: Sequence[Written]) -> None:
         units = sorted(each.name for each in written if each.waits)
-        if not link.call(lambda connection: connection.stages().promote(sink, epoch, units)) and units:
+        is_new = link.call(lambda connection: connection.stages().promote(sink, epoch, units))
+        if not is_new and units:
             link.call(lambda connection: connection.stages().discard(units))
+        content = together([each.content for each in written])
+        if content is None:
+            return
+        if (
+            not is_new and content.rows
+        ):  # nothing is lost of an epoch that comes again without rows, as of `mode=at-least-once`
+            before = link.call(lambda connection: noted(connection.stages(), sink, epoch))
+            if before is not None and before != content.mark:
+                raise StageError(_other_rows(sink, epoch))
+        link.call(lambda connection: note(connection.stages(), sink, epoch, content.mark))
 
     def abandon(self, link: Link, written: Sequence[Written]) -> None:
         units = [each.name for each in written]
         if units:
             link.call(lambda connection: connection.stages().discard(units))
+
+
+def _other_rows(sink: str, epoch: int) -> str:
+    return (
+        f"sink {sink!r} has written epoch {epoch} already, with other rows, and nothing of these. If it is a query's, its checkpoint is an old copy: "
+        "start it with a new checkpoint, which loses nothing; the batch that was under way comes again. A table needs a new jobId, or the next "
+        "epoch. If it is the same batch, and its rows only came out in another way (a clock, random numbers, altered rules), have them come out "
+        "as before, or write it with repeated=trust, once"
+    )
 
 
 class Transactions(Way):

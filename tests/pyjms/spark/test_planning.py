@@ -195,6 +195,9 @@ def test_an_old_checkpoint_is_noticed(options: JmsOptions, jms_broker_url: str) 
     planner.latest(middle, TEN)
     with pytest.raises(DataLossError, match="the checkpoint is an old copy"):
         planner.latest(start, TEN)
+    careless = GroupPlanner(replace(options, fail_on_data_loss=False))
+    with pytest.raises(DataLossError, match="with a new checkpoint and a new output folder or sinkId"):
+        careless.latest(start, TEN)  # its sink would take the new rows for those of the batch that had this number
     with pytest.raises(DataLossError, match="store is an old copy"):
         planner.latest(replace(middle, seq=99), TEN)
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import pyarrow as pa
 import pytest
@@ -11,8 +11,9 @@ from pyspark.sql.types import StructType
 
 from pyjms.spark.connecting import close_links
 from pyjms.spark.errors import OptionError
-from pyjms.spark.options import JmsOptions, parse_address
+from pyjms.spark.options import JmsOptions, Repeated, parse_address
 from pyjms.spark.sink import JmsBatchWriter, JmsStreamWriter, batch_writer
+from pyjms.spi.errors import StageError
 from tests.pyjms.spark.messages_of import look
 
 QUERY, BATCH = "sql.streaming.queryId", "streaming.sql.batchId"
@@ -44,9 +45,9 @@ def options(jms_broker_url: str) -> Iterator[JmsOptions]:
     close_links()
 
 
-def write(options: JmsOptions, text: str) -> None:
-    """Write a table of one row, or the same as a batch of a stream."""
-    rows = iter([pa.RecordBatch.from_pydict({"text": [text]})])
+def write(options: JmsOptions, *texts: str) -> None:
+    """Write a table of these rows, or the same as a batch of a stream."""
+    rows = iter([pa.RecordBatch.from_pydict({"text": pa.array(texts, pa.string())})])
     if options.epoch is None:
         stream = JmsStreamWriter(options)
         stream.commit([stream.write(rows)], 0)
@@ -71,6 +72,44 @@ def test_outside_of_a_query_the_sink_has_the_name_that_it_was_given(
 ) -> None:
     write(options, "a")
     write(options, "a")
+    assert look(jms_broker_url, "out") == ["a"]
+
+
+@pytest.mark.parametrize("is_stream", [True, False])
+def test_other_rows_under_the_number_of_the_last_epoch_are_refused(
+    options: JmsOptions, task: Task, jms_broker_url: str, is_stream: bool
+) -> None:
+    chosen = replace(options, epoch=None) if is_stream else options
+    task.properties = {QUERY: "q", BATCH: "0"}
+    write(chosen, "a", "b")
+    write(chosen, "b", "a")  # the same rows, cut in another way
+    for other in (["a"], ["a", "c"], ["a", "b", "b"]):
+        with pytest.raises(StageError, match=r"with other rows.*start it with a new checkpoint"):
+            write(chosen, *other)
+    write(chosen)  # of an epoch that comes again without rows nothing is lost
+    write(replace(chosen, repeated=Repeated.TRUST), "a", "computed anew")
+    assert look(jms_broker_url, "out") == ["a", "b"]
+
+
+def test_what_an_epoch_was_made_of_is_known_of_each_that_follows(
+    options: JmsOptions, task: Task, jms_broker_url: str
+) -> None:
+    for epoch, text in enumerate("abc"):
+        write(replace(options, epoch=epoch), text)
+        write(replace(options, epoch=epoch), text)
+        with pytest.raises(StageError, match="with other rows"):
+            write(replace(options, epoch=epoch), "x")
+    assert look(jms_broker_url, "out") == ["a", "b", "c"]
+
+
+def test_a_jobs_table_is_not_taken_for_another_one(options: JmsOptions, task: Task, jms_broker_url: str) -> None:
+    job = replace(options, sink_id=None, epoch=None, job_id="nightly")
+    for text in "aa":
+        table = JmsBatchWriter(job)
+        table.commit([table.write(iter([pa.RecordBatch.from_pydict({"text": [text]})]))])
+    other = JmsBatchWriter(job)
+    with pytest.raises(StageError, match="a new jobId"):
+        other.commit([other.write(iter([pa.RecordBatch.from_pydict({"text": ["b"]})]))])
     assert look(jms_broker_url, "out") == ["a"]
 
 

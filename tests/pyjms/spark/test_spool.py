@@ -234,6 +234,16 @@ def test_a_spool_that_was_replaced_is_noticed(options: JmsOptions, jms_broker_ur
     replaced.close()
 
 
+def test_an_old_checkpoint_is_refused_even_if_data_may_be_lost(options: JmsOptions, jms_broker_url: str) -> None:
+    fill(jms_broker_url, 5)
+    careless = SpoolPlanner(replace(options, fail_on_data_loss=False))
+    start = careless.initial()
+    careless.latest(careless.latest(start, TEN), TEN)
+    with pytest.raises(DataLossError, match="with a new checkpoint and a new output folder or sinkId"):
+        careless.latest(start, TEN)
+    careless.close()
+
+
 def test_a_range_that_is_not_there_is_an_error(tmp_path: Path) -> None:
     with pytest.raises(SpoolError, match="lacks the messages from 1 to 3"):
         list(batches_between(tmp_path, 0, 3))

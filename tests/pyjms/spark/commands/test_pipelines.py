@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -137,6 +138,22 @@ def test_messages_go_into_files_by_rules_and_back_with_all_their_types(
     assert (look(broker.url, "orders"), len(look(broker.url, "all"))) == ([], 22), (
         "its epochs begin anew, and are no repetitions"
     )
+
+
+@pytest.mark.spark
+@pytest.mark.timeout(300)
+def test_an_archive_whose_checkpoint_is_lost_is_refused_and_a_new_folder_has_what_came_since(
+    spark: SparkSession, broker: ServedBroker, tmp_path: Path
+) -> None:
+    archived = ("archive", broker.url, "queue:orders", "--once", "--json")
+    send(broker.url, "orders", 2)
+    assert told(run(*archived, str(tmp_path / "first"))) == {"archived": 2}
+    shutil.rmtree(tmp_path / "first-checkpoint")
+    send(broker.url, "orders", 3)
+    refused = run(*archived, str(tmp_path / "first"))
+    assert (refused.exit_code, "into a new folder with a new checkpoint" in refused.output) == (1, True), refused.output
+    assert len(look(broker.url, "orders")) == 3
+    assert told(run(*archived, str(tmp_path / "second"))) == {"archived": 3}
 
 
 @pytest.mark.parametrize("rules", ["", "[[rule]]", "nonsense"])
