@@ -23,7 +23,7 @@ from pyjms.spark.errors import OptionError
 from pyjms.spark.messages import EnvelopeMaker, check_sink_columns
 from pyjms.spark.options import Headers, JmsOptions, Repeated, parse_options
 from pyjms.spark.ways import abandon, finish, write_partition
-from pyjms.spark.writing import Written
+from pyjms.spark.writing import Written, attempt_of
 from pyjms.spi.clock import SystemClock
 from pyjms.spi.envelope import Envelope
 from pyjms.spi.provider import ProviderConnection
@@ -36,6 +36,8 @@ if TYPE_CHECKING:
 __all__ = ["JmsBatchWriter", "JmsCommitMessage", "JmsStreamWriter", "batch_writer", "stream_writer"]
 
 _QUERY_ID = "sql.streaming.queryId"
+_RUN_ID = "spark.jobGroup.id"
+"""Spark runs the jobs of a query in a group that is named by the id of its run."""
 _BATCH_ID = "streaming.sql.batchId"
 _SINK_MAX = 200
 
@@ -93,11 +95,17 @@ def _name_of(sink_id: str | None) -> str | None:
 
 
 def _write(
-    options: JmsOptions, sink: str, epoch: int, batches: Iterator[pa.RecordBatch], *, may_come_again: bool = True
+    options: JmsOptions,
+    sink: str,
+    epoch: int,
+    batches: Iterator[pa.RecordBatch],
+    run: str | None,
+    *,
+    may_come_again: bool = True,
 ) -> JmsCommitMessage:
     context = TaskContext.get()
     partition = 0 if context is None else context.partitionId()
-    name = StageName(sink=sink, epoch=epoch, partition=partition, attempt=uuid.uuid4().hex)
+    name = StageName(sink=sink, epoch=epoch, partition=partition, attempt=attempt_of(run))
     seen = RowSum() if may_come_again and options.repeated is Repeated.COMPARE else None
     written = write_partition(name, lambda connection: _envelopes(options, connection, batches, seen), options)
     return JmsCommitMessage(written if seen is None else replace(written, content=seen.content))
@@ -133,7 +141,9 @@ class JmsStreamWriter(DataSourceStreamArrowWriter):
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
         sink, epoch = self._place()
-        return _write(self._options, sink, epoch, iterator)
+        context = TaskContext.get()
+        run = None if context is None else context.getLocalProperty(_RUN_ID)
+        return _write(self._options, sink, epoch, iterator, run)
 
     def _place(self) -> tuple[str, int]:
         """Return sink and epoch. Spark does not promise to tell them, so that what is missing is an error, never a guess."""
@@ -165,14 +175,15 @@ class JmsBatchWriter(DataSourceArrowWriter):
 
     def __init__(self, options: JmsOptions) -> None:
         self._options = options
-        self._job = f"job:{options.job_id or uuid.uuid4().hex}"
+        self._run = uuid.uuid4().hex
+        self._job = f"job:{options.job_id or self._run}"
         self._epoch = options.epoch or 0
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
         sink = self._job if self._options.sink_id is None else _name_of(self._options.sink_id)
         assert sink is not None
         may_come_again = self._options.job_id is not None or self._options.sink_id is not None
-        return _write(self._options, sink, self._epoch, iterator, may_come_again=may_come_again)
+        return _write(self._options, sink, self._epoch, iterator, self._run, may_come_again=may_come_again)
 
     def commit(self, messages: list[WriterCommitMessage | None]) -> None:
         written = _written(messages)

@@ -8,6 +8,7 @@ docs/reference/spark.md says what.
 from __future__ import annotations
 
 import logging
+import uuid
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Sequence
 from contextlib import suppress
@@ -17,13 +18,15 @@ from pyjms.spark.connecting import Link
 from pyjms.spark.contents import Content, note, noted, together
 from pyjms.spark.options import JmsOptions
 from pyjms.spi.envelope import Envelope
-from pyjms.spi.errors import ClosedError, ConnectionLostError, StageError
+from pyjms.spi.errors import ClosedError, ConnectionLostError, InDoubtError, StageError
 from pyjms.spi.provider import ProviderConnection
 from pyjms.spi.replay import StageName
 
-__all__ = ["SOURCE_PROPERTY", "Staging", "Transactions", "Way", "Written", "marked"]
+__all__ = ["SOURCE_PROPERTY", "Staging", "Transactions", "Way", "Written", "attempt_of", "marked"]
 
 _log = logging.getLogger(__name__)
+_RUN_MAX = 64
+"""An attempt has 100 characters at most."""
 
 SOURCE_PROPERTY = "JMS_pyjms_src"
 """Says ``sink:epoch:partition:row`` on messages whose sink may write them twice: by it a reader can tell."""
@@ -43,6 +46,20 @@ class Written:
     """How many rows were left out, as their time to live was over."""
     content: Content | None = None
     """What the rows were, those left out too; None: it is not to be compared."""
+
+
+def attempt_of(run: str | None) -> str:
+    """Return the name of an attempt that nobody else has, and that says which run of a query, or which writer of a table, makes it.
+
+    None: it is not known, and nothing of other runs is ended then.
+    """
+    own = uuid.uuid4().hex
+    return own if run is None else f"{run[:_RUN_MAX]}.{own}"
+
+
+def _run_of(attempt: str) -> str | None:
+    run, dot, _ = attempt.rpartition(".")
+    return run if dot else None
 
 
 class Way(ABC):
@@ -95,6 +112,7 @@ class Staging(Way):
         marker = connection.stages().marker(name.sink)
         if marker is not None and marker >= name.epoch:
             return self._repeated(marker, name, envelopes)
+        self._end_former_runs(connection, name)
         session = connection.open_session(transacted=True)
         try:
             count = 0
@@ -107,6 +125,24 @@ class Staging(Way):
             with suppress(ClosedError, ConnectionLostError):
                 session.close()
         return Written(name=name, way="stage", messages=count, waits=count > 0)
+
+    @staticmethod
+    def _end_former_runs(connection: ProviderConnection, name: StageName) -> None:
+        """Discard what runs before this one staged and never promoted: it takes the room of a queue with a limit, which may be all there is.
+
+        Should such a run be alive after all, it cannot promote what is gone, and breaks off: nothing is written twice.
+        """
+        run = _run_of(name.attempt)
+        if run is None:
+            return
+        stages = connection.stages()
+        waiting = [unit.name for unit in stages.units(name.sink)]
+        former = [each for each in waiting if each.epoch <= name.epoch and _run_of(each.attempt) != run]
+        if former:
+            with suppress(
+                InDoubtError
+            ):  # nobody answered when they were promoted: our promotion finishes that one first
+                stages.discard(former)
 
     @staticmethod
     def _repeated(marker: int, name: StageName, envelopes: Iterable[Envelope]) -> Written:

@@ -9,7 +9,7 @@ import pyarrow as pa
 import pytest
 from pyspark.sql.types import StructType
 
-from pyjms.spark.connecting import close_links
+from pyjms.spark.connecting import close_links, link_of
 from pyjms.spark.errors import OptionError
 from pyjms.spark.options import JmsOptions, Repeated, parse_address
 from pyjms.spark.sink import JmsBatchWriter, JmsStreamWriter, batch_writer
@@ -111,6 +111,22 @@ def test_a_jobs_table_is_not_taken_for_another_one(options: JmsOptions, task: Ta
     with pytest.raises(StageError, match="a new jobId"):
         other.commit([other.write(iter([pa.RecordBatch.from_pydict({"text": ["b"]})]))])
     assert look(jms_broker_url, "out") == ["a"]
+
+
+@pytest.mark.parametrize("is_stream", [True, False])
+def test_a_repetition_ends_what_the_run_before_it_staged_and_its_tasks_not_each_others(
+    options: JmsOptions, task: Task, jms_broker_url: str, is_stream: bool
+) -> None:
+    chosen = replace(options, epoch=None) if is_stream else options
+
+    def staged(run: str) -> int:
+        task.properties = {QUERY: "q", BATCH: "0", "spark.jobGroup.id": run}
+        tables = JmsStreamWriter(chosen) if is_stream else JmsBatchWriter(chosen)
+        for text in "abc":
+            tables.write(iter([pa.RecordBatch.from_pydict({"text": [text]})]))
+        return len(link_of(chosen).connection().stages().units())
+
+    assert [staged("first"), staged("second")] == [3, 3]
 
 
 def test_a_name_that_is_too_long_with_that_of_its_query_is_refused(options: JmsOptions, task: Task) -> None:

@@ -12,7 +12,7 @@ from pyjms.spark.connecting import MessageIds, close_links, link_of
 from pyjms.spark.messages import EnvelopeMaker, envelope_of
 from pyjms.spark.options import JmsOptions, parse_address
 from pyjms.spark.ways import abandon, finish, way_of, write_partition
-from pyjms.spark.writing import SOURCE_PROPERTY, Written
+from pyjms.spark.writing import SOURCE_PROPERTY, Written, attempt_of
 from pyjms.spi.capability import Capability
 from pyjms.spi.clock import SystemClock
 from pyjms.spi.envelope import Envelope
@@ -114,6 +114,40 @@ def test_staged_epochs_may_be_cut_in_another_way(staging: JmsOptions, jms_broker
     finish("sink", 0, again, staging)
     assert look(jms_broker_url, "out") == ["a", "b"]
     assert list(link_of(staging).connection().stages().units()) == []
+
+
+def units_of(options: JmsOptions) -> list[StageName]:
+    return [unit.name for unit in link_of(options).connection().stages().units()]
+
+
+def test_a_run_ends_what_runs_before_it_staged_before_it_needs_the_room(
+    staging: JmsOptions, jms_broker_url: str
+) -> None:
+    def write_in(run: str, sink: str, epoch: int, partition: int) -> Written:
+        return write_partition(StageName(sink, epoch, partition, attempt_of(run)), rows(run), staging)
+
+    others = [write_in("dead", "another sink", 0, 0), write_in("dead", "sink", 2, 0)]
+    zombies = [write_in("dead", "sink", 0, 0), write_in("dead", "sink", 1, 1)]
+    write(staging, 1, 2, "of an older pyjms")
+    mine = [write_in("new", "sink", 1, partition) for partition in range(3)]
+    assert units_of(staging) == sorted(each.name for each in (*others, *mine))
+    with pytest.raises(StageError, match="is not there"):
+        finish("sink", 1, zombies[1:], staging)
+    finish("sink", 1, mine, staging)
+    assert look(jms_broker_url, "out") == ["new"] * 3
+
+
+def test_a_dead_run_does_not_keep_its_repetition_out_of_a_queue_with_a_limit(tmp_path: Path) -> None:
+    url = f"vm://bounded-{tmp_path.name}?max_messages=1000"
+    staging = JmsOptions(url=url, destination=parse_address("queue:out"))
+    try:
+        names = [StageName("sink", 0, 0, attempt_of(run)) for run in ("dead", "dead too", "alive")]
+        written = [write_partition(name, rows(*["x"] * 600), staging) for name in names]
+        finish("sink", 0, written[-1:], staging)
+        assert len(look(url, "out")) == 600
+    finally:
+        close_links()
+        find_provider("vm").stop_broker(ProviderUrl.parse(url))
 
 
 def test_an_epoch_behind_the_last_one_is_refused(staging: JmsOptions) -> None:
