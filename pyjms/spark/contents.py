@@ -14,7 +14,7 @@ from typing import Any
 
 from pyjms.spi.replay import Stages
 
-__all__ = ["Content", "RowSum", "note", "noted", "together"]
+__all__ = ["Content", "RowSum", "mark_of", "note", "noted", "together"]
 
 _BITS = 20
 _EPOCHS = 1 << 63 - _BITS
@@ -32,7 +32,7 @@ class Content:
     @property
     def mark(self) -> int:
         """Return the bits that are kept."""
-        return _digest(f"{self.rows}:{self.digests}") % (1 << _BITS)
+        return mark_of(f"{self.rows}:{self.digests}")
 
 
 class RowSum:
@@ -51,6 +51,11 @@ class RowSum:
 
 def _digest(text: str) -> int:
     return int.from_bytes(hashlib.blake2b(text.encode("utf-8", "surrogatepass"), digest_size=8).digest())
+
+
+def mark_of(text: str) -> int:
+    """Return the bits that are kept of anything else."""
+    return _digest(text) % (1 << _BITS)
 
 
 def together(parts: Sequence[Content | None]) -> Content | None:

@@ -5,13 +5,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from pyjms.spark.connecting import Link, link_of, require
+from pyjms.spark.contents import note, noted
 from pyjms.spark.options import parse_options
 from pyjms.spi.capability import Capability
 from pyjms.spi.errors import GroupError
 from pyjms.spi.provider import ProviderConnection
 from pyjms.spi.replay import GroupRequest, ReaderGroup, ReaderGroups
 
-__all__ = ["acknowledge", "groups", "promoted", "release"]
+__all__ = ["acknowledge", "groups", "note_terms", "promoted", "release", "terms_of"]
 
 
 def acknowledge(job_id: str, *, url: str, credentials: str | None = None) -> int:
@@ -61,6 +62,29 @@ def promoted(sink_id: str, *, url: str, credentials: str | None = None) -> int |
         return connection.stages().marker(sink_id) if Capability.STAGE in connection.capabilities else None
 
     return _link(url, credentials).call(ask)
+
+
+def note_terms(job: str, mark: int, *, url: str, credentials: str | None = None) -> None:
+    """Keep what a replay was begun with, where the broker keeps such notes; the first note stays. Raises `ProviderError`."""
+
+    def keep(connection: ProviderConnection) -> None:
+        if Capability.STAGE in connection.capabilities:
+            note(connection.stages(), _replay(job), 0, mark)
+
+    _link(url, credentials).call(keep)
+
+
+def terms_of(job: str, *, url: str, credentials: str | None = None) -> int | None:
+    """Return what `note_terms` keeps; None: it is not known. Raises `ProviderError`."""
+
+    def ask(connection: ProviderConnection) -> int | None:
+        return noted(connection.stages(), _replay(job), 0) if Capability.STAGE in connection.capabilities else None
+
+    return _link(url, credentials).call(ask)
+
+
+def _replay(job: str) -> str:
+    return f"replay:{job}"
 
 
 def _groups_of(connection: ProviderConnection) -> ReaderGroups:

@@ -11,9 +11,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from pyjms.spark.columns import COLUMNS, SCHEMA
+from pyjms.spark.contents import mark_of
+from pyjms.spark.errors import OptionError
 from pyjms.spark.file_sink import check_place
 from pyjms.spark.foreach_batch import promote
-from pyjms.spark.jobs import promoted
+from pyjms.spark.jobs import note_terms, promoted, terms_of
 from pyjms.spark.routed import decider_of, routing_function
 
 if TYPE_CHECKING:
@@ -82,6 +84,7 @@ class Replayed:
     """How far a replay has come."""
 
     messages: int
+    """How many the job has sent with this portion, those of its former runs too."""
     of: int
     epoch: int
     is_new: bool
@@ -104,9 +107,9 @@ def replay(
     """Send the messages of an archive in their order; yield after each portion. With `per_second`, a portion is sent each second.
 
     job: names this replay. What it has sent it does not send again, so a replay that was broken off is begun again under the same name, with
-    the same archive, condition and rate. destination: None: each message goes where it came from. Properties, types, JMSMessageID and
+    the same archive, condition, rate and destination; others are refused, and one that chooses no messages does not use the name up. destination: None: each message goes where it came from. Properties, types, JMSMessageID and
     JMSTimestamp are those of the archive, unless ``headers="new"``; there is no time to live any more, as that of most would be over. wait: waits so many
-    seconds; an event's ``wait`` lets another thread end it.
+    seconds; an event's ``wait`` lets another thread end it. Raises `OptionError` for a job that was begun with other words.
     """
     from pyspark.sql.functions import lit
 
@@ -114,10 +117,18 @@ def replay(
     ordered = rows.withColumn("expiration", lit(None).cast("timestamp")).orderBy("destination", "seq")
     given = {"headers": "keep", **options}
     total = ordered.count()
-    credentials = options.get("credentials")
-    done = promoted(job, url=url, credentials=None if credentials is None else str(credentials))
+    if total == 0:
+        yield Replayed(messages=0, of=0, epoch=0, is_new=False)
+        return
+    known = {"url": url} | {name: str(value) for name, value in options.items() if name == "credentials"}
+    terms = mark_of(repr((_place(directory), where, per_second, destination, total)))
+    done = promoted(job, **known)
+    if done is not None and terms_of(job, **known) not in (None, terms):
+        raise OptionError(_other_terms(job))
     if per_second is None:
-        promote(ordered, 0, sink_id=job, url=url, destination=destination, **given)
+        if done is None:
+            promote(ordered, 0, sink_id=job, url=url, destination=destination, **given)
+            note_terms(job, terms, **known)
         yield Replayed(messages=total, of=total, epoch=0, is_new=done is None)
         return
     numbered = ordered.rdd.zipWithIndex().map(_with_place).toDF(f"{SCHEMA}, place bigint").cache()
@@ -130,11 +141,24 @@ def replay(
                 continue
             portion = numbered.where(f"place >= {first} AND place < {first + per_second}").drop("place")
             promote(portion, epoch, sink_id=job, url=url, destination=destination, **given)
+            note_terms(job, terms, **known)
             yield Replayed(messages=sent, of=total, epoch=epoch, is_new=True)
             if wait is not None and sent < total:
                 wait(1.0)
     finally:
         numbered.unpersist()
+
+
+def _place(directory: str) -> str:
+    """Return where an archive is, in whichever way it was written; a URL as it is."""
+    return directory.rstrip("/") if ":" in directory else str(Path(directory).resolve())
+
+
+def _other_terms(job: str) -> str:
+    return (
+        f"the job {job} has sent already, of another archive, condition, rate or destination, or the archive has other messages by now: "
+        "nothing was sent. Start it again as it was begun, or give what is to be sent now a job of a new name"
+    )
 
 
 def _with_place(numbered: tuple[Any, int]) -> tuple[Any, ...]:

@@ -55,12 +55,12 @@ def replay_command(
 ) -> None:
     """Send archived messages again, in their order, with all their types. Each once, however often the job is started.
 
-    Exit code: 0 all is sent, 1 it broke off, 2 it cannot be done as asked.
+    Exit code: 0 all is sent, now or when the job ran before, 1 it broke off, 2 it cannot be done as asked.
     """
     from pyjms.spark.pipelines import read_archive, replay
 
     options: dict[str, Any] = {} if credentials is None else {"credentials": credentials}
-    sent = 0
+    new = 0
     clock = SystemClock()
     with errors_told("replay"), metering(metrics) as meter:
         session = make_session("pyjms replay", master=master)
@@ -73,15 +73,27 @@ def replay_command(
         given = {"url": url, "destination": to, "where": where, "form": form, "per_second": rate, **options}
         began_ms = clock.monotonic_ms()
         with stop_wanted() as wanted:
+            sent = 0
             for each in replay(session, directory, job=job, wait=wanted.wait, **given):
                 now_ms = clock.monotonic_ms()
-                meter.hear(_done(job, each, each.messages - sent, (now_ms - began_ms) / 1000, clock))
-                sent, began_ms = each.messages, now_ms
-                told(f"replayed {sent:,} of {each.of:,} messages")
-                if wanted.is_set():
+                portion, sent = each.messages - sent, each.messages
+                meter.hear(_done(job, each, portion, (now_ms - began_ms) / 1000, clock))
+                began_ms = now_ms
+                new += portion if each.is_new else 0
+                told(_progress(job, each, new))
+                if wanted.is_set() and sent < each.of:
                     raise failure("replay", f"ended; start the job {job} again to send the rest", FAILED)
     if as_json:
-        typer.echo(json.dumps({"replayed": sent}))
+        typer.echo(json.dumps({"replayed": new}))
+
+
+def _progress(job: str, replayed: Replayed, new: int) -> str:
+    if not replayed.of:
+        return f"no messages are chosen: nothing was sent, and the job {job} is not used up"
+    if not replayed.is_new:
+        return f"the job {job} had sent {replayed.messages:,} of {replayed.of:,} messages before: nothing was sent"
+    before = replayed.messages - new
+    return f"replayed {new:,} of {replayed.of:,} messages{f', and {before:,} before' if before else ''}"
 
 
 def _done(job: str, replayed: Replayed, messages: int, seconds: float, clock: Clock) -> BatchDone:

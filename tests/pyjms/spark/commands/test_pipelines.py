@@ -5,18 +5,25 @@ from __future__ import annotations
 import json
 import shutil
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from typer.testing import CliRunner, Result
 
 from pyjms import ConnectionFactory, Message, Session
+from pyjms.spark import pipelines
+from pyjms.spark.arrow import full_schema, record_batch
 from pyjms.spark.commands import commands
 from pyjms.spark.connecting import close_links
 from pyjms.spark.routed import decider_of
-from pyjms.spi.envelope import Address, AddressKind
+from pyjms.spi.envelope import Address, AddressKind, MessageId
+from pyjms.spi.replay import ReservedMessage
 from tests.provider.helpers import make_envelope
+from tests.pyjms.spark.messages_of import look as look_at_texts
 from tests.pyjms.spark.served import ServedBroker
 
 if TYPE_CHECKING:
@@ -122,7 +129,7 @@ def test_messages_go_into_files_by_rules_and_back_with_all_their_types(
     assert told(run(*replayed, "--dry-run", "--where", "properties['cups'] = '7'")) == {"chosen": 1}
     told_to = ("--metrics", str(tmp_path / "m.jsonl"))
     assert told(run(*replayed, "--rate", "20", *told_to)) == {"replayed": 30}
-    assert told(run(*replayed, "--rate", "20", *told_to)) == {"replayed": 30}, "what a job has sent it sends once"
+    assert told(run(*replayed, "--rate", "20", *told_to)) == {"replayed": 0}, "what a job has sent it sends once"
     assert metrics(tmp_path, "replay") == [(0, 20, 20, 10), (1, 10, 10, 0), (0, 20, 0, 10), (1, 10, 0, 0)]
     assert look(broker.url, "orders") == sent
     assert end(broker.url, "orders") == {False}, "most would be over"
@@ -154,6 +161,50 @@ def test_an_archive_whose_checkpoint_is_lost_is_refused_and_a_new_folder_has_wha
     assert (refused.exit_code, "into a new folder with a new checkpoint" in refused.output) == (1, True), refused.output
     assert len(look(broker.url, "orders")) == 3
     assert told(run(*archived, str(tmp_path / "second"))) == {"archived": 3}
+
+
+@pytest.fixture
+def twins(tmp_path: Path) -> str:
+    """Give an archive of two generations of a group, each with the numbers 1 to 3: its files hold the later ones first."""
+    day = tmp_path / "twins" / "day=2023-11-14"
+    day.mkdir(parents=True)
+    for file, generation in enumerate("ba"):
+        found = [
+            ReservedMessage(number=number, envelope=envelope, count=1, redelivered=False)
+            for number in (3, 2, 1)
+            for envelope in [
+                replace(
+                    make_envelope(f"{generation}{number}"),
+                    message_id=MessageId(f"ID:{generation}{number}"),
+                    timestamp_ms=1,
+                )
+            ]
+        ]
+        pq.write_table(pa.Table.from_batches([record_batch(found, full_schema())]), day / f"part-{file}.parquet")
+    return str(tmp_path / "twins")
+
+
+@pytest.mark.spark
+@pytest.mark.timeout(300)
+def test_a_replay_counts_what_it_sends_and_keeps_to_what_it_was_begun_with(
+    spark: SparkSession, broker: ServedBroker, twins: str
+) -> None:
+    replayed = ("replay", twins, broker.url, "--to", "queue:again", "--json")
+    mistaken = run(*replayed, "--job", "j", "--where", "text = 'typo'")
+    assert (told(mistaken), "the job j is not used up" in mistaken.stderr) == ({"replayed": 0}, True), mistaken.output
+    assert told(run(*replayed, "--job", "j")) == {"replayed": 6}
+    again = run(*replayed, "--job", "j")
+    assert (told(again), "had sent 6 of 6 messages before: nothing was sent" in again.stderr) == ({"replayed": 0}, True)
+    for other in (("--where", "seq < 3"), ("--rate", "4"), ("--to", "queue:elsewhere")):
+        refused = run(*replayed, "--job", "j", *other)
+        assert (refused.exit_code, "give what is to be sent now a job of a new name" in refused.output) == (1, True)
+    assert len(look_at_texts(broker.url, "again")) == 6
+    portions = pipelines.replay(spark, twins, url=broker.url, job="slow", destination="queue:slow", per_second=4)
+    assert next(portions).messages == 4
+    del portions
+    rest = run("replay", twins, broker.url, "--to", "queue:slow", "--job", "slow", "--rate", "4", "--json")
+    assert (told(rest), "replayed 2 of 6 messages, and 4 before" in rest.stderr) == ({"replayed": 2}, True), rest.output
+    assert len(look_at_texts(broker.url, "slow")) == 6
 
 
 @pytest.mark.parametrize("rules", ["", "[[rule]]", "nonsense"])
