@@ -28,6 +28,9 @@ ARCHIVE_SCHEMA = f"{SCHEMA}, day date"
 """What an archive has: the columns of ``format("jms")``, and the day (UTC) of JMSTimestamp, by which it is cut into folders."""
 NEWEST = "newest"
 """What progress reports call the moment of the newest message of a batch: `newest_ms`, in milliseconds since 1970 UTC."""
+_ORDER = ("destination", "seq", "timestamp", "message_id")
+"""The order of a replay. Numbers come again where a group had several generations, and what is equal would come in any order, another one
+each time: the portions of a replay that was broken off would not fit together."""
 _TIMES = tuple(name for name, kind in COLUMNS.items() if kind == "timestamp")
 _MICROS_OF = {name: f"unix_micros(`{name}`) AS `{name}`" for name in _TIMES}
 _OF_MICROS = {name: f"timestamp_micros(`{name}`) AS `{name}`" for name in _TIMES}
@@ -114,7 +117,7 @@ def replay(
     from pyspark.sql.functions import lit
 
     rows = read_archive(session, directory, where=where, form=form).drop("day")
-    ordered = rows.withColumn("expiration", lit(None).cast("timestamp")).orderBy("destination", "seq")
+    ordered = rows.withColumn("expiration", lit(None).cast("timestamp")).orderBy(*_ORDER)
     given = {"headers": "keep", **options}
     total = ordered.count()
     if total == 0:
