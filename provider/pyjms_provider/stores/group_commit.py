@@ -6,7 +6,7 @@ commits its own work and that of all who wait; when it is done, the first who ca
 Whoever commits holds `right` meanwhile, a lock that is entered by `with` (decision 0206). Python may raise `KeyboardInterrupt` in
 the main thread at any call, also in a `finally`, but not between such a lock and its block. So the main thread lets go of the right
 whatever happens, and nobody else waits for anything that it does: it leads no group, wakes nobody, and what it does not come to write,
-nobody writes.
+nobody writes. It may wait for others: for who leads, and for who writes alone, which looks afterwards whether it is `awaited`.
 
 Where many wait, a thread of the group's own leads, until few wait: as soon as it has committed it begins with the next ones, where a
 member would first have to be woken among all others. Those whose work is done are woken in chains, each by one before it: woken all at
@@ -75,11 +75,13 @@ class GroupCommit(Generic[_Work]):
         self._commit = commit
         self._thread_name = thread_name
         self.right: Final = Lock()
-        """Held by the one who commits: see above. Others who are to hold it see first whether the group `is_free`."""
+        """Held by the one who commits: see above. Others who are to hold it see first whether the group `is_free`, and call `hand_on` afterwards."""
         self._lock = Lock()
         self._waiting: list[Member[_Work]] = []
         self._is_led = False
         """A thread that may lead commits a group, or will; so whoever comes waits for it. Never the main thread."""
+        self._main_is_next = False
+        """The main thread was told to write for itself, so others do not come before it. If it does not come, who leads next takes this back."""
         self._is_closed = False
         self._may_begin_thread = thread_name is not None
         self._thread: Thread | None = None
@@ -90,8 +92,11 @@ class GroupCommit(Generic[_Work]):
         """Return when `work` was committed. Raises the error that its member of the group was given."""
         member = Member(work, force)
         if self.is_free():
-            with self.right:
-                self._commit((member,))
+            try:
+                with self.right:
+                    self._commit((member,))
+            finally:
+                self.hand_on()
         elif current_thread() is main_thread():
             self._submit_by_main(member)
         else:
@@ -104,7 +109,17 @@ class GroupCommit(Generic[_Work]):
 
         For work that is so small that a member and a group would cost as much as the work itself.
         """
-        return not (self._is_led or self.right.locked())
+        return not (self._is_led or self._main_is_next or self.right.locked())
+
+    def hand_on(self) -> None:
+        """Have the main thread write for itself if it has waited for who wrote alone, and nobody leads. After the `right` was let go of."""
+        if not self._waiting:
+            return
+        with self._lock:
+            successor = None if self._is_led else self._next_leader()
+            self._main_is_next = successor is not None
+        if successor is not None:
+            successor.wake()
 
     def _submit_with_others(self, member: Member[_Work]) -> None:
         signal: Signal | None = None
@@ -122,13 +137,16 @@ class GroupCommit(Generic[_Work]):
         signal = member.signal = Signal()
         try:
             with self._lock:
-                is_led = self._is_led
-                if is_led:
-                    self._waiting.append(member)
-            if is_led:
+                self._waiting.append(member)
+                # Who has the right looks at those who wait when it has let go of it: afterwards, if it has it still.
+                waits = self._is_led or self.right.locked()
+                if not waits:
+                    self._waiting.remove(member)
+            if waits:
                 signal.wait(-1)
-            if member.leads or not is_led:
+            if member.leads or not waits:
                 with self.right:
+                    self._main_is_next = False
                     self._commit((member,))
         except BaseException:
             member.is_gone = True
@@ -196,6 +214,7 @@ class GroupCommit(Generic[_Work]):
             else:
                 successor = self._next_leader()
                 self._is_led = successor is not None and successor.may_lead
+                self._main_is_next = successor is not None and not successor.may_lead
             first = _chain(finished)
             is_new_to_thread = self._thread_leads and not is_thread
         if is_new_to_thread:

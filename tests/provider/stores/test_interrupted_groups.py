@@ -130,7 +130,36 @@ def is_helped(writer: Writer) -> None:
     let_lead(writer, third)
 
 
-@pytest.mark.parametrize("world", [alone, leads, two_come, helps_itself, is_helped])
+def write_alone(writer: Writer, meanwhile: Callable[[], None]) -> None:
+    """Have another thread write alone, and do something while it does."""
+    begun = Event()
+
+    def commit() -> None:
+        begun.set()
+        meanwhile()
+
+    writer.before["other"] = commit
+    writer.begin("other")
+    assert begun.wait(LONG_S)
+
+
+def is_told(writer: Writer) -> None:
+    """The main thread waits for one that writes alone, and is told by it to write for itself."""
+    write_alone(writer, lambda: writer.until_waiting(1))
+
+
+def is_taken_along(writer: Writer) -> None:
+    """The main thread waits for one that writes alone, and the next one writes for both."""
+
+    def third() -> None:
+        writer.until_waiting(1)
+        writer.begin("third")
+        writer.until_waiting(2)
+
+    write_alone(writer, third)
+
+
+@pytest.mark.parametrize("world", [alone, leads, two_come, helps_itself, is_helped, is_told, is_taken_along])
 def test_nobody_waits_for_ever(world: Callable[[Writer], None]) -> None:
     def attempt(interruption: Interruption) -> None:
         writer = Writer()
@@ -139,3 +168,31 @@ def test_nobody_waits_for_ever(world: Callable[[Writer], None]) -> None:
         writer.end(interruption)
 
     assert each_interruption(attempt, FILE) > 3
+
+
+def test_who_comes_while_the_main_thread_is_next_leads_a_group_behind_it() -> None:
+    writer = Writer()
+    with writer.group.right:
+        writer.group._main_is_next = True
+        assert not writer.group.is_free()
+    assert not writer.group.is_free()
+    writer.begin("other")
+    writer.threads[0].join(LONG_S)
+    assert writer.written == ["other"]
+    assert writer.group.is_free()
+
+
+def test_the_main_thread_is_taken_along_by_a_group_that_comes_while_it_waits_for_one_that_writes_alone() -> None:
+    groups: list[list[str]] = []
+
+    class Grouping(Writer):
+        def commit(self, members: Sequence[Member[str]]) -> None:
+            super().commit(members)
+            groups.append(sorted(member.work for member in members))
+
+    writer = Grouping()
+    is_taken_along(writer)
+    writer.group.submit("main", force=True)
+    for thread in writer.threads:
+        thread.join(LONG_S)
+    assert groups == [["other"], ["main", "third"]]

@@ -131,14 +131,16 @@ class SqlJournal(Journal):
         row = message_row(reference, queue, None, payload)
         group = self._group
         if group.is_free():  # nobody else writes now, so this is no group, but one statement
-            with group.right:
-                try:
+            try:
+                with group.right:
                     if self._noted.batch is None and self._lost is None and not self._is_closed:
                         self._database.add_messages((row,))
                         return
-                except (StoreError, InDoubtError) as error:
-                    self._look_for_loss(error)
-                    raise
+            except (StoreError, InDoubtError) as error:
+                self._look_for_loss(error)
+                raise
+            finally:
+                group.hand_on()
         group.submit(row, force=True)  # where it is refused if the journal is closed, or lost
 
     @property
@@ -313,13 +315,15 @@ class SqlJournal(Journal):
     def _look(self) -> None:
         """Find out whether the store is still held. Who commits just now finds out itself."""
         if self._group.is_free():
-            with self._group.right:
-                try:
+            try:
+                with self._group.right:
                     if self._lost is None and not self._is_closed:
                         self._database.look()
-                except StoreError as error:
-                    _log.debug("it is not known whether the store is held: %s", error.reason)
-                    self._look_for_loss(error)
+            except StoreError as error:
+                _log.debug("it is not known whether the store is held: %s", error.reason)
+                self._look_for_loss(error)
+            finally:
+                self._group.hand_on()
         was_held, self.is_held = self.is_held, self._lost is None and self._database.is_held
         if was_held and not self.is_held and self._lost is None and not self._is_closed:
             _log.warning(
