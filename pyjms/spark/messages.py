@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
+from urllib.parse import unquote
 
 from pyjms.messages.java_text import shorten
 from pyjms.spark.columns import DEDUP_ID, SINK_COLUMNS
 from pyjms.spark.errors import OptionError, RowError
 from pyjms.spark.options import parse_address
-from pyjms.spark.schema import KINDS, MODES
+from pyjms.spark.schema import ALIAS_PREFIX, HEADERS, KINDS, MODES
 from pyjms.spi.envelope import Address, Body, BodyKind, Envelope, MessageId, ObjectBody
-from pyjms.spi.selector.identifiers import first_bad_character
 from pyjms.spi.typed_json import read_map, read_stream
 from pyjms.spi.typed_values import READERS
 from pyjms.types import Stored
@@ -23,10 +23,6 @@ ARTEMIS_DUPLICATE = "_AMQ_DUPL_ID"
 
 _KINDS = {text: kind for kind, text in KINDS.items()}
 _MODES = {text: mode for mode, text in MODES.items()}
-_PROPERTY_LETTERS = frozenset("ZBSIJFDTNU")
-_HEADERS = frozenset(
-    {"JMSCorrelationID", "JMSMessageID", "JMSType", "JMSDestination", "JMSReplyTo", "JMSTimestamp", "JMSExpiration"}
-)
 _PERSISTENT, _PRIORITY = 2, 4
 _LONG_MAX = 2**63 - 1
 
@@ -163,20 +159,19 @@ def _properties(texts: Any, types: Any) -> tuple[dict[str, Stored], dict[str, An
     """Return the properties, and the header fields that stand among them as no column can hold them."""
     letters = dict(_pairs(types))
     if not letters:
-        found = {name: text for name, text in _pairs(texts) if _checked(name)}
-        return {name: text for name, text in found.items() if text is not None}, {}
+        return {_name(name): text for name, text in _pairs(texts) if text is not None}, {}
     properties: dict[str, Stored] = {}
     unfit: dict[str, Any] = {}
     for name, text in _pairs(texts):
         letter = letters.get(name, "T")
-        if name in _HEADERS and letter != "T":
+        if name in HEADERS and letter != "T":
             unfit[name] = _value(name, text, letter)
         elif letter == "N":
-            properties[_checked(name)] = None
-        elif letter not in _PROPERTY_LETTERS:
+            properties[_name(name)] = None
+        elif letter not in READERS:
             raise RowError(f"column property_types has {letter!r} for {shorten(name)}: properties have {_LETTERS_TOLD}")
         elif text is not None:
-            properties[_checked(name)] = text if letter == "T" else _value(name, text, letter)
+            properties[_name(name)] = text if letter == "T" else _value(name, text, letter)
     return properties, unfit
 
 
@@ -192,22 +187,16 @@ def _value(name: str, text: Any, letter: str) -> Any:
         ) from None
 
 
-_known_names: set[str] = set()
-_KNOWN_MAX = 4096
-
-
-def _checked(name: str) -> str:
-    if name in _known_names:
+def _name(name: str) -> str:
+    """Return the property that has `name` in a row. Whatever the wire carries may be one: who reads a message did not name them."""
+    if not name.startswith(ALIAS_PREFIX):
         return name
-    if not name or first_bad_character(name) is not None:
+    try:
+        return unquote(name[len(ALIAS_PREFIX) :], errors="surrogatepass")
+    except ValueError:
         raise RowError(
-            f"column properties has the name {shorten(name)}, which is no identifier: use letters, digits, _ and $ "
-            "(JMS 1.1 §3.5.1)"
-        )
-    if len(_known_names) >= _KNOWN_MAX:
-        _known_names.clear()
-    _known_names.add(name)
-    return name
+            f"column properties has the name {shorten(name)}: what follows {ALIAS_PREFIX} is no UTF-8, percent-encoded"
+        ) from None
 
 
 def _with_duplicate_id(properties: dict[str, Stored], dedup_id: str | None) -> dict[str, Stored]:

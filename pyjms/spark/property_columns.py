@@ -11,7 +11,7 @@ from itertools import groupby
 from math import isfinite
 from typing import Any, NamedTuple
 
-from pyjms.spark.schema import TIME_MAX_MS, spelled_properties
+from pyjms.spark.schema import TIME_MAX_MS, needs_alias, spelled_properties
 from pyjms.spi.envelope import Envelope
 from pyjms.spi.replay import ReservedMessage
 from pyjms.spi.typed_json import is_unicode
@@ -51,7 +51,7 @@ def property_columns(messages: Sequence[ReservedMessage]) -> tuple[list[Run], li
 
 def _add_run(names: tuple[str, ...], run: Sequence[Envelope], texts: list[Run], letters: list[Run]) -> bool:
     """Add the texts and letters of messages whose properties have these names; False: not all have the same types, or a value is unusual."""
-    if not is_unicode("".join(names)):
+    if any(map(needs_alias, names)):
         return False
     width = len(names)
     items: list[str | None] = [None] * (width * len(run))

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+import json
+from base64 import b64encode
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -10,6 +12,7 @@ from pyjms.routing.compiled import CompiledRules
 from pyjms.routing.files import parse_document
 from pyjms.routing.reading import Problem, RulesError, read_rules
 from pyjms.routing.rules import Rule
+from pyjms.spark.errors import RowError
 from pyjms.spark.messages import envelope_of
 from pyjms.spark.options import parse_address
 from pyjms.spark.schema import row_of
@@ -59,6 +62,7 @@ def routing_function(
 ) -> Callable[[Iterable[Any]], Iterator[tuple[Any, ...]]]:
     """Return what ``mapPartitions`` takes: from rows to tuples with the columns of `COLUMNS`, moments in microseconds.
 
+    A row that is no message goes where those go that nobody wants: it would stop the job for ever.
     count: hears how many tuples were made of each row. Not ``mapInArrow``, which wants pandas (PySpark 4.3).
     """
 
@@ -68,14 +72,26 @@ def routing_function(
             values = row.asDict()
             if values["bytes"] is not None:
                 values["bytes"] = bytes(values["bytes"])  # Spark gives a bytearray
-            found = decide(envelope_of(values), place)
+            try:
+                found = [_tuple(values, each) for each in decide(envelope_of(values), place)]
+            except RowError as error:
+                found = [_tuple(values, _stand_in(values, place, error.reason))]
             if count is not None:
                 count(len(found))
-            for each in found:
-                made = ReservedMessage(number=values["seq"], envelope=each, count=1, redelivered=False)
-                yield tuple(row_of(made).values())
+            yield from found
 
     return function
+
+
+def _tuple(values: Mapping[str, Any], made: Envelope) -> tuple[Any, ...]:
+    return tuple(row_of(ReservedMessage(number=values["seq"], envelope=made, count=1, redelivered=False)).values())
+
+
+def _stand_in(values: Mapping[str, Any], place: Address, reason: str) -> Envelope:
+    """Return a message that has in its text, as JSON, all columns of a row that is none."""
+    told = json.dumps(values, default=lambda value: b64encode(value).decode(), ensure_ascii=False)
+    kept = {name: values.get(name) for name in ("message_id", "timestamp")}
+    return envelope_of({**kept, "text": told, "properties": {REASON: f"no message: {reason}"}}, place)
 
 
 def _transformed(rule: Rule, envelope: Envelope) -> Envelope:

@@ -1,8 +1,8 @@
 """Messages as rows and rows as messages, without loss in either direction. No Spark and no Arrow in here.
 
 A value of a row is what Arrow has for it: moments are microseconds since 1970 UTC. What no column can hold (a correlation id of bytes,
-half of a surrogate pair, a moment after the year 9999) stands among the properties, under the JMS name of the header field, which no
-property can have, and with the letter of its type.
+half of a surrogate pair, a moment after the year 9999) stands among the properties, under the JMS name of the header field and with
+the letter of its type. A property of such a name, which plain clients may send, or of one that is no Unicode, has an alias there.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ from __future__ import annotations
 from base64 import b64encode
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
+from urllib.parse import quote
 
 from pyjms.messages.java_text import shorten
 from pyjms.spark.columns import COLUMNS
@@ -19,9 +20,26 @@ from pyjms.spi.envelope import Address, BodyKind, Envelope, ObjectBody
 from pyjms.spi.replay import ReservedMessage
 from pyjms.spi.typed_json import is_unicode, write_map, write_stream
 from pyjms.spi.typed_values import LETTERS, base64_of_text, double_text, float_text
-from pyjms.types import Byte, Double, Float, Int, Long, Short, Stored
+from pyjms.types import Byte, Char, Double, Float, Int, Long, Short, Stored
 
-__all__ = ["KINDS", "MODES", "TIME_MAX_MS", "column_values", "row_of", "spelled_properties"]
+__all__ = [
+    "ALIAS_PREFIX",
+    "HEADERS",
+    "KINDS",
+    "MODES",
+    "TIME_MAX_MS",
+    "column_values",
+    "needs_alias",
+    "row_of",
+    "spelled_properties",
+]
+
+ALIAS_PREFIX = "JMS_pyjms_x_"
+"""Begins the alias of a property, as it does on the wire (docs/reference/stomp.md): the name follows, percent-encoded."""
+HEADERS = frozenset(
+    {"JMSCorrelationID", "JMSMessageID", "JMSType", "JMSDestination", "JMSReplyTo", "JMSTimestamp", "JMSExpiration"}
+)
+"""The header fields that stand among the properties where no column can hold them."""
 
 TIME_MAX_MS = 253_402_300_799_999
 """The last millisecond of the year 9999, after which Python has no `datetime`."""
@@ -39,6 +57,7 @@ _TEXTS: Mapping[type, Callable[[Any], str]] = {
     Float: float_text,
     float: double_text,
     Double: double_text,
+    bytes: lambda value: b64encode(value).decode(),
 }
 _PLAIN = str
 
@@ -117,7 +136,8 @@ def spelled_properties(
     for envelope in envelopes:
         texts: dict[str, str | None] = {}
         types: dict[str, str] = {}
-        for name, value in envelope.properties.items():
+        for told, value in envelope.properties.items():
+            name = _alias_of(told) if needs_alias(told) else told
             kind = value.__class__
             if kind is _PLAIN and value.isascii():  # type: ignore[union-attr]
                 texts[name] = value  # type: ignore[assignment]
@@ -131,12 +151,25 @@ def spelled_properties(
     return values, letters
 
 
+def needs_alias(name: str) -> bool:
+    """Say whether the property `name` would be taken for something else, or cannot be written at all."""
+    return name in HEADERS or name.startswith(ALIAS_PREFIX) or not (name.isascii() or is_unicode(name))
+
+
+def _alias_of(name: str) -> str:
+    return ALIAS_PREFIX + quote(name, safe="", errors="surrogatepass")
+
+
 def _spell(name: str, value: Stored) -> tuple[str | None, str]:
+    """Return the text and the letter of a value, of the types that no JMS client sets, but the wire carries, too."""
     if value is None:
         return None, "N"
     kind = type(value)
+    if kind is Char:
+        character = str(value)
+        return (character, "C") if is_unicode(character) else (str(ord(character)), "K")
     write = _TEXTS.get(kind)
-    if write is None or not is_unicode(name):
+    if write is None:
         raise RowError(f"property {shorten(name)} is a {kind.__name__}, which no message has (JMS 1.1 §3.5.1, §3.5.4)")
     if kind is str and not is_unicode(value):  # type: ignore[arg-type]
         return base64_of_text(value), "U"  # type: ignore[arg-type]

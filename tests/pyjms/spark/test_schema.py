@@ -16,7 +16,7 @@ from pyjms.spark.messages import check_sink_columns, envelope_of
 from pyjms.spark.schema import row_of, spelled_properties
 from pyjms.spi.envelope import Address, AddressKind, BodyKind, Envelope, MessageId
 from pyjms.spi.replay import ReservedMessage
-from pyjms.types import Float, Long, Short
+from pyjms.types import Char, Float, Long, Short
 from tests.pyjms.spark.strategies import envelopes
 
 QUEUE = Address(AddressKind.QUEUE, "orders")
@@ -124,14 +124,43 @@ def test_one_column_decides_the_body(row: dict[str, Any], kind: BodyKind, body: 
         ({"text": "a", "priority": 12}, "JMS has 0 to 9"),
         ({"text": "a", "delivery_mode": "SAFE"}, "write PERSISTENT or NON_PERSISTENT"),
         ({"text": "a", "destination": "orders"}, "write queue:NAME or topic:NAME"),
-        ({"text": "a", "properties": {"a b": "1"}}, "no identifier"),
+        ({"text": "a", "properties": {"JMS_pyjms_x_%ff": "1"}}, "no UTF-8, percent-encoded"),
         ({"text": "a", "properties": {"n": "x"}, "property_types": {"n": "I"}}, "is no 'I'"),
-        ({"text": "a", "properties": {"n": "x"}, "property_types": {"n": "X"}}, "properties have Z B S I J F D"),
+        ({"text": "a", "properties": {"n": "x"}, "property_types": {"n": "Q"}}, "properties have Z B S I J F D"),
     ],
 )
 def test_a_row_that_is_no_message_is_refused_with_what_to_do(row: dict[str, Any], told: str) -> None:
     with pytest.raises(RowError, match=told.replace("(", r"\(")):
         envelope_of(row, None if "destination" in row else QUEUE)
+
+
+@pytest.mark.parametrize(
+    "properties",
+    [
+        {"1x": "1", "a b": "2", "": "3", "é:\n": "4", "null": None},
+        {"JMSCorrelationID": 7, "JMSTimestamp": "now", "JMSPriority": "3"},
+        {"JMS_pyjms_x_a": "1", "JMS_pyjms_x_%zz": 2},
+        {"half \ud800": "1", "\udfff": None, "low": "\udc00"},
+        {"char": Char("é"), "half": Char("\ud800"), "raw": b"\x00\xff"},
+    ],
+)
+@pytest.mark.parametrize("header", ["plain", b"\xff", "half \ud800"])
+def test_properties_that_no_jms_client_sets_are_themselves_again(properties: Any, header: Any) -> None:
+    sent = message(properties=properties, correlation_id=header)
+    assert_same(envelope_of(row_of(reserved(sent))), sent)
+    (row,) = rows_of([sent])
+    assert_same(envelope_of(row), sent)
+    assert maps_of("properties", [sent]) == spelled_properties([sent])[0]
+
+
+def test_a_property_of_a_header_fields_name_that_a_person_writes_is_one() -> None:
+    assert envelope_of({"text": "a", "properties": {"JMSType": "x"}}, QUEUE).properties == {"JMSType": "x"}
+
+
+def rows_of(sent: list[Envelope]) -> list[dict[str, Any]]:
+    """Return messages as rows that went through Arrow."""
+    batch = record_batch([reserved(each) for each in sent], full_schema())
+    return [dict(zip(COLUMNS, values, strict=True)) for values in zip(*column_lists(batch), strict=True)]
 
 
 def test_a_row_needs_a_destination() -> None:

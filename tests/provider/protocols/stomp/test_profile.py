@@ -337,6 +337,16 @@ def test_a_property_that_is_not_of_its_type_makes_strings_of_all(
     assert caplog.records
 
 
+@pytest.mark.parametrize("lazy", [False, True])
+def test_a_property_is_never_bytes_as_no_store_and_no_client_takes_one(
+    lazy: bool, caplog: pytest.LogCaptureFixture
+) -> None:
+    with caplog.at_level(logging.WARNING):
+        found = from_frame(raw("JMS_pyjms:1;k=text;p=a/X\na:AAAA\n", b"x", lazy=lazy), PYJMS)
+        assert dict(found.properties) == {"a": "AAAA"}
+    assert caplog.records
+
+
 @pytest.mark.parametrize(
     "body",
     ["", "{}", "[1]", "[[]]", '[["a"]]', '[["a","I"]]', '[["a","I","5"]]', '[["a","I",5.5]]', '[["a","I",true]]', '[["a","B",128]]',

@@ -46,6 +46,8 @@ TEXTS: Mapping[type, Callable[[Any], str]] = {
     float: double_text,
     Double: double_text,
 }
+_READERS = {letter: read for letter, read in READERS.items() if letter != "X"}
+"""No property is bytes (JMS 1.1 §3.5.4): one that a stranger lists as such could be neither stored nor sent on."""
 _unsafe = {
     # 1.0 has no escapes and is trimmed; \r has no escape in 1.1. NUL and surrogates nothing can carry.
     Version.V1_0: re.compile("[\0\n\r\ud800-\udfff]|^[ \t]|[ \t]$").search,
@@ -133,7 +135,7 @@ def read_properties(headers: Iterable[tuple[str, str]], types: str) -> dict[str,
             values[name] = text
     for name, letter in _known_types.get(types) or _types_of(types):
         try:
-            values[name] = None if letter == "N" else READERS[letter](values[name])  # type: ignore[arg-type]
+            values[name] = None if letter == "N" else _READERS[letter](values[name])  # type: ignore[arg-type]
         except (KeyError, ValueError, TypeError) as error:
             raise ProfileError(f"property {name[:60]!r} is not of its type {letter[:9]!r}") from error
     return values
@@ -221,9 +223,9 @@ def _new_shape(key: tuple[str, ...]) -> _Shape | None:
     except ProfileError:
         pairs = (("", ""),)
     is_ordinary = all(_name_of(name) == name for name in names) and all(
-        name in names and letter in READERS and letter != "N" for name, letter in pairs
+        name in names and letter in _READERS and letter != "N" for name, letter in pairs
     )
-    shape = tuple([(name, READERS[letter]) for name, letter in pairs]) if is_ordinary else None
+    shape = tuple([(name, _READERS[letter]) for name, letter in pairs]) if is_ordinary else None
     if sum(map(len, key)) <= _TYPES_LENGTH_MAX:
         if len(_shapes) >= _TYPES_MAX:
             _shapes.clear()
