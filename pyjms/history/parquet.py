@@ -15,7 +15,7 @@ import pyarrow.parquet as pq
 from pyjms.history.events import COLUMNS, Event
 from pyjms.history.rows import ROW, Row, column
 
-__all__ = ["SCHEMA", "read_events", "write_rows"]
+__all__ = ["SCHEMA", "check_file", "read_events", "write_rows"]
 
 _TYPES = {
     "t0": pa.int64(),
@@ -32,6 +32,8 @@ _TYPES = {
 SCHEMA = pa.schema([(name, _TYPES.get(name, pa.string())) for name in COLUMNS])
 
 _ROW_GROUP = 1 << 16
+_COMPULSORY = ("run", "node", "pid", "op", "ok", "t0")
+"""What every event has."""
 
 
 def write_rows(path: Path, rows: Sequence[Row], run: str, node: str) -> None:
@@ -54,11 +56,50 @@ def _array(values: Sequence[object], kind: pa.DataType) -> pa.Array:
 def read_events(path: Path) -> Iterator[Event]:
     """Yield the events of a file, in the order in which they were written.
 
-    Columns that the file lacks are None. Raises `OSError` or `ValueError` for a file that cannot be read.
+    Columns that the file lacks are None. Raises `OSError` or `ValueError` for a file that cannot be read, or is no history.
     """
     with pq.ParquetFile(path) as file:
+        _check(file)
         present = [name for name in COLUMNS if name in file.schema_arrow.names]
         for batch in file.iter_batches(columns=present):
             values = {name: batch.column(name).to_pylist() for name in present}
             nothing = [None] * batch.num_rows
             yield from map(Event, *(values.get(name, nothing) for name in COLUMNS))
+
+
+def check_file(path: Path) -> None:
+    """Look at the end of a file, which says what it is. Raises `OSError` or `ValueError` as `read_events` would."""
+    with pq.ParquetFile(path) as file:
+        _check(file)
+
+
+def _check(file: pq.ParquetFile) -> None:
+    found = {field.name: field.type for field in file.schema_arrow}
+    for name in _COMPULSORY:
+        if name not in found:
+            raise ValueError(f"it has no column {name!r}")
+    for field in SCHEMA:
+        kind = found.get(field.name, field.type)
+        if not _fits(kind, field.type):
+            raise ValueError(f"its column {field.name!r} is {kind}, where a history has {field.type}")
+    for chunk in _chunks(file.metadata):
+        told = chunk.statistics
+        if chunk.path_in_schema in _COMPULSORY and told is not None and told.has_null_count and told.null_count:
+            raise ValueError(f"its column {chunk.path_in_schema!r} has nulls")
+
+
+def _chunks(metadata: pq.FileMetaData) -> Iterator[pq.ColumnChunkMetaData]:
+    for number in range(metadata.num_row_groups):
+        group = metadata.row_group(number)
+        yield from map(group.column, range(group.num_columns))
+
+
+def _fits(kind: pa.DataType, wanted: pa.DataType) -> bool:
+    """Say whether values of a type can be those of a column: narrower integers, and whatever Parquet itself has as text."""
+    if pa.types.is_dictionary(kind):
+        kind = kind.value_type
+    if kind == wanted or pa.types.is_null(kind):
+        return True
+    if pa.types.is_signed_integer(wanted):
+        return bool(pa.types.is_signed_integer(kind)) and kind.bit_width < wanted.bit_width
+    return bool(pa.types.is_string(wanted) and pa.types.is_large_string(kind))

@@ -11,7 +11,7 @@ from pyjms.history.journal import read_journals
 from pyjms.history.missing import parquet
 from pyjms.spi.errors import ProviderError
 
-__all__ = ["HistoryError", "open_journals", "read", "unclosed"]
+__all__ = ["HistoryError", "check_files", "open_journals", "read", "recorded_files", "unclosed"]
 
 _NUMBER_LENGTH = len("-000001")
 
@@ -32,7 +32,7 @@ def read(*directories: Path | str) -> History:
     cut_off: list[str] = []
     found = False
     for directory in map(Path, directories):
-        files = sorted(directory.rglob("*.parquet")) if directory.is_dir() else []
+        files = recorded_files(directory)
         journals = _journals(directory, {path.stem for path in files})
         found = found or bool(files or journals)
         events += (event for path in files for event in _checked(path, parquet().read_events(path)))
@@ -44,9 +44,26 @@ def read(*directories: Path | str) -> History:
     return History(events=tuple(events), cut_off=tuple(cut_off))
 
 
-def open_journals(directory: Path) -> Iterator[Event]:
-    """Yield the events of the journals below `directory` that no Parquet file has replaced. Raises `HistoryError`."""
-    for paths in _journals(directory, {path.stem for path in directory.rglob("*.parquet")}).values():
+def recorded_files(directory: Path) -> list[Path]:
+    """Return the Parquet files below `directory`, hidden ones too: a recording that is passed over looks like messages lost."""
+    return sorted(path for path in directory.rglob("*.parquet") if path.is_file()) if directory.is_dir() else []
+
+
+def check_files(paths: Iterable[Path]) -> None:
+    """Look at the end of each Parquet file, without reading its events. Raises `HistoryError` that names one that is no history."""
+    for path in paths:
+        try:
+            parquet().check_file(path)
+        except (OSError, ValueError) as error:
+            raise _not_read(path, error) from error
+
+
+def open_journals(directory: Path, files: Iterable[Path]) -> Iterator[Event]:
+    """Yield the events of the journals below `directory` that none of its Parquet `files` has replaced. Raises `HistoryError`.
+
+    files: as they were listed before; one that comes meanwhile has what its journal has.
+    """
+    for paths in _journals(directory, {path.stem for path in files}).values():
         yield from _checked(paths[0], read_journals(paths))
 
 
@@ -78,6 +95,12 @@ def _checked(path: Path, events: Iterable[Event]) -> Iterator[Event]:
         for event in events:
             if event.op not in OPERATIONS or event.ok not in OUTCOMES:
                 raise HistoryError(f"{path} is no history: it has an event {event.op!r} that ended {event.ok!r}")
+            if type(event.t0) is not int:
+                raise HistoryError(f"{path} is no history: it has an event {event.op!r} without a time")
             yield event
     except (OSError, ValueError, TypeError, LookupError) as error:
-        raise HistoryError(f"{path} cannot be read as a history: {error}") from error
+        raise _not_read(path, error) from error
+
+
+def _not_read(path: Path, error: Exception) -> HistoryError:
+    return HistoryError(f"{path} cannot be read as a history: {error}")

@@ -32,6 +32,8 @@ _SETTINGS = {
 _LOCAL_SETTINGS = {
     "spark.driver.bindAddress": "127.0.0.1",
     "spark.driver.host": "127.0.0.1",
+    # A history names its files one by one, and a job that looks at more than 32 of them had a task for each.
+    "spark.sql.sources.parallelPartitionDiscovery.parallelism": "4",
 }
 
 

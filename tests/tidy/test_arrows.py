@@ -26,6 +26,7 @@ THIRD_PARTY = {
     "lark": ("pyjms/spi/selector/",),
     "defusedxml": ("pyjms/routing/xml_body.py",),
     "pyarrow": ("pyjms/history/parquet.py", "pyjms/spark/"),
+    "py4j": ("pyjms/spark/",),  # beneath PySpark
     "pyspark": ("pyjms/spark/", "pyspark_jms/"),
     "argon2": (SECURITY,),
     "cryptography": (SECURITY, "provider/pyjms_provider/model/key_stores.py"),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from operator import itemgetter
@@ -11,8 +12,8 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 
 from pyjms.history.events import COLUMNS, Event
-from pyjms.history.parquet import SCHEMA
-from pyjms.history.reading import HistoryError, open_journals, unclosed
+from pyjms.history.parquet import SCHEMA, read_events
+from pyjms.history.reading import HistoryError, check_files, open_journals, recorded_files, unclosed
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -43,24 +44,40 @@ def read_history(session: SparkSession, directories: Sequence[Path | str], *, by
     directories: local ones, whose journals are read as well, or URLs that Spark can read, such as ``hdfs://...``, of
     which only Parquet files are.
     by_run: each run is a history of its own; else all are taken as one, as `pyjms.history.read` does.
-    Raises `HistoryError` when there is none.
+    Raises `HistoryError` when there is none, and for a local file that is none: Spark would pass over some of them.
     """
     remote = [str(each) for each in directories if "://" in str(each)]
     local = [Path(each) for each in directories if "://" not in str(each)]
-    files = [path for folder in local for path in folder.rglob("*.parquet") if not path.name.startswith("_")]
-    journals = [event for folder in local for event in open_journals(folder)]
+    listed = {folder: recorded_files(folder) for folder in local}
+    files = [path for folder in local for path in listed[folder]]
+    check_files(files)
+    here = [event for path in files if _is_hidden(path) for event in read_events(path)]
+    here += [event for folder in local for event in open_journals(folder, listed[folder])]
     cut_off = tuple(pid for folder in local for pid in unclosed(folder))
-    places = [*remote, *(str(folder) for folder in local if any(folder in path.parents for path in files))]
-    if not places and not journals:
+    places = [*remote, *(_literally(path) for path in files if not _is_hidden(path))]
+    if not places and not here and not files:
         raise HistoryError(f"there is no recorded history in {', '.join(map(str, directories)) or 'no directory'}")
     parts = []
     if places:
         reader = session.read.schema(EVENT_SCHEMA).option("recursiveFileLookup", "true")
         parts.append(reader.option("pathGlobFilter", "*.parquet").parquet(*places))
-    if journals:
-        parts.append(session.createDataFrame(table_of(journals), EVENT_SCHEMA))
+    if here or not parts:
+        parts.append(session.createDataFrame(table_of(here), EVENT_SCHEMA))
     events = parts[0] if len(parts) == 1 else parts[0].unionByName(parts[1])
     return Recorded(events=events.selectExpr("run AS h" if by_run else "'' AS h", "*"), cut_off=cut_off)
+
+
+def _is_hidden(path: Path) -> bool:
+    """Say whether Spark passes over a file because of its name, whoever names it."""
+    return path.name.startswith(("_", "."))
+
+
+_SPECIAL = re.compile(r"[{}\[\]*?\\]")
+
+
+def _literally(path: Path) -> str:
+    """Return a path as Spark reads paths, which may have wildcards."""
+    return _SPECIAL.sub(r"\\\g<0>", str(path))
 
 
 def table_of(events: Sequence[Event]) -> pa.Table:

@@ -9,13 +9,11 @@ from typing import Annotated, Any, Final
 
 import typer
 from rich.console import Console
-from rich.markup import escape
 
 from pyjms.history.command import CANNOT_BE_USED, EXIT_CODES, finding_as_data, print_report
 from pyjms.history.rules import RULES
-from pyjms.spark.missing import spark_sql
+from pyjms.spark.commands.running import errors_told, failure
 from pyjms.spark.session import LOCAL, make_session
-from pyjms.spi.errors import ProviderError
 
 __all__ = ["EXAMPLES", "audit_command"]
 
@@ -56,11 +54,11 @@ def audit_command(
 ) -> None:
     """Judge recorded histories that one machine cannot hold, by the rules of `pyjms history check`.
 
-    Exit code: the verdict: 0 good, 1 violation, 3 warning; 2 when there is no history that can be read, or no Spark.
+    Exit code: the verdict: 0 good, 1 violation, 3 warning; 2 when there is no history that can be read, no Spark, or
+    Spark breaks off.
     """
     _check_rules(without or ())
-    try:
-        spark_sql()
+    with errors_told("audit", CANNOT_BE_USED):
         from pyjms.spark.checker.audit import audit
         from pyjms.spark.checker.figures import figures_of
         from pyjms.spark.checker.page import page
@@ -77,8 +75,6 @@ def audit_command(
         data = _as_data(found.report, found.counts, found.suspects, figures)
         if report is not None:
             report.write_text(page(data), encoding="utf-8")
-    except ProviderError as error:
-        raise _failure(error.reason) from error
     if as_json:
         typer.echo(json.dumps(data, indent=2))
     else:
@@ -91,7 +87,7 @@ def audit_command(
 def _check_rules(names: Iterable[str]) -> None:
     for name in names:
         if name not in RULES:
-            raise _failure(f"there is no rule {name!r}; the rules are {', '.join(RULES)}")
+            raise failure("audit", f"there is no rule {name!r}; the rules are {', '.join(RULES)}")
 
 
 def _as_data(report: Any, counts: Mapping[str, int], suspects: int, figures: Any) -> dict[str, Any]:
@@ -103,8 +99,3 @@ def _as_data(report: Any, counts: Mapping[str, int], suspects: int, figures: Any
         "findings": [finding_as_data(each) for each in report.findings],
         "figures": figures,
     }
-
-
-def _failure(text: str) -> typer.Exit:
-    Console(stderr=True).print(f"[red]pyjms pipeline audit:[/] {escape(text)}", highlight=False, soft_wrap=True)
-    return typer.Exit(CANNOT_BE_USED)

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import re
 import signal
+import subprocess
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -14,6 +16,7 @@ from rich.markup import escape
 
 from pyjms.commands.signals import told_of_signals
 from pyjms.history.command import CANNOT_BE_USED
+from pyjms.spark.errors import OptionError
 from pyjms.spark.missing import spark_sql
 from pyjms.spi.errors import ProviderError
 
@@ -33,6 +36,8 @@ __all__ = [
     "errors_told",
     "failure",
     "follow",
+    "is_jvm_gone",
+    "reason_of",
     "stop_wanted",
     "told",
 ]
@@ -64,23 +69,63 @@ def failure(command: str, text: str, code: int = CANNOT_BE_USED) -> typer.Exit:
     return typer.Exit(code)
 
 
+_OURS = re.compile(r"^pyjms[\w.]*\.\w+: (.+)$", re.MULTILINE)
+"""How Python shows an exception of this project at the end of a traceback."""
+_JAVAS = re.compile(r"^(?:: |Caused by: )[\w.$]+: (.+)$", re.MULTILINE)
+
+
+def reason_of(error: Exception) -> str:
+    """Return why Spark failed, of all that it tells: our own last word; else Java's; else the first paragraph."""
+    text = str(error)
+    ours, javas = _OURS.findall(text), _JAVAS.findall(text)
+    if ours or javas:
+        return str((ours or javas)[-1]).strip()
+    return text.partition("\n\tat ")[0].partition("\nJVM stacktrace:")[0].strip() or type(error).__name__
+
+
+def is_jvm_gone(error: Exception) -> bool:
+    """Say whether an error of Py4J's, or of the socket beneath, means that Spark's JVM has died."""
+    from py4j.protocol import Py4JNetworkError  # type: ignore[import-untyped]
+    from pyspark import SparkContext
+
+    if not isinstance(error, ConnectionError):
+        return isinstance(error, Py4JNetworkError)
+    gateway = getattr(SparkContext, "_gateway", None)
+    process: subprocess.Popen[bytes] | None = getattr(gateway, "proc", None)
+    if process is None:
+        return False
+    try:
+        process.wait(_DIES_S)  # its sockets close a moment before it can be waited for
+    except subprocess.TimeoutExpired:
+        return False
+    return True
+
+
+_DIES_S = 2.0
+_GONE = "Spark's JVM is gone: start the command again with the same words, and it goes on where it was"
+
+
 @contextmanager
-def errors_told(command: str) -> Iterator[None]:
-    """Have what Spark, the broker and missing parts say end a command in one line, with its exit code."""
+def errors_told(command: str, code: int = FAILED) -> Iterator[None]:
+    """Have what Spark, the broker and missing parts say end a command in one line, with its exit code.
+
+    code: of what goes wrong on the way; what cannot be done as it was asked for has `CANNOT_BE_USED` in any case.
+    """
     try:
         spark_sql()
     except ProviderError as error:
         raise failure(command, error.reason) from error
+    from py4j.protocol import Py4JError
     from pyspark.errors import PySparkException
 
     try:
         yield
-    except PySparkException as error:
-        raise failure(command, str(error), FAILED) from error
+    except (PySparkException, Py4JError) as error:
+        raise failure(command, _GONE if is_jvm_gone(error) else reason_of(error), code) from error
     except ProviderError as error:
-        raise failure(command, error.reason, FAILED) from error
+        raise failure(command, error.reason, CANNOT_BE_USED if isinstance(error, OptionError) else code) from error
     except OSError as error:
-        raise failure(command, str(error), FAILED) from error
+        raise failure(command, _GONE if is_jvm_gone(error) else str(error), code) from error
 
 
 @contextmanager

@@ -7,14 +7,16 @@ import xml.etree.ElementTree as ET
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
+import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from typer.testing import CliRunner
 
-from pyjms.history import check
+from pyjms.history import check, read
+from pyjms.history.command import commands as history_commands
 from pyjms.history.events import Event
 from pyjms.spark.checker.page import page
-from pyjms.spark.checker.reading import table_of
+from pyjms.spark.checker.reading import read_history, table_of
 from pyjms.spark.commands import commands
 from tests.pyjms.history.model import random_history
 
@@ -102,3 +104,57 @@ def test_a_rule_that_does_not_exist_and_an_empty_directory_are_told(plain_spark:
     assert (wrong.exit_code, "there is no rule 'gone'" in wrong.output) == (2, True)
     empty = CliRunner().invoke(commands(), ["audit", str(tmp_path)])
     assert (empty.exit_code, "there is no recorded history in" in " ".join(empty.output.split())) == (2, True)
+
+
+def put(path: Path, table: pa.Table) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    pq.write_table(table, path)
+
+
+def damage(kind: str, folder: Path) -> None:
+    """Write a history with a fault into `folder`."""
+    table = table_of(random_history(3).events)
+    put(folder / "a-1-000001.parquet", table)
+    other = folder / "a-1-000002.parquet"
+    if kind == "no bytes":
+        other.write_bytes(b"")
+    elif kind == "torn":
+        other.write_bytes((folder / "a-1-000001.parquet").read_bytes()[:500])
+    elif kind == "another type":
+        place = table.schema.get_field_index("t0")
+        put(other, table.set_column(place, "t0", table.column("t0").cast(pa.string())))
+    elif kind == "no times":
+        put(other, pa.Table.from_pylist([{**row, "t0": None} for row in table.to_pylist()], schema=table.schema))
+    else:
+        put(other, pa.table({"x": [1]}))
+
+
+@pytest.mark.parametrize("kind", ["no bytes", "torn", "another type", "no times", "foreign"])
+def test_a_damaged_file_is_named_by_both_checkers(plain_spark: SparkSession, tmp_path: Path, kind: str) -> None:
+    damage(kind, tmp_path)
+    pure = CliRunner().invoke(history_commands(), ["check", str(tmp_path)])
+    spark = CliRunner().invoke(commands(), ["audit", str(tmp_path)])
+    assert (pure.exit_code, spark.exit_code) == (2, 2), (pure.output, spark.output)
+    name = "a-1-000002.parquet cannot be read as a history"
+    assert (name in pure.output, name in spark.output) == (True, True), (pure.output, spark.output)
+
+
+def test_no_recording_is_passed_over_for_the_name_of_its_file_or_folder(
+    plain_spark: SparkSession, tmp_path: Path
+) -> None:
+    whole = random_history(3).events
+    parts = [whole[place::4] for place in range(4)]
+    places = ("run[1]/a-1-000001.parquet", "brace{a,b}/a*-1.parquet", ".old/a-1-000003.parquet", "_a-1-000004.parquet")
+    for place, events in zip(places, parts, strict=True):
+        put(tmp_path / place, table_of(events))
+    (tmp_path / "folder.parquet").mkdir()
+    recorded = read_history(plain_spark, [tmp_path])
+    assert recorded.events.count() == len(whole)
+    assert sorted(read(tmp_path).events, key=repr) == sorted(whole, key=repr)
+    assert read_history(plain_spark, [tmp_path / "run[1]"]).events.count() == len(parts[0])
+
+
+def test_a_url_that_is_not_there_is_told_in_one_line(plain_spark: SparkSession, tmp_path: Path) -> None:
+    result = CliRunner().invoke(commands(), ["audit", f"file://{tmp_path}/nowhere"])
+    assert (result.exit_code, "PATH_NOT_FOUND" in result.output) == (2, True), result.output
+    assert len(result.output.splitlines()) == 1
