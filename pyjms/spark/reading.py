@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from pyjms.spark.connecting import link_of
 from pyjms.spark.options import JmsOptions
 from pyjms.spi.replay import ReservedMessage
+from pyjms.spi.sizes import content_size
 
 if TYPE_CHECKING:
     from pyspark.sql.types import StructType
@@ -17,7 +18,7 @@ __all__ = ["in_batches", "pages_of_group", "rows"]
 BATCH_MESSAGES = 5_000
 _BATCH_BYTES = 8 * 1024 * 1024
 _MESSAGE_BYTES = 500
-"""What a message takes beside its body, roughly."""
+"""What a message takes beside its body and properties, roughly."""
 
 Page = Sequence[ReservedMessage]
 
@@ -54,16 +55,9 @@ def in_batches(pages: Iterable[Page]) -> Iterator[list[ReservedMessage]]:
     for page in pages:
         for message in page:
             batch.append(message)
-            size += _MESSAGE_BYTES + _body_bytes(message)
+            size += _MESSAGE_BYTES + content_size(message.envelope)
             if len(batch) >= BATCH_MESSAGES or size >= _BATCH_BYTES:
                 yield batch
                 batch, size = [], 0
     if batch:
         yield batch
-
-
-def _body_bytes(message: ReservedMessage) -> int:
-    body = message.envelope.body
-    if isinstance(body, (str, bytes)):
-        return len(body)
-    return 64 * len(body) if isinstance(body, (dict, tuple)) else 0

@@ -13,6 +13,7 @@ from pyjms.spi.delivery import Delivery
 from pyjms.spi.errors import ClosedError, ConnectionLostError, ProviderError
 from pyjms.spi.provider import ProviderConnection, ProviderConsumer, ProviderSession, SubscribeRequest
 from pyjms.spi.selector import selector_or_none
+from pyjms.spi.sizes import content_size
 
 __all__ = ["Receiver"]
 
@@ -67,8 +68,7 @@ class Receiver:
                     self._is_over = self._since_ms is not None  # whatever was there has been received
                     break
                 found.append(delivery)
-                body = delivery.envelope.body
-                size += _ROW_BYTES + (len(body) if isinstance(body, (str, bytes)) else 0)
+                size += _ROW_BYTES + content_size(delivery.envelope)
         except (ClosedError, ConnectionLostError):
             self.forget()
             return []

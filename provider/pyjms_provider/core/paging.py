@@ -12,8 +12,9 @@ from itertools import count
 from threading import Lock
 from typing import TYPE_CHECKING, Final
 
-from pyjms.spi.envelope import ConnectionId, Envelope, ObjectBody
+from pyjms.spi.envelope import ConnectionId, Envelope
 from pyjms.spi.errors import ProviderError
+from pyjms.spi.sizes import content_size
 from pyjms_provider.core.reference import MESSAGE_OVERHEAD, MessageReference, ReferenceId
 from pyjms_provider.core.store import MessageStore, NotInMemoryError
 
@@ -23,7 +24,6 @@ if TYPE_CHECKING:
 __all__ = ["PagingMessageStore", "approximate_size"]
 
 _PERSISTENT: Final = 2
-_VALUE: Final = 40  # of a property or a value in a map or a stream, without its characters
 _BATCH: Final = 256  # messages that are paged out in one go
 _SHARE: Final = 8  # of memory: one part in so many is read in one go
 _RELIEF: Final = 0.9  # of the limit: how far memory is freed once it is exceeded
@@ -34,19 +34,7 @@ def approximate_size(envelope: Envelope) -> int:
     own: int | None = None if type(envelope) is Envelope else getattr(envelope, "memory_bytes", None)
     if own is not None:  # it is not to be taken apart for this
         return MESSAGE_OVERHEAD + own
-    properties, body = envelope.properties, envelope.body
-    size = MESSAGE_OVERHEAD + _VALUE * len(properties)
-    for value in properties.values():
-        if type(value) is str:
-            size += len(value)
-    if isinstance(body, (str, bytes)):  # a test against `str | bytes` costs as much as the rest
-        size += len(body)
-    elif isinstance(body, ObjectBody):
-        size += len(body.data)
-    elif body is not None:
-        values = body if isinstance(body, tuple) else body.values()
-        size += sum(_VALUE + (len(value) if isinstance(value, str | bytes) else 0) for value in values)
-    return size
+    return MESSAGE_OVERHEAD + content_size(envelope)
 
 
 class PagingMessageStore(MessageStore):

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pyjms import ConnectionFactory, Session
+from pyjms import ConnectionFactory, Message, Session
 from pyjms.spark.arrow import full_schema
 from pyjms.spark.connecting import close_links
 from pyjms.spark.errors import DataLossError, OptionError, SpoolError
@@ -19,13 +19,15 @@ from pyjms.spark.holding import HeldPiece, HoldingPlanner
 from pyjms.spark.offsets import Offset
 from pyjms.spark.options import Duplicates, JmsOptions, Mode, parse_address
 from pyjms.spark.planning import Limits, Planner
+from pyjms.spark.reading import in_batches
 from pyjms.spark.receiving import Receiver
 from pyjms.spark.spool import Frame, Marks, Seen, frames_of, pack
 from pyjms.spark.spool_files import batches_between, batches_of
 from pyjms.spark.spool_planning import SpoolPiece, SpoolPlanner
 from pyjms.spi.capability import Capability
 from pyjms.spi.delivery import Delivery
-from tests.pyjms.spark.messages_of import fill, look
+from pyjms.spi.replay import ReservedMessage
+from tests.pyjms.spark.messages_of import fill, look, session_of
 from tests.pyjms.spark.stripped import foreign
 
 TEN = Limits(max_messages=10)
@@ -123,6 +125,35 @@ def test_a_batch_of_available_now_has_no_more_bytes_than_it_may(
     end = planner.latest(start, Limits(max_messages=10, max_bytes=1_000))
     assert end.seq == 2, "a text counts as 500 bytes and its length"
     planner.close()
+
+
+@pytest.mark.parametrize("what", ["map", "stream", "object", "property"])
+def test_bytes_are_counted_wherever_a_message_holds_them(options: JmsOptions, jms_broker_url: str, what: str) -> None:
+    with session_of(jms_broker_url) as session:
+        message: Message = session.create_message()
+        if what == "map":
+            message = session.create_map_message()
+            message.set_bytes("photo", b"x" * 10_000)
+        elif what == "stream":
+            message = session.create_stream_message()
+            message.write_string("x" * 10_000)
+        elif what == "object":
+            message = session.create_object_message("x" * 10_000)
+        else:
+            message.set_string_property("photo", "x" * 10_000)
+        producer = session.create_producer(session.create_queue("orders"))
+        for _ in range(4):
+            producer.send(message)
+    receiver = Receiver(options)
+    found = receiver.receive(Limits(max_messages=10, max_bytes=15_000), 2_000)
+    receiver.forget()
+    assert len(found) == 2
+    pieces = [
+        ReservedMessage(number=1, envelope=each.envelope, count=1, redelivered=False)
+        for each in found
+        for _ in range(500)
+    ]
+    assert max(map(len, in_batches([pieces]))) < 850, "8 MiB"
 
 
 def test_a_spool_goes_on_after_its_driver_died_and_repeats_its_batch(options: JmsOptions, jms_broker_url: str) -> None:
