@@ -57,6 +57,7 @@ def groups(*, url: str, credentials: str | None = None) -> Sequence[ReaderGroup]
 
 def promoted(sink_id: str, *, url: str, credentials: str | None = None) -> int | None:
     """Return the last epoch that was written under `sink_id`; None: none, or the broker keeps no such note. Raises `ProviderError`."""
+    parse_options({"url": url, "sinkId": sink_id})
 
     def ask(connection: ProviderConnection) -> int | None:
         return connection.stages().marker(sink_id) if Capability.STAGE in connection.capabilities else None

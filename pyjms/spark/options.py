@@ -22,6 +22,8 @@ __all__ = ["AckOn", "Duplicates", "JmsOptions", "Mode", "Repeated", "address_tex
 DEFAULT_MESSAGES_PER_BATCH = 10_000
 DEFAULT_STAGE_TIMEOUT_S = 24 * 3600
 
+JOB_PREFIX = "job:"
+"""Begins the name of a job's sink at the broker."""
 _SPARKS_OWN = frozenset({"path", "paths", "checkpointlocation", "queryname", "mergeschema", "inferschema"})
 """What Spark adds by itself to the options that a user gave."""
 _SECRETS = frozenset({"user", "username", "password", "passcode", "login"})
@@ -179,6 +181,14 @@ def _name(option: str, value: str) -> str:
     return value
 
 
+def _job(option: str, value: str) -> str:
+    """The broker holds for it under its name with `JOB_PREFIX`, and takes 200 characters together."""
+    most = 200 - len(JOB_PREFIX)
+    if not 1 <= len(value) <= most:
+        raise OptionError(f"option {option} has {len(value)} characters; the name of a job has 1 to {most}")
+    return value
+
+
 def _count(option: str, value: str) -> int:
     if not value.isascii() or not value.isdigit() or not 1 <= int(value) < 2**31:
         raise OptionError(f"{option}={value!r}: write a whole number from 1 on")
@@ -277,7 +287,7 @@ _OPTIONS: Mapping[str, tuple[str, Callable[[str, str], Any]]] = {
     "duplicates": ("duplicates", _choice(Duplicates)),
     "failOnDataLoss": ("fail_on_data_loss", _truth),
     "sinkId": ("sink_id", _name),
-    "jobId": ("job_id", _name),
+    "jobId": ("job_id", _job),
     "epoch": ("epoch", _epoch),
     "headers": ("headers", _choice(Headers)),
     "repeated": ("repeated", _choice(Repeated)),

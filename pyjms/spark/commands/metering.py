@@ -19,6 +19,8 @@ from typing import IO, TYPE_CHECKING, Annotated, Any, TypeAlias
 
 import typer
 
+from pyjms.spark.errors import OptionError
+
 if TYPE_CHECKING:
     from prometheus_client import CollectorRegistry
 
@@ -33,6 +35,7 @@ MetricsTo: TypeAlias = Annotated[
         show_default=False,
     ),
 ]
+_PORT_MAX = 65_535
 _PORT = re.compile(r"(?P<host>[^/]+):(?P<port>\d{1,5})")
 
 
@@ -157,13 +160,17 @@ class _Prometheus(Meter):
 
 @contextmanager
 def metering(where: str | None) -> Iterator[Meter]:
-    """Give who hears of batches, until the pipeline ends. Raises `OSError` when the file cannot be written or the port not opened."""
+    """Give who hears of batches, until the pipeline ends. Raises `OSError` when the file cannot be written or the port
+    not opened, `OptionError` for a port that none is.
+    """
     port = None if where is None else _PORT.fullmatch(where)
     if where is None:
         yield _Deaf()
     elif where == "-":
         yield _Lines(sys.stdout)
     elif port is not None:
+        if int(port["port"]) > _PORT_MAX:
+            raise OptionError(f"--metrics {where}: a port is a number up to {_PORT_MAX}")
         with _served(port["host"], int(port["port"])) as meter:
             yield meter
     elif where.endswith(".prom"):

@@ -24,6 +24,7 @@ from pyjms.spark.commands.running import (
     stop_wanted,
     told,
 )
+from pyjms.spark.options import parse_options
 from pyjms.spark.session import LOCAL, make_session
 
 __all__ = ["EXAMPLES", "route_command"]
@@ -69,6 +70,7 @@ def route_command(
         raise failure("route", f"{file}: {error}") from error
     made: dict[int, int] = {}
     with errors_told("route"), metering(metrics) as meter:
+        parse_options({"url": url, "destination": source, "readerGroup": group, **options})  # before Spark starts
         session = make_session("pyjms route", master=master)
         if dry_run:
             _tell_choices(would_go(session, rules, url=url, source=source, group=group, options=options), as_json)

@@ -71,15 +71,17 @@ def failure(command: str, text: str, code: int = CANNOT_BE_USED) -> typer.Exit:
 
 _OURS = re.compile(r"^pyjms[\w.]*\.\w+: (.+)$", re.MULTILINE)
 """How Python shows an exception of this project at the end of a traceback."""
-_JAVAS = re.compile(r"^(?:: |Caused by: )[\w.$]+: (.+)$", re.MULTILINE)
+_JAVAS = re.compile(r"^: [\w.$]+: (.+)$", re.MULTILINE)
 
 
 def reason_of(error: Exception) -> str:
     """Return why Spark failed, of all that it tells: our own last word; else Java's; else the first paragraph."""
     text = str(error)
-    ours, javas = _OURS.findall(text), _JAVAS.findall(text)
-    if ours or javas:
-        return str((ours or javas)[-1]).strip()
+    if ours := _OURS.findall(text):
+        return str(ours[-1]).strip()
+    java = _JAVAS.search(text)
+    if java is not None:
+        return java[1].strip()
     return text.partition("\n\tat ")[0].partition("\nJVM stacktrace:")[0].strip() or type(error).__name__
 
 
@@ -102,6 +104,7 @@ def is_jvm_gone(error: Exception) -> bool:
 
 
 _DIES_S = 2.0
+_OPTION = f"{OptionError.__module__}.{OptionError.__qualname__}: "
 _GONE = "Spark's JVM is gone: start the command again with the same words, and it goes on where it was"
 
 
@@ -121,7 +124,9 @@ def errors_told(command: str, code: int = FAILED) -> Iterator[None]:
     try:
         yield
     except (PySparkException, Py4JError) as error:
-        raise failure(command, _GONE if is_jvm_gone(error) else reason_of(error), code) from error
+        asked_wrongly = _OPTION in str(error)  # by who ran in a process of Spark's
+        reason = _GONE if is_jvm_gone(error) else reason_of(error)
+        raise failure(command, reason, CANNOT_BE_USED if asked_wrongly else code) from error
     except ProviderError as error:
         raise failure(command, error.reason, CANNOT_BE_USED if isinstance(error, OptionError) else code) from error
     except OSError as error:

@@ -8,6 +8,7 @@ import pytest
 
 from pyjms.spark.connecting import read_credentials
 from pyjms.spark.errors import DataLossError, OptionError
+from pyjms.spark.jobs import promoted
 from pyjms.spark.offsets import Offset, Range, between, cut
 from pyjms.spark.options import AckOn, Mode, address_text, parse_address, parse_options
 
@@ -109,3 +110,14 @@ def test_a_range_is_cut_into_equal_parts_without_a_gap() -> None:
     assert len(cut(whole, None, processors=2, least=1)) == 2
     assert len(cut(whole, 40, processors=2, least=1)) == 10
     assert cut(Range(after=4, upto=4), 3, processors=2, least=1) == []
+
+
+def test_the_name_of_a_job_leaves_room_for_what_the_broker_calls_it() -> None:
+    assert parse_options({"url": "stomp://there", "jobId": "j" * 196}).job_id == "j" * 196
+    with pytest.raises(OptionError, match="the name of a job has 1 to 196"):
+        parse_options({"url": "stomp://there", "jobId": "j" * 197})
+
+
+def test_who_asks_after_a_sink_without_a_name_is_told() -> None:
+    with pytest.raises(OptionError, match="option sinkId has 0 characters"):
+        promoted("", url="stomp://127.0.0.1:1")

@@ -11,6 +11,7 @@ import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 from pyjms.spark.commands.metering import BatchDone, batch_done, metering
+from pyjms.spark.errors import OptionError
 from tests.ports import free_port
 
 DONE = BatchDone(
@@ -88,3 +89,8 @@ def test_nobody_need_ask(tmp_path: Path) -> None:
         meter.hear(DONE)
     with pytest.raises(OSError, match="missing"), metering(str(tmp_path / "missing" / "m.jsonl")):
         raise AssertionError("the file cannot be written")
+
+
+def test_a_port_that_none_is_says_so() -> None:
+    with pytest.raises(OptionError, match="a port is a number up to 65535"), metering("127.0.0.1:99999"):
+        pass

@@ -197,7 +197,7 @@ def test_a_replay_counts_what_it_sends_and_keeps_to_what_it_was_begun_with(
     assert (told(again), "had sent 6 of 6 messages before: nothing was sent" in again.stderr) == ({"replayed": 0}, True)
     for other in (("--where", "seq < 2"), ("--rate", "4"), ("--to", "queue:elsewhere")):
         refused = run(*replayed, "--job", "j", *other)
-        assert (refused.exit_code, "give what is to be sent now a job of a new name" in refused.output) == (1, True)
+        assert (refused.exit_code, "give what is to be sent now a job of a new name" in refused.output) == (2, True)
     assert look_at_texts(broker.url, "again") == ["a1", "b1", "c1", "a2", "b2", "c2"], "ties have an order of their own"
     portions = pipelines.replay(spark, twins, url=broker.url, job="slow", destination="queue:slow", per_second=4)
     assert next(portions).messages == 4

@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 import threading
+from pathlib import Path
 from typing import Any
 
 import pytest
 import typer
+from typer.testing import CliRunner
 
-from pyjms.spark.commands.running import ended_at_once, follow
+from pyjms.spark.commands import commands
+from pyjms.spark.commands.running import ended_at_once, errors_told, follow, is_jvm_gone, reason_of
+from pyjms.spark.errors import OptionError
 
 SLOW = "[STREAM_FAILED] Query terminated with exception: Python worker failed to connect back. SQLSTATE: XXKST"
 
@@ -67,3 +73,82 @@ def test_a_command_that_only_reads_ends_at_once(capsys: pytest.CaptureFixture[st
         raise KeyboardInterrupt
     assert ended.value.exit_code == 1
     assert "nothing was written" in capsys.readouterr().err
+
+
+TRACEBACK = """[PYTHON_DATA_SOURCE_ERROR] Failed to plan: Traceback (most recent call last):
+  File "options.py", line 100, in parse_address
+    raise OptionError("...")
+pyjms.spark.errors.OptionError: destination='orders' names no destination: write queue:NAME
+
+During handling of the above exception, another exception occurred:
+
+UnboundLocalError: cannot access local variable 'reader'
+ SQLSTATE: 38000
+\tat org.apache.spark.X.y(X.scala:1)"""
+JAVA = """An error occurred while calling o1.start.
+: org.apache.spark.SparkClassNotFoundException: [DATA_SOURCE_NOT_FOUND] Failed to find the data source: nosuch.
+\tat org.apache.spark.X.y(X.scala:1)
+Caused by: java.lang.ClassNotFoundException: nosuch.DefaultSource
+\tat java.base/X"""
+
+
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        (TRACEBACK, "destination='orders' names no destination: write queue:NAME"),
+        (JAVA, "[DATA_SOURCE_NOT_FOUND] Failed to find the data source: nosuch."),
+        ("[PATH_NOT_FOUND] no such path\n\tat org.apache", "[PATH_NOT_FOUND] no such path"),
+        ("", "RuntimeError"),
+    ],
+)
+def test_of_all_that_spark_tells_a_person_reads_the_reason(text: str, told: str) -> None:
+    assert reason_of(RuntimeError(text)) == told
+
+
+@pytest.mark.spark
+@pytest.mark.parametrize("made", ["here", "by a worker", "by Java", "by a broker"])
+def test_what_was_asked_wrongly_has_an_exit_code_of_its_own(made: str, capsys: pytest.CaptureFixture[str]) -> None:
+    from py4j.protocol import Py4JError  # type: ignore[import-untyped]
+    from pyspark.errors import PySparkException
+
+    errors = {
+        "here": OptionError("jobId is empty"),
+        "by a worker": PySparkException(TRACEBACK),
+        "by Java": Py4JError(JAVA),
+        "by a broker": PySparkException("pyjms.spi.errors.ResourceError: no connection"),
+    }
+    with pytest.raises(typer.Exit) as ended, errors_told("archive"):
+        raise errors[made]
+    assert ended.value.exit_code == (2 if made in ("here", "by a worker") else 1)
+    assert len(capsys.readouterr().err.splitlines()) == 1
+
+
+@pytest.mark.spark
+def test_a_jvm_that_has_died_is_told(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    from pyspark import SparkContext
+
+    with subprocess.Popen([sys.executable, "-c", ""]) as process:
+        process.wait()
+    assert not is_jvm_gone(OSError("full"))
+    monkeypatch.setattr(SparkContext, "_gateway", type("Gateway", (), {"proc": process}))
+    with pytest.raises(typer.Exit), errors_told("archive"):
+        raise ConnectionRefusedError(111, "Connection refused")
+    assert "Spark's JVM is gone: start the command again" in capsys.readouterr().err
+
+
+@pytest.mark.spark
+@pytest.mark.parametrize(
+    ("more", "told"),
+    [
+        (["orders"], "destination='orders' names no destination"),
+        (["queue:orders", "--group", ""], "option readerGroup has 0 characters"),
+    ],
+)
+def test_what_a_route_is_asked_wrongly_is_told_before_spark_starts(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, more: list[str], told: str
+) -> None:
+    monkeypatch.setattr("pyjms.spark.commands.route.make_session", lambda *_, **__: pytest.fail("it starts"))
+    rules = tmp_path / "rules.toml"
+    rules.write_text('[[rule]]\nname = "all"\nto = ["out"]\n[targets.out]\nqueue = "out"\n')
+    result = CliRunner().invoke(commands(), ["route", str(rules), "stomp://127.0.0.1:1", *more])
+    assert (result.exit_code, told in " ".join(result.output.split())) == (2, True), result.output
