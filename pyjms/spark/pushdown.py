@@ -16,6 +16,8 @@ _TEXTS: Mapping[str, str] = {
     "delivery_mode": "JMSDeliveryMode",
 }
 _NUMBERS: Mapping[str, str] = {"priority": "JMSPriority", "timestamp": "JMSTimestamp"}
+_MOST = 32_000
+"""Characters of all clauses: a selector has 65,536 at most, and what a user wrote with the option `selector` stands in it, too."""
 _COMPARISONS = frozenset({"=", "<", "<=", ">", ">="})
 
 
@@ -31,7 +33,13 @@ class Condition:
 
 def selector_of(conditions: Iterable[Condition]) -> str | None:
     """Return a selector that chooses at least what all `conditions` choose; None: it would choose everything."""
-    clauses = [clause for each in conditions if (clause := _clause(each)) is not None]
+    clauses: list[str] = []
+    room = _MOST
+    for each in conditions:
+        clause = _clause(each)
+        if clause is not None and len(clause) <= room:
+            clauses.append(clause)
+            room -= len(clause)
     return " AND ".join(clauses) or None
 
 

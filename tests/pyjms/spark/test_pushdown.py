@@ -46,3 +46,16 @@ def test_a_filter_becomes_a_selector_or_is_left_to_spark(
 def test_all_conditions_hold_together() -> None:
     both = [Condition(operator="=", column="type", value="a"), Condition(operator=">", column="priority", value=3)]
     assert selector_of(both) == "JMSType = 'a' AND JMSPriority > 3"
+
+
+@pytest.mark.parametrize("column", ["message_id", "priority"])
+def test_what_a_selector_has_no_room_for_is_left_to_spark(column: str) -> None:
+    values = [f"ID:{each}" for each in range(60_000)] if column == "message_id" else list(range(60_000))
+    many = Condition(operator="IN", column=column, value=values)
+    few = Condition(operator="=", column="type", value="a")
+    assert selector_of([many]) is None
+    assert selector_of([many, few, many]) == "JMSType = 'a'"
+    halves = [Condition(operator="=", column="type", value=letter * 20_000) for letter in "abcd"]
+    selector = selector_of(halves)
+    assert selector == f"JMSType = '{'a' * 20_000}'"
+    compile_selector(selector)
