@@ -9,6 +9,7 @@ commit that was under way.
 from __future__ import annotations
 
 import math
+import sys
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import ExitStack, suppress
 from itertools import count
@@ -16,11 +17,12 @@ from typing import TYPE_CHECKING, Any, ClassVar, Final
 
 import psycopg
 from psycopg import errors as sqlstates
+from psycopg.pq import PipelineStatus, TransactionStatus
 from sqlalchemy import ARRAY, BigInteger, Engine, any_, bindparam, select
 from sqlalchemy.exc import DBAPIError, SQLAlchemyError
 
 from pyjms.spi.clock import Clock, Signal
-from pyjms.spi.errors import InDoubtError
+from pyjms.spi.errors import InDoubtError, ProviderError
 from pyjms_provider.stores.errors import (
     DamagedStoreError,
     LostStoreError,
@@ -184,6 +186,10 @@ class PostgresqlDatabase(_Postgresql):
         self._unforced: list[Batch] = []
         """Written since the last forced one, oldest first: to be written again when the server has died."""
         self._unforced_ms = math.inf
+        self._settled = holder.connection
+        """The connection since whose opening the server has what it may have forgotten before."""
+        self._is_in_use = False
+        """Somebody writes, or was interrupted while he did, and did not come to leave the connection as he found it."""
         self._closing = Signal()
         self._read_many = _by_ids(engine, t.MESSAGE)
 
@@ -191,30 +197,38 @@ class PostgresqlDatabase(_Postgresql):
         steps = batch.steps(self.statements)
         if not steps:
             return
+        try:
+            connection = self._ready(SETTLE_MS)
+        except self.errors as error:
+            raise self.understand(error) from error
         now_ms = self._clock.monotonic_ms()
         force = self._forces and (force or now_ms - self._unforced_ms > _UNFORCED_MS)
-        connection = self._holder.connection
+        self._is_in_use = True
         try:
-            if connection is None:
-                connection = self._connect_again()
-            write(connection, steps, force=force)
-        except self.errors as error:
-            if connection is None:
-                raise self.understand(error) from error
-            if was_refused(error):
-                self._take_back(connection)
-                raise self.understand(error) from error
-            self._settle(batch, steps, error, force=force)
-        self._note_written(batch, now_ms, force=force)
+            try:
+                write(connection, steps, force=force)
+            except self.errors as error:
+                if was_refused(error):
+                    self._take_back(connection)
+                    raise self.understand(error) from error
+                self._settle(batch, steps, error, force=force)
+            self._note_written(batch, now_ms, force=force)
+            self._is_in_use = False
+        except ProviderError:
+            self._is_in_use = False
+            raise
+        except BaseException:
+            with suppress(*self.errors, ProviderError):  # or else who comes next does
+                self._ready(0)
+            raise
 
     @property
     def is_held(self) -> bool:
         return self._holder.connection is not None
 
     def look(self) -> None:
-        connection = self._holder.connection
         try:
-            if connection is None or not is_alive(connection):
+            if not is_alive(self._ready(SETTLE_MS)):
                 self._connect_again()
         except self.errors as error:
             raise self.understand(error) from error
@@ -226,6 +240,46 @@ class PostgresqlDatabase(_Postgresql):
         elif self._forces:
             self._unforced.append(batch)
             self._unforced_ms = min(self._unforced_ms, now_ms)
+
+    def _ready(self, patience_ms: float) -> psycopg.Connection[Row]:
+        """Return the connection for the next write; whoever was interrupted in the last one left it in any state.
+
+        Raises as `_connect_again`, after so long if somebody was interrupted: what he began may have to end first.
+        """
+        connection = self._holder.connection
+        if not self._is_in_use:
+            if connection is None:
+                return self._connect_again()
+            if connection is self._settled:
+                return connection
+        # What was interrupted may be written, and others may see it: the next write forces both.
+        self._unforced_ms = -math.inf
+        if connection is None or connection is not self._settled or not bring_to_rest(connection):
+            connection = self._connect_patiently(patience_ms)
+        self._is_in_use = False
+        return connection
+
+    def _connect_patiently(self, patience_ms: float) -> psycopg.Connection[Row]:
+        """Connect after somebody was interrupted, when the server has ended what it did for him."""
+        until_ms = self._clock.monotonic_ms() + patience_ms
+        while True:
+            try:
+                return self._connect_again()
+            except LostStoreError:
+                raise
+            except (*self.errors, UnavailableStoreError):
+                self._holder.release()
+                if not self._may_retry(until_ms):
+                    if patience_ms:
+                        self._is_in_use = False  # so that the next ones are refused at once
+                    raise
+
+    def _may_retry(self, until_ms: float) -> bool:
+        """Wait a little, and return whether there is time for another attempt."""
+        if self._clock.wait(self._closing, min(until_ms, self._clock.monotonic_ms() + RETRY_MS)):
+            self._closing.set()
+            return False
+        return self._clock.monotonic_ms() < until_ms
 
     def _connect_again(self) -> psycopg.Connection[Row]:
         """Take the lock again, and write what the server may have forgotten if it has died.
@@ -241,6 +295,7 @@ class PostgresqlDatabase(_Postgresql):
                 raise
             self._unforced.clear()
             self._unforced_ms = math.inf
+        self._settled = connection
         return connection
 
     def _take_back(self, connection: psycopg.Connection[Row]) -> None:
@@ -276,10 +331,7 @@ class PostgresqlDatabase(_Postgresql):
                     self._holder.release()
                 else:
                     return
-            if self._clock.wait(self._closing, min(until_ms, self._clock.monotonic_ms() + RETRY_MS)):
-                self._closing.set()
-                break
-            if self._clock.monotonic_ms() >= until_ms:
+            if not self._may_retry(until_ms):
                 break
         raise InDoubtError(
             f"the connection to {self._where} was lost during a commit and did not come back, so it is not known whether "
@@ -352,14 +404,48 @@ def fetch_many(database: Database, statement: str, ids: Sequence[ReferenceId]) -
 
 def write(connection: psycopg.Connection[Row], steps: Sequence[tuple[str, Collection[Row]]], *, force: bool) -> None:
     """Do `steps` in one transaction, and in one round trip."""
-    with connection.pipeline():
-        cursor = connection.cursor()
-        cursor.execute("BEGIN")
-        if not force:
-            cursor.execute(_UNFORCED)
-        for statement, rows in steps:
-            cursor.executemany(_sql(statement), rows)
-        cursor.execute("COMMIT")
+    handled = sys.exception()
+    try:
+        with connection.pipeline():
+            cursor = connection.cursor()
+            cursor.execute("BEGIN")
+            if not force:
+                cursor.execute(_UNFORCED)
+            for statement, rows in steps:
+                cursor.executemany(_sql(statement), rows)
+            cursor.execute("COMMIT")
+    except Exception as error:
+        interrupt = _interrupt_behind(error, handled)
+        if interrupt is None:
+            raise
+        raise interrupt from None
+
+
+def _interrupt_behind(error: BaseException, handled: BaseException | None) -> BaseException | None:
+    """Return what interrupted the thread, if an error came of that: psycopg raises one when it then cannot leave its pipeline.
+
+    `handled`: what the thread was handling before, which is behind all that it raises.
+    """
+    behind: BaseException | None = error
+    while behind is not None and behind is not handled:
+        if not isinstance(behind, Exception):
+            return behind
+        behind = behind.__context__
+    return None
+
+
+def bring_to_rest(connection: psycopg.Connection[Row]) -> bool:
+    """Take back what an interrupted thread had begun; return False if the connection is of no use any more."""
+    pgconn = connection.pgconn
+    # Its own note of a pipeline psycopg shows to nobody. Left behind it would have the next pipeline be none.
+    if pgconn.pipeline_status != PipelineStatus.OFF or getattr(connection, "_pipeline", connection) is not None:
+        return False
+    if pgconn.transaction_status in (TransactionStatus.INTRANS, TransactionStatus.INERROR):
+        try:
+            connection.execute("ROLLBACK")
+        except psycopg.Error:
+            return False
+    return pgconn.transaction_status == TransactionStatus.IDLE
 
 
 def is_alive(connection: psycopg.Connection[Row]) -> bool:
@@ -380,7 +466,7 @@ def was_refused(error: Exception) -> bool:
     is one of these: the server may have answered COMMIT just before.
     """
     if not isinstance(error, psycopg.Error):
-        return True
+        return isinstance(error, (OverflowError, ValueError, TypeError))  # of a value that cannot be sent
     if error.sqlstate is None:
         return not isinstance(error, (psycopg.OperationalError, psycopg.InterfaceError, psycopg.InternalError))
     return error.diag.severity_nonlocalized == "ERROR" and not error.sqlstate.startswith(_ABOUT_CONNECTIONS)
