@@ -222,15 +222,21 @@ class JmsSession(SettlingSession):
                         return None
                     if or_enter:
                         gate.end_receive()
-                    if not self.settles_at_once:
-                        self.ledger.delivered(delivery)
                 message = thaw(delivery, self)
-                unsettled = (delivery,) if self.settles_at_once else self.ledger.due()
+                if self.settles_at_once:
+                    unsettled = (delivery,)
+                else:  # not before it was read: a close by another thread settles what is in the ledger of a DUPS_OK session
+                    self.ledger.delivered(delivery)
+                    unsettled = self.ledger.due()
                 if unsettled:
-                    try:  # noqa: SIM105 - three calls less for each message
+                    try:
                         self.provider_session.acknowledge(unsettled)
                     except InDoubtError:
                         pass  # the client gets it now, and perhaps again: if it is settled, it comes from nowhere else
+                    except ClosedError:
+                        if self.settles_at_once:
+                            raise
+                        # Some of the batch is settled, and this one may be.
             except ProviderError as error:
                 if isinstance(error, GoneError) and delivery is not None:
                     self.ledger.take_one(delivery)

@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from contextlib import suppress
 
 import pytest
 
 from pyjms import JMSException, Message, Session
+from pyjms.messages.base import JmsMessage
+from pyjms.messages.context import MessageContext
 from pyjms.runtime.acknowledgements import DUPS_OK_BATCH
 from pyjms.runtime.factory import ConnectionFactory
+from pyjms.spi.delivery import Delivery
+from pyjms.spi.errors import GoneError
 from pyjms.testing import Fault, Faults
 from tests.pyjms.runtime.conftest import Connect
 from tests.pyjms.runtime.helpers import (
@@ -21,6 +26,7 @@ from tests.pyjms.runtime.helpers import (
     text_of,
     within_patience,
 )
+from tests.pyjms.runtime.wrapping import Wrapped
 
 AUTO, DUPS_OK = Session.AUTO_ACKNOWLEDGE, Session.DUPS_OK_ACKNOWLEDGE
 
@@ -143,6 +149,59 @@ class TestDupsOk:
             session.recover()
         got += drain(consumer)
         assert texts[-1] in got
+
+
+class TestClosedInMidReceive:
+    """Another thread closes while a receive has a delivery in hand: what the client does not get must not be settled."""
+
+    @pytest.mark.realises("BOIL-ACK-1", "BOIL-ACK-8")
+    @pytest.mark.parametrize("closes", ["consumer", "session", "connection"])
+    @pytest.mark.parametrize("mode", [AUTO, DUPS_OK, Session.CLIENT_ACKNOWLEDGE])
+    def test_a_message_that_is_not_read_yet_comes_again(
+        self, connect: Connect, monkeypatch: pytest.MonkeyPatch, mode: int, closes: str
+    ) -> None:
+        """A provider may read a message from a disk only now, and find it gone if it was settled or given back."""
+        connection = connect()
+        session = connection.create_session(False, mode)
+        queue = session.create_queue("orders")
+        send_texts(session, queue, "one")
+        consumer = session.create_consumer(queue)
+        closers: dict[str, Callable[[], None]] = {
+            "consumer": consumer.close,
+            "session": session.close,
+            "connection": connection.close,
+        }
+
+        def close_and_fail(delivery: Delivery, context: MessageContext) -> JmsMessage:
+            within_patience(closers[closes])
+            raise GoneError("the message cannot be had")
+
+        monkeypatch.setattr("pyjms.runtime.session.thaw", close_and_fail)
+        assert consumer.receive(20_000) is None
+        monkeypatch.undo()
+        connection.close()
+        assert left_over(connect) == ["one"]
+
+    @pytest.mark.realises("BOIL-ACK-1")
+    def test_a_batch_that_a_close_breaks_off_withholds_no_message(self, jms_broker_url: str, connect: Connect) -> None:
+        """Some of it may be settled, the one in hand among them."""
+        with Wrapped(jms_broker_url) as wrapped:
+            connection = ConnectionFactory(wrapped.url).create_connection()
+            connection.start()
+            session = connection.create_session(False, DUPS_OK)
+            queue = session.create_queue("orders")
+            texts = [str(number) for number in range(DUPS_OK_BATCH)]
+            send_texts(session, queue, *texts)
+            consumer = session.create_consumer(queue)
+            assert take_texts(consumer, DUPS_OK_BATCH - 1) == texts[:-1]
+
+            def close() -> None:
+                wrapped.before.clear()
+                within_patience(session.close)
+
+            wrapped.before["acknowledge"] = close
+            assert text_of(consumer.receive(20_000)) == texts[-1]
+            connection.close()
 
 
 class TestRefused:
