@@ -13,7 +13,6 @@ from threading import Lock
 from typing import TYPE_CHECKING, Final, Protocol
 
 from pyjms.spi.errors import InDoubtError, ProviderError
-from pyjms_provider.core.journal import Removal
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
@@ -26,7 +25,7 @@ if TYPE_CHECKING:
     from pyjms_provider.core.timed import HasTimes
     from pyjms_provider.core.unit_of_work import UnitOfWork
 
-__all__ = ["RETRY_MS", "Doubt", "Doubts", "MoveInDoubt", "RemovalInDoubt", "is_doubt", "removals_of"]
+__all__ = ["RETRY_MS", "Doubt", "Doubts", "MoveInDoubt", "RemovalInDoubt", "is_doubt"]
 
 _log = logging.getLogger(__name__)
 
@@ -49,15 +48,6 @@ class Doubt(Protocol):
 def is_doubt(error: BaseException) -> bool:
     """Return whether nobody knows if a write was made that ended by `error`: nobody answered, or its thread was interrupted."""
     return isinstance(error, InDoubtError) or not isinstance(error, ProviderError)
-
-
-def removals_of(entries: Iterable[QueueEntry]) -> list[Removal]:
-    """Return what a journal must be told of messages that were taken out of their queues."""
-    return [
-        Removal(kept.number, entry.reference)
-        for entry in entries
-        if (kept := entry.queue.kept) is not None and entry.reference.journaled  # read once: a queue may end meanwhile
-    ]
 
 
 class RemovalInDoubt:

@@ -12,10 +12,10 @@ from pyjms.spi.envelope import AddressKind
 from pyjms.spi.errors import InDoubtError, InvalidSelectorError, ProviderError
 from pyjms.spi.selector import selector_or_none
 from pyjms_provider.core.branches_in_doubt import BranchesInDoubt
-from pyjms_provider.core.doubts import Doubts, MoveInDoubt, RemovalInDoubt, is_doubt, removals_of
+from pyjms_provider.core.doubts import Doubts, MoveInDoubt, RemovalInDoubt, is_doubt
 from pyjms_provider.core.half_done import HalfDone
 from pyjms_provider.core.journal import Changes, NewMessage, QueueNumber, QueueRecord, Removal, SubscriptionKey
-from pyjms_provider.core.kept_queue import KeptQueue
+from pyjms_provider.core.kept_queue import KeptQueue, removals_of
 from pyjms_provider.core.pipelines import FoundPipelines
 from pyjms_provider.core.policy import PolicyError, QueuePolicy
 from pyjms_provider.core.recovered_runs import RecoveredRun, RecoveredRuns

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from pyjms_provider.core.entry import QueueEntry
     from pyjms_provider.core.journal import Journal, QueueNumber, QueueRecord
 
-__all__ = ["KeptQueue"]
+__all__ = ["KeptQueue", "removals_of"]
 
 _PRIORITIES: Final = 10
 _STRIDE: Final = 100  # ids that a delivery mark covers at first: one small write for so many deliveries
@@ -122,3 +122,12 @@ class KeptQueue:
         ]
         if counts:
             self._journal.note(Changes(counts=counts))
+
+
+def removals_of(entries: Iterable[QueueEntry]) -> list[Removal]:
+    """Return what a journal must be told of messages that were taken out of their queues."""
+    return [
+        Removal(kept.number, entry.reference)
+        for entry in entries
+        if (kept := entry.queue.kept) is not None and entry.reference.journaled  # read once: a queue may end meanwhile
+    ]

@@ -23,8 +23,8 @@ from pyjms_provider.core.journal import (
     NewMessage,
     PipelineChanges,
     PreparedBranch,
-    Removal,
 )
+from pyjms_provider.core.kept_queue import removals_of
 from pyjms_provider.core.message_state import MessageState
 
 if TYPE_CHECKING:
@@ -307,9 +307,9 @@ class UnitOfWork:
         changes.duplicates = []  # they have not arrived; who decides writes them with the decision
         # Exactly, as no delivery mark tells of it when the branch has been in doubt over several starts.
         changes.counts = [
-            (entry.queue.kept.number, entry.reference, delivery_count)
+            (kept.number, entry.reference, delivery_count)
             for entry, delivery_count in self._settled
-            if entry.queue.kept is not None and entry.reference.journaled
+            if (kept := entry.queue.kept) is not None and entry.reference.journaled  # as in `removals_of`
         ]
         return changes
 
@@ -475,11 +475,7 @@ class UnitOfWork:
                 if kept.definition is not None:
                     kept.add_definition(changes)
                     self._defining.append(kept)
-        removals = [
-            Removal(entry.queue.kept.number, entry.reference)
-            for entry, _ in self._settled
-            if entry.queue.kept is not None and entry.reference.journaled
-        ]
+        removals = removals_of(entry for entry, _ in self._settled)
         if not messages and not removals:
             return None
         changes.messages, changes.removals = list(messages.values()), removals

@@ -15,10 +15,13 @@ from pyjms.spi.errors import (
     ResourceError,
     UnknownSubscriptionError,
 )
+from pyjms.spi.xid import Xid
 from pyjms_provider.clients.vm_session import VmSession
 from pyjms_provider.core.channel import ChannelClosedError
 from pyjms_provider.core.journal import Changes
+from pyjms_provider.core.kept_queue import KeptQueue
 from pyjms_provider.core.policy import QueuePolicy
+from pyjms_provider.core.queue import Queue
 from pyjms_provider.queue_manager import QueueExistsError, QueueManager
 from tests.provider.keeping.site import NEWS, ORDERS, consume, take_all, text
 from tests.provider.keeping.test_doubts import come_again, lost_at
@@ -255,6 +258,48 @@ def test_who_writes_a_queue_that_has_just_ended_does_not_bring_it_back(site: Sit
     assert len(site.medium.queues) == 1
     site.crash()
     assert site.drain() == [("another", 1)]
+
+
+@pytest.mark.parametrize("prepares", [False, True], ids=["commit", "prepare"])
+def test_a_queue_may_end_at_any_moment_of_a_commit(site: Site, prepares: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its other queues get what the transaction sends, whenever somebody looks how the ended one is kept."""
+    places = 0
+    left: int | None = None
+
+    def look(queue: Queue) -> KeptQueue | None:
+        nonlocal left
+        if queue is ending and left is not None:
+            left -= 1
+            if left < 0:  # what another thread does there
+                queue.kept = None
+        kept: KeptQueue | None = vars(queue)["kept"]
+        return kept
+
+    ending: Queue | None = None
+    monkeypatch.setattr(Queue, "kept", property(look, lambda queue, kept: vars(queue).update(kept=kept)), raising=False)
+    while left is None or left < 0:
+        name, xid = f"queue {places}", Xid(1, b"%d" % places, b"")
+        address = Address(AddressKind.QUEUE, name)
+        site.send("order", to=address)
+        session = site.session(transacted=True)
+        if prepares:
+            session.xa_start(xid)
+        session.acknowledge(take_all(consume(session, address)))
+        site.send(name, session, BILLS)
+        ending, left = site.broker.virtual_host.find_queue(name), places
+        if prepares:
+            session.xa_end(xid)
+            session.xa_prepare(xid)
+        else:
+            session.commit()
+        if left < 0:
+            places += 1
+        ending = None
+        if prepares:
+            session.xa_commit(xid, one_phase=False)
+        session.close()
+    assert places > prepares
+    assert site.texts(BILLS) == [f"queue {place}" for place in range(places + 1)]
 
 
 # Making and altering
