@@ -41,7 +41,9 @@ def drain_after_restart(site: Site, interruption: Interruption) -> tuple[list[tu
 
 @pytest.mark.parametrize("awaited", [False, True])
 def test_a_send(awaited: bool) -> None:
-    """Nobody waits for it, or a consumer does, whose session is handed it at once."""
+    """Nobody waits for it, or a consumer does, whose session is handed it at once, and has not looked at it when it closes."""
+    before = [] if awaited else [("first", 1)]
+    outcomes = (before, [*before, ("second", 1)])
 
     def attempt(interruption: Interruption) -> None:
         site = Site()
@@ -54,7 +56,7 @@ def test_a_send(awaited: bool) -> None:
         interrupt(interruption, lambda: site.send("second", session))
         reader.close()
         orders, _ = drain_after_restart(site, interruption)
-        assert orders in ([("first", 1)], [("first", 1), ("second", 1)], [], [("second", 1)], [("second", 2)])
+        assert orders in (outcomes if interruption.where else outcomes[1:]), (interruption.where, orders)
 
     assert each_interruption(attempt, *FILES, "core/paging.py", "core/queue.py") > 10
 
