@@ -269,7 +269,7 @@ class QueueManager:
 
     def _origin(self, address: Address, subscription: str | None) -> Queue | None:
         if subscription is not None:
-            found = self._host.find_subscription(subscription)
+            found = self._host.subscriptions.find(subscription)
             return found if found is not None and found.terms.topic == address else None
         if address.kind is AddressKind.TOPIC or address.temporary:
             return None  # whom it was for has gone; the topic's other subscribers have had it

@@ -130,11 +130,11 @@ class VmConnection(ProviderConnection):
 
     def create_temporary(self, kind: AddressKind) -> Address:
         self._check_open()
-        return self._host.create_temporary(kind, self._connection_id)
+        return self._host.temporaries.create(kind, self._connection_id)
 
     def delete_temporary(self, address: Address) -> None:
         self._check_open()
-        self._host.delete_temporary(address, self._connection_id)
+        self._host.temporaries.delete(address, self._connection_id)
 
     def reader_groups(self) -> VmReaderGroups:
         return VmReaderGroups(self._host.pipelines.groups, self._check_open, lambda: self._client_id)

@@ -62,7 +62,9 @@ class VmSession(VmTransactions):
         subscription: Subscription | None = None
         try:
             if request.address.kind is AddressKind.TOPIC:
-                subscription = self._host.subscribe(request, self._connection_id, self._connection.client_id)
+                subscription = self._host.subscriptions.subscribe(
+                    request, self._connection_id, self._connection.client_id
+                )
                 consumer = Consumer(subscription, target, priority=request.priority)
             else:
                 queue = self._host.readable_queue(request.address, self._connection_id)
@@ -88,7 +90,7 @@ class VmSession(VmTransactions):
         """Detach a consumer and end its subscription, if it has one that is not durable. May be repeated."""
         self._receiving.remove_target(target)
         if subscription is not None:
-            self._host.end_subscription(subscription)
+            self._host.subscriptions.end(subscription)
 
     def forget(self, consumer: VmConsumer) -> None:
         """Let go of a consumer that has closed."""
@@ -113,7 +115,7 @@ class VmSession(VmTransactions):
     def unsubscribe(self, name: str) -> None:
         if self._closed:
             raise self._closed_error()
-        self._host.unsubscribe(self._connection.client_id, name)
+        self._host.subscriptions.unsubscribe(self._connection.client_id, name)
 
     def set_delivering(self, is_delivering: bool) -> None:
         """Hear that the connection was started or stopped."""

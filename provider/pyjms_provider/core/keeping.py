@@ -557,4 +557,4 @@ def _restore_queue(host: VirtualHost, record: QueueRecord, kept: KeptQueue) -> Q
             error.problem,
         )
         return None
-    return host.restore_subscription(key, record, selector, kept)
+    return host.subscriptions.restore(key, record, selector, kept)

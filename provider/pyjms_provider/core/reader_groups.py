@@ -25,7 +25,6 @@ from pyjms.spi.replay import GroupRequest, OpenGroup, ReaderGroup, ReservedMessa
 from pyjms.spi.selector import Selector, selector_or_none
 from pyjms_provider.core.doubts import is_doubt
 from pyjms_provider.core.journal import Changes, GroupNumber, GroupRecord, PipelineChanges, QueueNumber, SubscriptionKey
-from pyjms_provider.core.observing import durable_subscriptions
 from pyjms_provider.core.reader_group import Group
 from pyjms_provider.core.subscription import Subscription
 from pyjms_provider.core.turn import Turn
@@ -137,7 +136,7 @@ class GroupTable:
         return queue
 
     def _subscription(self, request: GroupRequest, key: SubscriptionKey, selector: Selector | None) -> Subscription:
-        known = durable_subscriptions(self._host).get(key)
+        known = self._host.subscriptions.durable().get(key)
         if known is not None:
             terms = known.terms
             if known.is_active:
@@ -153,11 +152,11 @@ class GroupTable:
         else:
             no_local = False
         wanted = SubscribeRequest(address=request.address, selector=selector, no_local=no_local, durable_name=key.name)
-        return self._host.subscribe(wanted, _holder_of(request.name), key.client_id)
+        return self._host.subscriptions.subscribe(wanted, _holder_of(request.name), key.client_id)
 
     def _let_go(self, queue: Queue) -> None:
         if isinstance(queue, Subscription):
-            self._host.end_subscription(queue)
+            self._host.subscriptions.end(queue)
 
     # Reserving
 

@@ -7,9 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import dataclass
 from functools import partial
-from itertools import count
 from threading import Lock
 from typing import TYPE_CHECKING, Any
 
@@ -17,13 +15,9 @@ from pyjms.spi.envelope import Address, AddressKind, ConnectionId, Envelope
 from pyjms.spi.errors import (
     CapabilityError,
     DestinationError,
-    DestinationInUseError,
     DuplicateClientIdError,
     ProviderError,
-    SubscriptionInUseError,
-    UnknownSubscriptionError,
 )
-from pyjms.spi.provider import SubscribeRequest
 from pyjms_provider.core.admission import DELIVER_AT
 from pyjms_provider.core.branches import Branches
 from pyjms_provider.core.channel import Channel
@@ -34,13 +28,12 @@ from pyjms_provider.core.duplicates import DUPLICATE_ID
 from pyjms_provider.core.ending import alter_when_written, end_when_written, make_when_written
 from pyjms_provider.core.expiry_watch import ExpiryWatch
 from pyjms_provider.core.host_policy import ExpiredInTransaction, HostPolicy
-from pyjms_provider.core.journal import SubscriptionKey
-from pyjms_provider.core.message_state import MessageState
+from pyjms_provider.core.host_subscriptions import HostSubscriptions
 from pyjms_provider.core.pipelines import Pipelines
 from pyjms_provider.core.policy import Overflow, QueuePolicy
 from pyjms_provider.core.queue import Queue
 from pyjms_provider.core.shelf import check_disk
-from pyjms_provider.core.subscription import Subscription, SubscriptionTerms
+from pyjms_provider.core.temporaries import TemporaryDestinations
 from pyjms_provider.core.time_limit import TimeLimit
 from pyjms_provider.core.topic import Topic
 from pyjms_provider.core.turn import Turns
@@ -48,10 +41,9 @@ from pyjms_provider.core.turn import Turns
 if TYPE_CHECKING:
     from pyjms.spi.clock import Clock
     from pyjms.spi.delivery import Delivery
-    from pyjms.spi.selector import Selector
     from pyjms_provider.core.consumer import ConsumerSession
     from pyjms_provider.core.entry import QueueEntry
-    from pyjms_provider.core.journal import JoinedTransaction, QueueRecord
+    from pyjms_provider.core.journal import JoinedTransaction
     from pyjms_provider.core.keeping import Keeper
     from pyjms_provider.core.kept_queue import KeptQueue
     from pyjms_provider.core.store import MessageStore
@@ -63,15 +55,6 @@ __all__ = ["VirtualHost"]
 
 _PERSISTENT = 2
 _QUEUE = AddressKind.QUEUE  # looking up a member of an enumeration costs more than a global name
-
-
-@dataclass(slots=True)
-class _Temporary:
-    """A temporary destination and the connection that may consume from it."""
-
-    channel: Queue | Topic
-    address: Address
-    owner: ConnectionId
 
 
 class VirtualHost:
@@ -120,11 +103,9 @@ class VirtualHost:
         self._queues: dict[str, Queue] = {}
         self._topics: dict[str, Topic] = {}
         self._turns = Turns()  # to make, alter and destroy queues
-        self._temporaries: dict[str, _Temporary] = {}
-        self._durable: dict[SubscriptionKey, Subscription] = {}
-        self._changing: set[SubscriptionKey] = set()
+        self.temporaries = TemporaryDestinations(self._lock, self._make_temporary, self._forget_temporary)
+        self.subscriptions = HostSubscriptions(self, self._lock, self._make_state, on_due)
         self._client_ids: dict[str, ConnectionId] = {}
-        self._numbers = count(1)
 
     # Messages
 
@@ -142,7 +123,7 @@ class VirtualHost:
         """
         address = envelope.destination
         if address.temporary:
-            channel: Queue | Topic = self._temporary(address).channel
+            channel: Queue | Topic = self.temporaries.channel_of(address)
         elif address.kind is _QUEUE:
             channel = self._queues.get(address.name) or self.queue(address.name)
         else:
@@ -272,9 +253,23 @@ class VirtualHost:
         """Return the queue `name` if there is one; none is made."""
         return self._queues.get(name)
 
+    def find_topic(self, name: str) -> Topic | None:
+        """Return the topic `name` if there is one; none is made."""
+        return self._topics.get(name)
+
     def has_topic(self, name: str) -> bool:
         """Say whether there is a topic `name`; none is made."""
         return name in self._topics
+
+    def topic_names(self) -> list[str]:
+        """Return the names of all topics that are not temporary, sorted."""
+        with self._lock:
+            return sorted(self._topics)
+
+    def queues(self) -> list[tuple[str, Queue]]:
+        """Return the queues that are not temporary, sorted by their names."""
+        with self._lock:
+            return sorted(self._queues.items())
 
     def queue_names(self) -> list[str]:
         """Return the names of all queues that are not temporary, sorted."""
@@ -312,12 +307,6 @@ class VirtualHost:
             self._queues.pop(name, None)
         self.doorkeeper.forget(Address(AddressKind.QUEUE, name))
 
-    def find_subscription(self, name: str) -> Subscription | None:
-        """Return the durable subscription whose channel has that name, as dead letters show it; None: there is none, or there are two."""
-        with self._lock:
-            found = [each for each in self._durable.values() if each.name == name]
-        return found[0] if len(found) == 1 else None
-
     def topic(self, name: str) -> Topic:
         """Return the topic `name`, made now if there is none."""
         topic = self._topics.get(name)
@@ -329,68 +318,14 @@ class VirtualHost:
                     topic = self._topics[name] = Topic(f"topic://{name}", self.store, policy)
         return topic
 
-    def create_temporary(self, kind: AddressKind, owner: ConnectionId) -> Address:
-        """Make a destination that only connection `owner` may consume from."""
-        with self._lock:
-            address = Address(kind, f"{owner}-{next(self._numbers)}", temporary=True)
-            if kind is AddressKind.QUEUE:
-                channel: Queue | Topic = self._make_queue(str(address), self.policy.queues.default)
-            else:
-                channel = Topic(str(address), self.store, self.policy.queues.subscriptions)
-            self._temporaries[address.name] = _Temporary(channel, address, owner)
-        return address
-
-    def owner_of(self, address: Address) -> ConnectionId | None:
-        """Return the connection that made a temporary destination; None: there is no such destination."""
-        temporary = self._temporaries.get(address.name)
-        return None if temporary is None or temporary.address != address else temporary.owner
-
-    def delete_temporary(self, address: Address, owner: ConnectionId) -> None:
-        """Delete it with its messages. Raises `DestinationInUseError`, `DestinationError`."""
-        temporary = self._owned(address, owner)
-        channel = temporary.channel
-        users = channel.consumer_count if isinstance(channel, Queue) else len(channel.subscriptions)
-        if users:
-            raise DestinationInUseError(f"{address} has {users} consumers; close them, then delete it")
-        with self._lock:
-            self._temporaries.pop(address.name, None)
-        self.doorkeeper.forget(address)
-        channel.close()
-
-    def end_connection(self, owner: ConnectionId, client_id: str | None) -> None:
-        """Delete the temporary destinations of a connection that has closed, and free its client id."""
-        with self._lock:
-            ended = [temporary for temporary in self._temporaries.values() if temporary.owner == owner]
-            for temporary in ended:
-                del self._temporaries[temporary.address.name]
-            if client_id is not None and self._client_ids.get(client_id) == owner:
-                del self._client_ids[client_id]
-        for temporary in ended:
-            self.doorkeeper.forget(temporary.address)
-            temporary.channel.close()
-
     def readable_queue(self, address: Address, reader: ConnectionId) -> Queue:
         """Return the queue that connection `reader` wants to consume or browse. Raises `DestinationError`."""
         if not address.temporary and address.kind is AddressKind.QUEUE:
             return self.queue(address.name)
-        channel = self._owned(address, reader).channel if address.temporary else None
+        channel = self.temporaries.owned(address, reader) if address.temporary else None
         if not isinstance(channel, Queue):
             raise DestinationError(f"{address} is no queue")
         return channel
-
-    def _temporary(self, address: Address) -> _Temporary:
-        temporary = self._temporaries.get(address.name)
-        if temporary is None or temporary.address.kind is not address.kind:
-            raise DestinationError(f"{address} no longer exists: it was deleted, or its connection was closed")
-        return temporary
-
-    def _owned(self, address: Address, owner: ConnectionId) -> _Temporary:
-        if not address.temporary:
-            raise DestinationError(f"{address} is no temporary destination")
-        temporary = self._temporary(address)
-        if temporary.owner != owner:
-            raise DestinationError(f"{address} belongs to another connection, which alone may consume from it")
-        return temporary
 
     def _make_queue(self, name: str, policy: QueuePolicy, kept: KeptQueue | None = None) -> Queue:
         queue = Queue(
@@ -406,166 +341,18 @@ class VirtualHost:
         queue.watch = self.expiries
         return queue
 
+    def _make_temporary(self, address: Address) -> Queue | Topic:
+        """Make it, for the table of those. The lock is held."""
+        if address.kind is AddressKind.QUEUE:
+            return self._make_queue(str(address), self.policy.queues.default)
+        return Topic(str(address), self.store, self.policy.queues.subscriptions)
+
+    def _forget_temporary(self, address: Address) -> None:
+        self.doorkeeper.forget(address)
+
     def _make_state(self) -> ChannelState:
         persistence = None if self.keeper is None else self.keeper.journal
         return ChannelState(self.store, persistence=persistence, reliability=self.policy.reliability)
-
-    # Subscriptions
-
-    def subscribe(self, request: SubscribeRequest, subscriber: ConnectionId, client_id: str | None) -> Subscription:
-        """Return the subscription that a new consumer of a topic shall read.
-
-        Raises `DestinationError`; `SubscriptionInUseError` when a durable one has a subscriber.
-        """
-        address = request.address
-        if not address.temporary:
-            topic = self.topic(address.name)
-        else:
-            channel = self._owned(address, subscriber).channel
-            if not isinstance(channel, Topic):
-                raise DestinationError(f"{address} is no topic")
-            topic = channel
-        text = None if request.selector is None else request.selector.text
-        terms = SubscriptionTerms(topic=address, selector_text=text, no_local=request.no_local)
-        if request.durable_name is None:
-            subscription = self._make_subscription(f"{address}#{next(self._numbers)}", request, terms, subscriber)
-            topic.add_subscription(subscription)
-            return subscription
-        if address.temporary:
-            raise DestinationError(f"{address} is temporary, so it can have no durable subscription")
-        if client_id is None:
-            raise ProviderError(f"durable subscription {request.durable_name!r} needs a connection with a client id")
-        return self._subscribe_durably(
-            SubscriptionKey(client_id, request.durable_name), topic, request, terms, subscriber
-        )
-
-    def _subscribe_durably(
-        self,
-        key: SubscriptionKey,
-        topic: Topic,
-        request: SubscribeRequest,
-        terms: SubscriptionTerms,
-        subscriber: ConnectionId,
-    ) -> Subscription:
-        with self._lock:
-            subscription = self._durable.get(key)
-            if key in self._changing or (subscription is not None and subscription.is_active):
-                raise SubscriptionInUseError(
-                    f"durable subscription {key.name!r} has a subscriber; close that one first"
-                )
-            if subscription is not None and subscription.terms == terms:
-                subscription.subscriber = subscriber
-                subscription.is_active = True
-                return subscription
-            self._changing.add(key)
-        try:
-            if subscription is not None:
-                self._drop_durable(key, subscription)  # §6.11.1: other terms make another subscription
-            kept = None if self.keeper is None else self.keeper.define_subscription(key, terms)
-            made = self._make_subscription(
-                f"{request.address}#{key.client_id}/{key.name}", request, terms, subscriber, kept
-            )
-            with self._lock:
-                self._durable[key] = made
-            topic.add_subscription(made)
-        finally:
-            with self._lock:
-                self._changing.discard(key)
-        return made
-
-    def restore_subscription(
-        self, key: SubscriptionKey, record: QueueRecord, selector: Selector | None, kept: KeptQueue
-    ) -> Subscription:
-        """Make a durable subscription again that the journal has kept; it has no subscriber."""
-        topic = self.topic(record.address.name)
-        request = SubscribeRequest(
-            address=record.address, selector=selector, no_local=record.no_local, durable_name=key.name
-        )
-        terms = SubscriptionTerms(topic=record.address, selector_text=record.selector_text, no_local=record.no_local)
-        name = f"{record.address}#{key.client_id}/{key.name}"
-        made = self._make_subscription(name, request, terms, ConnectionId(""), kept)
-        made.is_active = False
-        with self._lock:
-            self._durable[key] = made
-        topic.add_subscription(made)
-        return made
-
-    def unsubscribe(self, client_id: str | None, name: str) -> None:
-        """Delete a durable subscription, which gets what is published until that is written.
-
-        Raises `UnknownSubscriptionError`, `SubscriptionInUseError`, `ResourceError`; `InDoubtError`: it is gone nevertheless.
-        """
-        if client_id is None:
-            raise UnknownSubscriptionError(f"without a client id there is no durable subscription {name!r}")
-        key = SubscriptionKey(client_id, name)
-        with self._lock:
-            subscription = self._durable.get(key)
-            if subscription is None:
-                raise UnknownSubscriptionError(f"client {client_id!r} has no durable subscription {name!r}")
-            if key in self._changing or subscription.is_active:
-                raise SubscriptionInUseError(f"durable subscription {name!r} has a subscriber; close that one first")
-            self._changing.add(key)
-        try:
-            self._drop_durable(key, subscription)
-        finally:
-            with self._lock:
-                self._changing.discard(key)
-
-    def _drop_durable(self, key: SubscriptionKey, subscription: Subscription) -> None:
-        """Delete a durable subscription without a subscriber; the caller keeps others away from it."""
-        unsettled = subscription.count(MessageState.DELIVERED)
-        if unsettled:
-            raise SubscriptionInUseError(
-                f"durable subscription {key.name!r} has {unsettled} messages that were received and neither acknowledged "
-                f"nor rolled back; settle them, or close their session"
-            )
-        end_when_written(subscription, self.keeper, partial(self._forget_subscription, key, subscription))
-
-    def _forget_subscription(self, key: SubscriptionKey, subscription: Subscription) -> None:
-        self._topics[subscription.terms.topic.name].remove_subscription(subscription)
-        with self._lock:
-            del self._durable[key]
-
-    def end_subscription(self, subscription: Subscription) -> None:
-        """Let a subscription go whose consumer has closed: a durable one stays, any other ends."""
-        with self._lock:
-            subscription.is_active = False
-            if subscription.is_durable:
-                return
-        terms = subscription.terms
-        if terms.topic.temporary:
-            temporary = self._temporaries.get(terms.topic.name)
-            topic = None if temporary is None else temporary.channel
-        else:
-            topic = self._topics.get(terms.topic.name)
-        if isinstance(topic, Topic):
-            topic.remove_subscription(subscription)
-        subscription.close()
-
-    def _make_subscription(
-        self,
-        name: str,
-        request: SubscribeRequest,
-        terms: SubscriptionTerms,
-        subscriber: ConnectionId,
-        kept: KeptQueue | None = None,
-    ) -> Subscription:
-        made = Subscription(
-            name,
-            self.store,
-            self._make_state(),
-            self.clock,
-            terms=terms,
-            selector=request.selector,
-            subscriber=subscriber,
-            is_durable=request.durable_name is not None,
-            on_due=self._on_due,
-            kept=kept,
-            policy=self.policy.queues.for_subscription(terms.topic.name),
-            on_dead=self.office.set_aside,
-        )
-        made.watch = self.expiries
-        return made
 
     # Client ids
 
@@ -579,14 +366,19 @@ class VirtualHost:
 
     # Ending
 
+    def end_connection(self, owner: ConnectionId, client_id: str | None) -> None:
+        """Delete the temporary destinations of a connection that has closed, and free its client id."""
+        self.temporaries.end_connection(owner)
+        with self._lock:
+            if client_id is not None and self._client_ids.get(client_id) == owner:
+                del self._client_ids[client_id]
+
     def close(self) -> None:
         """Close all destinations; their messages go from memory, and stay in the journal that keeps them."""
         self.branches.close()
         with self._lock:
-            for queue in (*self._queues.values(), *self._durable.values()):
+            for queue in (*self._queues.values(), *self.subscriptions.end_all()):
                 queue.kept = None
-            channels: list[Channel] = [*self._queues.values(), *self._topics.values()]
-            channels.extend(temporary.channel for temporary in self._temporaries.values())
-            self._durable.clear()
+            channels: list[Channel] = [*self._queues.values(), *self._topics.values(), *self.temporaries.channels()]
         for channel in channels:
             channel.close()

@@ -39,7 +39,7 @@ class Whereabouts:
 def channel_named(host: VirtualHost, name: str) -> Queue | None:
     """Return the queue or durable subscription whose channel has that name."""
     scheme, _, rest = name.partition("://")
-    return host.find_queue(rest) if scheme == "queue" else host.find_subscription(name)
+    return host.find_queue(rest) if scheme == "queue" else host.subscriptions.find(name)
 
 
 def whereabouts(

@@ -7,7 +7,6 @@ from functools import partial
 from typing import TYPE_CHECKING, Final
 
 from pyjms.spi.envelope import ConnectionId
-from pyjms_provider.core.observing import durable_subscriptions, topic_names
 from pyjms_provider.model.children import ChildSource
 from pyjms_provider.model.connection import ClientConnection
 from pyjms_provider.model.dead_letter import DeadLetterOffice
@@ -27,8 +26,8 @@ __all__ = ["host_sources"]
 Names = Callable[["RunningHost"], Sequence[str]]
 _KINDS: Final[Sequence[tuple[type[ObservedObject], Names]]] = (
     (Store, lambda _: [STORE]),
-    (ManagedTopic, topic_names),
-    (DurableSubscription, lambda running: list(map(str, durable_subscriptions(running)))),
+    (ManagedTopic, lambda running: running.topic_names()),
+    (DurableSubscription, lambda running: list(map(str, running.subscriptions.durable()))),
     (Transaction, lambda running: [str(each.xid) for each in running.branches.reports()]),
     (ReaderGroup, group_names),
     (ManagedStagedUnit, unit_names),
@@ -64,6 +63,6 @@ def _offices(running: RunningHost) -> Sequence[str]:
         queue = running.find_queue(name)
         if queue is not None:
             named |= {queue.policy.dead_letter, queue.policy.expiry_queue}
-    for subscription in durable_subscriptions(running).values():
+    for subscription in running.subscriptions.durable().values():
         named |= {subscription.policy.dead_letter, subscription.policy.expiry_queue}
     return [name for name in named if name is not None and running.find_queue(name) is not None]

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Final
 
 from pyjms.spi.errors import ProviderError
 from pyjms_provider.core.measuring import about_bytes, is_there, largest_message, oldest_timestamp_ms
-from pyjms_provider.core.observing import counts_of, queues_of
+from pyjms_provider.core.observing import counts_of
 from pyjms_provider.model.alert_telling import AlertTeller
 from pyjms_provider.watching.alerts import AlertBook, AlertKind, AlertLimits, AlertNews
 from pyjms_provider.watching.series import STEP_MS, History, Past
@@ -91,7 +91,7 @@ class HostWatch:
 
     def look(self, now_ms: int) -> None:
         """Note what is there now, and tell what is too much."""
-        counted = [(name, queue, counts_of(queue)) for name, queue in queues_of(self._broker.virtual_host)]
+        counted = [(name, queue, counts_of(queue)) for name, queue in self._broker.virtual_host.queues()]
         before = self._before
         self._note(counted, before, now_ms)
         self._teller.tell(self._judge(counted, now_ms))

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Mapping
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
-from pyjms_provider.core.observing import counts_of, queues_of
+from pyjms_provider.core.observing import counts_of
 from pyjms_provider.model.attributes import plain
 from pyjms_provider.model.life_cycle import State
 from pyjms_provider.model.queue_attributes import POLICY_FIELDS
@@ -47,7 +47,7 @@ def _alerts(host: VirtualHost) -> Mapping[str, Any]:
 
 
 def _running(host: VirtualHost) -> list[tuple[str, Queue]]:
-    return queues_of(host.embedded.virtual_host) if host.is_running else []
+    return host.embedded.virtual_host.queues() if host.is_running else []
 
 
 _COUNTED: Final[Mapping[str, Callable[[Counts], int]]] = {

@@ -8,7 +8,6 @@ from urllib.parse import quote
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from pyjms_provider.core.observing import durable_subscriptions
 from pyjms_provider.core.whereabouts import channel_named, whereabouts
 from pyjms_provider.model.attributes import Attributes, ByteCount, attribute
 from pyjms_provider.model.errors import InvalidArgumentsError, Problem
@@ -181,7 +180,7 @@ def _now(broker: EmbeddedBroker, stories: list[Story]) -> dict[str, list[StoryPl
         channels = [found for name in names if (found := channel_named(host, name)) is not None]
     else:
         queues = [found for name in host.queue_names() if (found := host.find_queue(name)) is not None]
-        channels = [*queues, *durable_subscriptions(host).values()]
+        channels = [*queues, *host.subscriptions.durable().values()]
     numbers = {
         each.number: each.message_id
         for each in stories

@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING
 
 from pyjms.spi.errors import SubscriptionInUseError, UnknownSubscriptionError
 from pyjms_provider.core.message_state import MessageState
-from pyjms_provider.core.observing import durable_subscriptions, find_topic
 from pyjms_provider.model.errors import ObjectInUseError, UnknownObjectError
 from pyjms_provider.model.observed import ObservedObject
 from pyjms_provider.model.statistics import statistic
@@ -29,7 +28,7 @@ class ManagedTopic(ObservedObject):
         return Target(kind=TargetKind.TOPIC, name=self.name, virtual_host=self.host.name)
 
     def _topic(self) -> Topic:
-        topic = find_topic(self.host.embedded.virtual_host, self.name)
+        topic = self.host.embedded.virtual_host.find_topic(self.name)
         if topic is None:
             raise UnknownObjectError(f"{self.host.path} has no topic {self.name!r}")
         return topic
@@ -59,7 +58,7 @@ class DurableSubscription(ObservedObject):
         return Target(kind=TargetKind.SUBSCRIPTION, name=self.name, virtual_host=self.host.name)
 
     def _found(self) -> tuple[SubscriptionKey, Subscription]:
-        for key, found in durable_subscriptions(self.host.embedded.virtual_host).items():
+        for key, found in self.host.embedded.virtual_host.subscriptions.durable().items():
             if str(key) == self.name:
                 return key, found
         raise UnknownObjectError(f"{self.host.path} has no durable subscription {self.name!r}")
@@ -67,7 +66,7 @@ class DurableSubscription(ObservedObject):
     def delete(self, *, by: str = "") -> None:
         key, _ = self._found()
         try:
-            self.host.embedded.virtual_host.unsubscribe(key.client_id, key.name)
+            self.host.embedded.virtual_host.subscriptions.unsubscribe(key.client_id, key.name)
         except UnknownSubscriptionError as error:
             raise UnknownObjectError(error.reason) from error
         except SubscriptionInUseError as error:

@@ -108,7 +108,7 @@ class EmbeddedHost:
         """Say whether there is such a destination."""
         host = self._broker.virtual_host
         if address.temporary:
-            return host.owner_of(address) is not None
+            return host.temporaries.owner_of(address) is not None
         if address.kind is AddressKind.QUEUE:
             return host.find_queue(address.name) is not None
         return host.has_topic(address.name)
@@ -122,4 +122,4 @@ class EmbeddedHost:
 
     def owner_of(self, address: Address) -> ConnectionId | str:
         """Return who made a temporary destination; "": nobody that is still here."""
-        return self._broker.virtual_host.owner_of(address) or ""
+        return self._broker.virtual_host.temporaries.owner_of(address) or ""

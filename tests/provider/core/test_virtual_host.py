@@ -66,17 +66,19 @@ def test_a_durable_subscription_is_released_by_its_subscriber_alone() -> None:
     host = make_host()
     request = SubscribeRequest(address=NEWS, selector=None, no_local=False, durable_name="all")
     with pytest.raises(ProviderError, match="client id"):
-        host.subscribe(request, CONNECTION, None)
-    subscription = host.subscribe(request, CONNECTION, "client")
-    host.end_subscription(subscription)
-    assert host.subscribe(request, CONNECTION, "client") is subscription
+        host.subscriptions.subscribe(request, CONNECTION, None)
+    subscription = host.subscriptions.subscribe(request, CONNECTION, "client")
+    host.subscriptions.end(subscription)
+    assert host.subscriptions.subscribe(request, CONNECTION, "client") is subscription
     assert not subscription.is_closed
 
 
 def test_a_closed_host_has_let_go_of_all_messages() -> None:
     host = make_host()
-    host.subscribe(SubscribeRequest(address=NEWS, selector=None, no_local=False, durable_name=None), CONNECTION, None)
-    temporary = host.create_temporary(AddressKind.QUEUE, CONNECTION)
+    host.subscriptions.subscribe(
+        SubscribeRequest(address=NEWS, selector=None, no_local=False, durable_name=None), CONNECTION, None
+    )
+    temporary = host.temporaries.create(AddressKind.QUEUE, CONNECTION)
     for destination in (ORDERS, NEWS, temporary):
         host.route(make_envelope(destination=destination), None, None)
     assert len(host.store) == 3

@@ -141,7 +141,7 @@ def test_a_subscription_gets_what_is_published_until_its_end_is_written(
         if at == "before drop":
             site.trap = None
             site.send("meanwhile", to=NEWS)
-            subscription = site.broker.virtual_host.find_subscription("topic://news#ann/all")
+            subscription = site.broker.virtual_host.subscriptions.find("topic://news#ann/all")
             assert subscription is not None
             texts.extend(str(each.body) for each in subscription.browse())
             if error is not None:

@@ -17,6 +17,7 @@ FILES = (
     "clients/vm_session.py",
     "clients/vm_transactions.py",
     "core/ending.py",
+    "core/host_subscriptions.py",
     "core/keeping.py",
     "core/unit_of_work.py",
     "core/virtual_host.py",

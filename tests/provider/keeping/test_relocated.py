@@ -118,7 +118,7 @@ def test_a_letter_of_a_subscription_that_has_just_ended_stays_where_it_is(
 ) -> None:
     letter_of_a_subscription(site)
     host, ours = site.broker.virtual_host, manager(site)
-    subscription = host.find_subscription("topic://news#ann/all")
+    subscription = host.subscriptions.find("topic://news#ann/all")
     monkeypatch.setattr(ours, "_origin", lambda *_: subscription)
     unsubscribe(site)
     assert ours.replay() == Replay(returned=0, left=1)

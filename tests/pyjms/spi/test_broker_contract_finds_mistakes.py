@@ -13,6 +13,7 @@ from pyjms_provider.clients.vm_consumer import VmConsumer
 from pyjms_provider.clients.vm_session import VmSession
 from pyjms_provider.core.consumer import ConsumerSession
 from pyjms_provider.core.consumer_manager import ConsumerList, ConsumerManager
+from pyjms_provider.core.host_subscriptions import HostSubscriptions
 from pyjms_provider.core.queue import Queue
 from pyjms_provider.core.virtual_host import VirtualHost
 from pyjms_tck.spi import closing_suite, environment, notifying_suite, refusing_suite, suite
@@ -103,7 +104,7 @@ MISTAKES: dict[str, tuple[Replace, Callable[[Environment], None]]] = {
         refusing_suite.test_a_subscription_that_nobody_has_is_unknown,
     ),
     "a subscription ends under its subscriber": (
-        {(VirtualHost, "unsubscribe"): lambda host, client_id, name: None},
+        {(HostSubscriptions, "unsubscribe"): lambda subscriptions, client_id, name: None},
         refusing_suite.test_a_durable_subscription_has_one_subscriber_and_is_kept_while_it_has,
     ),
     "anybody deletes a temporary queue": (
@@ -113,7 +114,7 @@ MISTAKES: dict[str, tuple[Replace, Callable[[Environment], None]]] = {
     "a temporary queue outlives its connection": (
         {
             (VirtualHost, "end_connection"): lambda host, connection_id, client_id: None,
-            (VirtualHost, "readable_queue"): lambda host, address, reader: host._temporary(address).channel,
+            (VirtualHost, "readable_queue"): lambda host, address, reader: host.temporaries.channel_of(address),
         },
         refusing_suite.test_a_temporary_destination_ends_with_its_connection,
     ),

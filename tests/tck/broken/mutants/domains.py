@@ -8,6 +8,8 @@ __all__ = ["MUTANTS"]
 
 _S = "pyjms.runtime.session:JmsSession."
 _HOST = "pyjms_provider.core.virtual_host:VirtualHost."
+_SUBSCRIPTIONS = "pyjms_provider.core.host_subscriptions:HostSubscriptions."
+_TEMPORARIES = "pyjms_provider.core.temporaries:TemporaryDestinations."
 _BROWSER = "pyjms.runtime.browser:JmsQueueBrowser."
 _TOPIC = "pyjms_provider.core.topic:Topic."
 _QUEUE = "pyjms_provider.core.queue:Queue."
@@ -15,7 +17,7 @@ _TEMPORARY = "4.4.3-c 5.4-a 6.6-b"
 _REQUESTOR = "pyjms.runtime.requestor:"
 _SUBSCRIBER = "pyjms.runtime.consumer:JmsTopicSubscriber."
 _DOMAINS = "pyjms.runtime.domains:"
-_SUBSCRIBE = _HOST + "_subscribe_durably"
+_SUBSCRIBE = _SUBSCRIPTIONS + "_subscribe_durably"
 
 MUTANTS = (
     # queues
@@ -144,7 +146,7 @@ MUTANTS = (
     mutant(
         _TEMPORARY,
         "everyone can consume from a temporary destination",
-        edit(_HOST + "_owned", "if temporary.owner != owner:", "if False:"),
+        edit(_TEMPORARIES + "owned", "if found.owner != owner:", "if False:"),
     ),
     mutant(
         "4.4.3-d",
@@ -158,17 +160,17 @@ MUTANTS = (
     mutant(
         "4.4.3-e",
         "temporary destinations of a connection are one",
-        edit(_HOST + "create_temporary", "{next(self._numbers)}", "1"),
+        edit(_TEMPORARIES + "create", "{next(self._numbers)}", "1"),
     ),
     mutant(
         "4.4.3-f 6.6-a",
         "temporary destinations outlive their connection",
-        edit(_HOST + "end_connection", "if temporary.owner == owner]", "if False]"),
+        edit(_TEMPORARIES + "end_connection", "if each.owner == owner]", "if False]"),
     ),
     mutant(
         "5.4-b 6.6-c",
         "a temporary destination in use can be deleted",
-        edit(_HOST + "delete_temporary", "if users:", "if False:"),
+        edit(_TEMPORARIES + "delete", "if users:", "if False:"),
     ),
     mutant(
         "5.4-b 6.6-c 7.3-e 5.7-g 6.9-g",
@@ -229,7 +231,7 @@ MUTANTS = (
         "6.3-b 6.11-a",
         "a nondurable subscription keeps messages for the next subscriber",
         edit(
-            _HOST + "subscribe",
+            _SUBSCRIPTIONS + "subscribe",
             "if request.durable_name is None:",
             "if request.durable_name is None and client_id is None and not address.temporary:\n        return self._subscribe_durably(SubscriptionKey('all', address.name), topic, request, terms, subscriber)\n    if request.durable_name is None:",
         ),
@@ -288,7 +290,7 @@ MUTANTS = (
         "6.12-c 6.11-a",
         "persistent messages outlive a nondurable subscriber",
         edit(
-            _HOST + "subscribe",
+            _SUBSCRIPTIONS + "subscribe",
             "if request.durable_name is None:",
             "if request.durable_name is None and client_id is None and not address.temporary:\n        return self._subscribe_durably(SubscriptionKey('all', address.name), topic, request, terms, subscriber)\n    if request.durable_name is None:",
         ),
@@ -298,7 +300,7 @@ MUTANTS = (
         "6.3-a 6.3-c 6.3-d 6.12-b 6.11.1-a",
         "durable subscriptions end with their subscriber",
         edit(
-            _HOST + "end_subscription",
+            _SUBSCRIPTIONS + "end",
             "if subscription.is_durable:",
             "if subscription.is_durable:\n            self._durable = {key: each for key, each in self._durable.items() if each is not subscription}\n        if False:",
         ),
@@ -312,7 +314,7 @@ MUTANTS = (
         "6.3-c",
         "a durable subscription goes on from its beginning",
         edit(
-            _HOST + "end_subscription",
+            _SUBSCRIPTIONS + "end",
             "if subscription.is_durable:",
             "if subscription.is_durable:\n            subscription.terms = SubscriptionTerms(topic=subscription.terms.topic, selector_text='again', no_local=True)\n        if subscription.is_durable:",
         ),
@@ -325,7 +327,7 @@ MUTANTS = (
             "if key in self._changing or (subscription is not None and subscription.is_active):",
             "if False:",
         ),
-        edit(_HOST + "_drop_durable", "if unsettled:", "if False:"),
+        edit(_SUBSCRIPTIONS + "_drop_durable", "if unsettled:", "if False:"),
     ),
     mutant(
         "6.11.1-b",
@@ -335,18 +337,18 @@ MUTANTS = (
     mutant(
         "6.11.1-c 6.3-a",
         "unsubscribe does nothing",
-        edit(_HOST + "unsubscribe", "self._drop_durable(key, subscription)", "pass"),
+        edit(_SUBSCRIPTIONS + "unsubscribe", "self._drop_durable(key, subscription)", "pass"),
     ),
     mutant(
         "6.11.1-c",
         "unsubscribe deletes a subscription in use",
-        edit(_HOST + "unsubscribe", "if key in self._changing or subscription.is_active:", "if False:"),
+        edit(_SUBSCRIPTIONS + "unsubscribe", "if key in self._changing or subscription.is_active:", "if False:"),
     ),
     mutant(
         "6.11.1-d",
         "unsubscribe of an unknown name does nothing",
         edit(
-            _HOST + "unsubscribe",
+            _SUBSCRIPTIONS + "unsubscribe",
             'raise UnknownSubscriptionError(f"client {client_id!r}',
             'return\n            raise UnknownSubscriptionError(f"client {client_id!r}',
         ),

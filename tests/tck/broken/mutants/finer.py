@@ -22,7 +22,7 @@ MUTANTS = (
         "6.11.1-b",
         "a durable subscription stays when its topic changes",
         edit(
-            _HOST + "_subscribe_durably",
+            "pyjms_provider.core.host_subscriptions:HostSubscriptions._subscribe_durably",
             "subscription.terms == terms",
             "(subscription.terms.selector_text, subscription.terms.no_local) == (terms.selector_text, terms.no_local)",
         ),

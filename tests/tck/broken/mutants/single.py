@@ -176,7 +176,7 @@ MUTANTS = (
         "6.11.1-b",
         "each subscriber with a selector replaces its durable subscription",
         edit(
-            "pyjms_provider.core.virtual_host:VirtualHost._subscribe_durably",
+            "pyjms_provider.core.host_subscriptions:HostSubscriptions._subscribe_durably",
             "subscription.terms == terms",
             "subscription.terms == terms and terms.selector_text is None",
         ),

@@ -1,0 +1,229 @@
+"""The subscriptions of one virtual host: how they begin, come back, and end (JMS 1.1 §6.11)."""
+
+from __future__ import annotations
+
+from functools import partial
+from itertools import count
+from typing import TYPE_CHECKING
+
+from pyjms.spi.envelope import ConnectionId
+from pyjms.spi.errors import (
+    DestinationError,
+    ProviderError,
+    SubscriptionInUseError,
+    UnknownSubscriptionError,
+)
+from pyjms.spi.provider import SubscribeRequest
+from pyjms_provider.core.ending import end_when_written
+from pyjms_provider.core.journal import SubscriptionKey
+from pyjms_provider.core.message_state import MessageState
+from pyjms_provider.core.subscription import Subscription, SubscriptionTerms
+from pyjms_provider.core.topic import Topic
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from threading import Lock
+
+    from pyjms.spi.selector import Selector
+    from pyjms_provider.core.channel_state import ChannelState
+    from pyjms_provider.core.journal import QueueRecord
+    from pyjms_provider.core.kept_queue import KeptQueue
+    from pyjms_provider.core.timed import HasTimes
+    from pyjms_provider.core.virtual_host import VirtualHost
+
+__all__ = ["HostSubscriptions"]
+
+
+class HostSubscriptions:
+    """Safe to use from any thread. Its tables are guarded by the host's lock, which is not held while anything is written."""
+
+    def __init__(
+        self,
+        host: VirtualHost,
+        lock: Lock,
+        make_state: Callable[[], ChannelState],
+        on_due: Callable[[HasTimes, int], None] | None,
+    ) -> None:
+        """`lock`: the host's; `make_state`: of each subscription; `on_due` as in `AsynchronousChannel`."""
+        self._host = host
+        self._lock = lock
+        self._make_state = make_state
+        self._on_due = on_due
+        self._durable: dict[SubscriptionKey, Subscription] = {}
+        self._changing: set[SubscriptionKey] = set()
+        self._numbers = count(1)
+
+    # Looking
+
+    def durable(self) -> dict[SubscriptionKey, Subscription]:
+        """Return the durable subscriptions, with a subscriber or without."""
+        with self._lock:
+            return dict(self._durable)
+
+    def find(self, name: str) -> Subscription | None:
+        """Return the durable subscription whose channel has that name, as dead letters show it; None: there is none, or there are two."""
+        with self._lock:
+            found = [each for each in self._durable.values() if each.name == name]
+        return found[0] if len(found) == 1 else None
+
+    # Beginning and ending
+
+    def subscribe(self, request: SubscribeRequest, subscriber: ConnectionId, client_id: str | None) -> Subscription:
+        """Return the subscription that a new consumer of a topic shall read.
+
+        Raises `DestinationError`; `SubscriptionInUseError` when a durable one has a subscriber.
+        """
+        address = request.address
+        if not address.temporary:
+            topic = self._host.topic(address.name)
+        else:
+            channel = self._host.temporaries.owned(address, subscriber)
+            if not isinstance(channel, Topic):
+                raise DestinationError(f"{address} is no topic")
+            topic = channel
+        text = None if request.selector is None else request.selector.text
+        terms = SubscriptionTerms(topic=address, selector_text=text, no_local=request.no_local)
+        if request.durable_name is None:
+            subscription = self._make_subscription(f"{address}#{next(self._numbers)}", request, terms, subscriber)
+            topic.add_subscription(subscription)
+            return subscription
+        if address.temporary:
+            raise DestinationError(f"{address} is temporary, so it can have no durable subscription")
+        if client_id is None:
+            raise ProviderError(f"durable subscription {request.durable_name!r} needs a connection with a client id")
+        return self._subscribe_durably(
+            SubscriptionKey(client_id, request.durable_name), topic, request, terms, subscriber
+        )
+
+    def _subscribe_durably(
+        self,
+        key: SubscriptionKey,
+        topic: Topic,
+        request: SubscribeRequest,
+        terms: SubscriptionTerms,
+        subscriber: ConnectionId,
+    ) -> Subscription:
+        with self._lock:
+            subscription = self._durable.get(key)
+            if key in self._changing or (subscription is not None and subscription.is_active):
+                raise SubscriptionInUseError(
+                    f"durable subscription {key.name!r} has a subscriber; close that one first"
+                )
+            if subscription is not None and subscription.terms == terms:
+                subscription.subscriber = subscriber
+                subscription.is_active = True
+                return subscription
+            self._changing.add(key)
+        try:
+            if subscription is not None:
+                self._drop_durable(key, subscription)  # §6.11.1: other terms make another subscription
+            kept = None if self._host.keeper is None else self._host.keeper.define_subscription(key, terms)
+            made = self._make_subscription(
+                f"{request.address}#{key.client_id}/{key.name}", request, terms, subscriber, kept
+            )
+            with self._lock:
+                self._durable[key] = made
+            topic.add_subscription(made)
+        finally:
+            with self._lock:
+                self._changing.discard(key)
+        return made
+
+    def restore(
+        self, key: SubscriptionKey, record: QueueRecord, selector: Selector | None, kept: KeptQueue
+    ) -> Subscription:
+        """Make a durable subscription again that the journal has kept; it has no subscriber."""
+        topic = self._host.topic(record.address.name)
+        request = SubscribeRequest(
+            address=record.address, selector=selector, no_local=record.no_local, durable_name=key.name
+        )
+        terms = SubscriptionTerms(topic=record.address, selector_text=record.selector_text, no_local=record.no_local)
+        name = f"{record.address}#{key.client_id}/{key.name}"
+        made = self._make_subscription(name, request, terms, ConnectionId(""), kept)
+        made.is_active = False
+        with self._lock:
+            self._durable[key] = made
+        topic.add_subscription(made)
+        return made
+
+    def unsubscribe(self, client_id: str | None, name: str) -> None:
+        """Delete a durable subscription, which gets what is published until that is written.
+
+        Raises `UnknownSubscriptionError`, `SubscriptionInUseError`, `ResourceError`; `InDoubtError`: it is gone nevertheless.
+        """
+        if client_id is None:
+            raise UnknownSubscriptionError(f"without a client id there is no durable subscription {name!r}")
+        key = SubscriptionKey(client_id, name)
+        with self._lock:
+            subscription = self._durable.get(key)
+            if subscription is None:
+                raise UnknownSubscriptionError(f"client {client_id!r} has no durable subscription {name!r}")
+            if key in self._changing or subscription.is_active:
+                raise SubscriptionInUseError(f"durable subscription {name!r} has a subscriber; close that one first")
+            self._changing.add(key)
+        try:
+            self._drop_durable(key, subscription)
+        finally:
+            with self._lock:
+                self._changing.discard(key)
+
+    def _drop_durable(self, key: SubscriptionKey, subscription: Subscription) -> None:
+        """Delete a durable subscription without a subscriber; the caller keeps others away from it."""
+        unsettled = subscription.count(MessageState.DELIVERED)
+        if unsettled:
+            raise SubscriptionInUseError(
+                f"durable subscription {key.name!r} has {unsettled} messages that were received and neither acknowledged "
+                f"nor rolled back; settle them, or close their session"
+            )
+        end_when_written(subscription, self._host.keeper, partial(self._forget_subscription, key, subscription))
+
+    def _forget_subscription(self, key: SubscriptionKey, subscription: Subscription) -> None:
+        self._host.topic(subscription.terms.topic.name).remove_subscription(subscription)
+        with self._lock:
+            del self._durable[key]
+
+    def end(self, subscription: Subscription) -> None:
+        """Let a subscription go whose consumer has closed: a durable one stays, any other ends."""
+        with self._lock:
+            subscription.is_active = False
+            if subscription.is_durable:
+                return
+        terms = subscription.terms
+        host = self._host
+        find = host.temporaries.find if terms.topic.temporary else host.find_topic
+        topic = find(terms.topic.name)
+        if isinstance(topic, Topic):
+            topic.remove_subscription(subscription)
+        subscription.close()
+
+    def end_all(self) -> list[Subscription]:
+        """Let go of all durable ones, as the host closes, and return them. The lock is held."""
+        found = list(self._durable.values())
+        self._durable.clear()
+        return found
+
+    def _make_subscription(
+        self,
+        name: str,
+        request: SubscribeRequest,
+        terms: SubscriptionTerms,
+        subscriber: ConnectionId,
+        kept: KeptQueue | None = None,
+    ) -> Subscription:
+        host = self._host
+        made = Subscription(
+            name,
+            host.store,
+            self._make_state(),
+            host.clock,
+            terms=terms,
+            selector=request.selector,
+            subscriber=subscriber,
+            is_durable=request.durable_name is not None,
+            on_due=self._on_due,
+            kept=kept,
+            policy=host.policy.queues.for_subscription(terms.topic.name),
+            on_dead=host.office.set_aside,
+        )
+        made.watch = host.expiries
+        return made

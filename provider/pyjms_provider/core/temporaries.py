@@ -1,0 +1,102 @@
+"""The temporary destinations of one virtual host: of each, the connection that alone may consume from it (JMS 1.1 §4.4.3)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from itertools import count
+from typing import TYPE_CHECKING
+
+from pyjms.spi.envelope import Address, AddressKind, ConnectionId
+from pyjms.spi.errors import DestinationError, DestinationInUseError
+from pyjms_provider.core.queue import Queue
+from pyjms_provider.core.topic import Topic
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from threading import Lock
+
+__all__ = ["TemporaryDestinations"]
+
+
+@dataclass(slots=True)
+class _Temporary:
+    """A temporary destination and the connection that may consume from it."""
+
+    channel: Queue | Topic
+    address: Address
+    owner: ConnectionId
+
+
+class TemporaryDestinations:
+    """Safe to use from any thread. Its table is guarded by the host's lock; looking up takes none."""
+
+    def __init__(
+        self, lock: Lock, make: Callable[[Address], Queue | Topic], on_ended: Callable[[Address], None]
+    ) -> None:
+        """`lock`: the host's. `make` is called with it held; `on_ended` without, for each that has ended."""
+        self._lock = lock
+        self._make = make
+        self._on_ended = on_ended
+        self._numbers = count(1)
+        self._by_name: dict[str, _Temporary] = {}
+
+    def create(self, kind: AddressKind, owner: ConnectionId) -> Address:
+        """Make a destination that only connection `owner` may consume from."""
+        with self._lock:
+            address = Address(kind, f"{owner}-{next(self._numbers)}", temporary=True)
+            self._by_name[address.name] = _Temporary(self._make(address), address, owner)
+        return address
+
+    def owner_of(self, address: Address) -> ConnectionId | None:
+        """Return the connection that made a destination; None: there is no such destination."""
+        found = self._by_name.get(address.name)
+        return None if found is None or found.address != address else found.owner
+
+    def find(self, name: str) -> Queue | Topic | None:
+        """Return the destination `name`; None: it has ended."""
+        found = self._by_name.get(name)
+        return None if found is None else found.channel
+
+    def channel_of(self, address: Address) -> Queue | Topic:
+        """Return where a message to `address` goes. Raises `DestinationError`."""
+        return self._found(address).channel
+
+    def owned(self, address: Address, owner: ConnectionId) -> Queue | Topic:
+        """Return the destination that connection `owner` wants to consume from. Raises `DestinationError`."""
+        if not address.temporary:
+            raise DestinationError(f"{address} is no temporary destination")
+        found = self._found(address)
+        if found.owner != owner:
+            raise DestinationError(f"{address} belongs to another connection, which alone may consume from it")
+        return found.channel
+
+    def _found(self, address: Address) -> _Temporary:
+        found = self._by_name.get(address.name)
+        if found is None or found.address.kind is not address.kind:
+            raise DestinationError(f"{address} no longer exists: it was deleted, or its connection was closed")
+        return found
+
+    def delete(self, address: Address, owner: ConnectionId) -> None:
+        """Delete it with its messages. Raises `DestinationInUseError`, `DestinationError`."""
+        channel = self.owned(address, owner)
+        users = channel.consumer_count if isinstance(channel, Queue) else len(channel.subscriptions)
+        if users:
+            raise DestinationInUseError(f"{address} has {users} consumers; close them, then delete it")
+        with self._lock:
+            self._by_name.pop(address.name, None)
+        self._on_ended(address)
+        channel.close()
+
+    def end_connection(self, owner: ConnectionId) -> None:
+        """Delete those of a connection that has closed, with their messages."""
+        with self._lock:
+            ended = [each for each in self._by_name.values() if each.owner == owner]
+            for each in ended:
+                del self._by_name[each.address.name]
+        for each in ended:
+            self._on_ended(each.address)
+            each.channel.close()
+
+    def channels(self) -> list[Queue | Topic]:
+        """Return all of them. The lock is held."""
+        return [each.channel for each in self._by_name.values()]
