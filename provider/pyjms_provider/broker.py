@@ -17,8 +17,9 @@ from typing import TYPE_CHECKING, Final
 from pyjms.spi.clock import Clock, Signal, SystemClock
 from pyjms.spi.envelope import ConnectionId
 from pyjms.spi.errors import ClosedError, ConnectionLostError, ProviderError, ResourceError
-from pyjms_provider.core.keeping import Keeper, restore_host
+from pyjms_provider.core.keeping import Keeper
 from pyjms_provider.core.paging import PagingMessageStore
+from pyjms_provider.core.restoring import restore_host
 from pyjms_provider.core.storied_host import StoriedHost
 from pyjms_provider.core.storied_state import StoriedPagingStore
 from pyjms_provider.core.virtual_host import VirtualHost

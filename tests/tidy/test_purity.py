@@ -63,7 +63,6 @@ COMPOSITES = frozenset(
         "doubts",
         "expiry_watch",
         "host_subscriptions",
-        "keeping",
         "paging",
         "queue",
         "reader_group",

@@ -18,6 +18,7 @@ FILES = (
     "clients/vm_transactions.py",
     "core/ending.py",
     "core/host_subscriptions.py",
+    "core/durable_sending.py",
     "core/keeping.py",
     "core/unit_of_work.py",
     "core/virtual_host.py",
