@@ -7,132 +7,36 @@ unit is written to a journal: COMMITTING keeps all others away meanwhile.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
-from enum import Enum
+from collections.abc import Iterable, Sequence
 from threading import Lock
-from types import MappingProxyType
-from typing import TYPE_CHECKING, NewType, TypeVar
+from typing import TYPE_CHECKING, NewType
 
 from pyjms.spi.errors import InDoubtError, ProviderError, RolledBackError
 from pyjms_provider.core.doubts import is_doubt
-from pyjms_provider.core.entry import QueueEntry, ReceiverId
 from pyjms_provider.core.expiry import is_expired
-from pyjms_provider.core.journal import (
-    Changes,
-    JoinedTransaction,
-    NewMessage,
-    PipelineChanges,
-    PreparedBranch,
-)
-from pyjms_provider.core.kept_queue import removals_of
+from pyjms_provider.core.journal import Changes, JoinedTransaction
 from pyjms_provider.core.message_state import MessageState
+from pyjms_provider.core.unit_changes import (
+    UnitChanges,
+    by_queue,
+    changes_of,
+    entries_by_queue,
+    prepared_changes,
+    staged_changes,
+)
+from pyjms_provider.core.unit_state import UnitEvent, UnitState, next_unit_state
 
 if TYPE_CHECKING:
     from pyjms.spi.xid import Xid
     from pyjms_provider.core.consumer import ConsumerSession
     from pyjms_provider.core.doorkeeper import DuplicateClaim
-    from pyjms_provider.core.journal import DuplicateMark, Journal, QueueNumber, StageRecord, Witness
-    from pyjms_provider.core.kept_queue import KeptQueue
+    from pyjms_provider.core.entry import QueueEntry, ReceiverId
+    from pyjms_provider.core.journal import DuplicateMark, Journal, StageRecord, Witness
     from pyjms_provider.core.queue import Queue
-    from pyjms_provider.core.reference import MessageReference
 
-__all__ = [
-    "UNIT_TRANSITIONS",
-    "ForbiddenUnitEventError",
-    "UnitEvent",
-    "UnitId",
-    "UnitOfWork",
-    "UnitState",
-    "next_unit_state",
-]
+__all__ = ["UnitId", "UnitOfWork"]
 
 UnitId = NewType("UnitId", str)
-_T = TypeVar("_T")
-
-
-class UnitState(Enum):
-    """How far a unit is."""
-
-    OPEN = "takes messages and acknowledgements"
-    LACKING = "a message in it expired, and it only sends: it can be staged without that one, and not be committed"
-    DOOMED = "rolled back because a message in it expired; its session does not know yet"
-    COMMITTING = "is being written: whether that succeeds decides, and nothing else"
-    PREPARED = "is kept as a branch of a distributed transaction: its coordinator decides, and nothing else"
-    COMMITTED = "has taken effect"
-    ROLLED_BACK = "has had no effect"
-
-
-class UnitEvent(Enum):
-    """What moves a unit on."""
-
-    COMMIT = "the session commits"
-    STAGE = "the session has it staged, without what expired in it"
-    WRITTEN = "the journal has it, or nothing in it needs to be written"
-    KEPT = "the journal has it as a prepared branch"
-    REFUSED = "the journal could not take it"
-    DECIDE_COMMIT = "the journal has it that the prepared branch is committed"
-    DECIDE_ROLLBACK = "the journal has it that the prepared branch is rolled back"
-    ROLLBACK = "the session rolls back, or closes"
-    EXPIRE = "a message in it expires"
-    LACK = "a message in it expires, and it has received nothing"
-
-
-_STATE = UnitState
-_EVENT = UnitEvent
-
-UNIT_TRANSITIONS: Mapping[tuple[UnitState, UnitEvent], UnitState] = MappingProxyType(
-    {
-        (_STATE.OPEN, _EVENT.COMMIT): _STATE.COMMITTING,
-        (_STATE.OPEN, _EVENT.STAGE): _STATE.COMMITTING,
-        (_STATE.OPEN, _EVENT.ROLLBACK): _STATE.ROLLED_BACK,
-        (_STATE.OPEN, _EVENT.EXPIRE): _STATE.DOOMED,  # §5.1.3
-        (_STATE.DOOMED, _EVENT.COMMIT): _STATE.ROLLED_BACK,
-        (_STATE.DOOMED, _EVENT.STAGE): _STATE.ROLLED_BACK,
-        (_STATE.DOOMED, _EVENT.ROLLBACK): _STATE.ROLLED_BACK,
-        (_STATE.DOOMED, _EVENT.EXPIRE): _STATE.DOOMED,
-        (_STATE.OPEN, _EVENT.LACK): _STATE.LACKING,
-        (_STATE.LACKING, _EVENT.COMMIT): _STATE.ROLLED_BACK,
-        (_STATE.LACKING, _EVENT.STAGE): _STATE.COMMITTING,
-        (_STATE.LACKING, _EVENT.ROLLBACK): _STATE.ROLLED_BACK,
-        (_STATE.LACKING, _EVENT.EXPIRE): _STATE.DOOMED,
-        (_STATE.LACKING, _EVENT.LACK): _STATE.LACKING,
-        (_STATE.DOOMED, _EVENT.LACK): _STATE.DOOMED,
-        (_STATE.COMMITTING, _EVENT.WRITTEN): _STATE.COMMITTED,
-        (_STATE.COMMITTING, _EVENT.KEPT): _STATE.PREPARED,
-        (_STATE.COMMITTING, _EVENT.REFUSED): _STATE.ROLLED_BACK,
-        (_STATE.PREPARED, _EVENT.DECIDE_COMMIT): _STATE.COMMITTED,
-        (_STATE.PREPARED, _EVENT.DECIDE_ROLLBACK): _STATE.ROLLED_BACK,
-        # What ends a unit twice comes from another thread, and the first one counts.
-        (_STATE.COMMITTING, _EVENT.ROLLBACK): _STATE.COMMITTING,
-        (_STATE.COMMITTING, _EVENT.EXPIRE): _STATE.COMMITTING,
-        (_STATE.COMMITTING, _EVENT.LACK): _STATE.COMMITTING,
-        (_STATE.PREPARED, _EVENT.ROLLBACK): _STATE.PREPARED,
-        (_STATE.PREPARED, _EVENT.EXPIRE): _STATE.PREPARED,
-        (_STATE.PREPARED, _EVENT.LACK): _STATE.PREPARED,
-        (_STATE.COMMITTED, _EVENT.ROLLBACK): _STATE.COMMITTED,
-        (_STATE.COMMITTED, _EVENT.EXPIRE): _STATE.COMMITTED,
-        (_STATE.COMMITTED, _EVENT.LACK): _STATE.COMMITTED,
-        (_STATE.ROLLED_BACK, _EVENT.COMMIT): _STATE.ROLLED_BACK,
-        (_STATE.ROLLED_BACK, _EVENT.STAGE): _STATE.ROLLED_BACK,
-        (_STATE.ROLLED_BACK, _EVENT.ROLLBACK): _STATE.ROLLED_BACK,
-        (_STATE.ROLLED_BACK, _EVENT.EXPIRE): _STATE.ROLLED_BACK,
-        (_STATE.ROLLED_BACK, _EVENT.LACK): _STATE.ROLLED_BACK,
-    }
-)
-"""Forbidden is to commit or stage a second time, to hear of a write that was not begun, or has been heard of, and to decide what
-is not prepared."""
-
-
-class ForbiddenUnitEventError(Exception):
-    """A unit was ended in a way that its state forbids: a fault of its session, never of a client."""
-
-
-def next_unit_state(state: UnitState, event: UnitEvent) -> UnitState:
-    """Return the state after `event`. Raises `ForbiddenUnitEventError` for a pair that must not happen."""
-    try:
-        return UNIT_TRANSITIONS[state, event]
-    except KeyError:
-        raise ForbiddenUnitEventError(f"a unit of work that is {state.name} cannot have {event.name}") from None
 
 
 class UnitOfWork:
@@ -140,7 +44,6 @@ class UnitOfWork:
 
     __slots__ = (
         "_acknowledged",
-        "_defining",
         "_duplicates",
         "_in_doubt",
         "_lock",
@@ -151,9 +54,6 @@ class UnitOfWork:
         "expired_rolls_back",
         "unit_id",
     )
-
-    _defining: list[KeptQueue]
-    """What is defined with it; there once it was begun to be written. A queue that ends meanwhile no longer knows."""
 
     def __init__(self, unit_id: UnitId, session: ConsumerSession, *, expired_rolls_back: bool = True) -> None:
         self.unit_id = unit_id
@@ -166,7 +66,7 @@ class UnitOfWork:
         self._settled: list[tuple[QueueEntry, int]] = []
         self._acknowledged: list[tuple[QueueEntry, ReceiverId]] = []
         self._duplicates: list[DuplicateClaim] = []
-        self._in_doubt: Changes | None = None
+        self._in_doubt: UnitChanges | None = None
         """What may have been written, once that was begun."""
 
     def __str__(self) -> str:
@@ -203,7 +103,7 @@ class UnitOfWork:
     @property
     def _has_ended(self) -> bool:
         """Whether it takes nothing more. The lock is held."""
-        return self._state is not UnitState.OPEN and self._state is not UnitState.LACKING
+        return self._state is not UnitState.OPEN and self._state is not UnitState.INCOMPLETE
 
     def held_in(self, queue: Queue) -> tuple[int, int]:
         """How many messages of a queue, and of what size, leave it at the end of the unit at the earliest."""
@@ -278,11 +178,13 @@ class UnitOfWork:
         Raises `RolledBackError` when the journal refused, `InDoubtError` when nobody knows.
         """
         if journal is not None:
-            changes = self._changes()
-            if changes is None and isinstance(journal, JoinedTransaction):
-                changes = Changes()  # the application's part must be committed first in any case
-            if changes is not None:
-                self._write(journal, changes, force=bool(changes.messages) or force_acknowledgements)
+            written = changes_of(self._sent, self._settled)
+            if written is None and isinstance(journal, JoinedTransaction):
+                written = UnitChanges(Changes())  # the application's part must be committed first in any case
+            if written is not None:
+                changes = written.changes
+                changes.duplicates = self.duplicate_marks()
+                self._write(journal, written, force=bool(changes.messages) or force_acknowledgements)
         self._make_true(UnitEvent.WRITTEN)
 
     def prepare(self, xid: Xid, now_ms: int, journal: Journal) -> None:
@@ -292,7 +194,7 @@ class UnitOfWork:
         """
         self.begin_commit(now_ms)
         try:
-            self._write(journal, self._prepared_changes(xid, now_ms), force=True)
+            self._write(journal, prepared_changes(self._sent, self._settled, xid, now_ms), force=True)
         except BaseException as error:
             if is_doubt(error):
                 with self._lock:
@@ -300,18 +202,6 @@ class UnitOfWork:
             raise
         with self._lock:
             self._end(UnitEvent.KEPT)
-
-    def _prepared_changes(self, xid: Xid, now_ms: int) -> Changes:
-        changes = self._changes() or Changes()
-        changes.prepared = PreparedBranch(xid, now_ms)
-        changes.duplicates = []  # they have not arrived; who decides writes them with the decision
-        # Exactly, as no delivery mark tells of it when the branch has been in doubt over several starts.
-        changes.counts = [
-            (kept.number, entry.reference, delivery_count)
-            for entry, delivery_count in self._settled
-            if (kept := entry.queue.kept) is not None and entry.reference.journaled  # as in `removals_of`
-        ]
-        return changes
 
     def stage(self, record: StageRecord, journal: Journal | None) -> None:
         """Have what it sends kept as a staged unit, which only `decide` ends; `begin_commit` was called.
@@ -321,10 +211,7 @@ class UnitOfWork:
         """
         if journal is not None:
             try:
-                changes = self._changes(with_transient=True) or Changes()
-                changes.pipelines = PipelineChanges(staged=record)
-                changes.duplicates = []  # as in `prepare`
-                self._write(journal, changes, force=True)
+                self._write(journal, staged_changes(self._sent, self._settled, record), force=True)
             except BaseException as error:
                 if is_doubt(error):
                     with self._lock:
@@ -352,25 +239,26 @@ class UnitOfWork:
     def withdraw(self) -> Changes | None:
         """End it without effect, and return what a journal must forget; None: it has received, so it must be looked at."""
         assert self._in_doubt is not None
-        if self._in_doubt.removals:
+        changes = self._in_doubt.changes
+        if changes.removals:
             return None
         with self._lock:
             settled = self._settled
             self._end(UnitEvent.REFUSED)
         self._give_back(settled)
-        return self._in_doubt.withdrawal()
+        return changes.withdrawal()
 
     def witnesses(self) -> Iterable[Witness]:
         """Do as `Doubt` says."""
         assert self._in_doubt is not None
-        return self._in_doubt.witnesses()
+        return self._in_doubt.changes.witnesses()
 
     def end_doubt(self, now_ms: int, *, is_written: bool) -> None:
         """Do as `Doubt` says: make it true, or give back what it has received."""
         if is_written:
             expiring = {entry.queue for entry in self._sent if entry.reference.expiration_ms}
             assert self._in_doubt is not None
-            self._note_written(self._in_doubt)
+            self._in_doubt.note_written()
             self._make_true(UnitEvent.WRITTEN)
             for queue in expiring:
                 queue.purge_expired(now_ms)  # while it was in doubt, expiry left it alone
@@ -382,7 +270,7 @@ class UnitOfWork:
 
     def _give_back(self, settled: Sequence[tuple[QueueEntry, int]]) -> None:
         """Make available what its session has left to it: its client was told that nobody knows."""
-        for queue, received in _by_queue(settled).items():
+        for queue, received in by_queue(settled).items():
             queue.give_back(received, self._session)
 
     def restore_prepared(self) -> None:
@@ -428,13 +316,13 @@ class UnitOfWork:
         with self._lock:
             if self._state is not UnitState.COMMITTED:
                 self._end(event)
-        for queue, entries in _entries_by_queue(sent).items():
+        for queue, entries in entries_by_queue(sent).items():
             queue.commit(entries)  # in the order sent (§9.2); consumers are woken
 
-    def _write(self, journal: Journal | JoinedTransaction, changes: Changes, *, force: bool) -> None:
-        self._in_doubt = changes  # first, as the thread may be interrupted, also when it is written and not yet true
+    def _write(self, journal: Journal | JoinedTransaction, written: UnitChanges, *, force: bool) -> None:
+        self._in_doubt = written  # first, as the thread may be interrupted, also when it is written and not yet true
         try:
-            journal.write(changes, force=force)
+            journal.write(written.changes, force=force)
         except InDoubtError:
             raise
         except ProviderError as error:
@@ -442,45 +330,12 @@ class UnitOfWork:
                 settled = self._settled
                 self._end(UnitEvent.REFUSED)
             if self._session.is_closed:  # it has given back what else it held
-                for queue in _by_queue(settled):
+                for queue in by_queue(settled):
                     queue.give_back_all(self._session)
             raise RolledBackError(
                 f"transaction {self.unit_id} was rolled back, as it could not be written: {error.reason}"
             ) from error
-        self._note_written(changes)
-
-    def _note_written(self, changes: Changes) -> None:
-        for message in changes.messages:
-            message.reference.journaled = True
-        if changes.definitions:
-            for kept in self._defining:
-                kept.was_defined()
-
-    def _changes(self, *, with_transient: bool = False) -> Changes | None:
-        """Return what must be written; None: nothing. The unit is COMMITTING, so nobody changes it."""
-        changes = Changes()
-        self._defining = []
-        messages: dict[MessageReference, NewMessage] = {}
-        for queue, entries in _entries_by_queue(self._sent).items():
-            kept = queue.kept
-            if kept is None:
-                continue
-            alone = (kept.number,)
-            for reference, envelope in queue.uncommitted_messages(entries, with_transient=with_transient):
-                queues: tuple[QueueNumber, ...] = alone
-                if reference in messages:
-                    queues = (*messages[reference].queues, kept.number)
-                    reference.shared = True
-                messages[reference] = NewMessage(reference, envelope, queues)
-                if kept.definition is not None:
-                    kept.add_definition(changes)
-                    self._defining.append(kept)
-        removals = removals_of(entry for entry, _ in self._settled)
-        if not messages and not removals:
-            return None
-        changes.messages, changes.removals = list(messages.values()), removals
-        changes.duplicates = self.duplicate_marks()
-        return changes
+        written.note_written()
 
     def rollback(self) -> None:
         """Drop all of it. May be repeated."""
@@ -491,7 +346,7 @@ class UnitOfWork:
         """Let it not be committed, as a message in it expired (§5.1.3); the session hears of it when it commits."""
         with self._lock:
             has_received = bool(self._settled or self._acknowledged)
-            self._end(UnitEvent.EXPIRE if has_received else UnitEvent.LACK)
+            self._end(UnitEvent.EXPIRE if has_received else UnitEvent.LOSE_ONE)
 
     def _end(self, event: UnitEvent) -> None:
         """Change state, and settle or drop what is in the unit. The lock is held.
@@ -505,14 +360,14 @@ class UnitOfWork:
             self._state = after
         if before is after or before is UnitState.DOOMED:
             return
-        if after in (UnitState.LACKING, UnitState.COMMITTING, UnitState.PREPARED):
+        if after in (UnitState.INCOMPLETE, UnitState.COMMITTING, UnitState.PREPARED):
             return
         if after is UnitState.COMMITTED:
             # The state follows the effects: who closes the session meanwhile leaves alone what is COMMITTING, and would
             # give back what is COMMITTED and not yet settled.
-            for queue, settled in _by_queue(self._settled).items():
+            for queue, settled in by_queue(self._settled).items():
                 queue.settle_committed(settled, self._session)
-            for queue, acknowledged in _by_queue(self._acknowledged).items():
+            for queue, acknowledged in by_queue(self._acknowledged).items():
                 queue.apply_acknowledgements(acknowledged)
             self._state = after
         else:
@@ -526,27 +381,3 @@ class UnitOfWork:
         self._sent = []
         self._settled = []
         self._acknowledged = []
-
-
-def _entries_by_queue(entries: Iterable[QueueEntry]) -> dict[Queue, list[QueueEntry]]:
-    answer: dict[Queue, list[QueueEntry]] = {}
-    last: Queue | None = None
-    found: list[QueueEntry] = []
-    for entry in entries:  # most are of one queue
-        if entry.queue is not last:
-            last = entry.queue
-            found = answer.setdefault(last, [])
-        found.append(entry)
-    return answer
-
-
-def _by_queue(items: Iterable[tuple[QueueEntry, _T]]) -> dict[Queue, list[tuple[QueueEntry, _T]]]:
-    answer: dict[Queue, list[tuple[QueueEntry, _T]]] = {}
-    last: Queue | None = None
-    found: list[tuple[QueueEntry, _T]] = []
-    for item in items:
-        if item[0].queue is not last:
-            last = item[0].queue
-            found = answer.setdefault(last, [])
-        found.append(item)
-    return answer

@@ -15,7 +15,7 @@ from pyjms_provider.core.entry import QueueEntry, ReceiverId
 from pyjms_provider.core.message_state import ForbiddenTransitionError, MessageEvent, MessageState, next_state
 from pyjms_provider.core.queue import Queue
 from pyjms_provider.core.reference import MessageReference, ReferenceId
-from pyjms_provider.core.unit_of_work import UnitState
+from pyjms_provider.core.unit_state import UnitState
 from tests.provider.helpers import QueueWorld, ScriptedReceiver, break_down, holders, make_envelope, refuse, text_of
 
 NEW = MessageState.NEW

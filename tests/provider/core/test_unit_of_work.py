@@ -8,7 +8,7 @@ import pytest
 
 from pyjms.spi.errors import RolledBackError
 from pyjms_provider.core.message_state import MessageState
-from pyjms_provider.core.unit_of_work import (
+from pyjms_provider.core.unit_state import (
     UNIT_TRANSITIONS,
     ForbiddenUnitEventError,
     UnitEvent,
@@ -229,7 +229,7 @@ def test_what_only_sends_may_be_staged_without_what_expired_in_it_and_is_rolled_
     unit = world.unit()
     references = [world.send("short", unit=unit, expiration_ms=1_010), world.send("long", unit=unit)]
     world.queue.purge_expired(1_010)
-    assert unit.state.name == "LACKING"
+    assert unit.state.name == "INCOMPLETE"
     assert not unit.is_empty
     references.append(world.send("late", unit=unit))
     assert [holders(world.store, reference) for reference in references] == [0, 1, 1]

@@ -20,6 +20,7 @@ FILES = (
     "core/host_subscriptions.py",
     "core/durable_sending.py",
     "core/keeping.py",
+    "core/unit_changes.py",
     "core/unit_of_work.py",
     "core/virtual_host.py",
 )

@@ -23,6 +23,7 @@ from pyjms_provider.core.kept_queue import KeptQueue
 from pyjms_provider.core.limits import Room
 from pyjms_provider.core.policed_queue import PolicedQueue
 from pyjms_provider.core.time_limit import TimeLimit
+from pyjms_provider.core.unit_changes import UnitChanges
 from pyjms_provider.core.unit_of_work import UnitOfWork
 from pyjms_provider.stores.volatile import VolatileJournal
 from tests.provider.simulation.oracle import Rules, ViolationError
@@ -120,10 +121,10 @@ def test_a_send_that_is_not_written_is_found(monkeypatch: pytest.MonkeyPatch) ->
 def test_a_message_that_is_visible_too_early_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
     commit = UnitOfWork._write
 
-    def publish_first(unit: UnitOfWork, journal: Journal, changes: Changes, *, force: bool) -> None:
+    def publish_first(unit: UnitOfWork, journal: Journal, written: UnitChanges, *, force: bool) -> None:
         for entry in unit._sent:
             entry.queue.commit([entry])
-        commit(unit, journal, changes, force=force)
+        commit(unit, journal, written, force=force)
 
     monkeypatch.setattr(UnitOfWork, "_write", publish_first)
     assert _seeds_until_found() != "nothing was found"
