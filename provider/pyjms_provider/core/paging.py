@@ -13,7 +13,6 @@ from threading import Lock
 from typing import TYPE_CHECKING, Final
 
 from pyjms.spi.envelope import ConnectionId, Envelope
-from pyjms.spi.errors import ProviderError
 from pyjms.spi.sizes import content_size
 from pyjms_provider.core.reference import MESSAGE_OVERHEAD, MessageReference, ReferenceId
 from pyjms_provider.core.store import MessageStore, NotInMemoryError
@@ -55,7 +54,8 @@ class PagingMessageStore(MessageStore):
         """Messages of several queues that one of them wants out of memory, whatever the others read."""
         self._bytes = 0
         self._count = 0
-        self._is_relieving = False
+        self._reliever: object | None = None
+        """Stands for the one call of `relieve` that is at work; None: nobody is."""
 
     @property
     def store_id(self) -> str:
@@ -223,30 +223,34 @@ class PagingMessageStore(MessageStore):
         is_full = of_all and self._bytes > self._memory_bytes
         if not is_full and not self._leaving:
             return
-        with self._lock:
-            if self._is_relieving:
-                return
-            self._is_relieving = True
+        me = object()
         try:
+            with self._lock:
+                if self._reliever is None:
+                    self._reliever = me
+            if self._reliever is not me:
+                return
             while self._leaving:
                 self._let_some_leave()
             if of_all and self._bytes > self._memory_bytes:
                 while self._relieve_some():
                     pass
         finally:
-            self._is_relieving = False
+            if self._reliever is me:  # no call, so that nothing interrupts the thread before it has let go
+                self._reliever = None
 
     def _let_some_leave(self) -> None:
         """Let some of those leave memory that are not wanted there."""
         leaving: list[tuple[MessageReference, Envelope]] = []
-        with self._lock:
-            while self._leaving and len(leaving) < _BATCH:
-                reference_id, reference = self._leaving.popitem()
-                if self._pageable.pop(reference_id, None) is not None:
-                    leaving.append((reference, self._messages[reference_id]))
         try:
+            with self._lock:
+                while self._leaving and len(leaving) < _BATCH:
+                    reference_id, reference = self._leaving.popitem()
+                    if self._pageable.pop(reference_id, None) is not None:
+                        leaving.append((reference, self._messages[reference_id]))
             self._page_out(leaving)
-        except ProviderError:
+        except BaseException:  # refused, or its thread was interrupted
+            self._stay(leaving)
             with self._lock:
                 self._leaving.update((reference.id, reference) for reference, _ in leaving)
             raise
@@ -254,13 +258,17 @@ class PagingMessageStore(MessageStore):
     def _relieve_some(self) -> bool:
         """Let some of the newest messages leave memory; return whether there is more to do."""
         leaving: list[tuple[MessageReference, Envelope]] = []
-        with self._lock:
-            excess = self._bytes - int(self._memory_bytes * _RELIEF)
-            while excess > 0 and self._pageable and len(leaving) < _BATCH:
-                reference_id, reference = self._pageable.popitem()
-                leaving.append((reference, self._messages[reference_id]))
-                excess -= reference.size
-        self._page_out(leaving)
+        try:
+            with self._lock:
+                excess = self._bytes - int(self._memory_bytes * _RELIEF)
+                while excess > 0 and self._pageable and len(leaving) < _BATCH:
+                    reference_id, reference = self._pageable.popitem()
+                    leaving.append((reference, self._messages[reference_id]))
+                    excess -= reference.size
+            self._page_out(leaving)
+        except BaseException:  # as above
+            self._stay(leaving)
+            raise
         return excess > 0 and bool(leaving)
 
     def _page_out(self, leaving: Sequence[tuple[MessageReference, Envelope]]) -> None:
@@ -271,11 +279,7 @@ class PagingMessageStore(MessageStore):
             if not reference.journaled and reference.id not in self._paged
         ]
         if transient:
-            try:
-                self._journal.page_out(transient)
-            except ProviderError:
-                self._stay(leaving)
-                raise
+            self._journal.page_out(transient)
         gone: list[ReferenceId] = []
         with self._lock:
             for reference, _ in transient:
@@ -284,7 +288,8 @@ class PagingMessageStore(MessageStore):
                 else:
                     gone.append(reference.id)
             for reference, _ in leaving:
-                if self._messages.pop(reference.id, None) is not None:
+                if reference.id in self._messages:
+                    del self._messages[reference.id]
                     self._bytes -= reference.size
         if gone:
             self._journal.drop_paged(gone)
