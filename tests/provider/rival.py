@@ -3,10 +3,39 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from threading import Thread
+from threading import Lock, Thread
+from typing import Any
 
 from pyjms.spi.errors import ProviderError
+from pyjms_provider.core.turn import Turns
 from pyjms_provider.core.virtual_host import VirtualHost
+
+ORDERS = "orders"
+
+
+class _WatchedTurn:
+    """A turn that tells that somebody waits for it."""
+
+    def __init__(self, turn: Lock) -> None:
+        self.is_waiting = False
+        self._turn = turn
+
+    def __enter__(self) -> None:
+        if not self._turn.acquire(blocking=False):
+            self.is_waiting = True
+            self._turn.acquire()
+
+    def __exit__(self, *_: object) -> None:
+        self._turn.release()
+
+
+class _WatchedTurns(Turns):
+    def __init__(self) -> None:
+        super().__init__()
+        self.watched: dict[str, Any] = {}
+
+    def of(self, name: str) -> Any:
+        return self.watched.get(name) or super().of(name)
 
 
 class Rival:
@@ -26,11 +55,13 @@ class Rival:
 
     def begin(self) -> None:
         """Return when it has ended, or waits for its turn."""
-        turn = self._host._turns.of("orders")
+        turns = _WatchedTurns()
+        turns.watched[ORDERS] = turn = _WatchedTurn(self._host._turns.of(ORDERS))
+        self._host._turns = turns  # for the rival: the other one has its turn already, or needs none
         self._thread.start()
         for _ in range(10_000):
             self._thread.join(0.001)
-            if turn._waiting or not self._thread.is_alive():
+            if turn.is_waiting or not self._thread.is_alive():
                 return
         raise AssertionError("it neither ends nor waits for its turn")
 

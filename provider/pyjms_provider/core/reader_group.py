@@ -50,7 +50,7 @@ class Held(NamedTuple):
 
 
 class Group:
-    """A reader group. Its fields are guarded by `lock`; only who has `turn` changes them, and no lock is held meanwhile."""
+    """A reader group. Its fields are guarded by `lock`; only who has `turn` changes them, and no other lock is held meanwhile."""
 
     def __init__(
         self,

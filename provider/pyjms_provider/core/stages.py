@@ -286,13 +286,13 @@ class StageTable:
             sinks = list(self._sinks.values())
         is_busy = False
         for sink in sinks:
-            if not sink.turn.try_enter():
+            if not sink.turn.acquire(blocking=False):  # the housekeeper's thread, which nobody interrupts
                 is_busy = True
                 continue
             try:
                 self._discard_late(sink, now_ms)
             finally:
-                sink.turn.leave()
+                sink.turn.release()
         with self._lock:
             due = [staged.record.discarded_after_ms for sink in sinks for staged in sink.staged.values()]
         due_ms = min(due, default=None)

@@ -1,66 +1,19 @@
-"""One at a time, without a lock: who works may wait for the disk, and others wait for him."""
+"""One at a time: who works may wait for the disk, and others wait for him.
+
+A turn is a plain lock, which is entered by ``with`` and in no other way where the main thread comes by. Both halves of that are written in C, and Python
+interrupts the thread in neither, nor between them and the block: so it is handed on whatever happens. It guards no fields, but is the right to change
+something whose changes are written, as the right to write is (decision 0206). Who has it waits for nothing but the disk, so that all others get it.
+"""
 
 from __future__ import annotations
 
-from collections import deque
 from threading import Lock
 from weakref import WeakValueDictionary
 
-from pyjms.spi.clock import Signal
-
 __all__ = ["Turn", "Turns"]
 
-
-class Turn:
-    """The right to change something whose changes are written: used as ``with turn:``, in the order of asking.
-
-    Who has it waits for nothing but the disk, so that all others get it.
-    """
-
-    __slots__ = ("__weakref__", "_is_taken", "_lock", "_waiting")
-
-    def __init__(self) -> None:
-        self._lock = Lock()
-        self._is_taken = False
-        self._waiting: deque[Signal] = deque()
-
-    def __enter__(self) -> None:
-        with self._lock:
-            if not self._is_taken:
-                self._is_taken = True
-                return
-            signal = Signal()
-            self._waiting.append(signal)
-        try:
-            signal.wait(-1)  # it is handed over, so that nobody overtakes
-        except BaseException:
-            self._give_up(signal)
-            raise
-
-    def _give_up(self, signal: Signal) -> None:
-        """Wait no longer, as the thread was interrupted; what it was handed at that moment goes to the next one."""
-        with self._lock:
-            if signal in self._waiting:
-                self._waiting.remove(signal)
-                return
-        self.leave()
-
-    def __exit__(self, *_: object) -> None:
-        self.leave()
-
-    def leave(self) -> None:
-        """Hand it on."""
-        with self._lock:
-            if self._waiting:
-                self._waiting.popleft().set()
-            else:
-                self._is_taken = False
-
-    def try_enter(self) -> bool:
-        """Have it, if it is free now, until `leave`."""
-        with self._lock:
-            was_taken, self._is_taken = self._is_taken, True
-        return not was_taken
+Turn = Lock
+"""The right to change something whose changes are written."""
 
 
 class Turns:
@@ -68,9 +21,9 @@ class Turns:
 
     def __init__(self) -> None:
         self._lock = Lock()
-        self._turns: WeakValueDictionary[str, Turn] = WeakValueDictionary()
+        self._turns: WeakValueDictionary[str, Lock] = WeakValueDictionary()
 
-    def of(self, name: str) -> Turn:
+    def of(self, name: str) -> Lock:
         """Return the turn of that name, for ``with turns.of(name):``."""
         with self._lock:
             return self._turns.setdefault(name, Turn())

@@ -2,65 +2,92 @@
 
 from __future__ import annotations
 
-from threading import Thread
+import signal
+from contextlib import suppress
+from threading import Event, Thread, get_ident
 
 import pytest
 
-from pyjms.spi.clock import Signal
-from pyjms_provider.core.turn import Turn, Turns
+from pyjms_provider.core.turn import Turns
+from tests.provider.interruptions import Interruption, each_interruption
 
 
-def test_who_asks_gets_it_in_turn() -> None:
-    turn, order, threads = Turn(), list[int](), list[Thread]()
+def test_one_at_a_time() -> None:
+    turns, has, may_go, order = Turns(), Event(), Event(), list[int]()
 
-    def work(number: int) -> None:
-        with turn:
-            order.append(number)
+    def first() -> None:
+        with turns.of("a"):
+            has.set()
+            assert may_go.wait(10)
+            order.append(1)
 
-    with turn:
-        for number in range(3):
-            threads.append(Thread(target=work, args=(number,), daemon=True))
-            threads[-1].start()
-            while len(turn._waiting) <= number:
-                threads[-1].join(0.001)
-                assert threads[-1].is_alive(), "it did not wait"
-        assert order == []
+    def second() -> None:
+        assert has.wait(10)
+        with turns.of("a"):
+            order.append(2)
+
+    threads = [Thread(target=work, daemon=True) for work in (first, second)]
+    for thread in threads:
+        thread.start()
+    assert has.wait(10)
+    may_go.set()
     for thread in threads:
         thread.join(10)
-    assert order == [0, 1, 2]
+    assert order == [1, 2]
 
 
 def test_each_name_has_a_turn_while_somebody_has_it() -> None:
     turns = Turns()
     with turns.of("a"), turns.of("b"):
         assert turns.of("a") is turns.of("a")
-        assert not turns.of("a").try_enter()
+        assert not turns.of("a").acquire(blocking=False)
         assert len(turns._turns) == 2
     assert len(turns._turns) == 0
 
 
-@pytest.mark.parametrize("is_handed_over", [False, True])
-def test_who_is_interrupted_while_waiting_keeps_nobody_else_from_it(
-    monkeypatch: pytest.MonkeyPatch, is_handed_over: bool
-) -> None:
-    """A Ctrl-C comes to a thread that waits, also at the very moment when it is handed the turn."""
-    turn = Turn()
-    assert turn.try_enter()
+def test_who_is_interrupted_keeps_nobody_from_it() -> None:
+    """A Ctrl-C comes at each place at which Python can raise it in who asks for a turn, has it, and hands it on."""
 
-    def wait(timeout: float) -> bool:
-        if is_handed_over:
-            turn.leave()
+    def attempt(interruption: Interruption) -> None:
+        turns = Turns()
+        turn = turns.of("a")
+
+        def work() -> None:
+            with turns.of("a"):
+                assert turn.locked()
+
+        with suppress(KeyboardInterrupt), interruption():
+            work()
+        assert not turn.locked(), interruption.where
+
+    assert each_interruption(attempt, "core/turn.py", "core/test_turn.py") > 3
+
+
+def test_who_is_interrupted_while_waiting_keeps_nobody_from_it() -> None:
+    """A Ctrl-C comes to the main thread while another one has the turn."""
+    turn, has, asks, is_over = Turns().of("a"), Event(), Event(), Event()
+
+    def interrupt(*_: object) -> None:
         raise KeyboardInterrupt
 
-    def make_signal() -> Signal:
-        signal = Signal()
-        signal.wait = wait
-        return signal
+    def work() -> None:
+        with turn:
+            has.set()
+            assert asks.wait(10)
+            signal.pthread_kill(main, signal.SIGUSR1)
+            assert is_over.wait(10)
 
-    monkeypatch.setattr("pyjms_provider.core.turn.Signal", make_signal)
-    with pytest.raises(KeyboardInterrupt):
-        turn.__enter__()
-    if not is_handed_over:
-        assert not turn.try_enter()
-        turn.leave()
-    assert turn.try_enter()
+    main, before = get_ident(), signal.signal(signal.SIGUSR1, interrupt)
+    other = Thread(target=work, daemon=True)
+    try:
+        other.start()
+        assert has.wait(10)
+        with pytest.raises(KeyboardInterrupt):
+            asks.set()
+            with turn:
+                pytest.fail("two have it")
+    finally:
+        is_over.set()
+        signal.signal(signal.SIGUSR1, before)
+    other.join(10)
+    assert turn.acquire(blocking=False)
