@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from threading import Lock, get_ident
+from collections.abc import Callable
+from threading import RLock
 
-from pyjms.spi.clock import Signal
+from pyjms.spi.errors import ProviderError
 
 __all__ = ["Ending"]
 
@@ -14,31 +15,34 @@ class Ending:
 
     A broker that stops writes down, last of all, that it stopped in good order. So its `close` of a session that a client is
     just closing must wait for the client's thread, which gives back the session's messages.
+
+    Who ends it holds a lock, entered by `with`, which a thread lets go of whatever interrupts it (decision 0206): it guards nothing, but is the right to end.
     """
 
-    __slots__ = ("_done", "_lock", "_owner")
+    __slots__ = ("_is_begun", "_is_done", "_right")
 
     def __init__(self) -> None:
-        self._lock = Lock()
-        self._owner: int | None = None
-        self._done = Signal()
+        self._right = RLock()
+        self._is_begun = False
+        self._is_done = False
 
-    def begin(self) -> bool:
-        """Return True to the first caller, which must call `finish`; else wait for that, and return False.
+    def do(self, end: Callable[[], None]) -> None:
+        """Call `end`, or wait for the thread that does; in that very thread return at once.
 
-        The first caller's own thread does not wait for itself.
+        Raises what `end` raises. After a `ProviderError` it has ended. If the thread is interrupted, the next one that comes, or waits, calls its
+        own `end`: so that must be something that may be repeated.
         """
-        me = get_ident()
-        with self._lock:
-            if self._owner is None:
-                self._owner = me
-                return True
-            if self._owner == me:
-                return False
-        self._done.wait(-1)
-        self._done.set()  # for the next one who waits
-        return False
-
-    def finish(self) -> None:
-        """Let those go on who wait."""
-        self._done.set()
+        if self._is_done:
+            return
+        with self._right:
+            if self._is_done or self._is_begun:
+                return
+            try:
+                self._is_begun = True
+                end()
+                self._is_done = True
+            except ProviderError:
+                self._is_done = True
+                raise
+            finally:
+                self._is_begun = False

@@ -143,18 +143,16 @@ class VmConnection(ProviderConnection):
         return VmStages(self._host.pipelines.stages, self._check_open)
 
     def close(self) -> None:
-        if not self._ending.begin():
-            return
-        try:
-            with self._lock:
-                self._closed = True
-                sessions = list(self._sessions)
-            for session in sessions:
-                session.close()
-            self._host.end_connection(self._connection_id, self._client_id)
-            self.broker.detach(self._connection_id)
-        finally:
-            self._ending.finish()
+        self._ending.do(self._shut_down)
+
+    def _shut_down(self) -> None:
+        with self._lock:
+            self._closed = True
+            sessions = list(self._sessions)
+        for session in sessions:
+            session.close()
+        self._host.end_connection(self._connection_id, self._client_id)
+        self.broker.detach(self._connection_id)
 
     def forget(self, session: VmSession) -> None:
         """Let go of a session that has closed."""

@@ -235,12 +235,7 @@ class VmSession(VmTransactions):
 
     def close(self) -> None:
         self._patience.end()
-        if not self._ending.begin():
-            return
-        try:
-            self._shut_down()
-        finally:
-            self._ending.finish()
+        self._ending.do(self._shut_down)
 
     def _shut_down(self) -> None:
         self._end_work()

@@ -252,13 +252,14 @@ class VmTransactions(ProviderSession):
     # Ending
 
     def _end_work(self) -> None:
-        """Do nothing more, and roll back what is open."""
+        """Do nothing more, and roll back what is open. May be repeated."""
         with self._lock:
             self._closed = True
             self._end_time()
-            unit, self._unit = self._unit, None
+            unit = self._unit
         if unit is not None:
             unit.rollback()
+        self._unit = None  # now, as the thread may have been interrupted, and this is repeated then
         if self._has_branches:
             self._host.branches.abandon(self._receiving)
 

@@ -165,13 +165,16 @@ class Branches:
             branch.undo()
 
     def abandon(self, worker: ConsumerSession) -> None:
-        """Roll back what `worker` works in, or has suspended: it was closed. What it ended is its coordinator's."""
+        """Roll back what `worker` works in, or has suspended: it was closed. What it ended is its coordinator's. May be repeated."""
         with self._lock:
-            left = [branch for branch in self._branches.values() if branch.workers.pop(worker, None) is not None]
+            left = [branch for branch in self._branches.values() if worker in branch.workers]
             for branch in left:
                 self._doom(branch, BranchFailure.ROLLED_BACK)
         for branch in left:
             branch.undo()
+        with self._lock:  # last, so that who was interrupted finds them again
+            for branch in left:
+                branch.workers.pop(worker, None)
 
     # Two-phase commit
 

@@ -235,13 +235,14 @@ class ConsumerSession:
             self.is_closed = True
             targets = list(self._targets)
             queues = list(self._queues)
-            self._targets.clear()
-            self._queues.clear()
         for target in targets:
             for consumer in target.consumers:
                 consumer.close()
         for queue in queues:
             queue.give_back_all(self)
+        with self._lock:  # last, so that who was interrupted finds them again; and there come no more
+            self._targets.clear()
+            self._queues.clear()
 
     def _check_open(self) -> None:
         if self.is_closed:

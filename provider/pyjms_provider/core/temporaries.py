@@ -88,14 +88,15 @@ class TemporaryDestinations:
         channel.close()
 
     def end_connection(self, owner: ConnectionId) -> None:
-        """Delete those of a connection that has closed, with their messages."""
+        """Delete those of a connection that has closed, with their messages. May be repeated."""
         with self._lock:
             ended = [each for each in self._by_name.values() if each.owner == owner]
-            for each in ended:
-                del self._by_name[each.address.name]
         for each in ended:
-            self._on_ended(each.address)
             each.channel.close()
+            self._on_ended(each.address)
+        with self._lock:  # last, so that who was interrupted finds them again
+            for each in ended:
+                self._by_name.pop(each.address.name, None)
 
     def channels(self) -> list[Queue | Topic]:
         """Return all of them. The lock is held."""

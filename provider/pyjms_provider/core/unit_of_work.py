@@ -358,10 +358,11 @@ class UnitOfWork:
         after = next_unit_state(before, event)
         if after is not UnitState.COMMITTED:
             self._state = after
-        if before is after or before is UnitState.DOOMED:
+        if before is after is UnitState.COMMITTED:
             return
         if after in (UnitState.INCOMPLETE, UnitState.COMMITTING, UnitState.PREPARED):
             return
+        # What was dropped is in it no more; some of it is if the thread was interrupted in that, and comes again.
         if after is UnitState.COMMITTED:
             # The state follows the effects: who closes the session meanwhile leaves alone what is COMMITTING, and would
             # give back what is COMMITTED and not yet settled.
@@ -369,7 +370,6 @@ class UnitOfWork:
                 queue.settle_committed(settled, self._session)
             for queue, acknowledged in by_queue(self._acknowledged).items():
                 queue.apply_acknowledgements(acknowledged)
-            self._state = after
         else:
             for entry in self._sent:
                 entry.queue.rollback(entry)
@@ -381,3 +381,4 @@ class UnitOfWork:
         self._sent = []
         self._settled = []
         self._acknowledged = []
+        self._state = after

@@ -205,17 +205,15 @@ class StompConnection(ProviderConnection):
         self.is_started = False
 
     def close(self) -> None:
-        if not self._ending.begin():
-            return
-        try:
-            with self._lock:
-                self._closed = True
-                sessions = list(self._sessions)
-            for session in sessions:
-                session.close()
-            self.link.close(Frame("DISCONNECT", {}))
-        finally:
-            self._ending.finish()
+        self._ending.do(self._shut_down)
+
+    def _shut_down(self) -> None:
+        with self._lock:
+            self._closed = True
+            sessions = list(self._sessions)
+        for session in sessions:
+            session.close()
+        self.link.close(Frame("DISCONNECT", {}))
 
     def _check_open(self) -> None:
         if self._closed:

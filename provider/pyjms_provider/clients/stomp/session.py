@@ -299,12 +299,7 @@ class StompSession(ProviderSession):
         return self._link.wait
 
     def close(self) -> None:
-        if not self._ending.begin():
-            return
-        try:
-            self._shut_down()
-        finally:
-            self._ending.finish()
+        self._ending.do(self._shut_down)
 
     def _shut_down(self) -> None:
         with self._lock:

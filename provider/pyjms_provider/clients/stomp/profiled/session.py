@@ -451,12 +451,7 @@ class ProfiledSession(ProviderSession):
             self.connection.post(verbs.Interrupt(session=self.name).write())
 
     def close(self) -> None:
-        if not self._ending.begin():
-            return
-        try:
-            self._shut_down()
-        finally:
-            self._ending.finish()
+        self._ending.do(self._shut_down)
 
     def _shut_down(self) -> None:
         with self._lock:
