@@ -111,9 +111,11 @@ class Branch:
         self.holder.close()
 
     def decide(self, *, commit: bool, now_ms: int) -> None:
-        """End it when it is prepared, and the outcome is written."""
+        """End it when it is prepared, and the outcome is written. May be repeated."""
         expiring = {entry.queue for entry in self.unit.sent() if entry.reference.expiration_ms}
-        self.unit.decide(commit=commit)
-        self.holder.close()
-        for queue in expiring:
-            queue.purge_expired(now_ms)  # while it was prepared, expiry left it alone
+        try:
+            self.unit.decide(commit=commit)
+            self.holder.close()
+        finally:
+            for queue in expiring:
+                queue.purge_expired(now_ms)  # while it was prepared, expiry left it alone

@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Final
 from pyjms.spi.errors import BranchError, CapabilityError, InDoubtError, ProviderError, RolledBackError
 from pyjms.spi.xid import BranchFailure, Xid
 from pyjms_provider.core.branch import Branch, BranchReport
-from pyjms_provider.core.branch_state import BranchEvent, BranchState
+from pyjms_provider.core.branch_state import BranchEvent, BranchState, next_branch_state
 from pyjms_provider.core.doubts import is_doubt
 from pyjms_provider.core.journal import BranchOutcome, Changes
 
@@ -184,17 +184,25 @@ class Branches:
         Raises `BranchError`. Waits for the journal, with force.
         """
         journal = self._need_journal()
-        with self._lock:
-            branch = self._find(xid)
-            branch.check_alive()
-            if branch.state is BranchState.IDLE and branch.unit.is_empty:
-                self._end(branch, BranchEvent.PREPARE_NOTHING)
-                return False
-            branch.step(BranchEvent.PREPARE)
         now_ms = self._clock.time_ms()
+        branch: Branch | None = None
         try:
+            with self._lock:
+                found = self._find(xid)
+                found.check_alive()
+                if found.state is BranchState.IDLE and found.unit.is_empty:
+                    self._end(found, BranchEvent.PREPARE_NOTHING)
+                    return False
+                found.step(BranchEvent.PREPARE)
+                branch = found
             branch.unit.prepare(xid, now_ms, journal)
+            with self._lock:
+                branch.step(BranchEvent.WRITTEN)
+                branch.prepared_ms = now_ms
+                branch.deadline_ms = None
         except BaseException as error:
+            if branch is None or branch.state is BranchState.PREPARED:
+                raise
             if not isinstance(error, RolledBackError):
                 # It may be there as prepared; the coordinator, that was not promised anything, rolls it back.
                 journal.note(Changes(outcomes=[BranchOutcome(xid, commit=False)]))
@@ -203,10 +211,6 @@ class Branches:
                 raise
             failure = BranchFailure.ROLLED_BACK if isinstance(error, RolledBackError) else BranchFailure.UNREACHABLE
             raise BranchError(f"branch {xid} is not prepared: {error.reason}", failure) from error
-        with self._lock:
-            branch.step(BranchEvent.WRITTEN)
-            branch.prepared_ms = now_ms
-            branch.deadline_ms = None
         return True
 
     def commit(self, xid: Xid, *, one_phase: bool = False) -> None:
@@ -214,7 +218,7 @@ class Branches:
         if one_phase:
             self._commit_at_once(xid)
         else:
-            self._settle(self._begin_to_settle(xid, commit=True), commit=True, heuristic=False)
+            self._settle(xid, commit=True, heuristic=False)
 
     def rollback(self, xid: Xid) -> None:
         """Undo a branch, prepared or not. Raises `BranchError`. Waits for the journal if it is prepared."""
@@ -222,11 +226,15 @@ class Branches:
             branch = self._find(xid)
             is_prepared = branch.state is BranchState.PREPARED
             if not is_prepared:
-                self._end(branch, BranchEvent.ROLLBACK)
+                next_branch_state(branch.state, BranchEvent.ROLLBACK)  # it may be rolled back
+                self._doom(branch, BranchFailure.ROLLED_BACK)
         if is_prepared:
-            self._settle(self._begin_to_settle(xid, commit=False), commit=False, heuristic=False)
-        else:
-            branch.undo()
+            self._settle(xid, commit=False, heuristic=False)
+            return
+        branch.undo()
+        with self._lock:  # last, so that it can be asked for again if the thread is interrupted
+            if self._branches.get(xid) is branch:
+                self._end(branch, BranchEvent.ROLLBACK)
 
     def recover(self) -> Sequence[Xid]:
         """Return the branches that are in doubt, and those that an operator settled, the oldest first."""
@@ -249,64 +257,82 @@ class Branches:
 
     def _commit_at_once(self, xid: Xid) -> None:
         journal = self._need_journal()
-        with self._lock:
-            branch = self._find(xid)
-            if branch.state is BranchState.ROLLBACK_ONLY:
-                self._end(branch, BranchEvent.ROLLBACK)
-                raise branch.rolled_back()
-            branch.step(BranchEvent.COMMIT_AT_ONCE)
+        branch: Branch | None = None
         try:
+            with self._lock:
+                found = self._find(xid)
+                self._end_doomed(found)
+                found.step(BranchEvent.COMMIT_AT_ONCE)
+                branch = found
             branch.unit.commit(self._clock.time_ms(), journal, force_acknowledgements=True)
-        except RolledBackError as error:
-            branch.undo()
+            branch.holder.close()
             with self._lock:
-                self._end(branch, BranchEvent.REFUSED)
-            raise BranchError(error.reason, BranchFailure.ROLLED_BACK) from error
+                self._end(branch, BranchEvent.WRITTEN)
         except BaseException as error:
-            with self._lock:
-                self._end(branch, BranchEvent.LOSE)
-            if self._doubts is not None and branch.unit.is_in_doubt:
-                self._doubts.add_unit(branch.unit)
+            if branch is None:
+                raise
+            if isinstance(error, RolledBackError):
+                branch.undo()
+                with self._lock:
+                    self._end(branch, BranchEvent.REFUSED)
+                raise BranchError(error.reason, BranchFailure.ROLLED_BACK) from error
+            self._lose(branch)
             if not isinstance(error, ProviderError):
                 raise
             raise BranchError(f"it is not known whether branch {xid} is committed: {error.reason}", _GONE) from error
-        with self._lock:
-            self._end(branch, BranchEvent.WRITTEN)
-        branch.holder.close()
 
-    def _begin_to_settle(self, xid: Xid, *, commit: bool) -> Branch:
-        with self._lock:
-            branch = self._find(xid)
-            if branch.decision is (not commit):
-                raise BranchError(
-                    f"branch {xid} may have been {_done(not commit)}, as nobody answered when that was written; only the "
-                    f"same can be tried again"
-                )
-            branch.step(BranchEvent.SETTLE)
-        return branch
+    def _end_doomed(self, branch: Branch) -> None:
+        """Raise `BranchError` if a branch can only be rolled back: it is over then, as its coordinator knows. The lock is held."""
+        if branch.state is BranchState.ROLLBACK_ONLY:
+            self._end(branch, BranchEvent.ROLLBACK)
+            raise branch.rolled_back()
 
-    def _settle(self, branch: Branch, *, commit: bool, heuristic: bool) -> None:
+    def _lose(self, branch: Branch) -> None:
+        """Let go of a branch whose commit in one phase was not answered, or interrupted."""
+        if branch.unit.is_in_doubt:
+            if self._doubts is not None:
+                self._doubts.add_unit(branch.unit)
+        else:  # it was not begun to be written, or has taken effect
+            branch.unit.end_unwritten()
+            branch.undo()
+        with self._lock:
+            if branch.state is BranchState.COMMITTING:
+                self._end(branch, BranchEvent.LOSE)
+
+    def _settle(self, xid: Xid, *, commit: bool, heuristic: bool) -> None:
+        """Decide about a prepared branch. If the thread is interrupted, the same can be decided again."""
         journal = self._need_journal()
+        branch: Branch | None = None
+        is_begun = is_written = False
         try:
-            changes = Changes(outcomes=[BranchOutcome(branch.xid, commit, heuristic)])
+            with self._lock:
+                found = self._find(xid)
+                _check_decision(found, commit=commit)
+                found.step(BranchEvent.SETTLE)
+                branch = found
+            changes = Changes(outcomes=[BranchOutcome(xid, commit, heuristic)])
             if commit:
                 self._load(branch)
                 changes.duplicates = branch.unit.duplicate_marks()
+            is_begun = True
             journal.write(changes, force=True)
+            is_written = True
+            branch.decide(commit=commit, now_ms=self._clock.time_ms())
+            with self._lock:
+                self._end(branch, _DECIDED[commit, heuristic])
         except BaseException as error:
+            if branch is None or branch.state is not BranchState.SETTLING:
+                raise
             with self._lock:
                 branch.step(BranchEvent.REFUSED)
-                if is_doubt(error):
+                if is_written or (is_begun and is_doubt(error)):
                     branch.decision = commit
             if not isinstance(error, ProviderError):
                 raise
             failure = BranchFailure.RETRY if commit and not isinstance(error, InDoubtError) else _GONE
             raise BranchError(
-                f"branch {branch.xid} is still prepared, as its outcome could not be written: {error.reason}", failure
+                f"branch {xid} is still prepared, as its outcome could not be written: {error.reason}", failure
             ) from error
-        branch.decide(commit=commit, now_ms=self._clock.time_ms())
-        with self._lock:
-            self._end(branch, _DECIDED[commit, heuristic])
 
     def _load(self, branch: Branch) -> None:
         """Have its messages in memory, where selectors can read them: after a restart they are on the disk."""
@@ -333,7 +359,7 @@ class Branches:
         The other resources of the transaction may be settled otherwise: ask its coordinator's log first. Raises
         `BranchError` unless the branch is prepared. Waits for the journal.
         """
-        self._settle(self._begin_to_settle(xid, commit=commit), commit=commit, heuristic=True)
+        self._settle(xid, commit=commit, heuristic=True)
         _log.warning("PYJMS-BROKER-12 an operator has %s branch %s", _done(commit), xid)
 
     # Time
@@ -422,6 +448,7 @@ class Branches:
 
     def _refuse(self, branch: Branch) -> None:
         """Undo a branch that could not be prepared."""
+        branch.unit.undo_promise()
         branch.undo()
         with self._lock:
             branch.step(BranchEvent.REFUSED)
@@ -442,10 +469,11 @@ class Branches:
         branch.step(BranchEvent.DOOM)
 
     def _end(self, branch: Branch, event: BranchEvent) -> None:
-        """Change state; a branch that is over leaves the table."""
-        branch.step(event)
-        if branch.state not in _HEURISTIC:
+        """Change state; a branch that is over leaves the table, first, as the thread may be interrupted."""
+        after = next_branch_state(branch.state, event)
+        if after not in _HEURISTIC:
             del self._branches[branch.xid]
+        branch.state = after
 
     def _need_journal(self) -> Journal:
         if self._journal is None:
@@ -454,6 +482,15 @@ class Branches:
 
 
 _GONE: Final = BranchFailure.UNREACHABLE
+
+
+def _check_decision(branch: Branch, *, commit: bool) -> None:
+    """Raise `BranchError` if the other decision may have been written."""
+    if branch.decision is (not commit):
+        raise BranchError(
+            f"branch {branch.xid} may have been {_done(not commit)}, as nobody answered when that was written; only the "
+            f"same can be tried again"
+        )
 
 
 def _done(commit: bool) -> str:

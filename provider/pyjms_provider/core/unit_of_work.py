@@ -192,16 +192,25 @@ class UnitOfWork:
 
         Raises `RolledBackError` when it was rolled back instead, `InDoubtError` when it was, and may be kept nevertheless.
         """
-        self.begin_commit(now_ms)
         try:
+            self.begin_commit(now_ms)
             self._write(journal, prepared_changes(self._sent, self._settled, xid, now_ms), force=True)
+            with self._lock:
+                self._end(UnitEvent.KEPT)
         except BaseException as error:
             if is_doubt(error):
-                with self._lock:
-                    self._end(UnitEvent.REFUSED)  # nothing was promised, so nothing is done
+                self.undo_promise()
             raise
+
+    def undo_promise(self) -> None:
+        """Drop all of it, as nothing was promised: `prepare` was not answered, or its thread was interrupted. May be repeated."""
         with self._lock:
-            self._end(UnitEvent.KEPT)
+            if self._state is UnitState.COMMITTING:
+                self._end(UnitEvent.REFUSED)
+            elif self._state is UnitState.PREPARED:
+                self._end(UnitEvent.DECIDE_ROLLBACK)
+            else:
+                self._end(UnitEvent.ROLLBACK)
 
     def stage(self, record: StageRecord, journal: Journal | None) -> None:
         """Have what it sends kept as a staged unit, which only `decide` ends; `begin_commit` was called.
@@ -280,12 +289,12 @@ class UnitOfWork:
             self._end(UnitEvent.KEPT)
 
     def decide(self, *, commit: bool) -> None:
-        """End a prepared branch whose outcome is written."""
+        """End a prepared branch whose outcome is written. May be repeated."""
         if commit:
             self._make_true(UnitEvent.DECIDE_COMMIT)
             return
         with self._lock:
-            self._end(UnitEvent.DECIDE_ROLLBACK)
+            self._end(UnitEvent.DECIDE_ROLLBACK if self._state is UnitState.PREPARED else UnitEvent.ROLLBACK)
 
     def duplicate_marks(self) -> list[DuplicateMark]:
         """Return what must be written together with its commit."""

@@ -5,14 +5,21 @@ Whoever does the same again, in this thread or in another one, finds it done or 
 
 from __future__ import annotations
 
+from contextlib import suppress
+from typing import TypeAlias
+
 import pytest
 
 from pyjms.spi.envelope import AddressKind
+from pyjms.spi.errors import BranchError
 from pyjms.spi.xid import Xid
+from pyjms_provider.clients.vm_session import VmSession
+from pyjms_provider.core.branch_state import BranchState
 from pyjms_provider.core.paging import PagingMessageStore
 from tests.provider.helpers import make_envelope
 from tests.provider.interruptions import Interruption, each_interruption
 from tests.provider.keeping.site import BILLS, NEWS, consume, take_all
+from tests.provider.keeping.test_interrupted import come_again
 from tests.provider.keeping.test_interrupted_anywhere import interrupt
 from tests.provider.keeping.test_pipeline_faults import Broker, Fault, Pipeline
 from tests.provider.simulation.site import SimulatedSite as Site
@@ -100,3 +107,131 @@ def test_closing(kind: str, who: str) -> None:
         assert len(site.broker.virtual_host.store) == 0, interruption.where
 
     assert each_interruption(attempt, *CLOSING) > 30
+
+
+Found: TypeAlias = tuple[list[tuple[str, int]], list[tuple[str, int]]]
+
+XID = Xid(1, b"1", b"")
+BRANCHES = (
+    "clients/vm_transactions.py",
+    "core/branch.py",
+    "core/branches.py",
+    "core/consumer.py",
+    "core/unit_of_work.py",
+)
+COMMITTED: Found = ([], [("bill", 1)])
+UNDONE: Found = ([("order", 2)], [])
+
+
+def work_in_branch(site: Site) -> VmSession:
+    """Receive an order and send a bill in a branch, and end the work."""
+    site.send("order")
+    session = site.session(transacted=True)
+    session.xa_start(XID)
+    session.acknowledge(take_all(consume(session)))
+    site.send("bill", session, BILLS)
+    session.xa_end(XID)
+    return session
+
+
+def settle(session: VmSession, *, commit: bool) -> None:
+    """Decide about the branch, if it is in doubt."""
+    for xid in session.xa_recover():
+        if commit:
+            session.xa_commit(xid, one_phase=False)
+        else:
+            session.xa_rollback(xid)
+
+
+def found_at_the_end(site: Site, interruption: Interruption) -> Found:
+    """Return what there is of orders and bills, now and not again."""
+    assert list(site.session(transacted=True).xa_recover()) == [], interruption.where
+    found = site.drain(), site.drain(BILLS)
+    assert len(site.broker.virtual_host.store) == 0, interruption.where
+    site.restart()
+    assert (site.drain(), site.drain(BILLS)) == ([], []), interruption.where
+    return found
+
+
+@pytest.mark.parametrize("restarts", [False, True], ids=["goes on", "stops"])
+@pytest.mark.parametrize("commit", [True, False], ids=["commit", "rollback"])
+def test_a_decision(commit: bool, restarts: bool) -> None:
+    """The coordinator makes it again, in this life of the broker or in the next one."""
+
+    def attempt(interruption: Interruption) -> None:
+        site = Site()
+        session = work_in_branch(site)
+        assert session.xa_prepare(XID)
+        interrupt(interruption, lambda: settle(session, commit=commit))
+        session.close()
+        if restarts:
+            site.restart()
+        settle(site.session(transacted=True), commit=commit)
+        assert found_at_the_end(site, interruption) == (COMMITTED if commit else UNDONE), interruption.where
+
+    assert each_interruption(attempt, *BRANCHES) > 30
+
+
+@pytest.mark.parametrize("restarts", [False, True], ids=["goes on", "stops"])
+def test_an_operators_decision(restarts: bool) -> None:
+    def attempt(interruption: Interruption) -> None:
+        site = Site()
+        assert work_in_branch(site).xa_prepare(XID)
+        branches = site.broker.virtual_host.branches
+        interrupt(interruption, lambda: branches.settle_heuristically(XID, commit=False))
+        if restarts:
+            site.restart()
+            branches = site.broker.virtual_host.branches
+        if branches.reports()[0].state is BranchState.PREPARED:
+            branches.settle_heuristically(XID, commit=False)
+        branches.forget(XID)
+        assert found_at_the_end(site, interruption) == UNDONE, interruption.where
+
+    assert each_interruption(attempt, *BRANCHES) > 20
+
+
+@pytest.mark.parametrize("is_told", [True, False], ids=["rolled back", "found"])
+def test_a_promise(is_told: bool) -> None:
+    """The coordinator was not promised anything: it rolls back, at once or when it finds the branch in doubt."""
+
+    def attempt(interruption: Interruption) -> None:
+        site = Site()
+        session = work_in_branch(site)
+        promised: list[bool] = []
+        interrupt(interruption, lambda: promised.append(session.xa_prepare(XID)))
+        if is_told:
+            session.xa_rollback(XID)
+        else:
+            site.restart()
+        settle(site.session(transacted=True), commit=False)
+        assert found_at_the_end(site, interruption) == UNDONE, interruption.where
+
+    assert each_interruption(attempt, *BRANCHES) > 30
+
+
+def test_a_commit_in_one_phase() -> None:
+    """The store is asked for what may have been written; all of it is true, or nothing is."""
+
+    def attempt(interruption: Interruption) -> None:
+        site = Site()
+        session = work_in_branch(site)
+        interrupt(interruption, lambda: session.xa_commit(XID, one_phase=True))
+        with suppress(BranchError):  # there is none
+            session.xa_rollback(XID)
+        session.close()
+        come_again(site)
+        assert found_at_the_end(site, interruption) in (COMMITTED, UNDONE), interruption.where
+
+    assert each_interruption(attempt, *BRANCHES) > 30
+
+
+def test_a_rollback_of_what_was_not_prepared() -> None:
+    def attempt(interruption: Interruption) -> None:
+        site = Site()
+        session = work_in_branch(site)
+        interrupt(interruption, lambda: session.xa_rollback(XID))
+        with suppress(BranchError):  # there is none
+            session.xa_rollback(XID)
+        assert found_at_the_end(site, interruption) == UNDONE, interruption.where
+
+    assert each_interruption(attempt, *BRANCHES) > 20
