@@ -27,6 +27,7 @@ __all__ = [
     "forget_noted",
     "is_noted",
     "note_behind",
+    "note_place",
 ]
 
 PRIORITIES: Final = 10
@@ -136,6 +137,14 @@ def forget_noted(noted: dict[int, list[int]], priority: int, sequence: int) -> N
             del noted[priority]
 
 
+def note_place(cursor: Cursor, priority: int, sequence: int) -> None:
+    """Make `cursor` look again at the message of that place, which it has found, and which stays: its thread was interrupted."""
+    if sequence <= cursor.passed[priority]:
+        behind = cursor.behind.setdefault(priority, [])
+        if not is_noted(behind, sequence):
+            insort(behind, sequence)
+
+
 def note_behind(cursor: Cursor, priority: int, returned: list[QueueEntry]) -> None:
     """Make `cursor` look again at messages given back, sorted, behind it."""
     passed = cursor.passed[priority]
@@ -145,7 +154,7 @@ def note_behind(cursor: Cursor, priority: int, returned: list[QueueEntry]) -> No
     for entry in returned:
         if entry.sequence > passed:
             break
-        if len(behind) == _BEHIND_MAXIMUM:
+        if len(behind) >= _BEHIND_MAXIMUM:
             # Too many to note one by one: the cursor itself goes back to the first of them.
             passed = cursor.passed[priority] = min(behind[0], returned[0].sequence) - 1
             del cursor.behind[priority]

@@ -64,17 +64,20 @@ class DelayIndex:
 
     def add(self, entry: QueueEntry, due_ms: int) -> bool:
         """Note a message that waits until then; return whether it is the next one."""
-        self._due[entry] = due_ms
         heappush(self._heap, (due_ms, next(self._numbers), entry))
+        self._due[entry] = due_ms  # last: a thread that is interrupted in between has noted nothing
         return self.next_ms == due_ms
 
     def discard(self, entry: QueueEntry) -> bool:
         """Forget a message that has left the queue; return whether it waited."""
-        found = self._due.pop(entry, None) is not None
-        if found and len(self._heap) > 2 * len(self._due) + _SPARE:
-            self._heap = [item for item in self._heap if self._due.get(item[2]) == item[0]]
-            heapify(self._heap)
-        return found
+        if entry not in self._due:
+            return False
+        if len(self._heap) > 2 * len(self._due) + _SPARE:
+            heap = [item for item in self._heap if self._due.get(item[2]) == item[0]]
+            heapify(heap)
+            self._heap = heap
+        del self._due[entry]  # last, as in `add`
+        return True
 
     def take_due(self, now_ms: int) -> list[QueueEntry]:
         """Take out the messages whose time has come, in the order of their times."""

@@ -10,7 +10,10 @@ A message that was found again after a restart, or that came behind many others,
 *dormant*: two numbers in its lane, no objects. It wakes when it is looked at, with another reference of the same id.
 
 Invariants: a lane's `entries` and `sequences` are parallel and sorted from `head` on; the entry at `head` is available
-unless the lane is empty; bit P of the mask says that lane P is not empty.
+unless the lane is empty, and before it there are gaps alone; bit P of the mask says that lane P is not empty.
+
+Python may interrupt the main thread at any call. So what belongs together is worked out before, and stored without a call in between; where that
+cannot be, who is interrupted mends the lane first: a message is in its place then, or was never given one (decision 0206).
 """
 
 from __future__ import annotations
@@ -31,6 +34,7 @@ from pyjms_provider.core.cursor import (
     forget_noted,
     is_noted,
     note_behind,
+    note_place,
 )
 from pyjms_provider.core.entry import QueueEntry
 from pyjms_provider.core.message_state import MessageState
@@ -109,15 +113,26 @@ class _Lane:
         self.head = 0
 
     def _close_gaps(self) -> None:
-        entries = self.entries
-        self.sequences = [each for each, entry in zip(self.sequences, entries, strict=True) if entry is not None]
-        self.entries = [entry for entry in entries if entry is not None]
+        sequences = [each for each, entry in zip(self.sequences, self.entries, strict=True) if entry is not None]
+        entries = [entry for entry in self.entries if entry is not None]
+        self.sequences = sequences
+        self.entries = entries  # type: ignore[assignment]  # a list of fewer types
         self.head = 0
 
-    def _rebuild(self, entries: list[QueueEntry]) -> None:
-        self.entries = list(entries)
-        self.sequences = [entry.sequence for entry in entries]
+    def _rebuild(self, returned: list[QueueEntry]) -> None:
+        sequences = [entry.sequence for entry in returned]
+        entries = list(returned)
+        self.sequences = sequences
+        self.entries = entries  # type: ignore[assignment]  # as before
         self.head = 0
+
+    def repair(self) -> None:
+        """Make all agree again after an interrupt: what is in one of the two lists alone has no place."""
+        entries, sequences = self.entries, self.sequences
+        both = min(len(entries), len(sequences))
+        del entries[both:], sequences[both:]
+        self.head = next((index for index, entry in enumerate(entries) if entry is not None), both)
+        self.live = both - entries.count(None)
 
     def find(self, sequence: int) -> int:
         """Return the index of the available message with `sequence`, or -1."""
@@ -139,14 +154,16 @@ class _Lane:
         self.live += len(returned)
 
     def _put_before(self, returned: list[QueueEntry]) -> None:
-        start = self.head - len(returned)
+        sequences = [entry.sequence for entry in returned]
+        size = len(returned)
+        start = self.head - size
         if start < 0:
-            room = len(returned) + _SPARE  # so that those who give back one by one move the rest seldom
+            room = size + _SPARE  # so that those who give back one by one move the rest seldom
             self.entries[:0] = [None] * room
             self.sequences[:0] = [0] * room
             start += room
-        self.entries[start : start + len(returned)] = returned
-        self.sequences[start : start + len(returned)] = [entry.sequence for entry in returned]
+        self.entries[start : start + size] = returned
+        self.sequences[start : start + size] = sequences
         self.head = start
 
     def _put_into_gaps(self, returned: list[QueueEntry]) -> None:
@@ -179,8 +196,9 @@ class Ordering:
         self._cursors: SharedCursors[Cursor] = SharedCursors()
 
     def _make_lanes(self) -> None:
-        self._lanes = tuple(map(_Lane, _BITS))
-        self._by_priority = tuple(self._lanes[level] for level in self._levels)
+        lanes = tuple(map(_Lane, _BITS))
+        self._by_priority = tuple(lanes[level] for level in self._levels)
+        self._lanes = lanes
 
     def __len__(self) -> int:
         mask, total = self._mask, 0
@@ -273,14 +291,20 @@ class Ordering:
             sequence = self._last + 1
         self._last = entry.sequence = sequence
         lane = self._by_priority[reference.priority]
-        if lane.live >= BACKLOG and self.may_sleep and self._is_plain(entry):
-            lane.queue = entry.queue
-            lane.entries.append(max(reference.size - MESSAGE_OVERHEAD, 0))
-        else:
-            lane.entries.append(entry)
-        lane.sequences.append(sequence)
-        lane.live += 1
-        self._mask |= lane.bit
+        try:
+            if lane.live >= BACKLOG and self.may_sleep and self._is_plain(entry):
+                lane.queue = entry.queue
+                lane.entries.append(max(reference.size - MESSAGE_OVERHEAD, 0))
+            else:
+                lane.entries.append(entry)
+            lane.sequences.append(sequence)
+            lane.live += 1
+            self._mask |= lane.bit
+        except BaseException:
+            self._repair(lane)
+            if lane.find(sequence) < 0:
+                entry.sequence = 0
+            raise
 
     def pass_by(self, entry: QueueEntry) -> None:
         """Give `entry`, which somebody takes at once, the sequence number of the place that it would have had."""
@@ -301,12 +325,26 @@ class Ordering:
         by_priority: dict[int, list[QueueEntry]] = {}
         for entry in entries:
             by_priority.setdefault(self._levels[entry.reference.priority], []).append(entry)
+        try:
+            self._put_back(by_priority)
+        except BaseException:
+            self._repair(*self._lanes)
+            self._put_back(by_priority, again=True)
+            raise
+
+    def _put_back(self, by_priority: dict[int, list[QueueEntry]], *, again: bool = False) -> None:
         for priority, returned in by_priority.items():
+            lane = self._lanes[priority]
             returned.sort(key=_by_sequence)
-            self._lanes[priority].put_back(returned)
-            self._mask |= _BITS[priority]
+            lane.put_back([each for each in returned if lane.find(each.sequence) < 0] if again else returned)
+            self._mask |= lane.bit
             for cursor in self._cursors.values():
                 note_behind(cursor, priority, returned)
+
+    def _repair(self, *lanes: _Lane) -> None:
+        for lane in lanes:
+            lane.repair()
+            self._mask = self._mask | lane.bit if lane.live else self._mask & ~lane.bit
 
     def take_first(self) -> QueueEntry | None:
         """Take the first message, or return None when there is none."""
@@ -321,13 +359,26 @@ class Ordering:
         if isinstance(entry, int):
             entry = lane.wake(head, entry)
         if lane.live == 1 and head < _SPARE:  # what `drop` does then, without the price of a call
+            end = len(entries)
             entries[head] = None
             lane.live = 0
-            lane.head = len(entries)
+            lane.head = end
             self._mask = mask ^ _BITS[priority]
-        elif lane.drop(head):
-            self._mask = mask ^ _BITS[priority]
+            return entry
+        try:
+            if lane.drop(head):
+                self._mask = mask ^ _BITS[priority]
+        except BaseException:
+            assert entry is not None, "the lane was not empty"
+            self._keep(lane, entry)
+            raise
         return entry
+
+    def _keep(self, lane: _Lane, entry: QueueEntry) -> None:
+        """Have a message in its place, as the thread was interrupted while it took it out."""
+        self._repair(lane)
+        if lane.find(entry.sequence) < 0:
+            self.restore([entry])
 
     def discard(self, entry: QueueEntry) -> bool:
         """Take out this very message; return whether it was available."""
@@ -335,8 +386,12 @@ class Ordering:
         index = self._lanes[priority].find(entry.sequence)
         if index < 0:
             return False
-        self._drop(priority, index)
+        self._drop(priority, index, entry)
         return True
+
+    def holds(self, entry: QueueEntry) -> bool:
+        """Return whether a message is available."""
+        return self._lanes[self._levels[entry.reference.priority]].find(entry.sequence) >= 0
 
     def least(self) -> QueueEntry | None:
         """Return the oldest message of the lowest priority."""
@@ -350,9 +405,14 @@ class Ordering:
         self._mask = 0
         return entries
 
-    def _drop(self, priority: int, index: int) -> None:
-        if self._lanes[priority].drop(index):
-            self._mask &= ~_BITS[priority]
+    def _drop(self, priority: int, index: int, entry: QueueEntry) -> None:
+        lane = self._lanes[priority]
+        try:
+            if lane.drop(index):
+                self._mask &= ~lane.bit
+        except BaseException:
+            self._keep(lane, entry)
+            raise
 
     # Selectors
 
@@ -404,8 +464,14 @@ class Ordering:
         if found is None or found is UNFINISHED:
             return found
         priority, index = found
-        entry = self._lanes[priority].at(index)
-        self._drop(priority, index)
+        sequence = self._lanes[priority].sequences[index]
+        try:
+            entry = self._lanes[priority].at(index)
+            assert entry is not None, "a gap was found"
+            self._drop(priority, index, entry)
+        except BaseException:
+            note_place(cursor, priority, sequence)
+            raise
         return entry
 
     def look(self, cursor: Cursor, evaluations: int) -> QueueEntry | Literal[Unfinished.UNFINISHED] | None:
@@ -443,8 +509,13 @@ class Ordering:
         if not found:
             return -1
         index = min(found)
-        for noted in (cursor.matched, cursor.behind):
-            forget_noted(noted, priority, lane.sequences[index])
+        sequence = lane.sequences[index]
+        try:
+            for noted in (cursor.matched, cursor.behind):
+                forget_noted(noted, priority, sequence)
+        except BaseException:
+            note_place(cursor, priority, sequence)
+            raise
         return index
 
     def _find_beyond(

@@ -70,6 +70,10 @@ class MessageOrder(Protocol):
         """Take out this very message; return whether it was available."""
         ...
 
+    def holds(self, entry: QueueEntry) -> bool:
+        """Return whether a message is available."""
+        ...
+
     def clear(self) -> list[QueueEntry]:
         """Take out all messages and return them in order."""
         ...

@@ -99,7 +99,13 @@ class SortedOrdering:
         if sequence <= self._last:
             sequence = self._last + 1
         self._last = entry.sequence = sequence
-        self._insert(entry)
+        try:
+            self._insert(entry)
+        except BaseException:
+            if not self.holds(entry):
+                entry.sequence = 0
+            self._repair()
+            raise
 
     def pass_by(self, entry: QueueEntry) -> None:
         """Give `entry`, which somebody takes at once, the sequence number of the place that it would have had."""
@@ -110,34 +116,56 @@ class SortedOrdering:
 
     def restore(self, entries: Iterable[QueueEntry]) -> None:
         """Put entries that were taken back into their old places."""
-        for entry in entries:
-            self._insert(entry)
+        returned = list(entries)
+        try:
+            for entry in returned:
+                self._insert(entry)
+        except BaseException:
+            self._entries.update((entry.sequence, entry) for entry in returned)
+            self._repair()
+            raise
 
     def _insert(self, entry: QueueEntry) -> None:
         place = (self._value_of(entry), entry.sequence)
-        insort(self._places, place, self._head)
         self._entries[entry.sequence] = entry
+        insort(self._places, place, self._head)
         for cursor in self._cursors.values():
             heappush(cursor.candidates, place)
+
+    def _repair(self) -> None:
+        """Give each message its place anew, and let all selectors look again: the thread was interrupted on the way."""
+        places = sorted((self._value_of(entry), entry.sequence) for entry in self._entries.values())
+        self._places = places
+        self._head = 0
+        for cursor in self._cursors.values():
+            cursor.candidates = places.copy()
 
     def take_first(self) -> QueueEntry | None:
         """Take the first message, or return None when there is none."""
         if not self._entries:
             return None
-        entry = self._entries.pop(self._places[self._head][1])
-        self._head += 1
-        if self._head > _SPARE and self._head * 2 > len(self._places):
-            del self._places[: self._head]
-            self._head = 0
+        head = self._head
+        if head > _SPARE and head * 2 > len(self._places):
+            del self._places[:head]
+            self._head = head = 0
+        sequence = self._places[head][1]
+        entry = self._entries[sequence]
+        self._head = head + 1  # with no call from here on, at which Python could interrupt the thread
+        del self._entries[sequence]
         return entry
 
     def discard(self, entry: QueueEntry) -> bool:
         """Take out this very message; return whether it was available."""
-        if self._entries.get(entry.sequence) is not entry:
+        if not self.holds(entry):
             return False
-        del self._entries[entry.sequence]
-        del self._places[bisect_left(self._places, (self._value_of(entry), entry.sequence), self._head)]
+        index = bisect_left(self._places, (self._value_of(entry), entry.sequence), self._head)
+        del self._entries[entry.sequence]  # with no call from here on, as in `take_first`
+        del self._places[index]
         return True
+
+    def holds(self, entry: QueueEntry) -> bool:
+        """Return whether a message is available."""
+        return self._entries.get(entry.sequence) is entry
 
     def least(self) -> QueueEntry | None:
         """Return the last message."""
@@ -146,9 +174,9 @@ class SortedOrdering:
     def clear(self) -> list[QueueEntry]:
         """Take out all messages and return them in order."""
         entries = list(self)
-        self._places.clear()
+        self._places = []
         self._head = 0
-        self._entries.clear()
+        self._entries = {}
         for cursor in self._cursors.values():
             cursor.candidates.clear()
         return entries
@@ -197,30 +225,37 @@ class SortedOrdering:
             return self._take_permitted(cursor, permits)
         candidates, matches = cursor.candidates, cursor.matches
         not_now: list[_Place] = []
-        answer: QueueEntry | Literal[Unfinished.UNFINISHED] | None = None
-        self._drop_gone(candidates)
+        place: _Place | None = None
+        found: QueueEntry | None = None
         try:
-            while candidates:
-                if evaluations <= 0:
-                    answer = UNFINISHED
-                    break
-                entry = self._entries[candidates[0][1]]
-                is_match = matches is None or matches(entry)  # if that cannot be said, it stays a candidate
-                is_permitted = is_match and (permits is None or permits(entry))
-                place = heappop(candidates)
-                if is_permitted:
-                    self.discard(entry)
-                    answer = entry
-                    break
-                if is_match:
-                    not_now.append(place)
-                else:
-                    evaluations -= 1
+            try:
                 self._drop_gone(candidates)
-        finally:
-            for place in not_now:
+                while candidates and evaluations > 0:
+                    entry = self._entries[candidates[0][1]]
+                    is_match = matches is None or matches(entry)  # if that cannot be said, it stays a candidate
+                    is_permitted = is_match and (permits is None or permits(entry))
+                    place = candidates[0]
+                    heappop(candidates)
+                    if is_permitted:
+                        found = entry
+                        break
+                    if is_match:
+                        not_now.append(place)
+                    else:
+                        evaluations -= 1
+                    place = None
+                    self._drop_gone(candidates)
+                is_unfinished = bool(candidates)
+            finally:
+                for each in not_now:
+                    heappush(candidates, each)
+            if found is not None:
+                self.discard(found)
+        except BaseException:
+            if place is not None:  # the thread was interrupted before the message was taken
                 heappush(candidates, place)
-        return answer
+            raise
+        return UNFINISHED if found is None and is_unfinished else found
 
     def _drop_gone(self, candidates: list[_Place]) -> None:
         """Take from the top of the heap what is no longer available, and what stands there twice."""
