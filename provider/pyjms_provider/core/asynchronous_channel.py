@@ -335,8 +335,26 @@ class AsynchronousChannel(Channel):
         return True
 
     def _remove(self, entry: QueueEntry, event: MessageEvent, cause: Happening | None = None) -> None:
-        self._state.remove(entry, event, cause)
-        self._forget(entry)
+        was_here = entry.state is not MessageState.ABSENT
+        holders, room = entry.reference.holders, None if self._rules is None else self._rules.taken_room
+        try:
+            self._state.remove(entry, event, cause)
+            self._forget(entry)
+        except (
+            BaseException
+        ):  # the thread was interrupted: what is out of the channel must not come again with the next start
+            if was_here and entry.state is MessageState.ABSENT:
+                self._let_go_of_rest(entry, holders, room)
+            raise
+
+    def _let_go_of_rest(self, entry: QueueEntry, holders: int, room: int | None) -> None:
+        """Do what `_let_go` has not done, which began when so many held the message, and so many took room."""
+        if self._rules is not None and self._rules.taken_room in {room, None}:
+            self._rules.gone(entry)
+        if self.kept is not None:
+            self.kept.note_removed(entry.reference)
+        if entry.reference.holders == holders:
+            self._store.release(entry.reference)
 
     def _forget(self, entry: QueueEntry) -> None:
         """Let go of the message of an entry that has just become ABSENT."""

@@ -8,7 +8,7 @@ A machine without a lock: its channel calls it under the channel's own. Each met
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Sequence
 from enum import Enum
 from itertools import islice
 from typing import TYPE_CHECKING, NamedTuple
@@ -231,8 +231,8 @@ class ChannelState:
         `cause`: why it was removed, for a state that tells of it.
         """
         before = entry.state
-        entry.state = next_state(before, event)
-        assert entry.state is MessageState.ABSENT
+        after = next_state(before, event)
+        assert after is MessageState.ABSENT
         if before is MessageState.DELIVERED:
             del self._delivered[entry]
         elif before is MessageState.NOT_COMMITTED:
@@ -242,6 +242,7 @@ class ChannelState:
         if entry.acknowledgements is not None:
             self._pushed.pop(entry.reference.id, None)
             self.ordering.discard(entry)
+        entry.state = after  # last: nothing that is out of the channel is in the order, if the thread is interrupted
         entry.holder = None
         entry.transaction = None
 
@@ -262,9 +263,9 @@ class ChannelState:
         Pulling is a delivery with a negative acknowledgement: the positive one is to come (§5.3).
         """
         assert entry.state is _ACCEPTED
+        self._delivered[entry] = None
         entry.state = _PULLED
         entry.holder = session
-        self._delivered[entry] = None
         entry.delivery_count = count = entry.delivery_count + 1
         return count
 
@@ -302,12 +303,34 @@ class ChannelState:
         entry.state = next_state(entry.state, MessageEvent.ROLLBACK_ACKNOWLEDGEMENT)
         entry.transaction = None
 
-    def cancel(self, entries: Iterable[QueueEntry]) -> None:
-        """Make messages that were given back available again, in their old places (JMS 1.1 §4.4.11)."""
-        returned = list(entries)
-        for entry in returned:
-            self.cancel_one(entry)
-        self.ordering.restore(returned)
+    def cancel(self, entries: Sequence[QueueEntry], due_ms: Callable[[QueueEntry], int] | None = None) -> None:
+        """Make messages that were given back available again, in their old places (JMS 1.1 §4.4.11), at once or each when it is due.
+
+        A thread that is interrupted meanwhile makes all of them available at once.
+        """
+        try:
+            for entry in entries:
+                self.cancel_one(entry)
+            if due_ms is None:
+                self.ordering.restore(entries)
+            else:
+                for entry in entries:
+                    self.delays.add(entry, due_ms(entry))
+        except BaseException:
+            for entry in entries:
+                if entry.state is _PULLED:
+                    self.cancel_one(entry)
+            self.restore_place(entries)
+            raise
+
+    def restore_place(self, entries: Iterable[QueueEntry]) -> None:
+        """Make available what is NEW and has no place, as the thread was interrupted that took it, or gave it back."""
+        self.ordering.restore([each for each in entries if self.is_homeless(each)])
+
+    def is_homeless(self, entry: QueueEntry) -> bool:
+        """Return whether a message is NEW, and nobody could get it: its thread was interrupted while it put it somewhere."""
+        has_place = entry in self.delays or entry.reference.id in self._pushed or self.ordering.holds(entry)
+        return entry.state is _ACCEPTED and not has_place
 
     def cancel_one(self, entry: QueueEntry) -> None:
         """Make a message that was given back NEW again, without a place in the order."""

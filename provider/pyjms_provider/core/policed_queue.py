@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Final
 from pyjms.spi.delivery import Delivery
 from pyjms.spi.errors import DestinationInUseError, ResourceError
 from pyjms_provider.core.channel import ChannelClosedError
-from pyjms_provider.core.consumer_manager import ConsumerManager
+from pyjms_provider.core.consumer_manager import ConsumerList, ConsumerManager
 from pyjms_provider.core.dead_letters import DeadEntry, DeadKind
 from pyjms_provider.core.entry import QueueEntry
 from pyjms_provider.core.expiry import is_expired
@@ -233,6 +233,21 @@ class PolicedQueue(PagedQueue):
         older = None if self._rules is None else self._rules.arrived(entry)
         if older is not None and older.state is MessageState.NEW:
             self._remove(older, MessageEvent.REMOVE, Happening.SUPERSEDED)
+
+    def _make_up(self) -> None:
+        """Do what follows a change of the queue, as the thread was interrupted, perhaps before it came to that. The lock is not held.
+
+        Whom it was to wake is not known any more, so all are woken who were chosen, and some in vain.
+        """
+        if self._state.delays:
+            self._ask_for_delayed()
+        if self._dead:
+            self._bury()
+        with self._lock:
+            chosen = self._manager.members(ConsumerList.NOTIFIED)
+            woken = [*chosen, *self._successors(), *self._manager.non_acquiring()]
+        for consumer in woken:
+            consumer.notify_work()
 
     def _ask_for_delayed(self) -> None:
         """Have the housekeeper come when the next delayed message is due."""

@@ -90,46 +90,50 @@ class Queue(RestorableQueue, SettlingQueue):
         due_ms: int | None = None
         woken: Sequence[Consumer] = ()
         handed: tuple[Consumer, Delivery] | None = None
-        with self._lock:
-            if self._closed:
-                raise ChannelClosedError(f"{self._name} no longer exists")
-            if transaction is not None:
-                entry = self._state.add_in_transaction(self, reference, transaction)
-                if self._rules is not None:
-                    self._rules.accept(entry, self._store.retrieve, claim)
-            else:
-                if self._rules is None and not reference.deliver_at_ms:
-                    if self._manager.interested_count and (handed := self._hand_over(reference)) is not None:
-                        entry = handed[1].tag  # type: ignore[assignment]  # as `_entry_of` of sessions, without a call
-                    else:
-                        entry = self._state.add(self, reference)
-                        if (
-                            self._manager.interested_count or self._manager.non_acquiring_count
-                        ) and not self._receivers:
-                            woken = self._choose(entry)
-                else:
-                    entry = self._state.make(self, reference)
+        try:
+            with self._lock:
+                if self._closed:
+                    raise ChannelClosedError(f"{self._name} no longer exists")  # noqa: TRY301 - a call would cost each message
+                if transaction is not None:
+                    entry = self._state.add_in_transaction(self, reference, transaction)
                     if self._rules is not None:
                         self._rules.accept(entry, self._store.retrieve, claim)
-                    woken = self._place(entry)
-                    due_ms = self._state.delays.next_ms
-                if not self._all_in_memory:
-                    self._store.publish(reference)
-                    if self._rules is not None:
-                        self._shelve(reference, is_coming=True)
-            if reference.expiration_ms and self._expiry.add(entry):
-                due_ms = reference.expiration_ms if due_ms is None else min(due_ms, reference.expiration_ms)
-        if due_ms is not None and self._on_due is not None:
-            self._on_due(self, due_ms)
-        if transaction is not None:
-            if not transaction.add_sent(entry):
-                self.rollback(entry)  # the unit has been rolled back meanwhile
-        elif self._receivers:
-            self._push_or_choose(entry)
-        if handed is not None:
-            handed[0].hand_over(handed[1])
-        for consumer in woken:
-            consumer.notify_work()
+                else:
+                    if self._rules is None and not reference.deliver_at_ms:
+                        if self._manager.interested_count and (handed := self._hand_over(reference)) is not None:
+                            entry = handed[1].tag  # type: ignore[assignment]  # as `_entry_of` of sessions, without a call
+                        else:
+                            entry = self._state.add(self, reference)
+                            if (
+                                self._manager.interested_count or self._manager.non_acquiring_count
+                            ) and not self._receivers:
+                                woken = self._choose(entry)
+                    else:
+                        entry = self._state.make(self, reference)
+                        if self._rules is not None:
+                            self._rules.accept(entry, self._store.retrieve, claim)
+                        woken = self._place(entry)
+                        due_ms = self._state.delays.next_ms
+                    if not self._all_in_memory:
+                        self._store.publish(reference)
+                        if self._rules is not None:
+                            self._shelve(reference, is_coming=True)
+                if reference.expiration_ms and self._expiry.add(entry):
+                    due_ms = reference.expiration_ms if due_ms is None else min(due_ms, reference.expiration_ms)
+            if due_ms is not None and self._on_due is not None:
+                self._on_due(self, due_ms)
+            if transaction is not None:
+                if not transaction.add_sent(entry):
+                    self.rollback(entry)  # the unit has been rolled back meanwhile
+            elif self._receivers:
+                self._push_or_choose(entry)
+            if handed is not None:
+                handed[0].hand_over(handed[1])
+            for consumer in woken:
+                consumer.notify_work()
+        except BaseException:
+            self._make_up()
+            raise
         return True
 
     def commit(self, entries: Iterable[QueueEntry]) -> None:
@@ -137,36 +141,45 @@ class Queue(RestorableQueue, SettlingQueue):
         woken: list[Consumer] = []
         pushable: list[QueueEntry] = []
         late: list[QueueEntry] = []
-        with self._lock:
-            for entry in entries:
-                if entry.state is _NOT_COMMITTED:
-                    self._state.commit_without_place(entry)
-                    if entry.reference.expiration_ms and is_expired(entry.reference, self._clock.time_ms()):
-                        late.append(entry)
-                    if self._rules is None and not entry.reference.deliver_at_ms:
-                        self._ordering.append(entry)
-                        if (
-                            self._manager.interested_count or self._manager.non_acquiring_count
-                        ) and not self._receivers:
-                            woken.extend(self._choose(entry))
-                    else:
-                        woken.extend(self._place(entry))
-                    if not self._all_in_memory:
-                        self._store.publish(entry.reference)
-                        if self._rules is not None:
-                            self._shelve(entry.reference)
-                    if self._receivers:
-                        pushable.append(entry)
-                elif self.kept is not None:
-                    self.kept.note_removed(entry.reference)  # it expired while it was written, or the queue was closed
-        if self._state.delays:
-            self._ask_for_delayed()
-        if late and self._on_due is not None:  # the housekeeper was here while they were being written
-            self._on_due(self, late[0].reference.expiration_ms)
-        for entry in pushable:
-            self._push_or_choose(entry)
-        for consumer in woken:
-            consumer.notify_work()
+        try:
+            with self._lock:
+                for entry in entries:
+                    if entry.state is _NOT_COMMITTED:
+                        try:
+                            self._state.commit_without_place(entry)
+                            if self._rules is None and not entry.reference.deliver_at_ms:
+                                self._ordering.append(entry)
+                                if (
+                                    self._manager.interested_count or self._manager.non_acquiring_count
+                                ) and not self._receivers:
+                                    woken.extend(self._choose(entry))
+                            else:
+                                woken.extend(self._place(entry))
+                        except BaseException:
+                            if self._state.is_homeless(entry):
+                                self._place(entry)
+                            raise
+                        if entry.reference.expiration_ms and is_expired(entry.reference, self._clock.time_ms()):
+                            late.append(entry)
+                        if not self._all_in_memory:
+                            self._store.publish(entry.reference)
+                            if self._rules is not None:
+                                self._shelve(entry.reference)
+                        if self._receivers:
+                            pushable.append(entry)
+                    elif self.kept is not None:  # it expired while it was written, or the queue was closed
+                        self.kept.note_removed(entry.reference)
+            if self._state.delays:
+                self._ask_for_delayed()
+            if late and self._on_due is not None:  # the housekeeper was here while they were being written
+                self._on_due(self, late[0].reference.expiration_ms)
+            for entry in pushable:
+                self._push_or_choose(entry)
+            for consumer in woken:
+                consumer.notify_work()
+        except BaseException:
+            self._make_up()
+            raise
 
     def rollback(self, entry: QueueEntry) -> None:
         """Remove a message if it is NOT_COMMITTED (§5.1.3)."""
@@ -258,6 +271,7 @@ class Queue(RestorableQueue, SettlingQueue):
         """
         delivery: Delivery | None = None
         woken: Sequence[Consumer] = ()
+        found: QueueEntry | Literal[Unfinished.UNFINISHED] | None = None
         by_rules = in_vain = False
         stretches = 0
         loads: dict[ReferenceId, int] = {}
@@ -272,7 +286,7 @@ class Queue(RestorableQueue, SettlingQueue):
                         woken = self._found_nothing(consumer, or_wait)
                         break
                     if consumer.cursor is None and not self._manager.weighs:
-                        found: QueueEntry | Literal[Unfinished.UNFINISHED] | None = self._ordering.take_first()
+                        found = self._ordering.take_first()
                     else:
                         found = self._take(consumer)
                         by_rules = self._rules is not None
@@ -280,9 +294,7 @@ class Queue(RestorableQueue, SettlingQueue):
                         woken = self._found_nothing(consumer, or_wait)
                         break
                     if found is UNFINISHED:
-                        stretches += 1
-                        if at_once and stretches == _STRETCHES_AT_ONCE:
-                            raise NotAtOnceError
+                        stretches = _next_stretch(stretches, at_once)
                         continue
                     if found.reference.expiration_ms and self._drop_if_expired(found, consumer):
                         continue
@@ -295,14 +307,15 @@ class Queue(RestorableQueue, SettlingQueue):
                     if by_rules:
                         woken = self._note_taken(consumer, found, delivery)
                     if or_wait and consumer.wants_wake_ups:
-                        consumer.wants_wake_ups = False
-                        if self._manager.end_interest(consumer):
-                            woken = [*woken, *self._successors()]
+                        woken = [*woken, *self._end_wait(consumer)]
                     break
             except NotInMemoryError as elsewhere:  # a selector asks for what is not there
                 if at_once:
                     raise
                 in_vain = self._load_once_more(elsewhere.reference, loads)
+            except BaseException:
+                self._put_back(found)
+                raise
         for other in woken:
             other.notify_work()
         return delivery
@@ -367,6 +380,11 @@ class Queue(RestorableQueue, SettlingQueue):
         manager.notify(consumer)
         return (consumer,)
 
+    def _end_wait(self, consumer: Consumer) -> Sequence[Consumer]:
+        """Note that a consumer has got what it waited for; return whom to wake in its place."""
+        consumer.wants_wake_ups = False
+        return self._successors() if self._manager.end_interest(consumer) else ()
+
     def _found_nothing(self, consumer: Consumer, or_wait: bool) -> Sequence[Consumer]:
         """Return whom to wake because a woken consumer found nothing while messages remain for others."""
         woken: Sequence[Consumer] = ()
@@ -378,6 +396,12 @@ class Queue(RestorableQueue, SettlingQueue):
             consumer.wants_wake_ups = True
             self._manager.begin_interest(consumer)
         return woken
+
+    def _put_back(self, found: QueueEntry | Literal[Unfinished.UNFINISHED] | None) -> None:
+        """Have a message in its place that a pull has taken out and not handed over, as its thread was interrupted. The lock is not held."""
+        if found is not None and found is not UNFINISHED:
+            with self._lock:
+                self._state.restore_place([found])
 
     def _take(self, consumer: Consumer) -> QueueEntry | Literal[Unfinished.UNFINISHED] | None:
         """Take the next message for a consumer that has a selector, only looks, or has rivals of higher priority."""
@@ -415,3 +439,10 @@ class Queue(RestorableQueue, SettlingQueue):
         else:
             self._remove(entry, MessageEvent.EXPIRE)
         return True
+
+
+def _next_stretch(stretches: int, at_once: bool) -> int:
+    """Return how many stretches of evaluations a poll has had. Raises `NotAtOnceError` if it must not go on."""
+    if at_once and stretches + 1 == _STRETCHES_AT_ONCE:
+        raise NotAtOnceError
+    return stretches + 1

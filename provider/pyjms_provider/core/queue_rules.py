@@ -133,13 +133,19 @@ class QueueRules:
             return None
         return order.least()
 
+    @property
+    def taken_room(self) -> int | None:
+        """How many messages take room; None: they are not counted."""
+        return None if self.room is None else self.room.messages
+
     def gone(self, entry: QueueEntry) -> None:
-        """Note that a message has left the queue; the sender that waited longest for room looks again."""
-        if self._marks.pop(entry, None) is not None:
+        """Note that a message has left the queue; the sender that waited longest for room looks again. May be repeated where none is counted."""
+        if entry in self._marks:
             if self._last_values is not None:
                 self._last_values.gone(entry)
             if self._groups is not None:
                 self._groups.gone(entry)
+            del self._marks[entry]
         if self.room is not None:
             self.room.remove(entry.reference.size)
             if self.shelf is not None:

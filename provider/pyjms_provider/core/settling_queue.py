@@ -105,16 +105,24 @@ class SettlingQueue(PolicedQueue):
         At once, or after the redelivery delay; one that was delivered too often is set aside instead. `reason`: why the
         client failed to process it, if it says so. `unseen`: the client never saw them, so these deliveries never were.
         """
-        with self._lock:
-            held = [entry for entry, count in deliveries if _is_held(entry, count, session)]
-            woken = self._cancel(held, reason, unseen=unseen)
-        self._after_giving_back(woken)
+        try:
+            with self._lock:
+                held = [entry for entry, count in deliveries if _is_held(entry, count, session)]
+                woken = self._cancel(held, reason, unseen=unseen)
+            self._after_giving_back(woken)
+        except BaseException:
+            self._make_up()
+            raise
 
     def give_back_all(self, session: ConsumerSession) -> None:
         """Make all messages available again that `session` pulled and has not settled."""
-        with self._lock:
-            woken = self._cancel(self._state.held_by(session), None)
-        self._after_giving_back(woken)
+        try:
+            with self._lock:
+                woken = self._cancel(self._state.held_by(session), None)
+            self._after_giving_back(woken)
+        except BaseException:
+            self._make_up()
+            raise
 
     def _after_giving_back(self, woken: Sequence[Consumer]) -> None:
         if self._state.delays:
@@ -147,9 +155,8 @@ class SettlingQueue(PolicedQueue):
         if self.kept is not None and not unseen:
             self.kept.note_returned(returned)
         if self.policy.redelivery_delay_ms and not unseen:
-            for entry in returned:
-                self._state.cancel_one(entry)
-                self._state.delays.add(entry, now_ms + redelivery_delay_ms(self.policy, entry.delivery_count))
+            policy = self.policy
+            self._state.cancel(returned, lambda entry: now_ms + redelivery_delay_ms(policy, entry.delivery_count))
             return ()
         self._state.cancel(returned)
         woken: list[Consumer] = []
