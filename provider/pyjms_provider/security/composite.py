@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from pyjms.spi.errors import AccessDeniedError
 from pyjms_provider.security.contracts import Authenticator, Credentials, Principal
-from pyjms_provider.security.refusals import NO_CREDENTIALS, BusyError, TooManyAttemptsError, wrong_credentials
+from pyjms_provider.security.refusals import NO_CREDENTIALS, LogInsBusyError, TooManyAttemptsError, wrong_credentials
 from pyjms_provider.security.throttle import Forgiving
 
 __all__ = ["CompositeAuthenticator"]
@@ -33,7 +33,7 @@ class CompositeAuthenticator(Authenticator):
             except AccessDeniedError as error:
                 refusal = error
                 if not isinstance(
-                    error, BusyError | TooManyAttemptsError
+                    error, LogInsBusyError | TooManyAttemptsError
                 ):  # they looked at nothing, and counted nothing
                     asked.append(authenticator)
             else:

@@ -32,7 +32,7 @@ from pyjms_provider.security.oauth2 import (
     principal_of,
     token_in,
 )
-from pyjms_provider.security.refusals import NO_CREDENTIALS, BusyError, wrong_credentials
+from pyjms_provider.security.refusals import NO_CREDENTIALS, LogInsBusyError, wrong_credentials
 from pyjms_provider.security.settings import JwtSettings
 
 __all__ = ["JwtAuthenticator"]
@@ -142,14 +142,14 @@ class _KeySet:
     def find(self, name: object, algorithm: str) -> list[Any]:
         """Return the keys that may have signed it, after a look whether there are newer ones if need be.
 
-        Raises `BusyError`: there never were any.
+        Raises `LogInsBusyError`: there never were any.
         """
         now = self._clock.monotonic_ms()
         is_old = self._fetched_ms is None or now >= self._fetched_ms + self._keep_ms
         if is_old or not self._serving(name, algorithm):
             self._refresh(now)
         if self._fetched_ms is None:
-            raise BusyError  # the first keys are on their way, or the server cannot be reached: no fault of the token's
+            raise LogInsBusyError  # the first keys are on their way, or the server cannot be reached: no fault of the token's
         return [key.key for key in self._serving(name, algorithm)]
 
     def _serving(self, name: object, algorithm: str) -> list[_Key]:

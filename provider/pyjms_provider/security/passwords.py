@@ -31,7 +31,7 @@ from pyjms_provider.security.contracts import (
     PasswordCredentials,
     Principal,
 )
-from pyjms_provider.security.refusals import NO_CREDENTIALS, BusyError, wrong_credentials
+from pyjms_provider.security.refusals import NO_CREDENTIALS, LogInsBusyError, wrong_credentials
 from pyjms_provider.security.scram import SCRAM_PREFIX, ScramExchange, ScramVerifier
 from pyjms_provider.security.throttle import Throttle, ThrottleSettings
 
@@ -292,7 +292,7 @@ class PasswordAuthenticator(Authenticator):
     @contextmanager
     def _turn(self) -> Iterator[None]:
         if not self._turns.acquire(timeout=self._patience_s):
-            raise BusyError
+            raise LogInsBusyError
         try:
             yield
         finally:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pyjms.spi.errors import AccessDeniedError
 
-__all__ = ["NO_CREDENTIALS", "WRONG_CREDENTIALS", "BusyError", "TooManyAttemptsError", "wrong_credentials"]
+__all__ = ["NO_CREDENTIALS", "WRONG_CREDENTIALS", "LogInsBusyError", "TooManyAttemptsError", "wrong_credentials"]
 
 WRONG_CREDENTIALS = "the credentials were refused: check user name and password, certificate or token"
 NO_CREDENTIALS = "this broker asks who you are: log in with a user name and a password, a client certificate or a token"
@@ -24,7 +24,7 @@ class TooManyAttemptsError(AccessDeniedError):
         return type(self), (self.wait_ms,)
 
 
-class BusyError(AccessDeniedError):
+class LogInsBusyError(AccessDeniedError):
     """So many log in at this moment that this one was not looked at."""
 
     code = "PYJMS-ACCESS-BUSY"

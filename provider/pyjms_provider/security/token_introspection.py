@@ -29,7 +29,7 @@ from pyjms_provider.security.oauth2 import (
     principal_of,
     token_in,
 )
-from pyjms_provider.security.refusals import NO_CREDENTIALS, BusyError, wrong_credentials
+from pyjms_provider.security.refusals import NO_CREDENTIALS, LogInsBusyError, wrong_credentials
 from pyjms_provider.security.settings import IntrospectionSettings
 from pyjms_provider.security.throttle import Throttle, ThrottleSettings
 
@@ -90,7 +90,7 @@ class IntrospectionAuthenticator(Authenticator):
             answer = self._endpoint.ask(body, self._headers)
         except EndpointError as error:
             _log.error("PYJMS-SECURITY-5 nobody with a token can log in: %s", error.reason)
-            raise BusyError from error
+            raise LogInsBusyError from error
         now = self._clock.time_ms()
         try:
             claims = _active(answer)

@@ -25,7 +25,7 @@ from pyjms.testing import VirtualClock
 from pyjms_provider.security.contracts import PasswordCredentials, TokenCredentials
 from pyjms_provider.security.http_json import Endpoint, EndpointError
 from pyjms_provider.security.json_web_tokens import JwtAuthenticator
-from pyjms_provider.security.refusals import BusyError, TooManyAttemptsError
+from pyjms_provider.security.refusals import LogInsBusyError, TooManyAttemptsError
 from pyjms_provider.security.settings import IntrospectionSettings, JwtSettings
 from pyjms_provider.security.token_introspection import IntrospectionAuthenticator
 from tests.provider.security.helpers import password
@@ -344,7 +344,7 @@ class TestKeysFromAUrl:
     ) -> None:
         server.says({}, 503)
         for _ in range(3):
-            with pytest.raises(BusyError):
+            with pytest.raises(LogInsBusyError):
                 self.login(authenticator, world.token())
         assert len(server.asked) == 1
         server.says(KEYS)
@@ -443,7 +443,7 @@ class TestIntrospection:
         authenticator = IntrospectionAuthenticator(chosen, VirtualClock())
         server.says({}, 500)
         for _ in range(100):
-            with pytest.raises(BusyError):
+            with pytest.raises(LogInsBusyError):
                 self.login(authenticator)
         server.says({"active": True, "username": "alice"})
         assert self.login(authenticator) == "alice"

@@ -26,7 +26,7 @@ from pyjms_provider.security.passwords import (
     VerifierError,
     scheme_of,
 )
-from pyjms_provider.security.refusals import BusyError, TooManyAttemptsError
+from pyjms_provider.security.refusals import LogInsBusyError, TooManyAttemptsError
 from pyjms_provider.security.scram import ScramExchange
 from pyjms_provider.security.throttle import ThrottleSettings
 from tests.provider.security.helpers import CHEAP, GOOD, CountingHasher, World, password
@@ -293,7 +293,7 @@ def test_only_so_many_passwords_are_checked_at_a_time(world: World) -> None:
     for thread in threads:
         thread.start()
     inside.wait(10)
-    with pytest.raises(BusyError):
+    with pytest.raises(LogInsBusyError):
         authenticator.authenticate(password("alice"), peer=PEER)
     go_on.wait(10)
     for thread in threads:
