@@ -37,7 +37,7 @@ __all__ = [
     "failure",
     "follow",
     "is_jvm_gone",
-    "reason_of",
+    "spark_reason",
     "stop_wanted",
     "told",
 ]
@@ -74,7 +74,7 @@ _OURS = re.compile(r"^pyjms[\w.]*\.\w+: (.+)$", re.MULTILINE)
 _JAVAS = re.compile(r"^: [\w.$]+: (.+)$", re.MULTILINE)
 
 
-def reason_of(error: Exception) -> str:
+def spark_reason(error: Exception) -> str:
     """Return why Spark failed, of all that it tells: our own last word; else Java's; else the first paragraph."""
     text = str(error)
     if ours := _OURS.findall(text):
@@ -125,7 +125,7 @@ def errors_told(command: str, code: int = FAILED) -> Iterator[None]:
         yield
     except (PySparkException, Py4JError) as error:
         asked_wrongly = _OPTION in str(error)  # by who ran in a process of Spark's
-        reason = _GONE if is_jvm_gone(error) else reason_of(error)
+        reason = _GONE if is_jvm_gone(error) else spark_reason(error)
         raise failure(command, reason, CANNOT_BE_USED if asked_wrongly else code) from error
     except ProviderError as error:
         raise failure(command, error.reason, CANNOT_BE_USED if isinstance(error, OptionError) else code) from error

@@ -13,7 +13,7 @@ import typer
 from typer.testing import CliRunner
 
 from pyjms.spark.commands import commands
-from pyjms.spark.commands.running import ended_at_once, errors_told, follow, is_jvm_gone, reason_of
+from pyjms.spark.commands.running import ended_at_once, errors_told, follow, is_jvm_gone, spark_reason
 from pyjms.spark.errors import OptionError
 
 SLOW = "[STREAM_FAILED] Query terminated with exception: Python worker failed to connect back. SQLSTATE: XXKST"
@@ -102,7 +102,7 @@ Caused by: java.lang.ClassNotFoundException: nosuch.DefaultSource
     ],
 )
 def test_of_all_that_spark_tells_a_person_reads_the_reason(text: str, told: str) -> None:
-    assert reason_of(RuntimeError(text)) == told
+    assert spark_reason(RuntimeError(text)) == told
 
 
 @pytest.mark.spark
