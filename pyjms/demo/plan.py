@@ -16,6 +16,7 @@ from hashlib import sha256
 from typing import TypeAlias, TypeGuard
 
 from pyjms.demo.records import InputError, Record, Table, Value
+from pyjms.spi.selector import quote
 
 __all__ = ["ELSE", "Kind", "Lane", "Plan", "make_plan"]
 
@@ -228,7 +229,7 @@ def _property_names(columns: Iterable[str]) -> tuple[str, ...]:
 
 def _lane(names: Sequence[str], key: Key) -> Lane:
     tests = (
-        f"{name} IS NULL" if value is None else f"{name} = {_literal(value)}"
+        f"{name} IS NULL" if value is None else f"{name} = {quote(value)}"
         for name, value in zip(names, key, strict=True)
     )
     return Lane(name=key_name(key), key=key, selector=" AND ".join(tests))
@@ -252,11 +253,7 @@ def _lane_for_the_rest(names: Sequence[str], keys: Sequence[Key]) -> Lane:
 
 def _none_of(name: str, values: Sequence[str | None]) -> str:
     """Return the condition that a property has none of the values, of which None is a missing one."""
-    literals = ", ".join(_literal(value) for value in values if value is not None)
+    literals = ", ".join(quote(value) for value in values if value is not None)
     if None not in values:
         return f"{name} IS NULL OR {name} NOT IN ({literals})"
     return f"{name} NOT IN ({literals})" if literals else f"{name} IS NOT NULL"
-
-
-def _literal(text: str) -> str:
-    return "'" + text.replace("'", "''") + "'"

@@ -21,6 +21,7 @@ from pyjms.flows.store import FlowStore, check_store_url, open_store
 from pyjms.flows.wording import INSTANCE, ask_message
 from pyjms.runtime.connection import JmsConnection
 from pyjms.spi.provider import ConnectionEvents, ConnectRequest, Provider, ProviderConnection
+from pyjms.spi.selector import quote
 from pyjms.spi.url import ProviderUrl
 from pyjms.spi.workflows import (
     InstanceQuery,
@@ -264,12 +265,8 @@ def _view(flow: Flow, instance: Instance) -> WorkflowInstance:
 
 
 def _selector(instance_id: str, requests: Sequence[WorkflowRequest]) -> str:
-    keys = ", ".join(_literal(each.correlation_id) for each in requests)
-    return f"{INSTANCE} = {_literal(instance_id)} OR JMSCorrelationID IN ({keys})"
-
-
-def _literal(text: str) -> str:
-    return "'" + text.replace("'", "''") + "'"
+    keys = ", ".join(quote(each.correlation_id) for each in requests)
+    return f"{INSTANCE} = {quote(instance_id)} OR JMSCorrelationID IN ({keys})"
 
 
 def _is_backward(instance: Instance) -> bool:

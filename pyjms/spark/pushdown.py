@@ -7,6 +7,8 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
+from pyjms.spi.selector import quote
+
 __all__ = ["Condition", "selector_of"]
 
 _TEXTS: Mapping[str, str] = {
@@ -58,12 +60,12 @@ def _text_clause(name: str, condition: Condition) -> str | None:
     ):  # the reverse does not hold: a column is NULL, too, where it cannot hold the header
         return f"{name} IS NOT NULL"
     if condition.operator == "=" and isinstance(value, str):  # selectors know no order of texts
-        return f"{name} = {_quoted(value)}"
+        return f"{name} = {quote(value)}"
     if condition.operator == "IN" and _all(value, str):
-        return f"{name} IN ({', '.join(map(_quoted, value))})"
+        return f"{name} IN ({', '.join(map(quote, value))})"
     if condition.operator == "STARTS" and isinstance(value, str):
         escaped = value.replace("\\", "\\\\").replace("%", "\\%").replace("_", "\\_")
-        return f"{name} LIKE {_quoted(escaped + '%')} ESCAPE '\\'"
+        return f"{name} LIKE {quote(escaped + '%')} ESCAPE '\\'"
     return None
 
 
@@ -92,7 +94,3 @@ def _moment_clause(name: str, operator: str, value: datetime) -> str | None:
 
 def _all(values: Any, kind: type) -> bool:
     return isinstance(values, (tuple, list)) and bool(values) and all(type(value) is kind for value in values)
-
-
-def _quoted(text: str) -> str:
-    return "'" + text.replace("'", "''") + "'"

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 
 from pydantic import BaseModel, Field
 
-from pyjms.spi.selector import compile_selector
+from pyjms.spi.selector import compile_selector, quote
 from pyjms_provider.core.measuring import oldest_timestamp_ms
 from pyjms_provider.core.message_state import MessageState
 from pyjms_provider.core.observing import counts_of, traffic_of
@@ -75,7 +75,7 @@ def chosen(selector: str | None, ids: list[str] | None) -> str | None:
         return selector
     if not ids:
         return "FALSE"
-    listed = ", ".join("'" + each.replace("'", "''") + "'" for each in ids)
+    listed = ", ".join(map(quote, ids))
     return f"JMSMessageID IN ({listed})" + ("" if not selector else f" AND ({selector})")
 
 

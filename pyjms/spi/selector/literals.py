@@ -10,7 +10,7 @@ from struct import Struct
 from pyjms.spi.selector.problem import Problem, shorten
 from pyjms.types import Float, Int, Long
 
-__all__ = ["parse_number", "parse_string"]
+__all__ = ["parse_number", "parse_string", "quote"]
 
 _WHOLE = re.compile(r"(?:0[xX](?P<hexadecimal>[0-9a-fA-F]+)|0(?P<octal>[0-9]+)|(?P<decimal>[0-9]+))[lL]?")
 _BASES = {"decimal": 10, "octal": 8, "hexadecimal": 16}
@@ -36,6 +36,11 @@ def parse_number(text: str, position: int, *, negative: bool = False) -> int | f
 def parse_string(text: str) -> str:
     """Return the value of a string literal; `text` has the quotes around it."""
     return text[1:-1].replace("''", "'")
+
+
+def quote(text: str) -> str:
+    """Return the literal that stands for `text` in a selector: in quotes, of which any in the text is doubled (JMS 1.1 §3.8.1.1)."""
+    return "'" + text.replace("'", "''") + "'"
 
 
 def _parse_whole(literal: re.Match[str], position: int, *, negative: bool) -> int:

@@ -7,10 +7,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pyjms.spi.selector.literals import parse_number, parse_string
+from pyjms.spi.selector.literals import parse_number, parse_string, quote
 from pyjms.spi.selector.problem import Problem
 from pyjms.types import Float, Long
 from tests.pyjms.spi.selector.model import nearest_single
+from tests.pyjms.spi.selector.support import evaluate
 
 
 @pytest.mark.parametrize(
@@ -104,3 +105,10 @@ def test_a_float_literal_beyond_the_middle_is_rounded_up() -> None:
 @pytest.mark.parametrize(("text", "value"), [("''", ""), ("''''", "'"), ("'it''s'", "it's"), ("'a\\n'", "a\\n")])
 def test_a_doubled_quote_is_one(text: str, value: str) -> None:
     assert parse_string(text) == value
+
+
+@given(st.text(st.sampled_from(["'", '"', "%", "_", "\\", "\n", "\0", "\ud800"]) | st.characters(), max_size=12))
+def test_what_is_quoted_is_the_text_whatever_it_has(text: str) -> None:
+    assert parse_string(quote(text)) == text
+    assert evaluate(f"s = {quote(text)}", {"s": text}) is True
+    assert evaluate(f"s = {quote(text)}", {"s": text + "'"}) is False
