@@ -11,6 +11,7 @@ from importlib import import_module, metadata
 from typing import TYPE_CHECKING, Final
 
 from pyjms.commands import COMMANDS
+from pyjms.spi.version import installed_version
 
 if TYPE_CHECKING:
     import typer
@@ -48,7 +49,7 @@ def main() -> None:
 
     def show_version(asked: bool) -> None:
         if asked:
-            typer.echo(f"pyjms {metadata.version('pyjms')}")
+            typer.echo(f"pyjms {installed_version()}")
             raise typer.Exit
 
     @app.callback()

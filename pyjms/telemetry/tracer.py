@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from importlib.metadata import PackageNotFoundError, version
 from typing import TYPE_CHECKING, Final
 
 from opentelemetry import propagate, trace
@@ -21,6 +20,7 @@ from pyjms.errors import JMSException
 from pyjms.messages.destinations import address_of
 from pyjms.runtime.tracing import MessageTracer, current_tracer
 from pyjms.spi.envelope import Address
+from pyjms.spi.version import installed_version
 
 if TYPE_CHECKING:
     from opentelemetry.trace import Tracer, TracerProvider
@@ -63,7 +63,7 @@ class OpenTelemetryTracer(MessageTracer):
 
     def __init__(self, provider: TracerProvider | None = None) -> None:
         """`provider`: who makes spans; None: the global one, also if it is set later."""
-        self.tracer: Tracer = trace.get_tracer(_NAME, _version(), tracer_provider=provider)
+        self.tracer: Tracer = trace.get_tracer(_NAME, installed_version(), tracer_provider=provider)
 
     @contextmanager
     def sending(self, address: Address, message: Message) -> Iterator[Mapping[str, str]]:
@@ -172,10 +172,3 @@ def _fail(span: Span, error: BaseException) -> None:
     span.set_attribute("error.type", f"{type(error).__module__}.{type(error).__qualname__}")
     span.record_exception(error)
     span.set_status(Status(StatusCode.ERROR, str(error)))
-
-
-def _version() -> str:
-    try:
-        return version(_NAME)
-    except PackageNotFoundError:  # run from a source tree that is not installed
-        return "0"

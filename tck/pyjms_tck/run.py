@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from importlib import import_module, metadata
+from importlib import import_module
 from pathlib import Path
 from types import MappingProxyType
 
+from pyjms.spi.version import installed_version
 from pyjms_tck.catalogue import Catalogue, Chapter, Level, Requirement, load_catalogue
 from pyjms_tck.judging import judge
 from pyjms_tck.results import Report, TestResult
@@ -63,7 +64,7 @@ def _report(suite: str, catalogue: Catalogue, selected: tuple[str, ...], outcome
     results: tuple[TestResult, ...] = outcome.results
     return Report(
         suite=suite,
-        suite_version=metadata.version("pyjms"),
+        suite_version=installed_version(),
         provider=outcome.collected.provider,
         selection=task.select,
         chapters=catalogue.chapters,

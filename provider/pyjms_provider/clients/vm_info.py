@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from functools import cache
-from importlib.metadata import PackageNotFoundError, version
 
 from pyjms.spi.provider import ProviderInfo
+from pyjms.spi.version import installed_version
 
 __all__ = ["embedded_broker_info"]
 
@@ -15,13 +15,6 @@ def embedded_broker_info() -> ProviderInfo:
     """Return the name and the version of the broker, and the properties that it sets."""
     return ProviderInfo(
         name="pyjms embedded broker",
-        version=_version(),
+        version=installed_version(),
         jmsx_property_names=("JMSXDeliveryCount", "JMSXGroupID", "JMSXGroupSeq"),
     )
-
-
-def _version() -> str:
-    try:
-        return version("pyjms")
-    except PackageNotFoundError:  # run from a source tree that is not installed
-        return "0"

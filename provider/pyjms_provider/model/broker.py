@@ -6,6 +6,7 @@ import os
 import platform
 from typing import TYPE_CHECKING, Any
 
+from pyjms.spi.version import installed_version
 from pyjms_provider.model.attributes import Attributes, attribute
 from pyjms_provider.model.startable import Startable
 from pyjms_provider.model.statistics import StatisticKind, statistic
@@ -46,12 +47,7 @@ class Broker(Startable):
     @statistic("The version of pyjms.")
     def version(self) -> str:
         """The version of pyjms."""
-        from importlib.metadata import PackageNotFoundError, version
-
-        try:
-            return version("pyjms")
-        except PackageNotFoundError:  # run from a source tree that is not installed
-            return "0"
+        return installed_version()
 
     @statistic("The interpreter and the system that it runs on.")
     def platform(self) -> str:

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from importlib.metadata import PackageNotFoundError, version
 from typing import TYPE_CHECKING
 
+from pyjms.spi.version import installed_version
 from pyjms_provider.model.port import StompPort, StompPortAttributes
 from pyjms_provider.protocols.stomp.server.service import StompService
 from pyjms_provider.protocols.stomp.server.settings import StompSettings
@@ -70,7 +70,7 @@ def stomp_opener(
             authenticator=port.authenticator(),
             hosts=ManagedHosts(port, chosen.default_host, synthetic),
             settings=StompSettings(
-                server_name=f"pyjms/{_version()}",
+                server_name=f"pyjms/{installed_version()}",
                 login_timeout_ms=chosen.login_timeout_ms,
                 heart_beat_ms=chosen.heart_beat_ms,
                 prefetch=chosen.prefetch,
@@ -85,10 +85,3 @@ def stomp_opener(
 def _name_in(shown: Credentials | None) -> str:
     """Return the user name that was offered; "" where the credentials have none."""
     return shown.user_name if isinstance(shown, PasswordCredentials) else ""
-
-
-def _version() -> str:
-    try:
-        return version("pyjms")
-    except PackageNotFoundError:  # run from a source tree that is not installed
-        return "0"

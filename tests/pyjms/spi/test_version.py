@@ -1,0 +1,21 @@
+"""What pyjms says its version is."""
+
+from __future__ import annotations
+
+from importlib import metadata
+
+import pytest
+
+from pyjms.spi.version import installed_version
+
+
+def test_the_version_is_that_of_what_is_installed() -> None:
+    assert installed_version() == metadata.version("pyjms")
+
+
+def test_a_source_tree_that_is_not_installed_has_version_0(monkeypatch: pytest.MonkeyPatch) -> None:
+    def find_none(name: str) -> str:
+        raise metadata.PackageNotFoundError(name)
+
+    monkeypatch.setattr(metadata, "version", find_none)
+    assert installed_version() == "0"
