@@ -9,11 +9,10 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Final
 
+from pyjms.spi.signals import ENDING, signals_as_bytes
+
 __all__ = ["interruptible", "told_of_signals"]
 
-_ENDING: Final = (signal.SIGINT, signal.SIGTERM)
-_NO_MORE: Final = b"\0"
-"""Comes after the last signal; there is no signal 0."""
 _POKE: Final = getattr(signal, "SIGURG", 0)
 """What interrupts a wait, and would be ignored by itself."""
 _MOMENT_S: Final = 0.1
@@ -24,28 +23,20 @@ _MOMENT_S: Final = 0.1
 def told_of_signals(end: Callable[[], None]) -> Iterator[None]:
     """Have `end` called, on a thread of its own, at each Ctrl-C and SIGTERM; off the main thread, there are none.
 
-    They come through a socket, into which Python's own handler writes. To have a handler of ours call `end` is not safe: it
-    runs when the main thread gets to it, and that may be about to wait for what `end` does, or be interrupted with a lock
-    that `end` takes; then it waits for ever.
+    Afterwards they do again what they did: what is left of the command may be broken off.
     """
     if threading.current_thread() is not threading.main_thread():
         yield
         return
     reader, writer = socket.socketpair()
     with reader, writer:
-        writer.setblocking(False)
         teller = threading.Thread(target=_tell, args=(reader, end), name="pyjms signals", daemon=True)
         teller.start()
-        handlers = {number: signal.signal(number, lambda *_: None) for number in _ENDING}
-        before = signal.set_wakeup_fd(writer.fileno(), warn_on_full_buffer=False)
         try:
-            yield
+            with signals_as_bytes(ENDING, writer, put_back=True):
+                yield
         finally:
-            signal.set_wakeup_fd(before)
-            for number, handler in handlers.items():
-                signal.signal(number, handler)
-            writer.setblocking(True)
-            writer.send(_NO_MORE)
+            writer.close()
             teller.join()
 
 
@@ -62,21 +53,16 @@ def interruptible() -> Iterator[None]:
         return
     reader, writer = socket.socketpair()
     with reader, writer:
-        writer.setblocking(False)
         poker = threading.Thread(
             target=_poke, args=(reader, threading.get_ident()), name="pyjms interrupts", daemon=True
         )
         poker.start()
-        handler = signal.signal(_POKE, lambda *_: None)
-        before = signal.set_wakeup_fd(writer.fileno(), warn_on_full_buffer=False)
         try:
-            yield
+            with signals_as_bytes((_POKE,), writer, put_back=True):
+                yield
         finally:
-            signal.set_wakeup_fd(before)
-            writer.setblocking(True)
-            writer.send(_NO_MORE)
+            writer.close()
             poker.join()
-            signal.signal(_POKE, handler)
 
 
 def _poke(reader: socket.socket, main_thread: int) -> None:
@@ -89,12 +75,12 @@ def _poke(reader: socket.socket, main_thread: int) -> None:
             is_due = False
             signal.pthread_kill(main_thread, _POKE)
             continue
-        if number == _NO_MORE:
+        if not number:
             return
-        is_due = is_due or number[0] in _ENDING
+        is_due = is_due or number[0] in ENDING
 
 
 def _tell(reader: socket.socket, end: Callable[[], None]) -> None:
-    while (number := reader.recv(1)) != _NO_MORE:
-        if number[0] in _ENDING:
+    while number := reader.recv(1):
+        if number[0] in ENDING:
             end()

@@ -6,24 +6,25 @@ import signal
 import socket
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import Final, NoReturn
+from typing import NoReturn
+
+from pyjms.spi.signals import ENDING, signals_as_bytes
 
 __all__ = ["ending_signals", "stopped_early"]
-
-_ENDING: Final = (signal.SIGTERM, signal.SIGINT)
 
 
 @contextmanager
 def stopped_early() -> Iterator[None]:
     """Have SIGTERM end what goes on as Ctrl-C does, and the process with 0: it may wait for a store that another broker holds.
 
-    The main thread's to call. `ending_signals` within it takes its place.
+    The main thread's to call. `ending_signals` within it takes its place for good.
     """
     before = signal.signal(signal.SIGTERM, _stop)
     try:
         yield
     finally:
-        signal.signal(signal.SIGTERM, before)
+        if signal.getsignal(signal.SIGTERM) is _stop:
+            signal.signal(signal.SIGTERM, before)
 
 
 def _stop(*_: object) -> NoReturn:
@@ -34,23 +35,15 @@ def _stop(*_: object) -> NoReturn:
 def ending_signals() -> Iterator[Callable[[], int]]:
     """Give what waits for SIGTERM or Ctrl-C, and returns its number; afterwards both do nothing. The main thread's to call.
 
-    They come through a socket, into which Python's own handler writes. To have a handler of ours set an event is not safe:
-    it runs when the main thread gets to it, and that may be about to wait for this event, or be interrupted with its lock;
-    then it waits for ever.
+    No former handler is put back: the broker is closed then, and whoever asks it to end once more, as supervisors and people do,
+    is not to break that off, nor to change the exit code of a process that is about to end as it was asked to.
     """
     reader, writer = socket.socketpair()
-    with reader, writer:
-        writer.setblocking(False)
-        for number in _ENDING:
-            signal.signal(number, lambda *_: None)
-        before = signal.set_wakeup_fd(writer.fileno(), warn_on_full_buffer=False)
+    with reader, writer, signals_as_bytes(ENDING, writer, put_back=False):
 
         def wait() -> int:
-            while (number := reader.recv(1)[0]) not in _ENDING:
+            while (number := reader.recv(1)[0]) not in ENDING:
                 pass
             return number
 
-        try:
-            yield wait
-        finally:
-            signal.set_wakeup_fd(before)
+        yield wait

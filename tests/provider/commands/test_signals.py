@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from pyjms_provider.commands.signals import ending_signals
+from pyjms_provider.commands.signals import ending_signals, stopped_early
 from tests.interrupting import interrupted_at, interrupted_elsewhere
 
 pytestmark = pytest.mark.timeout(30)  # who waits for what has been missed is never free again
@@ -52,3 +52,23 @@ def test_a_signal_while_it_ends_does_nothing() -> None:
         pass
     signal.raise_signal(signal.SIGTERM)
     assert signal.set_wakeup_fd(-1) == -1
+
+
+def test_a_signal_after_it_has_ended_does_nothing_either() -> None:
+    """What was asked to end is being closed, or is closed: who asks again must not have it end otherwise than it would."""
+    came: list[int] = []
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, lambda number, _: came.append(number))
+    with stopped_early(), ending_signals():
+        pass
+    signal.raise_signal(signal.SIGTERM)
+    signal.raise_signal(signal.SIGINT)
+    assert came == []
+
+
+def test_sigterm_ends_what_waits_and_then_does_what_it_did() -> None:
+    before = signal.getsignal(signal.SIGTERM)
+    with pytest.raises(SystemExit) as ended, stopped_early():
+        signal.raise_signal(signal.SIGTERM)
+    assert ended.value.code == 0
+    assert signal.getsignal(signal.SIGTERM) is before
