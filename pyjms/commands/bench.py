@@ -12,7 +12,8 @@ from rich.table import Table
 from pyjms import Connection, DeliveryMode, JMSException, Message, MessageProducer, Queue, Session
 from pyjms.commands.connecting import Login, queue
 from pyjms.commands.options import AsJson, BrokerUrl, PasswordFile, UserName
-from pyjms.commands.reporting import errors_told, progress, put_json, tables
+from pyjms.commands.reporting import errors_told, progress, tables
+from pyjms.spi.terminal import escaped, put_json
 
 __all__ = ["EXAMPLES", "bench"]
 
@@ -164,7 +165,7 @@ def _latencies(times: list[float]) -> dict[str, float]:
 
 def _show(data: dict[str, Any]) -> None:
     batch = f", transactions of {data['batch']}" if data["batch"] else ""
-    tables().print(f"{data['provider']}: {data['size_bytes']:,} bytes, {data['delivery_mode']}{batch}", markup=False)
+    tables().print(f"{escaped(data['provider'])}: {data['size_bytes']:,} bytes, {data['delivery_mode']}{batch}")
     table = Table("", "number", "per second", "p50 ms", "p90 ms", "p99 ms", "max ms", box=None, pad_edge=False)
     for each in data["results"]:
         latencies = [f"{value:,.3f}" for value in each["latency_ms"].values()]

@@ -9,8 +9,9 @@ import typer
 from pyjms import Session
 from pyjms.commands.connecting import Login, queue
 from pyjms.commands.options import AsJson, BrokerUrl, PasswordFile, QueueName, Selector, UserName
-from pyjms.commands.reporting import errors_told, note, put_json, tables
+from pyjms.commands.reporting import errors_told, tables
 from pyjms.commands.showing import add_message, message_table, message_to_json, show_message
+from pyjms.spi.terminal import note, put_json
 
 __all__ = ["EXAMPLES", "browse"]
 

@@ -3,39 +3,18 @@
 from __future__ import annotations
 
 import logging
-import os
-import sys
 from pathlib import Path
 
-import typer
-
 from pyjms import Connection, ConnectionFactory, Destination, JMSException, Queue, Session
-from pyjms.commands.reporting import CommandError, note
+from pyjms.commands.reporting import CommandError
+from pyjms.spi.passwords import read_password
+from pyjms.spi.terminal import note
 
-__all__ = ["Login", "check_queue", "destination", "queue", "read_password"]
+__all__ = ["Login", "check_queue", "destination", "queue"]
 
 _QUEUE, _TOPIC = "queue:", "topic:"
-_VARIABLE = "PYJMS_PASSWORD"
 _SILENT = logging.NullHandler()
 """What is logged, the commands tell in their own words."""
-
-
-def read_password(user: str, file: Path | None, *, confirm: bool = False) -> str:
-    """Return a user's password: from a file, from the environment, or as it is typed.
-
-    `confirm`: it is a new one, typed twice. Raises `CommandError` when there is none and nobody to be asked.
-    """
-    if file is not None:
-        lines = file.read_text(encoding="utf-8").splitlines()
-        if not lines or not lines[0]:
-            raise CommandError(f"{file} is empty; write the password in its first line")
-        return lines[0]
-    found = os.environ.get(_VARIABLE)
-    if found:
-        return found
-    if not sys.stdin.isatty():
-        raise CommandError(f"no password for {user}: set {_VARIABLE}, or name a --password-file")
-    return str(typer.prompt(f"Password of {user}", hide_input=True, confirmation_prompt=confirm, err=True))
 
 
 class Login:

@@ -10,13 +10,12 @@ from pathlib import Path
 from typing import Annotated, Any, Final
 
 import typer
-from rich.markup import escape
 from rich.table import Table
 
 from pyjms import ConnectionFactory, JMSException, Session
-from pyjms.commands.connecting import Login, read_password
+from pyjms.commands.connecting import Login
 from pyjms.commands.options import AsJson, BrokerUrl, PasswordFile, UserName
-from pyjms.commands.reporting import FAILED, CommandError, errors_told, note, put_json, tables
+from pyjms.commands.reporting import CommandError, errors_told, tables
 from pyjms.commands.signals import told_of_signals
 from pyjms.flows.client import FlowClient
 from pyjms.flows.definition import Flow, read_flow_file
@@ -26,6 +25,8 @@ from pyjms.flows.errors import FlowDefinitionException
 from pyjms.flows.instance import Instance, Status
 from pyjms.flows.picture import draw
 from pyjms.flows.store import open_store
+from pyjms.spi.passwords import read_password
+from pyjms.spi.terminal import FAILED, escaped, note, put_json
 
 __all__ = ["commands"]
 
@@ -147,7 +148,7 @@ def _start(
         if not isinstance(content, dict):
             raise CommandError('the data is no JSON object; write one such as {"item": "tea"}')
         with _client(url, events, user, password_file) as client:
-            tables().print(client.start(flow, content, instance=instance))
+            tables().print(escaped(client.start(flow, content, instance=instance)), soft_wrap=True)
 
 
 def _list(
@@ -171,7 +172,7 @@ def _list(
             known = flows[each.flow, each.version]
             step = "" if each.status.is_final else known.steps[each.position].name
             row = (each.id, f"{each.flow} {each.version}", each.status.value, step, each.state(known))
-            table.add_row(*map(escape, (*row, _when(each.story[-1].time_ms), each.reason)))
+            table.add_row(*map(escaped, (*row, _when(each.story[-1].time_ms), each.reason)))
         tables().print(table)
 
 
@@ -239,7 +240,7 @@ def _show_steps(flow: Flow) -> None:
     table = Table("step", "queue", "compensation", "state", "retries", "time limit", box=None, header_style="bold")
     for step in flow.steps:
         row = (step.name, step.queue, step.compensation or "", step.state, str(step.retries), f"{step.timeout_s:g} s")
-        table.add_row(*map(escape, row))
+        table.add_row(*map(escaped, row))
     tables().print(table)
     note(f"{flow.name}, version {flow.version}: {len(flow.steps)} steps, nothing is wrong", style="green")
 
@@ -255,10 +256,10 @@ def _show_instance(flow: Flow, instance: Instance) -> None:
     ]
     for name, value in lines:
         if value:
-            tables().print(f"[bold]{name}[/]: {escape(str(value))}", soft_wrap=True)
+            tables().print(f"[bold]{name}[/]: {escaped(str(value))}", soft_wrap=True)
     table = Table("when", "what", "step", "why", box=None, header_style="bold")
     for each in instance.story:
-        table.add_row(*map(escape, (_when(each.time_ms), each.what, each.step, each.reason)))
+        table.add_row(*map(escaped, (_when(each.time_ms), each.what, each.step, each.reason)))
     tables().print(table)
 
 

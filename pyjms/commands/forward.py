@@ -6,13 +6,14 @@ from typing import Annotated, Any, Final
 
 import typer
 
-from pyjms.commands.connecting import check_queue, read_password
+from pyjms.commands.connecting import check_queue
 from pyjms.commands.durations import span_ms
 from pyjms.commands.options import AsJson, BrokerUrl, PasswordFile, QueueName, Selector, UserName
 from pyjms.commands.reporting import CommandError, errors_told
 from pyjms.commands.running_routes import run_route
 from pyjms.forwarding.settings import Guarantee
 from pyjms.spi.errors import ProviderError
+from pyjms.spi.passwords import read_password
 
 __all__ = ["EXAMPLES", "forward"]
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import Annotated, Final
 
 import typer
-from rich.markup import escape
 
 from pyjms import (
     Connection,
@@ -17,12 +16,13 @@ from pyjms import (
 )
 from pyjms.commands.connecting import Login, check_queue, destination, queue
 from pyjms.commands.options import AsJson, BrokerUrl, PasswordFile, QueueName, Selector, UserName
-from pyjms.commands.reporting import CommandError, errors_told, note, progress, put_json, tables
+from pyjms.commands.reporting import CommandError, errors_told, progress, tables
 from pyjms.commands.taking import can_browse, count_messages, take
 from pyjms.messages.properties import Properties
 from pyjms.messages.property_names import DUPLICATE_ID
 from pyjms.spi.clock import SystemClock
 from pyjms.spi.errors import ResourceError
+from pyjms.spi.terminal import escaped, note, put_json
 
 __all__ = ["EXAMPLES", "move"]
 
@@ -75,7 +75,7 @@ def move(
         if as_json:
             put_json({"from": source.removeprefix("queue:"), "to": target, "moved": moved})
         else:
-            tables().print(f"[green]moved[/] {moved:,} messages to {escape(target)}", soft_wrap=True)
+            tables().print(f"[green]moved[/] {moved:,} messages to {escaped(target)}", soft_wrap=True)
 
 
 def _move(

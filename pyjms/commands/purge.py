@@ -10,8 +10,9 @@ import typer
 from pyjms import Session
 from pyjms.commands.connecting import Login, queue
 from pyjms.commands.options import AsJson, BrokerUrl, PasswordFile, QueueName, Selector, UserName
-from pyjms.commands.reporting import FAILED, CommandError, errors_told, note, progress, put_json, tables
+from pyjms.commands.reporting import CommandError, errors_told, progress, tables
 from pyjms.commands.taking import can_browse, count_messages, take
+from pyjms.spi.terminal import FAILED, note, put_json
 
 __all__ = ["EXAMPLES", "purge"]
 

@@ -14,8 +14,9 @@ from pyjms.commands.bodies import body_bytes, body_to_json, type_of
 from pyjms.commands.connecting import Login, destination
 from pyjms.commands.durations import span_ms
 from pyjms.commands.options import AsJson, BrokerUrl, PasswordFile, Selector, UserName
-from pyjms.commands.reporting import FAILED, CommandError, errors_told, note, put_json, tables
-from pyjms.commands.showing import message_to_json, printable, show_message
+from pyjms.commands.reporting import CommandError, errors_told, tables
+from pyjms.commands.showing import message_to_json, show_message, text_of
+from pyjms.spi.terminal import FAILED, note, printable, put_json
 
 __all__ = ["EXAMPLES", "receive"]
 
@@ -138,7 +139,7 @@ class _Outlet:
         elif type_of(message) == "text" and not sys.stdout.isatty():
             sys.stdout.write(f"{body_bytes(message).decode('utf-8', 'replace')}\n")
         else:
-            sys.stdout.write(f"{printable(body_to_json(message))}\n")
+            sys.stdout.write(f"{printable(text_of(body_to_json(message)))}\n")
         sys.stdout.flush()
 
     def _save(self, folder: Path, message: Message) -> Path:

@@ -1,21 +1,18 @@
-"""How commands end: exit codes, errors in one line, and who reads the output.
+"""How commands end: errors in one line, with their exit codes, and who reads the output.
 
 Results go to standard output; progress, notes and errors to standard error, so that a result can be piped on.
 """
 
 from __future__ import annotations
 
-import json
 import os
-import re
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Any, Final, NoReturn
+from typing import Final, NoReturn
 
 import typer
 from rich.console import Console
-from rich.markup import escape
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 
 from pyjms import (
@@ -28,25 +25,10 @@ from pyjms import (
     MessageFormatException,
     UnsupportedOperationException,
 )
+from pyjms.spi.passwords import NoPasswordError
+from pyjms.spi.terminal import CANNOT_BE_USED, FAILED, INTERRUPTED, complain
 
-__all__ = [
-    "CANNOT_BE_USED",
-    "FAILED",
-    "INTERRUPTED",
-    "CommandError",
-    "errors_told",
-    "note",
-    "progress",
-    "put_json",
-    "tables",
-]
-
-FAILED: Final = 1
-"""It broke off, or there was nothing to do it with."""
-CANNOT_BE_USED: Final = 2
-"""What was asked for cannot be done: options, URL, credentials, a file."""
-INTERRUPTED: Final = 130
-"""Ctrl-C."""
+__all__ = ["CommandError", "errors_told", "progress", "tables"]
 
 _UNUSABLE_CODES: Final = frozenset({"PYJMS-URL", "PYJMS-PROVIDER", "PYJMS-CAPABILITY"})
 """Errors that are plain `JMSException` for programs, and that trying again does not help."""
@@ -59,9 +41,6 @@ _UNUSABLE: Final = (
     MessageFormatException,
     UnsupportedOperationException,
 )
-
-
-_CONTROLS: Final = re.compile(r"[\x7f-\x9f]")
 
 
 class CommandError(Exception):
@@ -77,7 +56,7 @@ def errors_told(command: str) -> Iterator[None]:
         # Who reads the output has seen enough: nothing more can be written, also not when Python ends.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         raise typer.Exit(FAILED) from error
-    except (CommandError, *_UNUSABLE, OSError) as error:
+    except (CommandError, NoPasswordError, *_UNUSABLE, OSError) as error:
         _end(command, _text(error), CANNOT_BE_USED, error)
     except JMSException as error:
         _end(command, _text(error), CANNOT_BE_USED if error.error_code in _UNUSABLE_CODES else FAILED, error)
@@ -92,27 +71,13 @@ def _text(error: BaseException) -> str:
 
 
 def _end(command: str, text: str, code: int, cause: BaseException) -> NoReturn:
-    Console(stderr=True).print(f"[red]pyjms {command}:[/] {escape(text)}", highlight=False, soft_wrap=True)
+    complain(f"pyjms {command}", text)
     raise typer.Exit(code) from cause
-
-
-def note(text: str, *, style: str = "") -> None:
-    """Tell people something that is not the result."""
-    Console(stderr=True).print(escape(text), style=style, highlight=False, soft_wrap=True)
-
-
-def put_json(value: Any, *, is_line: bool = False) -> None:
-    """Print a result for programs: one document, or one of several lines. Nothing in it steers a terminal."""
-    text = json.dumps(value, indent=None if is_line else 2, ensure_ascii=False)
-    # JSON escapes what is below a blank alone; U+009B begins a command to a terminal as ESC [ does.
-    sys.stdout.write(_CONTROLS.sub(lambda found: f"\\u{ord(found[0]):04x}", text) + "\n")
-    if is_line:
-        sys.stdout.flush()
 
 
 def tables() -> Console:
     """Return what prints tables for people."""
-    return Console(highlight=False)
+    return Console(highlight=False, emoji=False)
 
 
 @contextmanager

@@ -7,13 +7,11 @@ from pathlib import Path
 from typing import Annotated, Any, Final
 
 import typer
-from rich.markup import escape
 
 from pyjms.commands.bodies import BodyType, read_bodies
-from pyjms.commands.connecting import read_password
 from pyjms.commands.durations import span_ms
 from pyjms.commands.options import AsJson, PasswordFile, UserName
-from pyjms.commands.reporting import FAILED, CommandError, errors_told, note, put_json, tables
+from pyjms.commands.reporting import CommandError, errors_told, tables
 from pyjms.commands.running_routes import run_route
 from pyjms.commands.typed_values import set_properties
 from pyjms.messages.freeze import freeze
@@ -26,7 +24,9 @@ from pyjms.routing.rules import RuleSet
 from pyjms.spi.clock import SystemClock
 from pyjms.spi.envelope import Address, AddressKind, BodyKind, Envelope
 from pyjms.spi.errors import ProviderError
+from pyjms.spi.passwords import read_password
 from pyjms.spi.routes import RouteRequest, find_runner
+from pyjms.spi.terminal import FAILED, escaped, note, put_json
 
 __all__ = ["commands"]
 
@@ -68,7 +68,7 @@ def _check(file: _RulesFile, as_json: AsJson = False) -> None:
                 put_json([{"place": each.place, "line": each.line, "text": each.text} for each in error.problems])
             else:
                 for each in error.problems:
-                    tables().print(f"[bold]{escape(str(file))}[/]: {escape(str(each))}", soft_wrap=True)
+                    tables().print(f"[bold]{escaped(str(file))}[/]: {escaped(str(each))}", soft_wrap=True)
             note(f"{len(error.problems)} problems in {file}", style="red")
             raise typer.Exit(FAILED) from error
         if "route" in data:
@@ -185,7 +185,9 @@ def _explain(
         else:
             for each in explained:
                 _show(each)
-            tables().print(f"goes to: [green]{escape(', '.join(targets))}[/]" if targets else "[red]nobody wants it[/]")
+            tables().print(
+                f"goes to: [green]{escaped(', '.join(targets))}[/]" if targets else "[red]nobody wants it[/]"
+            )
         if not targets:
             raise typer.Exit(FAILED)
 
@@ -220,11 +222,11 @@ def _envelope(
 
 def _show(each: RuleExplained) -> None:
     mark = "[green]wants it[/]" if each.holds else "[dim]not asked[/]" if not each.is_asked else "[red]does not[/]"
-    targets = f" → {escape(', '.join(each.rule.targets))}" if each.holds else ""
-    tables().print(f"{mark}  [bold]{escape(each.rule.name)}[/]{targets}", soft_wrap=True)
+    targets = f" → {escaped(', '.join(each.rule.targets))}" if each.holds else ""
+    tables().print(f"{mark}  [bold]{escaped(each.rule.name)}[/]{targets}", soft_wrap=True)
     for condition in each.conditions if each.is_asked else ():
         sign = "yes" if condition.holds else "no"
-        tables().print(f"    {sign:<4}{escape(condition.text)}    (it has {escape(condition.seen)})", soft_wrap=True)
+        tables().print(f"    {sign:<4}{escaped(condition.text)}    (it has {escaped(condition.seen)})", soft_wrap=True)
 
 
 def _data(each: RuleExplained) -> dict[str, Any]:

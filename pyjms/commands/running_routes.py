@@ -5,11 +5,12 @@ from __future__ import annotations
 import threading
 from typing import Any, Final
 
-from pyjms.commands.reporting import note, progress, put_json, tables
+from pyjms.commands.reporting import progress, tables
 from pyjms.commands.signals import told_of_signals
 from pyjms.errors import JMSException
 from pyjms.spi.clock import Clock, Signal, SystemClock
 from pyjms.spi.routes import RouteError, RouteRequest, RouteState, RouteStatistics, RunningRoute, find_runner
+from pyjms.spi.terminal import escaped, note, put_json
 
 __all__ = ["run_route"]
 
@@ -89,7 +90,7 @@ def _tell_end(name: str, seen: RouteStatistics, *, as_json: bool) -> None:
     parts = [f"[green]{seen.forwarded:,}[/] messages forwarded, {seen.sent:,} sent, {seen.guarantee}"]
     parts += [f"[yellow]{seen.undeliverable:,}[/] set aside"] if seen.undeliverable else []
     parts += [f"{seen.expired:,} expired"] if seen.expired else []
-    parts += [f"{rule}: {number:,}" for rule, number in seen.details.items()]
+    parts += [f"{escaped(rule)}: {number:,}" for rule, number in seen.details.items()]
     tables().print("; ".join(parts), soft_wrap=True)
 
 

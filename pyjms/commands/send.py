@@ -9,16 +9,16 @@ from pathlib import Path
 from typing import Annotated, Final
 
 import typer
-from rich.markup import escape
 
 from pyjms import DeliveryMode, JMSException, Message, MessageProducer, Session
 from pyjms.commands.bodies import BodyType, make_message, read_bodies
 from pyjms.commands.connecting import Login, destination
 from pyjms.commands.durations import moment_ms, span_ms
 from pyjms.commands.options import AsJson, BrokerUrl, PasswordFile, UserName
-from pyjms.commands.reporting import CommandError, errors_told, note, progress, put_json, tables
+from pyjms.commands.reporting import CommandError, errors_told, progress, tables
 from pyjms.commands.typed_values import set_properties
 from pyjms.spi.clock import SystemClock
+from pyjms.spi.terminal import escaped, note, put_json
 
 __all__ = ["EXAMPLES", "send"]
 
@@ -133,7 +133,7 @@ def send(
             put_json({"destination": to if ":" in to else f"queue:{to}", "sent": sent, "last_message_id": last})
         else:
             what = f"message {last}" if sent == 1 else f"{sent:,} messages"
-            tables().print(f"[green]sent[/] {escape(what)} to {escape(to)}", soft_wrap=True)
+            tables().print(f"[green]sent[/] {escaped(what)} to {escaped(to)}", soft_wrap=True)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

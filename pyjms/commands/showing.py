@@ -7,12 +7,12 @@ from datetime import UTC, datetime
 from typing import Any, Final
 
 from rich.console import Console
-from rich.markup import escape
 from rich.table import Table
 
 from pyjms import DeliveryMode, Destination, Message, Queue, Topic
 from pyjms.commands.bodies import body_to_json, type_of
 from pyjms.commands.typed_values import to_json
+from pyjms.spi.terminal import escaped, printable
 
 __all__ = [
     "add_message",
@@ -20,8 +20,8 @@ __all__ = [
     "message_table",
     "message_to_json",
     "one_line",
-    "printable",
     "show_message",
+    "text_of",
 ]
 
 _SHORT: Final = 60
@@ -62,15 +62,14 @@ def _properties(message: Message) -> dict[str, Any]:
     return {str(name): to_json(message.get_object_property(name)) for name in message.property_names}
 
 
-def printable(value: Any) -> str:
-    """Return a value as a terminal may show it: characters that could steer it are spelt out."""
-    text = value if isinstance(value, str) else "" if value is None else json.dumps(value, ensure_ascii=False)
-    return "".join(each if each.isprintable() or each in "\n\t" else ascii(each)[1:-1] for each in text)
+def text_of(value: Any) -> str:
+    """Return a value as text: that of a string is its own, that of None is none, and others are JSON."""
+    return value if isinstance(value, str) else "" if value is None else json.dumps(value, ensure_ascii=False)
 
 
 def one_line(value: Any, most: int = _SHORT) -> str:
     """Return a value on one line, shortened."""
-    line = " ".join(printable(value).split())
+    line = " ".join(printable(text_of(value)).split())
     return line if len(line) <= most else f"{line[: most - 1]}…"
 
 
@@ -92,11 +91,11 @@ def add_message(table: Table, number: int, message: Message) -> None:
     table.add_row(
         str(number),
         _time(message.jms_timestamp),
-        escape(printable(message.jms_message_id)),
+        escaped(text_of(message.jms_message_id)),
         str(message.jms_priority),
         type_of(message),
-        escape(one_line(named, 40)),
-        escape(one_line(body_to_json(message))),
+        escaped(one_line(named, 40)),
+        escaped(one_line(body_to_json(message))),
     )
 
 
@@ -109,7 +108,7 @@ def show_message(console: Console, message: Message) -> None:
     data["JMSExpiration"] = _time(message.jms_expiration) or "never"
     for name, value in {**data, **properties}.items():
         if value is not None and value != "":
-            table.add_row(f"[cyan]{escape(name)}[/]", escape(printable(value)))
+            table.add_row(f"[cyan]{escaped(name)}[/]", escaped(text_of(value)))
     console.print(table)
-    console.print(escape(printable(body)), soft_wrap=True)
+    console.print(escaped(text_of(body)), soft_wrap=True)
     console.print()

@@ -5,18 +5,17 @@ from __future__ import annotations
 from typing import Annotated, Any, Final
 
 import typer
-from rich.markup import escape
 from rich.table import Table
 
 from pyjms import Connection, Session
 from pyjms.commands.connecting import Login, check_queue, queue
 from pyjms.commands.options import AsJson, BrokerUrl, PasswordFile, Selector, UserName
-from pyjms.commands.reporting import CommandError, errors_told, put_json, tables
-from pyjms.commands.showing import printable
+from pyjms.commands.reporting import CommandError, errors_told, tables
 from pyjms.commands.taking import can_browse
 from pyjms.runtime.connection import JmsConnection
 from pyjms.spi.capability import Capability
 from pyjms.spi.clock import SystemClock
+from pyjms.spi.terminal import escaped, put_json
 
 __all__ = ["EXAMPLES", "stats"]
 
@@ -88,16 +87,16 @@ def _queue(session: Session, name: str, selector: str | None) -> dict[str, Any]:
 
 def _show(data: dict[str, Any]) -> None:
     table = Table(box=None, show_header=False, pad_edge=False)
-    table.add_row("[cyan]broker[/]", escape(f"{data['provider']} {data['provider_version']}"))
-    table.add_row("[cyan]JMS[/]", data["jms_version"])
+    table.add_row("[cyan]broker[/]", escaped(f"{data['provider']} {data['provider_version']}"))
+    table.add_row("[cyan]JMS[/]", escaped(data["jms_version"]))
     table.add_row("[cyan]can do[/]", ", ".join(data["capabilities"]))
     table.add_row("[cyan]lacks[/]", ", ".join(data["lacks"]) or "nothing")
-    table.add_row("[cyan]JMSX properties[/]", ", ".join(data["jmsx_property_names"]))
+    table.add_row("[cyan]JMSX properties[/]", escaped(", ".join(data["jmsx_property_names"])))
     tables().print(table)
     if data["queues"]:
         queues = Table("queue", "messages", "redelivered", "oldest, s", box=None, pad_edge=False)
         for each in data["queues"]:
             age = "" if each["oldest_ms"] is None else f"{each['oldest_ms'] / 1000:,.1f}"
-            queues.add_row(escape(printable(each["queue"])), f"{each['depth']:,}", f"{each['redelivered']:,}", age)
+            queues.add_row(escaped(each["queue"]), f"{each['depth']:,}", f"{each['redelivered']:,}", age)
         tables().print()
         tables().print(queues)

@@ -8,13 +8,13 @@ from pathlib import Path
 from typing import Annotated, Any, Final, TypeAlias
 
 import typer
-from rich.markup import escape
 from rich.table import Table
 
-from pyjms.commands.connecting import read_password
 from pyjms.commands.options import AsJson, PasswordFile, UserName
-from pyjms.commands.reporting import FAILED, CommandError, errors_told, note, put_json, tables
+from pyjms.commands.reporting import CommandError, errors_told, tables
 from pyjms.commands.story_sources import BrokerStories, NoAnswerError, history_stories
+from pyjms.spi.passwords import read_password
+from pyjms.spi.terminal import FAILED, escaped, note, put_json
 
 __all__ = ["EXAMPLES", "story"]
 
@@ -103,16 +103,16 @@ def story(
 def _show(told: dict[str, Any]) -> None:
     console = tables()
     place = f" at {told['virtual_host']}" if "virtual_host" in told else ""
-    console.print(f"[bold]{escape(str(told['message_id']))}[/]{escape(place)}", soft_wrap=True)
+    console.print(f"[bold]{escaped(str(told['message_id']))}[/]{escaped(place)}", soft_wrap=True)
     table = Table("time (UTC)", "where", "state", "what", box=None, pad_edge=False)
     for step in told["steps"]:
-        table.add_row(_time(step["at_ms"]), escape(step["where"]), step["state"] or "", escape(step["text"]))
+        table.add_row(_time(step["at_ms"]), escaped(step["where"]), escaped(step["state"] or ""), escaped(step["text"]))
     if told["steps"]:
         console.print(table)
     for each in told["now"]:
         holder = f", held by session {each['session']}" if each["session"] else ""
         console.print(
-            f"[green]now[/] {escape(each['where'])}: {each['state']}, delivered {each['delivery_count']} times{escape(holder)}",
+            f"[green]now[/] {escaped(each['where'])}: {escaped(each['state'])}, delivered {each['delivery_count']} times{escaped(holder)}",
             soft_wrap=True,
         )
     if "virtual_host" in told and not told["now"]:

@@ -19,13 +19,14 @@ from rich.console import Console
 from pyjms import JMSException
 from pyjms.demo.books import OtherRunError
 from pyjms.demo.chance import Chance
-from pyjms.demo.ending import BROKE_OFF, CANNOT_BE_USED, DOES_NOT_ADD_UP, INSTALL, INTERRUPTED, complain, failure
+from pyjms.demo.ending import BROKE_OFF, DOES_NOT_ADD_UP, INSTALL, complain, failure
 from pyjms.demo.plan import Plan, make_plan
 from pyjms.demo.process import Process
 from pyjms.demo.records import InputError, read_table
 from pyjms.demo.report import as_data
 from pyjms.demo.screen import progress, show_outcome, show_plan, show_resumed
 from pyjms.demo.settings import Settings
+from pyjms.spi.terminal import CANNOT_BE_USED, INTERRUPTED
 
 __all__ = ["EXAMPLES", "demo"]
 
@@ -117,7 +118,7 @@ def demo(
         process.reach()
     except (InputError, OtherRunError, JMSException) as error:
         raise failure(error, CANNOT_BE_USED) from error
-    console = Console(stderr=as_json, quiet=as_json)
+    console = Console(stderr=as_json, quiet=as_json, emoji=False)
     show_plan(console, plan, url if store is None else f"{url} on {store}")
     if process.is_resumed:
         show_resumed(console, process.tallies)

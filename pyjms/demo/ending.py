@@ -5,15 +5,13 @@ from __future__ import annotations
 from typing import Final
 
 import typer
-from rich.console import Console
-from rich.markup import escape
 
-__all__ = ["BROKE_OFF", "CANNOT_BE_USED", "DOES_NOT_ADD_UP", "INSTALL", "INTERRUPTED", "complain", "failure"]
+from pyjms.spi import terminal
+
+__all__ = ["BROKE_OFF", "DOES_NOT_ADD_UP", "INSTALL", "complain", "failure"]
 
 DOES_NOT_ADD_UP: Final = 1
-BROKE_OFF: Final = 1
-CANNOT_BE_USED: Final = 2
-INTERRUPTED: Final = 130
+BROKE_OFF: Final = terminal.FAILED
 INSTALL: Final = "pip install 'pyjms[cli,broker,stomp]'"
 """What two sites need."""
 
@@ -26,4 +24,4 @@ def failure(error: Exception, code: int) -> typer.Exit:
 
 def complain(text: str) -> None:
     """Tell what went wrong."""
-    Console(stderr=True).print(f"[red]pyjms demo:[/] {escape(text)}", highlight=False, soft_wrap=True)
+    terminal.complain("pyjms demo", text)

@@ -7,7 +7,6 @@ from contextlib import contextmanager
 from fractions import Fraction
 
 from rich.console import Console
-from rich.markup import escape
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 from rich.table import Table
 
@@ -16,6 +15,7 @@ from pyjms.demo.outcome import Outcome
 from pyjms.demo.plan import Plan
 from pyjms.demo.report import number, without_password
 from pyjms.demo.tally import Happening, Tally
+from pyjms.spi.terminal import escaped
 
 __all__ = ["faults_of", "figure", "progress", "show_outcome", "show_plan", "show_resumed"]
 
@@ -25,9 +25,9 @@ IDS_SHOWN = 10
 def show_plan(console: Console, plan: Plan, url: str) -> None:
     """Say what is about to happen."""
     console.print(
-        f"[bold]{escape(plan.table.name)}[/]: {len(plan.table.records):,} records, "
-        f"routed by [bold]{escape(plan.route_names)}[/], adding up [bold]{escape(plan.amount_name)}[/], "
-        f"through {escape(without_password(url))}",
+        f"[bold]{escaped(plan.table.name)}[/]: {len(plan.table.records):,} records, "
+        f"routed by [bold]{escaped(plan.route_names)}[/], adding up [bold]{escaped(plan.amount_name)}[/], "
+        f"through {escaped(without_password(url))}",
         soft_wrap=True,
     )
 
@@ -67,16 +67,16 @@ def show_outcome(
     console.print(_destinations(plan, outcome, is_kept=is_kept))
     for verdict in outcome.verdicts:
         for fault in faults_of(verdict):
-            console.print(f"[red]{escape(fault)}[/]")
+            console.print(f"[red]{escaped(fault)}[/]")
     for queue, count in outcome.left_over.items():
-        console.print(f"[red]{count:,} messages were left in {escape(queue)}[/]")
+        console.print(f"[red]{count:,} messages were left in {escaped(queue)}[/]")
     records = f"{len(plan.table.records):,} records, {figure(outcome.all_lanes.expected_total)} {plan.amount_name}"
     if plan.amount is None:
         records = f"{len(plan.table.records):,} records"
     if outcome.adds_up:
-        console.print(f"[green]It adds up: {escape(records)}. Nothing lost, nothing twice.[/] {seconds:.1f} s")
+        console.print(f"[green]It adds up: {escaped(records)}. Nothing lost, nothing twice.[/] {seconds:.1f} s")
     else:
-        console.print(f"[bold red]It does not add up: {escape(records)} went in.[/] {seconds:.1f} s")
+        console.print(f"[bold red]It does not add up: {escaped(records)} went in.[/] {seconds:.1f} s")
 
 
 def _stages(tallies: tuple[Tally, ...]) -> Table:
@@ -102,7 +102,7 @@ def _destinations(plan: Plan, outcome: Outcome, *, is_kept: bool) -> Table:
     table.add_column("destination")
     table.add_column("chosen by", overflow="fold", max_width=44)
     for heading in ("sent", "arrived", f"{plan.amount_name} sent", f"{plan.amount_name} arrived"):
-        table.add_column(escape(heading), justify="right")
+        table.add_column(escaped(heading), justify="right")
     table.add_column("")
     for lane, verdict in outcome.lanes:
         table.add_row(*_row(_named(plan, lane.key, verdict), lane.selector, verdict))
@@ -122,8 +122,8 @@ def _named(plan: Plan, key: tuple[str | None, ...] | None, verdict: Verdict) -> 
 
 def _row(name: str, chosen_by: str, verdict: Verdict) -> tuple[str, ...]:
     return (
-        escape(name),
-        escape(chosen_by),
+        escaped(name),
+        escaped(chosen_by),
         f"{verdict.expected:,}",
         f"{verdict.found:,}",
         figure(verdict.expected_total),

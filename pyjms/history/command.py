@@ -15,7 +15,6 @@ from typing import Annotated
 
 import typer
 from rich.console import Console
-from rich.markup import escape
 from rich.table import Table
 
 from pyjms.history.check import check
@@ -25,10 +24,10 @@ from pyjms.history.reading import read
 from pyjms.history.rules import RULES, Verdict
 from pyjms.history.story import describe, story
 from pyjms.spi.errors import ProviderError
+from pyjms.spi.terminal import CANNOT_BE_USED, complain, escaped
 
-__all__ = ["CANNOT_BE_USED", "EXIT_CODES", "commands", "finding_as_data", "print_report"]
+__all__ = ["EXIT_CODES", "commands", "finding_as_data", "print_report"]
 
-CANNOT_BE_USED = 2
 EXIT_CODES = {Verdict.INFORMATION: 0, Verdict.VIOLATION: 1, Verdict.WARNING: 3}
 
 _COLOURS = {Verdict.INFORMATION: "cyan", Verdict.VIOLATION: "red", Verdict.WARNING: "yellow"}
@@ -68,7 +67,7 @@ def check_command(
     if as_json:
         typer.echo(json.dumps(_as_data(report), indent=2))
     else:
-        print_report(Console(), report, report.counts())
+        print_report(Console(emoji=False), report, report.counts())
     raise typer.Exit(EXIT_CODES[report.verdict])
 
 
@@ -86,8 +85,8 @@ def show_command(
         return
     table = Table("time", "ms", "node", "process", "what", box=None, pad_edge=False)
     for event in events:
-        table.add_row(_time(event), _duration(event), event.node, event.pid, escape(describe(event)))
-    Console().print(table)
+        table.add_row(_time(event), _duration(event), escaped(event.node), escaped(event.pid), escaped(describe(event)))
+    Console(emoji=False).print(table)
 
 
 def _history(directories: list[Path]) -> History:
@@ -124,7 +123,7 @@ def print_report(console: Console, report: Report, counts: Mapping[str, int]) ->
     for each in report.findings:
         colour = _COLOURS[each.verdict]
         section = f" (JMS 1.1 §{RULES[each.rule].section})" if RULES[each.rule].section else ""
-        console.print(f"[{colour}]{each.verdict.value}[/] {each.rule}: {escape(each.text)}{section}", highlight=False)
+        console.print(f"[{colour}]{each.verdict.value}[/] {each.rule}: {escaped(each.text)}{section}", highlight=False)
         console.print(_witness(each))
     worst = report.verdict if report.findings else None
     summary = ", ".join(f"{number} {rule}" for rule, number in counts.items()) or "nothing found"
@@ -134,7 +133,7 @@ def print_report(console: Console, report: Report, counts: Mapping[str, int]) ->
 def _witness(finding: Finding) -> Table:
     table = Table(box=None, show_header=False, pad_edge=True)
     for event in finding.events:
-        table.add_row("", _time(event), event.node, event.pid, escape(describe(event)))
+        table.add_row("", _time(event), escaped(event.node), escaped(event.pid), escaped(describe(event)))
     return table
 
 
@@ -148,5 +147,5 @@ def _duration(event: Event) -> str:
 
 
 def _failure(text: str) -> typer.Exit:
-    Console(stderr=True).print(f"[red]pyjms history:[/] {escape(text)}", highlight=False, soft_wrap=True)
+    complain("pyjms history", text)
     return typer.Exit(CANNOT_BE_USED)

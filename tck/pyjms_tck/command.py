@@ -14,6 +14,7 @@ from typing import Annotated, NoReturn
 import typer
 from rich.console import Console
 
+from pyjms.spi.terminal import printable
 from pyjms_tck.catalogue import Catalogue, load_catalogue
 from pyjms_tck.report.diff import compare, left_out
 from pyjms_tck.report.files import check_can_write, write_whole
@@ -204,9 +205,9 @@ def _write(console: Console, file: Path, text: str) -> bool:
     try:
         write_whole(file, text)
     except OSError as error:
-        typer.echo(f"pyjms-tck: {file} cannot be written: {error.strerror}", err=True)
+        typer.echo(printable(f"pyjms-tck: {file} cannot be written: {error.strerror}"), err=True)
         return False
-    console.print(f"written: {file}", highlight=False, markup=False, soft_wrap=True)
+    console.print(printable(f"written: {file}"), highlight=False, markup=False, soft_wrap=True)
     return True
 
 
@@ -239,5 +240,5 @@ def _read(path: Path) -> Report:
 
 
 def _refuse(text: str, code: Exit = Exit.USAGE) -> NoReturn:
-    typer.echo(f"pyjms-tck: {text}", err=True)
+    typer.echo(f"pyjms-tck: {printable(text)}", err=True)
     sys.exit(code)

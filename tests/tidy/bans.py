@@ -54,6 +54,13 @@ BANS = (
         example="import pickle as p\np.loads(b'')",
     ),
     Ban(
+        title="texts on a terminal as they came",
+        names=("rich.markup.escape",),
+        instead="pyjms.spi.terminal.escaped, which also spells out what steers a terminal",
+        allowed={"pyjms/spi/terminal.py": "the place that does"},
+        example="from rich.markup import escape\nescape('[red]')",
+    ),
+    Ban(
         title="sleeping",
         names=("time.sleep", "asyncio.sleep"),
         instead="a wait that close() ends, or in tests an event, a latch or the virtual clock",

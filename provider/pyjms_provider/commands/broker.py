@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
 
+from pyjms.spi.terminal import note
 from pyjms_provider.commands import users as user_commands
 from pyjms_provider.commands.checked_file import DEFAULT_FILE, check, context_of
 from pyjms_provider.commands.declared_tree import show_tree
@@ -22,7 +23,7 @@ from pyjms_provider.commands.listening import read_listen_url
 from pyjms_provider.commands.salvage import salvage
 from pyjms_provider.commands.signals import ending_signals, stopped_early
 from pyjms_provider.commands.standing_by import await_free
-from pyjms_provider.commands.telling import errors_told, note, stop
+from pyjms_provider.commands.telling import errors_told, stop
 
 if TYPE_CHECKING:
     from pyjms_provider.model.managed import ManagedObject

@@ -7,9 +7,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
-from rich.markup import escape
 
-from pyjms_provider.commands.telling import FAILED, errors_told, note, put_json, show
+from pyjms.spi.terminal import FAILED, escaped, note, put_json
+from pyjms_provider.commands.telling import errors_told, show
 
 if TYPE_CHECKING:
     from pyjms_provider.model.checking import Finding
@@ -55,7 +55,7 @@ def check(
     for place, each in zip(places, findings, strict=True):
         if not as_json:
             attribute = f" {each.attribute}" if each.attribute else ""
-            show(f"[bold]{escape(place)}[/]: [red]{escape(each.path)}[/]{escape(attribute)}: {escape(each.text)}")
+            show(f"[bold]{escaped(place)}[/]: [red]{escaped(each.path)}[/]{escaped(attribute)}: {escaped(each.text)}")
     if findings:
         note(f"{_counted(len(findings), 'problem')} in {file}", style="red")
         raise typer.Exit(FAILED)

@@ -6,10 +6,10 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
-from rich.markup import escape
 from rich.table import Table
 
-from pyjms_provider.commands.telling import errors_told, put_json, show
+from pyjms.spi.terminal import escaped, put_json
+from pyjms_provider.commands.telling import errors_told, show
 
 if TYPE_CHECKING:
     from pyjms_provider.model.attributes import AttributeDeclaration
@@ -34,7 +34,7 @@ def show_tree(
     elif category is not None:
         _show_category(category, described[category])
     else:
-        show(escape(tree.picture()))
+        show(escaped(tree.picture()))
         show("")
         table = Table(
             "category", "attributes, without name, type, description, durable, context", box=None, pad_edge=False
@@ -92,7 +92,7 @@ def _type(schema: Mapping[str, Any]) -> str:
 def _show_category(category: str, described: Mapping[str, Any]) -> None:
     kinds = [name for name in described["types"] if name]
     below = "" if described["parent"] is None else f", below {described['parent']}"
-    show(f"[bold cyan]{category}[/]{below}: {escape(described['summary'])}")
+    show(f"[bold cyan]{category}[/]{below}: {escaped(described['summary'])}")
     if kinds:
         show(f"types: {', '.join(kinds)}")
     if described["is_observed"]:
@@ -109,7 +109,7 @@ def _show_category(category: str, described: Mapping[str, Any]) -> None:
         if found:
             table = Table(what, "", box=None, pad_edge=False)
             for one, text in found.items():
-                table.add_row(f"[cyan]{one}[/]", escape(text))
+                table.add_row(f"[cyan]{one}[/]", escaped(text))
             show("")
             show(table)
 
@@ -124,5 +124,5 @@ def _attributes(title: str, declared: Mapping[str, Mapping[str, Any]]) -> Table:
         text = each["description"] + (f" [{', '.join(notes)}]" if notes else "")
         default = "" if each["default"] is None else str(each["default"])
         unit = f" {each['unit']}" if each["unit"] else ""
-        table.add_row(f"[cyan]{name}[/]", escape(each["type"] + unit), escape(default), escape(text + allowed))
+        table.add_row(f"[cyan]{name}[/]", escaped(each["type"] + unit), escaped(default), escaped(text + allowed))
     return table

@@ -9,10 +9,11 @@ from typing import Annotated, Final
 from uuid import uuid4
 
 import typer
-from rich.markup import escape
 
+from pyjms.spi.passwords import read_password
+from pyjms.spi.terminal import escaped
 from pyjms_provider.commands.checked_file import DEFAULT_FILE
-from pyjms_provider.commands.passwords import PasswordFile, read_password
+from pyjms_provider.commands.passwords import PasswordFile
 from pyjms_provider.commands.telling import errors_told, show, stop
 
 __all__ = ["init"]
@@ -119,9 +120,9 @@ def init(
         operator = user or _asked_name()
         password = read_password(operator, password_file, is_new=True)
         _make(file, data, operator, password, _text(name, stomp_port, http_port))
-    show(f"[green]wrote[/] {escape(str(file))}, with the operator {escape(operator)}")
+    show(f"[green]wrote[/] {escaped(str(file))}, with the operator {escaped(operator)}")
     where = "" if directory == Path() else f"cd {directory} && "
-    show(f"Start the broker: [bold]{escape(where)}pyjms broker run[/]")
+    show(f"Start the broker: [bold]{escaped(where)}pyjms broker run[/]")
 
 
 def _check_name(name: str) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 from types import TracebackType
 
-from pyjms_provider.commands.telling import printable
+from pyjms.spi.terminal import printable
 
 __all__ = ["LineFormatter"]
 

@@ -14,14 +14,15 @@ from urllib.parse import unquote
 
 import typer
 from rich.console import Console
-from rich.markup import escape
 from rich.progress import Progress
 from rich.table import Table
 
+from pyjms.spi.passwords import read_password
+from pyjms.spi.terminal import FAILED, escaped, note, printable, put_json
 from pyjms_provider.commands.given_values import read_values
-from pyjms_provider.commands.passwords import PasswordFile, read_password
+from pyjms_provider.commands.passwords import PasswordFile
 from pyjms_provider.commands.rest_client import CategoryDescription, NoAnswerError, RefusedError, RestClient
-from pyjms_provider.commands.telling import FAILED, errors_told, note, printable, put_json, show, stop
+from pyjms_provider.commands.telling import errors_told, show, stop
 
 __all__ = ["commands"]
 
@@ -244,7 +245,7 @@ def delete(
         if not yes and not typer.confirm(f"Delete {category} {address}, with all below it?", err=True):
             stop("nothing was deleted", FAILED)
         client.delete(category, names)
-    show(f"[green]deleted[/] {escape(category)} {escape(address)}")
+    show(f"[green]deleted[/] {escaped(category)} {escaped(address)}")
 
 
 def call(
@@ -376,9 +377,7 @@ def _table(items: list[dict[str, Any]], described: CategoryDescription, fields: 
     table = Table(*(["address"] if fields is None else []), *columns, box=None, pad_edge=False)
     for item in items:
         address = ["/".join(item.get("names") or [str(item.get("name", ""))])] if fields is None else []
-        table.add_row(
-            *(escape(printable(each)) for each in address), *(escape(_text(item.get(name), name)) for name in columns)
-        )
+        table.add_row(*(escaped(each) for each in address), *(escaped(_text(item.get(name), name)) for name in columns))
     return table
 
 
@@ -389,7 +388,7 @@ def _show_object(found: Mapping[str, Any], described: CategoryDescription, *, as
     table = Table(box=None, show_header=False, pad_edge=False)
     for name, value in found.items():
         style = "bold" if name in described.attributes else "cyan"
-        table.add_row(f"[{style}]{escape(name)}[/]", escape(_text(value, name)))
+        table.add_row(f"[{style}]{escaped(name)}[/]", escaped(_text(value, name)))
     show(table)
 
 
@@ -398,14 +397,14 @@ def _show_result(result: Any) -> None:
     if isinstance(result, list) and result and all(isinstance(each, dict) for each in result):
         table = Table(*result[0], box=None, pad_edge=False)
         for each in result:
-            table.add_row(*(escape(_text(each.get(name), name)) for name in result[0]))
+            table.add_row(*(escaped(_text(each.get(name), name)) for name in result[0]))
         show(table)
     elif isinstance(result, (dict, list)):
         put_json(result)
     elif isinstance(result, str) and "\n" in result:
-        show(escape(printable(result.rstrip("\n"))))
+        show(escaped(result.rstrip("\n")))
     else:
-        show(f"[green]done[/] {escape('' if result is None else printable(str(result)))}".rstrip())
+        show(f"[green]done[/] {escaped('' if result is None else str(result))}".rstrip())
 
 
 def _as_data(described: CategoryDescription) -> dict[str, Any]:
@@ -428,12 +427,12 @@ def _show_description(described: CategoryDescription) -> None:
     for name in {**described.fields, **described.attributes}:
         is_given = name in described.attributes and described.is_changeable
         text = described.fields.get(name) or str(described.attributes.get(name, {}).get("description", ""))
-        table.add_row(f"[cyan]{name}[/]", "yes" if is_given else "", escape(text))
+        table.add_row(f"[cyan]{name}[/]", "yes" if is_given else "", escaped(text))
     show(table)
     if described.operations:
         operations = Table("operation", "arguments", "", box=None, pad_edge=False)
         for name, each in described.operations.items():
             arguments = (one if one in each.required else f"[{one}]" for one in each.arguments)
-            operations.add_row(f"[cyan]{name}[/]", escape(" ".join(arguments)), escape(each.summary))
+            operations.add_row(f"[cyan]{name}[/]", escaped(" ".join(arguments)), escaped(each.summary))
         show("")
         show(operations)

@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 from rich.console import Console
-from rich.markup import escape
 from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 from rich.table import Table
 
-from pyjms_provider.commands.telling import errors_told, put_json, show
+from pyjms.spi.terminal import escaped, put_json
+from pyjms_provider.commands.telling import errors_told, show
 
 if TYPE_CHECKING:
     from pyjms_provider.stores.sql.salvage import Salvaged, SavedTable
@@ -58,10 +58,10 @@ def _tell(salvaged: Salvaged, new: Path) -> None:
         if each.saved or not each.is_whole:
             table.add_row(each.name.removeprefix(_PREFIX), f"{each.saved:,}", _lost(each))
     show(table)
-    show(f"[green]saved[/] {salvaged.messages:,} messages in {escape(str(new))}; all come flagged as redelivered")
+    show(f"[green]saved[/] {salvaged.messages:,} messages in {escaped(str(new))}; all come flagged as redelivered")
     if salvaged.made_queues:
         names = ", ".join(salvaged.made_queues)
-        show(f"[yellow]in new queues[/] are those of which it is lost where they were: {escape(names)}")
+        show(f"[yellow]in new queues[/] are those of which it is lost where they were: {escaped(names)}")
     if salvaged.set_aside:
         show(
             f"[yellow]set aside[/] in the table {_PREFIX}set_aside: {salvaged.set_aside:,} messages of lost transactions"

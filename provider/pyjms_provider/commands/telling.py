@@ -5,30 +5,17 @@
 
 from __future__ import annotations
 
-import json
-import re
-import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Any, Final, NoReturn
+from typing import Any, NoReturn
 
 import typer
 from rich.console import Console
-from rich.markup import escape
 
 from pyjms.spi.errors import ProviderError
+from pyjms.spi.terminal import CANNOT_BE_USED, INTERRUPTED, note
 
-__all__ = ["CANNOT_BE_USED", "FAILED", "INTERRUPTED", "errors_told", "note", "printable", "put_json", "show", "stop"]
-
-FAILED: Final = 1
-CANNOT_BE_USED: Final = 2
-INTERRUPTED: Final = 130
-_CONTROLS: Final = re.compile(r"[\x7f-\x9f]")
-
-
-def note(text: str, *, style: str = "") -> None:
-    """Tell people something that is not the result."""
-    Console(stderr=True).print(escape(printable(text)), style=style, highlight=False, soft_wrap=True)
+__all__ = ["errors_told", "show", "stop"]
 
 
 def stop(text: str, code: int = CANNOT_BE_USED) -> NoReturn:
@@ -52,18 +39,6 @@ def errors_told() -> Iterator[None]:
         stop("stopped", INTERRUPTED)
 
 
-def put_json(value: Any) -> None:
-    """Print a result for programs. Nothing in it steers a terminal."""
-    text = json.dumps(value, indent=2, ensure_ascii=False)
-    # JSON itself escapes what is below a blank alone; U+009B begins a command to a terminal as ESC [ does.
-    sys.stdout.write(_CONTROLS.sub(lambda found: f"\\u{ord(found[0]):04x}", text) + "\n")
-
-
-def printable(text: str) -> str:
-    """Return a text as a terminal may show it: characters that could steer it, as names that clients chose have, are spelt out."""
-    return "".join(each if each.isprintable() or each in "\n\t" else ascii(each)[1:-1] for each in text)
-
-
 def show(what: Any) -> None:
     """Print a table, or a text with markup, for people."""
-    Console(highlight=False).print(what, soft_wrap=isinstance(what, str))
+    Console(highlight=False, emoji=False).print(what, soft_wrap=isinstance(what, str))

@@ -6,11 +6,12 @@ from pathlib import Path
 from typing import Annotated, TypeAlias
 
 import typer
-from rich.markup import escape
 from rich.table import Table
 
-from pyjms_provider.commands.passwords import PasswordFile, read_password
-from pyjms_provider.commands.telling import errors_told, put_json, show
+from pyjms.spi.passwords import read_password
+from pyjms.spi.terminal import escaped, put_json
+from pyjms_provider.commands.passwords import PasswordFile
+from pyjms_provider.commands.telling import errors_told, show
 
 __all__ = ["commands"]
 
@@ -43,7 +44,7 @@ def add(
 
         users = UserFile(file)
         users.add(name, read_password(name, password_file, is_new=True), group or ())
-    show(f"[green]added[/] {escape(name)} to {escape(str(file))}")
+    show(f"[green]added[/] {escaped(name)} to {escaped(str(file))}")
 
 
 def remove(file: _File, name: _Name) -> None:
@@ -52,7 +53,7 @@ def remove(file: _File, name: _Name) -> None:
         from pyjms_provider.security.user_file import UserFile
 
         UserFile(file).remove(name)
-    show(f"[green]removed[/] {escape(name)} from {escape(str(file))}")
+    show(f"[green]removed[/] {escaped(name)} from {escaped(str(file))}")
 
 
 def passwd(file: _File, name: _Name, password_file: PasswordFile = None) -> None:
@@ -61,7 +62,7 @@ def passwd(file: _File, name: _Name, password_file: PasswordFile = None) -> None
         from pyjms_provider.security.user_file import UserFile
 
         UserFile(file).set_password(name, read_password(name, password_file, is_new=True))
-    show(f"[green]changed[/] the password of {escape(name)}")
+    show(f"[green]changed[/] the password of {escaped(name)}")
 
 
 def list_users(file: _File, as_json: _AsJson = False) -> None:
@@ -75,5 +76,5 @@ def list_users(file: _File, as_json: _AsJson = False) -> None:
         return
     table = Table("user", "groups", box=None, pad_edge=False)
     for user in users:
-        table.add_row(escape(user.name), escape(", ".join(sorted(user.groups))))
+        table.add_row(escaped(user.name), escaped(", ".join(sorted(user.groups))))
     show(table)

@@ -14,20 +14,21 @@ from rich.console import Console
 
 from pyjms import JMSException
 from pyjms.demo.books import OtherRunError
-from pyjms.demo.ending import BROKE_OFF, CANNOT_BE_USED, DOES_NOT_ADD_UP, INTERRUPTED, complain, failure
+from pyjms.demo.ending import BROKE_OFF, DOES_NOT_ADD_UP, complain, failure
 from pyjms.demo.plan import Plan
 from pyjms.demo.screen import progress
 from pyjms.demo.sites.processes import SiteError
 from pyjms.demo.sites.report import as_data
 from pyjms.demo.sites.run import Run
 from pyjms.demo.sites.screen import show_outcome, show_sites
+from pyjms.spi.terminal import CANNOT_BE_USED, INTERRUPTED, escaped
 
 __all__ = ["over_two_sites"]
 
 
 def over_two_sites(plan: Plan, folder: Path | None, kills: int, *, as_json: bool) -> None:
     """Run, show the outcome, and only then forget the run."""
-    console = Console(stderr=as_json, quiet=as_json)
+    console = Console(stderr=as_json, quiet=as_json, emoji=False)
     with _folder(folder) as place:
         run = Run(plan, place, kills)
         try:
@@ -49,7 +50,9 @@ def _work_off(run: Run, console: Console, *, as_json: bool) -> None:
     run.reach()
     show_sites(console, run)
     with progress(console, run.tallies) as watch:
-        outcome = run.run(watch, lambda line: console.print(f"[yellow]{line}[/]", highlight=False, soft_wrap=True))
+        outcome = run.run(
+            watch, lambda line: console.print(f"[yellow]{escaped(line)}[/]", highlight=False, soft_wrap=True)
+        )
     seconds = perf_counter() - started
     if as_json:
         typer.echo(json.dumps(as_data(run, outcome, seconds), indent=2))

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from rich.console import Console
-from rich.markup import escape
 from rich.table import Table
 
 from pyjms.demo.screen import faults_of, figure
 from pyjms.demo.sites.chain import HERE, WORKS
 from pyjms.demo.sites.judging import Outcome
 from pyjms.demo.sites.run import Run
+from pyjms.spi.terminal import escaped
 
 __all__ = ["show_outcome", "show_sites"]
 
@@ -18,8 +18,8 @@ def show_sites(console: Console, run: Run) -> None:
     """Say what is about to happen, and where."""
     plan = run.plan
     console.print(
-        f"[bold]{escape(plan.table.name)}[/]: {len(plan.table.records):,} records in {len(run.orders):,} orders, adding up "
-        f"[bold]{escape(plan.amount_name)}[/]. A workflow takes each order through two sites, joined by forwarding:",
+        f"[bold]{escaped(plan.table.name)}[/]: {len(plan.table.records):,} records in {len(run.orders):,} orders, adding up "
+        f"[bold]{escaped(plan.amount_name)}[/]. A workflow takes each order through two sites, joined by forwarding:",
         soft_wrap=True,
     )
     for site in run.sites.values():
@@ -38,12 +38,12 @@ def show_outcome(console: Console, run: Run, outcome: Outcome, seconds: float) -
     console.print(_orders(run, outcome))
     for _, verdict in outcome.works:
         for fault in faults_of(verdict):
-            console.print(f"[red]{escape(fault)}[/]")
+            console.print(f"[red]{escaped(fault)}[/]")
     for fate in outcome.fates:
         if fate.wrong:
-            console.print(f"[red]not {fate.status.value}: {escape(', '.join(fate.wrong))}[/]")
+            console.print(f"[red]not {fate.status.value}: {escaped(', '.join(fate.wrong))}[/]")
     for queue, count in outcome.left_over.items():
-        console.print(f"[red]{count:,} messages were left in {escape(queue)}[/]")
+        console.print(f"[red]{count:,} messages were left in {escaped(queue)}[/]")
     completed, compensated = outcome.fates
     if outcome.adds_up:
         console.print(
@@ -59,7 +59,7 @@ def _works(run: Run, outcome: Outcome) -> Table:
     table = Table(title="What the companies wrote into their databases", title_justify="left")
     for heading in ("work", "company", "site"):
         table.add_column(heading)
-    amount = escape(run.plan.amount_name)
+    amount = escaped(run.plan.amount_name)
     for heading in ("to be", "records", f"{amount} to be", amount):
         table.add_column(heading, justify="right")
     table.add_column("")
@@ -73,7 +73,7 @@ def _works(run: Run, outcome: Outcome) -> Table:
 def _orders(run: Run, outcome: Outcome) -> Table:
     table = Table(title="What became of the orders", title_justify="left")
     table.add_column("orders")
-    for heading in ("to be", "found", "records", escape(run.plan.amount_name)):
+    for heading in ("to be", "found", "records", escaped(run.plan.amount_name)):
         table.add_column(heading, justify="right")
     table.add_column("")
     for fate in outcome.fates:

@@ -20,9 +20,9 @@ from pyjms.spark.commands.running import (
     errors_told,
     follow,
     stop_wanted,
-    told,
 )
 from pyjms.spark.session import LOCAL, make_session
+from pyjms.spi.terminal import note
 
 __all__ = ["EXAMPLES", "archive_command"]
 
@@ -72,7 +72,7 @@ def archive_command(
         if dry_run:
             given = {"url": url, "destination": destination, "body": "none", **options}
             waiting = session.read.format("jms").options(**given).load().count()
-            told(f"{waiting:,} messages wait in {destination}")
+            note(f"{waiting:,} messages wait in {destination}")
             _tell(as_json, 0, waiting)
             return
         start = partial(
@@ -98,4 +98,4 @@ def _tell(as_json: bool, moved: int, waiting: int | None) -> None:
     if as_json:
         typer.echo(json.dumps({"archived": moved} | ({} if waiting is None else {"waiting": waiting})))
     elif waiting is None:
-        told(f"archived {moved:,} messages")
+        note(f"archived {moved:,} messages")

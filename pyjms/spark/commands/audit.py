@@ -10,10 +10,11 @@ from typing import Annotated, Any, Final
 import typer
 from rich.console import Console
 
-from pyjms.history.command import CANNOT_BE_USED, EXIT_CODES, finding_as_data, print_report
+from pyjms.history.command import EXIT_CODES, finding_as_data, print_report
 from pyjms.history.rules import RULES
 from pyjms.spark.commands.running import errors_told, failure
 from pyjms.spark.session import LOCAL, make_session
+from pyjms.spi.terminal import CANNOT_BE_USED, escaped
 
 __all__ = ["EXAMPLES", "audit_command"]
 
@@ -78,9 +79,9 @@ def audit_command(
     if as_json:
         typer.echo(json.dumps(data, indent=2))
     else:
-        print_report(Console(), found.report, found.counts)
+        print_report(Console(emoji=False), found.report, found.counts)
         if report is not None:
-            Console().print(f"The report is in {report}.", highlight=False)
+            Console(emoji=False).print(escaped(f"The report is in {report}."), highlight=False)
     raise typer.Exit(EXIT_CODES[found.verdict])
 
 

@@ -8,9 +8,10 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 import typer
 
 from pyjms.spark.commands.metering import BatchDone, MetricsTo, metering
-from pyjms.spark.commands.running import FAILED, Credentials, Master, Url, errors_told, failure, stop_wanted, told
+from pyjms.spark.commands.running import Credentials, Master, Url, errors_told, failure, stop_wanted
 from pyjms.spark.session import LOCAL, make_session
 from pyjms.spi.clock import Clock, SystemClock
+from pyjms.spi.terminal import FAILED, note
 
 if TYPE_CHECKING:
     from pyjms.spark.pipelines import Replayed
@@ -66,7 +67,7 @@ def replay_command(
         session = make_session("pyjms replay", master=master)
         if dry_run:
             chosen = read_archive(session, directory, where=where, form=form).count()
-            told(f"{chosen:,} messages would be sent")
+            note(f"{chosen:,} messages would be sent")
             if as_json:
                 typer.echo(json.dumps({"chosen": chosen}))
             return
@@ -80,7 +81,7 @@ def replay_command(
                 meter.hear(_done(job, each, portion, (now_ms - began_ms) / 1000, clock))
                 began_ms = now_ms
                 new += portion if each.is_new else 0
-                told(_progress(job, each, new))
+                note(_progress(job, each, new))
                 if wanted.is_set() and sent < each.of:
                     raise failure("replay", f"ended; start the job {job} again to send the rest", FAILED)
     if as_json:

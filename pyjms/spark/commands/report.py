@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
 from rich.console import Console
-from rich.markup import escape
 from rich.table import Table
 
 from pyjms.history.reading import HistoryError
-from pyjms.spark.commands.running import Master, ended_at_once, errors_told, failure, told
+from pyjms.spark.commands.running import Master, ended_at_once, errors_told, failure
 from pyjms.spark.session import LOCAL, make_session
+from pyjms.spi.terminal import escaped, note
 
 if TYPE_CHECKING:
     from pyjms.spark.reports.figures import Source
@@ -66,7 +66,7 @@ def report_command(
             raise failure("report", error.reason) from error
         data = _read(source, histories or [], archives or [])
         if not dry_run:
-            data["figures"] = figures_of(source, told)
+            data["figures"] = figures_of(source, note)
             if report is not None:
                 from pyjms.spark.reports.page import page
 
@@ -74,17 +74,17 @@ def report_command(
     if as_json:
         typer.echo(json.dumps(data, indent=2))
     elif dry_run:
-        told(f"{data['events']:,} recorded events and {data['messages']:,} archived messages would be read")
+        note(f"{data['events']:,} recorded events and {data['messages']:,} archived messages would be read")
     else:
         _show(data)
     if report is not None and not dry_run:
-        told(f"The report is in {report}.")
+        note(f"The report is in {report}.")
 
 
 def _read(source: Source, histories: list[str], archives: list[str]) -> dict[str, Any]:
     events = 0 if source.events is None else source.events.count()
     messages = 0 if source.messages is None else source.messages.count()
-    told(f"reading {events:,} recorded events and {messages:,} archived messages")
+    note(f"reading {events:,} recorded events and {messages:,} archived messages")
     return {"histories": histories, "archives": archives, "events": events, "messages": messages}
 
 
@@ -92,7 +92,7 @@ def _show(data: dict[str, Any]) -> None:
     from pyjms.spark.reports.page import DESTINATION_HEADS, REASON_HEADS, destination_cells, reason_cells
 
     figures = data["figures"]
-    console = Console()
+    console = Console(emoji=False)
     console.print(_table(DESTINATION_HEADS, map(destination_cells, figures["destinations"]), texts=1))
     if figures["reasons"]:
         console.print()
@@ -111,5 +111,5 @@ def _table(heads: tuple[str, ...], rows: Any, *, texts: int) -> Table:
             min_width=12 if place == 0 else None,
         )
     for cells in rows:
-        shown.add_row(*map(escape, cells))
+        shown.add_row(*map(escaped, cells))
     return shown

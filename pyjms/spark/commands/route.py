@@ -22,10 +22,10 @@ from pyjms.spark.commands.running import (
     failure,
     follow,
     stop_wanted,
-    told,
 )
 from pyjms.spark.options import parse_options
 from pyjms.spark.session import LOCAL, make_session
+from pyjms.spi.terminal import note
 
 __all__ = ["EXAMPLES", "route_command"]
 
@@ -65,7 +65,7 @@ def route_command(
 
     options = {} if credentials is None else {"credentials": credentials}
     try:
-        rules = Rules(file, told)
+        rules = Rules(file, note)
     except (OSError, ValueError) as error:
         raise failure("route", f"{file}: {error}") from error
     made: dict[int, int] = {}
@@ -93,12 +93,12 @@ def route_command(
     if as_json:
         typer.echo(json.dumps({"routed": moved}))
     else:
-        told(f"routed {moved:,} messages")
+        note(f"routed {moved:,} messages")
 
 
 def _tell_choices(counts: Mapping[str, int], as_json: bool) -> None:
     for name, number in counts.items():
-        told(f"{number:,} to {name}")
+        note(f"{number:,} to {name}")
     if as_json:
         typer.echo(json.dumps(counts))
 

@@ -11,20 +11,17 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Annotated, Any, TypeAlias
 
 import typer
-from rich.console import Console
-from rich.markup import escape
 
 from pyjms.commands.signals import told_of_signals
-from pyjms.history.command import CANNOT_BE_USED
 from pyjms.spark.errors import OptionError
 from pyjms.spark.missing import spark_sql
 from pyjms.spi.errors import ProviderError
+from pyjms.spi.terminal import CANNOT_BE_USED, FAILED, complain, note
 
 if TYPE_CHECKING:
     from pyspark.sql.streaming.query import StreamingQuery
 
 __all__ = [
-    "FAILED",
     "MESSAGES_IN_BATCH",
     "Batch",
     "Credentials",
@@ -39,10 +36,7 @@ __all__ = [
     "is_jvm_gone",
     "spark_reason",
     "stop_wanted",
-    "told",
 ]
-
-FAILED = 1
 
 Url: TypeAlias = Annotated[str, typer.Argument(help="The broker, such as stomp://127.0.0.1:61613.", metavar="URL")]
 Destination: TypeAlias = Annotated[str, typer.Argument(help="queue:NAME or topic:NAME.", metavar="DESTINATION")]
@@ -58,14 +52,9 @@ _LOOKS_EVERY_S = 0.2
 _SLOW, _STARTS = "Python worker failed to connect back", 15
 
 
-def told(text: str) -> None:
-    """Tell people something, on standard error."""
-    Console(stderr=True).print(escape(text), highlight=False, soft_wrap=True)
-
-
 def failure(command: str, text: str, code: int = CANNOT_BE_USED) -> typer.Exit:
     """Tell why a command cannot do what it was asked to."""
-    Console(stderr=True).print(f"[red]pyjms pipeline {command}:[/] {escape(text)}", highlight=False, soft_wrap=True)
+    complain(f"pyjms pipeline {command}", text)
     return typer.Exit(code)
 
 
@@ -178,7 +167,7 @@ def follow(start: Callable[[], StreamingQuery], wanted: threading.Event, what: s
             break
         if attempt == _STARTS or _SLOW not in str(problem) or wanted.is_set():
             raise problem
-        told("this machine is busy, and a Python process of Spark's took too long to start: once more")
+        note("this machine is busy, and a Python process of Spark's took too long to start: once more")
     return told_of.moved
 
 
@@ -198,7 +187,7 @@ class _Told:
             if number > self._last and rows:
                 self._last = number
                 self.moved += rows
-                told(f"{self._what}: batch {number}, {rows:,} messages, {self.moved:,} in all{_rate(progress)}")
+                note(f"{self._what}: batch {number}, {rows:,} messages, {self.moved:,} in all{_rate(progress)}")
                 self._hear(progress)
 
 

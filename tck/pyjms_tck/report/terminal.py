@@ -10,6 +10,7 @@ from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
+from pyjms.spi.terminal import printable
 from pyjms_tck.catalogue import Requirement
 from pyjms_tck.report.diff import Change
 from pyjms_tck.results import Judgement, Outcome, Report
@@ -30,7 +31,10 @@ def print_report(console: Console, report: Report) -> None:
     """Print everything that a reader at a terminal wants to know."""
     about = report.provider
     console.print()
-    console.print(Text.assemble((f"{about.name} {about.version}", "bold"), f" at {about.title}"), highlight=False)
+    console.print(
+        Text.assemble((printable(f"{about.name} {about.version}"), "bold"), printable(f" at {about.title}")),
+        highlight=False,
+    )
     console.print(_by_chapter(report))
     failed = [judgement for judgement in report.judgements if judgement.was_run]
     for judgement in failed[:FAILURES_SHOWN_MAX]:
@@ -69,9 +73,9 @@ def _failure(judgement: Judgement) -> RenderableType:
     for test in judgement.failures[:TESTS_SHOWN_MAX]:
         if test.failure:
             lines = Table.grid(padding=(0, 1))
-            lines.add_row("expected", Text(test.failure.expected))
-            lines.add_row("seen", Text(test.failure.seen))
-            lines.add_row("where", Text(test.failure.where))
+            lines.add_row("expected", Text(printable(test.failure.expected)))
+            lines.add_row("seen", Text(printable(test.failure.seen)))
+            lines.add_row("where", Text(printable(test.failure.where)))
             parts.append(Padding(lines, (0, 0, 0, 2)))
     if (more := len(judgement.failures) - TESTS_SHOWN_MAX) > 0:
         parts.append(Padding(Text(f"          and {more} more of its tests failed"), (0, 0, 0, 2)))
@@ -85,7 +89,7 @@ def _print_unsupported(console: Console, judgements: Iterable[Judgement]) -> Non
         return
     console.print("\n[bold]Not supported, as was declared before the run[/bold]")
     for reason, count in reasons.most_common():
-        console.print(Text(f"  {count:>3}  {reason}"), highlight=False)
+        console.print(Text(printable(f"  {count:>3}  {reason}")), highlight=False)
 
 
 def _print_observed(console: Console, judgements: Iterable[Judgement]) -> None:
@@ -94,7 +98,7 @@ def _print_observed(console: Console, judgements: Iterable[Judgement]) -> None:
         return
     console.print("\n[bold]Recorded, where the specification leaves it open[/bold]")
     for id, text in observed:
-        console.print(Text(f"  {id}  {text}"), highlight=False)
+        console.print(Text(printable(f"  {id}  {text}")), highlight=False)
 
 
 def print_requirements(console: Console, requirements: Iterable[Requirement]) -> None:

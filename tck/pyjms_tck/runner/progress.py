@@ -9,6 +9,7 @@ from typing import Self
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 
+from pyjms.spi.terminal import escaped
 from pyjms_tck.results import Outcome, TestResult
 from pyjms_tck.runner.messages import Collected
 
@@ -51,9 +52,10 @@ class LiveProgress:
     def on_collected(self, collected: Collected) -> None:
         """See `Listener`."""
         about = collected.provider
-        self._progress.update(self._task, description=f"{about.name} {about.version}", total=len(collected.tests))
+        name = escaped(f"{about.name} {about.version}")
+        self._progress.update(self._task, description=name, total=len(collected.tests))
         if not self._console.is_terminal:
-            self._console.print(f"{about.name} {about.version}: {len(collected.tests)} tests")
+            self._console.print(f"{name}: {len(collected.tests)} tests")
 
     def on_result(self, result: TestResult) -> None:
         """See `Listener`."""

@@ -56,6 +56,16 @@ def test_markup_in_texts_is_shown_and_not_obeyed(report: Report) -> None:
     assert "A [bold] claim." in text
 
 
+def test_what_a_provider_wrote_does_not_steer_the_terminal(report: Report) -> None:
+    seen = failure(seen="\x1b[2J\x9b2J")
+    one = judgement(requirement("3.1-a"), Outcome.FAILED, result("test", "3.1-a", outcome=Outcome.FAILED, failure=seen))
+    named = replace(report.provider, name="\x1b]0;x\x9c")
+    text = printed(lambda console: print_report(console, replace(report, provider=named, judgements=(one,))))
+    assert "\\x1b[2J\\x9b2J" in text
+    assert "\\x1b]0;x\\x9c" in text
+    assert not {"\x1b", "\x9b", "\x9c"} & set(text)
+
+
 def test_a_flood_of_failures_is_cut(report: Report) -> None:
     tests = [result(f"test[{n}]", "3.1-a", outcome=Outcome.FAILED, failure=failure()) for n in range(5)]
     many = tuple(judgement(requirement(f"3.{n}-a"), Outcome.FAILED, *tests) for n in range(FAILURES_SHOWN_MAX + 3))

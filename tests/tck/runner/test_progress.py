@@ -1,7 +1,9 @@
 from __future__ import annotations
 
 import io
+from dataclasses import replace
 
+import pytest
 from rich.console import Console
 
 from pyjms_tck.results import Outcome
@@ -21,11 +23,11 @@ COLLECTED = Collected(
 )
 
 
-def drawn(*, on_a_terminal: bool) -> str:
+def drawn(*, on_a_terminal: bool, collected: Collected = COLLECTED) -> str:
     output = io.StringIO()
     console = Console(file=output, force_terminal=on_a_terminal, width=160, color_system=None)
     with LiveProgress(console) as progress:
-        progress.on_collected(COLLECTED)
+        progress.on_collected(collected)
         for number, outcome in enumerate((Outcome.PASSED, Outcome.FAILED)):
             progress.on_result(result(f"chapter_03/test_it.py::test_{number}", outcome=outcome))
         progress.refresh()
@@ -42,3 +44,11 @@ def test_a_terminal_shows_a_live_count() -> None:
 
 def test_a_log_gets_one_line() -> None:
     assert drawn(on_a_terminal=False) == "Demo 1.2: 3 tests\n"
+
+
+@pytest.mark.parametrize("on_a_terminal", [True, False])
+def test_a_provider_cannot_steer_the_terminal(on_a_terminal: bool) -> None:
+    named = replace(COLLECTED.provider, name="[bold]\x1b]0;x\x9b")
+    text = drawn(on_a_terminal=on_a_terminal, collected=replace(COLLECTED, provider=named))
+    assert "[bold]\\x1b]0;x\\x9b 1.2" in text
+    assert not {"\x1b]", "\x9b"} & {text[at : at + width] for at in range(len(text)) for width in (1, 2)}

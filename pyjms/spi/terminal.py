@@ -1,0 +1,61 @@
+"""What commands write: to people, of whom nothing may steer their terminal, and to programs. And with what code they end.
+
+All commands use it, those of pyjms, of the bundled broker and of the conformance suite: names, bodies and the texts of errors come
+from clients, files and brokers, which may put escape sequences into them. So nothing that was not written here is shown but
+through `escaped`, or as JSON. It needs the extra `cli`.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import sys
+from typing import Any, Final
+
+from rich.console import Console
+from rich.markup import escape
+from rich.text import Text
+
+__all__ = ["CANNOT_BE_USED", "FAILED", "INTERRUPTED", "complain", "escaped", "note", "printable", "put_json"]
+
+FAILED: Final = 1
+"""It broke off, a check failed, or there was nothing to do it with."""
+CANNOT_BE_USED: Final = 2
+"""What was asked for cannot be done: options, URL, credentials, a file."""
+INTERRUPTED: Final = 130
+"""Ctrl-C."""
+
+_CONTROLS: Final = re.compile(r"[\x7f-\x9f]")
+
+
+def printable(text: str) -> str:
+    """Return a text as a terminal may show it: characters that could steer it are spelt out, save for the ends of lines and tabs."""
+    return "".join(each if each.isprintable() or each in "\n\t" else ascii(each)[1:-1] for each in text)
+
+
+def escaped(text: str) -> str:
+    """Return a text for rich's markup, as a terminal may show it: no character steers it, and no bracket is markup.
+
+    A console that shows it has `emoji=False`: else a queue `key:x` is shown as one with the picture of a key. Of backslashes
+    before a bracket, and at the end, rich may show one too few or too many; `rich.text.Text` of a `printable` text is exact.
+    """
+    return escape(printable(text))
+
+
+def note(text: str, *, style: str = "") -> None:
+    """Tell people something that is not the result, on standard error."""
+    Console(stderr=True).print(Text(printable(text), style), soft_wrap=True)
+
+
+def complain(who: str, text: str) -> None:
+    """Tell people on standard error why a command ends; `who`: its words, as ``pyjms send``."""
+    Console(stderr=True).print(Text.assemble((f"{who}:", "red"), f" {printable(text)}"), soft_wrap=True)
+
+
+def put_json(value: Any, *, is_line: bool = False) -> None:
+    """Print a result for programs: one document, or one of several lines, each at once. Nothing in it steers a terminal."""
+    text = json.dumps(value, indent=None if is_line else 2, ensure_ascii=False)
+    # JSON itself escapes what is below a blank alone; U+009B begins a command to a terminal as ESC [ does.
+    sys.stdout.write(_CONTROLS.sub(lambda found: f"\\u{ord(found[0]):04x}", text) + "\n")
+    if is_line:
+        sys.stdout.flush()
