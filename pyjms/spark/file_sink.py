@@ -7,9 +7,10 @@ commits them and their messages are acknowledged. So a query whose checkpoint is
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from pyjms.spark.errors import DataLossError
+from pyjms.spark.places import inside
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -37,11 +38,5 @@ def check_place(session: SparkSession, directory: str, checkpoint: str) -> None:
 
 def _newest(session: SparkSession, folder: str) -> int:
     """Return the highest number in a log of Spark's, wherever Spark keeps it; -1: none."""
-    spark: Any = session
-    path = spark._jvm.org.apache.hadoop.fs.Path(folder)  # noqa: SLF001 -- PySpark has no other way to where Spark keeps files
-    files = path.getFileSystem(spark._jsc.hadoopConfiguration())  # noqa: SLF001
-    if not files.exists(path):
-        return -1
-    names = [status.getPath().getName() for status in files.listStatus(path)]
-    found = [match for match in map(_BATCH.fullmatch, names) if match is not None]
-    return max((int(match[1]) for match in found), default=-1)
+    found = [_BATCH.fullmatch(each.name) for each in inside(session, folder) or ()]
+    return max((int(match[1]) for match in found if match is not None), default=-1)

@@ -64,14 +64,19 @@ def audit_command(
         from pyjms.spark.checker.figures import figures_of
         from pyjms.spark.checker.page import page
         from pyjms.spark.checker.reading import read_history
+        from pyjms.spark.checker.results import check_place_of_findings, write_findings
 
+        if findings is not None:
+            check_place_of_findings(findings, directories)
         session = make_session("pyjms audit", master=master)
+        if findings is not None:
+            check_place_of_findings(findings, directories, session)
         recorded = read_history(session, directories, by_run=by_run)
         found = audit(
             recorded, complete=complete, expiry_allowance_ms=expiry_allowance, without=without or (), listed=listed
         )
         if findings is not None:
-            found.findings.write.mode("overwrite").parquet(findings)
+            write_findings(found.findings, findings, directories)
         figures = figures_of(recorded.events) if as_json or report is not None else None
         data = _as_data(found.report, found.counts, found.suspects, figures)
         if report is not None:

@@ -15,9 +15,13 @@ from typer.testing import CliRunner
 from pyjms.history import check, read
 from pyjms.history.command import commands as history_commands
 from pyjms.history.events import Event
+from pyjms.spark.checker import results
+from pyjms.spark.checker.audit import audit
 from pyjms.spark.checker.page import page
 from pyjms.spark.checker.reading import read_history, table_of
+from pyjms.spark.checker.results import check_place_of_findings, write_findings
 from pyjms.spark.commands import commands
+from pyjms.spark.errors import OptionError
 from tests.pyjms.history.model import random_history
 
 if TYPE_CHECKING:
@@ -158,3 +162,51 @@ def test_a_url_that_is_not_there_is_told_in_one_line(plain_spark: SparkSession, 
     result = CliRunner().invoke(commands(), ["audit", f"file://{tmp_path}/nowhere"])
     assert (result.exit_code, "PATH_NOT_FOUND" in result.output) == (2, True), result.output
     assert len(result.output.splitlines()) == 1
+
+
+def names(folder: Path) -> set[str]:
+    return {str(each.relative_to(folder)) for each in folder.rglob("*") if each.is_file()}
+
+
+@pytest.mark.spark
+@pytest.mark.parametrize("url", ["", "file://"])
+@pytest.mark.parametrize(
+    "place", ["home/run", "home", "home/run/findings", "thesis", "other", "torn", "home/run/a-1-000001.parquet"]
+)
+def test_findings_are_written_nowhere_where_something_would_be_lost(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, place: str, url: str
+) -> None:
+    monkeypatch.setattr("pyjms.spark.commands.audit.make_session", lambda *_, **__: pytest.fail("it starts"))
+    put(tmp_path / "home/run/a-1-000001.parquet", table_of(random_history(3).events))
+    put(tmp_path / "other/part-00000-x.snappy.parquet", pa.table({"h": [""], "x": [1]}))
+    put(tmp_path / "thesis/chapter/1.txt", pa.table({"x": [1]}))
+    (tmp_path / "torn").mkdir()
+    (tmp_path / "torn/part-00000.parquet").write_bytes(b"PAR1")
+    before = names(tmp_path)
+    asked = ["audit", str(tmp_path / "home/run"), "--findings", f"{url}{tmp_path}/{place}"]
+    result = CliRunner().invoke(commands(), asked)
+    assert (result.exit_code, "name a" in result.output, len(result.output.splitlines())) == (2, True, 1), result.output
+    assert names(tmp_path) == before
+
+
+def test_findings_give_way_to_those_of_the_next_audit_and_to_nothing_else(
+    plain_spark: SparkSession, faulty: tuple[Path, tuple[Event, ...]], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    found = check(faulty[1]).findings
+    place = f"file://{tmp_path}/findings"
+    first = audit(read_history(plain_spark, [faulty[0]])).findings
+    for _ in range(2):
+        write_findings(first, place, [faulty[0]])
+        assert plain_spark.read.parquet(place).count() == len(found)
+    monkeypatch.setattr(results, "local_path", lambda _: None)  # as a place that only Spark reaches
+    check_place_of_findings(place, ["hdfs://elsewhere"], None)
+    write_findings(first, place, [faulty[0]])
+    for name, told in (("more.txt", "'more.txt'"), ("part-1.parquet", "part-0")):
+        put(tmp_path / "findings" / name, pa.table({"x": [1]}))
+        before = names(tmp_path)
+        with pytest.raises(OptionError, match=f"{told}.* in it, and all that is there would be deleted"):
+            write_findings(first, place, [faulty[0]])
+        assert names(tmp_path) == before
+        (tmp_path / "findings" / name).unlink()
+    with pytest.raises(OptionError, match="is, has or lies in the history"):
+        write_findings(first, str(faulty[0]), [f"file://{faulty[0].parent}/f*"])

@@ -1,0 +1,145 @@
+"""Where files lie: on this machine, or wherever Hadoop's file systems reach, as Spark itself sees them.
+
+A *place* is what a person writes: a path, or a URL such as ``hdfs://namenode/history``.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from posixpath import normpath
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+__all__ = ["Found", "all_below", "are_within", "inside", "literally", "local_path", "matches", "qualified", "text_of"]
+
+_URL = re.compile(r"(?P<scheme>[A-Za-z][\w+.-]*):(?://(?P<host>[^/]*))?(?P<path>/.*|)", re.DOTALL)
+"""As Hadoop reads it: nothing is quoted, and nothing is a query."""
+_SPECIAL = re.compile(r"[{}\[\]*?\\]")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Found:
+    """What lies in a folder."""
+
+    place: str
+    below: tuple[str, ...]
+    """The names on the way to it from the folder that was looked at, its own last."""
+    size: int
+    """In bytes."""
+    is_folder: bool
+
+    @property
+    def name(self) -> str:
+        """Its own name."""
+        return self.below[-1]
+
+
+def local_path(place: str) -> Path | None:
+    """Return the path that a place is on this machine, without links; None: it is elsewhere, or only Spark knows."""
+    url = _URL.fullmatch(place)
+    if url is None:
+        return Path(place).resolve()
+    return Path(url["path"]).resolve() if url["scheme"].lower() == "file" and not url["host"] else None
+
+
+def are_within(one: str, other: str) -> bool:
+    """Say whether one of two places is the other, or lies above or below it. What a URL with wildcards stands for, only `matches` knows."""
+    return _holds(one, other) or _holds(other, one)
+
+
+def _holds(outer: str, inner: str) -> bool:
+    (ours, is_pattern), (theirs, _) = _steps(outer), _steps(inner)
+    return not is_pattern and theirs[: len(ours)] == ours
+
+
+def _steps(place: str) -> tuple[tuple[str, ...], bool]:
+    """Return the names on the way to a place, before any that has wildcards, and whether one has."""
+    path, url = local_path(place), _URL.fullmatch(place)
+    if url is None:
+        assert path is not None, "what is no URL is on this machine"
+        return ("file", "", *path.parts), False
+    known = _SPECIAL.split(url["path"] if path is None else str(path), maxsplit=1)
+    certain = known[0] if len(known) == 1 else known[0].rpartition("/")[0]
+    steps = Path(normpath(f"/{certain.lstrip('/')}")).parts
+    return (url["scheme"].lower(), url["host"] or "", *steps), len(known) > 1
+
+
+def literally(place: Path | str) -> str:
+    """Return a place as Spark reads places, which may have wildcards."""
+    return _SPECIAL.sub(r"\\\g<0>", str(place))
+
+
+# ------------------------------------------------------------------------------------------------- as Hadoop sees them
+
+
+def qualified(session: SparkSession, place: str) -> str:
+    """Return a place with its scheme and host, as Spark understands it."""
+    files, path = _files(session, place)
+    return str(files.makeQualified(path).toString())
+
+
+def matches(session: SparkSession, place: str) -> list[str]:
+    """Return what is there under a place, which may have wildcards."""
+    files, path = _files(session, place)
+    return [str(each.getPath().toString()) for each in files.globStatus(path) or ()]
+
+
+def inside(session: SparkSession, place: str) -> list[Found] | None:
+    """Return what lies in a folder, in order; None: there is nothing at that place. A file is its own folder."""
+    files, path = _files(session, place)
+    if not files.exists(path):
+        return None
+    return _listed(files, path, ())
+
+
+def all_below(session: SparkSession, place: str) -> Iterator[Found]:
+    """Yield all files in a folder and those beneath it, in order. A place that is a file has itself."""
+    files, path = _files(session, place)
+    return _below(files, path, ())
+
+
+def text_of(session: SparkSession, place: str) -> str:
+    """Return the text of a file."""
+    files, path = _files(session, place)
+    stream = files.open(path)
+    try:
+        return str(_jvm(session).org.apache.commons.io.IOUtils.toString(stream, "UTF-8"))
+    finally:
+        stream.close()
+
+
+def _files(session: SparkSession, place: str) -> tuple[Any, Any]:
+    spark: Any = session
+    path = _jvm(session).org.apache.hadoop.fs.Path(place)
+    return path.getFileSystem(spark._jsc.hadoopConfiguration()), path  # noqa: SLF001
+
+
+def _jvm(session: SparkSession) -> Any:
+    spark: Any = session
+    return spark._jvm  # noqa: SLF001 -- PySpark has no other way to where Spark keeps files
+
+
+def _listed(files: Any, path: Any, above: tuple[str, ...]) -> list[Found]:
+    found = [
+        Found(
+            place=str(status.getPath().toString()),
+            below=(*above, str(status.getPath().getName())),
+            size=int(status.getLen()),
+            is_folder=bool(status.isDirectory()),
+        )
+        for status in files.listStatus(path)
+    ]
+    return sorted(found, key=lambda each: each.below)
+
+
+def _below(files: Any, path: Any, above: tuple[str, ...]) -> Iterator[Found]:
+    for each in _listed(files, path, above):
+        if each.is_folder:
+            yield from _below(files, path.suffix(f"/{each.name}"), each.below)
+        else:
+            yield each
