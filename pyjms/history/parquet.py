@@ -15,7 +15,7 @@ import pyarrow.parquet as pq
 from pyjms.history.events import COLUMNS, Event
 from pyjms.history.rows import ROW, Row, column
 
-__all__ = ["SCHEMA", "check_file", "read_events", "write_rows"]
+__all__ = ["COMPULSORY", "SCHEMA", "check_file", "read_events", "write_rows"]
 
 _TYPES = {
     "t0": pa.int64(),
@@ -32,7 +32,7 @@ _TYPES = {
 SCHEMA = pa.schema([(name, _TYPES.get(name, pa.string())) for name in COLUMNS])
 
 _ROW_GROUP = 1 << 16
-_COMPULSORY = ("run", "node", "pid", "op", "ok", "t0")
+COMPULSORY = ("run", "node", "pid", "op", "ok", "t0")
 """What every event has."""
 
 
@@ -75,7 +75,7 @@ def check_file(path: Path) -> None:
 
 def _check(file: pq.ParquetFile) -> None:
     found = {field.name: field.type for field in file.schema_arrow}
-    for name in _COMPULSORY:
+    for name in COMPULSORY:
         if name not in found:
             raise ValueError(f"it has no column {name!r}")
     for field in SCHEMA:
@@ -84,7 +84,7 @@ def _check(file: pq.ParquetFile) -> None:
             raise ValueError(f"its column {field.name!r} is {kind}, where a history has {field.type}")
     for chunk in _chunks(file.metadata):
         told = chunk.statistics
-        if chunk.path_in_schema in _COMPULSORY and told is not None and told.has_null_count and told.null_count:
+        if chunk.path_in_schema in COMPULSORY and told is not None and told.has_null_count and told.null_count:
             raise ValueError(f"its column {chunk.path_in_schema!r} has nulls")
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from operator import itemgetter
@@ -12,8 +11,9 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 
 from pyjms.history.events import COLUMNS, Event
-from pyjms.history.parquet import SCHEMA, read_events
+from pyjms.history.parquet import COMPULSORY, SCHEMA, read_events
 from pyjms.history.reading import HistoryError, check_files, open_journals, recorded_files, unclosed
+from pyjms.spark.places import all_below, literally, matches
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -44,23 +44,28 @@ def read_history(session: SparkSession, directories: Sequence[Path | str], *, by
     directories: local ones, whose journals are read as well, or URLs that Spark can read, such as ``hdfs://...``, of
     which only Parquet files are.
     by_run: each run is a history of its own; else all are taken as one, as `pyjms.history.read` does.
-    Raises `HistoryError` when there is none, and for a local file that is none: Spark would pass over some of them.
+    Raises `HistoryError` when there is none, or none at one of the URLs, and for a file that is none: Spark would pass over some of them.
     """
     remote = [str(each) for each in directories if "://" in str(each)]
     local = [Path(each) for each in directories if "://" not in str(each)]
     listed = {folder: recorded_files(folder) for folder in local}
     files = [path for folder in local for path in listed[folder]]
     check_files(files)
+    for place in remote:
+        _check_remote(session, place)
     here = [event for path in files if _is_hidden(path) for event in read_events(path)]
     here += [event for folder in local for event in open_journals(folder, listed[folder])]
     cut_off = tuple(pid for folder in local for pid in unclosed(folder))
-    places = [*remote, *(_literally(path) for path in files if not _is_hidden(path))]
+    places = [*remote, *(literally(path) for path in files if not _is_hidden(path))]
     if not places and not here and not files:
         raise HistoryError(f"there is no recorded history in {', '.join(map(str, directories)) or 'no directory'}")
     parts = []
     if places:
         reader = session.read.schema(EVENT_SCHEMA).option("recursiveFileLookup", "true")
-        parts.append(reader.option("pathGlobFilter", "*.parquet").parquet(*places))
+        reader = reader.option("pathGlobFilter", "*.parquet")
+        parts.append(reader.parquet(*places))
+        if remote:
+            _check_events(reader.parquet(*remote), remote)
     if here or not parts:
         parts.append(session.createDataFrame(table_of(here), EVENT_SCHEMA))
     events = parts[0] if len(parts) == 1 else parts[0].unionByName(parts[1])
@@ -72,12 +77,35 @@ def _is_hidden(path: Path) -> bool:
     return path.name.startswith(("_", "."))
 
 
-_SPECIAL = re.compile(r"[{}\[\]*?\\]")
+def _check_remote(session: SparkSession, place: str) -> None:
+    """Look at the files of a URL. Raises `HistoryError` where there is none, and for those that Spark passes over without a word."""
+    files = [
+        each
+        for folder in matches(session, place)
+        for each in all_below(session, folder)
+        if each.name.endswith(".parquet")
+    ]
+    if not files:
+        raise HistoryError(f"there is no recorded history in {place}")
+    for each in files:
+        if not each.size:
+            raise HistoryError(f"{each.place} cannot be read as a history: the file has no bytes")
+        if any(name.startswith(("_", ".")) for name in each.below):
+            raise HistoryError(
+                f"{each.place} cannot be read as a history: Spark passes over names that begin with _ or a dot; give the file, or its "
+                "folder, another name"
+            )
 
 
-def _literally(path: Path) -> str:
-    """Return a path as Spark reads paths, which may have wildcards."""
-    return _SPECIAL.sub(r"\\\g<0>", str(path))
+def _check_events(events: DataFrame, remote: Sequence[str]) -> None:
+    """Raise `HistoryError` where Spark reads no events, or rows that are none: what a file lacks is null then."""
+    wrong = events.where(" OR ".join(f"{name} IS NULL" for name in COMPULSORY))
+    for name in [row[0] for row in wrong.selectExpr("input_file_name()").limit(1).collect()]:
+        raise HistoryError(
+            f"{name} cannot be read as a history: it has rows that are no events, without {', '.join(COMPULSORY)}"
+        )
+    if events.isEmpty():
+        raise HistoryError(f"there are no events in {', '.join(remote)}")
 
 
 def table_of(events: Sequence[Event]) -> pa.Table:

@@ -60,7 +60,8 @@ def failure(command: str, text: str, code: int = CANNOT_BE_USED) -> typer.Exit:
 
 _OURS = re.compile(r"^pyjms[\w.]*\.\w+: (.+)$", re.MULTILINE)
 """How Python shows an exception of this project at the end of a traceback."""
-_JAVAS = re.compile(r"^: [\w.$]+: (.+)$", re.MULTILINE)
+_JAVAS = re.compile(r"^(?:: |Caused by: )[\w.$]+: (?!Exception thrown in awaitResult)(.+)$", re.MULTILINE)
+"""How Java shows one. Where rows come as Arrow the first has only waited for another, which has failed."""
 
 
 def spark_reason(error: Exception) -> str:
@@ -69,9 +70,12 @@ def spark_reason(error: Exception) -> str:
     if ours := _OURS.findall(text):
         return str(ours[-1]).strip()
     java = _JAVAS.search(text)
-    if java is not None:
+    if java is not None and _TOLD_BY_PY4J.match(text):
         return java[1].strip()
     return text.partition("\n\tat ")[0].partition("\nJVM stacktrace:")[0].strip() or type(error).__name__
+
+
+_TOLD_BY_PY4J = re.compile(r".*\n: ")
 
 
 def is_jvm_gone(error: Exception) -> bool:

@@ -141,6 +141,8 @@ def test_a_damaged_file_is_named_by_both_checkers(plain_spark: SparkSession, tmp
     assert (pure.exit_code, spark.exit_code) == (2, 2), (pure.output, spark.output)
     name = "a-1-000002.parquet cannot be read as a history"
     assert (name in pure.output, name in spark.output) == (True, True), (pure.output, spark.output)
+    url = CliRunner().invoke(commands(), ["audit", f"file://{tmp_path}"])
+    assert (url.exit_code, "a-1-000002.parquet" in url.output, len(url.output.splitlines())) == (2, True, 1), url.output
 
 
 def test_no_recording_is_passed_over_for_the_name_of_its_file_or_folder(
@@ -158,10 +160,27 @@ def test_no_recording_is_passed_over_for_the_name_of_its_file_or_folder(
     assert read_history(plain_spark, [tmp_path / "run[1]"]).events.count() == len(parts[0])
 
 
-def test_a_url_that_is_not_there_is_told_in_one_line(plain_spark: SparkSession, tmp_path: Path) -> None:
-    result = CliRunner().invoke(commands(), ["audit", f"file://{tmp_path}/nowhere"])
-    assert (result.exit_code, "PATH_NOT_FOUND" in result.output) == (2, True), result.output
-    assert len(result.output.splitlines()) == 1
+@pytest.mark.parametrize(
+    ("place", "told"),
+    [
+        ("nowhere", "there is no recorded history in file://"),
+        ("empty", "there is no recorded history in file://"),
+        ("hidden", "_a-1-000001.parquet cannot be read as a history: Spark passes over names"),
+        ("folder", ".old/a-1-000001.parquet cannot be read as a history: Spark passes over names"),
+        ("silent", "there are no events in file://"),
+        ("h*dden", "Spark passes over names"),
+    ],
+)
+def test_a_url_without_a_history_is_told_in_one_line(
+    plain_spark: SparkSession, tmp_path: Path, place: str, told: str
+) -> None:
+    table = table_of(random_history(3).events)
+    put(tmp_path / "hidden/_a-1-000001.parquet", table)
+    put(tmp_path / "folder/.old/a-1-000001.parquet", table)
+    put(tmp_path / "silent/a-1-000001.parquet", table_of([]))
+    (tmp_path / "empty").mkdir()
+    result = CliRunner().invoke(commands(), ["audit", f"file://{tmp_path}/{place}"])
+    assert (result.exit_code, told in result.output, len(result.output.splitlines())) == (2, True, 1), result.output
 
 
 def names(folder: Path) -> set[str]:

@@ -92,9 +92,18 @@ Caused by: java.lang.ClassNotFoundException: nosuch.DefaultSource
 \tat java.base/X"""
 
 
+ARROW = """An error occurred while calling o106.getResult.
+: org.apache.spark.SparkException: Exception thrown in awaitResult:
+\tat org.apache.spark.util.X.y(X.scala:1)
+Caused by: org.apache.spark.SparkException: [FAILED_READ_FILE] a.parquet
+\tat org.apache.spark.X.y(X.scala:1)
+Caused by: org.apache.spark.Y: column: [t0]"""
+
+
 @pytest.mark.parametrize(
     ("text", "told"),
     [
+        (ARROW, "[FAILED_READ_FILE] a.parquet"),
         (TRACEBACK, "destination='orders' names no destination: write queue:NAME"),
         (JAVA, "[DATA_SOURCE_NOT_FOUND] Failed to find the data source: nosuch."),
         ("[PATH_NOT_FOUND] no such path\n\tat org.apache", "[PATH_NOT_FOUND] no such path"),
