@@ -17,6 +17,8 @@ from pyjms.history.rules import RULES
 from pyjms.spark.checker.audit import audit
 from pyjms.spark.checker.expressions import expr
 from pyjms.spark.checker.reading import EVENT_SCHEMA, Recorded
+from pyjms.spark.errors import OptionError
+from pyjms.spark.places import are_within
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -51,13 +53,28 @@ def watch(
     horizon_s: how many seconds of the history stay in the window.
     once: end when all files that are there have been judged.
     without: rules to be left out.
+    Raises `OptionError` for a `state` that lies in `directory`, whose windows would be judged as recordings, and for one that has
+    windows and no checkpoint: another's, or of a checkpoint that was lost, which would be deleted.
     """
+    _check_state(Path(state), str(directory))
     judge = _Judge(session, Path(state), tell, horizon_s, frozenset(without))
     files = session.readStream.schema(EVENT_SCHEMA).option("recursiveFileLookup", "true")
     events = files.option("pathGlobFilter", "*.parquet").parquet(str(directory))
     writer = events.writeStream.foreachBatch(judge.batch).option("checkpointLocation", str(Path(state) / "checkpoint"))
     trigger = writer.trigger(availableNow=True) if once else writer.trigger(processingTime="5 seconds")
     return trigger.start()
+
+
+def _check_state(state: Path, directory: str) -> None:
+    for each in (state / "windows", state / "checkpoint"):
+        if are_within(str(each), directory):
+            raise OptionError(
+                f"state={str(state)!r} and the recordings in {directory} lie in each other: name another folder for the state"
+            )
+    if (state / "windows").exists() and not (state / "checkpoint").exists():
+        raise OptionError(
+            f"state={str(state)!r} has a folder 'windows' and no checkpoint, and what is there would be deleted: name a new folder"
+        )
 
 
 class _Judge:

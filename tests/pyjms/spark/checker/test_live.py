@@ -11,6 +11,7 @@ import pytest
 from pyjms.history import Event, Finding, check
 from pyjms.spark.checker.live import LIVE_RULES, watch
 from pyjms.spark.checker.reading import table_of
+from pyjms.spark.errors import OptionError
 from tests.pyjms.spark.checker.streams import NS, one_stream
 
 if TYPE_CHECKING:
@@ -44,3 +45,17 @@ def test_what_two_files_show_together_is_told_once(plain_spark: SparkSession, tm
     assert {each.rule for each in wanted} == {"reordered", "after-expiry"}
     assert sorted(step("rest", rest), key=str) == sorted(wanted, key=str)
     assert len(list((state / "windows").iterdir())) == 1
+
+
+@pytest.mark.parametrize(
+    ("state", "recorded"), [("run", "run"), ("run/s", "run"), ("s", "s/windows/0"), ("old", "run")]
+)
+def test_a_state_that_would_delete_or_judge_what_is_not_its_own_is_refused(
+    plain_spark: SparkSession, tmp_path: Path, state: str, recorded: str
+) -> None:
+    kept = tmp_path / "old" / "windows" / "0"
+    for folder in (kept, tmp_path / recorded):
+        folder.mkdir(parents=True)
+    with pytest.raises(OptionError, match="name a"):
+        watch(plain_spark, f"file://{tmp_path}/{recorded}", lambda _: None, state=tmp_path / state, once=True)
+    assert kept.exists()
