@@ -6,9 +6,9 @@ commits them and their messages are acknowledged. So a query whose checkpoint is
 
 from __future__ import annotations
 
-import re
 from typing import TYPE_CHECKING
 
+from pyjms.spark.archives import METADATA, log_number
 from pyjms.spark.errors import DataLossError
 from pyjms.spark.places import inside
 
@@ -17,15 +17,13 @@ if TYPE_CHECKING:
 
 __all__ = ["check_place"]
 
-_BATCH = re.compile(r"([0-9]+)(\.compact)?")
-
 
 def check_place(session: SparkSession, directory: str, checkpoint: str) -> None:
     """Look that no batch of `directory` is later than those that `checkpoint` knows. Raises `DataLossError`.
 
     A batch that the checkpoint has planned and not committed is repeated, message by message, and may be in the folder.
     """
-    written = _newest(session, f"{directory.rstrip('/')}/_spark_metadata")
+    written = _newest(session, f"{directory.rstrip('/')}/{METADATA}")
     known = max(_newest(session, f"{checkpoint.rstrip('/')}/{log}") for log in ("offsets", "commits"))
     if written > known:
         raise DataLossError(
@@ -38,5 +36,5 @@ def check_place(session: SparkSession, directory: str, checkpoint: str) -> None:
 
 def _newest(session: SparkSession, folder: str) -> int:
     """Return the highest number in a log of Spark's, wherever Spark keeps it; -1: none."""
-    found = [_BATCH.fullmatch(each.name) for each in inside(session, folder) or ()]
-    return max((int(match[1]) for match in found if match is not None), default=-1)
+    numbers = [log_number(each.name) for each in inside(session, folder) or ()]
+    return max((number for number in numbers if number is not None), default=-1)

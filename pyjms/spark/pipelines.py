@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from pyjms.spark.archives import check_form, read_archive
 from pyjms.spark.columns import COLUMNS, SCHEMA
 from pyjms.spark.contents import mark_of
 from pyjms.spark.errors import OptionError
@@ -22,10 +23,8 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
     from pyspark.sql.streaming.query import StreamingQuery
 
-__all__ = ["ARCHIVE_SCHEMA", "NEWEST", "Replayed", "Rules", "archive", "read_archive", "replay", "route", "would_go"]
+__all__ = ["NEWEST", "Replayed", "Rules", "archive", "replay", "route", "would_go"]
 
-ARCHIVE_SCHEMA = f"{SCHEMA}, day date"
-"""What an archive has: the columns of ``format("jms")``, and the day (UTC) of JMSTimestamp, by which it is cut into folders."""
 NEWEST = "newest"
 """What progress reports call the moment of the newest message of a batch: `newest_ms`, in milliseconds since 1970 UTC."""
 _ORDER = ("destination", "seq", "timestamp", "message_id")
@@ -53,11 +52,13 @@ def archive(
     """Begin to move the messages of `destination` into files below `directory`, in a folder for each day.
 
     group: the name under which the broker holds what is not in files yet. checkpoint: where Spark notes how far it is; None:
-    ``DIRECTORY-checkpoint``. form: ``parquet``, or another of Spark's that the session has, such as ``delta``. once: end when all that is
+    ``DIRECTORY-checkpoint``. form: one of `pyjms.spark.archives.FORMS`. once: end when all that is
     there now is in files. every: how often files are written. options: more of the source's.
 
-    Raises `DataLossError` when the folder has later batches than the checkpoint, which is a new one or an old copy then.
+    Raises `DataLossError` when the folder has later batches than the checkpoint, which is a new one or an old copy then; `OptionError` for a
+    format that none is.
     """
+    check_form(form)
     place = checkpoint or f"{directory.rstrip('/')}-checkpoint"
     check_place(session, directory, place)
     given = {"url": url, "destination": destination, "readerGroup": group, **options}
@@ -71,15 +72,6 @@ def archive(
         .option("checkpointLocation", place)
     )
     return (writer.trigger(availableNow=True) if once else writer.trigger(processingTime=every)).start()
-
-
-def read_archive(
-    session: SparkSession, directory: str, *, where: str | None = None, form: str = "parquet"
-) -> DataFrame:
-    """Return the messages of an archive, those that `where`, a condition of Spark SQL, chooses."""
-    reader = session.read.format(form)
-    rows = (reader.schema(ARCHIVE_SCHEMA) if form == "parquet" else reader).load(directory)
-    return rows if where is None else rows.where(where)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -8,6 +8,7 @@ from typing import Annotated, Final
 
 import typer
 
+from pyjms.spark.archives import FORMS, check_form
 from pyjms.spark.commands.metering import MetricsTo, batch_done, metering
 from pyjms.spark.commands.running import (
     MESSAGES_IN_BATCH,
@@ -48,7 +49,7 @@ def archive_command(
         ),
     ] = None,
     form: Annotated[
-        str, typer.Option("--format", help="parquet, or another that this Spark has, such as delta.")
+        str, typer.Option("--format", help=f"{', '.join(FORMS[:-1])}, or {FORMS[-1]} where this Spark has it.")
     ] = "parquet",
     once: Once = False,
     every: Annotated[str, typer.Option(help="How often files are written.", metavar="SPAN")] = "10 seconds",
@@ -68,6 +69,7 @@ def archive_command(
 
     options = {} if credentials is None else {"credentials": credentials}
     with errors_told("archive"), metering(metrics) as meter:
+        check_form(form)
         session = make_session("pyjms archive", master=master)
         if dry_run:
             given = {"url": url, "destination": destination, "body": "none", **options}

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
 
+from pyjms.spark.archives import FORMS, check_form, read_archive
 from pyjms.spark.commands.metering import BatchDone, MetricsTo, metering
 from pyjms.spark.commands.running import Credentials, Master, Url, errors_told, failure, stop_wanted
 from pyjms.spark.session import LOCAL, make_session
@@ -21,7 +22,7 @@ __all__ = ["EXAMPLES", "replay_command"]
 EXAMPLES: Final = (
     "pyjms pipeline replay /var/archive/orders stomp://127.0.0.1:61613 --job again-1",
     "pyjms pipeline replay /var/archive/orders stomp://127.0.0.1:61613 --job again-2 --to queue:test --rate 1000",
-    "pyjms pipeline replay /var/archive stomp://127.0.0.1:61613 --job again-3 --where \"day = '2026-01-31'\"",
+    "pyjms pipeline replay /var/archive/orders stomp://127.0.0.1:61613 --job again-3 --where \"day = '2026-01-31'\"",
 )
 
 
@@ -46,7 +47,7 @@ def replay_command(
         int | None, typer.Option(help="So many messages a second.", min=1, metavar="NUMBER", show_default=False)
     ] = None,
     form: Annotated[
-        str, typer.Option("--format", help="parquet, or another that this Spark has, such as delta.")
+        str, typer.Option("--format", help=f"{', '.join(FORMS[:-1])}, or {FORMS[-1]} where this Spark has it.")
     ] = "parquet",
     credentials: Credentials = None,
     metrics: MetricsTo = None,
@@ -58,12 +59,13 @@ def replay_command(
 
     Exit code: 0 all is sent, now or when the job ran before, 1 it broke off, 2 it cannot be done as asked.
     """
-    from pyjms.spark.pipelines import read_archive, replay
+    from pyjms.spark.pipelines import replay
 
     options: dict[str, Any] = {} if credentials is None else {"credentials": credentials}
     new = 0
     clock = SystemClock()
     with errors_told("replay"), metering(metrics) as meter:
+        check_form(form)
         session = make_session("pyjms replay", master=master)
         if dry_run:
             chosen = read_archive(session, directory, where=where, form=form).count()

@@ -11,6 +11,7 @@ from rich.console import Console
 from rich.table import Table
 
 from pyjms.history.reading import HistoryError
+from pyjms.spark.archives import FORMS, check_form
 from pyjms.spark.commands.running import Master, ended_at_once, errors_told, failure
 from pyjms.spark.session import LOCAL, make_session
 from pyjms.spi.terminal import escaped, note
@@ -43,7 +44,10 @@ def report_command(
         typer.Option(help="Write a page with plots, for a browser.", metavar="FILE.html", show_default=False),
     ] = None,
     form: Annotated[
-        str, typer.Option("--format", help="Of the archives: parquet, or another that this Spark has, such as delta.")
+        str,
+        typer.Option(
+            "--format", help=f"Of the archives: {', '.join(FORMS[:-1])}, or {FORMS[-1]} where this Spark has it."
+        ),
     ] = "parquet",
     master: Master = LOCAL,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Count what would be read, and no more.")] = False,
@@ -59,6 +63,7 @@ def report_command(
     with errors_told("report"), ended_at_once("report"):
         from pyjms.spark.reports.figures import figures_of, read_sources
 
+        check_form(form)
         session = make_session("pyjms report", master=master)
         try:
             source = read_sources(session, histories or [], archives or [], form=form)

@@ -16,9 +16,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from pyjms.spark.archives import read_archive
 from pyjms.spark.checker.expressions import expr, expressions
 from pyjms.spark.checker.reading import read_history
-from pyjms.spark.pipelines import read_archive
 from pyjms.spark.routed import REASON
 
 if TYPE_CHECKING:

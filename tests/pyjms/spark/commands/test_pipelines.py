@@ -161,6 +161,11 @@ def test_an_archive_whose_checkpoint_is_lost_is_refused_and_a_new_folder_has_wha
     assert (refused.exit_code, "into a new folder with a new checkpoint" in refused.output) == (1, True), refused.output
     assert len(look(broker.url, "orders")) == 3
     assert told(run(*archived, str(tmp_path / "second"))) == {"archived": 3}
+    shutil.copytree(tmp_path / "second", tmp_path / "copy [2]")
+    shutil.move(tmp_path / "second", tmp_path / "cold" / "orders")
+    for place in ("copy [2]", "cold/orders"):
+        counted = run("replay", str(tmp_path / place), broker.url, "--job", "again", "--dry-run", "--json")
+        assert told(counted) == {"chosen": 3}
 
 
 @pytest.fixture

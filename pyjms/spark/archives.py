@@ -1,0 +1,100 @@
+"""What an archive is as files: its columns, the formats that keep them, and which files are its own.
+
+Spark's file sink lists the files of each batch in the folder ``_spark_metadata``; what is not in the list was left by a batch that broke off. The list
+has whole paths, so that an archive which was moved, or copied, has to be read by the last names of them.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from typing import TYPE_CHECKING, Final
+from urllib.parse import unquote
+
+from pyjms.spark.columns import SCHEMA
+from pyjms.spark.errors import OptionError
+from pyjms.spark.places import all_below, inside, literally, qualified, text_of
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+__all__ = ["ARCHIVE_SCHEMA", "FORMS", "METADATA", "check_form", "log_number", "read_archive"]
+
+ARCHIVE_SCHEMA = f"{SCHEMA}, day date"
+"""What an archive has: the columns of ``format("jms")``, and the day (UTC) of JMSTimestamp, by which it is cut into folders."""
+FORMS: Final = ("parquet", "orc", "json", "delta")
+"""The formats that give back what was written: all types of the columns, and maps with nulls. Spark has the last with another package alone."""
+METADATA = "_spark_metadata"
+"""Where Spark's file sink lists its files, below their folder."""
+
+_OPTIONS = {"json": {"mode": "FAILFAST", "maxStringLen": str(2**31 - 1)}}
+"""A line that is none, or is longer than JSON readers take, would become a message of nulls."""
+_LOG = re.compile(r"([0-9]+)(\.compact)?")
+_PATH = re.compile(r"(?P<root>.*?)/+(?P<own>(?:day=[^/]*/)?[^/]+)", re.DOTALL)
+
+
+def check_form(form: str) -> None:
+    """Raise `OptionError` for a format that does not give back what was written."""
+    if form not in FORMS:
+        raise OptionError(f"the format of an archive is none of {', '.join(FORMS)}: {form!r}")
+
+
+def read_archive(
+    session: SparkSession, directory: str, *, where: str | None = None, form: str = "parquet"
+) -> DataFrame:
+    """Return the messages of an archive, those that `where`, a condition of Spark SQL, chooses.
+
+    The archive may have been moved, or be a copy. Raises `OptionError` for one that has not all of its files, and for a format that none is.
+    """
+    check_form(form)
+    reader = session.read.format(form).options(**_OPTIONS.get(form, {}))
+    if form == "delta":
+        rows = reader.load(directory)
+    elif (files := _moved(session, directory)) is None:
+        rows = reader.schema(ARCHIVE_SCHEMA).load(directory)
+    elif files:
+        rows = reader.schema(ARCHIVE_SCHEMA).option("basePath", directory).load([literally(each) for each in files])
+    else:
+        rows = session.createDataFrame([], ARCHIVE_SCHEMA)
+    return rows if where is None else rows.where(where)
+
+
+def log_number(name: str) -> int | None:
+    """Return the number of the batch of which a file of one of Spark's logs tells; None: it is something else."""
+    match = _LOG.fullmatch(name)
+    return None if match is None else int(match[1])
+
+
+def _moved(session: SparkSession, directory: str) -> list[str] | None:
+    """Return the files of an archive that lies elsewhere than where it was written; None: it lies there, or says nothing."""
+    committed = _committed(session, directory)
+    parts = {match["own"]: match for match in map(_PATH.fullmatch, committed) if match is not None}
+    here = qualified(session, directory)
+    if all(qualified(session, root) == here for root in {match["root"] for match in parts.values()}):
+        return None
+    there = {"/".join(each.below): each for each in all_below(session, directory)}
+    missing = sorted(own for own, match in parts.items() if own not in there or there[own].size != committed[match[0]])
+    if missing:
+        raise OptionError(
+            f"the archive {directory} was moved or copied, and {len(missing):,} of its {len(parts):,} files are missing or of another length, {missing[0]} among them: "
+            "copy it as a whole, while nothing is archived into it"
+        )
+    return [there[own].place for own in parts]
+
+
+def _committed(session: SparkSession, directory: str) -> dict[str, int]:
+    """Return the paths, as they were then, and lengths of all files that batches have written to their end."""
+    logs = {each.name: each.place for each in inside(session, f"{directory.rstrip('/')}/{METADATA}") or ()}
+    numbers = {name: number for name in logs if (number := log_number(name)) is not None}
+    since = max((number for name, number in numbers.items() if name.endswith(".compact")), default=-1)
+    wanted = [name for name, number in numbers.items() if number > since or name == f"{since}.compact"]
+    found: dict[str, int] = {}
+    for name in sorted(wanted, key=numbers.__getitem__):
+        for line in text_of(session, logs[name]).splitlines()[1:]:  # the first is the version
+            entry = json.loads(line)
+            path = unquote(entry["path"])
+            if entry["action"] == "delete":
+                found.pop(path, None)
+            else:
+                found[path] = int(entry["size"])
+    return found
