@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from pyjms.spark.archives import check_form, read_archive
+from pyjms.spark.asking import check_every, check_job
 from pyjms.spark.columns import COLUMNS, SCHEMA
 from pyjms.spark.contents import mark_of
 from pyjms.spark.errors import OptionError
@@ -56,9 +57,10 @@ def archive(
     there now is in files. every: how often files are written. options: more of the source's.
 
     Raises `DataLossError` when the folder has later batches than the checkpoint, which is a new one or an old copy then; `OptionError` for a
-    format that none is.
+    format or `every` that none is.
     """
     check_form(form)
+    check_every(every)
     place = checkpoint or f"{directory.rstrip('/')}-checkpoint"
     check_place(session, directory, place)
     given = {"url": url, "destination": destination, "readerGroup": group, **options}
@@ -106,6 +108,7 @@ def replay(
     JMSTimestamp are those of the archive, unless ``headers="new"``; there is no time to live any more, as that of most would be over. wait: waits so many
     seconds; an event's ``wait`` lets another thread end it. Raises `OptionError` for a job that was begun with other words.
     """
+    check_job(job)
     from pyspark.sql.functions import lit
 
     rows = read_archive(session, directory, where=where, form=form).drop("day")
@@ -205,8 +208,9 @@ def route(
     """Begin to send each message of `source` where the rules want it, at the same broker, exactly once.
 
     Altered rules are obeyed from the next batch on. A message that nobody wants goes to the queue ``GROUP.undeliverable``.
-    made: hears the number of each batch, and how many messages the rules made of it.
+    made: hears the number of each batch, and how many messages the rules made of it. Raises `OptionError` for an `every` that none is.
     """
+    check_every(every)
     given = {"url": url, "destination": source, "readerGroup": group, **(options or {})}
     rows = _noted(session.readStream.format("jms").options(**_texts(given)).load())
     sink = {name: str(value) for name, value in given.items() if name in ("url", "credentials")}

@@ -9,12 +9,14 @@ from typing import Annotated, Final
 import typer
 
 from pyjms.spark.archives import FORMS, check_form
+from pyjms.spark.asking import check_every
 from pyjms.spark.commands.metering import MetricsTo, batch_done, metering
 from pyjms.spark.commands.running import (
     MESSAGES_IN_BATCH,
     Batch,
     Credentials,
     Destination,
+    FailOnDataLoss,
     Master,
     Once,
     Url,
@@ -22,6 +24,7 @@ from pyjms.spark.commands.running import (
     follow,
     stop_wanted,
 )
+from pyjms.spark.options import parse_options
 from pyjms.spark.session import LOCAL, make_session
 from pyjms.spi.terminal import note
 
@@ -54,6 +57,7 @@ def archive_command(
     once: Once = False,
     every: Annotated[str, typer.Option(help="How often files are written.", metavar="SPAN")] = "10 seconds",
     batch: Batch = MESSAGES_IN_BATCH,
+    fail_on_data_loss: FailOnDataLoss = True,
     metrics: MetricsTo = None,
     credentials: Credentials = None,
     master: Master = LOCAL,
@@ -70,6 +74,8 @@ def archive_command(
     options = {} if credentials is None else {"credentials": credentials}
     with errors_told("archive"), metering(metrics) as meter:
         check_form(form)
+        check_every(every)
+        parse_options({"url": url, "destination": destination, "readerGroup": group, **options})
         session = make_session("pyjms archive", master=master)
         if dry_run:
             given = {"url": url, "destination": destination, "body": "none", **options}
@@ -89,6 +95,7 @@ def archive_command(
             once=once,
             every=every,
             maxMessagesPerBatch=batch,
+            failOnDataLoss=fail_on_data_loss,
             **options,
         )
         with stop_wanted() as wanted:

@@ -12,6 +12,7 @@ from rich.console import Console
 
 from pyjms.history.command import EXIT_CODES, finding_as_data, print_report
 from pyjms.history.rules import RULES
+from pyjms.spark.asking import check_page
 from pyjms.spark.commands.running import errors_told, failure
 from pyjms.spark.session import LOCAL, make_session
 from pyjms.spi.terminal import CANNOT_BE_USED, escaped
@@ -68,6 +69,8 @@ def audit_command(
 
         if findings is not None:
             check_place_of_findings(findings, directories)
+        if report is not None:
+            check_page(report)
         session = make_session("pyjms audit", master=master)
         if findings is not None:
             check_place_of_findings(findings, directories, session)

@@ -19,6 +19,7 @@ from typing import IO, TYPE_CHECKING, Annotated, Any, TypeAlias
 
 import typer
 
+from pyjms.spark.asking import check_lines, check_output
 from pyjms.spark.errors import OptionError
 
 if TYPE_CHECKING:
@@ -161,7 +162,7 @@ class _Prometheus(Meter):
 @contextmanager
 def metering(where: str | None) -> Iterator[Meter]:
     """Give who hears of batches, until the pipeline ends. Raises `OSError` when the file cannot be written or the port
-    not opened, `OptionError` for a port that none is.
+    not opened, `OptionError` for a port that none is, and for a file that cannot be.
     """
     port = None if where is None else _PORT.fullmatch(where)
     if where is None:
@@ -176,8 +177,10 @@ def metering(where: str | None) -> Iterator[Meter]:
     elif where.endswith(".prom"):
         from prometheus_client import CollectorRegistry
 
+        check_output(Path(where))
         yield _Prometheus(CollectorRegistry(), Path(where))
     else:
+        check_lines(Path(where))
         with Path(where).open("a", encoding="utf-8") as out:
             yield _Lines(out)
 

@@ -8,8 +8,10 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 import typer
 
 from pyjms.spark.archives import FORMS, check_form, read_archive
+from pyjms.spark.asking import check_job
 from pyjms.spark.commands.metering import BatchDone, MetricsTo, metering
 from pyjms.spark.commands.running import Credentials, Master, Url, errors_told, failure, stop_wanted
+from pyjms.spark.options import parse_options
 from pyjms.spark.session import LOCAL, make_session
 from pyjms.spi.clock import Clock, SystemClock
 from pyjms.spi.terminal import FAILED, note
@@ -66,6 +68,8 @@ def replay_command(
     clock = SystemClock()
     with errors_told("replay"), metering(metrics) as meter:
         check_form(form)
+        check_job(job)
+        parse_options({"url": url, **({} if to is None else {"destination": to}), **options})
         session = make_session("pyjms replay", master=master)
         if dry_run:
             chosen = read_archive(session, directory, where=where, form=form).count()

@@ -12,6 +12,7 @@ from rich.table import Table
 
 from pyjms.history.reading import HistoryError
 from pyjms.spark.archives import FORMS, check_form
+from pyjms.spark.asking import check_page
 from pyjms.spark.commands.running import Master, ended_at_once, errors_told, failure
 from pyjms.spark.session import LOCAL, make_session
 from pyjms.spi.terminal import escaped, note
@@ -64,6 +65,8 @@ def report_command(
         from pyjms.spark.reports.figures import figures_of, read_sources
 
         check_form(form)
+        if report is not None:
+            check_page(report)
         session = make_session("pyjms report", master=master)
         try:
             source = read_sources(session, histories or [], archives or [], form=form)

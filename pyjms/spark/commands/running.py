@@ -26,6 +26,7 @@ __all__ = [
     "Batch",
     "Credentials",
     "Destination",
+    "FailOnDataLoss",
     "Master",
     "Once",
     "Url",
@@ -42,6 +43,12 @@ Url: TypeAlias = Annotated[str, typer.Argument(help="The broker, such as stomp:/
 Destination: TypeAlias = Annotated[str, typer.Argument(help="queue:NAME or topic:NAME.", metavar="DESTINATION")]
 Master: TypeAlias = Annotated[str, typer.Option(help="Where Spark runs: local[4], spark://host:7077, yarn ...")]
 Once: TypeAlias = Annotated[bool, typer.Option("--once", help="Work off what is there now, and end.")]
+FailOnDataLoss: TypeAlias = Annotated[
+    bool,
+    typer.Option(
+        help="Stop when messages are gone that the checkpoint asks for, as after a release of the group; else go on with what is there."
+    ),
+]
 Batch: TypeAlias = Annotated[int, typer.Option(help="So many messages has one batch at most.", min=1, metavar="NUMBER")]
 Credentials: TypeAlias = Annotated[
     str | None,
@@ -97,7 +104,11 @@ def is_jvm_gone(error: Exception) -> bool:
 
 
 _DIES_S = 2.0
-_OPTION = f"{OptionError.__module__}.{OptionError.__qualname__}: "
+_ASKED_WRONGLY = (
+    f"{OptionError.__module__}.{OptionError.__qualname__}: ",  # by who ran in a process of Spark's
+    "org.apache.hadoop.fs.UnsupportedFileSystemException: ",
+    "[DATA_SOURCE_NOT_FOUND]",
+)
 _GONE = "Spark's JVM is gone: start the command again with the same words, and it goes on where it was"
 
 
@@ -112,18 +123,37 @@ def errors_told(command: str, code: int = FAILED) -> Iterator[None]:
     except ProviderError as error:
         raise failure(command, error.reason) from error
     from py4j.protocol import Py4JError
-    from pyspark.errors import PySparkException
+    from pyspark.errors import AnalysisException, PySparkException
 
     try:
-        yield
+        with _contexts_untold():
+            yield
+    except AnalysisException as error:  # a condition, path or format; the lines below are its place in a plan
+        raise failure(command, spark_reason(error).partition("\n")[0].rstrip(" ;"), CANNOT_BE_USED) from error
     except (PySparkException, Py4JError) as error:
-        asked_wrongly = _OPTION in str(error)  # by who ran in a process of Spark's
+        asked_wrongly = any(each in str(error) for each in _ASKED_WRONGLY)
         reason = _GONE if is_jvm_gone(error) else spark_reason(error)
         raise failure(command, reason, CANNOT_BE_USED if asked_wrongly else code) from error
     except ProviderError as error:
         raise failure(command, error.reason, CANNOT_BE_USED if isinstance(error, OptionError) else code) from error
     except OSError as error:
         raise failure(command, _GONE if is_jvm_gone(error) else str(error), code) from error
+
+
+@contextmanager
+def _contexts_untold() -> Iterator[None]:
+    """Have PySpark not log, as JSON on standard error, what it raises as well."""
+    from pyspark.logger import PySparkLogger
+
+    loggers = [PySparkLogger.getLogger(f"{kind}QueryContextLogger") for kind in ("DataFrame", "SQL")]
+    before = [each.disabled for each in loggers]
+    for each in loggers:
+        each.disabled = True
+    try:
+        yield
+    finally:
+        for each, was in zip(loggers, before, strict=True):
+            each.disabled = was
 
 
 @contextmanager

@@ -87,7 +87,7 @@ def test_prometheus_may_ask_a_port_as_long_as_the_pipeline_runs() -> None:
 def test_nobody_need_ask(tmp_path: Path) -> None:
     with metering(None) as meter:
         meter.hear(DONE)
-    with pytest.raises(OSError, match="missing"), metering(str(tmp_path / "missing" / "m.jsonl")):
+    with pytest.raises(OptionError, match="missing"), metering(str(tmp_path / "missing" / "m.jsonl")):
         raise AssertionError("the file cannot be written")
 
 

@@ -15,7 +15,7 @@ import pytest
 from typer.testing import CliRunner, Result
 
 from pyjms import ConnectionFactory, Message, Session
-from pyjms.spark import pipelines
+from pyjms.spark import pipelines, release
 from pyjms.spark.arrow import full_schema, record_batch
 from pyjms.spark.commands import commands
 from pyjms.spark.connecting import close_links
@@ -161,11 +161,17 @@ def test_an_archive_whose_checkpoint_is_lost_is_refused_and_a_new_folder_has_wha
     assert (refused.exit_code, "into a new folder with a new checkpoint" in refused.output) == (1, True), refused.output
     assert len(look(broker.url, "orders")) == 3
     assert told(run(*archived, str(tmp_path / "second"))) == {"archived": 3}
+    assert release("archive", url=broker.url) == 0
+    send(broker.url, "orders", 1)
+    refused = run(*archived, str(tmp_path / "second"))
+    assert (refused.exit_code, "--no-fail-on-data-loss" in refused.output) == (1, True), refused.output
+    assert told(run(*archived, str(tmp_path / "second"), "--no-fail-on-data-loss")) == {"archived": 1}
+    assert told(run(*archived, str(tmp_path / "second"))) == {"archived": 0}
     shutil.copytree(tmp_path / "second", tmp_path / "copy [2]")
     shutil.move(tmp_path / "second", tmp_path / "cold" / "orders")
     for place in ("copy [2]", "cold/orders"):
         counted = run("replay", str(tmp_path / place), broker.url, "--job", "again", "--dry-run", "--json")
-        assert told(counted) == {"chosen": 3}
+        assert told(counted) == {"chosen": 4}
 
 
 @pytest.fixture

@@ -6,7 +6,7 @@ import subprocess
 import sys
 import threading
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 import typer
@@ -15,6 +15,9 @@ from typer.testing import CliRunner
 from pyjms.spark.commands import commands
 from pyjms.spark.commands.running import ended_at_once, errors_told, follow, is_jvm_gone, spark_reason
 from pyjms.spark.errors import OptionError
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
 
 SLOW = "[STREAM_FAILED] Query terminated with exception: Python worker failed to connect back. SQLSTATE: XXKST"
 
@@ -128,7 +131,7 @@ def test_what_was_asked_wrongly_has_an_exit_code_of_its_own(made: str, capsys: p
     }
     with pytest.raises(typer.Exit) as ended, errors_told("archive"):
         raise errors[made]
-    assert ended.value.exit_code == (2 if made in ("here", "by a worker") else 1)
+    assert ended.value.exit_code == (1 if made == "by a broker" else 2)
     assert len(capsys.readouterr().err.splitlines()) == 1
 
 
@@ -161,3 +164,51 @@ def test_what_a_route_is_asked_wrongly_is_told_before_spark_starts(
     rules.write_text('[[rule]]\nname = "all"\nto = ["out"]\n[targets.out]\nqueue = "out"\n')
     result = CliRunner().invoke(commands(), ["route", str(rules), "stomp://127.0.0.1:1", *more])
     assert (result.exit_code, told in " ".join(result.output.split())) == (2, True), result.output
+
+
+@pytest.mark.spark
+@pytest.mark.parametrize(
+    ("command", "more", "told"),
+    [
+        ("archive", ["URL", "queue:q", "a", "--every", "banana"], "every='banana': write how often"),
+        ("archive", ["URL", "queue:q", "a", "--once", "--every", ""], "every='': write how often"),
+        ("archive", ["URL", "queue:q", "a", "--format", "csv"], "none of parquet, orc, json, delta: 'csv'"),
+        ("archive", ["URL", "orders", "a"], "destination='orders' names no destination"),
+        ("archive", ["URL", "queue:q", "a", "--metrics", "/no/such/x.prom"], "there is no folder /no/such"),
+        ("replay", ["a", "URL", "--job", ""], "the name of a job has 1 to 200 characters, and this one has 0"),
+        ("replay", ["a", "URL", "--job", "j", "--to", "q"], "destination='q' names no destination"),
+        ("replay", ["a", "URL", "--job", "j", "--format", "csv"], "none of parquet, orc, json, delta: 'csv'"),
+        ("replay", ["a", "URL", "--job", "j", "--metrics", "/no/such/x.jsonl"], "there is no folder /no/such"),
+        ("audit", ["a", "--report", "/no/such/x.html"], "there is no folder /no/such"),
+        ("report", ["a", "--report", "/no/such/x.html"], "there is no folder /no/such"),
+        ("report", ["--archive", "a", "--format", "csv"], "none of parquet, orc, json, delta: 'csv'"),
+    ],
+)
+def test_what_is_asked_wrongly_is_told_before_spark_starts(
+    monkeypatch: pytest.MonkeyPatch, command: str, more: list[str], told: str
+) -> None:
+    monkeypatch.setattr(f"pyjms.spark.commands.{command}.make_session", lambda *_, **__: pytest.fail("it starts"))
+    asked = [each.replace("URL", "stomp://127.0.0.1:1") for each in more]
+    result = CliRunner().invoke(commands(), [command, *asked])
+    assert (result.exit_code, told in result.output, len(result.output.splitlines())) == (2, True, 1), result.output
+
+
+@pytest.mark.parametrize(
+    ("asked", "told"),
+    [
+        (["replay", "FOLDER", "URL", "--job", "j", "--where", "nosuch = 1"], "`nosuch` cannot be resolved"),
+        (["replay", "FOLDER", "URL", "--job", "j", "--where", "seq = = 1"], "Syntax error at or near '='"),
+        (["replay", "FOLDER/no", "URL", "--job", "j", "--dry-run"], "Path does not exist"),
+        (["replay", "FOLDER", "URL", "--job", "j", "--format", "delta"], "Failed to find the data source: delta"),
+        (["archive", "URL", "queue:q", "nosuchfs://x/y"], 'No FileSystem for scheme "nosuchfs"'),
+        (["report", "--archive", "FOLDER/no"], "Path does not exist"),
+    ],
+)
+def test_what_only_spark_can_tell_is_one_line_with_the_code_of_what_was_asked_wrongly(
+    plain_spark: SparkSession, tmp_path: Path, capfd: pytest.CaptureFixture[str], asked: list[str], told: str
+) -> None:
+    (tmp_path / "a").mkdir()
+    words = [each.replace("URL", "stomp://127.0.0.1:1").replace("FOLDER", str(tmp_path / "a")) for each in asked]
+    result = CliRunner().invoke(commands(), words)
+    assert (result.exit_code, told in result.output, len(result.output.splitlines())) == (2, True, 1), result.output
+    assert "stacktrace" not in capfd.readouterr().err

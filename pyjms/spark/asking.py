@@ -1,0 +1,80 @@
+"""What a pipeline is asked for, looked at before Spark starts or anything is done. Each check raises `OptionError`, which says what to write."""
+
+from __future__ import annotations
+
+import os
+import re
+from pathlib import Path
+
+from pyjms.spark.errors import OptionError
+
+__all__ = ["check_every", "check_job", "check_lines", "check_output", "check_page"]
+
+_NAME_MAX = 200
+_MICROS = {
+    "week": 604_800_000_000,
+    "day": 86_400_000_000,
+    "hour": 3_600_000_000,
+    "minute": 60_000_000,
+    "second": 1_000_000,
+    "millisecond": 1000,
+    "microsecond": 1,
+}
+_NUMBER = re.compile(r"[+-]?(\d{1,9}(\.\d{0,9})?|\.\d{1,9})")
+
+
+def check_every(every: str) -> None:
+    """Look whether Spark can start a batch that often: a span as its triggers take it, which is not negative."""
+    words = every.lower().split()
+    words = words[1:] if words[:1] == ["interval"] else words
+    spans = [_micros(number, unit) for number, unit in zip(words[::2], words[1::2], strict=False)]
+    known = [each for each in spans if each is not None]
+    if not words or len(words) % 2 or len(known) < len(spans) or sum(known) < 0:
+        raise OptionError(f"every={every!r}: write how often, such as '10 seconds', '1 minute' or '0 seconds'")
+
+
+def _micros(number: str, unit: str) -> float | None:
+    micros = _MICROS.get(unit.removesuffix("s"))
+    if micros is None or _NUMBER.fullmatch(number) is None or ("." in number and micros != _MICROS["second"]):
+        return None
+    return float(number) * micros
+
+
+def check_job(job: str) -> None:
+    """Look whether a replay may have that name."""
+    if not 1 <= len(job) <= _NAME_MAX:
+        raise OptionError(f"the name of a job has 1 to {_NAME_MAX} characters, and this one has {len(job)}")
+
+
+def check_output(path: Path) -> None:
+    """Look whether a file can be written."""
+    there = path if path.exists() else path.parent
+    if path.is_dir() or not path.parent.is_dir():
+        raise OptionError(
+            f"{path} cannot be written: {'it is a folder' if path.is_dir() else f'there is no folder {path.parent}'}"
+        )
+    if not os.access(there, os.W_OK):
+        raise OptionError(f"{path} cannot be written: {there} does not permit it")
+
+
+def check_page(path: Path) -> None:
+    """Look whether a page can be written without anything but an older page being lost."""
+    _check_begin(path, b"<!DOCTYPE html>", "is no page, and would be overwritten")
+
+
+def check_lines(path: Path) -> None:
+    """Look whether lines of JSON can be added to a file without spoiling another one, such as a recording."""
+    _check_begin(path, b"{", "has no lines of JSON, to which others can be added")
+
+
+def _check_begin(path: Path, begin: bytes, else_told: str) -> None:
+    check_output(path)
+    if not path.is_file():  # not there; or a pipe, which has no beginning
+        return
+    try:
+        with path.open("rb") as file:
+            found = file.read(len(begin))
+    except OSError as error:
+        raise OptionError(f"{path} cannot be written: {error.strerror}") from error
+    if found not in (b"", begin):
+        raise OptionError(f"{path} is there and {else_told}: name another file")
