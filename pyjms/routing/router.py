@@ -14,10 +14,12 @@ from threading import Lock
 
 from pyjms.forwarding.plan import Parcel, UndeliverableError
 from pyjms.forwarding.settings import Site, Target
+from pyjms.routing.applying import transformed
 from pyjms.routing.compiled import CompiledRules
 from pyjms.routing.files import load_rules
 from pyjms.routing.reading import RulesError
 from pyjms.routing.rules import Choice, Rule, RuleSet, TargetSpec
+from pyjms.routing.transformers import TransformerError
 from pyjms.spi.clock import Clock
 from pyjms.spi.envelope import Envelope
 from pyjms.spi.errors import ProviderError
@@ -120,14 +122,10 @@ class Router:
 
 def _transformed(rule: Rule, envelope: Envelope) -> Envelope:
     """Return what a rule makes of a message. Raises `UndeliverableError`."""
-    for transform in rule.transforms:
-        try:
-            envelope = transform.apply(envelope)
-        except Exception as error:  # whatever a body brings it to, the next message is another one
-            raise UndeliverableError(
-                f"{rule.name}: the transformer {transform.use} failed: {str(error) or type(error).__name__}"
-            ) from error
-    return envelope
+    try:
+        return transformed(rule, envelope)
+    except TransformerError as error:
+        raise UndeliverableError(str(error)) from error
 
 
 def _stamp(file: Path | None) -> tuple[int, int, int] | None:

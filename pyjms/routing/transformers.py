@@ -122,7 +122,10 @@ def _map_json(settings: Mapping[str, Any]) -> Transformer:
             body = body.decode()
         if not isinstance(body, str):
             raise TransformerError("the body is no text, and map-json needs JSON")
-        document = json.loads(body)
+        try:
+            document = json.loads(body)
+        except RecursionError:
+            raise TransformerError("the body is JSON that is nested too deeply") from None
         made = {name: value[0] for name, steps in paths.items() if (value := _at(document, steps))}
         text = json.dumps(made, ensure_ascii=False)
         is_bytes = envelope.body_kind is BodyKind.BYTES

@@ -8,15 +8,17 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import replace
 from typing import Any
 
+from pyjms.routing.applying import transformed
 from pyjms.routing.compiled import CompiledRules
 from pyjms.routing.files import parse_document
 from pyjms.routing.reading import Problem, RulesError, read_rules
-from pyjms.routing.rules import Rule
+from pyjms.routing.transformers import TransformerError
 from pyjms.spark.errors import RowError
 from pyjms.spark.messages import envelope_of
 from pyjms.spark.options import parse_address
 from pyjms.spark.schema import row_of
 from pyjms.spi.envelope import Address, Envelope
+from pyjms.spi.reasons import reason_of
 from pyjms.spi.replay import ReservedMessage
 
 __all__ = ["REASON", "decider_of", "routing_function"]
@@ -42,19 +44,21 @@ def decider_of(text: str, name: str) -> Callable[[Envelope, Address], list[Envel
     def decide(envelope: Envelope, unwanted: Address) -> list[Envelope]:
         choices = compiled.decide(envelope)
         made: list[Envelope] = []
-        reason = "" if compiled.is_wanted(choices) else "no rule wants it"
         for choice in choices:
             try:
-                changed = envelope if choice.rule is None else _transformed(choice.rule, envelope)
-            except (ValueError, TypeError, LookupError) as error:
-                reason = f"{choice.target}: a transformer failed: {error}"
-                continue
+                changed = envelope if choice.rule is None else transformed(choice.rule, envelope)
+            except TransformerError as error:
+                return [_aside(envelope, unwanted, str(error))]
             made.append(replace(changed, destination=rules.targets[choice.target].address))
-        if reason:
-            made.append(replace(envelope, destination=unwanted, properties={**envelope.properties, REASON: reason}))
+        if not compiled.is_wanted(choices):
+            made.append(_aside(envelope, unwanted, "no rule wants it"))
         return made
 
     return decide
+
+
+def _aside(envelope: Envelope, unwanted: Address, reason: str) -> Envelope:
+    return replace(envelope, destination=unwanted, properties={**envelope.properties, REASON: reason})
 
 
 def routing_function(
@@ -62,7 +66,8 @@ def routing_function(
 ) -> Callable[[Iterable[Any]], Iterator[tuple[Any, ...]]]:
     """Return what ``mapPartitions`` takes: from rows to tuples with the columns of `COLUMNS`, moments in microseconds.
 
-    A row that is no message goes where those go that nobody wants: it would stop the job for ever.
+    A row that is no message goes where those go that nobody wants, and so does a message of which a transformer makes none: it would stop the
+    job for ever.
     count: hears how many tuples were made of each row. Not ``mapInArrow``, which wants pandas (PySpark 4.3).
     """
 
@@ -72,15 +77,27 @@ def routing_function(
             values = row.asDict()
             if values["bytes"] is not None:
                 values["bytes"] = bytes(values["bytes"])  # Spark gives a bytearray
-            try:
-                found = [_tuple(values, each) for each in decide(envelope_of(values), place)]
-            except RowError as error:
-                found = [_tuple(values, _stand_in(values, place, error.reason))]
+            found = _made_of(values, decide, place)
             if count is not None:
                 count(len(found))
             yield from found
 
     return function
+
+
+def _made_of(
+    values: Mapping[str, Any], decide: Callable[[Envelope, Address], list[Envelope]], place: Address
+) -> list[tuple[Any, ...]]:
+    try:
+        envelope = envelope_of(values)
+    except RowError as error:
+        return [_tuple(values, _stand_in(values, place, error.reason))]
+    made = decide(envelope, place)
+    try:
+        return [_tuple(values, each) for each in made]
+    except Exception as error:  # what a transformer has made: it may be anything
+        reason = f"what the rules make of it is no message: {reason_of(error)}"
+        return [_tuple(values, _aside(envelope, place, reason))]
 
 
 def _tuple(values: Mapping[str, Any], made: Envelope) -> tuple[Any, ...]:
@@ -92,9 +109,3 @@ def _stand_in(values: Mapping[str, Any], place: Address, reason: str) -> Envelop
     told = json.dumps(values, default=lambda value: b64encode(value).decode(), ensure_ascii=False)
     kept = {name: values.get(name) for name in ("message_id", "timestamp")}
     return envelope_of({**kept, "text": told, "properties": {REASON: f"no message: {reason}"}}, place)
-
-
-def _transformed(rule: Rule, envelope: Envelope) -> Envelope:
-    for transform in rule.transforms:
-        envelope = transform.apply(envelope)
-    return envelope

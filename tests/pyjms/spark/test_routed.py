@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import json
 import socket
+from dataclasses import replace
+from importlib.metadata import EntryPoint
 from typing import Any
 
 import pytest
 
+from pyjms.routing import transformers
 from pyjms.spark.columns import COLUMNS
 from pyjms.spark.connecting import close_links, link_of
 from pyjms.spark.messages import envelope_of
@@ -15,7 +18,7 @@ from pyjms.spark.options import parse_options
 from pyjms.spark.reading import pages_of_group
 from pyjms.spark.routed import REASON, routing_function
 from pyjms.spark.schema import row_of
-from pyjms.spi.envelope import Address, AddressKind
+from pyjms.spi.envelope import Address, AddressKind, Envelope
 from pyjms.spi.replay import GroupRequest, ReservedMessage
 from tests.pyjms.spark.served import ServedBroker
 
@@ -32,9 +35,9 @@ class Row:
         return dict(self._values)
 
 
-def routed(*rows: Row) -> tuple[list[dict[str, Any]], list[int]]:
+def routed(*rows: Row, rules: str = RULES) -> tuple[list[dict[str, Any]], list[int]]:
     counts: list[int] = []
-    function = routing_function(RULES, "rules.toml", "queue:route.undeliverable", counts.append)
+    function = routing_function(rules, "rules.toml", "queue:route.undeliverable", counts.append)
     return [dict(zip(COLUMNS, made, strict=True)) for made in function(rows)], counts
 
 
@@ -55,6 +58,59 @@ def test_a_row_that_is_no_message_goes_aside_whole_with_the_reason() -> None:
     assert (told["text"], told["bytes"], told["properties"]) == ("é", "AA==", {"a": "1"})
     assert envelope_of(aside).destination.name == "route.undeliverable", "the sink takes it"
     assert (passed["destination"], passed["text"], counts) == ("queue:out", "fine", [1, 1])
+
+
+TRANSFORMING = """
+[[rule]]
+name = "plain"
+to = ["queue:plain"]
+[[rule]]
+name = "maps"
+to = ["queue:mapped"]
+transform = [{ use = "%s", fields = { a = "/a" } }]
+"""
+
+
+def test_a_transformer_that_fails_makes_the_message_undeliverable_and_nothing_else() -> None:
+    rows = [Row(seq=n, destination="queue:in", text=text, kind="text") for n, text in enumerate(("[" * 100_000, "{}"))]
+    (aside, *passed), counts = routed(*rows, rules=TRANSFORMING % "map-json")
+    assert (aside["destination"], len(aside["text"]), counts) == ("queue:route.undeliverable", 100_000, [1, 2])
+    assert (
+        aside["properties"][REASON]
+        == "maps: the transformer map-json failed: the body is JSON that is nested too deeply"
+    )
+    assert [each["destination"] for each in passed] == ["queue:plain", "queue:mapped"]
+
+
+class OddError(Exception):
+    """What a transformer of others may raise."""
+
+
+def raises(envelope: Envelope) -> Envelope:
+    raise OddError
+
+
+def makes_no_message(envelope: Envelope) -> Envelope:
+    return replace(envelope, delivery_mode=7)
+
+
+@pytest.mark.parametrize(
+    ("transformer", "reason"),
+    [
+        (raises, "maps: the transformer odd failed: OddError"),
+        (makes_no_message, "what the rules make of it is no message: KeyError: 7"),
+        (lambda envelope: None, "maps: the transformer odd failed: it returned NoneType, no Envelope"),
+    ],
+)
+def test_no_transformer_of_others_stops_a_route(monkeypatch: pytest.MonkeyPatch, transformer: Any, reason: str) -> None:
+    point = EntryPoint("odd", "others:odd", transformers.ENTRY_POINT_GROUP)
+    monkeypatch.setattr(EntryPoint, "load", lambda _: lambda settings: transformer)
+    monkeypatch.setattr(transformers, "entry_points", lambda group, name=None: [point])
+    made, counts = routed(Row(seq=1, destination="queue:in", text="tea", kind="text"), rules=TRANSFORMING % "odd")
+    assert [(each["destination"], each["text"], each["properties"][REASON]) for each in made] == [
+        ("queue:route.undeliverable", "tea", reason)
+    ]
+    assert counts == [1]
 
 
 HEADERS = {
