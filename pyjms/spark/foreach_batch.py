@@ -4,10 +4,29 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from pyjms.spark.jobs import promoted
+
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
-__all__ = ["promote"]
+__all__ = ["QUERY_ID", "name_in_query", "promote", "promoted_by_query"]
+
+QUERY_ID = "sql.streaming.queryId"
+"""The local property by which Spark tells tasks, and who is called with a batch, which query it is."""
+
+
+def name_in_query(sink_id: str, query: str) -> str:
+    """Return the name under which a query writes.
+
+    It has the query's id: both begin anew with the checkpoint, and epochs that began anew under an old name would be taken for repetitions.
+    """
+    return f"{sink_id}-{query}"
+
+
+def promoted_by_query(batch: DataFrame, *, sink_id: str, url: str, credentials: str | None = None) -> int | None:
+    """Return the last epoch that the query of `batch` has written with `promote`; None: none, or it is not known. Raises `ProviderError`."""
+    query = batch.sparkSession.sparkContext.getLocalProperty(QUERY_ID)
+    return None if query is None else promoted(name_in_query(sink_id, query), url=url, credentials=credentials)
 
 
 def promote(

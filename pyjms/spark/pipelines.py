@@ -16,8 +16,9 @@ from pyjms.spark.columns import COLUMNS, SCHEMA
 from pyjms.spark.contents import mark_of
 from pyjms.spark.errors import OptionError
 from pyjms.spark.file_sink import check_place
-from pyjms.spark.foreach_batch import promote
+from pyjms.spark.foreach_batch import promote, promoted_by_query
 from pyjms.spark.jobs import note_terms, promoted, terms_of
+from pyjms.spark.kept_rules import BatchRules, KeptRules, RulesText
 from pyjms.spark.routed import decider_of, routing_function
 
 if TYPE_CHECKING:
@@ -31,6 +32,7 @@ NEWEST = "newest"
 _ORDER = ("destination", "seq", "timestamp", "message_id")
 """The order of a replay. Numbers come again where a group had several generations, and what is equal would come in any order, another one
 each time: the portions of a replay that was broken off would not fit together."""
+_ROUTE = "route"
 _TIMES = tuple(name for name, kind in COLUMNS.items() if kind == "timestamp")
 _MICROS_OF = {name: f"unix_micros(`{name}`) AS `{name}`" for name in _TIMES}
 _OF_MICROS = {name: f"timestamp_micros(`{name}`) AS `{name}`" for name in _TIMES}
@@ -168,28 +170,27 @@ class Rules:
     """The rules of a file, read anew when it has changed; those that are wrong are refused, and the former stay."""
 
     def __init__(self, file: Path, told: Callable[[str], None] | None = None) -> None:
-        """`told` hears why rules were refused. Raises `pyjms.routing.reading.RulesError` for rules that are wrong at first."""
+        """`told` hears why rules were refused, and what is routed by former ones. Raises `pyjms.routing.reading.RulesError` for rules that are wrong at first."""
         self._file = file
         self._told = told
-        self.text = file.read_text(encoding="utf-8")
-        """The rules in force."""
-        decider_of(self.text, self.name)
+        self._in_force = RulesText(file.read_text(encoding="utf-8"), file.name)
+        decider_of(self._in_force)
 
-    @property
-    def name(self) -> str:
-        """The file's name, which says whether it is TOML or JSON."""
-        return self._file.name
-
-    def look(self) -> None:
-        """Read the file if it has changed."""
+    def look(self) -> RulesText:
+        """Return the rules in force; read the file if it has changed."""
         try:
-            text = self._file.read_text(encoding="utf-8")
-            if text != self.text:
-                decider_of(text, self.name)
-                self.text = text
+            found = RulesText(self._file.read_text(encoding="utf-8"), self._file.name)
+            if found != self._in_force:
+                decider_of(found)
+                self._in_force = found
         except (OSError, ValueError) as error:
-            if self._told is not None:
-                self._told(f"the rules of {self._file} are refused, those before stay in force: {error}")
+            self.tell(f"the rules of {self._file} are refused, those before stay in force: {error}")
+        return self._in_force
+
+    def tell(self, text: str) -> None:
+        """Tell who wants to hear."""
+        if self._told is not None:
+            self._told(text)
 
 
 def route(
@@ -207,7 +208,8 @@ def route(
 ) -> StreamingQuery:
     """Begin to send each message of `source` where the rules want it, at the same broker, exactly once.
 
-    Altered rules are obeyed from the next batch on. A message that nobody wants goes to the queue ``GROUP.undeliverable``.
+    Altered rules are obeyed from the next batch on, and those of a batch are kept with the checkpoint: one that was written, and comes again as
+    Spark does not know it, ends by its own. A message that nobody wants goes to the queue ``GROUP.undeliverable``.
     made: hears the number of each batch, and how many messages the rules made of it. Raises `OptionError` for an `every` that none is.
     """
     check_every(every)
@@ -216,12 +218,21 @@ def route(
     sink = {name: str(value) for name, value in given.items() if name in ("url", "credentials")}
     unwanted = f"queue:{group}.undeliverable"
     count = session.sparkContext.accumulator(0)
+    choosing = BatchRules(KeptRules(session, checkpoint))
 
     def write(batch: DataFrame, epoch: int) -> None:
-        rules.look()
+        def is_written() -> bool:
+            return promoted_by_query(batch, sink_id=_ROUTE, **sink) == epoch
+
+        now = rules.look()
+        chosen = choosing.of(epoch, now, is_written)
+        if chosen != now:
+            rules.tell(
+                f"batch {epoch} was written by the rules before, and ends by them; those of now count from the next one on"
+            )
         before = count.value
-        made_of = _routed(batch, rules, unwanted, count.add)
-        promote(made_of, epoch, sink_id="route", headers="keep", **sink)
+        made_of = _routed(batch, chosen, unwanted, count.add)
+        promote(made_of, epoch, sink_id=_ROUTE, headers="keep", **sink)
         if made is not None:
             made(epoch, count.value - before)
 
@@ -241,7 +252,12 @@ def would_go(
     """Return how many of the messages that wait in `source` now would go to which destination. Changes nothing."""
     given = {"url": url, "destination": source, **(options or {})}
     rows = session.read.format("jms").options(**_texts(given)).load()
-    counted = _routed(rows, rules, f"queue:{group}.undeliverable").groupBy("destination").count().orderBy("destination")
+    counted = (
+        _routed(rows, rules.look(), f"queue:{group}.undeliverable")
+        .groupBy("destination")
+        .count()
+        .orderBy("destination")
+    )
     return {row["destination"]: row["count"] for row in counted.collect()}
 
 
@@ -252,10 +268,12 @@ def _noted(rows: DataFrame) -> DataFrame:
     return rows.observe(NEWEST, expr("unix_millis(max(timestamp)) AS newest_ms"))
 
 
-def _routed(batch: DataFrame, rules: Rules, unwanted: str, count: Callable[[int], object] | None = None) -> DataFrame:
+def _routed(
+    batch: DataFrame, rules: RulesText, unwanted: str, count: Callable[[int], object] | None = None
+) -> DataFrame:
     """Return the rows of what the rules make of `batch`; `count` hears how many, by and by."""
     rows = batch.selectExpr(*(_MICROS_OF.get(name, f"`{name}`") for name in COLUMNS))
-    made = rows.rdd.mapPartitions(routing_function(rules.text, rules.name, unwanted, count))
+    made = rows.rdd.mapPartitions(routing_function(rules, unwanted, count))
     # Not verified: `row_of` makes the types that the columns have, and looking at each value again is a third of the work of routing.
     table = batch.sparkSession.createDataFrame(made, _SCHEMA_IN_MICROS, verifySchema=False)
     return table.selectExpr(*(_OF_MICROS.get(name, f"`{name}`") for name in COLUMNS))

@@ -14,6 +14,7 @@ from pyjms.routing.files import parse_document
 from pyjms.routing.reading import Problem, RulesError, read_rules
 from pyjms.routing.transformers import TransformerError
 from pyjms.spark.errors import RowError
+from pyjms.spark.kept_rules import RulesText
 from pyjms.spark.messages import envelope_of
 from pyjms.spark.options import parse_address
 from pyjms.spark.schema import row_of
@@ -27,12 +28,12 @@ REASON = "pyjms_undeliverable_reason"
 """The property that says why nobody got a message."""
 
 
-def decider_of(text: str, name: str) -> Callable[[Envelope, Address], list[Envelope]]:
+def decider_of(given: RulesText) -> Callable[[Envelope, Address], list[Envelope]]:
     """Return the function from a message, and where those go that nobody wants, to what the rules make of it.
 
-    text: the rules; name: of their file. Raises `RulesError`, for rules of other brokers too: a job writes to one.
+    Raises `RulesError`, for rules of other brokers too: a job writes to one.
     """
-    rules = read_rules(*parse_document(text, name))
+    rules = read_rules(*parse_document(given.text, given.name))
     for target, spec in rules.targets.items():
         if spec.url is not None:
             problem = Problem(
@@ -62,7 +63,7 @@ def _aside(envelope: Envelope, unwanted: Address, reason: str) -> Envelope:
 
 
 def routing_function(
-    text: str, name: str, unwanted: str, count: Callable[[int], object] | None = None
+    rules: RulesText, unwanted: str, count: Callable[[int], object] | None = None
 ) -> Callable[[Iterable[Any]], Iterator[tuple[Any, ...]]]:
     """Return what ``mapPartitions`` takes: from rows to tuples with the columns of `COLUMNS`, moments in microseconds.
 
@@ -72,7 +73,7 @@ def routing_function(
     """
 
     def function(rows: Iterable[Any]) -> Iterator[tuple[Any, ...]]:
-        decide, place = decider_of(text, name), parse_address(unwanted)
+        decide, place = decider_of(rules), parse_address(unwanted)
         for row in rows:
             values = row.asDict()
             if values["bytes"] is not None:

@@ -20,6 +20,7 @@ from pyspark.sql.datasource import (
 from pyjms.spark.connecting import MessageIds
 from pyjms.spark.contents import RowSum
 from pyjms.spark.errors import OptionError
+from pyjms.spark.foreach_batch import QUERY_ID, name_in_query
 from pyjms.spark.messages import EnvelopeMaker, check_sink_columns
 from pyjms.spark.options import Headers, JmsOptions, Repeated, parse_options
 from pyjms.spark.ways import abandon, finish, write_partition
@@ -35,7 +36,6 @@ if TYPE_CHECKING:
 
 __all__ = ["JmsBatchWriter", "JmsCommitMessage", "JmsStreamWriter", "batch_writer", "stream_writer"]
 
-_QUERY_ID = "sql.streaming.queryId"
 _RUN_ID = "spark.jobGroup.id"
 """Spark runs the jobs of a query in a group that is named by the id of its run."""
 _BATCH_ID = "streaming.sql.batchId"
@@ -80,15 +80,12 @@ def _checked(options: Mapping[str, Any], schema: StructType) -> JmsOptions:
 
 
 def _name_of(sink_id: str | None) -> str | None:
-    """Return the name that a task writes under; None: there is none.
-
-    That of a query has its id: both begin anew with the checkpoint, and epochs that began anew under an old name would be taken for repetitions.
-    """
+    """Return the name that a task writes under; None: there is none."""
     context = TaskContext.get()
-    query = None if context is None else context.getLocalProperty(_QUERY_ID)
+    query = None if context is None else context.getLocalProperty(QUERY_ID)
     if sink_id is None or query is None:
         return sink_id or query
-    name = f"{sink_id}-{query}"
+    name = name_in_query(sink_id, query)
     if len(name) > _SINK_MAX:
         raise OptionError(f"option sinkId of a query has {_SINK_MAX - len(query) - 1} characters at most")
     return name

@@ -181,7 +181,7 @@ def _other_rows(sink: str, epoch: int) -> str:
     return (
         f"sink {sink!r} has written epoch {epoch} already, with other rows, and nothing of these. If it is a query's, its checkpoint is an old copy: "
         "start it with a new checkpoint, which loses nothing; the batch that was under way comes again. A table needs a new jobId, or the next "
-        "epoch. If it is the same batch, and its rows only came out in another way (a clock, random numbers, altered rules), have them come out "
+        "epoch. If it is the same batch, and its rows only came out in another way (a clock, random numbers, another program), have them come out "
         "as before, or write it with repeated=trust, once"
     )
 

@@ -13,6 +13,7 @@ import pytest
 from pyjms.routing import transformers
 from pyjms.spark.columns import COLUMNS
 from pyjms.spark.connecting import close_links, link_of
+from pyjms.spark.kept_rules import RulesText
 from pyjms.spark.messages import envelope_of
 from pyjms.spark.options import parse_options
 from pyjms.spark.reading import pages_of_group
@@ -37,7 +38,7 @@ class Row:
 
 def routed(*rows: Row, rules: str = RULES) -> tuple[list[dict[str, Any]], list[int]]:
     counts: list[int] = []
-    function = routing_function(rules, "rules.toml", "queue:route.undeliverable", counts.append)
+    function = routing_function(RulesText(rules, "rules.toml"), "queue:route.undeliverable", counts.append)
     return [dict(zip(COLUMNS, made, strict=True)) for made in function(rows)], counts
 
 

@@ -19,6 +19,7 @@ from pyjms.spark import pipelines, release
 from pyjms.spark.arrow import full_schema, record_batch
 from pyjms.spark.commands import commands
 from pyjms.spark.connecting import close_links
+from pyjms.spark.kept_rules import RulesText
 from pyjms.spark.routed import decider_of
 from pyjms.spi.envelope import Address, AddressKind, MessageId
 from pyjms.spi.replay import ReservedMessage
@@ -228,12 +229,12 @@ def test_rules_that_are_wrong_are_told_before_anything_starts(tmp_path: Path, ru
 
 def test_a_target_at_another_broker_is_refused() -> None:
     with pytest.raises(ValueError, match="a job on Spark writes to the broker that it reads from"):
-        decider_of(RULES + 'url = "stomp://there:61613"\n', "rules.toml")
+        decider_of(RulesText(RULES + 'url = "stomp://there:61613"\n', "rules.toml"))
 
 
 def test_a_message_whose_transformer_fails_says_so_and_goes_aside() -> None:
     place = Address(AddressKind.QUEUE, "aside")
-    decide = decider_of(RULES.replace('undeliverable = "queue:nobody"', ""), "rules.toml")
+    decide = decider_of(RulesText(RULES.replace('undeliverable = "queue:nobody"', ""), "rules.toml"))
     made = decide(make_envelope("tea"), place)
     assert [each.destination for each in made] == [place]
     assert made[0].properties["pyjms_undeliverable_reason"] == "no rule wants it"
