@@ -23,7 +23,7 @@ from pyjms.spark.commands.running import (
     follow,
     stop_wanted,
 )
-from pyjms.spark.options import parse_options
+from pyjms.spark.commands.subscribing import ClientId, Subscription, source_options
 from pyjms.spark.session import LOCAL, make_session
 from pyjms.spi.terminal import note
 
@@ -32,6 +32,7 @@ __all__ = ["EXAMPLES", "route_command"]
 EXAMPLES: Final = (
     "pyjms pipeline route rules.toml stomp://127.0.0.1:61613 queue:incoming",
     "pyjms pipeline route rules.toml stomp://127.0.0.1:61613 queue:incoming --once --checkpoint /var/lib/route",
+    "pyjms pipeline route rules.toml stomp://127.0.0.1:61613 topic:prices --subscription routed --client-id shop",
     "pyjms pipeline route rules.toml stomp://127.0.0.1:61613 queue:incoming --dry-run",
 )
 
@@ -43,6 +44,8 @@ def route_command(
     group: Annotated[
         str, typer.Option(help="The name under which the broker holds what is not routed yet.", metavar="NAME")
     ] = "route",
+    subscription: Subscription = None,
+    client_id: ClientId = None,
     checkpoint: Annotated[
         str, typer.Option(help="Where Spark notes how far it is.", metavar="DIR")
     ] = "route-checkpoint",
@@ -63,14 +66,15 @@ def route_command(
     """
     from pyjms.spark.pipelines import Rules, route, would_go
 
-    options = {} if credentials is None else {"credentials": credentials}
     try:
         rules = Rules(file, note)
     except (OSError, ValueError) as error:
         raise failure("route", f"{file}: {error}") from error
     made: dict[int, int] = {}
     with errors_told("route"), metering(metrics) as meter:
-        parse_options({"url": url, "destination": source, "readerGroup": group, **options})  # before Spark starts
+        options = source_options(
+            url, source, group, client_id=client_id, subscription=subscription, credentials=credentials, looks=dry_run
+        )
         session = make_session("pyjms route", master=master)
         if dry_run:
             _tell_choices(would_go(session, rules, url=url, source=source, group=group, options=options), as_json)
