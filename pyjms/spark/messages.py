@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 from urllib.parse import unquote
 
@@ -63,11 +64,16 @@ class EnvelopeMaker:
 
     def envelope(self, row: Mapping[str, Any]) -> Envelope:
         """Return the message of one row. Raises `RowError`."""
-        message_id, moment_ms = (
-            (row.get("message_id"), _moment(None, row.get("timestamp"))) if self._keeps else (None, 0)
+        if not self._keeps:
+            return envelope_of(row, self._destination, (self._next_id(), self._now_ms()))
+        kept = envelope_of(row, self._destination)
+        if "message_id" in row and "timestamp" in row:
+            return kept  # what is NULL there, or stands among the properties, a message may be without
+        return replace(
+            kept,
+            message_id=self._next_id() if "message_id" not in row and kept.message_id is None else kept.message_id,
+            timestamp_ms=self._now_ms() if "timestamp" not in row and not kept.timestamp_ms else kept.timestamp_ms,
         )
-        stamp = self._next_id() if message_id is None else MessageId(message_id), moment_ms or self._now_ms()
-        return envelope_of(row, self._destination, stamp)
 
 
 def envelope_of(

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from pyjms.spark.arrow import column_lists, full_schema, record_batch
 from pyjms.spark.columns import COLUMNS
 from pyjms.spark.errors import RowError
-from pyjms.spark.messages import check_sink_columns, envelope_of
+from pyjms.spark.messages import EnvelopeMaker, check_sink_columns, envelope_of
 from pyjms.spark.schema import row_of, spelled_properties
 from pyjms.spi.envelope import Address, AddressKind, BodyKind, Envelope, MessageId
 from pyjms.spi.replay import ReservedMessage
@@ -88,6 +88,32 @@ def test_a_row_reads_as_its_message_does() -> None:
     assert (row["seq"], row["kind"], row["text"], row["bytes"], row["body"]) == (5, "text", "hello", None, None)
     assert (row["destination"], row["type"], row["delivery_mode"]) == ("queue:orders", "order", "PERSISTENT")
     assert (row["timestamp"], row["expiration"]) == (1_767_323_045_678_000, None)
+
+
+def keeper() -> EnvelopeMaker:
+    """What the sink makes messages with, for `headers=keep`."""
+    return EnvelopeMaker(destination=None, next_id=lambda: MessageId("ID:new"), now_ms=lambda: 777, keeps_headers=True)
+
+
+@given(envelopes())
+@settings(max_examples=40, deadline=None)
+def test_a_sink_that_keeps_headers_keeps_all_of_them(envelope: Envelope) -> None:
+    assert_same(keeper().envelope(row_of(reserved(envelope))), envelope)
+
+
+@pytest.mark.parametrize(
+    ("message_id", "timestamp_ms"), [(None, 0), ("ID:half\ud800", 5), ("ID:1", 253_402_300_800_000)]
+)
+def test_headers_that_are_not_there_or_that_no_column_holds_are_kept(message_id: str | None, timestamp_ms: int) -> None:
+    found = None if message_id is None else MessageId(message_id)
+    kept = message(BodyKind.TEXT, "x", message_id=found, timestamp_ms=timestamp_ms)
+    assert keeper().envelope(row_of(reserved(kept))) == kept
+
+
+def test_columns_that_are_not_there_say_nothing_of_headers() -> None:
+    row: dict[str, Any] = {"text": "x", "destination": "queue:q"}
+    made = [keeper().envelope(row | more) for more in ({}, {"message_id": None}, {"timestamp": 5_000})]
+    assert [(each.message_id, each.timestamp_ms) for each in made] == [("ID:new", 777), (None, 777), ("ID:new", 5)]
 
 
 def test_bodies_can_be_left_out() -> None:

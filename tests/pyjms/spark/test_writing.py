@@ -65,6 +65,18 @@ def write(options: JmsOptions, epoch: int, partition: int, *texts: str, attempt:
     return write_partition(StageName("sink", epoch, partition, f"{attempt}{partition}"), rows(*texts), options)
 
 
+def test_what_a_row_does_not_have_nobody_gives_a_message_whose_headers_are_kept(staging: JmsOptions) -> None:
+    def kept(connection: ProviderConnection) -> Iterable[Envelope]:
+        ids, now_ms = MessageIds(connection).next, SystemClock().time_ms
+        maker = EnvelopeMaker(destination=staging.destination, next_id=ids, now_ms=now_ms, keeps_headers=True)
+        return [maker.envelope({"text": "x", "message_id": None, "timestamp": None})]
+
+    finish("sink", 0, [write_partition(StageName("sink", 0, 0, "a"), kept, staging)], staging)
+    with session_of(staging.url) as session:
+        (message,) = session.create_browser(session.create_queue("out"))
+        assert (message.jms_message_id, message.jms_timestamp) == (None, 0)
+
+
 def test_an_epoch_is_visible_once_though_commit_comes_twice(options: JmsOptions, jms_broker_url: str) -> None:
     written = [write(options, 0, 0, "a", "b"), write(options, 0, 1, "c"), write(options, 0, 2)]
     assert [each.messages for each in written] == [2, 1, 0]
