@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from functools import partial
-from typing import Annotated, Final
+from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
@@ -24,9 +25,12 @@ from pyjms.spark.commands.running import (
     follow,
     stop_wanted,
 )
-from pyjms.spark.options import parse_options
+from pyjms.spark.commands.subscribing import ClientId, Subscription, source_options
 from pyjms.spark.session import LOCAL, make_session
 from pyjms.spi.terminal import note
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
 
 __all__ = ["EXAMPLES", "archive_command"]
 
@@ -45,6 +49,8 @@ def archive_command(
     group: Annotated[
         str, typer.Option(help="The name under which the broker holds what is not in files yet.", metavar="NAME")
     ] = "archive",
+    subscription: Subscription = None,
+    client_id: ClientId = None,
     checkpoint: Annotated[
         str | None,
         typer.Option(
@@ -64,24 +70,28 @@ def archive_command(
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Look what is there, and change nothing.")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON for programs.")] = False,
 ) -> None:
-    """Move the messages of a queue into Parquet files, in a folder for each day, until Ctrl-C. Each message once.
+    """Move the messages of a queue, or of a subscription, into Parquet files, in a folder for each day, until Ctrl-C. Each message once.
 
     Kill it and start it again with the same words: it goes on where it was. Exit code: 0 ended in order, 1 it broke off, 2 it
     cannot be done as asked.
     """
     from pyjms.spark.pipelines import archive
 
-    options = {} if credentials is None else {"credentials": credentials}
     with errors_told("archive"), metering(metrics) as meter:
         check_form(form)
         check_every(every)
-        parse_options({"url": url, "destination": destination, "readerGroup": group, **options})
+        options = source_options(
+            url,
+            destination,
+            group,
+            client_id=client_id,
+            subscription=subscription,
+            credentials=credentials,
+            looks=dry_run,
+        )
         session = make_session("pyjms archive", master=master)
         if dry_run:
-            given = {"url": url, "destination": destination, "body": "none", **options}
-            waiting = session.read.format("jms").options(**given).load().count()
-            note(f"{waiting:,} messages wait in {destination}")
-            _tell(as_json, 0, waiting)
+            _tell(as_json, 0, _waiting(session, url, destination, options))
             return
         start = partial(
             archive,
@@ -101,6 +111,13 @@ def archive_command(
         with stop_wanted() as wanted:
             moved = follow(start, wanted, "archived", lambda each: meter.hear(batch_done("archive", group, each)))
     _tell(as_json, moved, None)
+
+
+def _waiting(session: SparkSession, url: str, destination: str, options: Mapping[str, str]) -> int:
+    given = {"url": url, "destination": destination, "body": "none", **options}
+    waiting = session.read.format("jms").options(**given).load().count()
+    note(f"{waiting:,} messages wait in {destination}")
+    return waiting
 
 
 def _tell(as_json: bool, moved: int, waiting: int | None) -> None:

@@ -64,6 +64,21 @@ def test_a_route_reads_a_topic_by_a_durable_subscription(
     assert look(broker.url, "all") == ["tea 5", "milk 1"]
 
 
+@pytest.mark.spark
+@pytest.mark.timeout(300)
+def test_an_archive_has_what_comes_to_a_durable_subscription(
+    plain_spark: SparkSession, broker: ServedBroker, tmp_path: Path
+) -> None:
+    def archived() -> Any:
+        result = run("archive", broker.url, "topic:prices", str(tmp_path / "archive"), *NAMED, "--once", "--json")
+        assert result.exit_code == 0, result.output
+        return json.loads(result.stdout)
+
+    assert archived() == {"archived": 0}
+    publish(broker.url, "tea 5", "milk 1")
+    assert archived() == {"archived": 2}
+
+
 @pytest.mark.parametrize(
     ("given", "told"),
     [
@@ -75,5 +90,5 @@ def test_a_route_reads_a_topic_by_a_durable_subscription(
     ],
 )
 def test_what_no_pipeline_can_read_is_told_before_spark_starts(rules: str, given: tuple[str, ...], told: str) -> None:
-    result = run("route", rules, NOWHERE, *given)
-    assert (result.exit_code, told in " ".join(result.output.split())) == (2, True), result.output
+    for result in (run("route", rules, NOWHERE, *given), run("archive", NOWHERE, given[0], "archived", *given[1:])):
+        assert (result.exit_code, told in " ".join(result.output.split())) == (2, True), result.output
