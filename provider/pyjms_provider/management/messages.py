@@ -40,6 +40,8 @@ STATUS: Final = "pyjms_status"
 _ADDRESS: Final = Address(AddressKind.QUEUE, MANAGEMENT)
 _LONGEST: Final = 4 * 2**20
 _ANSWER_LIVES_MS: Final = 60_000
+_PAUSE_S: Final = 1.0
+"""After a failure, which may be one of the store: it is not asked again as fast as it can refuse."""
 _log = logging.getLogger(__name__)
 
 
@@ -91,15 +93,26 @@ class MessageService:
     def _run(self) -> None:
         try:
             while not self._closed:
-                delivery = self._consumer.poll_or_wait()
-                if delivery is None:
-                    self._signal.wait(-1)
-                else:
-                    self._serve(delivery)
+                self._serve_next()
         except ClosedError:
             pass  # the host has ended
         finally:
             self._connection.close()
+
+    def _serve_next(self) -> None:
+        """Wait for a request, and serve it. Raises `ClosedError` when the host has ended; no other error ends the service."""
+        try:
+            delivery = self._consumer.poll_or_wait()
+            if delivery is None:
+                self._signal.wait(-1)
+            else:
+                self._serve(delivery)
+        except ClosedError:
+            raise
+        except Exception:
+            # What could not be acknowledged stays held: later, its sender would not count on it any more.
+            _log.exception("PYJMS-MANAGE-4 a request to %s could not be taken, and is not done", self._broker.name)
+            self._signal.wait(_PAUSE_S)
 
     def _serve(self, delivery: Delivery) -> None:
         assert isinstance(delivery.tag, QueueEntry), "what consumers get is in a queue"
@@ -122,10 +135,10 @@ class MessageService:
             answer, status = {"error": error_data(failure)}, 500
         try:
             self._answer(caller, origin, request, {"status": status, **answer})
-        except ClosedError:
-            raise
         except ProviderError as error:
             _log.warning("PYJMS-MANAGE-3 an answer to %s could not be sent: %s", request.reply_to, error.reason)
+        except Exception:
+            _log.exception("PYJMS-MANAGE-3 an answer to %s could not be sent", request.reply_to)
 
     def _caller(self, origin: ConnectionId | None) -> Caller:
         """Return who sent a message. Raises `AccessDeniedError` when that cannot be told any more."""
@@ -147,7 +160,10 @@ class MessageService:
         return MessageRequest(self._desk, caller, self._scope, read_json(body.encode())).run()
 
     def _answer(self, caller: Caller, origin: ConnectionId | None, request: Envelope, answer: dict[str, Any]) -> None:
-        """Send an answer, where the sender of the request may send to. Raises `ProviderError`."""
+        """Send an answer, where the sender of the request may send to. Raises `ProviderError`.
+
+        It waits for no room in a full queue: everybody's requests would wait with it.
+        """
         where = request.reply_to
         if where is None or where == _ADDRESS:
             return
@@ -158,7 +174,7 @@ class MessageService:
             caller.access.check(caller.principal, Operation.CREATE, target, origin or "")
         caller.access.check(caller.principal, Operation.WRITE, target, origin or "")
         now_ms = self._broker.clock.time_ms()
-        self._session.send(
+        host.route(
             Envelope(
                 destination=where,
                 message_id=MessageId(f"ID:{uuid.uuid4()}"),
@@ -172,5 +188,7 @@ class MessageService:
                 properties={STATUS: answer["status"]},
                 body_kind=BodyKind.TEXT,
                 body=json.dumps(answer),
-            )
+            ),
+            self._connection.connection_id,
+            None,
         )

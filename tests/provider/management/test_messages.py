@@ -5,12 +5,18 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator
 from pathlib import Path
+from threading import current_thread
 from typing import Any
 
 import pytest
 
 from pyjms import ConnectionFactory, JMSException, Session
 from pyjms.api.connection import Connection
+from pyjms.spi.errors import ResourceError
+from pyjms_provider.clients.vm_consumer import VmConsumer
+from pyjms_provider.clients.vm_session import VmSession
+from pyjms_provider.management import messages as messages_module
+from pyjms_provider.management.messages import MessageService
 from pyjms_provider.security.rules import parse_rules, rules_to_data
 from pyjms_provider.security.user_file import UserFile
 from pyjms_provider.serving.management_queues import WANTED
@@ -200,6 +206,54 @@ def test_answers_go_only_where_the_asker_may_send(broker: ServedBroker, connecti
     bob.ask({"action": "discover"})  # requests are served in their order
     host: Any = broker.broker.child("virtual_host_node", "main").child("virtual_host", "shop")
     assert host.child("queue", "orders").depth == 0
+
+
+def test_an_answer_that_finds_no_room_keeps_nobody_from_theirs(
+    broker: ServedBroker, connections: list[Connection], caplog: pytest.LogCaptureFixture
+) -> None:
+    manager = connect(broker, connections)
+    full = {"name": "full", "max_messages": 1, "overflow": "block"}
+    manager.ask({"action": "create", "category": "queue", "attributes": full})
+    for _ in range(2):  # the first answer fills it
+        message = manager.session.create_text_message(json.dumps({"action": "discover"}))
+        message.jms_reply_to = manager.session.create_queue("full")
+        manager.producer.send(message)
+    assert manager.ask({"action": "discover"})["categories"]
+    assert "PYJMS-MANAGE-3 an answer to queue://full could not be sent" in caplog.text
+
+
+@pytest.mark.parametrize(
+    ("kind", "method", "error", "told"),
+    [
+        (VmSession, "acknowledge", ResourceError("the disk is full"), "PYJMS-MANAGE-4"),
+        (VmConsumer, "poll_or_wait", ResourceError("the message cannot be read"), "PYJMS-MANAGE-4"),
+        (MessageService, "_answer", ResourceError("the disk is full"), "PYJMS-MANAGE-3"),
+        (MessageService, "_answer", RuntimeError("a fault"), "PYJMS-MANAGE-3"),
+    ],
+)
+def test_a_fault_in_one_request_keeps_nobody_else_from_an_answer(
+    broker: ServedBroker,
+    connections: list[Connection],
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+    kind: type,
+    method: str,
+    error: Exception,
+    told: str,
+) -> None:
+    monkeypatch.setattr(messages_module, "_PAUSE_S", 0.0)
+    manager, errors, works = connect(broker, connections), [error], getattr(kind, method)
+
+    def fail_once(*arguments: Any) -> Any:
+        if errors and current_thread().name == "pyjms management shop":
+            raise errors.pop()
+        return works(*arguments)
+
+    monkeypatch.setattr(kind, method, fail_once)
+    manager.producer.send(manager.session.create_text_message(json.dumps({"action": "discover"})))
+    assert manager.ask({"action": "discover"})["categories"]
+    assert not errors
+    assert told in caplog.text
 
 
 def test_a_host_without_the_variable_has_no_such_queue(tmp_path: Path) -> None:
