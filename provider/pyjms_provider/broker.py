@@ -31,6 +31,8 @@ from pyjms_provider.stories.log import StoryLog
 from pyjms_provider.stories.settings import StoryLevel
 
 if TYPE_CHECKING:
+    from uuid import UUID
+
     from pyjms_provider.core.expiry_watch import OnExpired
     from pyjms_provider.core.journal import Journal
     from pyjms_provider.core.store import MessageStore
@@ -62,6 +64,8 @@ class Client:
     """Who logged in; None: nobody."""
     access: AccessPolicy | None = None
     """Who says what they may do; None: nobody asks."""
+    port: UUID | None = None
+    """The id of the port by which they came; None: by none."""
 
 
 class EmbeddedBroker:
@@ -225,16 +229,17 @@ class EmbeddedBroker:
         protocol: str,
         principal: Principal | None = None,
         access: AccessPolicy | None = None,
+        port: UUID | None = None,
     ) -> None:
         """Say who is at the other end of a connection, for those who observe it. Ignored once it has closed.
 
-        `principal`, `access`: for management by messages, which does for a sender what the sender may do.
+        `principal`, `access`, `port`: for management by messages, which does for a sender what the sender may do.
         """
         with self._lock:
             found = self._clients.get(connection_id)
             if found is not None:
                 self._clients[connection_id] = replace(
-                    found, user=user, address=address, protocol=protocol, principal=principal, access=access
+                    found, user=user, address=address, protocol=protocol, principal=principal, access=access, port=port
                 )
 
     def clients(self) -> dict[ConnectionId, Client]:

@@ -149,7 +149,7 @@ class MessageService:
             return Caller(principal=_IN_PROCESS, access=_EVERYTHING)
         if client.principal is None or client.access is None:
             raise AccessDeniedError("its sender is not known")
-        return Caller(principal=client.principal, access=client.access, peer=client.address)
+        return Caller(principal=client.principal, access=client.access, peer=client.address, port=client.port)
 
     def _do(self, caller: Caller, request: Envelope) -> Any:
         body = request.body

@@ -13,6 +13,7 @@ from pyjms_provider.core.policy import Overflow
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
+    from uuid import UUID
 
     from pyjms.spi.envelope import Address, ConnectionId, Envelope
     from pyjms.spi.provider import ConnectionEvents, ProviderConnection, ProviderConsumer
@@ -28,9 +29,11 @@ __all__ = ["EmbeddedHost"]
 class EmbeddedHost:
     """Implements `ServedHost`."""
 
-    def __init__(self, broker: EmbeddedBroker, access: AccessPolicy) -> None:
+    def __init__(self, broker: EmbeddedBroker, access: AccessPolicy, port: UUID | None = None) -> None:
+        """`port`: the id of the port by which clients come; None: by none that is managed."""
         self._broker = broker
         self._access = access
+        self._port = port
 
     @property
     def name(self) -> str:
@@ -96,6 +99,7 @@ class EmbeddedHost:
             protocol="stomp",
             principal=principal,
             access=self._access,
+            port=self._port,
         )
         return connection
 

@@ -82,7 +82,7 @@ class ManagedHosts:
         host that does not run just now is not to be led to another one.
         """
         if self._synthetic is not None and name == self._synthetic.name:
-            return EmbeddedHost(self._synthetic, self._port.access())
+            return EmbeddedHost(self._synthetic, self._port.access(), self._port.id)
         hosts = {each.name: each for each in _all_hosts(self._port.root)}
         found = hosts.get(name) or hosts.get(self._default)
         if found is None and len(hosts) == 1 and not self._default:
@@ -90,6 +90,6 @@ class ManagedHosts:
         if found is None:
             return None
         try:
-            return EmbeddedHost(found.embedded, self._port.access())
+            return EmbeddedHost(found.embedded, self._port.access(), self._port.id)
         except WrongStateError:
             return None

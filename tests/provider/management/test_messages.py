@@ -256,6 +256,30 @@ def test_a_fault_in_one_request_keeps_nobody_else_from_an_answer(
     assert told in caplog.text
 
 
+def _about_port(broker: ServedBroker, connections: list[Connection]) -> tuple[Manager, dict[str, Any]]:
+    """Return who asks about the very port that they come in by."""
+    return connect(broker, connections, host="$management"), {"category": "port", "names": ["stomp"]}
+
+
+@pytest.mark.parametrize("asked", [{"action": "invoke", "operation": "stop"}, {"action": "delete"}])
+def test_a_port_is_not_ended_by_a_message_that_comes_through_it(
+    broker: ServedBroker, connections: list[Connection], asked: dict[str, Any]
+) -> None:
+    manager, port = _about_port(broker, connections)
+    assert manager.ask({**asked, **port}, 409)["code"] == "PYJMS-MODEL-IN-USE"
+    assert manager.ask({"action": "get", **port})["state"] == "active"
+
+
+@pytest.mark.parametrize("changes", [{"access_control": None}, {"authentication_providers": []}])
+def test_a_port_goes_on_to_let_in_who_changes_it_by_a_message(
+    broker: ServedBroker, connections: list[Connection], changes: dict[str, Any]
+) -> None:
+    manager, port = _about_port(broker, connections)
+    change = {"action": "change", **port, "attributes": changes}
+    assert manager.ask(change, 409)["code"] == "PYJMS-LOCK-OUT"
+    manager.ask({**change, "force": True})
+
+
 def test_a_host_without_the_variable_has_no_such_queue(tmp_path: Path) -> None:
     with ServedBroker.open(name="shop") as served:
         node = served.broker.create_child("virtual_host_node", {"name": "main", "type": "memory"})
