@@ -97,7 +97,9 @@ class StompPortAttributes(PortAttributes):
     """What can be chosen for a port of STOMP clients."""
 
     port: int = attribute("The number; 0: any that is free.", default=61613, ge=0, le=65535)
-    default_host: str = attribute("The virtual host of clients that name none; empty: the only one.", default="")
+    default_host: str = attribute(
+        "The virtual host of clients that name none; empty: the only one, and none where there are several.", default=""
+    )
     heart_beat_ms: int = attribute("How often there is a sign of life; 0: never.", default=10_000, ge=0, unit="ms")
     prefetch: int = attribute("Messages sent to a plain client before it acknowledges.", default=1_000, ge=1)
 

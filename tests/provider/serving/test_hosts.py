@@ -9,7 +9,7 @@ from queue import Queue
 
 import pytest
 
-from pyjms import ConnectionFactory
+from pyjms import ConnectionFactory, JMSException
 from pyjms.spi.errors import ResourceError
 from pyjms_provider.model.configuration.toml_file import TomlConfigurationStore
 from pyjms_provider.model.errors import FailedOpeningError
@@ -113,6 +113,25 @@ def test_a_host_that_lost_its_store_fails_and_the_port_over_it_closes(folder: Pa
         host.start()
         port.start()
         assert len(served.addresses()) == 1
+
+
+@pytest.mark.parametrize(
+    ("query", "told"), [("", "you named no virtual host"), ("&virtual_host=mallory", "no virtual host 'mallory' here")]
+)
+def test_who_names_none_of_several_hosts_is_told_how_to_name_one(folder: Path, query: str, told: str) -> None:
+    with opened(folder) as served:
+        node = served.broker.create_child("virtual_host_node", {"name": "other", "type": "memory"})
+        node.create_child("virtual_host", {"name": "other"})
+        (address,) = served.addresses()
+        with pytest.raises(JMSException, match=told) as caught:
+            ConnectionFactory(f"{address}?reconnect=no{query}").create_connection()
+        assert "name one: ?virtual_host=NAME in the URL" in str(caught.value)
+        assert "default_host of this port" in str(caught.value)
+        (port,) = served.broker.children("port")
+        port.set_attributes({"default_host": "other"})
+        port.invoke("restart", {})
+        (address,) = served.addresses()
+        ConnectionFactory(f"{address}?reconnect=no{query}").create_connection().close()
 
 
 def test_clients_of_a_host_that_failed_are_led_to_no_other_one(folder: Path, store: Path) -> None:

@@ -39,6 +39,10 @@ __all__ = ["StompServerEngine"]
 
 _log = logging.getLogger(__name__)
 _HEART_BEAT: Final = b"\n"
+_NAMED_NONE: Final = "you named no virtual host, and this port has no default one"
+_NAME_ONE: Final = (
+    "name one: ?virtual_host=NAME in the URL (header host), or have the operator set default_host of this port"
+)
 _TLS_HANDSHAKE: Final = b"\x16\x03"
 """How a client begins that speaks TLS (RFC 8446 §5.1)."""
 _ORDINARY: Final = frozenset({"SEND", "SENDS", "ACK"})  # most frames; they leave the state as it is
@@ -230,7 +234,8 @@ class StompServerEngine(ProtocolEngine):
         service, peer = self.service, self.conduit.peer
         host = service.hosts.find(login.host or self._settings.default_host)
         if host is None:
-            raise ResourceError(f"there is no virtual host {login.host!r} here, or it does not run")
+            missing = f"there is no virtual host {login.host!r} here" if login.host else _NAMED_NONE
+            raise ResourceError(f"{missing}, or it does not run; {_NAME_ONE}")
         principal = service.authenticator.authenticate(shown, peer=peer.address)
         connection = host.connect(self, principal=principal, address=peer.address)
         try:
