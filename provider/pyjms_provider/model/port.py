@@ -7,6 +7,7 @@ management. What such a factory needs, a port offers: settings for the listener,
 from __future__ import annotations
 
 import re
+from contextlib import contextmanager
 from enum import Enum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Final, Literal
@@ -33,8 +34,11 @@ from pyjms_provider.transport.settings import (
     ListenerSettingsError,
     TlsSettings,
 )
+from pyjms_provider.transport.tls import make_context
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from pyjms_provider.model.services import OpenPort
     from pyjms_provider.security.contracts import AccessPolicy, Authenticator
 
@@ -167,7 +171,7 @@ class Port(Stoppable):
         """Return what the transport needs to know. Raises `InvalidAttributesError`."""
         chosen = self.chosen
         wanted = frozenset(chosen.transports)
-        try:
+        with self._told_as_attribute(""):
             return ListenerSettings(
                 kind=ListenerKind.WEB_SOCKET if wanted & _WEB else ListenerKind.TCP,
                 **self._own_settings(),
@@ -180,8 +184,6 @@ class Port(Stoppable):
                 handshake_timeout_ms=chosen.handshake_timeout_ms,
                 login_timeout_ms=chosen.login_timeout_ms,
             )
-        except ListenerSettingsError as error:
-            raise InvalidAttributesError(self.path, (Problem(name="", text=error.reason),)) from error
 
     def _own_settings(self) -> dict[str, Any]:
         return {}
@@ -257,7 +259,7 @@ class Port(Stoppable):
             raise WrongStateError(f"{self.path} is {self.state.value}; start it")
         self._resolve()
         self._validate_opening()
-        self.listener_settings()
+        self._check_certificates(self.listener_settings())
         self.authenticator()
         opened, self._open = self._open, None
         if opened is not None:
@@ -267,6 +269,40 @@ class Port(Stoppable):
         except (ProviderError, OSError) as error:
             self._fail(error)
             raise FailedOpeningError(f"{self.path} cannot be opened again: {self.snapshot.error}") from error
+
+    def _check_certificates(self, settings: ListenerSettings) -> None:
+        """Raise `InvalidAttributesError` if the files for TLS cannot be used."""
+        if settings.tls is not None:
+            with self._told_as_attribute("key_store"):
+                make_context(settings.tls, settings.kind)
+
+    @operation(
+        "Show the certificates that its key store and its trust store name now to who connects from now on. Its connections stay; "
+        "what cannot be used is refused, and nothing changes."
+    )
+    def reload_certificates(self) -> None:
+        """Take renewed certificates. Raises `WrongStateError`, `InvalidAttributesError`: it goes on as it was."""
+        self.configuration_thread.call(self._reload_certificates)
+
+    def _reload_certificates(self) -> None:
+        self._check_there()
+        opened = self._open
+        if self.state is not State.ACTIVE or opened is None:
+            raise WrongStateError(f"{self.path} is {self.state.value}; start it")
+        tls = self.listener_settings().tls
+        if tls is None:
+            raise WrongStateError(
+                f"{self.path} has no TLS; name a key_store, have TLS among its transports, and restart it"
+            )
+        with self._told_as_attribute("key_store"):
+            opened.reload_certificates(tls)
+
+    @contextmanager
+    def _told_as_attribute(self, name: str) -> Iterator[None]:
+        try:
+            yield
+        except ListenerSettingsError as error:
+            raise InvalidAttributesError(self.path, (Problem(name=name, text=error.reason),)) from error
 
     # Statistics
 

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Protocol
 
 if TYPE_CHECKING:
     from pyjms_provider.model.managed import ManagedObject
+    from pyjms_provider.transport.settings import TlsSettings
 
 __all__ = ["OpenPort", "PortOpener", "Services"]
 
@@ -26,6 +27,13 @@ class OpenPort(Protocol):
     @property
     def connections(self) -> int:
         """How many connections it has now."""
+        ...
+
+    def reload_certificates(self, tls: TlsSettings) -> None:
+        """Show what `tls` names to who connects from now on; connections that are open stay.
+
+        Raises `ListenerSettingsError` if it cannot be used, or if the port was opened without TLS: then nothing changes.
+        """
         ...
 
     def close(self, *, lingers: bool = False) -> None:

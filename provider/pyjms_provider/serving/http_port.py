@@ -11,17 +11,19 @@ from typing import TYPE_CHECKING, Final
 
 import uvicorn
 
+from pyjms.spi.errors import ResourceError
 from pyjms_provider.management.rest.app import RestSettings, make_app
 from pyjms_provider.management.rest.hosts import ANY_HOST
 from pyjms_provider.model.port import HttpPort, HttpPortAttributes
 from pyjms_provider.serving.http_connection import HttpConnection, LimitedConfig
 from pyjms_provider.transport.listener import bind
-from pyjms_provider.transport.settings import ListenerKind
+from pyjms_provider.transport.settings import ListenerKind, ListenerSettingsError
 from pyjms_provider.transport.tls import make_context
 
 if TYPE_CHECKING:
     from collections.abc import Callable
     from socket import socket
+    from ssl import SSLContext
 
     from starlette.applications import Starlette
     from starlette.routing import Route
@@ -29,7 +31,7 @@ if TYPE_CHECKING:
     from pyjms_provider.management.desk import Desk
     from pyjms_provider.model.managed import ManagedObject
     from pyjms_provider.transport.service import NetworkService
-    from pyjms_provider.transport.settings import ListenerSettings
+    from pyjms_provider.transport.settings import ListenerSettings, TlsSettings
 
 __all__ = ["HttpListeningPort", "http_opener"]
 
@@ -44,6 +46,7 @@ class _Server(uvicorn.Server):
     def __init__(self, config: LimitedConfig) -> None:
         super().__init__(config)
         self._limited = config
+        self._sockets: list[socket] = []
         self.ready: Future[None] = Future()
         self.silent: Future[None] = Future()
 
@@ -53,13 +56,31 @@ class _Server(uvicorn.Server):
             await super().startup([])  # which would give a handshake of TLS a minute
             await self._listen(sockets or [])
         except BaseException as error:
-            self.ready.set_exception(error)
+            if self.ready.set_running_or_notify_cancel():
+                self.ready.set_exception(error)
             raise
-        self.ready.set_result(None)
+        if self.ready.set_running_or_notify_cancel():
+            self.ready.set_result(None)
+        else:  # it took too long: nobody knows of this server
+            self._close_door(sockets)
+            self.should_exit = True
+
+    async def reload(self, context: SSLContext) -> None:
+        """Accept with another certificate from now on; connections that are open stay.
+
+        A server of asyncio keeps its own, so another one takes over the socket, in which clients wait meanwhile.
+        """
+        sockets = [each.dup() for each in self._sockets]
+        before, self.servers = self.servers, []
+        self._limited.ssl = context
+        await self._listen(sockets)
+        for server in before:
+            server.close()
 
     async def _listen(self, sockets: list[socket]) -> None:
         config = self._limited
         limit_s = None if config.ssl is None else config.listener.handshake_timeout_ms / 1000
+        self._sockets = sockets
         for each in sockets:
             self.servers.append(
                 await asyncio.get_running_loop().create_server(
@@ -72,12 +93,15 @@ class _Server(uvicorn.Server):
 
     async def shutdown(self, sockets: list[socket] | None = None) -> None:
         """Listen no more, and then wait for the requests that are being answered."""
-        for server in self.servers:
-            server.close()
-        for each in sockets or ():
-            each.close()
+        self._close_door(sockets)
         self.silent.set_result(None)
         await super().shutdown(sockets)
+
+    def _close_door(self, sockets: list[socket] | None) -> None:
+        for server in self.servers:
+            server.close()
+        for each in (*self._sockets, *(sockets or ())):
+            each.close()
 
     @contextmanager
     def capture_signals(self) -> Iterator[None]:
@@ -89,7 +113,7 @@ class HttpListeningPort:
     """Implements `OpenPort` with a uvicorn server on the broker's event loop."""
 
     def __init__(self, network: NetworkService, settings: ListenerSettings, app: Starlette) -> None:
-        listening: socket = bind(settings)
+        """Raises `ListenerSettingsError` if a file cannot be used, `ResourceError` if it cannot listen: then nothing does."""
         context = None if settings.tls is None else make_context(settings.tls, ListenerKind.TCP)
         config = LimitedConfig(
             app,
@@ -107,13 +131,31 @@ class HttpListeningPort:
         )
         config.load()
         config.ssl = context
+        self._network = network
+        self._config = config
+        self._server = _Server(config)
+        listening = bind(settings)
         host, port = listening.getsockname()[:2]
         shown = f"[{host}]" if ":" in host else host
         self._address = f"{'http' if context is None else 'https'}://{shown}:{port}"
-        self._server = _Server(config)
-        self._ended = network.run(self._server.serve(sockets=[listening]))
-        self._server.ready.result(_START_S)
+        try:
+            self._ended = network.run(self._server.serve(sockets=[listening]))
+            self._await_start()
+        except BaseException:
+            if not self._server.ready.cancelled():  # else the server closes it, as soon as it gets to it
+                listening.close()
+            raise
         _log.info("PYJMS-HTTP-1 listening: %s", self._address)
+
+    def _await_start(self) -> None:
+        try:
+            self._server.ready.result(_START_S)
+        except TimeoutError as error:
+            if not self._server.ready.cancel():
+                return  # just in time
+            raise ResourceError(
+                f"{self._address} did not begin to listen within {_START_S:g} s: the broker's network is busy; start the port again"
+            ) from error
 
     @property
     def addresses(self) -> tuple[str, ...]:
@@ -124,6 +166,13 @@ class HttpListeningPort:
     def connections(self) -> int:
         """How many connections it has."""
         return len(self._server.server_state.connections)
+
+    def reload_certificates(self, tls: TlsSettings) -> None:
+        """Show what `tls` names to who connects from now on. Raises `ListenerSettingsError`: then nothing changes."""
+        if self._config.ssl is None:
+            raise ListenerSettingsError(f"{self._address} was opened without TLS; restart the port")
+        self._network.run(self._server.reload(make_context(tls, ListenerKind.TCP))).result(_START_S)
+        _log.info("PYJMS-HTTP-4 other certificates from now on: %s", self._address)
 
     def close(self, *, lingers: bool = False) -> None:
         """Listen no more; requests that are being answered have a moment to end.

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from pyjms_provider.security.contracts import Credentials, Principal
     from pyjms_provider.transport.listener import Listener
     from pyjms_provider.transport.service import NetworkService
+    from pyjms_provider.transport.settings import TlsSettings
 
 __all__ = ["ListeningPort", "stomp_opener"]
 
@@ -39,6 +40,10 @@ class ListeningPort:
     def connections(self) -> int:
         """How many connections it has."""
         return self.listener.connection_count
+
+    def reload_certificates(self, tls: TlsSettings) -> None:
+        """Show what `tls` names to who connects from now on. Raises `ListenerSettingsError`: then nothing changes."""
+        self.listener.reload_tls(tls)
 
     def close(self, *, lingers: bool = False) -> None:
         """Listen no more, and end its connections."""

@@ -19,7 +19,7 @@ from pyjms_provider.transport.connection import Connection, Trace
 from pyjms_provider.transport.delegates import ChosenLayer, choose_layer
 from pyjms_provider.transport.reports import RareReports, Report
 from pyjms_provider.transport.scheduler import Scheduler
-from pyjms_provider.transport.settings import ListenerKind, ListenerSettings
+from pyjms_provider.transport.settings import ListenerKind, ListenerSettings, ListenerSettingsError, TlsSettings
 from pyjms_provider.transport.timers import Timers
 from pyjms_provider.transport.tls import make_context
 from pyjms_provider.transport.workers import WorkerPool
@@ -170,13 +170,15 @@ class Listener:
             accepted=self._accepted, refused=self._refused, bytes_in=self.bytes_in, bytes_out=self.bytes_out
         )
 
-    def reload_tls(self) -> None:
-        """Read certificate, key and trusted authorities again, for the connections that are still to come.
+    def reload_tls(self, tls: TlsSettings) -> None:
+        """Read certificate, key and trusted authorities anew, for the connections that are still to come.
 
-        Raises `ListenerSettingsError` if that fails; then what was read before stays.
+        Raises `ListenerSettingsError` if that fails, or if it was opened without TLS; then what was read before stays.
         """
-        if self.settings.tls is not None:
-            self._context = make_context(self.settings.tls, self.settings.kind)
+        if self._context is None:
+            raise ListenerSettingsError(f"{self.url} was opened without TLS; restart the port")
+        self._context = make_context(tls, self.settings.kind)
+        Report.CERTIFICATES.log("%s", self.url)
 
     def begin_close(self, graceful_s: float = 5.0) -> Future[None]:
         """Accept nobody any more, tell the engines to stop, and close what is still open after so many seconds.

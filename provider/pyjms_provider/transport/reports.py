@@ -35,6 +35,7 @@ class Report(Enum):
     CONNECTED = (14, logging.DEBUG, "connected")
     DISCONNECTED = (15, logging.DEBUG, "disconnected")
     LOOP_FAILED = (16, logging.ERROR, "fault of the event loop")
+    CERTIFICATES = (17, logging.INFO, "other certificates from now on")
 
     @property
     def code(self) -> str:

@@ -50,7 +50,7 @@ class ClientCertificates(Enum):
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TlsSettings:
     """How a listener proves who it is, and whom it believes. Files are PEM; they are read when the listener opens, and
-    again on `Listener.reload_tls`.
+    again on `Listener.reload_tls`, the port's operation `reload_certificates`.
     """
 
     certificate_file: Path

@@ -234,6 +234,24 @@ def test_a_port_that_is_restarted_through_itself_answers_and_listens_again_with_
     assert (("commonName", "renewed"),) in shown["subject"]
 
 
+def test_a_port_takes_a_renewed_certificate_through_itself_and_refuses_a_bad_one(
+    place: Place, authority: Authority
+) -> None:
+    who = {"authorization": basic("ann", PASSWORD)}
+    newer = authority.sign(f"broker-{place.folder.name}")  # in the same files
+    operation = f"{ROOT}/port/http/reload_certificates"
+    assert place.ask("POST", operation, {}, who) == (200, {"result": None}, ANY)
+    shown = newer.der
+    newer.certificate.write_text("rubbish")
+    status, answer, _ = place.ask("POST", operation, {}, who)
+    assert (status, answer["error"]["code"]) == (422, "PYJMS-MODEL-ATTRIBUTES")
+    with (
+        create_connection(("127.0.0.1", int(place.https.rpartition(":")[2])), PATIENCE_S) as plain,
+        place.trust.wrap_socket(plain, server_hostname="127.0.0.1") as seen,
+    ):
+        assert seen.getpeercert(binary_form=True) == shown
+
+
 @pytest.mark.parametrize("ask", [("DELETE", ""), ("POST", "/stop")])
 def test_a_port_is_not_ended_through_itself(place: Place, ask: tuple[str, str]) -> None:
     who = {"authorization": basic("ann", PASSWORD)}

@@ -31,6 +31,7 @@ from pyjms_provider.security.contracts import (
     TokenCredentials,
 )
 from pyjms_provider.security.rules import parse_rules
+from pyjms_provider.transport.settings import TlsSettings
 
 ROOT: Final = "/api/latest"
 RULES: Final = """
@@ -69,6 +70,9 @@ class PretendedPort:
 
     addresses: tuple[str, ...] = ("pretended://here",)
     connections: int = 0
+
+    def reload_certificates(self, tls: TlsSettings) -> None:
+        """Do nothing."""
 
     def close(self, *, lingers: bool = False) -> None:
         """Do nothing."""

@@ -16,6 +16,7 @@ from pyjms_provider.model.services import Services
 from pyjms_provider.model.system_config import SystemConfig
 from pyjms_provider.model.virtual_host import VirtualHost
 from pyjms_provider.security.secrets import SecretBox
+from pyjms_provider.transport.settings import TlsSettings
 
 
 @dataclass
@@ -25,6 +26,9 @@ class PretendedPort:
     addresses: tuple[str, ...]
     connections: int = 0
     is_closed: bool = False
+
+    def reload_certificates(self, tls: TlsSettings) -> None:
+        """Do nothing."""
 
     def close(self, *, lingers: bool = False) -> None:
         self.is_closed = True

@@ -15,10 +15,11 @@ import pytest
 from uvicorn.server import ServerState
 
 from pyjms.spi.clock import SystemClock
+from pyjms.spi.errors import ResourceError
 from pyjms_provider.serving.http_connection import HttpConnection, LimitedConfig
 from pyjms_provider.serving.http_port import HttpListeningPort
 from pyjms_provider.transport.service import NetworkService
-from pyjms_provider.transport.settings import ListenerSettings, TlsSettings
+from pyjms_provider.transport.settings import ListenerSettings, ListenerSettingsError, TlsSettings
 from tests.provider.transport.certificates import Authority
 
 PATIENCE_S = 20.0
@@ -96,6 +97,43 @@ def test_who_reads_gets_all_of_a_large_answer(world: World) -> None:
             found += len(data)
     assert found > LARGE
     port.close()
+
+
+def test_a_port_with_a_certificate_that_cannot_be_used_does_not_listen(world: World, tmp_path: Path) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        number = free.getsockname()[1]
+    wrong = tmp_path / "wrong.pem"
+    wrong.write_text("rubbish")
+    settings = ListenerSettings(scheme="http", port=number, tls=TlsSettings(certificate_file=wrong))
+    with pytest.raises(ListenerSettingsError, match=r"wrong\.pem"):
+        HttpListeningPort(world.network, settings, App())  # type: ignore[arg-type]  # any application will do
+    with pytest.raises(ConnectionRefusedError):
+        socket.create_connection(("127.0.0.1", number), PATIENCE_S)
+
+
+def test_a_port_that_comes_too_late_does_not_listen(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("pyjms_provider.serving.http_port._START_S", 0.0)
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        number = free.getsockname()[1]
+    may_go_on = Event()
+
+    async def be_busy() -> None:
+        may_go_on.wait(PATIENCE_S)
+
+    world.network.run(be_busy())
+    settings = ListenerSettings(scheme="http", port=number)
+    with pytest.raises(ResourceError, match="did not begin to listen within 0 s"):
+        HttpListeningPort(world.network, settings, App())  # type: ignore[arg-type]  # the same
+    may_go_on.set()
+    clock, pause = SystemClock(), Event()
+    end_ms = clock.monotonic_ms() + PATIENCE_S * 1000
+    while True:
+        assert clock.monotonic_ms() < end_ms, "what nobody knows of listens"
+        try:
+            socket.create_connection(("127.0.0.1", number), PATIENCE_S).close()
+        except ConnectionRefusedError:
+            break
+        pause.wait(0.01)
 
 
 async def _brief(scope: Any, receive: Any, send: Any) -> None:

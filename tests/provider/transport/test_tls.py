@@ -230,13 +230,19 @@ def test_new_files_count_for_who_comes_after_they_were_read(net: Net, tmp_path: 
     before = shown()
     authority.sign("server")
     assert shown() == before
-    listener.reload_tls()
+    listener.reload_tls(tls(identity))
     after = shown()
     assert after == identity.der != before
     identity.certificate.write_text("rubbish")
     with pytest.raises(ListenerSettingsError, match=r"server\.pem"):
-        listener.reload_tls()
+        listener.reload_tls(tls(identity))
     assert shown() == after
+
+
+def test_a_listener_without_tls_takes_no_certificate(net: Net, server: Identity) -> None:
+    listener = net.service.open(ListenerSettings(), Engines())
+    with pytest.raises(ListenerSettingsError, match="opened without TLS; restart the port"):
+        listener.reload_tls(tls(server))
 
 
 def test_files_that_cannot_be_used_are_named(
