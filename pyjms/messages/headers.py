@@ -1,6 +1,6 @@
 """The header fields of a message (JMS 1.1 §3.4). They can be set at any time; `send` sets most of them anew (§3.4.11).
 
-`_HeaderFields` is the lowest layer of `base.JmsMessage`. Destinations are kept as they came: those of a received
+`HeaderFields` is the lowest layer of `base.JmsMessage`. Destinations are kept as they came: those of a received
 message are addresses until somebody asks for them.
 """
 

@@ -22,7 +22,7 @@ class LogEntry:
     request_id: str = ""
     """The id of the transaction that enqueued it."""
     request: str = ""
-    """The request, as `pyjms.recoverable.stored_request` writes it."""
+    """JSON: the request, as `write_message` in `stored_message` writes it, with its priority and time to live."""
     attempted: bool = False
     """Whether the processing of its reply has begun."""
     device_state: str | None = None

@@ -43,7 +43,8 @@ class Unit:
     """What belongs together: all done with these commits with the request's dequeue, or not at all."""
 
     session: Session
-    """Transacted; messages that are sent with it are part of the unit. With `done_once`, only the reply is."""
+    """Transacted; messages that are sent with it are part of the unit. With a `database` that is not `shared` only the reply surely
+    is: after a crash between the two commits the work counts as done, and its other messages are lost."""
     connection: Any
     """The `sqlalchemy.Connection`, or None without a database. Its transaction is ended by the server."""
     client: str

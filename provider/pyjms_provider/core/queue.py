@@ -101,7 +101,7 @@ class Queue(RestorableQueue, SettlingQueue):
                 else:
                     if self._rules is None and not reference.deliver_at_ms:
                         if self._manager.interested_count and (handed := self._hand_over(reference)) is not None:
-                            entry = handed[1].tag  # type: ignore[assignment]  # as `_entry_of` of sessions, without a call
+                            entry = handed[1].tag  # type: ignore[assignment]  # as `entry_of` in `clients`, without a call
                         else:
                             entry = self._state.add(self, reference)
                             if (

@@ -46,7 +46,7 @@ broker that takes connections and drops them, or sends what ends them, would hav
 
 
 class LinkState(Enum):
-    """Where a connection is; the values are what `Connection.state` shows."""
+    """Where a connection is; the values are what `ProviderConnection.state` shows."""
 
     CONNECTED = "connected"
     RECONNECTING = "reconnecting"

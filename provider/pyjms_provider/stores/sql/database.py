@@ -38,7 +38,7 @@ class Database(ABC):
     """Execution options of a connection for `reading`."""
 
     def __init__(self, engine: Engine, where: str) -> None:
-        """`engine` waits for no connection of others, as `pool_options` have it; `where` names the database."""
+        """`engine` waits for no connection of others, as `POOL_OPTIONS` have it; `where` names the database."""
         self.engine = engine
         self.statements = compile_statements(engine.dialect)
         self.readers = Readers(where)
