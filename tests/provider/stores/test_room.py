@@ -119,5 +119,8 @@ def test_what_was_seen_is_believed_for_a_while(connection: Connection, free: lis
 def test_who_keeps_nothing_free_does_not_look(tmp_path: Path, free: list[int]) -> None:
     free[0] = 0
     with ConnectionFactory(f"{URL}?store=sqlite:///{tmp_path}/jms.db&keep_free=0").create_connection() as connection:
-        send(connection.create_session(), "one")
+        connection.start()
+        session = connection.create_session()
+        send(session, "one")
+        assert received(session) == ["one"]
     find_provider("vm").stop_broker(ProviderUrl.parse(URL))

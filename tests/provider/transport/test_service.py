@@ -108,6 +108,8 @@ def test_a_port_can_be_opened_and_closed_on_the_loop_itself(net: Net) -> None:
         read_exactly(client, 5)
     closing = net.on_loop(listener.begin_close)
     closing.result(PATIENCE_S)
+    with pytest.raises(ConnectionRefusedError):
+        connect(listener)
 
 
 @pytest.mark.parametrize("wait", ["stop", "close"])

@@ -234,6 +234,8 @@ class TestClient:
         message = take(session.create_consumer(queue))
         message.acknowledge()
         message.acknowledge()
+        session.close()
+        assert left_over(connect) == []
 
     def test_a_message_that_was_not_received_cannot_acknowledge(self, connect: Connect) -> None:
         session = connect().create_session(False, CLIENT)

@@ -333,7 +333,10 @@ class TestUnsubscribing:
     def test_a_session_may_delete_the_subscription_of_another_one(self, connect: Connect, shop: JmsConnection) -> None:
         subscribe(shop).close()
         shop.close()
-        connect("shop").create_session().unsubscribe("all")
+        session = connect("shop").create_session()
+        session.unsubscribe("all")
+        with pytest.raises(InvalidDestinationException):  # it is gone
+            session.unsubscribe("all")
 
     def test_while_a_listener_runs_it_is_refused(self, shop: JmsConnection, publisher: Session) -> None:
         session, refused = shop.create_session(), list[type]()

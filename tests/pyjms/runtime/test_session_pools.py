@@ -98,5 +98,6 @@ class TestSessionListener:
             session.message_listener = Recorder()
 
     def test_run_with_nothing_loaded_returns(self, session: Session) -> None:
-        session.message_listener = Recorder()
+        session.message_listener = recorder = Recorder()
         within_patience(session.run)
+        assert recorder.messages == []

@@ -152,6 +152,8 @@ class TestDeleting:
         second.create_consumer(temporary).message_listener = Recorder()
         second.close()
         temporary.delete()
+        with pytest.raises(InvalidDestinationException):
+            send_texts(first, temporary, "late")
 
     def test_it_outlives_the_session_that_made_it(self, connection: JmsConnection, kind: str) -> None:
         first, second = connection.create_session(), connection.create_session()

@@ -59,7 +59,11 @@ class TestLife:
         assert drain(again) == []
 
     def test_a_topic_without_subscribers_takes_messages(self, session: Session) -> None:
-        send_texts(session, session.create_topic("nobody"), "one")
+        topic = session.create_topic("nobody")
+        send_texts(session, topic, "one")
+        subscriber = session.create_consumer(topic)
+        send_texts(session, topic, "two")
+        assert drain(subscriber) == ["two"]
 
 
 @pytest.mark.realises("BOIL-PUB-10", "BOIL-ORD-7")
