@@ -1,4 +1,4 @@
-"""What a queue writes down that must survive: the one place that knows both the queue and the journal."""
+"""What one queue writes down that must survive: its number in the journal, and what it notes there of its messages."""
 
 from __future__ import annotations
 
