@@ -249,8 +249,8 @@ class GroupPlanner(Planner):
     def _lose(self, what: str) -> None:
         if self._options.fail_on_data_loss:
             raise DataLossError(
-                f"{what}. What is missing will not be read: start the query with failOnDataLoss=false (`pyjms pipeline archive` with "
-                "--no-fail-on-data-loss) to go on with what the broker holds now"
+                f"{what}. What is missing will not be read: start the query with failOnDataLoss=false (`pyjms pipeline archive` and "
+                "`route` with --no-fail-on-data-loss) to go on with what the broker holds now"
             )
 
     def reported(self) -> Offset | None:
@@ -281,7 +281,7 @@ class GroupPlanner(Planner):
         except GroupError as error:
             raise GroupError(
                 f"reader group {self._name!r}: {error.reason}. If an operator released it, start the query again with "
-                "failOnDataLoss=false (`pyjms pipeline archive` with --no-fail-on-data-loss)"
+                "failOnDataLoss=false (`pyjms pipeline archive` and `route` with --no-fail-on-data-loss)"
             ) from error
 
     def close(self) -> None:

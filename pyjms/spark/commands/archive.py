@@ -80,15 +80,8 @@ def archive_command(
     with errors_told("archive"), metering(metrics) as meter:
         check_form(form)
         check_every(every)
-        options = source_options(
-            url,
-            destination,
-            group,
-            client_id=client_id,
-            subscription=subscription,
-            credentials=credentials,
-            looks=dry_run,
-        )
+        who = {"client_id": client_id, "subscription": subscription, "credentials": credentials}
+        options = source_options(url, destination, group, **who, looks=dry_run)
         session = make_session("pyjms archive", master=master)
         if dry_run:
             _tell(as_json, 0, _waiting(session, url, destination, options))

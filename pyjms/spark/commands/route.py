@@ -10,11 +10,13 @@ from typing import Annotated, Any, Final
 
 import typer
 
+from pyjms.spark.asking import check_every
 from pyjms.spark.commands.metering import Meter, MetricsTo, batch_done, metering
 from pyjms.spark.commands.running import (
     MESSAGES_IN_BATCH,
     Batch,
     Credentials,
+    FailOnDataLoss,
     Master,
     Once,
     Url,
@@ -52,6 +54,7 @@ def route_command(
     once: Once = False,
     every: Annotated[str, typer.Option(help="How often a batch is routed.", metavar="SPAN")] = "1 second",
     batch: Batch = MESSAGES_IN_BATCH,
+    fail_on_data_loss: FailOnDataLoss = True,
     metrics: MetricsTo = None,
     credentials: Credentials = None,
     master: Master = LOCAL,
@@ -72,9 +75,9 @@ def route_command(
         raise failure("route", f"{file}: {error}") from error
     made: dict[int, int] = {}
     with errors_told("route"), metering(metrics) as meter:
-        options = source_options(
-            url, source, group, client_id=client_id, subscription=subscription, credentials=credentials, looks=dry_run
-        )
+        check_every(every)
+        who = {"client_id": client_id, "subscription": subscription, "credentials": credentials}
+        options = source_options(url, source, group, **who, looks=dry_run)
         session = make_session("pyjms route", master=master)
         if dry_run:
             _tell_choices(would_go(session, rules, url=url, source=source, group=group, options=options), as_json)
@@ -89,7 +92,7 @@ def route_command(
             checkpoint=checkpoint,
             once=once,
             every=every,
-            options={"maxMessagesPerBatch": batch, **options},
+            options={"maxMessagesPerBatch": batch, "failOnDataLoss": fail_on_data_loss, **options},
             made=made.__setitem__,
         )
         with stop_wanted() as wanted:

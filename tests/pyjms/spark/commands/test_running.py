@@ -154,6 +154,7 @@ def test_a_jvm_that_has_died_is_told(monkeypatch: pytest.MonkeyPatch, capsys: py
     [
         (["orders"], "destination='orders' names no destination"),
         (["queue:orders", "--group", ""], "option readerGroup has 0 characters"),
+        (["queue:orders", "--every", "banana"], "every='banana': write how often"),
     ],
 )
 def test_what_a_route_is_asked_wrongly_is_told_before_spark_starts(
