@@ -21,7 +21,7 @@ _log = logging.getLogger(__name__)
 
 
 class Housekeeper:
-    """Calls `purge_expired` of channels at the times that they ask for."""
+    """Visits whoever has times at which something is due, when asked: it calls `do_what_is_due`."""
 
     def __init__(self, name: str, clock: Clock) -> None:
         self._name = name
@@ -33,13 +33,13 @@ class Housekeeper:
         self._thread: Thread | None = None
         self._stopped = False
 
-    def ask(self, channel: HasTimes, at_ms: int) -> None:
-        """Visit `channel` at `at_ms`, in milliseconds since 1970 UTC. Any thread; never blocks."""
+    def ask(self, visited: HasTimes, at_ms: int) -> None:
+        """Come to `visited` at `at_ms`, in milliseconds since 1970 UTC. Any thread; never blocks."""
         with self._lock:
             if self._stopped:
                 return
-            heappush(self._visits, (at_ms, next(self._numbers), channel))
-            is_next = self._visits[0][2] is channel and self._visits[0][0] == at_ms
+            heappush(self._visits, (at_ms, next(self._numbers), visited))
+            is_next = self._visits[0][2] is visited and self._visits[0][0] == at_ms
             if self._thread is None:
                 self._thread = Thread(target=self._run, name=f"pyjms housekeeping {self._name}", daemon=True)
                 self._thread.start()
@@ -73,17 +73,17 @@ class Housekeeper:
             self._visit(self._clock.time_ms())
 
     def _visit(self, now_ms: int) -> None:
-        """Purge all channels that are due at `now_ms`."""
+        """Visit all that are due at `now_ms`."""
         due: dict[HasTimes, None] = {}
         with self._lock:
             while self._visits and self._visits[0][0] <= now_ms:
                 due[heappop(self._visits)[2]] = None
-        for channel in due:
+        for visited in due:
             try:
-                again_ms = channel.purge_expired(now_ms)
+                again_ms = visited.do_what_is_due(now_ms)
             except Exception:
-                # The top of a thread: one channel's fault must not stop the expiry of all others.
-                _log.exception("%s: purging %r failed", self._name, channel)
+                # The top of a thread: one fault must not stop the visits to all others.
+                _log.exception("%s: purging %r failed", self._name, visited)
                 continue
             if again_ms is not None:
-                self.ask(channel, again_ms)
+                self.ask(visited, again_ms)

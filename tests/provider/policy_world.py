@@ -7,8 +7,8 @@ from typing import Any
 from pyjms.spi.delivery import Delivery
 from pyjms.spi.envelope import Address, AddressKind, Envelope
 from pyjms.spi.provider import SubscribeRequest
+from pyjms_provider.core.admission import Patience
 from pyjms_provider.core.consumer import ConsumerSession
-from pyjms_provider.core.doorkeeper import Patience
 from pyjms_provider.core.entry import ReceiverId
 from pyjms_provider.core.host_policy import HostPolicy
 from pyjms_provider.core.policy import QueuePolicies, QueuePolicy
@@ -94,7 +94,7 @@ class PolicyWorld:
         while due := [channel for channel, at_ms in self.visits.items() if at_ms <= self.clock.now_ms]:
             for channel in due:
                 del self.visits[channel]
-                again_ms = channel.purge_expired(self.clock.now_ms)
+                again_ms = channel.do_what_is_due(self.clock.now_ms)
                 if again_ms is not None:
                     self._ask(channel, again_ms)
 

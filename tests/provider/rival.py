@@ -7,7 +7,7 @@ from threading import Lock, Thread
 from typing import Any
 
 from pyjms.spi.errors import ProviderError
-from pyjms_provider.core.turn import Turns
+from pyjms_provider.core.turn import WritingTurns
 from pyjms_provider.core.virtual_host import VirtualHost
 
 ORDERS = "orders"
@@ -29,7 +29,7 @@ class _WatchedTurn:
         self._turn.release()
 
 
-class _WatchedTurns(Turns):
+class _WatchedTurns(WritingTurns):
     def __init__(self) -> None:
         super().__init__()
         self.watched: dict[str, Any] = {}

@@ -91,7 +91,7 @@ def test_a_fault_in_one_channel_stops_no_other(clock: VirtualClock, caplog: pyte
     def fail(now_ms: int) -> int | None:
         raise RuntimeError(f"at {now_ms}")
 
-    bad.purge_expired = fail  # type: ignore[method-assign]
+    bad.do_what_is_due = fail  # type: ignore[method-assign]
     reference = world.send(expiration_ms=clock.time_ms() + 10)
     housekeeper.ask(bad, clock.time_ms() + 5)
     housekeeper.ask(good, clock.time_ms() + 10)

@@ -15,8 +15,8 @@ from pyjms_provider.clients.ending import Ending
 from pyjms_provider.clients.received import by_queue, entry_of
 from pyjms_provider.clients.vm_consumer import VmConsumer
 from pyjms_provider.clients.vm_transactions import VmTransactions
+from pyjms_provider.core.admission import Patience
 from pyjms_provider.core.consumer import Consumer, ConsumerSession, ConsumerTarget
-from pyjms_provider.core.doorkeeper import Patience
 from pyjms_provider.core.entry import QueueEntry, ReceiverId
 from pyjms_provider.core.message_state import MessageState
 from pyjms_provider.core.stored_delivery import is_there

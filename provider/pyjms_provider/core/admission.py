@@ -1,51 +1,114 @@
-"""What becomes of a message on its way into a queue: headers that the owner overrides, and the time it is for."""
+"""A message that may come in, what is held for it until it has, and how long its sender waits."""
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from pyjms.spi.envelope import Envelope
-from pyjms.spi.errors import ProviderError
+from pyjms.spi.clock import Signal
+from pyjms_provider.core.queue import Queue
 
 if TYPE_CHECKING:
-    from pyjms_provider.core.policy import QueuePolicy
+    from pyjms.spi.envelope import Envelope
+    from pyjms_provider.core.doorkeeper import Doorkeeper
+    from pyjms_provider.core.duplicates import DuplicateWindow
+    from pyjms_provider.core.journal import DuplicateMark
+    from pyjms_provider.core.limits import RoomRequest
+    from pyjms_provider.core.reference import MessageReference
+    from pyjms_provider.core.topic import Topic
+    from pyjms_provider.core.unit_of_work import UnitOfWork
 
-__all__ = ["DELIVER_AT", "deliver_at_ms", "with_overrides"]
-
-DELIVER_AT = "JMS_pyjms_deliverAt"
-"""The long property by which a producer says when a message is for: milliseconds since 1970 UTC."""
-
-
-def with_overrides(envelope: Envelope, policy: QueuePolicy, now_ms: int) -> Envelope:
-    """Return the message with the headers that the queue's owner has chosen (JMS 1.1 §3.4.12).
-
-    A chosen time to live counts from now. Then the bounds hold: a message lives at least, and at most, as long as they
-    say; one that would never expire lives as long as the upper bound.
-    """
-    expiration_ms = envelope.expiration_ms
-    if policy.time_to_live_ms is not None:
-        expiration_ms = now_ms + policy.time_to_live_ms if policy.time_to_live_ms else 0
-    if expiration_ms and policy.min_time_to_live_ms:
-        expiration_ms = max(expiration_ms, now_ms + policy.min_time_to_live_ms)
-    if policy.max_time_to_live_ms:
-        latest_ms = now_ms + policy.max_time_to_live_ms
-        expiration_ms = min(expiration_ms, latest_ms) if expiration_ms else latest_ms
-    return replace(
-        envelope,
-        expiration_ms=expiration_ms,
-        delivery_mode=envelope.delivery_mode if policy.delivery_mode is None else policy.delivery_mode,
-        priority=envelope.priority if policy.priority is None else policy.priority,
-    )
+__all__ = ["Admission", "DuplicateClaim", "Patience"]
 
 
-def deliver_at_ms(envelope: Envelope) -> int:
-    """Return when the message is for; 0: at once. Raises `ProviderError` for a property that is no time."""
-    value = envelope.properties.get(DELIVER_AT)
-    if value is None:
-        return 0
-    if isinstance(value, bool) or not isinstance(value, int) or value < 0:
-        raise ProviderError(
-            f"{DELIVER_AT} is {value!r}; set it as a long property: the time in milliseconds since 1970 UTC"
-        )
-    return int(value)
+class Patience:
+    """How long a sender waits for room: until somebody says that it is over."""
+
+    __slots__ = ("is_over", "signal")
+
+    def __init__(self) -> None:
+        self.signal = Signal()
+        self.is_over = False
+
+    def end(self) -> None:
+        """End every wait, now and later. Any thread."""
+        self.is_over = True
+        self.signal.set()
+
+
+class DuplicateClaim:
+    """The id of one message that is on its way; its end must be told, once."""
+
+    __slots__ = ("_channel", "_doorkeeper", "_is_kept", "_window", "mark")
+
+    def __init__(
+        self,
+        doorkeeper: Doorkeeper,
+        window: DuplicateWindow,
+        mark: DuplicateMark,
+        channel: Queue | Topic,
+        *,
+        is_kept: bool,
+    ) -> None:
+        """`channel`: where the message goes; `is_kept`: it is PERSISTENT, so a journal keeps its id, too."""
+        self._doorkeeper = doorkeeper
+        self._window = window
+        self.mark = mark
+        """What a journal writes together with the message, but for the number of its queue."""
+        self._channel = channel
+        self._is_kept = is_kept
+
+    def kept_mark(self) -> DuplicateMark | None:
+        """Return what a journal writes; None: nothing, as the message is not kept, or its queue has ended."""
+        if not self._is_kept:
+            return None
+        if not isinstance(self._channel, Queue):
+            return self.mark
+        kept = self._channel.kept
+        return None if kept is None else replace(self.mark, queue=kept.number)
+
+    def end(self, *, arrived: bool) -> None:
+        """Hear whether the message has arrived."""
+        self._doorkeeper.end_claim(self._window, self.mark, arrived)
+
+
+@dataclass(slots=True)
+class Admission:
+    """A message that may come in."""
+
+    envelope: Envelope
+    deliver_at_ms: int
+    duplicate: DuplicateClaim | None
+    room: tuple[Queue, RoomRequest] | None
+    """The queue that holds room for it, and for whom."""
+
+    @property
+    def mark(self) -> DuplicateMark | None:
+        """What a journal must keep together with the message."""
+        return None if self.duplicate is None else self.duplicate.mark
+
+    def hand_over(
+        self, channel: Queue | Topic, reference: MessageReference, transaction: UnitOfWork | None = None
+    ) -> None:
+        """Have `channel` take the message over, into the room that was held for it. Raises as `Channel.take_over`."""
+        if self.room is None:
+            channel.take_over(reference, transaction)
+        else:
+            queue, claim = self.room
+            queue.take_over(reference, transaction, claim)
+            self.room = None
+
+    def end(self, *, arrived: bool) -> None:
+        """Give back what is still held for the message, as it has come in, or does not come."""
+        if self.room is not None:
+            queue, claim = self.room
+            queue.unclaim_room(claim)
+        if self.duplicate is not None:
+            self.duplicate.end(arrived=arrived)
+
+    def pass_in(self, transaction: UnitOfWork | None) -> None:
+        """Do so for a message that is in; whether it has arrived is the transaction's affair, if there is one."""
+        if transaction is not None and self.duplicate is not None:
+            duplicate, self.duplicate = self.duplicate, None
+            transaction.add_duplicate(duplicate)
+        self.end(arrived=True)

@@ -60,7 +60,7 @@ class AsynchronousChannel(Channel):
     ) -> None:
         """Make an empty channel. `kept`: how it is kept in a journal; None: not at all.
 
-        `on_due(channel, at_ms)` asks for a call of `purge_expired` at that wall-clock time; it is called without a
+        `on_due(channel, at_ms)` asks for a call of `do_what_is_due` at that wall-clock time; it is called without a
         lock. None: expired messages are found only when their turn comes.
         """
         super().__init__(name, store)
@@ -264,8 +264,12 @@ class AsynchronousChannel(Channel):
 
     # Ending
 
-    def purge_expired(self, now_ms: int) -> int | None:
-        """Remove what has expired at `now_ms`; return when to come again, None: when asked.
+    @abstractmethod
+    def do_what_is_due(self, now_ms: int) -> int | None:
+        """Do as `HasTimes` says."""
+
+    def _purge_expired(self, now_ms: int) -> int | None:
+        """Remove what has expired at `now_ms`; return when something expires next, None: nothing does.
 
         What a prepared branch has sent or received stays until its coordinator has decided, however late it is; and what
         is being committed, until that is written.

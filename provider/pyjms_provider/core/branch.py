@@ -118,4 +118,4 @@ class Branch:
             self.holder.close()
         finally:
             for queue in expiring:
-                queue.purge_expired(now_ms)  # while it was prepared, expiry left it alone
+                queue.do_what_is_due(now_ms)  # while it was prepared, expiry left it alone

@@ -27,8 +27,8 @@ from pyjms_provider.core.journal import BranchOutcome, Changes
 
 if TYPE_CHECKING:
     from pyjms.spi.clock import Clock
+    from pyjms_provider.core.admission import DuplicateClaim
     from pyjms_provider.core.consumer import ConsumerSession
-    from pyjms_provider.core.doorkeeper import DuplicateClaim
     from pyjms_provider.core.doubts import Doubts
     from pyjms_provider.core.entry import QueueEntry
     from pyjms_provider.core.journal import Journal
@@ -77,7 +77,7 @@ class Branches:
         """Make an empty table.
 
         `journal` None: there can be no branches. `doubts`: of its host. `timeout_ms`: after which a branch that is not prepared is rolled back,
-        unless its session has set another time; 0: never. `on_due` asks for a call of `purge_expired`, as in
+        unless its session has set another time; 0: never. `on_due` asks for a call of `do_what_is_due`, as in
         `AsynchronousChannel`.
         """
         self._store = store
@@ -364,7 +364,7 @@ class Branches:
 
     # Time
 
-    def purge_expired(self, now_ms: int) -> int | None:
+    def do_what_is_due(self, now_ms: int) -> int | None:
         """Roll back the branches whose time is over; return when to come again, in wall-clock ms; None: when asked.
 
         It is the monotonic clock that judges, so that a clock that is set rolls nothing back.

@@ -10,7 +10,7 @@ from pyjms_provider.core.reference import MessageReference, ReferenceId
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
 
-    from pyjms_provider.core.doorkeeper import DuplicateClaim
+    from pyjms_provider.core.admission import DuplicateClaim
     from pyjms_provider.core.entry import QueueEntry
     from pyjms_provider.core.journal import Journal, QueueNumber, Recovery
     from pyjms_provider.core.paging import PagingMessageStore

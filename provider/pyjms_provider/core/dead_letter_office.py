@@ -14,9 +14,9 @@ from typing import TYPE_CHECKING, Final
 
 from pyjms.spi.envelope import AddressKind
 from pyjms.spi.errors import ProviderError
+from pyjms_provider.core.admission import Admission
 from pyjms_provider.core.channel import ChannelClosedError
 from pyjms_provider.core.dead_letters import DeadEntry, DeadKind, dead_letter
-from pyjms_provider.core.doorkeeper import Admission
 from pyjms_provider.core.journal import Removal
 
 if TYPE_CHECKING:

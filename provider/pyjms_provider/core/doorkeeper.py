@@ -7,121 +7,27 @@ and ends when there is room, in time, or when the session or its connection or b
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass, replace
 from threading import Lock
 from typing import TYPE_CHECKING
 
 from pyjms.spi.clock import Clock, Signal
 from pyjms.spi.envelope import Address, Envelope
 from pyjms.spi.errors import ClosedError, ResourceError
-from pyjms_provider.core.admission import deliver_at_ms, with_overrides
+from pyjms_provider.core.admission import Admission, DuplicateClaim, Patience
 from pyjms_provider.core.duplicates import DUPLICATE_ID, DuplicateWindow, Sighting, duplicate_id
-from pyjms_provider.core.limits import Waiting
+from pyjms_provider.core.limits import RoomRequest
 from pyjms_provider.core.paging import approximate_size
 from pyjms_provider.core.policed_queue import QueueFullError
 from pyjms_provider.core.policy import Overflow, QueuePolicy
 from pyjms_provider.core.queue import Queue
+from pyjms_provider.core.sent_headers import deliver_at_ms, with_overrides
 
 if TYPE_CHECKING:
     from pyjms_provider.core.journal import DuplicateMark
-    from pyjms_provider.core.reference import MessageReference
     from pyjms_provider.core.topic import Topic
     from pyjms_provider.core.unit_of_work import UnitOfWork
 
-__all__ = ["Admission", "Doorkeeper", "DuplicateClaim", "Patience"]
-
-
-class Patience:
-    """How long a sender waits for room: until somebody says that it is over."""
-
-    __slots__ = ("is_over", "signal")
-
-    def __init__(self) -> None:
-        self.signal = Signal()
-        self.is_over = False
-
-    def end(self) -> None:
-        """End every wait, now and later. Any thread."""
-        self.is_over = True
-        self.signal.set()
-
-
-class DuplicateClaim:
-    """The id of one message that is on its way; its end must be told, once."""
-
-    __slots__ = ("_channel", "_doorkeeper", "_is_kept", "_window", "mark")
-
-    def __init__(
-        self,
-        doorkeeper: Doorkeeper,
-        window: DuplicateWindow,
-        mark: DuplicateMark,
-        channel: Queue | Topic,
-        *,
-        is_kept: bool,
-    ) -> None:
-        """`channel`: where the message goes; `is_kept`: it is PERSISTENT, so a journal keeps its id, too."""
-        self._doorkeeper = doorkeeper
-        self._window = window
-        self.mark = mark
-        """What a journal writes together with the message, but for the number of its queue."""
-        self._channel = channel
-        self._is_kept = is_kept
-
-    def kept_mark(self) -> DuplicateMark | None:
-        """Return what a journal writes; None: nothing, as the message is not kept, or its queue has ended."""
-        if not self._is_kept:
-            return None
-        if not isinstance(self._channel, Queue):
-            return self.mark
-        kept = self._channel.kept
-        return None if kept is None else replace(self.mark, queue=kept.number)
-
-    def end(self, *, arrived: bool) -> None:
-        """Hear whether the message has arrived."""
-        self._doorkeeper.end_claim(self._window, self.mark, arrived)
-
-
-@dataclass(slots=True)
-class Admission:
-    """A message that may come in."""
-
-    envelope: Envelope
-    deliver_at_ms: int
-    duplicate: DuplicateClaim | None
-    room: tuple[Queue, Waiting] | None
-    """The queue that holds room for it, and for whom."""
-
-    @property
-    def mark(self) -> DuplicateMark | None:
-        """What a journal must keep together with the message."""
-        return None if self.duplicate is None else self.duplicate.mark
-
-    def hand_over(
-        self, channel: Queue | Topic, reference: MessageReference, transaction: UnitOfWork | None = None
-    ) -> None:
-        """Have `channel` take the message over, into the room that was held for it. Raises as `Channel.take_over`."""
-        if self.room is None:
-            channel.take_over(reference, transaction)
-        else:
-            queue, claim = self.room
-            queue.take_over(reference, transaction, claim)
-            self.room = None
-
-    def end(self, *, arrived: bool) -> None:
-        """Give back what is still held for the message, as it has come in, or does not come."""
-        if self.room is not None:
-            queue, claim = self.room
-            queue.unclaim_room(claim)
-        if self.duplicate is not None:
-            self.duplicate.end(arrived=arrived)
-
-    def pass_in(self, transaction: UnitOfWork | None) -> None:
-        """Do so for a message that is in; whether it has arrived is the transaction's affair, if there is one."""
-        if transaction is not None and self.duplicate is not None:
-            duplicate, self.duplicate = self.duplicate, None
-            transaction.add_duplicate(duplicate)
-        self.end(arrived=True)
+__all__ = ["Doorkeeper"]
 
 
 class Doorkeeper:
@@ -220,18 +126,20 @@ class Doorkeeper:
 
     def _claim_room(
         self, queue: Queue, envelope: Envelope, patience: Patience | None, transaction: UnitOfWork | None
-    ) -> tuple[Queue, Waiting] | None:
+    ) -> tuple[Queue, RoomRequest] | None:
         if not queue.policy.is_limited or queue.policy.overflow in {Overflow.RING, Overflow.FLOW_TO_DISK}:
             return None
         size = approximate_size(envelope) if queue.policy.max_bytes else 0
-        waiting = Waiting(Signal() if patience is None else patience.signal, size)
+        waiting = RoomRequest(Signal() if patience is None else patience.signal, size)
         if not queue.claim_room(waiting):
             if queue.policy.overflow is not Overflow.BLOCK or patience is None:
                 raise _full(queue, "receive messages from it, raise its limits, or choose another overflow")
             self._await_room(queue, waiting, patience, transaction)
         return queue, waiting
 
-    def _await_room(self, queue: Queue, waiting: Waiting, patience: Patience, transaction: UnitOfWork | None) -> None:
+    def _await_room(
+        self, queue: Queue, waiting: RoomRequest, patience: Patience, transaction: UnitOfWork | None
+    ) -> None:
         timeout_ms = queue.policy.block_timeout_ms
         until_ms = self._clock.monotonic_ms() + timeout_ms if timeout_ms else None
         try:

@@ -1,8 +1,8 @@
 """Writes of which nobody knows whether they were made, and how that is settled while the broker runs (decision 0197).
 
 What only adds is withdrawn at once: the removal of what may be there is written before anything else, so that the store
-has what the broker has. What removes waits: nobody has what it took until the store answers, is asked whether the write is
-in it, and says so. And so does what is to be in its queue again, when that must read it and cannot.
+has what the broker has. A removal is kept in doubt: nobody gets the messages until the store answers whether the write is in it.
+A message that must go back to its queue, but cannot be read yet, waits in the same way.
 """
 
 from __future__ import annotations
@@ -116,7 +116,7 @@ class Doubts:
     """What is in doubt in one host. Safe to use from any thread; the lock is innermost, and not held during I/O."""
 
     def __init__(self, journal: Journal, clock: Clock, on_due: Callable[[HasTimes, int], None] | None) -> None:
-        """`on_due` asks for a call of `purge_expired`, as in `AsynchronousChannel`."""
+        """`on_due` asks for a call of `do_what_is_due`, as in `AsynchronousChannel`."""
         self._journal = journal
         self._clock = clock
         self._on_due = on_due
@@ -155,7 +155,7 @@ class Doubts:
         """Note a doubt that nobody settles before the next start."""
         self._has_lasting = True
 
-    def purge_expired(self, now_ms: int) -> int | None:
+    def do_what_is_due(self, now_ms: int) -> int | None:
         """Ask the store; return when to come again, in wall-clock ms; None: when asked."""
         self._ask()
         return now_ms + RETRY_MS if self._waiting or self._unread else None

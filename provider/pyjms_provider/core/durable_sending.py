@@ -9,13 +9,13 @@ from typing import TYPE_CHECKING
 
 from pyjms.spi.errors import InDoubtError, ProviderError
 from pyjms_provider.core.doubts import is_doubt
-from pyjms_provider.core.half_done import HalfDone
 from pyjms_provider.core.journal import Changes, NewMessage
 from pyjms_provider.core.topic import Topic
+from pyjms_provider.core.work_under_way import WorkUnderWay
 
 if TYPE_CHECKING:
     from pyjms.spi.envelope import ConnectionId, Envelope
-    from pyjms_provider.core.doorkeeper import Admission
+    from pyjms_provider.core.admission import Admission
     from pyjms_provider.core.journal import DuplicateMark, Journal
     from pyjms_provider.core.kept_queue import KeptQueue
     from pyjms_provider.core.paging import PagingMessageStore
@@ -31,7 +31,7 @@ class DurableSending:
     def __init__(self, journal: Journal, store: PagingMessageStore) -> None:
         self.journal = journal
         self._store = store
-        self._work = HalfDone()
+        self._work = WorkUnderWay()
 
     def send(
         self, channel: Queue | Topic, envelope: Envelope, origin: ConnectionId | None, admission: Admission | None

@@ -14,11 +14,11 @@ from pyjms.spi.errors import (
     UnknownSubscriptionError,
 )
 from pyjms.spi.provider import SubscribeRequest
-from pyjms_provider.core.ending import end_when_written
 from pyjms_provider.core.journal import SubscriptionKey
 from pyjms_provider.core.message_state import MessageState
 from pyjms_provider.core.subscription import Subscription, SubscriptionTerms
 from pyjms_provider.core.topic import Topic
+from pyjms_provider.core.when_written import end_when_written
 
 if TYPE_CHECKING:
     from collections.abc import Callable

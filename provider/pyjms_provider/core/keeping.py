@@ -141,8 +141,8 @@ class Keeper(DurableSending):
     def write_settled(self, settled: list[QueueEntry]) -> None:
         """Write that messages were taken out of their queues; if that fails, they are there again.
 
-        Raises `ResourceError`; `InDoubtError`: then they are there again, or gone, when the store has answered. What it has so provided for it
-        takes out of `settled`; if that still has something after an error, nothing was begun.
+        Raises `ResourceError`; `InDoubtError`: then they are there again, or gone, when the store has answered. It empties `settled`
+        once it has taken charge of the messages; if something is left after an error, nothing was done.
         """
         changes = Changes(removals=removals_of(settled))
         try:

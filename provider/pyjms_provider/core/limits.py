@@ -9,10 +9,10 @@ from __future__ import annotations
 
 from pyjms.spi.clock import Signal
 
-__all__ = ["Room", "Waiting"]
+__all__ = ["Room", "RoomRequest"]
 
 
-class Waiting:
+class RoomRequest:
     """One sender that wants room for a message, and may have to wait for it."""
 
     __slots__ = ("signal", "size")
@@ -34,9 +34,9 @@ class Room:
         self.max_size = max_size
         self.messages = 0
         self.size = 0
-        self._claims: set[Waiting] = set()
+        self._claims: set[RoomRequest] = set()
         self._claimed_size = 0
-        self._waiting: dict[Waiting, None] = {}
+        self._waiting: dict[RoomRequest, None] = {}
 
     @property
     def waiting_count(self) -> int:
@@ -56,7 +56,7 @@ class Room:
         messages = self.messages + len(self._claims)
         return not messages or self._fits(messages + 1, self.size + self._claimed_size + size)
 
-    def claim(self, waiting: Waiting) -> bool:
+    def claim(self, waiting: RoomRequest) -> bool:
         """Hold room for a message; return False when there is none, or others have waited longer.
 
         Who has waited does so no longer if this succeeds.
@@ -69,7 +69,7 @@ class Room:
         self._claimed_size += waiting.size
         return True
 
-    def unclaim(self, waiting: Waiting) -> None:
+    def unclaim(self, waiting: RoomRequest) -> None:
         """End a claim: the message has come in and is counted, or does not come. Nothing happens if there is none."""
         if waiting in self._claims:
             self._claims.remove(waiting)
@@ -91,11 +91,11 @@ class Room:
         self.messages -= 1
         self.size -= size
 
-    def wait(self, waiting: Waiting) -> None:
+    def wait(self, waiting: RoomRequest) -> None:
         """Put a sender at the end of those that wait, if it is not among them."""
         self._waiting[waiting] = None
 
-    def stop_waiting(self, waiting: Waiting) -> None:
+    def stop_waiting(self, waiting: RoomRequest) -> None:
         """Let a sender go that waits no longer. May be repeated."""
         self._waiting.pop(waiting, None)
 

@@ -19,7 +19,7 @@ from pyjms_provider.core.consumer_manager import ConsumerList, ConsumerManager
 from pyjms_provider.core.dead_letters import DeadEntry, DeadKind
 from pyjms_provider.core.entry import QueueEntry
 from pyjms_provider.core.expiry import is_expired
-from pyjms_provider.core.limits import Waiting
+from pyjms_provider.core.limits import RoomRequest
 from pyjms_provider.core.message_state import MessageEvent, MessageState
 from pyjms_provider.core.ordering import Ordering
 from pyjms_provider.core.paged_queue import PagedQueue
@@ -151,7 +151,7 @@ class PolicedQueue(PagedQueue):
 
     # Room
 
-    def claim_room(self, waiting: Waiting, *, or_wait: bool = False) -> bool:
+    def claim_room(self, waiting: RoomRequest, *, or_wait: bool = False) -> bool:
         """Hold room for a sender's message, until `unclaim_room`; return False when there is none now.
 
         With `or_wait` the sender's signal is then raised when its turn has come and there is room, or the queue or its
@@ -168,14 +168,14 @@ class PolicedQueue(PagedQueue):
                 room.wait(waiting)
             return is_claimed
 
-    def unclaim_room(self, waiting: Waiting) -> None:
+    def unclaim_room(self, waiting: RoomRequest) -> None:
         """End a claim, as the message has come in, or does not come."""
         with self._lock:
             if self._rules is not None and self._rules.room is not None:
                 self._rules.room.unclaim(waiting)
                 self._rules.wake_sender()
 
-    def stop_waiting(self, waiting: Waiting) -> None:
+    def stop_waiting(self, waiting: RoomRequest) -> None:
         """Let go of a sender that waits no longer. May be repeated."""
         with self._lock:
             if self._rules is not None and self._rules.room is not None:
@@ -256,9 +256,9 @@ class PolicedQueue(PagedQueue):
         if next_ms is not None and self._on_due is not None:
             self._on_due(self, next_ms)
 
-    def purge_expired(self, now_ms: int) -> int | None:
+    def do_what_is_due(self, now_ms: int) -> int | None:
         """Remove what has expired, make available what is due; return when to come again, None: when asked."""
-        expiry_ms = super().purge_expired(now_ms)
+        expiry_ms = self._purge_expired(now_ms)
         woken: list[Consumer] = []
         with self._lock:
             due = self._state.delays.take_due(now_ms)

@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from pyjms_provider.core.dead_letters import DeadEntry
     from pyjms_provider.core.entry import QueueEntry
     from pyjms_provider.core.kept_queue import KeptQueue
-    from pyjms_provider.core.limits import Waiting
+    from pyjms_provider.core.limits import RoomRequest
     from pyjms_provider.core.policy import QueuePolicy
     from pyjms_provider.core.reference import MessageReference, ReferenceId
     from pyjms_provider.core.store import MessageStore
@@ -76,7 +76,7 @@ class Queue(RestorableQueue, SettlingQueue):
     # Messages come in
 
     def take_over(
-        self, reference: MessageReference, transaction: UnitOfWork | None = None, claim: Waiting | None = None
+        self, reference: MessageReference, transaction: UnitOfWork | None = None, claim: RoomRequest | None = None
     ) -> bool:
         """Accept a message: always positively, because what nobody takes is stored (§5.2.4).
 

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from pyjms_provider.core.cursor import Cursor
     from pyjms_provider.core.entry import QueueEntry
     from pyjms_provider.core.last_values import LastKey
-    from pyjms_provider.core.limits import Waiting
+    from pyjms_provider.core.limits import RoomRequest
     from pyjms_provider.core.queue_types import MessageOrder
     from pyjms_provider.core.reference import MessageReference
 
@@ -95,7 +95,7 @@ class QueueRules:
         return self._last_values is not None or self._groups is not None or self.policy.type is QueueType.SORTED
 
     def accept(
-        self, entry: QueueEntry, read: Callable[[MessageReference], Envelope], claim: Waiting | None = None
+        self, entry: QueueEntry, read: Callable[[MessageReference], Envelope], claim: RoomRequest | None = None
     ) -> None:
         """Note a message that has come in, and is not available yet; it takes the room that was held for `claim`."""
         reference = entry.reference

@@ -17,7 +17,7 @@ from pyjms_provider.core.entry import ReceiverId
 from pyjms_provider.core.journal import GroupRecord, NewMessage, QueueNumber, Removal, Reservation
 from pyjms_provider.core.paging import approximate_size
 from pyjms_provider.core.store import NotInMemoryError
-from pyjms_provider.core.turn import Turn
+from pyjms_provider.core.turn import WritingTurn
 from pyjms_provider.core.unit_of_work import UnitId, UnitOfWork
 
 if TYPE_CHECKING:
@@ -67,7 +67,7 @@ class Group:
         self.key = key
         self.queue = queue
         self.low = record.low
-        self.turn = Turn()
+        self.turn = WritingTurn()
         self.lock = Lock()
         self.is_ended = False
         self.doubtful = 0

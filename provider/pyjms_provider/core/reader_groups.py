@@ -27,7 +27,7 @@ from pyjms_provider.core.doubts import is_doubt
 from pyjms_provider.core.journal import Changes, GroupNumber, GroupRecord, PipelineChanges, QueueNumber, SubscriptionKey
 from pyjms_provider.core.reader_group import Group
 from pyjms_provider.core.subscription import Subscription
-from pyjms_provider.core.turn import Turn
+from pyjms_provider.core.turn import WritingTurn
 
 if TYPE_CHECKING:
     from pyjms_provider.core.consumer import Consumer
@@ -51,7 +51,7 @@ class GroupTable:
     def __init__(self, host: VirtualHost) -> None:
         self._host = host
         self._lock = Lock()
-        self._opening = Turn()
+        self._opening = WritingTurn()
         self._groups: dict[str, Group] = {}
         self._numbers = count(1)
 

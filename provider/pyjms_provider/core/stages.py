@@ -23,7 +23,7 @@ from pyjms_provider.core.doubts import is_doubt
 from pyjms_provider.core.entry import ReceiverId
 from pyjms_provider.core.journal import Changes, PipelineChanges, StageRecord
 from pyjms_provider.core.message_state import MessageState
-from pyjms_provider.core.turn import Turn
+from pyjms_provider.core.turn import WritingTurn
 from pyjms_provider.core.unit_of_work import UnitId, UnitOfWork
 
 if TYPE_CHECKING:
@@ -56,7 +56,7 @@ class _Sink:
 
     def __init__(self) -> None:
         self.marker: int | None = None
-        self.turn = Turn()
+        self.turn = WritingTurn()
         self.staged: dict[StageName, _Staged] = {}
         self.claimed: set[StageName] = set()
         """Names of units that are being staged."""
@@ -68,7 +68,7 @@ class StageTable:
     """All staged units and markers of one host. Safe to use from any thread."""
 
     def __init__(self, host: VirtualHost, on_due: Callable[[HasTimes, int], None] | None) -> None:
-        """`on_due` asks for a call of `purge_expired`, as in `AsynchronousChannel`."""
+        """`on_due` asks for a call of `do_what_is_due`, as in `AsynchronousChannel`."""
         self._host = host
         self._on_due = on_due
         self._lock = Lock()
@@ -209,7 +209,7 @@ class StageTable:
         expiring = {entry.queue for entry in unit.sent() if entry.reference.expiration_ms}
         unit.decide(commit=True)
         for queue in expiring:
-            queue.purge_expired(self._host.clock.time_ms())  # while it was staged, expiry left it alone
+            queue.do_what_is_due(self._host.clock.time_ms())  # while it was staged, expiry left it alone
 
     def discard(self, units: Iterable[StageName]) -> int:
         """Do as `Stages.discard` says; return how many units were there. Waits for the journal."""
@@ -280,7 +280,7 @@ class StageTable:
 
     # Time
 
-    def purge_expired(self, now_ms: int) -> int | None:
+    def do_what_is_due(self, now_ms: int) -> int | None:
         """Discard units that nobody has promoted in time; return when to come again, in wall-clock ms; None: when asked."""
         with self._lock:
             sinks = list(self._sinks.values())

@@ -9,7 +9,7 @@ from pyjms_provider.core.channel_state import ChannelState
 from pyjms_provider.core.dead_letter_office import DeadLetterOffice
 from pyjms_provider.core.doorkeeper import Doorkeeper
 from pyjms_provider.core.policed_queue import QueueFullError
-from pyjms_provider.core.storied_state import EndsTellingState, TellingState
+from pyjms_provider.core.storied_state import StoriedEndsState, StoriedState
 from pyjms_provider.core.stories import ACTING, Happening
 from pyjms_provider.core.virtual_host import VirtualHost
 
@@ -18,8 +18,8 @@ if TYPE_CHECKING:
 
     from pyjms.spi.clock import Clock
     from pyjms.spi.envelope import ConnectionId, Envelope
+    from pyjms_provider.core.admission import Admission, Patience
     from pyjms_provider.core.dead_letters import DeadEntry
-    from pyjms_provider.core.doorkeeper import Admission, Patience
     from pyjms_provider.core.entry import QueueEntry
     from pyjms_provider.core.host_policy import HostPolicy
     from pyjms_provider.core.keeping import Keeper
@@ -122,6 +122,6 @@ class StoriedHost(VirtualHost):
             self._stories.tell(Happening.UNWANTED, 0, topic.name, (*ids, origin))
 
     def _make_state(self) -> ChannelState:
-        kind = TellingState if self._stories.everything else EndsTellingState
+        kind = StoriedState if self._stories.everything else StoriedEndsState
         persistence = None if self.keeper is None else self.keeper.journal
         return kind(self.store, self._stories, persistence=persistence, reliability=self.policy.reliability)

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from pyjms_provider.core.stories import StoryBuffer
     from pyjms_provider.core.unit_of_work import UnitOfWork
 
-__all__ = ["EndsTellingState", "StoriedPagingStore", "TellingState", "ids_of"]
+__all__ = ["StoriedEndsState", "StoriedPagingStore", "StoriedState", "ids_of"]
 
 
 def ids_of(store: MessageStore, reference: MessageReference) -> tuple[str | None, str | bytes | None]:
@@ -36,7 +36,7 @@ def ids_of(store: MessageStore, reference: MessageReference) -> tuple[str | None
     return envelope.message_id, envelope.correlation_id
 
 
-class EndsTellingState(ChannelState):
+class StoriedEndsState(ChannelState):
     """Tells of messages that leave without having been consumed. What is consumed costs nothing here."""
 
     __slots__ = ("_stories",)
@@ -71,7 +71,7 @@ class EndsTellingState(ChannelState):
         self._stories.tell(happening, entry.reference.id, entry.queue.name, facts)
 
 
-class TellingState(EndsTellingState):
+class StoriedState(StoriedEndsState):
     """Tells of every step of every message (JBoss Messaging Core §5, §6)."""
 
     __slots__ = ()

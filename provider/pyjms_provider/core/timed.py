@@ -10,6 +10,6 @@ __all__ = ["HasTimes"]
 class HasTimes(Protocol):
     """Is visited by the housekeeper at the times that it asks for."""
 
-    def purge_expired(self, now_ms: int) -> int | None:
+    def do_what_is_due(self, now_ms: int) -> int | None:
         """Do what is due at `now_ms`; return when to come again, in milliseconds since 1970 UTC; None: when asked."""
         ...

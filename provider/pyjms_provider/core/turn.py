@@ -10,13 +10,13 @@ from __future__ import annotations
 from threading import Lock
 from weakref import WeakValueDictionary
 
-__all__ = ["Turn", "Turns"]
+__all__ = ["WritingTurn", "WritingTurns"]
 
-Turn = Lock
+WritingTurn = Lock
 """The right to change something whose changes are written."""
 
 
-class Turns:
+class WritingTurns:
     """Turns by the name of what is changed; each is there while somebody has it, or waits for it."""
 
     def __init__(self) -> None:
@@ -26,4 +26,4 @@ class Turns:
     def of(self, name: str) -> Lock:
         """Return the turn of that name, for ``with turns.of(name):``."""
         with self._lock:
-            return self._turns.setdefault(name, Turn())
+            return self._turns.setdefault(name, WritingTurn())

@@ -28,8 +28,8 @@ from pyjms_provider.core.unit_state import UnitEvent, UnitState, next_unit_state
 
 if TYPE_CHECKING:
     from pyjms.spi.xid import Xid
+    from pyjms_provider.core.admission import DuplicateClaim
     from pyjms_provider.core.consumer import ConsumerSession
-    from pyjms_provider.core.doorkeeper import DuplicateClaim
     from pyjms_provider.core.entry import QueueEntry, ReceiverId
     from pyjms_provider.core.journal import DuplicateMark, Journal, StageRecord, Witness
     from pyjms_provider.core.queue import Queue
@@ -270,7 +270,7 @@ class UnitOfWork:
             self._in_doubt.note_written()
             self._make_true(UnitEvent.WRITTEN)
             for queue in expiring:
-                queue.purge_expired(now_ms)  # while it was in doubt, expiry left it alone
+                queue.do_what_is_due(now_ms)  # while it was in doubt, expiry left it alone
             return
         with self._lock:
             settled = self._settled

@@ -18,25 +18,26 @@ from pyjms.spi.errors import (
     DuplicateClientIdError,
     ProviderError,
 )
-from pyjms_provider.core.admission import DELIVER_AT
+from pyjms_provider.core.admission import Admission, Patience
 from pyjms_provider.core.branches import Branches
 from pyjms_provider.core.channel import Channel
 from pyjms_provider.core.channel_state import ChannelState
 from pyjms_provider.core.dead_letter_office import DeadLetterOffice
-from pyjms_provider.core.doorkeeper import Admission, Doorkeeper, Patience
+from pyjms_provider.core.doorkeeper import Doorkeeper
 from pyjms_provider.core.duplicates import DUPLICATE_ID
-from pyjms_provider.core.ending import alter_when_written, end_when_written, make_when_written
 from pyjms_provider.core.expiry_watch import ExpiryWatch
 from pyjms_provider.core.host_policy import ExpiredInTransaction, HostPolicy
 from pyjms_provider.core.host_subscriptions import HostSubscriptions
 from pyjms_provider.core.pipelines import Pipelines
 from pyjms_provider.core.policy import Overflow, QueuePolicy
 from pyjms_provider.core.queue import Queue
+from pyjms_provider.core.sent_headers import DELIVER_AT
 from pyjms_provider.core.shelf import check_disk
 from pyjms_provider.core.temporaries import TemporaryDestinations
 from pyjms_provider.core.time_limit import TimeLimit
 from pyjms_provider.core.topic import Topic
-from pyjms_provider.core.turn import Turns
+from pyjms_provider.core.turn import WritingTurns
+from pyjms_provider.core.when_written import alter_when_written, end_when_written, make_when_written
 
 if TYPE_CHECKING:
     from pyjms.spi.clock import Clock
@@ -102,7 +103,7 @@ class VirtualHost:
         # By name, because hashing an address costs more than the rest of the look-up.
         self._queues: dict[str, Queue] = {}
         self._topics: dict[str, Topic] = {}
-        self._turns = Turns()  # to make, alter and destroy queues
+        self._turns = WritingTurns()  # to make, alter and destroy queues
         self.temporaries = TemporaryDestinations(self._lock, self._make_temporary, self._forget_temporary)
         self.subscriptions = HostSubscriptions(self, self._lock, self._make_state, on_due)
         self._client_ids: dict[str, ConnectionId] = {}

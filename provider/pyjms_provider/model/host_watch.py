@@ -63,7 +63,7 @@ class HostWatch:
         """Look no more. May be repeated."""
         self._closed = True
 
-    def purge_expired(self, now_ms: int) -> int | None:
+    def do_what_is_due(self, now_ms: int) -> int | None:
         """Look, and say when to come again."""
         if self._closed:
             return None

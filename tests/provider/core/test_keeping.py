@@ -113,7 +113,7 @@ def test_a_main_thread_that_is_interrupted_anywhere_does_not_hold_off_the_end(is
         for ending in endings or [Call(keeper.end)]:
             ending.result()
 
-    assert each_interruption(attempt, "core/half_done.py") > 2
+    assert each_interruption(attempt, "core/work_under_way.py") > 2
 
 
 def never() -> None:

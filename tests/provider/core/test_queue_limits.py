@@ -11,8 +11,8 @@ import pytest
 from pyjms.spi.clock import Signal
 from pyjms.spi.errors import ClosedError, ProviderError
 from pyjms.testing import VirtualClock
+from pyjms_provider.core.admission import Patience
 from pyjms_provider.core.channel import ChannelClosedError
-from pyjms_provider.core.doorkeeper import Patience
 from pyjms_provider.core.message_state import MessageState
 from pyjms_provider.core.paging import approximate_size
 from pyjms_provider.core.policed_queue import QueueFullError

@@ -13,16 +13,16 @@ from pyjms.spi.clock import Signal
 from pyjms.spi.envelope import Address, AddressKind
 from pyjms.spi.errors import ProviderError
 from pyjms.types import Int, Long
-from pyjms_provider.core.admission import deliver_at_ms, with_overrides
 from pyjms_provider.core.consumer_turns import ActiveConsumer, GroupOwners, group_place
 from pyjms_provider.core.delays import DelayIndex, redelivery_delay_ms
 from pyjms_provider.core.duplicates import DuplicateWindow, Sighting, duplicate_id
 from pyjms_provider.core.entry import QueueEntry
 from pyjms_provider.core.last_values import LastValues, last_key
-from pyjms_provider.core.limits import Room, Waiting
+from pyjms_provider.core.limits import Room, RoomRequest
 from pyjms_provider.core.message_state import MessageState
 from pyjms_provider.core.policy import QueuePolicy
 from pyjms_provider.core.reference import MessageReference, ReferenceId
+from pyjms_provider.core.sent_headers import deliver_at_ms, with_overrides
 from tests.provider.helpers import QueueWorld, make_envelope
 
 ORDERS = Address(AddressKind.QUEUE, "orders")
@@ -143,8 +143,8 @@ def test_the_active_consumer_stays_so_until_it_ends_and_the_highest_priority_fol
 # Room
 
 
-def wanting(size: int) -> Waiting:
-    return Waiting(Signal(), size)
+def wanting(size: int) -> RoomRequest:
+    return RoomRequest(Signal(), size)
 
 
 def test_room_is_counted_in_messages_and_bytes_and_claims() -> None:
@@ -214,7 +214,7 @@ def test_other_limits_leave_claims_and_those_that_wait_as_they_are() -> None:
 def test_room_never_lets_in_more_than_allowed(steps: list[tuple[int, int]], most: int, most_size: int) -> None:
     room = Room(most, most_size)
     held: list[int] = []
-    claims: list[Waiting] = []
+    claims: list[RoomRequest] = []
     for action, size in steps:
         if action <= 1:
             sizes = [*held, *(claim.size for claim in claims)]

@@ -8,12 +8,12 @@ from threading import Event, Thread, get_ident
 
 import pytest
 
-from pyjms_provider.core.turn import Turns
+from pyjms_provider.core.turn import WritingTurns
 from tests.provider.interruptions import Interruption, each_interruption
 
 
 def test_one_at_a_time() -> None:
-    turns, has, may_go, order = Turns(), Event(), Event(), list[int]()
+    turns, has, may_go, order = WritingTurns(), Event(), Event(), list[int]()
 
     def first() -> None:
         with turns.of("a"):
@@ -37,7 +37,7 @@ def test_one_at_a_time() -> None:
 
 
 def test_each_name_has_a_turn_while_somebody_has_it() -> None:
-    turns = Turns()
+    turns = WritingTurns()
     with turns.of("a"), turns.of("b"):
         assert turns.of("a") is turns.of("a")
         assert not turns.of("a").acquire(blocking=False)
@@ -49,7 +49,7 @@ def test_who_is_interrupted_keeps_nobody_from_it() -> None:
     """A Ctrl-C comes at each place at which Python can raise it in who asks for a turn, has it, and hands it on."""
 
     def attempt(interruption: Interruption) -> None:
-        turns = Turns()
+        turns = WritingTurns()
         turn = turns.of("a")
 
         def work() -> None:
@@ -65,7 +65,7 @@ def test_who_is_interrupted_keeps_nobody_from_it() -> None:
 
 def test_who_is_interrupted_while_waiting_keeps_nobody_from_it() -> None:
     """A Ctrl-C comes to the main thread while another one has the turn."""
-    turn, has, asks, is_over = Turns().of("a"), Event(), Event(), Event()
+    turn, has, asks, is_over = WritingTurns().of("a"), Event(), Event(), Event()
 
     def interrupt(*_: object) -> None:
         raise KeyboardInterrupt

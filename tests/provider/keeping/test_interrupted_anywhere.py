@@ -16,13 +16,13 @@ from tests.provider.simulation.site import SimulatedSite as Site
 FILES = (
     "clients/vm_session.py",
     "clients/vm_transactions.py",
-    "core/ending.py",
-    "core/host_subscriptions.py",
     "core/durable_sending.py",
+    "core/host_subscriptions.py",
     "core/keeping.py",
     "core/unit_changes.py",
     "core/unit_of_work.py",
     "core/virtual_host.py",
+    "core/when_written.py",
 )
 
 

@@ -1,9 +1,8 @@
 """What becomes of a queue or a durable subscription when a change of it is written, or not (decision 0137).
 
-It obeys a policy when that is written. It is there, for everybody and as it was, until its end is written: what is sent to it is written too, what is acknowledged
-is removed, and goes with the rest if the end is written. A refusal therefore changes nothing. If nobody knows whether the
-end was written, or the thread that wrote it was interrupted, it ends nevertheless, and the journal hears of it again before
-anything else is written. So at no moment is something there that the store does not keep, or will not keep.
+A policy is obeyed once it is written. A queue exists unchanged until its end is written: until then sends and acknowledgements are
+written as usual. If the write is refused nothing has changed; if its outcome is unknown, the queue ends, and the journal is told
+again first.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What is half done in a host holds off the end of its journal."""
+"""Counts the work under way in a host, so that its journal is not closed before that has ended."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Final, TypeVar
 from pyjms.spi.clock import Signal
 from pyjms.spi.errors import ClosedError
 
-__all__ = ["HalfDone"]
+__all__ = ["WorkUnderWay"]
 
 _T = TypeVar("_T")
 
@@ -17,8 +17,8 @@ _LOOK_S: Final = 0.1
 """So often who ends looks whether others still work: one who was interrupted at the end of its work may not have said so."""
 
 
-class HalfDone:
-    """What is half done, and holds off the end. Every durable send comes by, so it counts without a lock.
+class WorkUnderWay:
+    """The work under way, which holds off the end. Every durable send comes by, so it counts without a lock.
 
     Who works first makes an entry, and then looks whether the end has begun; who ends does both the other way round. So one of them sees the other.
 
