@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import partial
-from threading import Condition, Lock, get_ident
+from threading import Condition, Lock, RLock, get_ident
 
 from pyjms.errors import JMSException
 from pyjms.spi.clock import Signal
@@ -121,30 +121,29 @@ class Turn:
     """A piece of work that is done once: one thread does it, others that come wait until it is done.
 
     Work that ends with an ordinary error is done; if it is interrupted (KeyboardInterrupt), the next one takes over.
+
+    Who does it holds a lock, entered by `with`, which a thread lets go of whatever interrupts it (decision 0206): it guards
+    nothing, but is the right to do the work.
     """
 
-    __slots__ = ("_changed", "_is_done", "_is_taken")
+    __slots__ = ("_is_begun", "_is_done", "_right")
 
     def __init__(self) -> None:
-        self._changed = Condition(Lock())
-        self._is_taken = False
+        self._right = RLock()
+        self._is_begun = False
         self._is_done = False
 
     def do(self, work: Callable[[], None]) -> None:
-        """Do `work`, or wait for the thread that does it."""
-        with self._changed:
-            self._changed.wait_for(lambda: self._is_done or not self._is_taken)
-            if self._is_done:
+        """Do `work`, or wait for the thread that does it; in that very thread return at once."""
+        with self._right:
+            if self._is_done or self._is_begun:
                 return
-            self._is_taken = True
-        is_done = False
-        try:
-            work()
-            is_done = True
-        except JMSException:
-            is_done = True
-            raise
-        finally:
-            with self._changed:
-                self._is_done, self._is_taken = is_done, False
-                self._changed.notify_all()
+            try:
+                self._is_begun = True
+                work()
+                self._is_done = True
+            except JMSException:
+                self._is_done = True
+                raise
+            finally:
+                self._is_begun = False

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from threading import Barrier, get_ident
 
 import pytest
 
 from pyjms.runtime.deadline import Deadline
-from pyjms.runtime.inbox import DeliveryGate, Inbox
+from pyjms.runtime.inbox import DeliveryGate, Inbox, Turn
 from pyjms.spi import SystemClock
 from pyjms.testing import VirtualClock
+from tests.provider.interruptions import Interruption, each_interruption
 from tests.pyjms.runtime.helpers import PATIENCE_S, Call, WatchedClock
 
 
@@ -140,3 +142,37 @@ class TestGate:
         else:
             with gate.lock:
                 gate.end_receive()
+
+
+class TestTurn:
+    def test_its_own_thread_does_not_wait_for_itself(self) -> None:
+        turn, done = Turn(), list[int]()
+
+        def work() -> None:
+            turn.do(work)
+            done.append(1)
+
+        Call(turn.do, work).result()
+        assert done == [1]
+
+    @pytest.mark.parametrize("is_awaited", [False, True])
+    def test_who_comes_next_takes_over_from_who_was_interrupted(self, is_awaited: bool) -> None:
+        """A Ctrl-C comes at each place at which Python can raise it; the next one comes afterwards, or waits already."""
+
+        def attempt(interruption: Interruption) -> None:
+            turn, done = Turn(), list[int]()
+            others = list[Call[None]]()
+
+            def work() -> None:
+                if is_awaited:
+                    others.append(Call(turn.do, lambda: done.append(2)))
+                done.append(1)
+
+            with suppress(KeyboardInterrupt), interruption():
+                turn.do(work)
+            if not others:
+                others.append(Call(turn.do, lambda: done.append(2)))
+            others[0].result()
+            assert done, interruption.where
+
+        assert each_interruption(attempt, "runtime/inbox.py", "runtime/test_inbox.py") > 3
