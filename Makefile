@@ -16,7 +16,7 @@ unexport PYTHONDONTWRITEBYTECODE
 PYTHON ?=
 PYTHONS := $(or $(PYTHON),python3 python3.14 python3.13 python3.12 python3.11 python)
 
-.PHONY: help demo test check lint types imports stubs docs bench conformance tck-mutants traceability soak soak20 soak-kills soak-backlog soak-network soak-work postgresql brokers history-soak soak-spark clean
+.PHONY: help demo test check lint types imports stubs docs bench conformance tck-mutants traceability soak soak20 soak-kills soak-closings soak-backlog soak-network soak-work postgresql brokers history-soak soak-spark clean
 
 help: ## this list
 	@grep -hE '^[a-z0-9-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z0-9-]+):.*## /\1\t/' | expand -t 15
@@ -89,7 +89,7 @@ tck-mutants: .venv/.dev ## the kill matrix: which faulty providers the conforman
 traceability: .venv/.dev ## requirement -> tests -> result; fails when one is not realised
 	@$(SUITE) --traceability
 
-soak: soak-kills soak-backlog history-soak soak-spark ## the long tests: kills on each store, histories
+soak: soak-kills soak-closings soak-backlog history-soak soak-spark ## the long tests: kills on each store, closes, histories
 
 soak20: .venv/.dev ## the test suite 20 times, each time in another order
 	@for run in $$(seq 20); do echo "run $$run of 20"; $(SUITE); done
@@ -105,6 +105,9 @@ soak-kills: .venv/.dev ## kills a working broker, and a coordinator, 200 times o
 	@PYJMS_KILLS=200 $(PYTEST) -n 0 -q tests/provider/kill
 	@PYJMS_KILLS=200 $(PYTEST) -n 0 -q tests/provider/xa/test_coordinator.py
 	@PYJMS_PIPELINE_SEEDS=5000 $(PYTEST) -n 0 -q tests/provider/simulation/test_pipelines.py
+
+soak-closings: .venv/.dev ## 100 rounds on each store, and by STOMP, in which threads close what others use
+	@PYJMS_CLOSINGS=$${PYJMS_CLOSINGS:-100} $(PYTEST) -n 0 -q tests/provider/closing
 
 soak-backlog: .venv/.dev ## 5 GB of messages through a broker that may keep 200 MB of them in memory
 	@PYJMS_BACKLOG_MB=5000 $(PYTEST) -n 0 -q --log-cli-level=INFO tests/system/backlog
