@@ -132,7 +132,7 @@ class Link:
         self._owner = owner
         self._lock = Lock()
         self._state = LinkState.CONNECTED
-        self._waiting: list[Signal] = []
+        self._waiting: set[Signal] = set()
         self._stop = Signal()
         self._numbers = 0
         self._first = 0  # where the next round begins
@@ -184,22 +184,31 @@ class Link:
 
         Raises `ResourceError` when it takes longer, `ConnectionLostError`, `ClosedError`.
         """
-        state = self._state  # without the lock it may be a moment late, as any answer is
-        if state is LinkState.CONNECTED:
-            return self._epoch
+        state, epoch = self._state, self._epoch  # without the lock it may be a moment late, as any answer is
+        if state is LinkState.CONNECTED and not epoch.wire.is_closing:
+            return epoch
         until_ms = self._clock.monotonic_ms() + self._settings.timeout_ms
-        while True:
+        signal = Signal()
+        try:
+            while True:
+                with self._lock:
+                    if self._state is LinkState.CONNECTED and not self._is_about_to_heal():
+                        return self._epoch
+                    if self._state not in (LinkState.CONNECTED, LinkState.RECONNECTING):
+                        raise self._over()
+                    self._waiting.add(signal)
+                if not self._clock.wait(signal, until_ms):
+                    raise ResourceError(
+                        f"there has been no connection to {self._places()} for {self._settings.timeout_ms} ms; it is still tried"
+                    )
+        finally:
             with self._lock:
-                if self._state is LinkState.CONNECTED:
-                    return self._epoch
-                if self._state is not LinkState.RECONNECTING:
-                    raise self._over()
-                signal = Signal()
-                self._waiting.append(signal)
-            if not self._clock.wait(signal, until_ms):
-                raise ResourceError(
-                    f"there has been no connection to {self._places()} for {self._settings.timeout_ms} ms; it is still tried"
-                )
+                self._waiting.discard(signal)
+
+    def _is_about_to_heal(self) -> bool:
+        """Return whether the present epoch takes nothing any more, and its end is told soon, by another thread than the caller's."""
+        wire = self._epoch.wire
+        return self._heals and wire.is_closing and not wire.is_own_thread()
 
     def check_open(self) -> None:
         """Raise `ClosedError` or `ConnectionLostError` when the connection is over."""
@@ -215,20 +224,23 @@ class Link:
         old = self._epoch
         with self._lock:
             self._state = LinkState.RECONNECTING
-        old.wire.close()
+        interrupted = ProviderError("a thread was interrupted while it connected anew: make a new connection")
         try:
+            old.wire.close()
             epoch = self._connect_anywhere()
-        except ProviderError as error:
-            self._give_up(error, is_told=False)
+        except BaseException as error:
+            self._give_up(error if isinstance(error, ProviderError) else interrupted, is_told=False)
             raise
         try:
             set_up(epoch)
-        except BaseException:
+            with self._lock:
+                self.newest = self._epoch = epoch
+            self._move(LinkEvent.HEAL)
+        except BaseException as error:
             epoch.wire.close()
+            if not isinstance(error, Exception):  # nobody reopens it after that
+                self._give_up(interrupted, is_told=False)
             raise
-        with self._lock:
-            self.newest = self._epoch = epoch
-        self._move(LinkEvent.HEAL)
         self._look_at(epoch)
 
     def close(self, farewell: Frame | None) -> None:
@@ -372,7 +384,7 @@ class Link:
                 waiting = self._take_waiting()
                 is_taken = True
             else:
-                waiting, is_taken = [], False
+                waiting, is_taken = set(), False
         if not is_taken:
             epoch.wire.close()
             return False
@@ -402,8 +414,8 @@ class Link:
         for signal in waiting:
             signal.set()
 
-    def _take_waiting(self) -> list[Signal]:
-        waiting, self._waiting = self._waiting, []
+    def _take_waiting(self) -> set[Signal]:
+        waiting, self._waiting = self._waiting, set()
         return waiting
 
     # Connecting
@@ -436,6 +448,9 @@ class Link:
         except StompError as error:
             epoch.wire.close()
             raise ProviderError(error.reason) from error
+        except BaseException:  # interrupted: nobody else would close it
+            epoch.wire.close()
+            raise
         self.dialect = dialect
         epoch.error_names_receipt = dialect.error_names_receipt
         epoch.is_packed = connected.headers.get(PACKED_HEADER) == PACKED_VERSION

@@ -2,20 +2,25 @@
 
 Who puts something in writes it, if nobody else is writing and the socket takes it at once; the rest is the I/O thread's. So
 a send costs no change of threads, and nobody holds a lock while bytes are written.
+
+A writer that is interrupted (docs/decisions/0206) leaves frames of which nobody knows how much was written: the outbox closes then,
+so that the connection ends, and is made anew.
 """
 
 from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable
-from functools import partial
-from threading import Condition, Lock
+from threading import Lock
+from typing import Final
 
+from pyjms.spi.clock import Signal, SystemClock
 from pyjms.spi.errors import ResourceError
 from pyjms_provider.protocols.stomp.packed import FRAME_BYTES, FRAME_MESSAGES_MAX, LENGTH
 
 __all__ = ["Outbox", "OutboxClosedError"]
 
+_CLOCK: Final = SystemClock()
 _BATCH = 256 * 1024
 _CORKED_MAX = FRAME_BYTES
 _ACK_SIZE = 100  # about; it is known when the frame is made
@@ -36,19 +41,22 @@ class Outbox:
         write: Callable[[bytes], int] | None,
         frame: Callable[[bytes], bytes] = bytes,
         patience_s: Callable[[], float | None] = lambda: 0.0,
+        on_interrupted: Callable[[], None] = lambda: None,
     ) -> None:
         """`frame` makes of a frame of STOMP what the socket carries; `patience_s`: for how many seconds of real time the calling thread
         may wait for room; None: it gets in without. `limit`: more bytes than that wait before they get in; a single piece may be
         larger.
 
         `wake` has the I/O thread call `flush`. `write` writes what it can without waiting and returns how much that was;
-        None: only the I/O thread may write (TLS: one owner, or OpenSSL's state is trampled).
+        None: only the I/O thread may write (TLS: one owner, or OpenSSL's state is trampled). `on_interrupted` is called when a thread was
+        interrupted in the middle of a frame, and has to end the connection: the outbox is closed by then.
         """
         self._limit = limit
         self._wake = wake
         self._write_here = write
         self._frame = frame
         self._patience_s = patience_s
+        self._on_interrupted = on_interrupted
         self._gathered: list[bytes] = []
         self._gathered_for = ""
         self._gathered_size = 0
@@ -57,8 +65,7 @@ class Outbox:
         self._is_open = False
         """Whether what was put in last is a frame to which more may be added."""
         self._lock = Lock()
-        self._changed = Condition(self._lock)
-        self._waiting = 0
+        self._waiting: set[Signal] = set()
         self._pending: deque[bytes] = deque()
         self._size = 0
         self._is_writing = False
@@ -77,22 +84,30 @@ class Outbox:
 
         Raises `ResourceError` when there was none, `OutboxClosedError`.
         """
-        size = len(data)
-        with self._lock:
-            if self._is_closed or (needs_room and self._size and self._size + size > self._limit):
-                self._wait_for_room(size)
-            if self._is_open:
-                self._seal()
-            if not (corked or self._size or self._write_here is None):  # nobody writes, as there is nothing
-                self._size, self._is_writing, batch = size, True, data
-            else:
-                self._pending.append(data)
-                self._size += size
-                if self._is_writing or (corked and self._size < _CORKED_MAX):
-                    return
-                batch = self._begin()
-        if self._write_here is None or not self._drain(self._write_here, batch):
-            self._wake()
+        size, until_ms, is_whole, batch = len(data), None, True, data
+        try:
+            while True:
+                with self._lock:
+                    if not self._is_closed and not (needs_room and self._size and self._size + size > self._limit):
+                        is_whole = False
+                        if self._is_open:
+                            self._seal()
+                        if not (corked or self._size or self._write_here is None):  # nobody writes, as there is nothing
+                            self._size, self._is_writing, batch = size, True, data
+                            break
+                        self._pending.append(data)
+                        self._size += size
+                        if self._is_writing or (corked and self._size < _CORKED_MAX):
+                            is_whole = True
+                            return
+                        batch = self._begin()
+                        break
+                until_ms = self._wait_for_room(size, until_ms)
+                needs_room = until_ms is not None
+            self._write(batch)
+        except BaseException as error:
+            self._leave(error, is_whole)
+            raise
 
     def gather(self, session: str, message: bytes, *, corked: bool = True) -> bool:
         """Have a packed message of a session sent as `put` does, if it is corked in one frame with those that come after it, up to
@@ -100,23 +115,32 @@ class Outbox:
 
         Raises as `put`.
         """
-        size = len(message) + LENGTH.size
-        with self._lock:
-            if self._is_closed or (self._size and self._size + size > self._limit):
-                self._wait_for_room(size)
-            is_full = self._gathered_size >= FRAME_BYTES or len(self._gathered) >= _PARTS_MAX
-            if self._is_open and (is_full or session != self._gathered_for or size > FRAME_BYTES):
-                self._seal()  # a large message has a frame to itself, as there is a limit to frames
-            is_first = not self._size
-            self._gathered_for, self._is_open = session, True
-            self._gathered += LENGTH.pack(len(message)), message
-            self._gathered_size += size
-            self._size += size
-            if self._is_writing or (corked and self._size < _CORKED_MAX):
-                return is_first
-            batch = self._begin()
-        if self._write_here is None or not self._drain(self._write_here, batch):
-            self._wake()
+        size, until_ms, is_whole, needs_room, batch = len(message) + LENGTH.size, None, True, True, b""
+        try:
+            while True:
+                with self._lock:
+                    if not self._is_closed and not (needs_room and self._size and self._size + size > self._limit):
+                        is_full = self._gathered_size >= FRAME_BYTES or len(self._gathered) >= _PARTS_MAX
+                        length = LENGTH.pack(len(message))
+                        is_whole = False
+                        if self._is_open and (is_full or session != self._gathered_for or size > FRAME_BYTES):
+                            self._seal()  # a large message has a frame to itself, as there is a limit to frames
+                        is_first = not self._size
+                        self._gathered_for, self._is_open = session, True
+                        self._gathered += length, message
+                        self._gathered_size += size
+                        self._size += size
+                        if self._is_writing or (corked and self._size < _CORKED_MAX):
+                            is_whole = True
+                            return is_first
+                        batch = self._begin()
+                        break
+                until_ms = self._wait_for_room(size, until_ms)
+                needs_room = until_ms is not None
+            self._write(batch)
+        except BaseException as error:
+            self._leave(error, is_whole)
+            raise
         return False
 
     def acknowledge(self, head: bytes, first: int, last: int) -> bool:
@@ -125,19 +149,38 @@ class Outbox:
 
         head: the frame's beginning, up to the ids; one object for each session. Raises as `put`.
         """
-        with self._lock:
-            if head is self._ack_head and first == self._ack_last + 1:
-                self._ack_last = last
-                return False
-            if self._is_closed or self._size + _ACK_SIZE > self._limit:
-                self._wait_for_room(_ACK_SIZE)
-            if self._is_open:
-                self._seal()
-            is_first = not self._size
-            self._ack_head, self._ack_first, self._ack_last = head, first, last
-            self._gathered_for, self._is_open = "", True  # so that no message is added to it
-            self._size += _ACK_SIZE
-        return is_first
+        until_ms, is_whole, needs_room = None, True, True
+        try:
+            while True:
+                with self._lock:
+                    if head is self._ack_head and first == self._ack_last + 1:
+                        self._ack_last = last
+                        return False
+                    if not self._is_closed and not (needs_room and self._size and self._size + _ACK_SIZE > self._limit):
+                        is_whole = False
+                        if self._is_open:
+                            self._seal()
+                        is_first = not self._size
+                        self._ack_head, self._ack_first, self._ack_last = head, first, last
+                        self._gathered_for, self._is_open = "", True  # so that no message is added to it
+                        self._size += _ACK_SIZE
+                        is_whole = True
+                        return is_first
+                until_ms = self._wait_for_room(_ACK_SIZE, until_ms)
+                needs_room = until_ms is not None
+        except BaseException as error:
+            self._leave(error, is_whole)
+            raise
+
+    def _leave(self, error: BaseException, is_whole: bool) -> None:
+        """Let nobody rely on what an interrupted thread did, save if that is whole, and on nothing that it was to do."""
+        if isinstance(error, OSError | ResourceError | OutboxClosedError):
+            return  # nothing was begun; or the socket has ended, as whoever reads from it will find, with the reason
+        if is_whole:
+            self._wake()  # the I/O thread writes what was to be written soon
+            return
+        self.close()
+        self._on_interrupted()
 
     def _seal(self) -> None:
         """Make a frame of what is open. The lock is held."""
@@ -157,35 +200,49 @@ class Outbox:
         head = f"SENDS\nsession:{self._gathered_for}\ncontent-length:{size}\n\n".encode()
         return b"".join((head, *parts, b"\0"))
 
-    def _wait_for_room(self, size: int) -> None:
-        """Wait until there is room for so many bytes, if the thread is one that may wait. The lock is held. Raises as `put`."""
-        if self._is_open:
-            self._seal()
-        has_room, patience_s = partial(self._has_room, size), self._patience_s()
-        if patience_s is not None:
-            self._waiting += 1
-            self._changed.wait_for(lambda: self._is_closed or has_room(), patience_s)
-            self._waiting -= 1
-        if self._is_closed:
-            raise OutboxClosedError
-        if patience_s is None:
-            return
-        if not has_room():
+    def _wait_for_room(self, size: int, until_ms: float | None) -> float | None:
+        """Wait until something was written, if the thread is one that may wait. Return until when it may (None: it gets in without
+        room), given what was returned before. Raises as `put`.
+        """
+        signal, patience_s = Signal(), self._patience_s()
+        try:
+            with self._lock:
+                if self._is_closed:
+                    raise OutboxClosedError
+                if patience_s is None:
+                    return None
+                if self._has_room(size):
+                    return until_ms or _CLOCK.monotonic_ms() + patience_s * 1000
+                self._waiting.add(signal)
+            if until_ms is None:
+                until_ms = _CLOCK.monotonic_ms() + patience_s * 1000
+            if _CLOCK.wait(signal, until_ms):
+                return until_ms
+        finally:
+            with self._lock:
+                self._waiting.discard(signal)
+        if not self._is_closed and not self._has_room(size):
             raise ResourceError(
                 f"the broker has not read for {patience_s:.0f} s, and {self._size} bytes wait to be sent: "
                 "see what it is waiting for (full memory or disk), or raise timeout_ms"
             )
+        return until_ms
 
     def uncork(self) -> None:
         """Have written what was put in and nobody writes yet. Any thread."""
         if not self._size or self._is_writing:
             return
-        with self._lock:
-            if not self._size or self._is_writing:
-                return
-            batch = self._begin()
-        if self._write_here is None or not self._drain(self._write_here, batch):
-            self._wake()
+        is_whole = True
+        try:
+            with self._lock:
+                if not self._size or self._is_writing:
+                    return
+                is_whole = False
+                batch = self._begin()
+            self._write(batch)
+        except BaseException as error:
+            self._leave(error, is_whole)
+            raise
 
     def flush(self, write: Callable[[bytes], int]) -> None:
         """Write what the socket takes now. Only the I/O thread, when `has_rest`."""
@@ -202,7 +259,12 @@ class Outbox:
             self._gathered, self._gathered_size = [], 0
             self._ack_head, self._is_open = b"", False
             self._size = 0
-            self._changed.notify_all()
+            self._wake_waiting()
+
+    def _wake_waiting(self) -> None:
+        """Have those that wait for room look again. The lock is held."""
+        for signal in self._waiting:
+            signal.set()
 
     def _has_room(self, size: int) -> bool:
         return not self._size or self._size + size <= self._limit
@@ -213,6 +275,11 @@ class Outbox:
         self._is_handed_over = self._write_here is None
         return b"" if self._is_handed_over else self._take()
 
+    def _write(self, batch: bytes) -> None:
+        """Write, as the one who has become the writer; leave to the I/O thread what the socket does not take."""
+        if self._write_here is None or not self._drain(self._write_here, batch):
+            self._wake()
+
     def _drain(self, write: Callable[[bytes], int], batch: bytes) -> bool:
         """Write until all is written (True) or the socket takes no more (False). The caller is the writer."""
         while True:
@@ -222,7 +289,7 @@ class Outbox:
                     return True
                 self._size -= written
                 if self._waiting:
-                    self._changed.notify_all()
+                    self._wake_waiting()
                 if written < len(batch):
                     self._pending.appendleft(batch[written:])
                     self._is_handed_over = True

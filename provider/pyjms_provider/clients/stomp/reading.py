@@ -15,7 +15,7 @@ import selectors
 import socket
 from collections.abc import Callable
 from contextlib import suppress
-from threading import Lock, get_ident
+from threading import Lock, RLock, get_ident
 from typing import Final
 
 from pyjms.spi.clock import Clock, Signal, SystemClock
@@ -24,6 +24,7 @@ __all__ = ["TICK_S", "InterruptedReadError", "Reading", "Watch"]
 
 TICK_S: Final = 0.004
 _LONGEST_POLL_MS: Final = 1e8
+_END_S: Final = 5.0
 _IN: Final = getattr(select, "POLLIN", 0)
 
 
@@ -87,13 +88,22 @@ class Watch:
 class Reading:
     """The right to read one socket. Any thread."""
 
-    def __init__(self, *, is_shared: bool, wake: Callable[[], None], look: Callable[[bool], None]) -> None:
+    def __init__(
+        self,
+        *,
+        is_shared: bool,
+        wake: Callable[[], None],
+        look: Callable[[bool], None],
+        on_interrupted: Callable[[], None] = lambda: None,
+    ) -> None:
         """`is_shared`: whether the socket's kind allows it; `wake` has the I/O thread look at what has changed; `look` tells
-        it whether to look at the socket, at once, also while it sleeps.
+        it whether to look at the socket, at once, also while it sleeps. `on_interrupted` is called when a thread was interrupted in the
+        middle of what came, and has to end the connection.
         """
         self._wake = wake
         self._look = look
-        self._right = Lock()
+        self._on_interrupted = on_interrupted
+        self._right = RLock()  # it knows whose it is; nobody takes it twice
         self._lock = Lock()
         self._bell, self._ringer = socket.socketpair()
         self._bell.setblocking(False)
@@ -104,7 +114,7 @@ class Reading:
         self._is_over = False
         self.reader: int | None = None
         """The thread that reads, and so must not wait for what it alone can read."""
-        self._waiting = 0
+        self._waiting: set[Signal] = set()
         self._uses = self._seen_uses = 0
         self._is_lent = False
         self.is_ticking = False
@@ -128,25 +138,33 @@ class Reading:
         """
         if signal.wait(0):
             return True
-        if self._may_read(clock) and self._right.acquire(blocking=False):
-            try:
-                ended = self._read_until(clock, signal, until_ms)
+        if self._may_read(clock):
+            ended = None
+            try:  # before the right is asked for: an interrupt may come as soon as it is had (docs/decisions/0206)
+                if self._right.acquire(blocking=False):
+                    ended = self._read_until(clock, signal, until_ms)
+                    self._give_back(is_alone)
+            except BaseException:
+                self._take_back()
+                raise
             finally:
-                self._give_back(is_alone)
+                try:  # noqa: SIM105  # `suppress` is written in Python, and may be interrupted before anything is let go
+                    self._right.release()
+                except RuntimeError:  # it was another thread's
+                    pass
             if ended is not None:
                 return ended
-        with self._lock:
-            self._waiting += 1
         try:
+            self._waiting.add(signal)
             return clock.wait(signal, until_ms)
         finally:
-            with self._lock:
-                self._waiting -= 1
+            self._waiting.discard(signal)
 
     def _may_read(self, clock: Clock) -> bool:
         # A virtual or frozen clock ends waits by itself, which no system call hears of.
         is_real = isinstance(clock, SystemClock) and clock.is_real
-        return self._poll is not None and not self._is_over and self.trouble is None and self._fileno >= 0 and is_real
+        is_there = self._poll is not None and not self._is_over and self.trouble is None and self._fileno >= 0
+        return is_there and is_real and self.reader != get_ident()
 
     def _read_until(self, clock: Clock, signal: Signal, until_ms: float | None) -> bool | None:
         """Read until the signal comes (True), or that time (False); None: there is nothing to read any more."""
@@ -184,7 +202,7 @@ class Reading:
             self.trouble = error
         except BaseException:  # interrupted: it may have taken what nobody was given, and that must come again
             self.trouble = InterruptedReadError("a thread was interrupted while it read")
-            self._wake()
+            self._on_interrupted()
             raise
         if self.trouble is not None:
             self._wake()
@@ -193,10 +211,10 @@ class Reading:
     def _lend(self) -> None:
         with self._lock:
             self._uses += 1
+            is_new, self.is_ticking = not self.is_ticking, True
             if not self._is_lent:
                 self._is_lent = True
                 self._look(False)
-            is_new, self.is_ticking = not self.is_ticking, True
         if is_new:
             self._wake()
 
@@ -207,7 +225,15 @@ class Reading:
             if not keeps or self._waiting:
                 self._is_lent = False
                 self._look(True)
-        self._right.release()
+
+    def _take_back(self) -> None:
+        """Have the I/O thread read what an interrupted thread does not, and look at what has changed."""
+        if self.reader == get_ident():
+            self.reader = None
+        with self._lock:
+            self._is_lent = False
+            self._look(True)
+        self._wake()
 
     def _ring(self) -> None:
         """Have the reader look at its signal."""
@@ -216,7 +242,7 @@ class Reading:
                 self._ringer.send(b"x")
 
     def keep_ticking(self) -> None:
-        """Have the I/O thread look again within `TICK_S`, or soon after."""
+        """Have the I/O thread look again within `TICK_S`, or soon after; who is interrupted in this has to wake it."""
         with self._lock:
             self._uses += 1
             is_new, self.is_ticking = not self.is_ticking, True
@@ -247,12 +273,18 @@ class Reading:
                     self._look(True)
 
     def end(self) -> None:
-        """Let no thread read any more; return when none does."""
+        """Let no thread read any more; return when none does, or after `_END_S`: who has not come back from what it was told by then
+        finds that all is over, or that the socket is closed.
+        """
         self._is_over = True
         self._ring()
-        with self._right:
+        is_mine = self._right.acquire(timeout=_END_S)
+        try:
             self._bell.close()
             self._ringer.close()
+        finally:
+            if is_mine:
+                self._right.release()
 
 
 def _nothing() -> None:

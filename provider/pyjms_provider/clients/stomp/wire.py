@@ -112,6 +112,7 @@ class Wire:
             self._channel.write if self._channel.is_shared else None,
             self._channel.frame,
             self._patience_for_room_s,
+            self._on_interrupted,
         )
         limits = Limits(header_line_max=_HEADERS_MAX, header_size_max=_HEADERS_MAX, body_max=settings.frame_bytes_max)
         self._decoder = FrameDecoder(limits)
@@ -120,7 +121,8 @@ class Wire:
         self._in_a_row = 0
         """How many frames that may wait were sent since somebody waited, or the I/O thread looked."""
         self._chores: deque[Callable[[], None]] = deque()
-        self._is_closing = False
+        self.is_closing = False
+        """Whether it ends now, or has ended: nothing is taken any more, and `on_end` is called soon or was."""
         self._reason = ""
         self._io_thread = 0
         self._thread = Thread(target=self._run, name=f"pyjms-stomp-{endpoint.host}", daemon=True)
@@ -137,7 +139,12 @@ class Wire:
             self._wake_writer.setblocking(False)
             self._watch = Watch(self._channel.fileno(), self._wake_reader.fileno())
             taken.callback(self._watch.close)
-            self._reading = Reading(is_shared=self._channel.is_lendable, wake=self._wake, look=self._watch.look)
+            self._reading = Reading(
+                is_shared=self._channel.is_lendable,
+                wake=self._wake,
+                look=self._watch.look,
+                on_interrupted=self._on_interrupted,
+            )
             taken.callback(
                 self._reading.end
             )  # the first to go: the number of a closed socket may be another one's soon
@@ -198,8 +205,13 @@ class Wire:
         if not waits and self._in_a_row <= _AT_ONCE:
             self.send(*frames)
             return
-        self._put(self._channel.frame(self._encoded(frames)), corked=True)
-        self._reading.keep_ticking()
+        data = self._channel.frame(self._encoded(frames))
+        try:
+            self._put(data, corked=True)
+            self._reading.keep_ticking()
+        except BaseException:  # nobody would write it
+            self._wake()
+            raise
 
     def send_message_soon(self, session: str, message: bytes, *, waits: bool) -> None:
         """Have a packed message written as `send_soon` does, in one frame with those of the same session that come after it."""
@@ -210,6 +222,9 @@ class Wire:
                 self._reading.keep_ticking()
         except (OutboxClosedError, OSError) as error:
             raise self._ended(error) from error
+        except BaseException:
+            self._wake()
+            raise
 
     def acknowledge_soon(self, head: bytes, first: int, last: int) -> None:
         """Have deliveries acknowledged as `send_soon` does that waits; see `Outbox.acknowledge`."""
@@ -218,6 +233,9 @@ class Wire:
                 self._reading.keep_ticking()
         except OutboxClosedError as error:
             raise self._ended(error) from error
+        except BaseException:
+            self._wake()
+            raise
 
     def _put(self, data: bytes, *, corked: bool = False, needs_room: bool = True) -> None:
         try:
@@ -238,9 +256,13 @@ class Wire:
 
     def close(self) -> None:
         """End the connection; its thread ends soon. Any thread; may be repeated."""
-        self._is_closing = True
+        self.is_closing = True
         self._outbox.close()
         self._wake()
+
+    def _on_interrupted(self) -> None:
+        self._reason = "a thread was interrupted while it read or wrote"
+        self.close()
 
     def is_own_thread(self) -> bool:
         """Say whether the caller is the one who reads, and so must not wait for what it alone can read."""
@@ -280,17 +302,19 @@ class Wire:
         except Exception as error:  # the top of a thread
             _log.exception("PYJMS-STOMP the connection to %s ends because of an error of pyjms", self.endpoint)
             self._reason = f"{type(error).__name__}: {error}"
-        self._is_closing = True
+        self.is_closing = True
         self._outbox.close()
-        self._taken.close()
-        self._answered.set()
-        self._events.on_end(self._reason or "it was closed")
+        try:
+            self._taken.close()
+        finally:  # else nobody would make it anew
+            self._answered.set()
+            self._events.on_end(self._reason or "it was closed")
 
     def _serve(self) -> None:
         reading, watch = self._reading, self._watch
         self._read()  # TLS may have read ahead while it shook hands
         reading.begin(self._channel.fileno(), self._read)
-        while not self._is_closing:
+        while not self.is_closing:
             watch.want_writing(self._outbox.has_rest)
             is_woken, is_readable = watch.wait(self._patience_s())
             if is_woken:
