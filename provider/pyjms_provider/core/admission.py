@@ -37,9 +37,9 @@ class Patience:
 
 
 class DuplicateClaim:
-    """The id of one message that is on its way; its end must be told, once."""
+    """The id of one message that is on its way; its end must be told, once or more often."""
 
-    __slots__ = ("_channel", "_doorkeeper", "_is_kept", "_window", "mark")
+    __slots__ = ("_channel", "_doorkeeper", "_is_kept", "mark", "window")
 
     def __init__(
         self,
@@ -52,7 +52,8 @@ class DuplicateClaim:
     ) -> None:
         """`channel`: where the message goes; `is_kept`: it is PERSISTENT, so a journal keeps its id, too."""
         self._doorkeeper = doorkeeper
-        self._window = window
+        self.window = window
+        """What remembers the ids of its destination; the doorkeeper's lock guards it."""
         self.mark = mark
         """What a journal writes together with the message, but for the number of its queue."""
         self._channel = channel
@@ -68,8 +69,8 @@ class DuplicateClaim:
         return None if kept is None else replace(self.mark, queue=kept.number)
 
     def end(self, *, arrived: bool) -> None:
-        """Hear whether the message has arrived."""
-        self._doorkeeper.end_claim(self._window, self.mark, arrived)
+        """Hear whether the message has arrived. May be repeated, with the same answer."""
+        self._doorkeeper.end_claim(self, arrived)
 
 
 @dataclass(slots=True)
@@ -81,6 +82,8 @@ class Admission:
     duplicate: DuplicateClaim | None
     room: tuple[Queue, RoomRequest] | None
     """The queue that holds room for it, and for whom."""
+    has_arrived: bool = False
+    """Whether its channel has taken it; a journal then keeps it, if it is kept, or it is in its transaction."""
 
     @property
     def mark(self) -> DuplicateMark | None:
@@ -97,18 +100,19 @@ class Admission:
             queue, claim = self.room
             queue.take_over(reference, transaction, claim)
             self.room = None
+        self.has_arrived = True
 
-    def end(self, *, arrived: bool) -> None:
-        """Give back what is still held for the message, as it has come in, or does not come."""
+    def end(self, transaction: UnitOfWork | None) -> None:
+        """Give back what is still held for the message, as it has come in, or does not come. May be repeated.
+
+        Whether what came in has arrived is the transaction's affair, if there is one.
+        """
         if self.room is not None:
             queue, claim = self.room
             queue.unclaim_room(claim)
-        if self.duplicate is not None:
-            self.duplicate.end(arrived=arrived)
-
-    def pass_in(self, transaction: UnitOfWork | None) -> None:
-        """Do so for a message that is in; whether it has arrived is the transaction's affair, if there is one."""
-        if transaction is not None and self.duplicate is not None:
-            duplicate, self.duplicate = self.duplicate, None
-            transaction.add_duplicate(duplicate)
-        self.end(arrived=True)
+        if self.duplicate is None:
+            return
+        if self.has_arrived and transaction is not None:
+            transaction.add_duplicate(self.duplicate)
+        else:
+            self.duplicate.end(arrived=self.has_arrived)

@@ -56,18 +56,18 @@ class Doorkeeper:
         if policy.changes_messages:
             envelope = with_overrides(envelope, policy, self._clock.time_ms())
         at_ms = deliver_at_ms(envelope)
-        duplicate = None
+        admission = Admission(envelope, at_ms, None, None)
         if policy.duplicate_count and DUPLICATE_ID in envelope.properties:
-            duplicate = self._claim(channel, envelope)
-            if duplicate is None:
-                return None
+            admission.duplicate = self._new_claim(channel, envelope)
         try:
-            room = self._claim_room(channel, envelope, patience, transaction) if isinstance(channel, Queue) else None
-        except BaseException:
-            if duplicate is not None:
-                duplicate.end(arrived=False)
+            if admission.duplicate is not None and not self._claim(admission.duplicate):
+                return None
+            if isinstance(channel, Queue):
+                self._claim_room(channel, admission, patience, transaction)
+        except BaseException:  # also if the thread was interrupted: then it may have a claim, or not
+            admission.end(None)
             raise
-        return Admission(envelope, at_ms, duplicate, room)
+        return admission
 
     # Duplicates
 
@@ -76,40 +76,47 @@ class Doorkeeper:
         policy = channel.policy
         if not policy.duplicate_count or DUPLICATE_ID not in envelope.properties:
             return None
-        return self._claim(channel, envelope)
+        claim = self._new_claim(channel, envelope)
+        return claim if self._claim(claim) else None
 
-    def _claim(self, channel: Queue | Topic, envelope: Envelope) -> DuplicateClaim | None:
+    def _new_claim(self, channel: Queue | Topic, envelope: Envelope) -> DuplicateClaim:
+        """Return who is to claim the id of a message, and has not yet. Raises `ProviderError` when it is no text."""
         identity = duplicate_id(envelope)
-        now_ms = self._clock.time_ms()
         with self._lock:
             window = self._window(envelope.destination, channel.policy)
-            sighting = window.claim(identity, now_ms)
-        if sighting is Sighting.SEEN:
-            return None
-        if sighting is Sighting.CLAIMED:
-            raise ResourceError(
-                f"a message with {DUPLICATE_ID} {identity!r} was sent to {envelope.destination} in a transaction that has "
-                f"not ended, so nobody knows yet whether this one is a duplicate; send it again when that one has ended"
-            )
-        mark = window.mark(identity, now_ms)
+        mark = window.mark(identity, self._clock.time_ms())
         return DuplicateClaim(self, window, mark, channel, is_kept=envelope.delivery_mode == 2)
 
+    def _claim(self, claim: DuplicateClaim) -> bool:
+        """Have it hold its id; return False if a message with that has arrived. Raises `ResourceError`."""
+        window, identity = claim.window, claim.mark.duplicate_id
+        with self._lock:
+            sighting = window.claim(identity, claim.mark.until_ms - window.window_ms, claim)
+        if sighting is Sighting.CLAIMED:
+            raise ResourceError(
+                f"a message with {DUPLICATE_ID} {identity!r} was sent to {window.address} in a transaction that has "
+                f"not ended, so nobody knows yet whether this one is a duplicate; send it again when that one has ended"
+            )
+        return sighting is Sighting.NEW
+
     def _window(self, address: Address, policy: QueuePolicy) -> DuplicateWindow:
+        """Return the window of a destination. The lock is held."""
         window = self._windows.get(address)
         if window is None:
             window = DuplicateWindow(address, policy.duplicate_window_ms, policy.duplicate_count)
+            window.restore(self._restored.get(address, ()))
             self._windows[address] = window
-            window.restore(self._restored.pop(address, ()))
+            self._restored.pop(address, None)
         window.window_ms, window.most = policy.duplicate_window_ms, policy.duplicate_count
         return window
 
-    def end_claim(self, window: DuplicateWindow, mark: DuplicateMark, arrived: bool) -> None:
-        """Hear how a claim has ended."""
+    def end_claim(self, claim: DuplicateClaim, arrived: bool) -> None:
+        """Hear how a claim has ended. May be repeated, with the same answer."""
         with self._lock:
             if arrived:
-                window.confirm(mark)
+                claim.window.confirm(claim.mark)
             else:
-                window.drop(mark.duplicate_id)
+                claim.window.drop(claim.mark.duplicate_id, claim)
 
     def restore(self, marks: Iterable[DuplicateMark]) -> None:
         """Remember what a journal has kept; before the host is used."""
@@ -125,17 +132,18 @@ class Doorkeeper:
     # Room
 
     def _claim_room(
-        self, queue: Queue, envelope: Envelope, patience: Patience | None, transaction: UnitOfWork | None
-    ) -> tuple[Queue, RoomRequest] | None:
+        self, queue: Queue, admission: Admission, patience: Patience | None, transaction: UnitOfWork | None
+    ) -> None:
+        """Hold room for a message, if its queue has it held. What `admission` notes may not be held yet if this is interrupted."""
         if not queue.policy.is_limited or queue.policy.overflow in {Overflow.RING, Overflow.FLOW_TO_DISK}:
-            return None
-        size = approximate_size(envelope) if queue.policy.max_bytes else 0
+            return
+        size = approximate_size(admission.envelope) if queue.policy.max_bytes else 0
         waiting = RoomRequest(Signal() if patience is None else patience.signal, size)
+        admission.room = queue, waiting
         if not queue.claim_room(waiting):
             if queue.policy.overflow is not Overflow.BLOCK or patience is None:
                 raise _full(queue, "receive messages from it, raise its limits, or choose another overflow")
             self._await_room(queue, waiting, patience, transaction)
-        return queue, waiting
 
     def _await_room(
         self, queue: Queue, waiting: RoomRequest, patience: Patience, transaction: UnitOfWork | None

@@ -49,19 +49,20 @@ class DuplicateWindow:
         self.window_ms = window_ms
         self.most = most
         self._seen: OrderedDict[str, int] = OrderedDict()
-        self._claimed: set[str] = set()
+        self._claimed: dict[str, object | None] = {}
+        """Who claims each."""
 
     def __len__(self) -> int:
         return len(self._seen)
 
-    def claim(self, identity: str, now_ms: int) -> Sighting:
-        """Return what is known of an id; a NEW one is claimed, and must be confirmed or dropped later."""
+    def claim(self, identity: str, now_ms: int, claimant: object | None = None) -> Sighting:
+        """Return what is known of an id; a NEW one is claimed by `claimant`, and must be confirmed or dropped later."""
         self._forget_old(now_ms)
         if identity in self._seen:
             return Sighting.SEEN
         if identity in self._claimed:
             return Sighting.CLAIMED
-        self._claimed.add(identity)
+        self._claimed[identity] = claimant
         return Sighting.NEW
 
     def mark(self, identity: str, now_ms: int) -> DuplicateMark:
@@ -69,13 +70,14 @@ class DuplicateWindow:
         return DuplicateMark(self.address, identity, now_ms + self.window_ms)
 
     def confirm(self, mark: DuplicateMark) -> None:
-        """Remember the id of a message that has arrived."""
-        self._claimed.discard(mark.duplicate_id)
+        """Remember the id of a message that has arrived. May be repeated, after an interrupt too: it is forgotten as claimed last."""
         self._remember(mark)
+        self._claimed.pop(mark.duplicate_id, None)
 
-    def drop(self, identity: str) -> None:
-        """Forget a claimed id: its message did not arrive. May be repeated."""
-        self._claimed.discard(identity)
+    def drop(self, identity: str, claimant: object | None = None) -> None:
+        """Forget an id that `claimant` claims, if it does: its message did not arrive. May be repeated."""
+        if identity in self._claimed and self._claimed[identity] is claimant:
+            del self._claimed[identity]
 
     def restore(self, marks: Iterable[DuplicateMark]) -> None:
         """Remember what a journal has kept, in any order."""

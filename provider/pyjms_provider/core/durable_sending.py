@@ -16,7 +16,7 @@ from pyjms_provider.core.work_under_way import WorkUnderWay
 if TYPE_CHECKING:
     from pyjms.spi.envelope import ConnectionId, Envelope
     from pyjms_provider.core.admission import Admission
-    from pyjms_provider.core.journal import DuplicateMark, Journal
+    from pyjms_provider.core.journal import Journal
     from pyjms_provider.core.kept_queue import KeptQueue
     from pyjms_provider.core.paging import PagingMessageStore
     from pyjms_provider.core.queue import Queue
@@ -72,23 +72,19 @@ class DurableSending:
         if not reference.journaled:
             if is_doubt(error):
                 self._withdraw(Changes(messages=[message]))
-        elif isinstance(channel, Topic) or not channel.took(reference):
+        elif not channel.took(reference):
             kept.note_removed(reference)
             self._store.take_back(reference)
 
     def _send_by_steps(
         self, channel: Queue | Topic, envelope: Envelope, origin: ConnectionId | None, admission: Admission | None
     ) -> None:
-        reference = self._store.store(envelope, origin)
+        reference = self._store.refer(envelope, origin)
         reference.deliver_at_ms = 0 if admission is None else admission.deliver_at_ms
-        try:
-            if isinstance(channel, Topic):
-                self._publish(channel, reference, envelope, None if admission is None else admission.mark)
-            else:
-                self._send_to_queue(channel, reference, envelope, admission)
-        except ProviderError:
-            self._store.release(reference)
-            raise
+        if isinstance(channel, Topic):
+            self._publish(channel, reference, envelope, admission)
+        else:
+            self._send_to_queue(channel, reference, envelope, admission)
 
     def send_together(
         self, sends: Sequence[tuple[Queue, Envelope, ConnectionId | None]]
@@ -149,53 +145,62 @@ class DurableSending:
     ) -> None:
         """Write a message, with its producer's id if it has one, and hand it to its queue."""
         kept = queue.kept
-        if kept is not None:
-            mark = None if admission is None else admission.mark
-            mark = None if mark is None else replace(mark, queue=kept.number)
-            self._write_message(reference, envelope, (kept,), mark)
+        mark = None if admission is None or kept is None else admission.mark
+        changes = _changes(reference, envelope, () if kept is None else (kept,))
+        if mark is not None and kept is not None:
+            changes.duplicates.append(replace(mark, queue=kept.number))
         try:
+            self._store.keep(reference, envelope)
+            if kept is not None:
+                self._write_message(reference, changes, (kept,))
             if admission is None:
                 queue.take_over(reference)
             else:
                 admission.hand_over(queue, reference)
-        except ProviderError:
-            if kept is not None:
-                kept.note_removed(reference)
+        except BaseException as error:
+            if isinstance(error, ProviderError) or not queue.took(reference):
+                self._take_back(reference, changes)
+            elif admission is not None:
+                admission.has_arrived = True
             raise
 
     def _publish(
-        self, topic: Topic, reference: MessageReference, envelope: Envelope, mark: DuplicateMark | None
+        self, topic: Topic, reference: MessageReference, envelope: Envelope, admission: Admission | None
     ) -> None:
         """Write a message for the durable subscriptions that want it, and pass it on to all that do."""
-        wanting = topic.wanting(reference)
-        kept = tuple(subscription.kept for subscription in wanting if subscription.kept is not None)
-        if kept:
-            self._write_message(reference, envelope, kept, mark)
-        topic.pass_on(reference, wanting)
-
-    def _write_message(
-        self,
-        reference: MessageReference,
-        envelope: Envelope,
-        queues: tuple[KeptQueue, ...],
-        mark: DuplicateMark | None,
-    ) -> None:
-        reference.shared = len(queues) > 1
-        changes = Changes(messages=[NewMessage(reference, envelope, tuple([kept.number for kept in queues]))])
-        if mark is not None:
-            changes.duplicates.append(mark)
-        for kept in queues:
-            if kept.definition is not None:
-                kept.add_definition(changes)
+        changes = Changes()
         try:
-            self._write_new(changes)
+            self._store.keep(reference, envelope)
+            wanting = topic.wanting(reference)
+            kept = tuple(subscription.kept for subscription in wanting if subscription.kept is not None)
+            if kept:
+                changes = _changes(reference, envelope, kept)
+                if admission is not None and admission.mark is not None:
+                    changes.duplicates.append(admission.mark)
+                self._write_message(reference, changes, kept)
+            topic.pass_on(reference, wanting)
         except BaseException as error:
-            if not isinstance(error, ProviderError):
-                self._store.release(reference)  # else who sends it does so
+            if not topic.took(reference):
+                self._take_back(reference, changes)
+            elif isinstance(error, ProviderError):
+                self._store.release(reference)
+            elif admission is not None:
+                admission.has_arrived = True
             raise
+        if admission is not None:
+            admission.has_arrived = True
+
+    def _write_message(self, reference: MessageReference, changes: Changes, queues: tuple[KeptQueue, ...]) -> None:
+        self._write_new(changes)
         reference.journaled = True
         if changes.definitions:
             note_definitions(queues)
+
+    def _take_back(self, reference: MessageReference, changes: Changes) -> None:
+        """Have the store and the journal forget a message that nobody has taken, and its producer's id."""
+        if reference.journaled:  # else it is not written, or withdrawn already
+            self._withdraw(changes)
+        self._store.take_back(reference)
 
     def _write_new(self, changes: Changes) -> None:
         """Write what only adds. Raises `ResourceError`; `InDoubtError` when it may be there while this process lives no longer."""
@@ -209,6 +214,15 @@ class DurableSending:
     def _withdraw(self, changes: Changes) -> None:
         """Have the journal forget messages that it may have, and that no queue has, before it writes anything else."""
         self.journal.note(changes.withdrawal())
+
+
+def _changes(reference: MessageReference, envelope: Envelope, queues: tuple[KeptQueue, ...]) -> Changes:
+    """Return what is to be written of a message for these queues, which may not be kept yet."""
+    reference.shared = len(queues) > 1
+    changes = Changes(messages=[NewMessage(reference, envelope, tuple([kept.number for kept in queues]))])
+    for kept in queues:
+        kept.add_definition(changes)
+    return changes
 
 
 def note_definitions(queues: Iterable[KeptQueue]) -> None:

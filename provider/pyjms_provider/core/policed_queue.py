@@ -217,6 +217,29 @@ class PolicedQueue(PagedQueue):
         self._state.place(entry)
         return self._announce(entry)
 
+    def _accept(self, entry: QueueEntry, claim: RoomRequest | None) -> None:
+        """Have the rules note a message that has just come, in the room that is held for `claim`; else it has not come. The lock is held."""
+        rules = self._rules
+        if rules is None:
+            return
+        room = rules.taken_room
+        try:
+            rules.accept(entry, self._store.retrieve, claim)
+        except BaseException:
+            if room is None or room != rules.taken_room:
+                rules.gone(entry)
+            raise
+
+    def _place_new(self, entry: QueueEntry, claim: RoomRequest | None) -> Sequence[Consumer]:
+        """Have a message accepted, and available, that has just come; else it has not come. The lock is held."""
+        self._accept(entry, claim)
+        try:
+            return self._place(entry)
+        except BaseException:
+            if self._rules is not None and self._state.is_homeless(entry):
+                self._rules.gone(entry)
+            raise
+
     def _announce(self, entry: QueueEntry) -> Sequence[Consumer]:
         """Drop what a message that has become available displaces; return whom to wake for it. The lock is held."""
         rules = self._rules

@@ -96,8 +96,12 @@ class Queue(RestorableQueue, SettlingQueue):
                     raise ChannelClosedError(f"{self._name} no longer exists")  # noqa: TRY301 - a call would cost each message
                 if transaction is not None:
                     entry = self._state.add_in_transaction(self, reference, transaction)
-                    if self._rules is not None:
-                        self._rules.accept(entry, self._store.retrieve, claim)
+                    try:
+                        if self._rules is not None:
+                            self._accept(entry, claim)
+                    except BaseException:
+                        self._state.remove(entry, MessageEvent.ROLLBACK)
+                        raise
                 else:
                     if self._rules is None and not reference.deliver_at_ms:
                         if self._manager.interested_count and (handed := self._hand_over(reference)) is not None:
@@ -110,9 +114,7 @@ class Queue(RestorableQueue, SettlingQueue):
                                 woken = self._choose(entry)
                     else:
                         entry = self._state.make(self, reference)
-                        if self._rules is not None:
-                            self._rules.accept(entry, self._store.retrieve, claim)
-                        woken = self._place(entry)
+                        woken = self._place_new(entry, claim)
                         due_ms = self._state.delays.next_ms
                     if not self._all_in_memory:
                         self._store.publish(reference)

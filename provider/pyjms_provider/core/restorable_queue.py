@@ -92,13 +92,32 @@ class RestorableQueue(PolicedQueue):
                         self._expiry.forget_one()
         self._bury()
 
-    def took(self, reference: MessageReference) -> bool:
-        """Return whether a message is here that came a moment ago. For who was interrupted while handing it over: it looks at what is held."""
+    def took(self, reference: MessageReference, transaction: UnitOfWork | None = None) -> bool:
+        """Return whether a message that came a moment ago was taken. For who was interrupted while handing it over: it looks at what is held.
+
+        What is here in `transaction`, and not in that, is there afterwards.
+        """
+        if not reference.holders:  # it has gone already
+            return True
+        if transaction is not None:
+            return self._took_in(transaction, reference)
         with self._lock:
             held = self._state.entries(MessageState.DELIVERED)
             places = (self._state.ordering.newest(_NEWEST), self._state.delays, held)
             is_pushed = self._state.pushed(reference.id) is not None
             return is_pushed or any(entry.reference.id == reference.id for entries in places for entry in entries)
+
+    def _took_in(self, transaction: UnitOfWork, reference: MessageReference) -> bool:
+        with self._lock:
+            waiting = self._state.entries(MessageState.NOT_COMMITTED)
+            entry = next((each for each in waiting if each.reference is reference), None)
+        if entry is None:
+            return False
+        if entry not in transaction.sent() and not transaction.add_sent(entry):
+            with self._lock:  # it has been rolled back meanwhile, as in `take_over`
+                if entry.state is MessageState.NOT_COMMITTED:
+                    self._remove(entry, MessageEvent.ROLLBACK)
+        return True
 
     def reinstate(self, entry: QueueEntry) -> None:
         """Take back a message that was settled, and whose removal could not be written; it comes again, flagged, when it is its time.

@@ -7,6 +7,7 @@ from threading import Lock
 from typing import TYPE_CHECKING, Final
 
 from pyjms.spi.envelope import Envelope
+from pyjms.spi.errors import ProviderError
 from pyjms_provider.core.channel import (
     Channel,
     ChannelClosedError,
@@ -124,22 +125,44 @@ class Topic(Channel):
         self, reference: MessageReference, wanting: Sequence[Subscription], transaction: UnitOfWork | None = None
     ) -> bool:
         """Do the same for the subscriptions that `wanting` has found."""
-        store = self._store
-        store.acquire(reference, len(wanting))
-        for subscription in wanting:
-            try:
-                subscription.take_over(reference, transaction)
-            except ChannelClosedError:
-                store.release(reference)  # it ended while the message was on its way
-        acknowledged = True
-        for receiver in self._receivers:
-            try:
-                if receiver.accept(reference):
-                    acknowledged = receiver.handle(reference, transaction) and acknowledged
-            except NotAcceptedError:
-                continue
+        store, passed, is_shared, acknowledged = self._store, 0, False, True
+        try:
+            store.acquire(reference, len(wanting))
+            is_shared = True
+            for subscription in wanting:
+                try:
+                    subscription.take_over(reference, transaction)
+                except ChannelClosedError:
+                    store.release(reference)  # it ended while the message was on its way
+                passed += 1
+            for receiver in self._receivers:
+                try:
+                    if receiver.accept(reference):
+                        acknowledged = receiver.handle(reference, transaction) and acknowledged
+                except NotAcceptedError:
+                    continue
+        except BaseException as error:
+            if is_shared and not isinstance(error, ProviderError):  # the thread was interrupted: all get it, or nobody
+                self._pass_on_rest(reference, wanting[passed:], transaction)
+            raise
         store.release(reference)
         return acknowledged
+
+    def _pass_on_rest(
+        self, reference: MessageReference, wanting: Sequence[Subscription], transaction: UnitOfWork | None
+    ) -> None:
+        """Finish the passing on that was interrupted while the first of these took the message, or had taken it."""
+        for subscription in wanting:
+            try:
+                if not subscription.took(reference, transaction):
+                    subscription.take_over(reference, transaction)
+            except ChannelClosedError:
+                self._store.release(reference)
+        self._store.release(reference)
+
+    def took(self, reference: MessageReference, transaction: UnitOfWork | None = None) -> bool:
+        """Return whether a subscription took a message that came a moment ago, as `Queue.took`; then all did that want it."""
+        return any(each.took(reference, transaction) for each in self.subscriptions)
 
     def wanting(self, reference: MessageReference) -> list[Subscription]:
         """Return the subscriptions that want the message."""

@@ -121,10 +121,11 @@ class UnitOfWork:
             return True
 
     def add_duplicate(self, claim: DuplicateClaim) -> None:
-        """Add the producer's id of a message in it, which counts as seen when the unit commits."""
+        """Add the producer's id of a message in it, which counts as seen when the unit commits. May be repeated at once."""
         with self._lock:
             if not self._has_ended:
-                self._duplicates.append(claim)
+                if self._duplicates[-1:] != [claim]:
+                    self._duplicates.append(claim)
                 return
         claim.end(arrived=False)
 

@@ -133,12 +133,12 @@ class VirtualHost:
         if keeper is not None:
             store.relieve()  # first: who finds no room has sent nothing
         admission: Admission | None = None
-        if channel.asks_doorkeeper or DELIVER_AT in properties or DUPLICATE_ID in properties:
-            admission = self.doorkeeper.admit(channel, envelope, patience, transaction)
-            if admission is None:
-                return
-            envelope = admission.envelope
         try:
+            if channel.asks_doorkeeper or DELIVER_AT in properties or DUPLICATE_ID in properties:
+                admission = self.doorkeeper.admit(channel, envelope, patience, transaction)
+                if admission is None:
+                    return
+                envelope = admission.envelope
             if keeper is not None and transaction is None and envelope.delivery_mode == _PERSISTENT:
                 keeper.send(channel, envelope, origin, admission)
             else:
@@ -149,15 +149,18 @@ class VirtualHost:
                     else:
                         reference.deliver_at_ms = admission.deliver_at_ms
                         admission.hand_over(channel, reference, transaction)
-                except ProviderError:
-                    store.release(reference)
+                except BaseException as error:
+                    if isinstance(error, ProviderError) or not channel.took(reference, transaction):
+                        store.release(reference)
+                    elif admission is not None:
+                        admission.has_arrived = True
                     raise
-        except BaseException:
             if admission is not None:
-                admission.end(arrived=False)
+                admission.end(transaction)
+        except BaseException:  # refused, or the thread was interrupted
+            if admission is not None:
+                admission.end(transaction)
             raise
-        if admission is not None:
-            admission.pass_in(transaction)
 
     def may_wait(self, envelope: Envelope, *, is_transacted: bool) -> bool:
         """Say whether `route` may wait for the disk or for room."""

@@ -306,6 +306,16 @@ def test_an_id_whose_message_did_not_arrive_is_new_again() -> None:
     assert window.claim("a", 0) is Sighting.NEW
 
 
+def test_an_id_is_dropped_by_who_claims_it_alone() -> None:
+    window, first, second = DuplicateWindow(ORDERS, 100, 10), object(), object()
+    assert window.claim("a", 0, first) is Sighting.NEW
+    assert window.claim("a", 0, second) is Sighting.CLAIMED
+    window.drop("a", second)
+    assert window.claim("a", 0, second) is Sighting.CLAIMED
+    window.drop("a", first)
+    assert window.claim("a", 0, second) is Sighting.NEW
+
+
 def test_only_so_many_ids_are_remembered() -> None:
     window = DuplicateWindow(ORDERS, 100, 2)
     for identity in "abc":
