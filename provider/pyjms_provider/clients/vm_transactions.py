@@ -128,11 +128,21 @@ class VmTransactions(ProviderSession):
         return self._host.pipelines.stages.stage(name, keep_s, self._open_unit, begin)
 
     def rollback(self) -> None:
-        with self._lock:
-            self._check_local()
-            unit, self._was_too_long = self._take_unit(), False
-        if unit is not None:
-            unit.rollback()
+        unit: UnitOfWork | None = None
+        try:
+            with self._lock:
+                self._check_local()
+                unit = self._unit
+                self._take_unit()
+                self._was_too_long = False
+            if unit is not None:
+                unit.rollback()
+        except BaseException:
+            if unit is not None:  # the thread was interrupted: else what was sent would stay NOT_COMMITTED
+                unit.rollback()
+                if self._unit is unit:
+                    self._unit = None
+            raise
 
     def _check_local(self) -> None:
         if self._closed:

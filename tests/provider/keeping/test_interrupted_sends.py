@@ -172,3 +172,23 @@ def test_to_durable_subscriptions(stops: bool, properties: dict[str, str]) -> No
         site.stop()
 
     assert each_interruption(attempt, *STEPS) > 5
+
+
+def test_a_rollback() -> None:
+    """What was sent is in the queue no more, not even as something that nobody has committed."""
+
+    def attempt(interruption: Interruption) -> None:
+        site = Site()
+        session = site.session(transacted=True)
+        for name in ("a", "b"):
+            site.send(name, session)
+        with suppress(KeyboardInterrupt), interruption():
+            session.rollback()
+        session.rollback()
+        assert site.broker.virtual_host.queue(ORDERS.name).count(MessageState.NOT_COMMITTED) == 0, interruption.where
+        site.send("c", session)
+        session.commit()
+        assert site.texts() == ["c"], interruption.where
+        site.stop()
+
+    assert each_interruption(attempt, *FILES, "clients/vm_transactions.py", "core/unit_of_work.py") > 5

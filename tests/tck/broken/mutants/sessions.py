@@ -290,7 +290,7 @@ MUTANTS = (
         edit(
             _VM + "rollback",
             "unit.rollback()",
-            "unit.begin_commit(self._host.clock.time_ms())\n        self._host.finish_commit(unit)",
+            "unit.begin_commit(self._host.clock.time_ms()); self._host.finish_commit(unit)",
         ),
     ),
     mutant(
