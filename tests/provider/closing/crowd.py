@@ -23,8 +23,7 @@ from pyjms import (
 from tests.provider.closing.books import Books, Fault
 
 THREADS = 4
-PATIENCE_S = 50
-"""A browser by STOMP gives up after 30 s."""
+PATIENCE_S = 30
 TRANSACTED = Session.SESSION_TRANSACTED
 _MODES = (TRANSACTED, Session.AUTO_ACKNOWLEDGE, Session.CLIENT_ACKNOWLEDGE, Session.DUPS_OK_ACKNOWLEDGE)
 _LAST = "the last one"

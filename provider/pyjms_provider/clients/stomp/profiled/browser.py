@@ -31,7 +31,7 @@ class ProfiledBrowser:
 
     def __init__(self, session: ProfiledSession, name: str, address: Address, selector: str | None) -> None:
         self.name = name
-        self._session = session
+        self.session = session
         self._connection = session.connection
         self._address = address
         self._selector = selector
@@ -59,6 +59,10 @@ class ProfiledBrowser:
         self._signal.set()
         self._connection.forget(self)  # nothing comes for it any more
 
+    def wake(self) -> None:
+        """Look at what has changed. Any thread."""
+        self._signal.set()
+
     def messages(self) -> Iterator[Delivery]:
         """Yield what is in the queue. Raises `ResourceError` when the connection is lost or the broker silent."""
         epoch = self._connection.link.current()
@@ -85,7 +89,7 @@ class ProfiledBrowser:
 
     def _verb(self) -> verbs.Browse:
         address = self._connection.at_broker(self._address)
-        return verbs.Browse(session=self._session.name, id=self.name, address=address, selector=self._selector)
+        return verbs.Browse(session=self.session.name, id=self.name, address=address, selector=self._selector)
 
     def _frames(self) -> Iterator[Frame]:
         clock, timeout_ms = self._connection.clock, self._connection.settings.timeout_ms
@@ -97,7 +101,7 @@ class ProfiledBrowser:
                 return
             elif self._is_interrupted:
                 raise ResourceError("the connection was lost while the queue was browsed; browse it again")
-            elif self._session.is_closed:
+            elif self.session.is_closed:
                 raise ClosedError("the session is closed")
             elif not clock.wait(self._signal, clock.monotonic_ms() + timeout_ms):
                 raise ResourceError(f"the broker has sent nothing of the queue for {timeout_ms} ms")

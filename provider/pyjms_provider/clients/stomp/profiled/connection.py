@@ -22,6 +22,7 @@ from pyjms.spi.provider import ConnectionEvents, ConnectRequest, ProviderConnect
 from pyjms_provider.clients.ending import Ending
 from pyjms_provider.clients.stomp.epoch import InterruptedLinkError, UnansweredError
 from pyjms_provider.clients.stomp.link import Link
+from pyjms_provider.clients.stomp.profiled.browser import ProfiledBrowser
 from pyjms_provider.clients.stomp.profiled.pipelines import ProfiledReaderGroups, ProfiledStages
 from pyjms_provider.clients.stomp.profiled.session import ProfiledSession
 from pyjms_provider.protocols.stomp import verbs
@@ -40,7 +41,6 @@ if TYPE_CHECKING:
     from pyjms_provider.clients.stomp.epoch import Epoch
     from pyjms_provider.clients.stomp.link import ConnectionInterruptedError
     from pyjms_provider.clients.stomp.options import StompSettings
-    from pyjms_provider.clients.stomp.profiled.browser import ProfiledBrowser
     from pyjms_provider.clients.stomp.profiled.consumer import ProfiledConsumer
     from pyjms_provider.clients.stomp.profiled.pipelines import Page
 
@@ -347,6 +347,14 @@ class ProfiledConnection(ProviderConnection):
         """Let go of a consumer or browser that has ended."""
         with self._lock:
             self._receivers.pop(receiver.name, None)
+
+    def wake_browsers(self, session: ProfiledSession) -> None:
+        """Have who browses in a session see that it is closed: the broker sends nothing more."""
+        with self._lock:
+            receivers = list(self._receivers.values())
+        for receiver in receivers:
+            if isinstance(receiver, ProfiledBrowser) and receiver.session is session:
+                receiver.wake()
 
     def end_session(self, session: ProfiledSession) -> None:
         """Close a session at the broker, and let go of it."""

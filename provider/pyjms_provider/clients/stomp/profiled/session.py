@@ -457,6 +457,7 @@ class ProfiledSession(ProviderSession):
         with self._lock:
             self._closed = True
             consumers = list(self._consumers)
+        self.connection.wake_browsers(self)
         for consumer in consumers:
             try:
                 consumer.close()

@@ -2,12 +2,20 @@
 
 from __future__ import annotations
 
-from threading import Event
+from threading import Event, Thread
 from typing import Any
 
 import pytest
 
-from pyjms.spi.errors import BranchError, InDoubtError, ResourceError, RolledBackError, TooLateError
+from pyjms.spi.errors import (
+    BranchError,
+    ClosedError,
+    InDoubtError,
+    ProviderError,
+    ResourceError,
+    RolledBackError,
+    TooLateError,
+)
 from pyjms.spi.xid import BranchFailure, Xid
 from pyjms_provider.clients.stomp.profiled.connection import ProfiledConnection
 from pyjms_provider.protocols.stomp.frames import Frame
@@ -251,6 +259,25 @@ def test_a_browser_whose_connection_is_lost_says_so() -> None:
         peer.before_answer = lambda _, frame: peer.cut() if frame.command == "CREDIT" else None
         with pytest.raises(ResourceError, match="browse"):
             next(messages)
+
+
+def test_a_browser_whose_session_is_closed_in_another_thread_says_so_at_once() -> None:
+    ended: list[BaseException] = []
+    with Peer() as peer, linked(peer, options="timeout_ms=60000") as connection:
+        session = connection.open_session(transacted=False)
+
+        def browse() -> None:
+            try:
+                next(session.browse(ORDERS, None))
+            except ProviderError as error:
+                ended.append(error)
+
+        browsing = Thread(target=browse)
+        browsing.start()
+        peer.wait_for("CREDIT")
+        session.close()
+        browsing.join(PATIENCE_S)
+        assert [type(error) for error in ended] == [ClosedError]
 
 
 SHORTLY = "timeout_ms=50&heart_beat_ms=0"
