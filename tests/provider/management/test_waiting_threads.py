@@ -14,7 +14,10 @@ import pytest
 
 from pyjms_provider.management.desk import Desk
 from pyjms_provider.management.errors import BusyError
+from pyjms_provider.management.metrics import Metrics
+from pyjms_provider.management.rest import monitoring
 from pyjms_provider.management.rest import threads as threads_module
+from pyjms_provider.management.rest.identity import Identity
 from pyjms_provider.management.rest.threads import WaitingThreads
 from pyjms_provider.security.rules import parse_rules, rules_to_data
 from pyjms_provider.security.user_file import UserFile
@@ -85,12 +88,58 @@ def test_requests_that_wait_keep_nobody_else_from_an_answer(url: str, waiting: W
         for _ in range(40):
             assert waiting.begun.acquire(timeout=PATIENCE_S)
         try:
-            answer = ask(url, path, 5).status_code
+            answer = ask(url, path, PATIENCE_S / 2).status_code
         except httpx2.TimeoutException:
             answer = 0
         waiting.may_go_on.set()
         assert [ok(each.result(PATIENCE_S)) for each in asked] == [{"result": "done"}] * MANY
     assert answer == 200
+
+
+@pytest.mark.parametrize("path", ["/health/live", "/health/ready", "/metrics"])
+def test_log_ins_that_wait_keep_nobody_from_watching(url: str, monkeypatch: pytest.MonkeyPatch, path: str) -> None:
+    begun, may_go_on, identify = Semaphore(0), Event(), Identity.identify
+
+    def identify_late(identity: Identity, request: Any) -> Any:
+        begun.release()
+        assert may_go_on.wait(PATIENCE_S)
+        return identify(identity, request)
+
+    monkeypatch.setattr(Identity, "identify", identify_late)
+    with ThreadPoolExecutor(MANY) as clients:
+        asked = [clients.submit(ask, url, "/api/whoami") for _ in range(MANY)]
+        for _ in range(40):
+            assert begun.acquire(timeout=PATIENCE_S)
+        try:
+            answer = ask(url, path, PATIENCE_S / 2).status_code
+        except httpx2.TimeoutException:
+            answer = 0
+        may_go_on.set()
+        assert [each.result(PATIENCE_S).status_code for each in asked] == [200] * MANY
+    assert answer == 200
+
+
+def test_who_watches_too_often_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest
+) -> None:
+    monkeypatch.setattr(threads_module.WaitingThreads.__init__, "__defaults__", (MANY, 0.01))
+    monkeypatch.setattr(monitoring, "_MOST", 1)
+    begun, may_go_on, render = Semaphore(0), Event(), Metrics.render
+
+    def render_late(metrics: Metrics) -> bytes:
+        begun.release()
+        assert may_go_on.wait(PATIENCE_S)
+        return render(metrics)
+
+    monkeypatch.setattr(Metrics, "render", render_late)
+    url: str = request.getfixturevalue("url")
+    with ThreadPoolExecutor(1) as clients:
+        first = clients.submit(ask, url, "/metrics")
+        assert begun.acquire(timeout=PATIENCE_S)
+        assert error_of(ask(url, "/metrics"), 503)["code"] == "PYJMS-REQUEST-BUSY"
+        assert ask(url, "/health/ready").status_code == 200
+        may_go_on.set()
+        assert first.result(PATIENCE_S).status_code == 200
 
 
 def test_one_more_than_may_wait_is_refused(

@@ -9,14 +9,18 @@ from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
 from pyjms.spi.errors import AccessDeniedError
+from pyjms_provider.management.errors import BusyError
 from pyjms_provider.management.metrics import Metrics
 from pyjms_provider.management.rest.answers import refuse
 from pyjms_provider.management.rest.headers import secured
+from pyjms_provider.management.rest.threads import WaitingThreads
 from pyjms_provider.model.life_cycle import State
 from pyjms_provider.model.lookup import collect
 from pyjms_provider.security.contracts import Operation
 
 if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable
+
     from starlette.requests import Request
 
     from pyjms_provider.management.rest.identity import Identity
@@ -27,6 +31,8 @@ __all__ = ["monitoring_routes", "not_ready"]
 
 _CHALLENGE: Final = {"www-authenticate": 'Basic realm="pyjms", charset="UTF-8"'}
 _NEEDED: Final = ("virtual_host_node", "virtual_host", "port")
+_MOST: Final = 8
+"""So many of a kind are answered at once: who watches is one, or a few."""
 
 
 def not_ready(system: SystemConfig) -> list[ManagedObject]:
@@ -38,8 +44,8 @@ def monitoring_routes(system: SystemConfig, identity: Identity, *, login: bool |
     """Return the routes.
 
     `login`: whether metrics are for those alone who may observe the broker; None: there are none. Health is for everybody, as who
-    asks for it has no password, and hears no names. `queues`: as for `Metrics`. All run on threads that may wait, save the answer that
-    the broker is alive: it takes a thread from nobody, and waits for none.
+    asks for it has no password, and hears no names. `queues`: as for `Metrics`. Metrics and readiness have threads of their own each, so
+    that neither log-ins that wait for another server nor each other's keep them; that the broker is alive needs no thread.
     """
     metrics = Metrics(system, queues=queues)
 
@@ -67,6 +73,18 @@ def monitoring_routes(system: SystemConfig, identity: Identity, *, login: bool |
 
     routes = [
         Route("/health/live", show_live, methods=["GET"]),
-        Route("/health/ready", show_ready, methods=["GET"]),
+        Route("/health/ready", _on_own_threads(show_ready), methods=["GET"]),
     ]
-    return routes if login is None else [Route("/metrics", show_metrics, methods=["GET"]), *routes]
+    return routes if login is None else [Route("/metrics", _on_own_threads(show_metrics), methods=["GET"]), *routes]
+
+
+def _on_own_threads(show: Callable[[Request], Response]) -> Callable[[Request], Awaitable[Response]]:
+    threads = WaitingThreads(_MOST)
+
+    async def answer(request: Request) -> Response:
+        try:
+            return await threads.run(show, request)
+        except BusyError as error:
+            return secured(refuse(error))
+
+    return answer

@@ -1,6 +1,6 @@
 """The threads of one port for requests that may wait: for a database, or for a change that others make.
 
-Who asks whether the broker is alive, or logs in, has other threads: however many requests wait, these are answered.
+Who logs in has other threads, and so has who watches over the broker: however many requests wait, these are answered.
 """
 
 from __future__ import annotations
@@ -40,8 +40,8 @@ class WaitingThreads:
                 await self._turns.acquire_on_behalf_of(turn)
         except TimeoutError as error:
             raise BusyError(
-                f"{self._turns.total_tokens:g} requests to this port are waiting already, for a database or for changes; try again, and look "
-                "in the log what keeps them"
+                f"{self._turns.total_tokens:g} requests to this port are waiting already, for a database, for changes or for "
+                "log-ins; try again, and look in the log what keeps them"
             ) from error
         try:
             return await to_thread.run_sync(partial(function, *arguments), limiter=self._threads)
