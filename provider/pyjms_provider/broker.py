@@ -265,9 +265,13 @@ class EmbeddedBroker:
             self.stories.remember(connection_id, _facts_of(client))
 
     def stop(self) -> None:
-        """End all connections, which are told once, and let go of the store. May be repeated."""
+        """End all connections, which are told once, and let go of the store. May be repeated.
+
+        The next connection to its name starts another one, as after `stop_broker`.
+        """
         kept = "its messages are gone" if self._journal is None else "what was sent PERSISTENT is in its store"
-        self._stop(ConnectionLostError(f"broker {self.name} was stopped, and {kept}"))
+        with _ending(self.name, self):
+            self._stop(ConnectionLostError(f"broker {self.name} was stopped, and {kept}"))
 
     def _stop(self, error: ConnectionLostError) -> None:
         with self._lock:

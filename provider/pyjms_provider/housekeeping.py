@@ -2,7 +2,8 @@
 branches of distributed transactions whose time is over.
 
 The thread starts when the first of them arrives, waits by the broker's clock until the next one is due,
-and ends with the broker.
+and ends with the broker. Times are by the clock on the wall, which may be set forward while the thread waits, or go on while the
+machine sleeps: it looks again every few seconds.
 """
 
 from __future__ import annotations
@@ -11,11 +12,15 @@ import logging
 from heapq import heappop, heappush
 from itertools import count
 from threading import Lock, Thread, current_thread
+from typing import Final
 
 from pyjms.spi.clock import Clock, Signal
 from pyjms_provider.core.timed import HasTimes
 
 __all__ = ["Housekeeper"]
+
+_LOOK_MS: Final = 10_000
+"""It waits for so long at most, so that who is due when the clock is set forward is visited so late at most."""
 
 _log = logging.getLogger(__name__)
 
@@ -69,7 +74,7 @@ class Housekeeper:
             now_ms = self._clock.monotonic_ms()
             remaining_ms = next_ms - self._clock.time_ms()
             if remaining_ms > 0:
-                self._clock.wait(self._signal, now_ms + remaining_ms)
+                self._clock.wait(self._signal, now_ms + min(remaining_ms, _LOOK_MS))
             self._visit(self._clock.time_ms())
 
     def _visit(self, now_ms: int) -> None:

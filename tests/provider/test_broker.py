@@ -34,6 +34,20 @@ def url(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[str]:
     stop_broker("kept")
 
 
+def test_a_broker_that_was_stopped_by_itself_makes_room_for_the_next(url: str) -> None:
+    factory = ConnectionFactory(url)
+    factory.create_connection().close()
+    found = running_broker("kept")
+    assert found is not None
+    found.stop()
+    assert running_broker("kept") is None
+    with ThreadPoolExecutor(1) as threads:
+        threads.submit(factory.create_connection).result(PATIENCE_S).close()
+    assert running_broker("kept") not in {None, found}
+    found.stop()
+    assert running_broker("kept") is not None, "it stopped another one"
+
+
 # Connecting while a broker is stopped
 
 

@@ -83,6 +83,29 @@ def test_an_earlier_expiry_shortens_the_wait(broker: EmbeddedBroker, clock: Virt
     wait_until(lambda: len(broker.virtual_host.store) == 1)
 
 
+class SetClock(VirtualClock):
+    """A clock that may be set, as the one on a wall: what waits by it is not told."""
+
+    ahead_ms = 0
+
+    def time_ms(self) -> int:
+        return super().time_ms() + self.ahead_ms
+
+
+def test_a_clock_that_is_set_forward_is_seen_within_seconds() -> None:
+    clock = SetClock()
+    broker = EmbeddedBroker("set", clock)
+    try:
+        hour_ms = 3_600_000
+        send(broker, clock.time_ms() + hour_ms)
+        clock.await_wait(10_000)
+        clock.ahead_ms = hour_ms
+        clock.advance(10_000)
+        wait_until(lambda: len(broker.virtual_host.store) == 0)
+    finally:
+        broker.stop()
+
+
 def test_a_fault_in_one_channel_stops_no_other(clock: VirtualClock, caplog: pytest.LogCaptureFixture) -> None:
     world = QueueWorld()
     good, bad = world.queue, world.make_queue("queue://bad")
