@@ -37,12 +37,14 @@ def redelivery_delay_ms(policy: QueuePolicy, delivery_count: int) -> int:
 class DelayIndex:
     """The messages that wait, the next one first."""
 
-    __slots__ = ("_due", "_heap", "_numbers")
+    __slots__ = ("_ages", "_due", "_heap", "_numbers")
 
     def __init__(self) -> None:
         self._due: dict[QueueEntry, int] = {}
         self._heap: list[tuple[int, int, QueueEntry]] = []
         self._numbers = count()
+        self._ages: list[tuple[int, int, QueueEntry]] | None = None
+        """What `least` needs, once somebody has asked: priority, age and message, of those that have gone, too."""
 
     def __len__(self) -> int:
         return len(self._due)
@@ -65,6 +67,11 @@ class DelayIndex:
     def add(self, entry: QueueEntry, due_ms: int) -> bool:
         """Note a message that waits until then; return whether it is the next one."""
         heappush(self._heap, (due_ms, next(self._numbers), entry))
+        if self._ages is not None:
+            if len(self._ages) > 2 * len(self._due) + _SPARE:
+                self._ages = None  # nobody asks any more, or it is mostly those that have gone
+            else:
+                heappush(self._ages, _aged(entry))
         self._due[entry] = due_ms  # last: a thread that is interrupted in between has noted nothing
         return self.next_ms == due_ms
 
@@ -79,6 +86,17 @@ class DelayIndex:
         del self._due[entry]  # last, as in `add`
         return True
 
+    def least(self) -> QueueEntry | None:
+        """Return the oldest message of the lowest priority: a ring queue that is full drops it."""
+        ages = self._ages
+        if ages is None:
+            ages = list(map(_aged, self._due))
+            heapify(ages)
+            self._ages = ages
+        while ages and ages[0][2] not in self._due:
+            heappop(ages)
+        return ages[0][2] if ages else None
+
     def take_due(self, now_ms: int) -> list[QueueEntry]:
         """Take out the messages whose time has come, in the order of their times."""
         due: list[QueueEntry] = []
@@ -87,3 +105,7 @@ class DelayIndex:
             del self._due[entry]
             due.append(entry)
         return due
+
+
+def _aged(entry: QueueEntry) -> tuple[int, int, QueueEntry]:
+    return entry.reference.priority, entry.reference.id, entry

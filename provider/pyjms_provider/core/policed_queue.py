@@ -126,6 +126,7 @@ class PolicedQueue(PagedQueue):
             else:
                 resumes = self.policy.paused and not policy.paused
                 self._change_rules(policy, held)
+                self._drop_surplus()
                 woken = self._successors()
                 if resumes and policy.non_destructive:  # who only looks succeeds nobody, and waited with the others
                     woken = [*woken, *self._manager.non_acquiring()]
@@ -142,7 +143,7 @@ class PolicedQueue(PagedQueue):
         if self._rules is None and needs_rules(policy):
             self._rules = QueueRules(policy)
         if self._rules is not None:
-            self._rules.change(policy, held)
+            self._rules.change(policy, held, self._store.retrieve)
             for reference in held:
                 self._shelve(reference)
             if not needs_rules(policy):
@@ -213,6 +214,7 @@ class PolicedQueue(PagedQueue):
         due_ms = entry.reference.deliver_at_ms
         if due_ms > self._clock.time_ms():
             self._state.delays.add(entry, due_ms)
+            self._drop_surplus()
             return ()
         self._state.place(entry)
         return self._announce(entry)
@@ -242,14 +244,19 @@ class PolicedQueue(PagedQueue):
 
     def _announce(self, entry: QueueEntry) -> Sequence[Consumer]:
         """Drop what a message that has become available displaces; return whom to wake for it. The lock is held."""
-        rules = self._rules
-        if rules is not None:
+        if self._rules is not None:
             self._supersede(entry)
-            while (surplus := rules.surplus(self._ordering)) is not None:
-                self._remove(surplus, MessageEvent.REMOVE, Happening.OVERFLOWED)
+            self._drop_surplus()
             if entry.state is MessageState.ABSENT:
                 return ()
         return () if self._receivers else self._choose(entry)
+
+    def _drop_surplus(self) -> None:
+        """Drop what is too much for a ring. The lock is held."""
+        while (
+            self._rules is not None and (surplus := self._rules.surplus(self._ordering, self._state.delays)) is not None
+        ):
+            self._remove(surplus, MessageEvent.REMOVE, Happening.OVERFLOWED)
 
     def _supersede(self, entry: QueueEntry) -> None:
         """Drop the older one of a last-value queue's two messages, unless somebody holds it. The lock is held."""

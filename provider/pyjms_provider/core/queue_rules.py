@@ -6,6 +6,7 @@ A queue asks its rules under its own lock; they have none. A queue that needs no
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from typing import TYPE_CHECKING, NamedTuple
 
 from pyjms_provider.core.consumer_manager import ConsumerList
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
     from pyjms_provider.core.consumer_manager import ConsumerManager
     from pyjms_provider.core.consumer_turns import GroupPlace
     from pyjms_provider.core.cursor import Cursor
+    from pyjms_provider.core.delays import DelayIndex
     from pyjms_provider.core.entry import QueueEntry
     from pyjms_provider.core.last_values import LastKey
     from pyjms_provider.core.limits import RoomRequest
@@ -71,7 +73,12 @@ class QueueRules:
         self._active = ActiveConsumer() if policy.exclusive else None
         self._marks: dict[QueueEntry, _Marks] = {}
 
-    def change(self, policy: QueuePolicy, references: Sequence[MessageReference]) -> Sequence[Signal]:
+    def change(
+        self,
+        policy: QueuePolicy,
+        references: Sequence[MessageReference],
+        read: Callable[[MessageReference], Envelope],
+    ) -> Sequence[Signal]:
         """Obey another policy of the same type, while those messages are in the queue.
 
         Returns the signals of senders that wait for room, who must look again.
@@ -84,6 +91,9 @@ class QueueRules:
             if before is not None:
                 self.room.follow(before)
             for reference in references:
+                if policy.max_bytes and not reference.size:
+                    with suppress(NotInMemoryError):  # what went to the disk was measured when it went
+                        reference.size = approximate_size(read(reference))
                 self.room.add(reference.size)
         return signals
 
@@ -126,12 +136,17 @@ class QueueRules:
         """Return whether a newer message of its key has arrived since."""
         return self._last_values is not None and self._last_values.is_superseded(entry)
 
-    def surplus(self, order: MessageOrder) -> QueueEntry | None:
+    def surplus(self, order: MessageOrder, delays: DelayIndex) -> QueueEntry | None:
         """Return the next message that a ring queue must drop; None: it is not too full, or all are held."""
         room = self.room
         if room is None or self.policy.overflow is not Overflow.RING or not room.is_exceeded:
             return None
-        return order.least()
+        available, delayed = order.least(), delays.least() if delays else None
+        if available is None or delayed is None:
+            return available or delayed
+        if self.policy.type is QueueType.SORTED:
+            return available  # it is the last by its value, and nobody knows how old that is
+        return min(available, delayed, key=_age)
 
     @property
     def taken_room(self) -> int | None:
@@ -253,6 +268,10 @@ class QueueRules:
 
 def _shelf(policy: QueuePolicy) -> Shelf | None:
     return Shelf(policy.max_messages, policy.max_bytes) if policy.overflow is Overflow.FLOW_TO_DISK else None
+
+
+def _age(entry: QueueEntry) -> tuple[int, int]:
+    return entry.reference.priority, entry.reference.id
 
 
 def _may_want(consumer: Consumer, entry: QueueEntry) -> bool:

@@ -161,6 +161,7 @@ class RestorableQueue(PolicedQueue):
         if delay_ms:
             self._state.delays.add(entry, max(entry.reference.deliver_at_ms, self._clock.time_ms() + delay_ms))
             self._supersede(entry)  # now, as a newer one may come and go before it is due
+            self._drop_surplus()
             return ()
         return self._place(entry)
 

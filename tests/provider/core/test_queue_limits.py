@@ -11,6 +11,7 @@ import pytest
 from pyjms.spi.clock import Signal
 from pyjms.spi.errors import ClosedError, ProviderError
 from pyjms.testing import VirtualClock
+from pyjms.types import Long
 from pyjms_provider.core.admission import Patience
 from pyjms_provider.core.channel import ChannelClosedError
 from pyjms_provider.core.message_state import MessageState
@@ -18,6 +19,7 @@ from pyjms_provider.core.paging import approximate_size
 from pyjms_provider.core.policed_queue import QueueFullError
 from pyjms_provider.core.policy import QueuePolicies, QueuePolicy
 from pyjms_provider.core.queue import Queue
+from pyjms_provider.core.sent_headers import DELIVER_AT
 from pyjms_provider.core.unit_of_work import UnitOfWork
 from tests.provider.helpers import entry_of, make_envelope
 from tests.provider.policy_world import PolicyWorld, pulled
@@ -199,6 +201,11 @@ def test_a_message_takes_its_room_once(
 # Ring
 
 
+def later(world: PolicyWorld, milliseconds: int = 1_000) -> dict[str, Any]:
+    """Return what a send takes for a message that is to be delivered later."""
+    return {"properties": {DELIVER_AT: Long(world.clock.now_ms + milliseconds)}}
+
+
 def test_a_ring_drops_the_oldest_that_nobody_holds() -> None:
     world = PolicyWorld(max_messages=3, overflow="ring")
     reader = world.reader()
@@ -249,6 +256,65 @@ def test_a_sorted_ring_keeps_the_first() -> None:
     for number in (3, 1, 2):
         world.send(str(number), properties={"n": number})
     assert world.texts() == ["1", "2"]
+
+
+def test_a_ring_counts_out_what_waits_for_its_time() -> None:
+    world = PolicyWorld(max_messages=3, overflow="ring")
+    for text in "abcde":
+        world.send(text, **later(world))
+    assert world.queue.delayed_count == 3, "a limit holds for them, too"
+    world.send("f")
+    assert (world.texts(), world.queue.delayed_count) == (["f"], 2), "the newest one was dropped"
+    world.send("g", priority=9)
+    world.send("h", **later(world, 500), priority=9)
+    world.send("i", **later(world, 500))
+    assert (world.texts(), world.queue.delayed_count) == (["g"], 2)
+    world.pass_time(1_000)
+    assert world.texts() == ["g", "h", "i"]
+    assert len(world.store) == 3
+
+
+def test_a_ring_counts_out_what_was_given_back_and_is_kept_away() -> None:
+    world = PolicyWorld(max_messages=3, overflow="ring", redelivery_delay_ms=1_000)
+    reader = world.reader()
+    for text in "abc":
+        world.send(text)
+    for held in [pulled(reader) for _ in range(3)]:
+        reader.give_back(held)
+    world.send("d")
+    world.send("e")
+    assert (world.texts(), world.queue.delayed_count) == (["d", "e"], 1)
+    world.pass_time(1_000)
+    assert world.texts() == ["c", "d", "e"]
+
+
+def test_a_sorted_ring_drops_what_it_has_before_what_comes_later() -> None:
+    world = PolicyWorld(max_messages=2, overflow="ring", type="sorted", key="n")
+    world.send("later", properties={"n": 9, **later(world)["properties"]})
+    for number in (3, 1):
+        world.send(str(number), properties={"n": number})
+    assert (world.texts(), world.queue.delayed_count) == (["1"], 1)
+
+
+def test_a_ring_that_becomes_smaller_drops_at_once() -> None:
+    world = PolicyWorld(max_messages=6, overflow="ring")
+    for text in "abcd":
+        world.send(text)
+    world.send("later", **later(world))
+    world.manager.alter("orders", max_messages=2)
+    assert (world.texts(), world.queue.delayed_count, len(world.store)) == (["d"], 1, 2)
+
+
+def test_a_limit_in_bytes_counts_what_was_there_before_it() -> None:
+    world = PolicyWorld()
+    for text in "abc":
+        world.send(text)
+    world.manager.alter("orders", max_bytes=3 * SIZE, overflow="reject")
+    assert world.queue.size == 3 * SIZE
+    with pytest.raises(QueueFullError):
+        world.send("d")
+    world.manager.alter("orders", max_bytes=2 * SIZE, overflow="ring")
+    assert world.texts() == ["b", "c"]
 
 
 def test_subscribers_lose_the_oldest_and_publishers_go_on() -> None:

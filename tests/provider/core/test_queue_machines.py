@@ -28,8 +28,8 @@ from tests.provider.helpers import QueueWorld, make_envelope
 ORDERS = Address(AddressKind.QUEUE, "orders")
 
 
-def entry(number: int = 1) -> QueueEntry:
-    reference = MessageReference(ReferenceId(number), None, 0, 4, False)
+def entry(number: int = 1, priority: int = 4) -> QueueEntry:
+    reference = MessageReference(ReferenceId(number), None, 0, priority, False)
     return QueueEntry(None, reference, MessageState.NEW)  # type: ignore[arg-type] # machines ask no queue
 
 
@@ -276,12 +276,36 @@ def test_delayed_messages_come_out_by_their_time() -> None:
 def test_discarded_delays_do_not_pile_up() -> None:
     delays, lasting = DelayIndex(), entry()
     delays.add(lasting, 10)
+    assert delays.least() is lasting
     for number in range(1000):
         message = entry(number)
         delays.add(message, 10**9)
         delays.discard(message)
     assert len(delays._heap) < 200
+    assert delays._ages is None or len(delays._ages) < 200
     assert delays.next_ms == 10
+    assert delays.least() is lasting
+
+
+@given(
+    st.lists(st.tuples(st.sampled_from(["add", "discard", "due"]), st.integers(0, 9), st.integers(0, 9)), max_size=200)
+)
+def test_the_least_of_the_delayed_is_the_oldest_of_the_lowest_priority(
+    steps: list[tuple[str, int, int]],
+) -> None:
+    delays, there = DelayIndex(), dict[QueueEntry, int]()
+    known = [entry(number, priority=number % 3) for number in range(10)]
+    for step, number, due_ms in steps:
+        if step == "add" and known[number] not in there:
+            delays.add(known[number], due_ms)
+            there[known[number]] = due_ms
+        elif step == "discard":
+            assert delays.discard(known[number]) is (there.pop(known[number], None) is not None)
+        elif step == "due":
+            assert set(delays.take_due(due_ms)) == {each for each in there if there[each] <= due_ms}
+            there = {each: at_ms for each, at_ms in there.items() if at_ms > due_ms}
+        expected = min(there, key=lambda each: (each.reference.priority, each.reference.id), default=None)
+        assert delays.least() is expected
 
 
 # Duplicates
