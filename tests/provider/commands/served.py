@@ -70,17 +70,22 @@ class BrokerProcess:
             found[url.partition("://")[0]] = url
         return [found[scheme] for scheme in schemes]
 
+    def await_end(self) -> int:
+        """Return its exit code, once it has ended by itself."""
+        try:
+            return self.process.wait(timeout=_PATIENCE_S)
+        except subprocess.TimeoutExpired:
+            self.process.send_signal(signal.SIGABRT)  # it writes where its threads are
+            self.process.wait(timeout=10)
+            raise AssertionError(f"the broker did not end:\n{self.log[-10_000:]}") from None
+
     def end(self, number: signal.Signals = signal.SIGTERM) -> int:
         """End it, and return its exit code. May be repeated."""
         if self._errors.closed:
             return self.process.returncode
         try:
             self.process.send_signal(number)  # does nothing to one that has ended
-            return self.process.wait(timeout=30)
-        except subprocess.TimeoutExpired:
-            self.process.send_signal(signal.SIGABRT)  # it writes where its threads are
-            self.process.wait(timeout=10)
-            raise AssertionError(f"the broker did not end:\n{self.log[-10_000:]}") from None
+            return self.await_end()
         finally:
             self.process.kill()
             self.process.communicate()

@@ -17,6 +17,8 @@ from pyjms_tck.background import Background
 from tests.provider.commands.served import BrokerProcess
 from tests.pyjms.demo.command_line import Run
 
+pytestmark = pytest.mark.timeout(180)  # each starts processes, on a machine that others use, too
+
 Start: TypeAlias = Callable[..., BrokerProcess]
 
 
@@ -101,7 +103,7 @@ def test_what_an_operator_has_stopped_is_told_when_the_broker_starts(
     stomp = text.index('type = "stomp"')
     file.write_text(text[:stomp] + stopped + text[stomp:http] + stopped + text[http:])
     ended = start_broker(str(file))
-    assert ended.process.wait(30) == 2
+    assert ended.await_end() == 2
     assert "no port listens" in ended.log
     assert "`stopped = true` in its table `kept`" in " ".join(ended.log.split())
 
@@ -127,7 +129,7 @@ def test_who_changed_what_is_in_the_file_of_audits(start_broker: Start, run_pyjm
     ]
     assert file.stat().st_mode & 0o777 == 0o600
     refused = start_broker("--listen", "http://127.0.0.1:0", "--anonymous", "--audit", "nowhere/audit.log")
-    assert refused.process.wait(30) == 2
+    assert refused.await_end() == 2
     assert "nowhere/audit.log" in refused.log
 
 
@@ -135,7 +137,7 @@ def test_a_port_that_is_taken_is_told_in_one_line(start_broker: Start) -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
         broker = start_broker("--listen", f"stomp://127.0.0.1:{port}", "--anonymous")
-        assert broker.process.wait(timeout=30) == 2
+        assert broker.await_end() == 2
     told = [line for line in broker.log.splitlines() if " INFO " not in line]
     assert len(told) == 1
     assert str(port) in told[0]

@@ -12,6 +12,8 @@ import pytest
 from tests.provider.commands.served import BrokerProcess
 from tests.pyjms.demo.command_line import Run
 
+pytestmark = pytest.mark.timeout(180)  # each starts processes, on a machine that others use, too
+
 Start: TypeAlias = Callable[..., BrokerProcess]
 STORED = ("--listen", "stomp://127.0.0.1:0", "--anonymous", "--store", "sqlite:///shop.db")
 
@@ -55,7 +57,7 @@ def test_who_stands_by_takes_over_the_store(run_pyjms: Run, start_broker: Start,
 def test_who_does_not_stand_by_reads_how_to(start_broker: Start, second: Start) -> None:
     start_broker(*STORED).announced("stomp")
     refused = second(*STORED)
-    assert refused.process.wait(30) == 2
+    assert refused.await_end() == 2
     told = [line for line in refused.log.splitlines() if " INFO " not in line]
     assert len(told) == 1
     assert "is held by broker 'broker', process" in told[0]
@@ -96,7 +98,7 @@ def test_who_stands_by_takes_over_a_configuration(
     [url] = first.announced("stomp")
     assert run_pyjms("send", url, "orders", "one", "--user", "boss")[0] == 0
     refused = second(file)
-    assert refused.process.wait(30) == 2
+    assert refused.await_end() == 2
     assert "stop that first, or name another file, or wait for its end with --stand-by" in refused.log
     waiting = third(file, "--stand-by")
     waiting.await_log(f"PYJMS-STORE-5 waiting to take over: {file} is held by broker 'broker', process")
