@@ -75,9 +75,11 @@ class VirtualClock:
         """Return once some thread waits for at most `timeout_ms` virtual milliseconds from now.
 
         So a test can be sure that another thread blocks in ``receive(timeout_ms)`` before it advances the clock.
-        Raises TimeoutError after `patience_s` real seconds.
+        A wait whose time has come counts no more, though its thread may not have gone on yet. Raises TimeoutError after
+        `patience_s` real seconds.
         """
         with self._changed:
-            limit = self.monotonic_ms() + timeout_ms
-            if not self._changed.wait_for(lambda: any(until <= limit for until, _ in self._waits), patience_s):
+            now = self.monotonic_ms()
+            limit = now + timeout_ms
+            if not self._changed.wait_for(lambda: any(now < until <= limit for until, _ in self._waits), patience_s):
                 raise TimeoutError(f"no thread waits for {timeout_ms} ms or less")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from functools import partial
-from threading import Thread
+from threading import Event, Thread
 from typing import TYPE_CHECKING
 
 import pytest
@@ -127,6 +127,27 @@ def test_nobody_waits_for_less_than_asked() -> None:
         clock.advance(1)
         clock.await_wait(99)
         signal.set()
+
+
+class _Late(Signal):
+    """Wakes who waits for it late, as a busy machine does."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.may_wake = Event()
+        self.wait = self.may_wake.wait
+
+
+def test_a_wait_whose_time_has_come_is_none_though_its_thread_has_not_gone_on() -> None:
+    """Who advances the clock again and again would do so before the thread waits again."""
+    clock, signal = VirtualClock(), _Late()
+    with Threads() as threads:
+        threads.start(lambda: clock.wait(signal, 100))
+        clock.await_wait(100)
+        clock.advance(100)
+        with pytest.raises(TimeoutError):
+            clock.await_wait(100, patience_s=0)
+        signal.may_wake.set()
 
 
 # Through the API
