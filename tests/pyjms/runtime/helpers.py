@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import sys
 from collections import Counter
 from collections.abc import Callable
 from functools import partial
+from pathlib import Path
 from threading import Condition, Event, Thread, get_ident
 from typing import Any, Generic, TypeVar
 
@@ -19,6 +21,8 @@ PATIENCE_S = 10.0
 PATIENCE_MS = 10_000
 NOTHING_S = 0.05
 """How long a test looks on while nothing may happen."""
+_LOOKS = 10
+"""So often within that time."""
 
 
 class Call(Generic[T]):
@@ -46,9 +50,31 @@ class Call(Generic[T]):
         return self._results[0]
 
     def is_blocked(self) -> bool:
-        """Look on for a moment; say whether the call still runs."""
-        self.thread.join(NOTHING_S)
-        return self.thread.is_alive()
+        """Look on until the call has ended, or has waited at one place for a moment; say whether it still runs.
+
+        On a busy machine a moment passes before a call has come to where it waits.
+        """
+        place, looks = None, 0
+        for _ in range(int(PATIENCE_S / NOTHING_S) * _LOOKS):
+            self.thread.join(NOTHING_S / _LOOKS)
+            if not self.thread.is_alive():
+                return False
+            before, place = place, self._place()
+            looks = looks + 1 if place is not None and place == before else 0
+            if looks == _LOOKS:
+                return True
+        return True
+
+    def _place(self) -> tuple[int, int] | None:
+        """Return what identifies the place in the program where the call waits; None if it computes, or would if it could."""
+        frame = sys._current_frames().get(self.thread.ident or 0)
+        try:
+            state = (
+                Path(f"/proc/self/task/{self.thread.native_id}/stat").read_text("ascii").rpartition(")")[2].split()[0]
+            )
+        except OSError:
+            state = "S"  # it has ended, and so has no frame; or this is no Linux
+        return (id(frame), frame.f_lasti) if frame is not None and state == "S" else None
 
 
 def within_patience(function: Callable[..., T], *arguments: Any, **named: Any) -> T:

@@ -358,6 +358,7 @@ class TestTurns:
         connection.start()
         for recorder in recorders:
             recorder.wait_for(30)
+        eventually(lambda: len(served) == 90, "the last one has been noted, too")
         for start in range(0, 90, 3):
             assert sorted(served[start : start + 3]) == [0, 1, 2]
 
