@@ -109,7 +109,7 @@ def test_no_call_waits_for_ever_and_what_was_not_answered_is_told(broker: Served
 
 def test_a_message_whose_acknowledgement_was_not_answered_reaches_its_receiver(broker: ServedBroker) -> None:
     with Proxy(("127.0.0.1", port_of(broker))) as proxy:
-        url = f"stomp://127.0.0.1:{proxy.port}?timeout_ms=200&heart_beat_ms=0"
+        url = f"stomp://127.0.0.1:{proxy.port}?timeout_ms=1500&heart_beat_ms=0"
         with ConnectionFactory(url).create_connection() as connection:
             connection.start()
             session = connection.create_session(False, Session.AUTO_ACKNOWLEDGE)

@@ -32,7 +32,7 @@ from pyjms_provider.clients.stomp.provider import StompProvider
 from pyjms_provider.protocols.stomp.frames import Frame
 from tests.provider.clients.stomp.fake_broker import PATIENCE_S, FakeBroker
 from tests.provider.clients.stomp.profiled.peer import Peer
-from tests.provider.clients.stomp.world import QUICKLY, Events, Told, connect, connected, consume
+from tests.provider.clients.stomp.world import QUICKLY, Events, Told, connect, connected, consume, hasten
 from tests.provider.helpers import make_envelope, text_of
 
 
@@ -412,8 +412,9 @@ def test_closing_ends_the_attempts_to_connect() -> None:
 
 def test_closing_ends_a_send_that_waits_for_a_receipt() -> None:
     with FakeBroker(unanswered={"SEND", "DISCONNECT"}) as broker:
-        connection = connect(f"{broker.url}?{QUICKLY}&connect_timeout_ms=50")
+        connection = connect(f"{broker.url}?{QUICKLY}")
         session = connection.open_session(transacted=False)
+        hasten(connection.link, connect_timeout_ms=50)
         raised: list[BaseException] = []
         done = Event()
 

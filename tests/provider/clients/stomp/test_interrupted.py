@@ -20,7 +20,7 @@ from pyjms_provider.protocols.stomp.frames import Frame
 from pyjms_provider.stores.codec import encode
 from tests.provider.clients.stomp.fake_broker import PATIENCE_S, FakeBroker
 from tests.provider.clients.stomp.profiled.peer import Peer, linked
-from tests.provider.clients.stomp.test_reading import a_wire, wait
+from tests.provider.clients.stomp.test_reading import a_wire, come_back, wait
 from tests.provider.clients.stomp.world import QUICKLY, connected
 from tests.provider.helpers import make_envelope
 from tests.provider.interruptions import Interruption, each_interruption
@@ -168,6 +168,7 @@ def test_a_broker_hears_the_next_send_after_an_interrupt_of_one() -> None:
     def attempt(interruption: Interruption) -> None:
         with Peer() as peer, linked(peer) as connection:
             session, wire, is_over = connection.open_session(transacted=False), connection.link.newest.wire, Event()
+            come_back(wire)
             peer.before_answer = lambda number, frame: when_read(wire, is_over, int)
             with suppress(KeyboardInterrupt), interruption():
                 session.send(make_envelope("first", persistent=True))

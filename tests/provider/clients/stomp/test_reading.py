@@ -47,11 +47,21 @@ def a_wire(broker: FakeBroker) -> Iterator[tuple[Wire, Threads]]:
     settings, threads = read_url(ProviderUrl.parse(broker.url)), Threads()
     wire = Wire(settings.endpoints[0], settings, threads)
     wire.open({})
+    come_back(wire)
     try:
         yield wire, threads
     finally:
         wire.close()
         wire.join(PATIENCE_S)
+
+
+def come_back(wire: Wire) -> None:
+    """Return when the I/O thread lets others read, and is through with what it reads: who waits before that leaves it to that thread."""
+    pause = Event()
+    while wire._reading._fileno < 0 and not pause.wait(0.001):
+        pass
+    with wire._reading._right:
+        pass
 
 
 def wait(wire: Wire, signal: Signal, *, alone: bool = True, patience_s: float = PATIENCE_S) -> bool:
@@ -78,6 +88,7 @@ def test_who_waits_for_a_frame_reads_it_on_its_own_thread() -> None:
         threads.signals = {"1": Signal()}
         broker.push(Frame("MESSAGE", {"n": "0"}))
         assert threads.came.wait(PATIENCE_S)
+        come_back(wire)
         pusher = when_read_for(threads.signals["1"], lambda: broker.push(Frame("MESSAGE", {"n": "1"})))
         assert wait(wire, threads.signals["1"])
         pusher.join()

@@ -23,6 +23,9 @@ from tests.provider.clients.stomp.fake_broker import FakeBroker
 from tests.provider.clients.stomp.world import ORDERS, QUICKLY, Events, Told
 from tests.provider.helpers import make_envelope
 
+NO_BEATS = "heart_beat_ms=0"
+"""For a connection to a broker that stands still: nothing comes of that by itself."""
+
 _GREETING = Greeting(capabilities=~Capability.NONE, resource_manager="peer")
 
 

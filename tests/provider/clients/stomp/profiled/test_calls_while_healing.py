@@ -12,8 +12,8 @@ from pyjms.spi.errors import ResourceError
 from pyjms_provider.clients.stomp.profiled.connection import ProfiledConnection
 from pyjms_provider.protocols.stomp.frames import Frame
 from tests.provider.clients.stomp.fake_broker import PATIENCE_S
-from tests.provider.clients.stomp.profiled.peer import Peer, linked
-from tests.provider.clients.stomp.world import ORDERS, Events
+from tests.provider.clients.stomp.profiled.peer import NO_BEATS, Peer, linked
+from tests.provider.clients.stomp.world import ORDERS, Events, hasten
 
 
 @contextmanager
@@ -89,8 +89,9 @@ def test_who_stops_in_the_moment_in_which_the_start_is_made_anew_is_heard_last()
 
 
 def test_a_start_that_is_not_answered_has_had_no_effect() -> None:
-    with Peer() as peer, linked(peer, options="timeout_ms=50&heart_beat_ms=0") as connection:
+    with Peer() as peer, linked(peer, options=NO_BEATS) as connection:
         connection.stop()
+        hasten(connection.link, timeout_ms=50)
         peer.unanswered |= {"START"}
         with pytest.raises(ResourceError, match="not answered START for 50 ms"):
             connection.start()
@@ -99,7 +100,8 @@ def test_a_start_that_is_not_answered_has_had_no_effect() -> None:
 
 
 def test_a_stop_that_is_not_answered_stops_all_the_same() -> None:
-    with Peer() as peer, linked(peer, options="timeout_ms=50&heart_beat_ms=0") as connection:
+    with Peer() as peer, linked(peer, options=NO_BEATS) as connection:
+        hasten(connection.link, timeout_ms=50)
         peer.unanswered |= {"STOP"}
         connection.stop()
         assert not connection.is_started

@@ -20,8 +20,8 @@ from pyjms.spi.xid import BranchFailure, Xid
 from pyjms_provider.clients.stomp.profiled.connection import ProfiledConnection
 from pyjms_provider.protocols.stomp.frames import Frame
 from tests.provider.clients.stomp.fake_broker import PATIENCE_S
-from tests.provider.clients.stomp.profiled.peer import Peer, consumer_of, link_to, linked
-from tests.provider.clients.stomp.world import ORDERS, Events, Told
+from tests.provider.clients.stomp.profiled.peer import NO_BEATS, Peer, consumer_of, link_to, linked
+from tests.provider.clients.stomp.world import ORDERS, Events, Told, hasten
 from tests.provider.helpers import make_envelope, text_of
 
 
@@ -280,12 +280,10 @@ def test_a_browser_whose_session_is_closed_in_another_thread_says_so_at_once() -
         assert [type(error) for error in ended] == [ClosedError]
 
 
-SHORTLY = "timeout_ms=50&heart_beat_ms=0"
-
-
 def test_a_commit_that_is_not_answered_in_time_is_in_doubt_and_not_said_to_be_rolled_back() -> None:
-    with Peer() as peer, linked(peer, options=SHORTLY) as connection:
+    with Peer() as peer, linked(peer, options=NO_BEATS) as connection:
         session = connection.open_session(transacted=True)
+        hasten(connection.link, timeout_ms=50)
         peer.unanswered |= {"COMMIT"}
         session.send(make_envelope("x"))
         with pytest.raises(InDoubtError, match="not answered COMMIT for 50 ms"):
@@ -293,8 +291,9 @@ def test_a_commit_that_is_not_answered_in_time_is_in_doubt_and_not_said_to_be_ro
 
 
 def test_a_branch_whose_end_is_not_answered_in_time_is_not_known_to_have_ended() -> None:
-    with Peer() as peer, linked(peer, options=SHORTLY) as connection:
+    with Peer() as peer, linked(peer, options=NO_BEATS) as connection:
         session = connection.open_session(transacted=True)
+        hasten(connection.link, timeout_ms=50)
         peer.unanswered |= {"COMMIT"}
         with pytest.raises(BranchError, match="not answered COMMIT for 50 ms") as raised:
             session.xa_commit(Xid(1, b"g", b"b"))
@@ -302,8 +301,9 @@ def test_a_branch_whose_end_is_not_answered_in_time_is_not_known_to_have_ended()
 
 
 def test_a_message_whose_receipt_does_not_come_in_time_is_in_doubt() -> None:
-    with Peer() as peer, linked(peer, options=SHORTLY) as connection:
+    with Peer() as peer, linked(peer, options=NO_BEATS) as connection:
         session = connection.open_session(transacted=False)
+        hasten(connection.link, timeout_ms=50)
         peer.unanswered |= {"SEND"}
         with pytest.raises(InDoubtError, match="not answered SEND for 50 ms"):
             session.send(make_envelope("x", persistent=True))
@@ -319,13 +319,14 @@ def test_acknowledging_nothing_does_nothing() -> None:
 
 def test_messages_whose_acknowledgement_is_not_answered_in_time_are_settled_perhaps() -> None:
     told = Told()
-    with Peer() as peer, linked(peer, options=SHORTLY) as connection:
+    with Peer() as peer, linked(peer, options=NO_BEATS) as connection:
         session = connection.open_session(transacted=False)
         consumer = consumer_of(session, told)
         peer.deliver_to(consumer, 1, make_envelope("x", persistent=True))
         told.wait()
         delivery = consumer.poll()
         assert delivery is not None
+        hasten(connection.link, timeout_ms=50)
         peer.unanswered |= {"ACK"}
         with pytest.raises(TooLateError, match="not answered ACK for 50 ms"):
             session.acknowledge([delivery])
@@ -355,9 +356,10 @@ def count_waits(monkeypatch: pytest.MonkeyPatch, connection: ProfiledConnection)
 
 
 def test_a_broker_that_stands_still_is_waited_for_once_however_much_is_closed(monkeypatch: pytest.MonkeyPatch) -> None:
-    with Peer() as peer, linked(peer, options=SHORTLY) as connection:
+    with Peer() as peer, linked(peer, options=NO_BEATS) as connection:
         sessions = [connection.open_session(transacted=False) for _ in range(3)]
         consumers = [consumer_of(session) for session in sessions for _ in range(2)]
+        hasten(connection.link, timeout_ms=50)
         waits = count_waits(monkeypatch, connection)
         peer.unanswered |= {"UNSUBSCRIBE", "ENDSESSION", "DISCONNECT"}
         sessions[0].close()
@@ -371,9 +373,10 @@ def test_a_broker_that_stands_still_is_waited_for_once_however_much_is_closed(mo
 
 def test_a_broker_that_has_said_something_again_is_waited_for_again(monkeypatch: pytest.MonkeyPatch) -> None:
     told = Told()
-    with Peer() as peer, linked(peer, options=SHORTLY) as connection:
+    with Peer() as peer, linked(peer, options=NO_BEATS) as connection:
         sessions = [connection.open_session(transacted=False) for _ in range(2)]
         consumer = consumer_of(connection.open_session(transacted=False), told)
+        hasten(connection.link, timeout_ms=50)
         waits = count_waits(monkeypatch, connection)
         peer.unanswered |= {"ENDSESSION"}
         sessions[0].close()
@@ -385,10 +388,11 @@ def test_a_broker_that_has_said_something_again_is_waited_for_again(monkeypatch:
 
 def test_waits_end_though_the_broker_does_not_read_and_much_waits_to_be_sent() -> None:
     release = Event()
-    with Peer() as peer, linked(peer, options=SHORTLY) as connection:
+    with Peer() as peer, linked(peer, options=NO_BEATS) as connection:
         session = connection.open_session(transacted=False)
         envelope = make_envelope("x" * 500_000)
         session.send(envelope)  # from now on it needs no answer
+        hasten(connection.link, timeout_ms=50)
 
         def stand_still(number: int, frame: Frame) -> None:
             release.wait(PATIENCE_S)
