@@ -7,22 +7,25 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+from pyjms.spi.clock import Clock
 from pyjms_provider.model.life_cycle import State
 from pyjms_provider.model.virtual_host import VirtualHost
 from pyjms_provider.serving.served_broker import ServedBroker
 
 
 @contextmanager
-def anonymous_broker(**port: Any) -> Iterator[ServedBroker]:
+def anonymous_broker(clock: Clock | None = None, **port: Any) -> Iterator[ServedBroker]:
     """Let in everybody, to a virtual host in memory."""
-    with _broker({"type": "anonymous"}, port) as served:
+    with _broker({"type": "anonymous"}, port, clock=clock) as served:
         yield served
 
 
 @contextmanager
-def user_broker(users: Path, audit_file: Path | None = None, **settings: Any) -> Iterator[ServedBroker]:
+def user_broker(
+    users: Path, audit_file: Path | None = None, clock: Clock | None = None, **settings: Any
+) -> Iterator[ServedBroker]:
     """Let in the users of a file, with `settings` of the authentication provider."""
-    with _broker({"type": "user-file", "path": str(users), **settings}, {}, audit_file=audit_file) as served:
+    with _broker({"type": "user-file", "path": str(users), **settings}, {}, audit_file, clock) as served:
         yield served
 
 
@@ -48,9 +51,13 @@ def port_of(broker: ServedBroker) -> int:
 
 @contextmanager
 def _broker(
-    provider: dict[str, Any], port: dict[str, Any], audit_file: Path | None = None, **host: Any
+    provider: dict[str, Any],
+    port: dict[str, Any],
+    audit_file: Path | None = None,
+    clock: Clock | None = None,
+    **host: Any,
 ) -> Iterator[ServedBroker]:
-    with ServedBroker.open(name="broker", audit_file=audit_file) as served:
+    with ServedBroker.open(name="broker", audit_file=audit_file, clock=clock) as served:
         top = served.broker
         top.create_child("authentication_provider", {"name": "who", **provider})
         top.create_child("access_control", {"name": "access", "rules": [{"effect": "allow", "who": "*"}]})
