@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import shlex
-import socket
 import subprocess
 from collections.abc import Iterator
 from pathlib import Path
@@ -11,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from tests.docs.consoles import Typed, console_blocks
+from tests.ports import free_port
 from tests.provider.commands.served import PYJMS, BrokerProcess, environment
 from tests.pyjms.demo.command_line import runner
 from tests.tidy.source import ROOT
@@ -21,11 +21,7 @@ README_COMMAND = ".venv/bin/pyjms"
 @pytest.fixture
 def ports() -> dict[str, str]:
     """Free ports in place of those that the pages name."""
-    taken = [socket.create_server(("127.0.0.1", 0)) for _ in range(2)]
-    found = [str(each.getsockname()[1]) for each in taken]
-    for each in taken:
-        each.close()
-    return dict(zip(("61613", "8161"), found, strict=True))
+    return {known: str(free_port()) for known in ("61613", "8161")}
 
 
 @pytest.fixture

@@ -14,6 +14,7 @@ import pytest
 from pyjms import ConnectionFactory, Session, TextMessage
 from pyjms_provider.serving.served_broker import ServedBroker
 from pyjms_tck.background import Background
+from tests.ports import free_port
 from tests.provider.commands.served import BrokerProcess
 from tests.pyjms.demo.command_line import Run
 
@@ -144,9 +145,7 @@ def test_a_port_that_is_taken_is_told_in_one_line(start_broker: Start) -> None:
 
 
 def test_nobody_is_there_to_connect_to(run_pyjms: Run) -> None:
-    with socket.create_server(("127.0.0.1", 0)) as closed:
-        port = closed.getsockname()[1]
-    code, _, err = run_pyjms("send", f"stomp://127.0.0.1:{port}?failover.max_attempts=1", "orders", "x")
+    code, _, err = run_pyjms("send", f"stomp://127.0.0.1:{free_port()}?failover.max_attempts=1", "orders", "x")
     assert code in {1, 2}
     assert err.count("\n") == 1
 

@@ -15,6 +15,7 @@ from pyjms_provider.model.configuration.toml_file import TomlConfigurationStore
 from pyjms_provider.model.errors import InvalidAttributesError, WrongStateError
 from pyjms_provider.model.life_cycle import State
 from pyjms_provider.serving.served_broker import ServedBroker
+from tests.ports import free_port
 from tests.provider.transport.certificates import Authority, Identity
 
 PATIENCE_S = 20.0
@@ -44,8 +45,7 @@ class World:
         node.create_child("virtual_host", {"name": "shop"})
         chosen = {"type": kind, "authentication_providers": ["who"], "access_control": "access"}
         top.create_child("port", {"name": "plain", "port": 0, **chosen})
-        with socket.create_server(("127.0.0.1", 0)) as free:
-            self.number = free.getsockname()[1]
+        self.number = free_port()
         secure = {"name": "secure", "port": self.number, "transports": [transport], "key_store": "keys"}
         top.create_child("port", {**secure, **chosen})
 

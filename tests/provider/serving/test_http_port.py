@@ -20,6 +20,7 @@ from pyjms_provider.serving.http_connection import HttpConnection, LimitedConfig
 from pyjms_provider.serving.http_port import HttpListeningPort
 from pyjms_provider.transport.service import NetworkService
 from pyjms_provider.transport.settings import ListenerSettings, ListenerSettingsError, TlsSettings
+from tests.ports import free_port
 from tests.provider.transport.certificates import Authority
 
 PATIENCE_S = 20.0
@@ -100,8 +101,7 @@ def test_who_reads_gets_all_of_a_large_answer(world: World) -> None:
 
 
 def test_a_port_with_a_certificate_that_cannot_be_used_does_not_listen(world: World, tmp_path: Path) -> None:
-    with socket.create_server(("127.0.0.1", 0)) as free:
-        number = free.getsockname()[1]
+    number = free_port()
     wrong = tmp_path / "wrong.pem"
     wrong.write_text("rubbish")
     settings = ListenerSettings(scheme="http", port=number, tls=TlsSettings(certificate_file=wrong))
@@ -113,8 +113,7 @@ def test_a_port_with_a_certificate_that_cannot_be_used_does_not_listen(world: Wo
 
 def test_a_port_that_comes_too_late_does_not_listen(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("pyjms_provider.serving.http_port._START_S", 0.0)
-    with socket.create_server(("127.0.0.1", 0)) as free:
-        number = free.getsockname()[1]
+    number = free_port()
     may_go_on = Event()
 
     async def be_busy() -> None:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 import runpy
 import shlex
-import socket
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from pyjms.spark.connecting import close_links
+from tests.ports import free_port
 from tests.provider.commands.served import BrokerProcess
 from tests.pyjms.demo.command_line import Run, runner
 from tests.tidy.source import ROOT
@@ -87,8 +87,7 @@ def reader(
     plain_spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> Iterator[Reader]:
     """Somebody in an empty folder, which is Spark's, too."""
-    with socket.create_server(("127.0.0.1", 0)) as free:
-        port = str(free.getsockname()[1])
+    port = str(free_port())
     where_the_jvm_was_started = str(Path.cwd())
     monkeypatch.chdir(tmp_path)
     _work_in(plain_spark, str(tmp_path))

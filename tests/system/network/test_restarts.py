@@ -124,9 +124,10 @@ class Clients:
 def test_clients_keep_their_connections_and_miss_nothing_when_a_broker_is_restarted(tmp_path: Path) -> None:
     options = ("--anonymous", "--store", "sqlite:///broker.db")
     with ExitStack() as made:
-        broker = BrokerProcess(tmp_path, "--listen", "stomp://127.0.0.1:0", *options)
+        url = f"stomp://127.0.0.1:{free_port()}"  # which nobody else is given while the broker is away
+        broker = BrokerProcess(tmp_path, "--listen", url, *options)
         made.callback(broker.end)
-        [url] = broker.announced("stomp")
+        assert broker.announced("stomp") == [url]
         with working(f"{url}?reconnect_delay_max_ms=100") as clients:
             for _ in range(_RESTARTS):
                 clients.tally.grow(_BETWEEN)
