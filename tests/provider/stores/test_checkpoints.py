@@ -112,10 +112,9 @@ def path_of(connection: sqlite3.Connection) -> str:
 
 
 def test_nothing_is_begun_for_little(database: sqlite3.Connection, watched: type[Watched], writer: Writer) -> None:
-    before = threading.active_count()
     with closing(Checkpoints(path_of(database), synchronous="NORMAL")) as carried:
         carried.wrote(299, writer)
-        assert threading.active_count() == before
+        assert carried._thread is None
     assert not watched.begun.is_set()
 
 

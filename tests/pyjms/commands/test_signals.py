@@ -65,7 +65,7 @@ def ctrl_c() -> Iterator[None]:
 @pytest.mark.usefixtures("ctrl_c")
 def test_ctrl_c_ends_a_wait_that_nothing_interrupted() -> None:
     waiting, urgent = threading.Event(), signal.getsignal(signal.SIGURG)
-    with interruptible(), interrupted_elsewhere(0.1, signal.SIGINT), pytest.raises(KeyboardInterrupt):
+    with pytest.raises(KeyboardInterrupt), interruptible(), interrupted_elsewhere(0.1, signal.SIGINT):
         waiting.wait()
     assert signal.getsignal(signal.SIGURG) is urgent
     assert signal.set_wakeup_fd(-1) == -1
