@@ -37,6 +37,7 @@ __all__ = ["IntrospectionAuthenticator"]
 
 _log = logging.getLogger(__name__)
 _ATTEMPTS: Final = ThrottleSettings(burst=50, interval_ms=1_000, network_burst=50, network_interval_ms=1_000)
+_TELL_MS: Final = 60_000
 
 
 class IntrospectionAuthenticator(Authenticator):
@@ -57,6 +58,7 @@ class IntrospectionAuthenticator(Authenticator):
         }
         self._throttle = Throttle(_ATTEMPTS, clock)
         self._known: OrderedDict[bytes, tuple[float, Principal]] = OrderedDict()
+        self._tell_again_ms = -math.inf
         self._lock = Lock()
 
     def handles(self, credentials: Credentials | None) -> bool:
@@ -89,7 +91,7 @@ class IntrospectionAuthenticator(Authenticator):
         try:
             answer = self._endpoint.ask(body, self._headers)
         except EndpointError as error:
-            _log.error("PYJMS-SECURITY-5 nobody with a token can log in: %s", error.reason)
+            self._tell(error)
             raise LogInsBusyError from error
         now = self._clock.time_ms()
         try:
@@ -110,6 +112,15 @@ class IntrospectionAuthenticator(Authenticator):
         expires_ms = (claims.get("exp") or math.inf) * 1000
         self._remember(digest, principal, min(now + settings.remembered_ms, expires_ms))
         return principal
+
+    def _tell(self, error: EndpointError) -> None:
+        """Log that the server does not answer, once a minute: whoever has no token at all can have it asked as often as they like."""
+        now = self._clock.monotonic_ms()
+        with self._lock:
+            if now < self._tell_again_ms:
+                return
+            self._tell_again_ms = now + _TELL_MS
+        _log.error("PYJMS-SECURITY-5 nobody with a token can log in: %s", error.reason)
 
     def _remember(self, digest: bytes, principal: Principal, until_ms: float) -> None:
         if self._settings.remembered == 0:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from threading import Event, Semaphore
@@ -17,8 +17,8 @@ from pyjms_provider.management.errors import BusyError
 from pyjms_provider.management.metrics import Metrics
 from pyjms_provider.management.rest import monitoring
 from pyjms_provider.management.rest import threads as threads_module
-from pyjms_provider.management.rest.identity import Identity
-from pyjms_provider.management.rest.threads import WaitingThreads
+from pyjms_provider.management.rest.identity import Identity, peer_of
+from pyjms_provider.management.rest.threads import MOST_OF_ONE, LogInThreads, WaitingThreads
 from pyjms_provider.security.rules import parse_rules, rules_to_data
 from pyjms_provider.security.user_file import UserFile
 from pyjms_provider.serving.served_broker import ServedBroker
@@ -96,27 +96,77 @@ def test_requests_that_wait_keep_nobody_else_from_an_answer(url: str, waiting: W
     assert answer == 200
 
 
+class SlowLogIns:
+    """Log-ins from 127.0.0.1 wait until they may go on, as where another server is asked; those from elsewhere do not."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.begun, self.may_go_on = Semaphore(0), Event()
+        judge = Identity.by_credentials
+
+        def judge_late(identity: Identity, request: Any) -> Any:
+            if peer_of(request) == "127.0.0.1":
+                self.begun.release()
+                assert self.may_go_on.wait(PATIENCE_S)
+            return judge(identity, request)
+
+        monkeypatch.setattr(Identity, "by_credentials", judge_late)
+
+    def while_many_wait(self, url: str, ask_meanwhile: Callable[[], httpx2.Response]) -> int:
+        """Return the status that somebody else is answered with; 0: it came too late."""
+        with ThreadPoolExecutor(MANY) as clients:
+            asked = [clients.submit(ask, url, "/api/whoami") for _ in range(MANY)]
+            try:
+                for _ in range(MOST_OF_ONE):
+                    assert self.begun.acquire(timeout=PATIENCE_S)
+                answer = ask_meanwhile().status_code
+            except httpx2.TimeoutException:
+                answer = 0
+            finally:
+                self.may_go_on.set()
+            assert {each.result(2 * PATIENCE_S).status_code for each in asked} <= {200, 503}
+        return answer
+
+
 @pytest.mark.parametrize("path", ["/health/live", "/health/ready", "/metrics"])
 def test_log_ins_that_wait_keep_nobody_from_watching(url: str, monkeypatch: pytest.MonkeyPatch, path: str) -> None:
-    begun, may_go_on, identify = Semaphore(0), Event(), Identity.identify
+    slow = SlowLogIns(monkeypatch)
+    assert slow.while_many_wait(url, lambda: ask(url, path, PATIENCE_S / 2)) == 200
 
-    def identify_late(identity: Identity, request: Any) -> Any:
-        begun.release()
-        assert may_go_on.wait(PATIENCE_S)
-        return identify(identity, request)
 
-    monkeypatch.setattr(Identity, "identify", identify_late)
-    with ThreadPoolExecutor(MANY) as clients:
-        asked = [clients.submit(ask, url, "/api/whoami") for _ in range(MANY)]
-        for _ in range(40):
-            assert begun.acquire(timeout=PATIENCE_S)
-        try:
-            answer = ask(url, path, PATIENCE_S / 2).status_code
-        except httpx2.TimeoutException:
-            answer = 0
-        may_go_on.set()
-        assert [each.result(PATIENCE_S).status_code for each in asked] == [200] * MANY
-    assert answer == 200
+def test_who_is_logged_in_does_not_wait_for_those_who_log_in(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    with httpx2.Client(base_url=url, timeout=PATIENCE_S / 2) as client:
+        ok(client.post("/api/login", json={"user_name": "ann", "password": PASSWORD}))
+        slow = SlowLogIns(monkeypatch)
+        assert slow.while_many_wait(url, lambda: client.get("/api/whoami")) == 200
+
+
+def test_log_ins_of_one_network_leave_threads_to_others(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    slow = SlowLogIns(monkeypatch)
+    transport = httpx2.HTTPTransport(local_address="127.0.0.2")
+    with httpx2.Client(base_url=url, timeout=PATIENCE_S / 2, transport=transport) as elsewhere:
+        headers = {"authorization": basic("ann", PASSWORD)}
+        assert slow.while_many_wait(url, lambda: elsewhere.get("/api/whoami", headers=headers)) == 200
+
+
+def test_too_many_log_ins_of_one_network_are_refused_and_leave_nothing() -> None:
+    async def run() -> None:
+        threads, begun, may_end = LogInThreads(4, 1, 0.01), anyio.Event(), Event()
+
+        def work() -> None:
+            anyio.from_thread.run_sync(begun.set)
+            assert may_end.wait(PATIENCE_S)
+
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(threads.run, "10.0.0.1", work)
+            await begun.wait()
+            with pytest.raises(BusyError, match="1 requests to this port are waiting already"):
+                await threads.run("10.0.0.1", int)
+            assert await threads.run("10.0.0.2", int, "7") == 7
+            may_end.set()
+        assert await threads.run("10.0.0.1", int, "8") == 8
+        assert not threads._networks
+
+    anyio.run(run)
 
 
 def test_who_watches_too_often_is_refused(

@@ -9,6 +9,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Any, Final, Literal, TypeVar
 from uuid import UUID
 
@@ -27,7 +28,13 @@ from pyjms_provider.management.openapi import describe_api
 from pyjms_provider.management.rest.answers import error_data, refuse, status_of
 from pyjms_provider.management.rest.headers import secured
 from pyjms_provider.management.rest.hosts import AllowedHosts
-from pyjms_provider.management.rest.identity import ForgedRequestError, Identity, offered_name, read_credentials
+from pyjms_provider.management.rest.identity import (
+    ForgedRequestError,
+    Identity,
+    offered_name,
+    peer_of,
+    read_credentials,
+)
 from pyjms_provider.management.rest.monitoring import monitoring_routes
 from pyjms_provider.management.rest.requests import (
     LIST_OPTIONS,
@@ -41,7 +48,7 @@ from pyjms_provider.management.rest.requests import (
     read_query,
 )
 from pyjms_provider.management.rest.sessions import Session, Sessions
-from pyjms_provider.management.rest.threads import WaitingThreads
+from pyjms_provider.management.rest.threads import LogInThreads, WaitingThreads
 from pyjms_provider.management.versions import Expected, read_expected, tag_of
 from pyjms_provider.model.errors import UnknownObjectError
 from pyjms_provider.security.audit import AuditAction, AuditResult
@@ -92,6 +99,7 @@ class RestApi:
         self._identity = identity
         self._settings = settings
         self._threads = WaitingThreads()
+        self._log_ins = LogInThreads()
 
     def routes(self) -> list[Route]:
         """Return all routes; those of the tree last, as they take what the others leave."""
@@ -131,7 +139,7 @@ class RestApi:
 
         async def guarded(request: Request) -> Response:
             try:
-                caller = await self._call(self._identity.identify, request) if identifies else None
+                caller = await self._identify(request) if identifies else None
             except ForgedRequestError as error:
                 return secured(refuse(error))
             except AccessDeniedError as error:
@@ -150,11 +158,17 @@ class RestApi:
 
         return guarded
 
+    async def _identify(self, request: Request) -> Caller:
+        caller = self._identity.by_session(request)
+        if caller is None:
+            caller = await self._log_ins.run(peer_of(request), self._identity.by_credentials, request)
+        return caller
+
     def _note_refused(self, request: Request) -> None:
         """Have it audited whose credentials were refused; who shows none has only not logged in."""
         name = offered_name(request.headers.get("authorization"))
         if name is not None:
-            peer = "" if request.client is None else request.client.host
+            peer = peer_of(request)
             self._desk.note_login(None, name, peer, AuditAction.LOG_IN, AuditResult.REFUSED)
 
     async def _call(self, function: Callable[..., _T], *arguments: Any) -> _T:
@@ -171,10 +185,11 @@ class RestApi:
         user_name, password = body.get("user_name"), body.get("password")
         if not isinstance(user_name, str) or not isinstance(password, str):
             raise BadRequestError('a login is {"user_name": …, "password": …}')
-        peer = "" if request.client is None else request.client.host
+        peer = peer_of(request)
         credentials = PasswordCredentials(user_name=user_name, password=password)
         try:
-            principal = await self._call(lambda: self._identity.authenticator.authenticate(credentials, peer=peer))
+            authenticate = partial(self._identity.authenticator.authenticate, credentials, peer=peer)
+            principal = await self._log_ins.run(peer, authenticate)
         except AccessDeniedError as error:
             self._desk.note_login(None, user_name, peer, AuditAction.LOG_IN, AuditResult.REFUSED)
             return refuse(error, status=401)

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     from pyjms_provider.security.contracts import AccessPolicy, Authenticator
 
-__all__ = ["ForgedRequestError", "Identity", "offered_name", "read_credentials"]
+__all__ = ["ForgedRequestError", "Identity", "offered_name", "peer_of", "read_credentials"]
 
 _SAFE: Final = frozenset({"GET", "HEAD", "OPTIONS"})
 
@@ -59,8 +59,13 @@ def offered_name(header: str | None) -> str | None:
     return credentials.user_name if isinstance(credentials, PasswordCredentials) else ""
 
 
+def peer_of(request: Request) -> str:
+    """Return the address that a request comes from; empty if it is not known."""
+    return "" if request.client is None else request.client.host
+
+
 class Identity:
-    """Tells who asks. `identify` may wait, so it is called on a thread that may."""
+    """Tells who asks."""
 
     def __init__(
         self,
@@ -78,17 +83,24 @@ class Identity:
         self.sessions = sessions
 
     def identify(self, request: Request) -> Caller:
-        """Return who asks. Raises `AccessDeniedError`, `ForgedRequestError`."""
-        peer = "" if request.client is None else request.client.host
+        """Return who asks. May wait, so it is called on a thread that may. Raises `AccessDeniedError`, `ForgedRequestError`."""
+        return self.by_session(request) or self.by_credentials(request)
+
+    def by_session(self, request: Request) -> Caller | None:
+        """Return who asks if that is known by a session; it never waits. Raises `ForgedRequestError`."""
         session = self.sessions.find(request.cookies.get(self._cookie))
-        header = request.headers.get("authorization")
-        if session is not None and header is None:
-            if request.method not in _SAFE and not Sessions.is_own(session, request.headers.get(CSRF_HEADER)):
-                raise ForgedRequestError(f"a change needs the header {CSRF_HEADER} that POST /api/login answered with")
-            return Caller(principal=session.principal, access=self.access, peer=peer, port=self._port)
+        if session is None or "authorization" in request.headers:
+            return None
+        if request.method not in _SAFE and not Sessions.is_own(session, request.headers.get(CSRF_HEADER)):
+            raise ForgedRequestError(f"a change needs the header {CSRF_HEADER} that POST /api/login answered with")
+        return Caller(principal=session.principal, access=self.access, peer=peer_of(request), port=self._port)
+
+    def by_credentials(self, request: Request) -> Caller:
+        """Return who asks, by what the request shows. May wait, as `identify`. Raises as that does."""
         if request.method not in _SAFE:
             _check_origin(request)  # browsers send passwords that they remember on behalf of any page
-        principal = self.authenticator.authenticate(read_credentials(header), peer=peer)
+        peer = peer_of(request)
+        principal = self.authenticator.authenticate(read_credentials(request.headers.get("authorization")), peer=peer)
         return Caller(principal=principal, access=self.access, peer=peer, port=self._port)
 
 

@@ -1,25 +1,31 @@
 """The threads of one port for requests that may wait: for a database, or for a change that others make.
 
-Who logs in has other threads, and so has who watches over the broker: however many requests wait, these are answered.
+Who logs in has other threads, and so has who watches over the broker: however many requests wait, these are answered. Who is
+logged in needs no thread to be known by.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
 from functools import partial
 from typing import Final, TypeVar
 
 from anyio import CapacityLimiter, fail_after, to_thread
 
 from pyjms_provider.management.errors import BusyError
+from pyjms_provider.security.throttle import network_of
 
-__all__ = ["MOST", "WaitingThreads"]
+__all__ = ["MOST", "LogInThreads", "WaitingThreads"]
 
 _T = TypeVar("_T")
 
 MOST: Final = 64
 """So many requests of a port wait at once. More are seldom anything but one page that is asked for again and again."""
+MOST_OF_ONE: Final = 16
+"""So many log-ins of one network wait at once: whoever floods a port with rubbish leaves three quarters of the threads to others."""
 PATIENCE_S: Final = 10.0
 """How long one more waits for its turn; then it is refused, which is an answer."""
 
@@ -34,16 +40,56 @@ class WaitingThreads:
 
     async def run(self, function: Callable[..., _T], *arguments: object) -> _T:
         """Return what `function` returns, called on a thread. Raises what it raises, and `BusyError`."""
-        turn = object()
-        try:
-            with fail_after(self._patience_s):
-                await self._turns.acquire_on_behalf_of(turn)
-        except TimeoutError as error:
-            raise BusyError(
-                f"{self._turns.total_tokens:g} requests to this port are waiting already, for a database, for changes or for "
-                "log-ins; try again, and look in the log what keeps them"
-            ) from error
-        try:
+        async with _turn(self._turns, self._patience_s):
             return await to_thread.run_sync(partial(function, *arguments), limiter=self._threads)
+
+
+class LogInThreads:
+    """The threads of one port for passwords and tokens that are judged, which may take another server's time. All calls on the event loop.
+
+    Each network has a part of them, as what `Throttle` counts: who has no password at all can make log-ins wait.
+    """
+
+    def __init__(self, most: int = MOST, most_of_one: int = MOST_OF_ONE, patience_s: float = PATIENCE_S) -> None:
+        self._threads = WaitingThreads(most, patience_s)
+        self._most_of_one = most_of_one
+        self._patience_s = patience_s
+        self._networks: dict[str, _Part] = {}
+
+    async def run(self, peer: str, function: Callable[..., _T], *arguments: object) -> _T:
+        """Return what `function` returns, called on a thread for who is at the address `peer`. Raises what it raises, and `BusyError`."""
+        network = network_of(peer)
+        part = self._networks.get(network)
+        if part is None:
+            part = self._networks[network] = _Part(CapacityLimiter(self._most_of_one))
+        part.users += 1
+        try:
+            async with _turn(part.turns, self._patience_s):
+                return await self._threads.run(function, *arguments)
         finally:
-            self._turns.release_on_behalf_of(turn)
+            part.users -= 1
+            if not part.users:
+                del self._networks[network]
+
+
+@dataclass(slots=True)
+class _Part:
+    turns: CapacityLimiter
+    users: int = 0
+
+
+@asynccontextmanager
+async def _turn(turns: CapacityLimiter, patience_s: float) -> AsyncIterator[None]:
+    turn = object()
+    try:
+        with fail_after(patience_s):
+            await turns.acquire_on_behalf_of(turn)
+    except TimeoutError as error:
+        raise BusyError(
+            f"{turns.total_tokens:g} requests to this port are waiting already, for a database, for changes or for "
+            "log-ins; try again, and look in the log what keeps them"
+        ) from error
+    try:
+        yield
+    finally:
+        turns.release_on_behalf_of(turn)
