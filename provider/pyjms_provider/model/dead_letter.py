@@ -10,10 +10,11 @@ from pydantic import BaseModel, Field
 from pyjms_provider.core.dead_letters import DEAD_PREFIX
 from pyjms_provider.core.message_state import MessageState
 from pyjms_provider.model.errors import UnknownObjectError
-from pyjms_provider.model.messages import LetterView, view_letter
+from pyjms_provider.model.messages import LetterView
 from pyjms_provider.model.observed import ObservedObject
 from pyjms_provider.model.operations import NO_PROGRESS, Progress, operation
-from pyjms_provider.model.queue import Ids, Page, Selector, chosen, page_of
+from pyjms_provider.model.queue import Ids, Selector, chosen
+from pyjms_provider.model.showing import Showing
 from pyjms_provider.model.statistics import statistic
 from pyjms_provider.security.contracts import Operation, Target, TargetKind
 
@@ -21,7 +22,7 @@ __all__ = ["DeadLetterOffice"]
 
 
 class LetterPage(BaseModel):
-    """Part of the dead letters."""
+    """Part of the dead letters: fewer than were asked for where they are long."""
 
     letters: list[LetterView]
     has_more: bool
@@ -69,8 +70,9 @@ class DeadLetterOffice(ObservedObject):
     ) -> LetterPage:
         """Return a page of letters. Raises `InvalidSelectorError`, `ResourceError`."""
         found = self.host.queues.manager.browse(self.name, chosen(selector, message_ids))
-        taken, has_more = page_of(found, Page(offset=offset, limit=limit))
-        return LetterPage(letters=[view_letter(each, with_body=with_bodies) for each in taken], has_more=has_more)
+        showing = Showing(with_bodies=with_bodies)
+        shown, has_more = showing.page(found, showing.letter, offset, limit)
+        return LetterPage(letters=shown, has_more=has_more)
 
     @operation("Return dead letters to where they came from.")
     def replay(

@@ -8,9 +8,8 @@ from typing import Annotated, Any, Final
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from pyjms.spi.envelope import Address, AddressKind, BodyKind, Envelope, MessageId, ObjectBody
+from pyjms.spi.envelope import Address, AddressKind, BodyKind, Envelope, MessageId
 from pyjms.types import Byte, Char, Double, Float, Int, Long, Short, Stored
-from pyjms_provider.core.dead_letters import DEAD_PREFIX
 from pyjms_provider.model.errors import InvalidArgumentsError, Problem
 
 __all__ = [
@@ -20,12 +19,8 @@ __all__ = [
     "NewMessage",
     "TypedValue",
     "to_envelope",
-    "view_letter",
-    "view_message",
-    "view_value",
 ]
 
-_LONGEST: Final = 100_000
 _TYPES: Final[Mapping[str, type]] = {
     "boolean": bool,
     "byte": Byte,
@@ -48,11 +43,13 @@ class TypedValue(_Shown):
 
     type: str
     value: Any
-    """Bytes are in base64."""
+    """Bytes are in base64; longs beyond 2^53 are strings, as are infinity and NaN: JSON's numbers would not hold them."""
 
 
 class MessageBody(_Shown):
-    """A body. Long ones are cut; `size` is of the whole: characters of a text, bytes, or the number of values."""
+    """A body. Of one that is too long the first 100,000 characters or bytes are shown; `size` is of the whole: characters of a text, bytes, or
+    the number of values.
+    """
 
     kind: str
     size: int
@@ -77,8 +74,10 @@ class MessageView(_Shown):
     reply_to: str | None
     type: str | None
     properties: dict[str, TypedValue]
+    is_whole: bool
+    """False: headers and properties are too long to be shown; what is beyond 100,000 characters is cut, or left out."""
     body: MessageBody | None
-    """None: it was not asked for."""
+    """None: it was not asked for, or those of other messages were too long for one answer already."""
 
 
 class LetterView(_Shown):
@@ -109,87 +108,6 @@ class NewMessage(_Shown):
     persistent: bool = True
     time_to_live_ms: Annotated[int, Field(ge=0)] = 0
     """0: for ever."""
-
-
-def view_value(value: Stored) -> TypedValue:
-    """Return a value of a property, a map or a stream as it is shown."""
-    if value is None:
-        return TypedValue(type="null", value=None)
-    if isinstance(value, bytes):
-        return TypedValue(type="bytes", value=base64.b64encode(value).decode())
-    if isinstance(value, bool):
-        return TypedValue(type="boolean", value=value)
-    for name in ("byte", "short", "long", "float", "char"):
-        if isinstance(value, _TYPES[name]):
-            return TypedValue(type=name, value=str(value) if name == "char" else _plain_number(value))
-    if isinstance(value, str):
-        return TypedValue(type="string", value=str(value))
-    return TypedValue(type="int" if isinstance(value, int) else "double", value=_plain_number(value))
-
-
-def _plain_number(value: Any) -> int | float | str:
-    if isinstance(value, int):
-        return int(value)
-    number = float(value)
-    return number if number - number == 0 else str(number)  # JSON has neither infinity nor NaN
-
-
-def view_message(envelope: Envelope, *, with_body: bool = True) -> MessageView:
-    """Return a message as it is shown."""
-    correlation = envelope.correlation_id
-    return MessageView(
-        id=envelope.message_id,
-        destination=str(envelope.destination),
-        timestamp_ms=envelope.timestamp_ms,
-        expiration_ms=envelope.expiration_ms,
-        delivery_mode="PERSISTENT" if envelope.delivery_mode == 2 else "NON_PERSISTENT",
-        priority=envelope.priority,
-        correlation_id=correlation.hex() if isinstance(correlation, bytes) else correlation,
-        reply_to=None if envelope.reply_to is None else str(envelope.reply_to),
-        type=envelope.jms_type,
-        properties={name: view_value(value) for name, value in envelope.properties.items()},
-        body=_body(envelope) if with_body else None,
-    )
-
-
-def _body(envelope: Envelope) -> MessageBody:
-    body, kind = envelope.body, envelope.body_kind.name.lower()
-    if isinstance(body, str):
-        return MessageBody(kind=kind, size=len(body), is_whole=len(body) <= _LONGEST, text=body[:_LONGEST])
-    if isinstance(body, (bytes, ObjectBody)):
-        data = body if isinstance(body, bytes) else body.data
-        shown = base64.b64encode(data[:_LONGEST]).decode()
-        return MessageBody(kind=kind, size=len(data), is_whole=len(data) <= _LONGEST, base64=shown)
-    if isinstance(body, Mapping):
-        values = {name: view_value(value) for name, value in body.items()}
-        return MessageBody(kind=kind, size=len(values), is_whole=True, map=values)
-    if isinstance(body, tuple):
-        return MessageBody(kind=kind, size=len(body), is_whole=True, stream=[view_value(value) for value in body])
-    return MessageBody(kind=kind, size=0, is_whole=True)
-
-
-def view_letter(envelope: Envelope, *, with_body: bool = True) -> LetterView:
-    """Return a dead letter as it is shown."""
-    said = {name.removeprefix(DEAD_PREFIX): value for name, value in envelope.properties.items()}
-
-    def text(name: str) -> str | None:
-        value = said.get(name)
-        return value if isinstance(value, str) else None
-
-    def number(name: str) -> int | None:
-        value = said.get(name)
-        return int(value) if isinstance(value, int) else None
-
-    return LetterView(
-        message=view_message(envelope, with_body=with_body),
-        kind=text("Kind"),
-        reason=text("Reason"),
-        came_from=text("Destination"),
-        subscription=text("Subscription"),
-        deliveries=number("Count"),
-        consumer=text("Consumer"),
-        at_ms=number("Time"),
-    )
 
 
 def to_envelope(message: NewMessage, queue: str, message_id: str, now_ms: int, where: str) -> Envelope:

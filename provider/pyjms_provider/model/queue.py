@@ -17,9 +17,10 @@ from pyjms_provider.model.errors import UnknownObjectError
 from pyjms_provider.model.explaining import ExplainedMessage, explain_message
 from pyjms_provider.model.life_cycle import State
 from pyjms_provider.model.managed import ManagedObject, Snapshot
-from pyjms_provider.model.messages import MessageView, NewMessage, to_envelope, view_message
+from pyjms_provider.model.messages import MessageView, NewMessage, to_envelope
 from pyjms_provider.model.operations import KEPT_QUIET, NO_PROGRESS, WRITES_TO, Progress, operation
 from pyjms_provider.model.queue_attributes import ALERT_FIELDS, POLICY_FIELDS, QueueAttributes
+from pyjms_provider.model.showing import Showing
 from pyjms_provider.model.statistics import StatisticKind, statistic
 from pyjms_provider.model.watched import AlertView, PastView, Since, alert_views, past_view
 from pyjms_provider.security.contracts import Operation, Target, TargetKind
@@ -31,7 +32,7 @@ if TYPE_CHECKING:
     from pyjms_provider.model.virtual_host import VirtualHost
     from pyjms_provider.watching.alerts import AlertLimits
 
-__all__ = ["Ids", "ManagedQueue", "MessagePage", "Page", "Selector", "chosen", "page_of"]
+__all__ = ["Ids", "ManagedQueue", "MessagePage", "Selector", "chosen"]
 
 _PAGE: Final = 1000
 _numbers = count(1)
@@ -49,15 +50,8 @@ TargetQueue = Annotated[
 Most = Annotated[int | None, Field(ge=1, description="At most so many; none: all.")]
 
 
-class Page(BaseModel):
-    """Which part of a list is wanted."""
-
-    offset: int
-    limit: int
-
-
 class MessagePage(BaseModel):
-    """Part of the messages that wait."""
+    """Part of the messages that wait: fewer than were asked for where they are long, so the next page begins behind those that came."""
 
     messages: list[MessageView]
     has_more: bool
@@ -77,12 +71,6 @@ def chosen(selector: str | None, ids: list[str] | None) -> str | None:
         return "FALSE"
     listed = ", ".join(map(quote, ids))
     return f"JMSMessageID IN ({listed})" + ("" if not selector else f" AND ({selector})")
-
-
-def page_of(found: Any, page: Page) -> tuple[list[Any], bool]:
-    """Return the wanted part of an iterator, and whether there is more."""
-    taken = list(islice(found, page.offset, page.offset + page.limit + 1))
-    return taken[: page.limit], len(taken) > page.limit
 
 
 class ManagedQueue(ManagedObject):
@@ -247,8 +235,9 @@ class ManagedQueue(ManagedObject):
     ) -> MessagePage:
         """Return a page of messages. Raises `InvalidSelectorError`, `ResourceError`."""
         found = self._source.manager.browse(self.name, chosen(selector, message_ids))
-        taken, has_more = page_of(found, Page(offset=offset, limit=limit))
-        return MessagePage(messages=[view_message(each, with_body=with_bodies) for each in taken], has_more=has_more)
+        showing = Showing(with_bodies=with_bodies)
+        shown, has_more = showing.page(found, showing.message, offset, limit)
+        return MessagePage(messages=shown, has_more=has_more)
 
     @operation(
         "Say of messages whether a selector takes them, and which clause decides.",

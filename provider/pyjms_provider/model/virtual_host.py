@@ -25,11 +25,12 @@ from pyjms_provider.model.errors import InvalidAttributesError, ObjectInUseError
 from pyjms_provider.model.host_children import host_sources
 from pyjms_provider.model.host_watch import HostWatch
 from pyjms_provider.model.life_cycle import Phase, State
-from pyjms_provider.model.messages import MessageView, view_message
+from pyjms_provider.model.messages import MessageView
 from pyjms_provider.model.operations import NO_PROGRESS, Progress, operation
 from pyjms_provider.model.queue import chosen
 from pyjms_provider.model.queue_attributes import PolicyPattern, policy_reaches, read_policy
 from pyjms_provider.model.queue_source import QueueSource
+from pyjms_provider.model.showing import Showing
 from pyjms_provider.model.startable import Stoppable
 from pyjms_provider.model.statistics import statistic
 from pyjms_provider.model.store_url import has_password, with_password
@@ -341,14 +342,13 @@ class VirtualHost(StoryTelling, Stoppable):
         """Return the messages that nobody holds, each with its queue; it looks into one queue after the other."""
         names = self.queues.names()
         found: list[FoundMessage] = []
+        showing = Showing(with_bodies=with_bodies)
         for number, name in enumerate(names):
             if not progress(number, len(names)):
                 break
             with suppress(UnknownQueueError):  # it was deleted meanwhile
                 messages = self.queues.manager.browse(name, chosen(None, message_ids))
-                found += [
-                    FoundMessage(queue=name, message=view_message(each, with_body=with_bodies)) for each in messages
-                ]
+                found += [FoundMessage(queue=name, message=showing.message(each)) for each in messages]
         return found
 
     @operation("Settle a transaction that is in doubt, in place of its coordinator, whose log is to be asked first.")

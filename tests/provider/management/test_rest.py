@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import Any
 from urllib.parse import quote
 
@@ -9,6 +10,7 @@ import pytest
 from starlette.testclient import TestClient
 
 from pyjms_provider.clients.vm import VmConnection
+from pyjms_provider.management.rest import requests
 from tests.provider.clients.world import consume
 from tests.provider.helpers import RecordedEvents
 from tests.provider.management.world import ROOT, Site, error_of, ok
@@ -304,3 +306,25 @@ def test_a_content_type_may_have_parameters(site: Site, ann: TestClient) -> None
 def test_an_unknown_address_is_told_of_as_any_error(ann: TestClient) -> None:
     for address in ("/nothing", "/api", "/api/latest", f"{ROOT}/queue/a/b/c/d/e"):
         error_of(ann.get(address), 404)
+
+
+def test_a_long_body_is_not_read_where_all_clients_are_served(
+    site: Site, ann: TestClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    site.queue()
+    threads: dict[int, bool] = {}
+    read = requests.read_json
+
+    def note(body: bytes) -> Any:
+        try:
+            asyncio.get_running_loop()
+        except RuntimeError:
+            threads[len(body)] = False
+        else:
+            threads[len(body)] = True
+        return read(body)
+
+    monkeypatch.setattr(requests, "read_json", note)
+    for size in (10, 100_000):
+        ok(ann.post(f"{ROOT}/queue/main/shop/orders/publish", json={"message": {"text": "x" * size}}))
+    assert list(threads.values()) == [True, False]

@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import unquote
 from uuid import UUID
 
+from starlette.concurrency import run_in_threadpool
+
 from pyjms_provider.management.errors import (
     BadMethodError,
     BadRequestError,
@@ -40,6 +42,8 @@ LIST_OPTIONS: Final = frozenset({"fields", "actual", "filter", "sort", "offset",
 OBJECT_OPTIONS: Final = frozenset({"fields", "actual", "id"})
 _PREFIX_PARTS: Final = 3
 _DEPTH_MAX: Final = 100
+_LONG: Final = 64 * 1024
+"""A longer body takes so long to read that the clients of the event loop would notice."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -156,7 +160,8 @@ async def read_body(request: Request, size_max: int) -> dict[str, Any]:
     content_type = request.headers.get("content-type", "").partition(";")[0].strip().lower()
     if content_type != "application/json":
         raise ContentTypeError("the body is JSON, with content-type: application/json")
-    data = read_json(bytes(body))
+    is_long = len(body) > _LONG
+    data = await run_in_threadpool(read_json, bytes(body)) if is_long else read_json(bytes(body))
     if not isinstance(data, dict):
         raise BadRequestError("the body is a JSON object: {…}")
     return data
