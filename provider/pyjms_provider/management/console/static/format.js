@@ -69,6 +69,7 @@ function two(number) {
 export function time(ms) {
   if (typeof ms !== "number" || ms <= 0) return "–";
   const at = new Date(ms);
+  if (Number.isNaN(at.getTime())) return "after the year 275760";
   const day = `${at.getFullYear()}-${two(at.getMonth() + 1)}-${two(at.getDate())}`;
   return `${day} ${two(at.getHours())}:${two(at.getMinutes())}:${two(at.getSeconds())}`;
 }

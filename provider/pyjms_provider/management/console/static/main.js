@@ -71,7 +71,7 @@ function themeButton() {
 function person() {
   const {userName, token} = api.who();
   const name = h("span", {class: "person"}, h("bdi", {}, userName));
-  if (token === null) return [name, h("button", {type: "button", class: "quiet", on: {click: () => askWho(start)}}, "Log in")];
+  if (token === null) return [name, h("button", {type: "button", class: "quiet", on: {click: () => askWho(begin)}}, "Log in")];
   const leave = async () => {
     try {
       await api.logOut();
@@ -79,7 +79,7 @@ function person() {
       noteError(error);
     }
     stop();
-    logInPage(app, start);
+    logInPage(app, begin);
   };
   return [name, h("button", {type: "button", class: "quiet", id: "log-out", on: {click: leave}}, "Log out")];
 }
@@ -153,20 +153,41 @@ async function start() {
   await show(main);
 }
 
+async function begin() {
+  try {
+    await start();
+  } catch (error) {
+    if (error.status !== 403) throw error;
+    refuse(error);
+  }
+}
+
+// What is shown where nothing can be: also to who may log in, and not look at the broker. They can become somebody else.
+function refuse(error) {
+  const isRefused = error.status === 403;
+  replace(app, h("main", {class: "login", id: "main"},
+    h("h1", {}, isRefused ? "The console is for those who may look at the broker" : "The broker cannot be reached"),
+    isRefused ? h("p", {}, "It needs the right to observe the broker. What else you may do, you can do by the API, or ask your administrator for that right.") : null,
+    problemBox(error),
+    h("div", {class: "actions"},
+      h("button", {type: "button", class: "main", on: {click: () => location.reload()}}, "Try again"),
+      api.who().userName === null ? null : person())));
+}
+
 // The broker says that nobody is logged in any more: whoever it was stays where they are, and logs in again.
 let isAsking = false;
 api.who().onEnded = () => {
   if (isAsking || app.childElementCount === 0 || app.querySelector(".login") !== null) return;
   isAsking = true;
   stop();
-  askWho(start, "Your session has ended. Log in again to go on.").catch(noteError).finally(() => { isAsking = false; });
+  askWho(begin, "Your session has ended. Log in again to go on.").catch(noteError).finally(() => { isAsking = false; });
 };
 
 applyTheme();
 try {
-  await start();
+  await begin();
 } catch (error) {
-  if (error.status === 401) logInPage(app, start);
-  else if (error.code !== undefined) replace(app, h("main", {class: "login"}, h("h1", {}, "The broker cannot be reached"), problemBox(error), h("button", {type: "button", class: "main", on: {click: () => location.reload()}}, "Try again")));
+  if (error.status === 401) logInPage(app, begin);
+  else if (error.code !== undefined) refuse(error);
   else throw error;
 }

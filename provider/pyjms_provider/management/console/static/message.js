@@ -38,13 +38,52 @@ function valueRows(entries, title) {
       h("td", {class: typed.type === "bytes" ? "hex" : "value"}, h("bdi", {}, shownValue(typed)))))));
 }
 
-function prettyJson(text) {
+// JSON on lines of its own, token by token: what is parsed and written anew has other numbers, and one of two equal keys is gone.
+export function prettyJson(text) {
   if (!/^\s*[[{]/.test(text)) return null;
   try {
-    return JSON.stringify(JSON.parse(text), null, 2);
+    JSON.parse(text);
   } catch {
     return null;
   }
+  const parts = [];
+  let depth = 0;
+  const line = () => `\n${"  ".repeat(depth)}`;
+  const tokens = text.match(/"(?:[^"\\]|\\.)*"|[[\]{},:]|[^\s[\]{},:"]+/g);
+  tokens.forEach((token, index) => {
+    if (token === "{" || token === "[") {
+      parts.push(token);
+      depth += 1;
+      if (!"]}".includes(tokens[index + 1])) parts.push(line());
+    } else if (token === "}" || token === "]") {
+      depth -= 1;
+      if (!"[{".includes(tokens[index - 1])) parts.push(line());
+      parts.push(token);
+    } else if (token === ",") {
+      parts.push(",", line());
+    } else {
+      parts.push(token === ":" ? ": " : token);
+    }
+  });
+  return parts.join("");
+}
+
+// Rows of messages with a name for each: a message may have no id, and copies have the same one.
+export function withKeys(rows, idOf) {
+  const seen = new Map();
+  return rows.map((row) => {
+    const id = idOf(row);
+    const many = (seen.get(id) ?? 0) + 1;
+    seen.set(id, many);
+    return {...row, key: many === 1 && id !== null ? id : `${id ?? "no id"} (${many})`};
+  });
+}
+
+export const NO_ID = "It has no JMSMessageID to name it by: choose it by a selector";
+
+// How people name a message.
+export function idShown(id) {
+  return id === null ? h("span", {class: "hint"}, "no id") : h("bdi", {}, id);
 }
 
 function textBody(body) {
@@ -111,6 +150,7 @@ export function messageParts(message) {
     ]),
     h("h3", {}, `Properties (${properties.length})`),
     properties.length === 0 ? h("p", {class: "empty"}, "It has none.") : valueRows(properties, "Properties"),
+    message.is_whole ? null : h("p", {class: "hint"}, "There is more: headers and properties are longer than what is shown."),
     h("h3", {}, "Body", h("small", {}, message.body === null ? "" : ` ${message.body.kind}${size(message.body)}`)),
     bodyParts(message.body),
   ];

@@ -3,8 +3,9 @@
 import {h, replace, setText} from "./dom.js";
 
 // columns: [{name, label, cell(row) → text or node, number, sort, narrow}]; `key(row)` names a row; `href(row)` is where
-// its first cell leads; `order` is the name of the sorted field, with - before it: downwards.
-export function table({caption, columns, key, href = null, onSort = null, select = null, empty = "There is nothing here."}) {
+// its first cell leads; `order` is the name of the sorted field, with - before it: downwards. `unpickable(row)` says why a row cannot be
+// selected, or null.
+export function table({caption, columns, key, href = null, onSort = null, select = null, unpickable = () => null, empty = "There is nothing here."}) {
   const rows = new Map();
   const body = h("tbody", {});
   const all = select === null ? null : h("input", {type: "checkbox", "aria-label": "Select all rows"});
@@ -18,21 +19,28 @@ export function table({caption, columns, key, href = null, onSort = null, select
     nothing);
   const picked = new Set();
 
+  function pickable() {
+    return [...rows].filter(([, row]) => !row.box.disabled).map(([name]) => name);
+  }
+
   function picks() {
     for (const [name, row] of rows) row.box.checked = picked.has(name);
-    all.checked = rows.size > 0 && [...rows.keys()].every((name) => picked.has(name));
+    const names = pickable();
+    all.checked = names.length > 0 && names.every((name) => picked.has(name));
+    all.disabled = rows.size > 0 && names.length === 0;
     select([...picked]);
   }
 
   all?.addEventListener("change", () => {
     picked.clear();
-    if (all.checked) for (const name of rows.keys()) picked.add(name);
+    if (all.checked) for (const name of pickable()) picked.add(name);
     picks();
   });
 
   function make(name, row) {
     const cells = columns.map((column) => h("td", {class: [column.number ? "number" : null, column.narrow ? "narrow" : null].filter(Boolean).join(" ") || null}));
-    const box = select === null ? null : h("input", {type: "checkbox", "aria-label": `Select ${name}`});
+    const why = select === null ? null : unpickable(row);
+    const box = select === null ? null : h("input", {type: "checkbox", "aria-label": why ?? `Select ${name}`, title: why, disabled: why !== null});
     box?.addEventListener("change", () => {
       if (box.checked) picked.add(name);
       else picked.delete(name);
@@ -114,6 +122,19 @@ function head(column, onSort) {
   if (onSort === null || column.sort === undefined) return h("th", shape, column.label);
   const button = h("button", {type: "button", class: "sort", on: {click: () => onSort(column)}}, column.label);
   return h("th", shape, button);
+}
+
+// Where the pages of a list begin whose pages are of different lengths: messages are fewer on a page where they are long.
+export function pageStarts() {
+  const starts = [0];
+  return {
+    now: () => starts.at(-1),
+    go(step, shown) {
+      if (step > 0) starts.push(starts.at(-1) + shown);
+      else if (starts.length > 1) starts.pop();
+    },
+    reset() { starts.length = 1; },
+  };
 }
 
 // Which part of many rows is shown, and the way to the others.

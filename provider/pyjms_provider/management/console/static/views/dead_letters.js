@@ -5,10 +5,10 @@ import {ask, note, noteError, problemBox, progressInto} from "../dialog.js";
 import {freshId, h, replace} from "../dom.js";
 import * as format from "../format.js";
 import {poll} from "../live.js";
-import {facts, messageParts, preview, storyLink} from "../message.js";
+import {NO_ID, facts, idShown, messageParts, preview, storyLink, withKeys} from "../message.js";
 import * as model from "../model.js";
 import {callOperation, operationOf} from "../objects.js";
-import {pager, table} from "../table.js";
+import {pageStarts, pager, table} from "../table.js";
 
 const PAGE = 50;
 const KINDS = {
@@ -50,7 +50,7 @@ export async function deadLettersView({main, signal}) {
 
 function letterColumns(open) {
   return [
-    {name: "id", label: "Message", cell: (row) => h("button", {type: "button", class: "link", on: {click: () => open(row)}}, h("bdi", {}, row.message.id))},
+    {name: "id", label: "Message", cell: (row) => h("button", {type: "button", class: "link", on: {click: () => open(row)}}, idShown(row.message.id))},
     {name: "kind", label: "Why", cell: (row) => h("span", {class: `chip ${row.kind === null ? "off" : "warn"}`}, KINDS[row.kind] ?? "no dead letter")},
     {name: "reason", label: "Reason", cell: (row) => h("bdi", {class: "preview"}, row.reason ?? "")},
     {name: "from", label: "Came from", cell: (row) => format.name(row.subscription ?? row.came_from ?? "–")},
@@ -95,7 +95,8 @@ export async function deadLetterView({main, names, signal}) {
   const detail = h("section", {class: "card detail", "aria-label": "Dead letter", hidden: true, tabindex: "-1"});
   const forPicked = h("div", {class: "actions picked", hidden: true});
   const reasons = h("div", {class: "reasons"});
-  let offset = 0;
+  const starts = pageStarts();
+  let letters = [];
 
   function open(letter) {
     replace(detail,
@@ -106,23 +107,28 @@ export async function deadLetterView({main, names, signal}) {
     detail.focus();
   }
 
-  const list = table({caption: "Dead letters", key: (row) => row.message.id, columns: letterColumns(open), empty: "There are no letters.", select: (ids) => { forPicked.hidden = ids.length === 0; }});
+  const list = table({caption: "Dead letters", key: (row) => row.key, columns: letterColumns(open), empty: "There are no letters.", select: (keys) => { forPicked.hidden = keys.length === 0; }, unpickable: (row) => (row.message.id === null ? NO_ID : null)});
+  const pickedIds = () => {
+    const keys = new Set(list.picked());
+    return [...new Set(letters.filter((each) => keys.has(each.key)).map((each) => each.message.id))];
+  };
   const pages = pager((step) => {
-    offset = Math.max(0, offset + step * PAGE);
+    starts.go(step, letters.length);
     look().catch(noteError);
   });
 
   async function look() {
     replace(problems);
     try {
-      const args = {selector: selector.value.trim() || null, offset, limit: PAGE};
+      const args = {selector: selector.value.trim() || null, offset: starts.now(), limit: PAGE};
       const [page, counted] = await Promise.all([
         api.operate("dead_letter", office.names, "list_letters", args, signal),
         api.get("dead_letter", office.names, {fields: "reasons"}, signal),
       ]);
       if (signal.aborted) return;
-      list.update(page.letters);
-      pages.update({offset, shown: page.letters.length, hasMore: page.has_more});
+      letters = withKeys(page.letters, (each) => each.message.id);
+      list.update(letters);
+      pages.update({offset: starts.now(), shown: page.letters.length, hasMore: page.has_more});
       replace(reasons, Object.entries(counted.reasons).map(([kind, many]) => h("span", {class: "chip warn"}, `${format.count(many)} ${KINDS[kind] ?? "no dead letters"}`)));
     } catch (error) {
       if (error.code === undefined) throw error;
@@ -138,16 +144,16 @@ export async function deadLetterView({main, names, signal}) {
     await look();
   };
   const remove = async () => {
-    const ids = list.picked();
+    const ids = pickedIds();
     await again(await callOperation(queue, operationOf(queue, "delete_messages"), {title: "Delete", danger: true, preset: {message_ids: ids, selector: null}, intro: `This deletes ${format.count(ids.length)} dead letters. There is no way back.`}));
   };
   replace(forPicked,
-    action("Replay these…", async () => again(await replay(office, {message_ids: list.picked()})), "main"),
+    action("Replay these…", async () => again(await replay(office, {message_ids: pickedIds()})), "main"),
     action("Delete these…", remove, "danger"));
   const form = h("form", {class: "bar"}, h("label", {for: id, class: "unseen"}, "Selector"), selector, h("button", {type: "submit", class: "quiet"}, "Filter"), reasons);
   form.addEventListener("submit", (event) => {
     event.preventDefault();
-    offset = 0;
+    starts.reset();
     look().catch(noteError);
   });
   const all = action("Replay all…", async () => again(await replay(office, {selector: selector.value.trim() || null})), "main");

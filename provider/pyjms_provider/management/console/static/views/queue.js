@@ -8,11 +8,11 @@ import {allow, freshId, h, replace} from "../dom.js";
 import * as format from "../format.js";
 import * as history from "../history.js";
 import {poll} from "../live.js";
-import {explanationParts, messageParts, preview, storyLink} from "../message.js";
+import {NO_ID, explanationParts, idShown, messageParts, preview, storyLink, withKeys} from "../message.js";
 import * as model from "../model.js";
 import {callOperation, deleteObject, editObject, operationOf} from "../objects.js";
 import {sendMessage} from "../send.js";
-import {pager, table} from "../table.js";
+import {pageStarts, pager, table} from "../table.js";
 import {tile} from "./overview.js";
 import {counters, recordQueue} from "./queues.js";
 
@@ -35,16 +35,18 @@ function browser(queue, signal, onCount) {
   const problems = h("div", {});
   const detail = h("section", {class: "card detail", "aria-label": "Message", hidden: true, tabindex: "-1"});
   const forPicked = h("div", {class: "actions picked", hidden: true});
-  const state = {offset: 0, tried: "", explained: new Map(), open: null, messages: []};
+  const state = {tried: "", explained: new Map(), open: null, messages: []};
+  const starts = pageStarts();
 
   const list = table({
     caption: "Messages",
-    key: (row) => row.id,
+    key: (row) => row.key,
     empty: "No message waits here.",
-    select: (ids) => { forPicked.hidden = ids.length === 0; },
+    select: (keys) => { forPicked.hidden = keys.length === 0; },
+    unpickable: (row) => (row.id === null ? NO_ID : null),
     columns: [
       {name: "id", label: "Message", cell: (row) => {
-        const open = h("button", {type: "button", class: "link", on: {click: () => openMessage(row.id)}}, h("bdi", {}, row.id));
+        const open = h("button", {type: "button", class: "link", on: {click: () => openMessage(row.key)}}, idShown(row.id));
         return open;
       }},
       {name: "takes", label: "Selector", cell: (row) => mark(row)},
@@ -63,7 +65,7 @@ function browser(queue, signal, onCount) {
   }
 
   const pages = pager((step) => {
-    state.offset = Math.max(0, state.offset + step * PAGE);
+    starts.go(step, state.messages.length);
     look().catch(noteError);
   });
 
@@ -73,17 +75,18 @@ function browser(queue, signal, onCount) {
     replace(problems);
     state.explained = new Map();
     try {
-      const page = await api.operate("queue", queue.names, "browse", {selector: chosen, offset: state.offset, limit: PAGE}, signal);
-      state.messages = page.messages;
-      if (state.tried !== "" && page.messages.length > 0) {
-        const told = await api.operate("queue", queue.names, "explain", {selector: state.tried, message_ids: page.messages.map((each) => each.id), limit: PAGE}, signal);
+      const page = await api.operate("queue", queue.names, "browse", {selector: chosen, offset: starts.now(), limit: PAGE}, signal);
+      state.messages = withKeys(page.messages, (each) => each.id);
+      const ids = [...new Set(page.messages.map((each) => each.id))].filter((each) => each !== null);
+      if (state.tried !== "" && ids.length > 0) {
+        const told = await api.operate("queue", queue.names, "explain", {selector: state.tried, message_ids: ids, limit: PAGE}, signal);
         state.explained = new Map(told.map((each) => [each.message_id, each]));
       }
       if (signal.aborted) return;
       element.classList.toggle("is-tried", state.tried !== "");
-      list.update(page.messages);
-      pages.update({offset: state.offset, shown: page.messages.length, hasMore: page.has_more});
-      verdict.textContent = state.tried === "" ? "" : `takes ${[...state.explained.values()].filter((each) => each.matches).length} of the ${page.messages.length} shown`;
+      list.update(state.messages);
+      pages.update({offset: starts.now(), shown: page.messages.length, hasMore: page.has_more});
+      verdict.textContent = state.tried === "" ? "" : `takes ${state.messages.filter((each) => state.explained.get(each.id)?.matches).length} of the ${page.messages.length} shown`;
       if (state.open !== null) showMessage(state.open);
       onCount();
     } catch (error) {
@@ -98,17 +101,17 @@ function browser(queue, signal, onCount) {
     return h("pre", {class: "pointer", "aria-hidden": "true"}, `${state.tried}\n${" ".repeat(error.position)}▲`);
   }
 
-  function showMessage(messageId) {
-    const message = state.messages.find((each) => each.id === messageId);
+  function showMessage(key) {
+    const message = state.messages.find((each) => each.key === key);
     detail.hidden = message === undefined;
     element.classList.toggle("is-open", message !== undefined);
-    state.open = message === undefined ? null : messageId;
-    for (const each of state.messages) list.rowOf(each.id)?.classList.toggle("is-chosen", each.id === state.open);
+    state.open = message === undefined ? null : key;
+    for (const each of state.messages) list.rowOf(each.key)?.classList.toggle("is-chosen", each.key === state.open);
     if (message === undefined) return;
-    const told = state.explained.get(messageId);
+    const told = state.explained.get(message.id);
     replace(detail,
-      h("div", {class: "title"}, h("h2", {}, "Message"), storyLink(queue.names, messageId), button("Close", () => {
-        const line = list.rowOf(messageId);
+      h("div", {class: "title"}, h("h2", {}, "Message"), storyLink(queue.names, message.id), button("Close", () => {
+        const line = list.rowOf(key);
         showMessage(null);
         line?.querySelector("button")?.focus();
       })),
@@ -116,14 +119,15 @@ function browser(queue, signal, onCount) {
       messageParts(message));
   }
 
-  function openMessage(messageId) {
-    showMessage(messageId);
+  function openMessage(key) {
+    showMessage(key);
     detail.focus({preventScroll: false});
   }
 
   function withPicked(name, title, danger) {
     return async () => {
-      const ids = list.picked();
+      const keys = new Set(list.picked());
+      const ids = [...new Set(state.messages.filter((each) => keys.has(each.key)).map((each) => each.id))];
       const done = await callOperation(queue, operationOf(queue, name), {
         title, danger, preset: {message_ids: ids, selector: null},
         intro: `${title} ${format.count(ids.length)} ${ids.length === 1 ? "message" : "messages"} of “${queue.name}”.`,
@@ -145,11 +149,11 @@ function browser(queue, signal, onCount) {
     h("label", {}, only, " only what it takes"), verdict);
   form.addEventListener("submit", (event) => {
     event.preventDefault();
-    state.offset = 0;
+    starts.reset();
     look().catch(noteError);
   });
   only.addEventListener("change", () => {
-    state.offset = 0;
+    starts.reset();
     look().catch(noteError);
   });
   const element = h("div", {class: "browser"},
