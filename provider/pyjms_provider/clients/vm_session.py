@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from pyjms.spi.delivery import Delivery
 from pyjms.spi.envelope import Address, AddressKind, Envelope
-from pyjms.spi.errors import ClosedError, ProviderError
+from pyjms.spi.errors import ClosedError
 from pyjms.spi.provider import SubscribeRequest
 from pyjms.spi.selector import Selector
 from pyjms_provider.clients.ending import Ending
@@ -60,6 +60,7 @@ class VmSession(VmTransactions):
             raise self._closed_error()
         target = self._receiving.add_target(on_ready)
         subscription: Subscription | None = None
+        made: VmConsumer | None = None
         try:
             if request.address.kind is AddressKind.TOPIC:
                 subscription = self._host.subscriptions.subscribe(
@@ -70,21 +71,21 @@ class VmSession(VmTransactions):
                 queue = self._host.readable_queue(request.address, self._connection_id)
                 consumer = Consumer(queue, target, selector=request.selector, priority=request.priority)
             self._receiving.add_consumer(consumer)
-        except ProviderError:
+            made = VmConsumer(self, target, consumer, subscription)
+            self._remember(made)
+        except BaseException:  # or the thread was interrupted: then nobody has the consumer
             self.end_consumer(target, subscription)
+            if made is not None:
+                self.forget(made)
             raise
-        made = VmConsumer(self, target, consumer, subscription)
-        if not self._remember(made):
-            made.close()
-            raise self._closed_error()
         return made
 
-    def _remember(self, consumer: VmConsumer) -> bool:
-        """Keep a new consumer; return False if the session was closed meanwhile."""
+    def _remember(self, consumer: VmConsumer) -> None:
+        """Keep a new consumer. Raises `ClosedError` if the session was closed meanwhile."""
         with self._lock:
-            if not self._closed:
-                self._consumers[consumer] = None
-            return not self._closed
+            if self._closed:
+                raise self._closed_error()
+            self._consumers[consumer] = None
 
     def end_consumer(self, target: ConsumerTarget, subscription: Subscription | None) -> None:
         """Detach a consumer and end its subscription, if it has one that is not durable. May be repeated."""

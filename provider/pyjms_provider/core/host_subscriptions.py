@@ -85,7 +85,11 @@ class HostSubscriptions:
         terms = SubscriptionTerms(topic=address, selector_text=text, no_local=request.no_local)
         if request.durable_name is None:
             subscription = self._make_subscription(f"{address}#{next(self._numbers)}", request, terms, subscriber)
-            topic.add_subscription(subscription)
+            try:
+                topic.add_subscription(subscription)
+            except BaseException:  # or the thread was interrupted: then nobody has it
+                self.end(subscription)
+                raise
             return subscription
         if address.temporary:
             raise DestinationError(f"{address} is temporary, so it can have no durable subscription")
@@ -103,30 +107,64 @@ class HostSubscriptions:
         terms: SubscriptionTerms,
         subscriber: ConnectionId,
     ) -> Subscription:
-        with self._lock:
-            subscription = self._durable.get(key)
-            if key in self._changing or (subscription is not None and subscription.is_active):
-                raise SubscriptionInUseError(
-                    f"durable subscription {key.name!r} has a subscriber; close that one first"
-                )
-            if subscription is not None and subscription.terms == terms:
-                subscription.subscriber = subscriber
-                subscription.is_active = True
-                return subscription
-            self._changing.add(key)
+        taken: Subscription | None = None
+        is_changing = False
         try:
-            if subscription is not None:
-                self._drop_durable(key, subscription)  # §6.11.1: other terms make another subscription
-            kept = None if self._host.keeper is None else self._host.keeper.define_subscription(key, terms)
-            made = self._make_subscription(
-                f"{request.address}#{key.client_id}/{key.name}", request, terms, subscriber, kept
-            )
+            try:
+                with self._lock:
+                    subscription = self._durable.get(key)
+                    if key in self._changing or (subscription is not None and subscription.is_active):
+                        raise SubscriptionInUseError(
+                            f"durable subscription {key.name!r} has a subscriber; close that one first"
+                        )
+                    if subscription is not None and subscription.terms == terms:
+                        taken = subscription
+                        subscription.subscriber = subscriber
+                        subscription.is_active = True
+                        return subscription
+                    is_changing = True
+                    self._changing.add(key)
+                if subscription is not None:
+                    self._drop_durable(key, subscription)  # §6.11.1: other terms make another subscription
+                taken = self._make_durable(key, topic, request, terms, subscriber)
+            finally:
+                if is_changing:
+                    self._changing.discard(key)  # without a lock, for which an interrupted thread would wait first
+        except BaseException:
+            if taken is not None:  # the thread was interrupted, so nobody has it
+                self.end(taken)
+            raise
+        return taken
+
+    def _make_durable(
+        self,
+        key: SubscriptionKey,
+        topic: Topic,
+        request: SubscribeRequest,
+        terms: SubscriptionTerms,
+        subscriber: ConnectionId,
+    ) -> Subscription:
+        """Make a durable subscription, or none if that fails or the thread is interrupted; the caller keeps others away from it."""
+        keeper = self._host.keeper
+        kept: KeptQueue | None = None
+        made: Subscription | None = None
+        try:
+            kept = None if keeper is None else keeper.define_subscription(key, terms)
+            name = f"{request.address}#{key.client_id}/{key.name}"
+            made = self._make_subscription(name, request, terms, subscriber, kept)
             with self._lock:
                 self._durable[key] = made
             topic.add_subscription(made)
-        finally:
-            with self._lock:
-                self._changing.discard(key)
+        except BaseException:
+            if keeper is not None and kept is not None:
+                keeper.forget(kept)
+            if made is not None:
+                topic.remove_subscription(made)
+                with self._lock:
+                    self._durable.pop(key, None)
+                made.kept = None  # the journal knows that all of it is gone
+                made.close()
+            raise
         return made
 
     def restore(
@@ -154,18 +192,22 @@ class HostSubscriptions:
         if client_id is None:
             raise UnknownSubscriptionError(f"without a client id there is no durable subscription {name!r}")
         key = SubscriptionKey(client_id, name)
-        with self._lock:
-            subscription = self._durable.get(key)
-            if subscription is None:
-                raise UnknownSubscriptionError(f"client {client_id!r} has no durable subscription {name!r}")
-            if key in self._changing or subscription.is_active:
-                raise SubscriptionInUseError(f"durable subscription {name!r} has a subscriber; close that one first")
-            self._changing.add(key)
+        is_changing = False
         try:
+            with self._lock:
+                subscription = self._durable.get(key)
+                if subscription is None:
+                    raise UnknownSubscriptionError(f"client {client_id!r} has no durable subscription {name!r}")
+                if key in self._changing or subscription.is_active:
+                    raise SubscriptionInUseError(
+                        f"durable subscription {name!r} has a subscriber; close that one first"
+                    )
+                is_changing = True
+                self._changing.add(key)
             self._drop_durable(key, subscription)
         finally:
-            with self._lock:
-                self._changing.discard(key)
+            if is_changing:
+                self._changing.discard(key)  # as above
 
     def _drop_durable(self, key: SubscriptionKey, subscription: Subscription) -> None:
         """Delete a durable subscription without a subscriber; the caller keeps others away from it."""
@@ -180,7 +222,7 @@ class HostSubscriptions:
     def _forget_subscription(self, key: SubscriptionKey, subscription: Subscription) -> None:
         self._host.topic(subscription.terms.topic.name).remove_subscription(subscription)
         with self._lock:
-            del self._durable[key]
+            self._durable.pop(key, None)  # who was interrupted does all of it again
 
     def end(self, subscription: Subscription) -> None:
         """Let a subscription go whose consumer has closed: a durable one stays, any other ends."""
