@@ -91,9 +91,15 @@ def test_threads_cross_many_times(threads: Pair) -> None:
 
 def test_what_waits_for_its_turn_is_left_undone_when_it_takes_too_long() -> None:
     thread = ConfigurationThread("slow", SystemClock(), patience_ms=20)
-    let_go = Event()
+    let_go, begun = Event(), Event()
     done: list[int] = []
-    busy = thread.submit(lambda: let_go.wait(TIMEOUT_S))
+
+    def hold() -> None:
+        begun.set()
+        let_go.wait(TIMEOUT_S)
+
+    busy = thread.submit(hold)
+    assert begun.wait(TIMEOUT_S)
     with pytest.raises(ConfigurationTimeoutError, match="did not come to the change within 20 ms; it was left undone"):
         thread.call(lambda: done.append(1))
     with pytest.raises(ConfigurationTimeoutError, match="has been at the change for 20 ms, and goes on"):

@@ -104,12 +104,12 @@ def test_a_peer_that_sends_and_never_reads_is_not_read_from_for_ever(net: Net) -
     listener = net.service.open(settings, engines)
     with connect(listener) as client:
         engine = engines.next()
-        send_until_full(client)
+        before, heard = -1, 0
+        while heard != before:  # on a busy machine the loop may have had no turn for a moment
+            send_until_full(client)
+            before, heard = heard, net.on_loop(lambda: engine.heard)
         waiting = net.on_loop(lambda: len(engine.out))
         assert waiting <= 10 * 2 * settings.read_buffer_bytes
-        heard = engine.heard
-        send_until_full(client)
-        assert engine.heard == heard
 
 
 def test_an_engine_that_does_not_read_stops_its_peer(net: Net) -> None:
