@@ -11,7 +11,7 @@ import pytest
 
 from tests.docs.consoles import Typed, console_blocks
 from tests.ports import free_port
-from tests.provider.commands.served import PYJMS, BrokerProcess, environment
+from tests.provider.commands.served import PATIENCE_S, PYJMS, BrokerProcess, environment
 from tests.pyjms.demo.command_line import runner
 from tests.tidy.source import ROOT
 
@@ -59,8 +59,8 @@ def test_the_readme_shows_broker_consumer_and_producer_in_three_terminals(
     )
     try:
         for each in producer:
-            subprocess.run([*PYJMS, *words(each, README_COMMAND)], env=environment(), check=True, timeout=30)
-        out, _ = waiting.communicate(timeout=30)
+            subprocess.run([*PYJMS, *words(each, README_COMMAND)], env=environment(), check=True, timeout=PATIENCE_S)
+        out, _ = waiting.communicate(timeout=PATIENCE_S)
     finally:
         waiting.kill()
         waiting.wait()

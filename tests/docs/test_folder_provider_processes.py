@@ -84,7 +84,7 @@ def start(tmp_path: Path, installed: Path) -> Iterator[Start]:
 
 def output(process: subprocess.Popen[str]) -> list[str]:
     """Return the lines that a process prints until it ends by itself."""
-    out, _ = process.communicate(timeout=50)
+    out, _ = process.communicate(timeout=120)
     assert process.returncode == 0
     return out.splitlines()
 

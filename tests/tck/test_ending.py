@@ -17,8 +17,6 @@ import pytest
 
 from tests.pyjms.runtime.helpers import Call
 
-pytestmark = pytest.mark.timeout(180)  # each starts processes, on a machine that others use, too
-
 HANGS = """
     import os, threading
     from pyjms_tck.profile import Profile

@@ -29,7 +29,7 @@ def test_the_examples_of_a_page_run(path: Path, tmp_path: Path) -> None:
         env={**os.environ, "PYTHONPATH": os.pathsep.join([str(ROOT), str(ROOT / "provider")])},
         capture_output=True,
         text=True,
-        timeout=50,
+        timeout=120,
         check=False,
     )
     assert result.returncode == 0, f"{name_of(path)}\n{result.stderr}"

@@ -10,11 +10,12 @@ from collections.abc import Mapping
 from pathlib import Path
 from threading import Event
 
-__all__ = ["PYJMS", "BrokerProcess", "environment"]
+__all__ = ["PATIENCE_S", "PYJMS", "BrokerProcess", "environment"]
 
 PYJMS = (sys.executable, "-c", "from pyjms.cli import main; main()")
 
-_PATIENCE_S = 60.0
+PATIENCE_S = 60.0
+"""How long a test waits for another process, which a busy machine starts slowly."""
 
 
 def environment(**variables: str) -> dict[str, str]:
@@ -52,7 +53,7 @@ class BrokerProcess:
     def await_log(self, text: str) -> None:
         """Return when it has written `text` to standard error."""
         pause = Event()
-        for _ in range(int(_PATIENCE_S / 0.01)):
+        for _ in range(int(PATIENCE_S / 0.01)):
             if text in self.log:
                 return
             pause.wait(0.01)
@@ -73,7 +74,7 @@ class BrokerProcess:
     def await_end(self) -> int:
         """Return its exit code, once it has ended by itself."""
         try:
-            return self.process.wait(timeout=_PATIENCE_S)
+            return self.process.wait(timeout=PATIENCE_S)
         except subprocess.TimeoutExpired:
             self.process.send_signal(signal.SIGABRT)  # it writes where its threads are
             self.process.wait(timeout=10)

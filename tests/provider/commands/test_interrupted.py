@@ -11,7 +11,7 @@ from typing import TypeAlias
 
 import pytest
 
-from tests.provider.commands.served import PYJMS, BrokerProcess, environment
+from tests.provider.commands.served import PATIENCE_S, PYJMS, BrokerProcess, environment
 from tests.pyjms.demo.command_line import Run
 
 Start: TypeAlias = Callable[..., BrokerProcess]
@@ -49,7 +49,7 @@ def test_ctrl_c_gives_back_what_was_not_committed(run_pyjms: Run, start_broker: 
     assert waiting.stdout is not None
     assert [json.loads(waiting.stdout.readline())["body"] for _ in range(2)] == ["x", "x"]
     waiting.send_signal(signal.SIGINT)
-    out, err = waiting.communicate(timeout=30)
+    out, err = waiting.communicate(timeout=PATIENCE_S)
     assert (waiting.returncode, out) == (130, "")
     assert err == "pyjms receive: stopped; what was not acknowledged or committed stays with the broker\n"
     assert run_pyjms("browse", url, "orders")[2] == "2 messages\n"
@@ -63,7 +63,7 @@ def test_a_broker_that_goes_away_is_told(run_pyjms: Run, start_broker: Start, co
     assert waiting.stdout is not None
     assert waiting.stdout.readline() == "x\n"
     broker.process.kill()
-    _, err = waiting.communicate(timeout=30)
+    _, err = waiting.communicate(timeout=PATIENCE_S)
     assert waiting.returncode == 1
     assert "was lost" in err
 
@@ -77,7 +77,7 @@ def test_a_reader_that_has_seen_enough_is_no_error(run_pyjms: Run, start_broker:
     reading.stdout.close()
     assert reading.stderr is not None
     assert reading.stderr.read() == ""
-    assert reading.wait(timeout=30) == 1
+    assert reading.wait(PATIENCE_S) == 1
     left = int(run_pyjms("browse", url, "orders", "--limit", "0", "--json")[1].count("\n"))
     assert 0 < left < 50, "what was not written is not acknowledged"
 
@@ -90,7 +90,12 @@ def test_a_command_loads_only_what_it_needs() -> None:
         "except SystemExit:\n    sys.stderr.write(' '.join(sys.modules))\n"
     )
     done = subprocess.run(
-        [sys.executable, "-c", program], env=environment(), capture_output=True, text=True, check=True, timeout=30
+        [sys.executable, "-c", program],
+        env=environment(),
+        capture_output=True,
+        text=True,
+        check=True,
+        timeout=PATIENCE_S,
     )
     loaded = set(done.stderr.split())
     assert "pyjms.demo.command" in loaded

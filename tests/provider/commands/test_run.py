@@ -18,8 +18,6 @@ from tests.ports import free_port
 from tests.provider.commands.served import BrokerProcess
 from tests.pyjms.demo.command_line import Run
 
-pytestmark = pytest.mark.timeout(180)  # each starts processes, on a machine that others use, too
-
 Start: TypeAlias = Callable[..., BrokerProcess]
 
 

@@ -12,8 +12,6 @@ import pytest
 from tests.provider.commands.served import BrokerProcess
 from tests.pyjms.demo.command_line import Run
 
-pytestmark = pytest.mark.timeout(180)  # each starts processes, on a machine that others use, too
-
 Start: TypeAlias = Callable[..., BrokerProcess]
 STORED = ("--listen", "stomp://127.0.0.1:0", "--anonymous", "--store", "sqlite:///shop.db")
 

@@ -15,7 +15,7 @@ ROOT = Path(__file__).parents[3]
 @pytest.mark.parametrize(("kind", "steps"), [("toml", 5), ("sqlite", 4)])
 def test_a_kill_at_any_step_leaves_old_or_new(kind: str, steps: int, tmp_path: Path) -> None:
     command = [sys.executable, "-m", "tests.provider.model.killed_at_each_write", kind, str(tmp_path)]
-    ran = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=50, check=False)
+    ran = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=120, check=False)
     assert ran.returncode == 0, ran.stderr
     *left, last = ran.stdout.split("\n")[:-1]
     assert last == "done"

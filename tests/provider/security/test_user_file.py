@@ -222,7 +222,7 @@ class TestOnBadDays:
         ]
         for number in range(15):
             file.set_groups("alice", [f"g{number}"])
-        assert [(process.communicate(timeout=40)[1], process.returncode) for process in processes] == [(b"", 0)] * 3
+        assert [(process.communicate(timeout=120)[1], process.returncode) for process in processes] == [(b"", 0)] * 3
         assert set(names(file)) == {"alice"} | {f"{letter}{n}" for letter in "abc" for n in range(15)}
         assert file.users()[0].groups == {"g14"}
 

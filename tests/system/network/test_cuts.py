@@ -60,7 +60,7 @@ def judged(report: Report) -> None:
     assert report.violations == (), str(report)
 
 
-@pytest.mark.timeout(60 if CUTS <= 100 else 7200)
+@pytest.mark.timeout(300 if CUTS <= 100 else 7200)
 @pytest.mark.parametrize("rechunks", [False, True])
 def test_cuts_at_every_step_break_no_guarantee(broker: ServedBroker, tmp_path: Path, *, rechunks: bool) -> None:
     port = int(broker.addresses()[0].rpartition(":")[2])

@@ -29,7 +29,7 @@ LARGE = (64 if IS_FULL else 8) * 1024 * 1024
 PATIENCE_S = 30.0
 
 _log = logging.getLogger(__name__)
-pytestmark = pytest.mark.timeout(7200 if IS_FULL else 60)
+pytestmark = pytest.mark.timeout(7200 if IS_FULL else 300)
 
 
 @pytest.fixture

@@ -33,7 +33,7 @@ from tests.provider.commands.served import BrokerProcess
 _RESTARTS = 2
 _BETWEEN = 20
 """So many messages come to everybody between two restarts."""
-_PATIENCE_S = 40.0
+_PATIENCE_S = 90.0
 _WAIT_MS = 100
 _PAUSE_S = 0.002
 
@@ -120,7 +120,7 @@ class Clients:
         return True
 
 
-@pytest.mark.timeout(180)
+@pytest.mark.timeout(300)  # a busy machine starts a broker slowly
 def test_clients_keep_their_connections_and_miss_nothing_when_a_broker_is_restarted(tmp_path: Path) -> None:
     options = ("--anonymous", "--store", "sqlite:///broker.db")
     with ExitStack() as made:
@@ -137,7 +137,7 @@ def test_clients_keep_their_connections_and_miss_nothing_when_a_broker_is_restar
                 assert broker.announced("stomp") == [url]
 
 
-@pytest.mark.timeout(180)
+@pytest.mark.timeout(300)  # a busy machine starts a broker slowly
 def test_clients_go_on_with_the_broker_that_stood_by_when_the_other_one_dies(tmp_path: Path) -> None:
     ports = [free_port() for _ in range(2)]
     urls = [f"stomp://127.0.0.1:{port}" for port in ports]
@@ -162,7 +162,6 @@ def test_clients_go_on_with_the_broker_that_stood_by_when_the_other_one_dies(tmp
                 brokers[active] = start(active)
 
 
-@pytest.mark.timeout(60)
 @pytest.mark.parametrize(("ending", "code"), [(signal.SIGTERM, 0), (signal.SIGINT, 130)])
 def test_a_broker_that_stands_by_ends_in_order(ending: signal.Signals, code: int, tmp_path: Path) -> None:
     store_url = f"sqlite:///{tmp_path}/shop.db"

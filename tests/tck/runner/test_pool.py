@@ -20,8 +20,6 @@ if TYPE_CHECKING:
 
 TESTABLE = [one.id for one in load_catalogue().requirements.values() if one.testable and not one.feature]
 XA = next(one.id for one in load_catalogue().requirements.values() if one.testable and one.feature == "XA")
-pytestmark = pytest.mark.timeout(180)  # each starts processes, on a machine that others use, too
-
 HEAD = "import os, threading, pytest\nfrom pyjms_tck.requirements import needs, requirement\n"
 
 

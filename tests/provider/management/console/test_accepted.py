@@ -30,7 +30,7 @@ def running(folder: Path) -> Iterator[str]:
             yield next(address for address in addresses if address.startswith("http://"))
         finally:
             process.terminate()
-            process.communicate(timeout=30)
+            process.communicate(timeout=120)
 
 
 def log_in(console: Console, user: str, password: str) -> None:
@@ -107,7 +107,7 @@ def test_a_new_operator_makes_a_broker_and_finds_all_again_after_a_restart(
 ) -> None:
     command = (*PYJMS, "broker", "init", "--user", "ann", "--stomp-port", "0", "--http-port", "0")
     environment = {**os.environ, "PYJMS_PASSWORD": PASSWORD}
-    subprocess.run(command, cwd=tmp_path, env=environment, check=True, capture_output=True, timeout=30)
+    subprocess.run(command, cwd=tmp_path, env=environment, check=True, capture_output=True, timeout=120)
     file = tmp_path / "broker.toml"
     file.write_text(
         file.read_text().replace('name = "broker"\n', 'name = "broker"\nlogin_notice = "Only <b>staff</b>."\n')
