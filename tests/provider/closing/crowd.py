@@ -24,6 +24,8 @@ from tests.provider.closing.books import Books, Fault
 
 THREADS = 4
 PATIENCE_S = 30
+ENOUGH = 20
+"""So many messages say something about the round."""
 TRANSACTED = Session.SESSION_TRANSACTED
 _MODES = (TRANSACTED, Session.AUTO_ACKNOWLEDGE, Session.CLIENT_ACKNOWLEDGE, Session.DUPS_OK_ACKNOWLEDGE)
 _LAST = "the last one"
@@ -56,11 +58,16 @@ class Crowd:
         self.certain_modes = frozenset(modes)
 
     def run(self, seconds: float) -> list[Fault]:
-        """Work for so long; then take what is left, and judge."""
+        """Work for so long, or as much longer as a busy machine needs for enough of it; then take what is left, and judge."""
         workers = [Thread(target=self._work, args=(number,), daemon=True) for number in self._seeds()]
         for worker in workers:
             worker.start()
-        Event().wait(seconds)
+        pause = Event()
+        pause.wait(seconds)
+        for _ in range(PATIENCE_S * 10):
+            if self.is_enough:
+                break
+            pause.wait(0.1)
         self._is_over.set()
         for worker in workers:
             worker.join(PATIENCE_S)
@@ -68,6 +75,11 @@ class Crowd:
             self.broken.append("a thread hangs\n" + _stacks())
             return []
         return self.books.judge(self._drain())
+
+    @property
+    def is_enough(self) -> bool:
+        """Whether messages came and went, and somebody was closed in the midst of it."""
+        return len(self.books.sent) > ENOUGH and bool(self.books.settled and self.refusals)
 
     def _seeds(self) -> list[int]:
         return [self._random.randrange(10**9) for _ in range(THREADS)]

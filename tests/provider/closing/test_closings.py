@@ -31,9 +31,7 @@ def test_what_others_close_loses_and_doubles_nothing(broker: Callable[[], Abstra
             told = f"PYJMS_CLOSINGS_SEED={seed} begins with this round, of {len(crowd.books.sent)} messages"
             assert crowd.broken == [], told
             assert faults == [], told
-            assert len(crowd.books.sent) > 20, told
-            assert crowd.books.settled, told
-            assert crowd.refusals, f"nobody was closed in the midst of it; {told}"
+            assert crowd.is_enough, f"too little came of it, or nobody was closed in the midst of it; {told}"
     left = [thread for thread in threading.enumerate() if thread not in before]
     for thread in left:
         thread.join(PATIENCE_S)
