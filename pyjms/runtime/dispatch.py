@@ -44,7 +44,11 @@ _log = logging.getLogger("pyjms.runtime")
 
 
 class _UnreadError(ProviderError):
-    """A message cannot be had now."""
+    """A message cannot be had now. `unread`: what is to be given back, and is not owed yet."""
+
+    def __init__(self, reason: str, unread: Sequence[Delivery]) -> None:
+        super().__init__(reason)
+        self.unread = unread
 
 
 class Dispatcher:
@@ -145,7 +149,6 @@ class Dispatcher:
                 if not session.gate.is_open or not self.loaded:
                     continue  # stopped again, or unloaded
                 delivery = self.loaded.popleft()
-                session.ledger.delivered(delivery)
                 session.gate.enter(self)
             if self._process(delivery, callback, None) and self.loader_rest is not None:
                 self.loader_rest.end()
@@ -171,7 +174,6 @@ class Dispatcher:
             if found is None:
                 return False
             consumer, callback, delivery = found
-            session.ledger.delivered(delivery)
             session.gate.enter(consumer)
         if self._process(delivery, callback, consumer) and self._rests:
             self._rests.pop(consumer, None)
@@ -215,13 +217,14 @@ class Dispatcher:
         try:
             message = self._read(delivery)
             if message is not None:
+                # Not before it was read: a thread that works on an earlier message acknowledges all that is in the ledger.
+                session.ledger.delivered(delivery)
                 self._settle(delivery, _call(callback, message))
         except _UnreadError as error:
             _log.warning("a message could not be read for its listener, so it will come again: %s", error)
             self._rest(consumer)
-            if session.ledger.take_one(delivery):
-                with suppress(ProviderError):
-                    session.give_back((delivery,))
+            with suppress(ProviderError):
+                session.give_back(error.unread)
             return False
         except ProviderError as error:
             _log.warning("a delivery could not be settled after its listener ran, so it will come again: %s", error)
@@ -229,7 +232,7 @@ class Dispatcher:
             self._give_back(delivery)
             return False
         except Exception as error:  # the provider's fault, or ours: the messages that follow must not wait for it
-            _log.exception("a delivery could not be settled after its listener ran, so it will come again")
+            _log.exception("a delivery could not be settled, so it will come again")
             self._rest(consumer)
             self._give_back(delivery)
             self._tell(error)
@@ -253,20 +256,23 @@ class Dispatcher:
         )
 
     def _read(self, delivery: Delivery) -> Message | None:
-        """Return the message of a delivery; None if it is gone. Raises `_UnreadError`."""
-        session = self._session
+        """Return the message of a delivery, which is not in the ledger yet; None if it is gone. Raises `_UnreadError`."""
         try:
-            return thaw(delivery, session)
+            return thaw(delivery, self._session)
         except GoneError as error:
-            session.ledger.take_one(delivery)
             _log.info("a message did not reach its listener, and the next one is taken: %s", error)
             return None
         except ProviderError as error:
-            raise _UnreadError(error.reason) from error
+            raise _UnreadError(error.reason, (delivery,)) from error
         except Exception as error:  # it will hardly be better the next time, so attempts are counted
             _log.exception("a message could not be read for its listener")
-            self._redeliver(delivery, f"the message could not be read: {reason_of(error)}")
             self._tell(error)
+            try:
+                give_back_failed(self._session, (delivery,), f"the message could not be read: {reason_of(error)}")
+            except ProviderError as failure:
+                raise _UnreadError(
+                    f"{reason_of(error)}; nor could it be given back at once: {failure.reason}", ()
+                ) from failure
             return None
 
     def _give_back(self, delivery: Delivery) -> None:
