@@ -7,6 +7,7 @@ import threading
 import traceback
 from collections import Counter
 from collections.abc import Callable
+from queue import SimpleQueue
 from random import Random
 from threading import Event, Thread
 
@@ -208,9 +209,37 @@ class Visit:
             text_of(message)
 
     def _listen(self, _: MessageConsumer | None) -> None:
+        if self._mode == Session.CLIENT_ACKNOWLEDGE and self._random.random() < 0.5:
+            self._listen_for_another()
+            return
         random = Random(self._random.random())
         self._consumer().message_listener = lambda message: self._heard(message, random)
         Event().wait(self._random.random() * 0.02)
+
+    def _listen_for_another(self) -> None:
+        """Listen, and hand all over to another thread, which acknowledges while the next ones are read."""
+        heard: SimpleQueue[Message | None] = SimpleQueue()
+        worker = Thread(target=self._crowd.guard, args=(lambda: self._acknowledge_all(heard),), daemon=True)
+        worker.start()
+        try:
+            self._consumer().message_listener = lambda message: self._hand_over(message, heard)
+            Event().wait(self._random.random() * 0.02)
+        finally:
+            heard.put(None)
+            worker.join(PATIENCE_S)
+            if worker.is_alive():
+                self._crowd.broken.append("an acknowledgement hangs\n" + _stacks())
+
+    def _hand_over(self, message: Message, heard: SimpleQueue[Message | None]) -> None:
+        self._note(message)
+        self._books.settle_perhaps([text_of(message)])  # the one that is under way may cover it already
+        heard.put(message)
+
+    def _acknowledge_all(self, heard: SimpleQueue[Message | None]) -> None:
+        while (message := heard.get()) is not None:
+            got, self._got = self._got, []
+            message.acknowledge()
+            self._books.settle(got)
 
     def _heard(self, message: Message, random: Random) -> None:
         """Take a message as a listener, and acknowledge, recover, or fail."""
