@@ -21,7 +21,10 @@ DUPS_OK_BATCH = 20
 
 
 class AcknowledgementLedger:
-    """The unsettled deliveries of one session, in order of delivery. One thread at a time."""
+    """The unsettled deliveries of one session, in order of delivery.
+
+    One thread at a time; but `take` and `put_back` may come at any moment from others, which acknowledge what a listener handed to them.
+    """
 
     __slots__ = ("_limit", "_mode", "_unsettled", "owed")
 
@@ -67,9 +70,10 @@ class AcknowledgementLedger:
 
     def take_one(self, delivery: Delivery) -> bool:
         """Take out `delivery`; return False if it is not there: recovered or acknowledged meanwhile."""
-        for index in range(len(self._unsettled) - 1, -1, -1):
-            if self._unsettled[index] is delivery:
-                del self._unsettled[index]
+        unsettled = self._unsettled  # asked for once: `take` on another thread puts an empty list in its place
+        for index in range(len(unsettled) - 1, -1, -1):
+            if unsettled[index] is delivery:
+                del unsettled[index]
                 return True
         return False
 

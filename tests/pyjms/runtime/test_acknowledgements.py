@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import sys
+from collections.abc import Iterator
+from threading import Event, Thread
 from typing import cast
 
 import pytest
@@ -168,3 +171,30 @@ def test_what_is_owed_is_never_settled(mode: AcknowledgeMode) -> None:
     assert not any(each is other for each in ledger.take() for other in owed)
     assert same(ledger.take_owed(), owed)
     assert not ledger.owed
+
+
+class TestTwoThreads:
+    @pytest.fixture
+    def hasty(self) -> Iterator[None]:
+        """Have threads take turns after each step."""
+        before = sys.getswitchinterval()
+        sys.setswitchinterval(1e-6)
+        yield
+        sys.setswitchinterval(before)
+
+    def test_one_looks_for_its_delivery_while_another_acknowledges_all(self, hasty: None) -> None:
+        """As a receive does whose message could not be read."""
+        ledger, others, is_over = AcknowledgementLedger(CLIENT), [make(number) for number in range(200)], Event()
+
+        def acknowledge() -> None:
+            while not is_over.is_set():
+                ledger.put_back(others)
+                ledger.take()
+
+        acknowledging = Thread(target=acknowledge, daemon=True)
+        acknowledging.start()
+        try:
+            assert not any(ledger.take_one(make()) for _ in range(20_000))
+        finally:
+            is_over.set()
+            acknowledging.join()
