@@ -165,12 +165,14 @@ _BY_CLASS: dict[type, Store] = {
     memoryview: copy_bytes,
 }
 _NO_PROPERTIES = (Char, *_BUFFERS)
+_IN_PROPERTIES = "a bool, number, str or None"
 
 
-def store_object(value: object, what: str, name: object) -> Stored:
+def store_object(value: object, what: str, name: object, wanted: str = "a bool, number, str, bytes or None") -> Stored:
     """Check a value of any type that a body holds, or None (JMS 1.1 §3.11.3).
 
-    A plain ``int`` becomes an Int where it fits 32 bits, else a Long; a subclass counts as what it is a subclass of.
+    A plain ``int`` becomes an Int where it fits 32 bits, else a Long; a subclass counts as what it is a subclass of. `wanted`: what the
+    error says that may be there.
     """
     if value is None:
         return None
@@ -183,11 +185,11 @@ def store_object(value: object, what: str, name: object) -> Stored:
     for kind in (float, str, bytes, bytearray):
         if isinstance(value, kind):
             return _BY_CLASS[kind](value, what, name)
-    raise _refuse(value, "a bool, number, str, bytes or None", what, name)
+    raise _refuse(value, wanted, what, name)
 
 
 def store_property(value: object, what: str, name: object) -> Stored:
     """Check a value of any type that a property has, or None: neither char nor bytes (JMS 1.1 §3.5.5)."""
     if isinstance(value, _NO_PROPERTIES):
-        raise _refuse(value, "a bool, number, str or None", what, name)
-    return store_object(value, what, name)
+        raise _refuse(value, _IN_PROPERTIES, what, name)
+    return store_object(value, what, name, _IN_PROPERTIES)
