@@ -4,7 +4,8 @@ A class of the API derives from `JavaNames`. Where its class statement says ``de
 property in its body gets its Java name (`java_name`): ``create_session`` is also ``createSession``; the property
 ``client_id`` is also ``getClientID()`` and ``setClientID(value)``. Every class below it, here or in an application,
 may define either name of a declared member; the other one follows (`_complete`). Both names are real attributes of the
-class, bound to the same function, so neither costs anything at run time.
+class, bound to the same function, so neither costs anything at run time. A field cannot have the Python name of a
+getter: `_ExplainedProperty` says so.
 
 Type checkers read the same declarations in ``pyjms/api/*.pyi``, which ``tools/make_stubs.py`` derives from them.
 """
@@ -14,6 +15,7 @@ from __future__ import annotations
 from abc import ABC
 from collections.abc import Callable
 from dataclasses import dataclass
+from traceback import walk_tb
 from types import FunctionType
 from typing import Any, ClassVar
 
@@ -67,6 +69,8 @@ class JavaNames:
         if declares:
             members.update({name: found for name, value in vars(cls).items() if (found := _declared(name, value))})
         cls.java_members = members
+        if declares:
+            _explain_writes(cls)
         for member in members.values():
             _complete(cls, member)
 
@@ -119,7 +123,71 @@ def _follow_java(cls: type, member: Member, own: Any) -> None:
         return
     getter = getattr(cls, member.getter or "", None)
     setter = getattr(cls, member.setter, None) if member.setter else None
-    setattr(cls, member.python, property(getter, setter, doc=getattr(getter, "__doc__", None)))
+    _set_property(cls, member.python, getter, setter)
+
+
+def _explain_writes(cls: type) -> None:
+    """Have each property of `cls` that can only be read say what to do when a class below it uses the name for a field."""
+    for name, value in list(vars(cls).items()):
+        if _declared(name, value) and isinstance(value, property) and not value.fset and not value.__isabstractmethod__:
+            _set_property(cls, name, value.fget, None)
+
+
+def _set_property(cls: type, name: str, getter: Any, setter: Any) -> None:
+    made = _ExplainedProperty(getter, setter)
+    made.__doc__ = getattr(getter, "__doc__", None)  # else Python 3.11 shows that of the class
+    made.__set_name__(cls, name)
+    setattr(cls, name, made)
+
+
+class _ExplainedProperty(property):
+    """A property in whose class Java's habit, a field named like its getter, ends in an error that says what to do.
+
+    In Python the field and the property would be one name: ``self.text = text`` in ``setText`` calls ``setText``.
+    """
+
+    _name = ""
+
+    def __set_name__(self, owner: type, name: str) -> None:
+        super().__set_name__(owner, name)  # type: ignore[misc]  # typeshed does not have it
+        self._name = name
+
+    def __get__(self, instance: Any, owner: type | None = None) -> Any:
+        try:
+            return super().__get__(instance, owner)
+        except RecursionError as error:
+            if explained := self._explained(error, instance):
+                raise explained from None
+            raise
+
+    def __set__(self, instance: Any, value: Any) -> None:
+        if self.fset is None:
+            raise AttributeError(
+                f"{self._name} is the Python name of {java_name(self._name, 'get')}() and cannot be set: "
+                f"call a field of your own by another name, such as _{self._name}"
+            )
+        try:
+            super().__set__(instance, value)
+        except RecursionError as error:
+            if explained := self._explained(error, instance):
+                raise explained from None
+            raise
+
+    def _explained(self, error: RecursionError, instance: Any) -> RecursionError | None:
+        """Return what to raise for `error`; None where it does not come from this property, which uses itself."""
+        text = (
+            f"{self._name} is the Python name of {java_name(self._name, 'get')}(), which calls itself without end where a "
+            f"getter or setter uses self.{self._name}: call the field by another name, such as _{self._name}"
+        )
+        if error.args != (text,):
+            frames = [frame for frame, _ in walk_tb(error.__traceback__) if frame.f_code in _ACCESSES]
+            if sum(frame.f_locals["self"] is self and frame.f_locals["instance"] is instance for frame in frames) < 2:
+                return None
+            error = RecursionError(text)
+        return error.with_traceback(None)  # a thousand calls, one below the other, would hide what it says
+
+
+_ACCESSES = (_ExplainedProperty.__get__.__code__, _ExplainedProperty.__set__.__code__)
 
 
 def _reader(name: str) -> Callable[[Any], Any]:

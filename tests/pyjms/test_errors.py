@@ -88,3 +88,15 @@ def test_a_run_time_exception_of_java_is_one_of_python(name: str, base: type[Exc
 
 def test_a_number_format_is_an_illegal_argument_as_in_java() -> None:
     assert issubclass(pyjms.NumberFormatException, pyjms.IllegalArgumentException)
+
+
+def test_a_field_named_message_is_refused_with_what_to_do() -> None:
+    class OrderError(pyjms.JMSException):
+        def __init__(self, message: str) -> None:
+            super().__init__(message)
+            self.message = message  # type: ignore[misc]
+
+    with pytest.raises(
+        AttributeError, match=r"message is the Python name of getMessage\(\) and cannot be set: .* _message$"
+    ):
+        OrderError("why")

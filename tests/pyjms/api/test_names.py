@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import inspect
 import re
+import traceback
 from abc import ABCMeta, abstractmethod
 from typing import Any
 
@@ -333,3 +334,84 @@ def test_names_cost_no_instance_dictionary() -> None:
 
     assert not hasattr(Bare(), "__dict__")
     assert new_object(Bare).oneTwo() == 12
+
+
+# ------------------------------------------------------------------------- Java's habit: a field named like its getter
+
+
+class FullShelf(JavaShelf):
+    """One member can be read only, the field of the other one is called as its Python name."""
+
+    def getIsFull(self) -> bool:
+        return self.is_full
+
+    def getShelfID(self) -> str:
+        return self.shelf_id
+
+    def setShelfID(self, value: str) -> None:
+        self.shelf_id = value
+
+
+def test_a_field_named_as_a_getter_without_a_setter_is_refused_with_what_to_do() -> None:
+    shelf = new_object(FullShelf)
+    advice = r"is_full is the Python name of getIsFull\(\) and cannot be set: .* such as _is_full$"
+    with pytest.raises(AttributeError, match=advice):
+        shelf.is_full = True
+
+
+USES: dict[str, Any] = {
+    "the getter, by its Java name": lambda shelf: shelf.getShelfID(),
+    "the getter, by its Python name": lambda shelf: shelf.shelf_id,
+    "the setter, by its Java name": lambda shelf: shelf.setShelfID("two"),
+    "the setter, by its Python name": lambda shelf: setattr(shelf, "shelf_id", "two"),
+}
+
+
+@pytest.mark.parametrize("use", USES.values(), ids=USES)
+def test_a_getter_or_setter_that_calls_itself_says_what_to_do_in_few_lines(use: Any) -> None:
+    with pytest.raises(
+        RecursionError, match=r"shelf_id is the Python name of getShelfID\(\).* such as _shelf_id$"
+    ) as raised:
+        use(new_object(FullShelf))
+    assert len(traceback.extract_tb(raised.value.__traceback__)) < 6
+
+
+def test_a_getter_that_reads_the_same_name_of_others_is_not_blamed_for_their_depth() -> None:
+    class Wrapped(JavaShelf):
+        def __init__(self, inner: Any) -> None:
+            self.inner = inner
+
+        def getShelfID(self) -> str:
+            return self.inner.shelf_id  # type: ignore[no-any-return]
+
+    class Deep(JavaShelf):
+        def getShelfID(self) -> str:
+            return self.getShelfID()
+
+    any_wrapped: Any = Wrapped
+    shelf = new_object(JavaShelf)
+    for _ in range(10):
+        shelf = any_wrapped(shelf)
+    assert shelf.shelf_id == "one"
+    shelf = any_wrapped(any_wrapped(new_object(Deep)))
+    with pytest.raises(RecursionError) as raised:
+        _ = shelf.shelf_id
+    assert "Python name" not in str(raised.value)
+    assert len(traceback.extract_tb(raised.value.__traceback__)) > 100
+
+
+def test_a_read_only_property_of_a_class_of_ours_says_the_same_to_those_below_it() -> None:
+    class Named(JavaNames, declares=True):
+        @property
+        def full_name(self) -> str:
+            """The name."""
+            return "a name"
+
+    class Below(Named):
+        def __init__(self) -> None:
+            self.full_name = "another"  # type: ignore[misc]
+
+    assert new_object(Named).getFullName() == "a name"
+    assert Named.full_name.__doc__ == "The name."
+    with pytest.raises(AttributeError, match=r"full_name is the Python name of getFullName\(\) and cannot be set"):
+        Below()
