@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from pyjms.api.names import JavaNames
+from pyjms.api.throwable import Throwable
 
 __all__ = [
     "IllegalArgumentException",
@@ -26,7 +26,7 @@ __all__ = [
 ]
 
 
-class JMSException(Exception, JavaNames, declares=True):
+class JMSException(Exception, Throwable, declares=True):
     """Root of all exceptions of the JMS API.
 
     ``str(error)`` and `message` show the reason. `error_code` is a provider-specific string or None.
@@ -36,11 +36,6 @@ class JMSException(Exception, JavaNames, declares=True):
     def __init__(self, reason: str | None = None, error_code: str | None = None) -> None:
         super().__init__(*([] if reason is None else [reason]))
         self._error_code = error_code
-
-    @property
-    def message(self) -> str | None:
-        """The reason given, or None."""
-        return str(self.args[0]) if self.args else None
 
     @property
     def error_code(self) -> str | None:
@@ -108,7 +103,7 @@ class TransactionRolledBackException(JMSException):
     """A commit rolled the transaction back instead."""
 
 
-class IllegalArgumentException(ValueError):
+class IllegalArgumentException(ValueError, Throwable):
     """java.lang.IllegalArgumentException: an argument that no call accepts, such as an empty property name."""
 
 
@@ -116,13 +111,13 @@ class NumberFormatException(IllegalArgumentException):
     """java.lang.NumberFormatException: a text that is no number of the wanted type."""
 
 
-class NullPointerException(TypeError):
+class NullPointerException(TypeError, Throwable):
     """java.lang.NullPointerException: None where a value is needed."""
 
 
-class UnsupportedOperationException(NotImplementedError):
+class UnsupportedOperationException(NotImplementedError, Throwable):
     """java.lang.UnsupportedOperationException: a call that this object does not allow."""
 
 
-class IndexOutOfBoundsException(IndexError):
+class IndexOutOfBoundsException(IndexError, Throwable):
     """java.lang.IndexOutOfBoundsException: a length outside the buffer."""

@@ -30,10 +30,10 @@ SOURCES = (
     "pyjms/api/domains.py",
     "pyjms/api/enumeration.py",
     "pyjms/api/message.py",
-    "pyjms/api/naming.py",
     "pyjms/api/producer.py",
     "pyjms/api/server_sessions.py",
     "pyjms/api/session.py",
+    "pyjms/api/throwable.py",
     "pyjms/api/xa.py",
     "pyjms/errors.py",
 )

@@ -6,13 +6,14 @@ from collections.abc import Iterable, Iterator
 from typing import Generic, TypeVar
 
 from pyjms.api.names import JavaNames
+from pyjms.api.throwable import Throwable
 
 __all__ = ["Enumeration", "NoSuchElementException"]
 
 T = TypeVar("T")
 
 
-class NoSuchElementException(LookupError):
+class NoSuchElementException(LookupError, Throwable):
     """java.util.NoSuchElementException: `Enumeration.next_element` was called after the last element."""
 
 

@@ -4,12 +4,13 @@
 from collections.abc import Iterable, Iterator
 from typing import Generic, TypeVar
 from pyjms.api.names import JavaNames
+from pyjms.api.throwable import Throwable
 
 __all__ = ['Enumeration', 'NoSuchElementException']
 
 T = TypeVar('T')
 
-class NoSuchElementException(LookupError):
+class NoSuchElementException(LookupError, Throwable):
     ...
 
 class Enumeration(JavaNames, Iterator[T], Generic[T]):

@@ -2,21 +2,16 @@
 
 from __future__ import annotations
 
-from pyjms.api.names import JavaNames
+from pyjms.api.throwable import Throwable
 
 __all__ = ["NameNotFoundException", "NamingException"]
 
 
-class NamingException(Exception, JavaNames, declares=True):
+class NamingException(Exception, Throwable):
     """javax.naming.NamingException: the environment cannot be read, or does not say what it should.
 
     As in Java it is not a `JMSException`: it comes before there is any provider to speak of.
     """
-
-    @property
-    def message(self) -> str | None:
-        """The reason given, or None."""
-        return str(self.args[0]) if self.args else None
 
 
 class NameNotFoundException(NamingException, LookupError):

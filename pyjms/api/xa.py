@@ -19,8 +19,9 @@ from pyjms.api.domains import (
     TopicConnectionFactory,
     TopicSession,
 )
-from pyjms.api.names import Interface, JavaNames
+from pyjms.api.names import Interface
 from pyjms.api.session import Session
+from pyjms.api.throwable import Throwable
 
 __all__ = [
     "XAConnection",
@@ -38,7 +39,7 @@ __all__ = [
 ]
 
 
-class XAException(Exception, JavaNames, declares=True):
+class XAException(Exception, Throwable, declares=True):
     """javax.transaction.xa.XAException: why a resource refused a call. Not a `JMSException`.
 
     `error_code` (also ``errorCode``, a field in Java) is one of the constants, which X/Open XA defines; the argument is

@@ -5,12 +5,13 @@ from collections.abc import Sequence
 from typing import Final
 from pyjms.api.connection import Connection
 from pyjms.api.domains import QueueConnection, QueueConnectionFactory, QueueSession, TopicConnection, TopicConnectionFactory, TopicSession
-from pyjms.api.names import Interface, JavaNames
+from pyjms.api.names import Interface
 from pyjms.api.session import Session
+from pyjms.api.throwable import Throwable
 
 __all__ = ['XAConnection', 'XAConnectionFactory', 'XAException', 'XAQueueConnection', 'XAQueueConnectionFactory', 'XAQueueSession', 'XAResource', 'XASession', 'XATopicConnection', 'XATopicConnectionFactory', 'XATopicSession', 'Xid']
 
-class XAException(Exception, JavaNames):
+class XAException(Exception, Throwable):
     XA_RBBASE: Final = 100
     XA_RBROLLBACK: Final = 100
     XA_RBCOMMFAIL: Final = 101

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import copy
+import io
 import pickle
 import traceback
 from typing import Any
@@ -18,6 +19,14 @@ JAVA = {
     "NumberFormatException": ValueError,
     "UnsupportedOperationException": NotImplementedError,
 }
+CAUGHT = [
+    *JMS,
+    *(getattr(pyjms, name) for name in JAVA),
+    pyjms.NoSuchElementException,
+    pyjms.NamingException,
+    pyjms.NameNotFoundException,
+    pyjms.XAException,
+]
 EVERY_JMS_EXCEPTION = pytest.mark.parametrize("kind", JMS, ids=lambda kind: kind.__name__)
 
 
@@ -57,8 +66,9 @@ def test_a_linked_exception_is_the_cause() -> None:
     error = pyjms.JMSException("cannot keep the message")
     error.setLinkedException(cause)
     assert error.__cause__ is error.linked_exception is error.getLinkedException() is cause
+    assert error.getCause() is cause
     error.linked_exception = None
-    assert error.__cause__ is None
+    assert error.__cause__ is error.getCause() is None
 
 
 def test_a_cause_is_a_linked_exception() -> None:
@@ -100,3 +110,37 @@ def test_a_field_named_message_is_refused_with_what_to_do() -> None:
         AttributeError, match=r"message is the Python name of getMessage\(\) and cannot be set: .* _message$"
     ):
         OrderError("why")
+
+
+@pytest.mark.parametrize("kind", CAUGHT, ids=lambda kind: kind.__name__)
+def test_what_a_catch_block_calls_is_there(kind: Any, capsys: pytest.CaptureFixture[str]) -> None:
+    error = kind("why")
+    assert (error.getMessage(), error.message, str(error)) == ("why", "why", "why")
+    assert error.toString() == error.to_string() == f"{kind.__name__}: why"
+    assert error.getCause() is error.get_cause() is None
+    error.__cause__ = OSError("disk full")
+    assert error.getCause() is error.__cause__
+    written = io.StringIO()
+    error.printStackTrace(written)
+    assert "OSError: disk full" in written.getvalue()
+    assert written.getvalue().endswith(f"{kind.__name__}: why\n")
+    error.print_stack_trace()
+    assert capsys.readouterr().err == written.getvalue()
+
+
+def test_an_error_without_a_reason_is_the_name_of_its_class() -> None:
+    assert (pyjms.JMSException().toString(), pyjms.NullPointerException().getMessage()) == ("JMSException", None)
+    assert pyjms.XAException(pyjms.XAException.XA_RBTIMEOUT).toString() == "XAException: XA error 106"
+
+
+@pytest.mark.parametrize("base", [pyjms.JMSException, pyjms.NullPointerException])
+def test_a_subclass_may_have_a_field_for_its_cause(base: Any) -> None:
+    class OrderError(base):  # type: ignore[misc]
+        def __init__(self, cause: str) -> None:
+            super().__init__("why")
+            self.cause = cause
+
+    error: Any = OrderError("the till")
+    assert (error.cause, error.getCause()) == ("the till", None)
+    error.__cause__ = OSError("disk full")
+    assert error.getCause() is error.__cause__
