@@ -48,6 +48,7 @@ class PagingMessageStore(MessageStore):
         self._lock = Lock()
         self._messages: dict[ReferenceId, Envelope] = {}
         self._pageable: OrderedDict[ReferenceId, MessageReference] = OrderedDict()
+        """Those in memory that may leave it, the newest last."""
         self._paged: set[ReferenceId] = set()
         self._leaving: dict[ReferenceId, MessageReference] = {}
         self._unwanted: set[ReferenceId] = set()
@@ -288,8 +289,9 @@ class PagingMessageStore(MessageStore):
                 else:
                     gone.append(reference.id)
             for reference, _ in leaving:
-                if reference.id in self._messages:
-                    del self._messages[reference.id]
+                # Another queue of a topic may have published the message, or loaded it, while it was being written.
+                self._pageable.pop(reference.id, None)
+                if self._messages.pop(reference.id, None) is not None:
                     self._bytes -= reference.size
         if gone:
             self._journal.drop_paged(gone)
