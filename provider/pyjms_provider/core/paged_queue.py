@@ -149,6 +149,8 @@ class PagedQueue(AsynchronousChannel):
                 self._remove(entry, MessageEvent.REMOVE, Happening.SUPERSEDED)
                 return
             entry.delivery_count -= 1
+            if entry.delivery_count and self.kept is not None:
+                self.kept.note_returned([entry])  # this delivery may have been written down
             self._state.cancel([entry])
             woken = self._choose(entry)
         for consumer in woken:

@@ -152,8 +152,9 @@ class SettlingQueue(PolicedQueue):
                     self._expiry.forget_one()
             else:
                 returned.append(entry)
-        if self.kept is not None and not unseen:
-            self.kept.note_returned(returned)
+        if self.kept is not None:
+            # Without a count no client has had it, and nothing was written of that delivery.
+            self.kept.note_returned([entry for entry in returned if entry.delivery_count] if unseen else returned)
         if self.policy.redelivery_delay_ms and not unseen:
             policy = self.policy
             self._state.cancel(returned, lambda entry: now_ms + redelivery_delay_ms(policy, entry.delivery_count))

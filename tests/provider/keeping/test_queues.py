@@ -10,7 +10,7 @@ import pytest
 from pyjms.spi.errors import ProviderError, ResourceError
 from pyjms_provider.core.journal import Changes
 from pyjms_provider.queue_manager import QueueManager
-from pyjms_provider.stores.volatile import Crash
+from pyjms_provider.stores.volatile import Crash, VolatileJournal
 from tests.provider.keeping.site import ORDERS, Site, consume, take_all, text
 
 PATIENCE_S = 10.0
@@ -97,6 +97,67 @@ def test_how_often_a_message_came_back_is_known_after_a_restart(site: Site) -> N
         session.recover([delivery])
     site.restart()
     assert site.drain() == [("again", 4)]
+
+
+def test_what_no_client_saw_is_not_counted_after_a_restart(site: Site) -> None:
+    site.send("ahead")
+    session = site.session()
+    consumer = consume(session)
+    session.recover(take_all(consumer))
+    ahead = take_all(consumer)
+    assert [(text(each), each.count) for each in ahead] == [("ahead", 2)], "which was written down"
+    session.give_back_unseen(ahead)
+    site.restart()
+    assert site.drain() == [("ahead", 2)], "flagged still, as a client had it once"
+
+
+def test_what_no_client_saw_is_no_dead_letter_after_a_restart(site: Site) -> None:
+    QueueManager(site.broker.virtual_host).create("orders", max_deliveries=2)
+    site.send("ahead")
+    session = site.session()
+    consumer = consume(session)
+    session.recover(take_all(consumer))
+    for _ in range(3):
+        ahead = take_all(consumer)
+        assert [text(each) for each in ahead] == ["ahead"]
+        session.give_back_unseen(ahead)
+    site.restart()
+    assert site.drain() == [("ahead", 2)]
+
+
+def test_a_first_delivery_that_no_client_saw_leaves_no_flag_after_a_restart(site: Site) -> None:
+    site.send("ahead")
+    session = site.session()
+    ahead = take_all(consume(session))
+    assert [text(each) for each in ahead] == ["ahead"]
+    session.give_back_unseen(ahead)
+    site.restart()
+    assert site.drain() == [("ahead", 1)]
+
+
+def test_a_delivery_whose_message_could_not_be_read_is_not_counted_after_a_restart(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    site = Site(memory_bytes=0)
+    site.send("far")
+    session = site.session()
+    consumer = consume(session)
+    first = take_all(consumer)
+    assert [text(each) for each in first] == ["far"]
+    session.recover(first)
+    site.send("next")  # which takes the room of the first one
+    again = consumer.poll()
+    assert again is not None
+
+    def unreadable(*_: object) -> None:
+        raise ResourceError("the disk does not answer")
+
+    with monkeypatch.context() as patch, pytest.raises(ResourceError, match="does not answer"):
+        patch.setattr(VolatileJournal, "read", unreadable)
+        text(again)
+    site.restart()
+    assert site.drain() == [("far", 2), ("next", 1)]
+    site.stop()
 
 
 @pytest.mark.realises("JBM-3.1.b")
