@@ -3,6 +3,11 @@
 As there, a newer message takes its own place at the tail, and the older one of its key goes, unless somebody holds it;
 then it goes when it is given back, even if the newer one has been consumed meanwhile. Which of two is newer, their places
 in the queue say: one that comes again, after a delay, a restart or a write that failed, is as old as it was.
+
+That a newer message was there and has been consumed is known here alone, and not to the journal. So an older one that is
+held at that moment comes again, flagged, if the broker dies before the older one is settled, or if a prepared branch that
+holds it is rolled back after another start. The journal cannot forget the older one meanwhile: that it is gone from there says
+of the write which settles it, and of all that is written with that, that it was made (decision 0197).
 """
 
 from __future__ import annotations

@@ -250,6 +250,27 @@ def test_an_old_value_whose_delivery_cannot_be_noted_does_not_come_back(site: Si
     assert site.texts() == ["new"]
 
 
+def test_an_old_value_that_was_held_goes_at_an_orderly_stop_if_the_newer_one_was_consumed(site: Site) -> None:
+    manager(site).create("orders", type="last_value", key="symbol")
+    send_eur(site, "old")
+    hold_one(site)
+    send_eur(site, "new")
+    assert site.drain() == [("new", 1)]
+    site.restart()
+    assert site.texts() == []
+
+
+def test_an_old_value_that_was_held_comes_again_flagged_after_a_crash_if_the_newer_one_was_consumed(site: Site) -> None:
+    """It is a limit, which docs/how-to/durable.md and `LastValues` tell of with its reason."""
+    manager(site).create("orders", type="last_value", key="symbol")
+    send_eur(site, "old")
+    hold_one(site)
+    send_eur(site, "new")
+    assert site.drain() == [("new", 1)]
+    site.crash()
+    assert site.drain() == [("old", 2)]
+
+
 def _refuse_removals(point: str, changes: Changes) -> None:
     if point == "before write" and changes.removals:
         raise ResourceError("the disk is full")
