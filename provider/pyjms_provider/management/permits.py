@@ -34,10 +34,21 @@ def target_of(parent: ManagedObject, category: str, name: str) -> Target:
 
 
 def check_not_own_way(principal: Principal, port: UUID | None, managed: ManagedObject) -> None:
-    """Refuse to stop or delete what somebody comes in by: they could not undo it, and nobody else perhaps.
+    """Refuse to stop or delete what somebody comes in by, or what holds it: they could not undo it, and nobody else perhaps.
 
     `port`: the id of the port by which they ask; None: by none. Raises `ObjectInUseError`.
     """
+    _check_itself(principal, port, managed)
+    for each in managed.children():
+        try:
+            check_not_own_way(principal, port, each)
+        except ObjectInUseError as error:
+            raise ObjectInUseError(
+                f"{managed.path} holds what you come in by: {error.reason}; what else it holds can be ended one by one"
+            ) from error
+
+
+def _check_itself(principal: Principal, port: UUID | None, managed: ManagedObject) -> None:
     if managed.id == port:
         raise ObjectInUseError(
             f"{managed.path} is where this request comes in; ask through another port, or restart this one to have changes obeyed"

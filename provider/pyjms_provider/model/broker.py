@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from pyjms.spi.version import installed_version
 from pyjms_provider.model.attributes import Attributes, attribute
+from pyjms_provider.model.errors import NotChangeableError
 from pyjms_provider.model.startable import Startable
 from pyjms_provider.model.statistics import StatisticKind, statistic
 
@@ -38,6 +39,10 @@ class Broker(Startable):
 
     def _on_open(self) -> None:
         self._opened_ms = self.clock.monotonic_ms()
+
+    def delete(self, *, by: str = "") -> None:
+        """Refuse it: the process would go on without a port, and nobody could undo it."""
+        raise NotChangeableError(f"{self.path} cannot be deleted; end its process, or delete what it holds one by one")
 
     @statistic("How long it has been open.", unit="ms", kind=StatisticKind.COUNTER)
     def uptime_ms(self) -> int:

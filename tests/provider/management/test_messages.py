@@ -270,6 +270,27 @@ def test_a_port_is_not_ended_by_a_message_that_comes_through_it(
     assert manager.ask({"action": "get", **port})["state"] == "active"
 
 
+def test_no_message_makes_or_ends_what_lasts_as_long_as_the_process(
+    broker: ServedBroker, connections: list[Connection]
+) -> None:
+    manager = connect(broker, connections, host="$management")
+    host = {"category": "virtual_host", "names": ["main", "shop"]}
+    manager.ask({"action": "invoke", **host, "operation": "stop"})  # else its connections would keep it
+    own = manager.ask({"action": "get", "category": "broker"})["id"]
+    assert manager.ask({"action": "delete", "category": "broker"}, 409)["code"] == "PYJMS-MODEL-IN-USE"
+    assert manager.ask({"action": "delete", "category": "broker", "id": own}, 409)
+    assert manager.ask({"action": "create", "category": "broker", "attributes": {"name": "second"}}, 404)
+    for action in ("delete", "create", "change", "get", "list"):
+        assert manager.ask({"action": action, "category": "system_config"}, 404)
+    manager.ask({"action": "invoke", **host, "operation": "start"})
+    store = {"category": "store", "names": ["main", "shop"]}
+    assert manager.ask({"action": "create", **store, "attributes": {"name": "second"}}, 404)
+    (found,) = manager.ask({"action": "list", **store})["items"]
+    for action in ("delete", "change"):  # REST has no such methods for what is observed
+        assert manager.ask({"action": action, **store, "id": found["id"]}, 409)["code"] == "PYJMS-MODEL-FIXED"
+    assert manager.ask({"action": "get", "category": "broker"})["state"] == "active"
+
+
 @pytest.mark.parametrize("changes", [{"access_control": None}, {"authentication_providers": []}])
 def test_a_port_goes_on_to_let_in_who_changes_it_by_a_message(
     broker: ServedBroker, connections: list[Connection], changes: dict[str, Any]

@@ -10,7 +10,7 @@ from starlette.testclient import TestClient
 
 from pyjms.spi.errors import AccessDeniedError
 from pyjms_provider.management.desk import Caller
-from pyjms_provider.model.errors import ObjectInUseError, UnknownObjectError
+from pyjms_provider.model.errors import NotChangeableError, ObjectInUseError, UnknownObjectError
 from pyjms_provider.model.life_cycle import State
 from pyjms_provider.security.contracts import Operation, Principal
 from tests.provider.management.world import ROOT, Site, error_of, ok
@@ -89,6 +89,19 @@ def test_nobody_stops_or_deletes_what_they_come_in_by(site: Site, tmp_path: obje
     for another in (ports[1], others, other):
         site.desk.delete(ann, another)
     assert broker.find_child("port", "two") is None
+
+
+def test_nobody_deletes_what_holds_what_they_come_in_by(site: Site) -> None:
+    broker = site.system.broker
+    ann = _operator(site, broker.create_child("port", {"name": "one", "type": "http"}).id)
+    with pytest.raises(ObjectInUseError, match="broker shop holds what you come in by: port one is where"):
+        site.desk.delete(ann, broker)
+    with pytest.raises(NotChangeableError, match="broker shop cannot be deleted; end its process"):
+        site.desk.delete(site.caller(), broker)
+    with site.client() as client:
+        error_of(client.delete(f"{ROOT}/broker"), 405)
+    assert broker.state is State.ACTIVE
+    assert site.host.is_running
 
 
 def test_who_may_not_do_it_at_all_hears_just_that(site: Site) -> None:
