@@ -11,6 +11,7 @@ from pydantic import BaseModel, ConfigDict, Field
 from pyjms.spi.envelope import Address, AddressKind, BodyKind, Envelope, MessageId
 from pyjms.types import Byte, Char, Double, Float, Int, Long, Short, Stored
 from pyjms_provider.model.errors import InvalidArgumentsError, Problem
+from pyjms_provider.model.property_names import CLIENT_JMSX, why_not_settable
 
 __all__ = [
     "LetterView",
@@ -101,7 +102,7 @@ class NewMessage(_Shown):
     base64: str | None = None
     """In place of a text: a body of bytes."""
     properties: dict[str, bool | int | float | str | TypedValue] = Field(default_factory=dict)
-    """A plain number is an int, or a long if it is too large; a plain fraction is a double."""
+    """A plain number is an int, or a long if it is too large; a plain fraction is a double. Names are those that clients may set."""
     correlation_id: str | None = None
     type: str | None = None
     priority: Annotated[int, Field(ge=0, le=9)] = 4
@@ -137,8 +138,17 @@ def to_envelope(message: NewMessage, queue: str, message_id: str, now_ms: int, w
 
 
 def _stored(name: str, value: Any, where: str) -> Stored:
-    if not name.isidentifier() or name.startswith("JMSX") or (name.startswith("JMS") and not name.startswith("JMS_")):
-        raise _wrong(where, f"message.properties.{name}", "is no name of a property (JMS 1.1 §3.5.1)")
+    why_not = why_not_settable(name)
+    if why_not:
+        raise _wrong(where, f"message.properties.{name}", why_not)
+    stored = _typed(name, value, where)
+    wanted = CLIENT_JMSX.get(name)
+    if wanted is not None and type(stored) is not wanted[1]:
+        raise _wrong(where, f"message.properties.{name}", f"is of type {wanted[0]} (JMS 1.1 §3.5.9)")
+    return stored
+
+
+def _typed(name: str, value: Any, where: str) -> Stored:
     if not isinstance(value, TypedValue):
         if isinstance(value, int) and not isinstance(value, bool) and not -(2**31) <= value < 2**31:
             value = TypedValue(type="long", value=value)
