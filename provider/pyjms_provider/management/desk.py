@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import TYPE_CHECKING, Any, Final, Protocol, TypeVar
 from uuid import UUID
 from weakref import WeakSet
@@ -252,15 +253,20 @@ class Desk:
         Raises `ChangedMeanwhileError`, for one that changes something, if the object is not what was expected.
         """
         declared = self.operation(managed, name)
+
+        def run() -> Any:
+            permits = partial(caller.access.permitted, caller.principal)
+            return managed.invoke(name, arguments, by=caller.principal.name, progress=progress, permits=permits)
+
         if not declared.changes:
             self._check_operation(caller, declared, managed, arguments)
-            return managed.invoke(name, arguments, by=caller.principal.name)
+            return run()
 
         def act() -> Any:
             if name in STOPPING:
                 check_not_own_way(caller.principal, caller.port, managed)
             check_expected(managed, expected)
-            return managed.invoke(name, arguments, by=caller.principal.name, progress=progress)
+            return run()
 
         return self._changed(
             caller,

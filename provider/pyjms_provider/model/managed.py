@@ -23,7 +23,7 @@ from pyjms_provider.model.errors import (
     WrongStateError,
 )
 from pyjms_provider.model.life_cycle import State
-from pyjms_provider.model.operations import NO_PROGRESS, Progress, operations_of
+from pyjms_provider.model.operations import EVERYTHING, NO_PROGRESS, Permits, Progress, operations_of
 from pyjms_provider.model.statistics import statistics_of
 from pyjms_provider.security.contracts import Target, TargetKind
 
@@ -220,8 +220,18 @@ class ManagedObject:
 
     # Operations
 
-    def invoke(self, name: str, arguments: Mapping[str, Any], *, by: str = "", progress: Progress = NO_PROGRESS) -> Any:
+    def invoke(
+        self,
+        name: str,
+        arguments: Mapping[str, Any],
+        *,
+        by: str = "",
+        progress: Progress = NO_PROGRESS,
+        permits: Permits = EVERYTHING,
+    ) -> Any:
         """Run an operation with plain arguments, and return its plain result. May wait; runs on the caller's thread.
+
+        `permits`: of which other objects it may tell; who calls has asked about this one.
 
         Raises `UnknownOperationError`, `InvalidArgumentsError`, and what the operation raises.
         """
@@ -230,7 +240,7 @@ class ManagedObject:
             raise UnknownOperationError(f"{self.path} has no operation {name!r}; it has: {', '.join(known) or 'none'}")
         declared = known[name]
         read = declared.read_arguments(self.path, arguments)
-        injected = {"by": by, "progress": progress}
+        injected = {"by": by, "progress": progress, "permits": permits}
         acting = ACTING.set(by)
         try:
             result = getattr(self, name)(**read, **{each: injected[each] for each in declared.injected})

@@ -1,13 +1,14 @@
 """Operations: what can be done with an object beside reading and setting its attributes, declared where it is done.
 
 An operation is a method whose parameters have types; each is described by ``Annotated[int, Field(description=…)]``. One that
-may take long has a parameter `progress`, of which callers hear; one that notes who asked has a parameter `by`.
+may take long has a parameter `progress`, of which callers hear; one that notes who asked has a parameter `by`; one that tells of
+other objects than its own has a parameter `permits`, which says which of them its caller may be told of.
 """
 
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, Protocol, TypeVar, get_type_hints
 
@@ -15,18 +16,29 @@ from pydantic import BaseModel, ConfigDict, TypeAdapter, ValidationError, create
 
 from pyjms_provider.model.attributes import problems_of
 from pyjms_provider.model.errors import InvalidArgumentsError
-from pyjms_provider.security.contracts import Operation
+from pyjms_provider.security.contracts import Operation, TargetKind
 
-__all__ = ["KEPT_QUIET", "NO_PROGRESS", "WRITES_TO", "OperationDeclaration", "Progress", "operation", "operations_of"]
+__all__ = [
+    "EVERYTHING",
+    "KEPT_QUIET",
+    "NO_PROGRESS",
+    "WRITES_TO",
+    "OperationDeclaration",
+    "Permits",
+    "Progress",
+    "operation",
+    "operations_of",
+]
 
 _F = TypeVar("_F", bound=Callable[..., Any])
 _MARK: Final = "__pyjms_operation__"
 _PROGRESS: Final = "progress"
+_PERMITS: Final = "permits"
 KEPT_QUIET: Final = "x-kept-quiet"
 """Marks a parameter whose values are in no log: `Field(json_schema_extra={KEPT_QUIET: True})`."""
 WRITES_TO: Final = "x-writes-to"
 """Marks, in the schema of an argument, that it names an object beside this one, of that category, which is written to."""
-_INJECTED: Final = ("by", _PROGRESS)
+_INJECTED: Final = ("by", _PROGRESS, _PERMITS)
 
 
 class Progress(Protocol):
@@ -43,6 +55,29 @@ def _go_on(done: int, total: int | None) -> bool:  # noqa: ARG001 - it is called
 
 NO_PROGRESS: Final[Progress] = _go_on
 """Hears nothing, and lets the operation end."""
+
+
+class Permits(Protocol):
+    """Tells what the caller of an operation may do."""
+
+    def __call__(
+        self, operation: Operation, kind: TargetKind, virtual_host: str, names: Sequence[str]
+    ) -> Sequence[str]:
+        """Return those of `names` with whose targets they may do so, in their order."""
+        ...
+
+
+def _all_of_them(
+    operation: Operation,  # noqa: ARG001 - it is called as any other
+    kind: TargetKind,  # noqa: ARG001
+    virtual_host: str,  # noqa: ARG001
+    names: Sequence[str],
+) -> Sequence[str]:
+    return names
+
+
+EVERYTHING: Final[Permits] = _all_of_them
+"""For who is in this process: they could look by plain calls."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -71,7 +106,7 @@ class OperationDeclaration:
     arguments_type: type[BaseModel]
     result_type: TypeAdapter[Any]
     injected: tuple[str, ...]
-    """The parameters that are not the caller's: `by`, who asks, and `progress`."""
+    """The parameters that are not the caller's: `by`, who asks, `progress`, and `permits`, what they may."""
 
     def read_arguments(self, where: str, arguments: Mapping[str, Any]) -> dict[str, Any]:
         """Return plain values as the method wants them. Raises `InvalidArgumentsError`."""

@@ -26,7 +26,7 @@ from pyjms_provider.model.host_children import host_sources
 from pyjms_provider.model.host_watch import HostWatch
 from pyjms_provider.model.life_cycle import Phase, State
 from pyjms_provider.model.messages import MessageView
-from pyjms_provider.model.operations import NO_PROGRESS, Progress, operation
+from pyjms_provider.model.operations import EVERYTHING, NO_PROGRESS, Permits, Progress, operation
 from pyjms_provider.model.queue import chosen
 from pyjms_provider.model.queue_attributes import PolicyPattern, policy_reaches, read_policy
 from pyjms_provider.model.queue_source import QueueSource
@@ -331,16 +331,20 @@ class VirtualHost(StoryTelling, Stoppable):
         """Return what was noted after `since_ms`."""
         return past_view(self.watch.past(since_ms))
 
-    @operation("Find messages by their ids, in whatever queues they wait.", needs=Operation.OBSERVE, changes=False)
+    @operation("Find messages by their ids, in all queues that you may browse.", needs=Operation.OBSERVE, changes=False)
     def find_messages(
         self,
         message_ids: Annotated[list[str], Field(min_length=1, max_length=100, description="The ids.")],
         *,
         with_bodies: Annotated[bool, Field(description="Whether bodies are wanted.")] = False,
         progress: Progress = NO_PROGRESS,
+        permits: Permits = EVERYTHING,
     ) -> list[FoundMessage]:
-        """Return the messages that nobody holds, each with its queue; it looks into one queue after the other."""
-        names = self.queues.names()
+        """Return the messages that nobody holds, each with its queue; it looks into one queue after the other.
+
+        Properties tell as much as bodies do, so what its caller may not browse is not there for them.
+        """
+        names = permits(Operation.BROWSE, TargetKind.QUEUE, self.name, self.queues.names())
         found: list[FoundMessage] = []
         showing = Showing(with_bodies=with_bodies)
         for number, name in enumerate(names):

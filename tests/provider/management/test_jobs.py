@@ -113,6 +113,16 @@ def test_a_long_operation_runs_as_a_job_of_who_asked(site: Site, ann: TestClient
         assert ok(carol.get(f"{ROOT}/job"))["items"] == []
 
 
+def test_a_job_that_only_looks_tells_how_far_it_is_too(site: Site, ann: TestClient) -> None:
+    for name in ("first", "second"):
+        site.queue(name)
+    wanted = {"message_ids": ["ID:nobody"]}
+    job = ok(ann.post(f"{ROOT}/virtual_host/main/shop/find_messages", headers=ASYNC, json=wanted), 202)
+    finished(site.desk.jobs, job["id"])
+    done = ok(ann.get(f"{ROOT}/job/{job['id']}"))
+    assert (done["state"], done["done"], done["total"]) == ("done", 1, 2)
+
+
 def test_wrong_arguments_of_a_job_are_told_at_once(site: Site, ann: TestClient) -> None:
     site.queue()
     error_of(ann.post(PURGE, headers=ASYNC, json={"colour": "red"}), 422)

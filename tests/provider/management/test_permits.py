@@ -60,6 +60,23 @@ def test_an_id_of_what_one_may_not_see_is_as_one_of_nothing(site: Site, ann: Tes
     assert ok(ann.get(f"{ROOT}/queue?id={known}"))["name"] == "hidden"
 
 
+def test_messages_are_found_for_whom_they_may_be_read(site: Site) -> None:
+    ids = []
+    for queue in ("orders", "salaries"):
+        message = {"text": f"of {queue}", "properties": {"iban": "DE00"}}
+        ids.append(site.queue(queue).invoke("publish", {"message": message}))
+    wanted = {"message_ids": ids, "with_bodies": True}
+
+    def found_by(user: str) -> list[tuple[str, str]]:
+        with site.client(user) as client:
+            answer = ok(client.post(f"{ROOT}/virtual_host/main/shop/find_messages", json=wanted))
+        return [(each["queue"], each["message"]["body"]["text"]) for each in answer["result"]]
+
+    assert found_by("ann") == [("orders", "of orders"), ("salaries", "of salaries")]
+    assert found_by("bob") == [("orders", "of orders")]
+    assert found_by("carol") == []  # who may observe everything, and browse nothing
+
+
 def _operator(site: Site, port: UUID) -> Caller:
     who = Principal(name="ann", groups=frozenset({"admins"}), provider="users")
     return replace(site.caller(), principal=who, port=port)
