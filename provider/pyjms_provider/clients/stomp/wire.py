@@ -1,14 +1,12 @@
-"""One connection to one broker, on stomp.py, from CONNECT to its end.
+"""One connection to one broker, from CONNECT to its end.
 
-This is the one module that touches stomp.py. It keeps of it what makes connections (sockets, TLS, WebSockets) and guards
-against the rest; docs/decisions says why for each:
+stomp.py makes the socket, in `connecting`. Against what it would do from there on this module guards; docs/decisions says why:
 
-- bodies are never decoded, and no content-length is made up (`auto_decode`, `auto_content_length`);
+- bodies are never decoded, and no content-length is made up;
 - names and values of headers are escaped and refused by our encoder, what comes in is taken apart by our decoder;
 - callbacks run on the I/O thread, so they only put away what they are given, and whatever they raise is logged;
 - a broker that is silent after CONNECT ends the attempt after `connect_timeout_ms`;
-- when TLS was asked for, the socket is seen to be TLS, for exactly the host that was named;
-- no host names are looked up at import; TCP_NODELAY is set; writes wait for room, with a limit.
+- writes wait for room, with a limit.
 
 One thread owns the socket and its end: it reads, it writes what a caller could not write at once, and it closes.
 """
@@ -16,29 +14,18 @@ One thread owns the socket and its end: it reads, it writes what a caller could 
 from __future__ import annotations
 
 import logging
-import os
 import re
 import socket
-import ssl
 from collections import deque
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack, suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from threading import Thread, current_thread, get_ident
-from typing import Any, Protocol
-
-# Before stomp.py is imported: it asks a resolver, which may be slow.
-os.environ.setdefault("STOMP_SKIP_HOSTNAME_SCAN", "1")
-
-from stomp.adapter.ws import WSTransport
-from stomp.exception import ConnectFailedException
-from stomp.transport import Transport
-from websocket import ABNF, WebSocketException
+from typing import Protocol
 
 from pyjms.spi.clock import Clock, Signal, SystemClock
 from pyjms.spi.errors import ProviderError, ResourceError
-from pyjms_provider.clients.stomp.advice import advice, check_files
-from pyjms_provider.clients.stomp.close_codes import why_closed
+from pyjms_provider.clients.stomp.connecting import connect
 from pyjms_provider.clients.stomp.heart_beat import HeartBeat
 from pyjms_provider.clients.stomp.options import Endpoint, StompSettings
 from pyjms_provider.clients.stomp.outbox import Outbox, OutboxClosedError
@@ -52,15 +39,12 @@ __all__ = ["RefusedError", "UnsentError", "Wire", "WireEndedError", "WireEvents"
 
 _log = logging.getLogger("pyjms.stomp")
 
-_RECEIVE_BYTES = 256 * 1024
 _UNWRITTEN_BYTES_MAX = 4 * 1024 * 1024
 _HEADERS_MAX = 16 * 1024 * 1024
 _VERSION = Version.V1_2
 _BEAT = b"\n"
-_MESSAGE_BYTES = 1024 * 1024
 _AT_ONCE = 2
 _receipt = re.compile(rb"RECEIPT\nreceipt-id:([A-Za-z0-9.\-]{1,100}+)\n\n\0").fullmatch
-_QUICK: int | None = getattr(socket, "TCP_QUICKACK", None)
 
 
 class WireEndedError(Exception):
@@ -130,7 +114,7 @@ class Wire:
     def _acquire(self) -> None:
         """Take of the system what the connection needs: all of it, or nothing. Raises `OSError`, `ResourceError`."""
         with ExitStack() as taken:
-            self._channel = _connect(self.endpoint, self._settings)
+            self._channel = connect(self.endpoint, self._settings)
             taken.callback(self._channel.close)
             self._wake_reader, self._wake_writer = socket.socketpair()
             taken.callback(self._wake_writer.close)
@@ -297,7 +281,7 @@ class Wire:
         self._io_thread = get_ident()
         try:
             self._serve()
-        except (OSError, StompError, WebSocketException, WireEndedError, InterruptedReadError) as error:
+        except (OSError, StompError, WireEndedError, InterruptedReadError) as error:
             self._reason = str(error) or type(error).__name__
         except Exception as error:  # the top of a thread
             _log.exception("PYJMS-STOMP the connection to %s ends because of an error of pyjms", self.endpoint)
@@ -391,210 +375,3 @@ class Wire:
     def _wake(self) -> None:
         with suppress(OSError):  # full: it is awake already; closed: it has ended
             self._wake_writer.send(b"x")
-
-
-# What stomp.py makes
-
-
-class _Channel:
-    """A connected socket, which never blocks."""
-
-    is_shared = True
-    """Whether a caller may write while the I/O thread reads."""
-    is_lendable = True
-    """Whether a caller may read: what the socket has says all that there is."""
-    has_more = False
-    """Whether `read` may have more without the socket being ready."""
-    is_hasty = _QUICK is not None
-    """Whether to acknowledge TCP segments without delay; our broker waits for none of them."""
-    is_one_stream = True
-    """Whether it does not matter how what is sent is cut."""
-
-    def __init__(self, connected: Any) -> None:
-        self._socket = connected
-        self._socket.setblocking(False)
-        if self.is_hasty:
-            self._acknowledge_at_once()
-
-    def fileno(self) -> int:
-        """Return what to poll."""
-        number: int = self._socket.fileno()
-        return number
-
-    def read(self) -> bytes | None:
-        """Return what came; nothing at the end; None: nothing now."""
-        try:
-            data: bytes = self._socket.recv(_RECEIVE_BYTES)
-        except (BlockingIOError, ssl.SSLWantReadError, ssl.SSLWantWriteError):
-            return None
-        if self.is_hasty:
-            self._acknowledge_at_once()
-        return data
-
-    def _acknowledge_at_once(self) -> None:
-        """Have the next TCP segment acknowledged without delay: some brokers leave Nagle's algorithm on.
-
-        With that, a MESSAGE and the RECEIPT after it take 40 ms. The setting is Linux's, and holds for a while only.
-        """
-        assert _QUICK is not None
-        self._socket.setsockopt(socket.IPPROTO_TCP, _QUICK, 1)
-
-    def write(self, data: bytes) -> int:
-        """Write what the socket takes now, and return how much that was."""
-        try:
-            written: int = self._socket.send(data)
-        except (BlockingIOError, ssl.SSLWantReadError, ssl.SSLWantWriteError):
-            return 0
-        return written
-
-    def frame(self, data: bytes) -> bytes:
-        """Return `data` as it goes over this kind of connection."""
-        return data
-
-    def answers(self) -> list[bytes]:
-        """Return what must be sent because of what was read."""
-        return []
-
-    def close(self) -> None:
-        """Close it; the other side sees the end of the stream."""
-        with suppress(OSError):
-            self._socket.shutdown(socket.SHUT_RDWR)
-        with suppress(OSError):
-            self._socket.close()
-
-
-class _TlsChannel(_Channel):
-    is_shared = is_lendable = False
-
-    @property
-    def has_more(self) -> bool:  # type: ignore[override]  # decided anew each time
-        return bool(self._socket.pending())
-
-
-class _WebSocketChannel(_Channel):
-    """Frames of a WebSocket; their bounds mean nothing, as what is in them is one stream."""
-
-    has_more = True
-    is_lendable = False
-    is_one_stream = False
-    """Whether the broker joins messages: it takes a frame in parts, and so larger ones than a message may be. Others want each whole."""
-
-    def __init__(self, web_socket: Any) -> None:
-        super().__init__(web_socket.sock)
-        web_socket.settimeout(0)
-        self._web_socket = web_socket
-        self._answers: list[bytes] = []
-
-    def read(self) -> bytes | None:
-        try:
-            frame = self._web_socket.recv_frame()
-        except (BlockingIOError, ssl.SSLWantReadError):
-            return None  # what it has of a frame, it keeps
-        if frame.opcode == ABNF.OPCODE_CLOSE:
-            raise WireEndedError(why_closed(frame.data))
-        if frame.opcode == ABNF.OPCODE_PING:
-            self._answers.append(ABNF.create_frame(frame.data, ABNF.OPCODE_PONG).format())
-        if frame.opcode in (ABNF.OPCODE_TEXT, ABNF.OPCODE_BINARY, ABNF.OPCODE_CONT) and frame.data:
-            data: bytes = frame.data
-            if self.is_hasty:
-                self._acknowledge_at_once()
-            return data
-        return _BEAT  # a sign of life
-
-    def frame(self, data: bytes) -> bytes:
-        if self.is_one_stream and len(data) > _MESSAGE_BYTES:
-            parts = (data[at : at + _MESSAGE_BYTES] for at in range(0, len(data), _MESSAGE_BYTES))
-            return b"".join(map(self._message, parts))
-        return self._message(data)
-
-    def _message(self, data: bytes) -> bytes:
-        message: bytes = ABNF.create_frame(data, ABNF.OPCODE_BINARY).format()
-        return message
-
-    def answers(self) -> list[bytes]:
-        answers, self._answers = self._answers, []
-        return answers
-
-
-@dataclass(slots=True)
-class _Reasons(logging.Filter):
-    """Keeps what stomp.py only logs: why a connection was not made. Its log lines are ours to write."""
-
-    name: str = ""
-    nlen: int = 0
-    last: dict[int, str] = field(default_factory=dict)
-
-    def filter(self, record: logging.LogRecord) -> bool:
-        """Keep the reason of a failed attempt, by thread."""
-        is_failure = isinstance(record.msg, str) and record.msg.lower().startswith("could not")
-        if is_failure and record.args and record.thread is not None:
-            self.last[record.thread] = str(record.args[-1]) if isinstance(record.args, tuple) else ""
-        return not is_failure
-
-
-_reasons = _Reasons()
-logging.getLogger("stomp.py").addFilter(_reasons)
-
-
-def _connect(endpoint: Endpoint, settings: StompSettings) -> _Channel:
-    """Connect, and shake hands. Raises `ResourceError`."""
-    transport = _transport(endpoint, settings)
-    transport.running = True
-    try:
-        transport.attempt_connection()
-    except ConnectFailedException as error:
-        why = _reasons.last.pop(_thread_id(), "no reason given")
-        raise ResourceError(f"no connection to {endpoint}: {why}{advice(settings.scheme, endpoint, why)}") from error
-    return _guarded(transport, endpoint, settings)
-
-
-def _thread_id() -> int:
-    return current_thread().ident or 0
-
-
-def _transport(endpoint: Endpoint, settings: StompSettings) -> Any:
-    """Return stomp.py's transport with all that it does by itself turned off."""
-    place = (endpoint.host, endpoint.port)
-    arguments: dict[str, Any] = {
-        "host_and_ports": [place],
-        "prefer_localhost": False,
-        "try_loopback_connect": False,  # it would connect to a place for which no TLS was set
-        "reconnect_attempts_max": 1,
-        "reconnect_sleep_initial": 0,
-        "timeout": settings.connect_timeout_ms / 1000,
-        "auto_decode": False,
-    }
-    if settings.scheme == "stomp+ws":
-        return WSTransport(**arguments, ws_path=settings.path, header=["Sec-WebSocket-Protocol: v12.stomp"])
-    transport = Transport(**arguments)
-    if settings.tls is not None:
-        tls = settings.tls
-        if not tls.verify:
-            _log.warning("PYJMS-TLS verify=no: nobody checks that %s is who it says; use ca_file= instead", endpoint)
-        check_files(tls)  # stomp.py would try again without end, or name no file
-        transport.set_ssl(
-            for_hosts=[place],
-            key_file=tls.key_file,
-            cert_file=tls.certificate_file,
-            ca_certs=tls.ca_file,
-            verify=tls.verify,
-        )
-    return transport
-
-
-def _guarded(transport: Any, endpoint: Endpoint, settings: StompSettings) -> _Channel:
-    """Return the socket that stomp.py made, if it is what was asked for."""
-    made = transport.socket
-    if settings.scheme == "stomp+ws":
-        channel: _Channel = _WebSocketChannel(made)
-        plain = made.sock
-    elif settings.tls is None:
-        channel, plain = _Channel(made), made
-    else:
-        if not isinstance(made, ssl.SSLSocket):
-            made.close()
-            raise ResourceError(f"the connection to {endpoint} is not encrypted though stomps:// asks for it")
-        transport.shutdown_queue()
-        channel, plain = _TlsChannel(made), made
-    plain.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-    return channel

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import logging
 import socket
 import ssl
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -128,3 +129,21 @@ def test_what_has_another_cause_gets_other_advice_or_none(why: str, expected: st
     said = advice("stomps", Endpoint("shop", 61614), why)
     assert expected in said
     assert bool(said) == bool(expected)
+
+
+@pytest.fixture
+def no_log() -> Iterator[None]:
+    logging.disable(logging.CRITICAL)
+    yield
+    logging.disable(logging.NOTSET)
+
+
+@pytest.mark.usefixtures("no_log")
+def test_the_reason_and_the_advice_do_not_depend_on_what_the_application_logs(context: ssl.SSLContext) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        unused = listener.getsockname()[1]
+    assert "refused" in attempt(f"stomp://127.0.0.1:{unused}")
+    assert "refused" in attempt(f"stomp+ws://127.0.0.1:{unused}")
+    with FakeBroker(tls=context) as broker:
+        assert "ca_file=FILE.pem" in attempt(broker.url)
+        assert "For a port of plain STOMP" in attempt(f"stomp+ws://127.0.0.1:{broker.port}")

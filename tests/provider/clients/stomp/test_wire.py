@@ -170,7 +170,7 @@ def test_a_process_that_may_open_no_more_is_told_and_keeps_nothing_open(
     monkeypatch: pytest.MonkeyPatch, what: str, number: int
 ) -> None:
     channels, pairs, calls = [], [], count(1)
-    connect: Callable[..., Any] = resolve_name("pyjms_provider.clients.stomp.wire._connect")
+    connect: Callable[..., Any] = resolve_name("pyjms_provider.clients.stomp.wire.connect")
     make_pair, make = socket.socketpair, resolve_name(what)
 
     def connect_and_note(*arguments: object) -> object:
@@ -187,7 +187,7 @@ def test_a_process_that_may_open_no_more_is_told_and_keeps_nothing_open(
         return pair_and_note() if make is make_pair else make()
 
     with FakeBroker() as broker:
-        monkeypatch.setattr("pyjms_provider.clients.stomp.wire._connect", connect_and_note)
+        monkeypatch.setattr("pyjms_provider.clients.stomp.wire.connect", connect_and_note)
         monkeypatch.setattr("socket.socketpair", pair_and_note)
         monkeypatch.setattr(what, lack)
         with pytest.raises(ResourceError, match="Too many open files"):
