@@ -153,7 +153,7 @@ class ProtocolEngine(ABC):
 
     @abstractmethod
     def stop(self, reason: str) -> None:
-        """Hear that the broker stops: tell the peer, finish what is acknowledged, then be over. May be repeated."""
+        """Hear that the broker stops, or has waited for this peer long enough: tell the peer, finish what is acknowledged, then be over. May be repeated."""
 
     @abstractmethod
     def closed(self, error: BaseException | None) -> None:

@@ -9,7 +9,8 @@ What must stay true:
   costs one buffer and one frame. While the engine does not read, nothing is fed to it either.
 - Reading is stopped when bytes come that cannot be fed, not before: those are held, which costs a read buffer, and saves
   two system calls for each pause in which nothing comes.
-- The end is bounded: who does not accept the rest, or does not hang up, is cut off after `closing_timeout_ms`.
+- The end is bounded: who does not accept the rest, or does not hang up, is cut off after `closing_timeout_ms`. So long, too, jobs that
+  wait for other clients go on for a peer that sends nothing more: most such peers have gone, and nothing else would tell.
 """
 
 from __future__ import annotations
@@ -142,6 +143,8 @@ class Connection(asyncio.BufferedProtocol):
         self._has_pushed = False
         self._is_eof = False
         self._jobs = 0
+        self._patient_jobs = 0
+        self._leaves_ms = math.inf
         self._held: deque[bytes] = deque()
         self._deadline_ms = math.inf
         self._armed_ms = math.inf
@@ -175,9 +178,11 @@ class Connection(asyncio.BufferedProtocol):
         patient: bool = False,
     ) -> None:
         self._jobs += 1
+        self._patient_jobs += patient
 
         def finished(result: object, error: BaseException | None) -> None:
             self._jobs -= 1
+            self._patient_jobs -= patient
             self._try(cast("Callable[[object, BaseException | None], None]", done), result, error)
             self.wake()
 
@@ -236,7 +241,7 @@ class Connection(asyncio.BufferedProtocol):
             self._fail(error)
 
     def eof_received(self) -> bool:
-        """Hear that the peer sends nothing more; what it has asked for is still answered."""
+        """Hear that the peer sends nothing more; what it has asked for is still answered, if it does not wait too long for others."""
         self._is_eof = True
         if self._state is not _OPEN:
             return False
@@ -289,8 +294,11 @@ class Connection(asyncio.BufferedProtocol):
         if now_ms >= self._deadline_ms:
             self._too_late()
             return
+        if now_ms >= self._leaves_ms:
+            self._leaves_ms = math.inf
+            self._try(self._end_waits)
         self._try(self._tick, now_ms)
-        self._arm(self._deadline_ms)
+        self._arm(min(self._deadline_ms, self._leaves_ms))
 
     def stop(self, reason: str) -> None:
         """Let the engine say its last. On the loop."""
@@ -471,6 +479,8 @@ class Connection(asyncio.BufferedProtocol):
                 return
             if self._deadline_ms == math.inf:
                 self._limit(self._settings.closing_timeout_ms)
+        if self._is_eof:
+            self._bound_waits()
         if self._held:
             self._pause()
         elif self._is_paused and not (self._is_blocked or self._has_more) and engine.is_reading:
@@ -482,6 +492,23 @@ class Connection(asyncio.BufferedProtocol):
         if due_ms is not None and due_ms < self._armed_ms:
             # Not now: an engine that is never content would keep the loop busy.
             self._arm(max(due_ms, self._now_ms() + 1))
+
+    def _bound_waits(self) -> None:
+        """Give jobs that wait for other clients a time to end, however many come one after the other."""
+        if not self._patient_jobs:
+            self._leaves_ms = math.inf
+        elif self._leaves_ms == math.inf:
+            self._leaves_ms = self._now_ms() + self._settings.closing_timeout_ms
+            self._arm(self._leaves_ms)
+
+    def _end_waits(self) -> None:
+        """A peer that sends nothing more has waited long enough for others: end what it waits for, and the connection."""
+        if self._state is _OPEN:
+            waited_ms = self._settings.closing_timeout_ms
+            self._the_engine().stop(
+                f"you closed your side, and what you had asked for waited for other clients {waited_ms} ms longer: "
+                "keep the connection open until the answer is there"
+            )
 
     def _pause(self) -> None:
         if self._state is _OPEN and not self._is_paused and not self._is_eof and not self._transport.is_closing():
