@@ -106,6 +106,13 @@ class StompPortAttributes(PortAttributes):
     )
     heart_beat_ms: int = attribute("How often there is a sign of life; 0: never.", default=10_000, ge=0, unit="ms")
     prefetch: int = attribute("Messages sent to a plain client before it acknowledges.", default=1_000, ge=1)
+    stalled_timeout_ms: int | None = attribute(
+        "How long a client may take none of the bytes that wait for it; who then still has not is hung up on. None: as long as it likes, as "
+        "a client that works on a message may read nothing meanwhile.",
+        default=None,
+        ge=1,
+        unit="ms",
+    )
 
 
 class HttpPortAttributes(PortAttributes):
@@ -323,6 +330,11 @@ class StompPort(Port):
     """For STOMP clients."""
 
     attributes_class = StompPortAttributes
+
+    def _own_settings(self) -> dict[str, Any]:
+        chosen = self.chosen
+        assert isinstance(chosen, StompPortAttributes)
+        return {"stalled_timeout_ms": chosen.stalled_timeout_ms}
 
 
 class HttpPort(Port):

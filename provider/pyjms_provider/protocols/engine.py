@@ -56,7 +56,7 @@ class Conduit(Protocol):
     def heard_ms(self) -> float:
         """When the peer was last heard, on the monotonic clock; any byte counts. On the connection's thread.
 
-        It is now while the transport itself does not listen, because it holds bytes that the engine cannot take yet: a
+        It is now while the transport itself does not listen, because it holds a buffer of bytes that the engine cannot take yet: a
         peer that cannot be heard is not silent (BJ-IDLE-3).
         """
         ...

@@ -7,8 +7,8 @@ What must stay true:
 
 - While bytes wait to be written, nothing is read and nothing more is pulled (BJ-TCP-4): so a peer that does not read
   costs one buffer and one frame. While the engine does not read, nothing is fed to it either.
-- Reading is stopped when bytes come that cannot be fed, not before: those are held, which costs a read buffer, and saves
-  two system calls for each pause in which nothing comes.
+- Reading is stopped when as many bytes have come that cannot be fed as a read buffer holds, not before: so a peer that reads
+  nothing, and is to say now and then that it lives, is heard, and missed when it does not; and a pause costs two system calls.
 - The end is bounded: who does not accept the rest, or does not hang up, is cut off after `closing_timeout_ms`. So long, too, jobs that
   wait for other clients go on for a peer that sends nothing more: most such peers have gone, and nothing else would tell.
 """
@@ -17,7 +17,6 @@ from __future__ import annotations
 
 import asyncio
 import math
-from collections import deque
 from collections.abc import Callable
 from enum import Enum
 from types import MappingProxyType
@@ -25,6 +24,7 @@ from typing import Final, Protocol, TypeVar, cast
 
 from pyjms.spi.clock import Clock
 from pyjms_provider.protocols.engine import Joint, Peer, ProtocolEngine
+from pyjms_provider.transport.held import Held
 from pyjms_provider.transport.layers import Bytes, Layer, LayerError
 from pyjms_provider.transport.reports import RareReports, Report
 from pyjms_provider.transport.scheduler import Scheduler
@@ -145,7 +145,7 @@ class Connection(asyncio.BufferedProtocol):
         self._jobs = 0
         self._patient_jobs = 0
         self._leaves_ms = math.inf
-        self._held: deque[bytes] = deque()
+        self._held = Held()
         self._deadline_ms = math.inf
         self._armed_ms = math.inf
         self._now_ms = home.clock.monotonic_ms
@@ -343,7 +343,7 @@ class Connection(asyncio.BufferedProtocol):
             self._choose(data)
         layer = self._layer
         if layer is None:
-            self._held.append(data)
+            self._held.add(data)
             return
         try:
             chunks = layer.received(data)
@@ -352,7 +352,8 @@ class Connection(asyncio.BufferedProtocol):
             return
         if self._engine is None and layer.is_open:
             self._open(layer.certificate)
-        self._held.extend(chunks)
+        for chunk in chunks:
+            self._held.add(chunk)
         self._is_eof = self._is_eof or layer.is_over
 
     def _refuse(self, error: LayerError) -> None:
@@ -373,7 +374,7 @@ class Connection(asyncio.BufferedProtocol):
                 if self._armed_ms == math.inf or engine.is_over or self._is_eof:
                     self._balance()
                 return
-            self._held.append(data)
+            self._held.add(data)
         else:
             self._unwrap(data)
         # An engine that was pulled dry, and not woken since, has nothing to write first.
@@ -383,10 +384,10 @@ class Connection(asyncio.BufferedProtocol):
 
     def _answer(self, layer: Layer) -> None:
         """Send what a layer says by itself, such as pongs; read no more pings of a peer that does not read those."""
-        if self._is_blocked:
+        said = layer.pending()
+        self._send(said)
+        if said and self._is_blocked:
             self._pause()
-        else:
-            self._send(layer.pending())
 
     def _tick(self, now_ms: float) -> None:
         if self._state is _OPEN:
@@ -481,7 +482,7 @@ class Connection(asyncio.BufferedProtocol):
                 self._limit(self._settings.closing_timeout_ms)
         if self._is_eof:
             self._bound_waits()
-        if self._held:
+        if self._held and self._held.has(self._settings.read_buffer_bytes):
             self._pause()
         elif self._is_paused and not (self._is_blocked or self._has_more) and engine.is_reading:
             self._is_paused = False

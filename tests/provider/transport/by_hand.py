@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, cast
 
 from pyjms.testing import VirtualClock
 from pyjms_provider.protocols.engine import Joint, ProtocolEngine
 from pyjms_provider.transport.connection import Connection, Direction
-from pyjms_provider.transport.layers import Layer
+from pyjms_provider.transport.layers import Bytes, Layer
 from pyjms_provider.transport.reports import RareReports
 from pyjms_provider.transport.settings import ListenerSettings
 from pyjms_provider.transport.timers import Alarm
@@ -85,6 +85,25 @@ class Transport:
         return lambda: self.calls.append(name)
 
 
+class PassingLayer(Layer):
+    """A layer that changes nothing."""
+
+    is_open = True
+    is_over = False
+
+    def received(self, data: bytes) -> Sequence[bytes]:
+        return [data]
+
+    def wrap(self, chunks: Sequence[Bytes]) -> Bytes:
+        return b"".join(chunks)
+
+    def pending(self) -> bytes:
+        return b""
+
+    def finish(self) -> None:
+        pass
+
+
 class World:
     """All that a connection needs, by hand."""
 
@@ -113,7 +132,8 @@ class World:
     def begin(self) -> World:
         self.connection.connection_made(cast("asyncio.Transport", self.transport))
         self.run()
-        self.engine.diary.clear()
+        if self.layer is None:
+            self.engine.diary.clear()
         return self
 
     def url_of(self, *, is_secure: bool) -> str:

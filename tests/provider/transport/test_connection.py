@@ -10,12 +10,26 @@ import pytest
 
 from pyjms_provider.transport.connection import _NEXT, Direction, _Event, _State
 from pyjms_provider.transport.settings import ListenerSettings
-from tests.provider.transport.by_hand import GRAIN_MS, World
+from tests.provider.transport.by_hand import GRAIN_MS, PassingLayer, World
 
 
 @pytest.fixture
 def world() -> World:
     return World().begin()
+
+
+def read_until_paused(world: World) -> int:
+    """Have the peer send until nobody reads; return how many bytes that were."""
+    read = 0
+    while "pause_reading" not in world.transport.calls:
+        world.read(b"x" * 1_024)
+        read += 1_024
+    return read
+
+
+def heard(world: World) -> int:
+    """Return how many bytes the engine was fed."""
+    return sum(len(each) - len("received ") for each in world.engine.diary if each.startswith("received "))
 
 
 @pytest.mark.realises("BJ-NET-1", "BJ-PE-1")
@@ -58,13 +72,14 @@ def test_nothing_is_read_while_output_waits(world: World) -> None:
     world.connection.wake()
     world.run()
     world.engine.diary.clear()
-    world.read(b"x")
+    read = read_until_paused(world)
+    assert read <= world.settings.read_buffer_bytes, "it costs one buffer"
     assert world.engine.diary == []
-    assert world.transport.calls == ["pause_reading"]
     world.transport.takes_all = True
     world.connection.resume_writing()
     world.run()
-    assert world.engine.diary == ["pull", "received x", "pull"]
+    assert world.engine.diary[0] == "pull"
+    assert heard(world) == read
     assert world.transport.calls == ["pause_reading", "resume_reading"]
 
 
@@ -105,13 +120,12 @@ def test_who_has_more_to_say_does_not_hear_meanwhile(world: World) -> None:
 
 def test_an_engine_that_does_not_read_is_not_fed(world: World) -> None:
     world.engine.reads = False
-    world.read(b"x")
-    assert "received x" not in world.engine.diary
-    assert world.transport.calls == ["pause_reading"]
+    read = read_until_paused(world)
+    assert not heard(world)
     world.engine.reads = True
     world.connection.wake()
     world.run()
-    assert "received x" in world.engine.diary
+    assert heard(world) == read
     assert world.transport.calls == ["pause_reading", "resume_reading"]
 
 
@@ -119,7 +133,7 @@ def test_an_engine_that_does_not_read_is_not_fed(world: World) -> None:
 def test_a_socket_that_is_gone_is_neither_stopped_nor_read(world: World, *, reads: bool) -> None:
     world.engine.reads = False
     if reads:
-        world.read(b"x")
+        read_until_paused(world)
         world.engine.reads = True
     world.transport.calls = ["close"]
     world.read(b"y")
@@ -294,12 +308,38 @@ def test_a_peer_that_is_not_listened_to_is_not_silent(world: World) -> None:
     world.engine.replies = [b"much"]
     world.connection.wake()
     world.run()
-    world.read(b"a sign of life, and the last for which there is room")
+    world.read(b"a sign of life")
+    read_until_paused(world)
     world.clock.advance(60_000)
     assert world.connection.heard_ms == 60_000
     world.connection.resume_writing()
     world.run()
     assert world.connection.heard_ms == 60_000, "it had no chance to speak before"
+
+
+@pytest.mark.realises("BJ-IDLE-3")
+@pytest.mark.parametrize("has_layer", [False, True])
+def test_a_peer_that_reads_nothing_is_heard_as_long_as_it_speaks(*, has_layer: bool) -> None:
+    world = World()
+    world.layer = PassingLayer() if has_layer else None
+    world.begin()
+    if has_layer:
+        world.read(b"hello")  # the layer is open with it
+    world.transport.takes_all = False
+    world.engine.replies = [b"much"]
+    world.connection.wake()
+    world.run()
+    for _ in range(1_000):
+        world.clock.advance(10)
+        world.read(b"\n")
+        assert world.connection.heard_ms == world.clock.monotonic_ms()
+    world.clock.advance(60_000)
+    assert world.connection.heard_ms == 10_000
+    assert world.transport.calls == []
+    world.engine.diary.clear()
+    world.connection.resume_writing()
+    world.run()
+    assert world.engine.diary == ["pull", "received " + "\n" * 1_000, "pull"]
 
 
 def test_a_peer_that_takes_no_byte_for_too_long_is_cut_off() -> None:

@@ -15,6 +15,7 @@ from pyjms.testing import VirtualClock
 from pyjms_provider.security.passwords import HashSettings, PasswordHasher
 from pyjms_provider.security.user_file import UserFile
 from pyjms_provider.serving.served_broker import ServedBroker
+from tests.system.network.raw import Raw
 from tests.system.network.served import anonymous_broker, port_of, user_broker
 
 PATIENCE_S = 20.0
@@ -159,3 +160,17 @@ def test_wrong_credentials_at_speed_are_refused_without_a_look_and_the_right_one
     assert (
         sum(1 + record.get("after", {}).get("more", 0) for record in refused[:-1]) + refused[-1]["after"]["more"] == 120
     )
+
+
+def test_who_reads_nothing_is_hung_up_on_when_the_port_says_so() -> None:
+    """What had been written for it goes to others."""
+    with anonymous_broker(stalled_timeout_ms=200) as broker:
+        port = port_of(broker)
+        with Raw(port) as sender, Raw(port) as stuck, Raw(port) as other:
+            for _ in range(20):
+                sender.say("SEND\ndestination:/queue/large\nreceipt:sent\n\n" + "x" * 1_000_000)
+                sender.answer("sent")
+            stuck.say("SUBSCRIBE\nid:1\ndestination:/queue/large\nack:client-individual\n\n")
+            assert stuck.socket.recv(1) == b"M"
+            other.say("SUBSCRIBE\nid:1\ndestination:/queue/large\nack:client-individual\n\n")
+            assert [other.next().command for _ in range(20)] == ["MESSAGE"] * 20
