@@ -321,7 +321,7 @@ class Link:
         try:
             if self._has_lasted():
                 self._delays.reset()
-            else:
+            elif not self._epoch.wire.was_interrupted:  # that says nothing about the broker
                 self._pause()
             while not self._try_round() and self._is_healing():
                 rounds += 1

@@ -107,6 +107,8 @@ class Wire:
         self._chores: deque[Callable[[], None]] = deque()
         self.is_closing = False
         """Whether it ends now, or has ended: nothing is taken any more, and `on_end` is called soon or was."""
+        self.was_interrupted = False
+        """Whether it ends because a thread of the application's was interrupted, and not through the network or the broker."""
         self._reason = ""
         self._io_thread = 0
         self._thread = Thread(target=self._run, name=f"pyjms-stomp-{endpoint.host}", daemon=True)
@@ -245,6 +247,7 @@ class Wire:
         self._wake()
 
     def _on_interrupted(self) -> None:
+        self.was_interrupted = True
         self._reason = "a thread was interrupted while it read or wrote"
         self.close()
 

@@ -364,6 +364,22 @@ def test_a_connection_that_was_made_anew_and_ends_at_once_is_like_an_attempt_tha
         assert broker.connection_count == 5
 
 
+def test_a_connection_that_an_interrupt_ends_is_made_anew_at_once_each_time() -> None:
+    """Several Ctrl-Cs in a row say nothing about the broker; nor do they about one that drops its clients."""
+    clock, events = VirtualClock(), Events()
+    with FakeBroker() as broker:
+        url = f"{broker.url}?reconnect_delay_ms=60000&reconnect_delay_max_ms=600000"
+        connection = connect(url, events, clock=clock)
+        for number in range(1, 6):
+            connection.link.current().wire._on_interrupted()
+            events.wait_for(number)
+            broker.wait_for("CONNECT", number + 1)
+        connection.link.current()
+        broker.cut()
+        clock.await_wait(60_000)
+        connection.close()
+
+
 @pytest.mark.parametrize("what", ["socket.socketpair", "select.epoll", "thread"])
 def test_a_process_that_lacks_something_for_a_moment_heals_when_it_has_that_again(
     monkeypatch: pytest.MonkeyPatch, what: str
