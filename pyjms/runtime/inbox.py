@@ -7,12 +7,16 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import partial
-from threading import Condition, Lock, RLock, get_ident
+from threading import Lock, RLock, get_ident
+from typing import Final
 
 from pyjms.errors import JMSException
 from pyjms.spi.clock import Signal
 
 __all__ = ["DeliveryGate", "Inbox", "Turn"]
+
+_AGAIN_S: Final = 0.1
+"""After so long who waits at a gate looks again by himself, as a thread that is interrupted may not have told of its change."""
 
 
 class Inbox:
@@ -37,13 +41,12 @@ class DeliveryGate:
     client code runs under `lock`.
     """
 
-    __slots__ = ("_busy", "_changed", "_waiting", "is_open", "lock", "receiver", "receives_for")
+    __slots__ = ("_busy", "_waiting", "is_open", "lock", "receiver", "receives_for")
 
     def __init__(self) -> None:
         self.lock = Lock()
         self.is_open = False
-        self._changed = Condition(self.lock)
-        self._waiting = 0
+        self._waiting: set[Signal] = set()
         self._busy: dict[int, object] = {}  # thread that runs a listener → its consumer
         self.receiver: int | None = None
         """The thread that blocks in ``receive``, if any: at most one (JMS 1.1 §4.4.6). Guarded by `lock`."""
@@ -54,17 +57,11 @@ class DeliveryGate:
         """Let messages through, or no more of them; what passed before goes on. The caller holds `lock`."""
         assert self.lock.locked()
         self.is_open = is_open
-        if self._waiting:
-            self._changed.notify_all()
+        self._tell_change()
 
     def wait_until_open(self, is_over: Callable[[], bool]) -> None:
         """Wait until messages may pass, or until `is_over` says, at a change of the gate, that they never will."""
-        with self.lock:
-            self._waiting += 1
-            try:
-                self._changed.wait_for(lambda: self.is_open or is_over())
-            finally:
-                self._waiting -= 1
+        self._wait_for(lambda: self.is_open or is_over())
 
     def enter(self, consumer: object) -> None:
         """Register the calling thread as running a listener of `consumer`. The caller holds `lock`."""
@@ -76,14 +73,14 @@ class DeliveryGate:
         with self.lock:
             self._busy.pop(get_ident(), None)
             if self._waiting:
-                self._changed.notify_all()
+                self._tell_change()
 
     def end_receive(self) -> None:
         """Take that back, if the calling thread is the receiver. The caller holds `lock`."""
         if self.receiver == get_ident():
             self.receiver = self.receives_for = None
             if self._waiting:
-                self._changed.notify_all()
+                self._tell_change()
 
     def runs_listener_here(self) -> bool:
         """Say whether the calling thread runs a listener of this session."""
@@ -109,12 +106,28 @@ class DeliveryGate:
                 others.append(self.receives_for)
             return not any(consumer is None or busy_with is consumer for busy_with in others)
 
-        with self.lock:
-            self._waiting += 1
-            try:
-                self._changed.wait_for(is_quiet)
-            finally:
-                self._waiting -= 1
+        self._wait_for(is_quiet)
+
+    def _wait_for(self, is_so: Callable[[], bool]) -> None:
+        """Wait until `is_so` says so, which is asked under the lock at each change.
+
+        Without a `threading.Condition`: one whose wait is interrupted lets go of a lock that it does not have (decision 0206).
+        """
+        signal = Signal()
+        try:
+            while True:
+                with self.lock:
+                    if is_so():
+                        return
+                    self._waiting.add(signal)
+                signal.wait(_AGAIN_S)
+        finally:
+            self._waiting.discard(signal)  # one call, and without the lock, for which an interrupted thread would wait
+
+    def _tell_change(self) -> None:
+        """Have those look who wait. The lock is held."""
+        for signal in tuple(self._waiting):
+            signal.set()
 
 
 class Turn:

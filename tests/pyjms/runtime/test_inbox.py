@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from contextlib import suppress
-from threading import Barrier, get_ident
+from threading import Barrier, Event, get_ident
 
 import pytest
 
@@ -127,6 +127,41 @@ class TestGate:
         with gate.lock:
             gate.receiver, gate.receives_for = get_ident(), "consumer"
         assert not gate.runs_listener_here()
+
+    @pytest.mark.parametrize("waits_for", ["quiet", "open"])
+    def test_an_interrupt_of_who_waits_leaves_it_as_it_was(self, waits_for: str) -> None:
+        """Nobody else's lock is let go of, nor is one kept, and whoever waits next hears of what changes."""
+
+        def attempt(interruption: Interruption) -> None:
+            gate, is_entered, is_over = DeliveryGate(), Event(), Event()
+
+            def change() -> None:
+                with gate.lock:
+                    gate.enter("consumer")
+                is_entered.set()
+                while not gate._waiting and not is_over.wait(0.0005):
+                    pass
+                gate.leave()
+                with gate.lock:
+                    gate.set_open(True)
+
+            def wait() -> None:
+                if waits_for == "quiet":
+                    gate.wait_until_quiet()
+                else:
+                    gate.wait_until_open(lambda: False)
+
+            other = Call(change)
+            assert is_entered.wait(PATIENCE_S)
+            with suppress(KeyboardInterrupt), interruption():
+                wait()
+            is_over.set()
+            other.result()
+            assert not gate.lock.locked(), interruption.where
+            assert not gate._waiting, interruption.where
+            Call(wait).result()
+
+        assert each_interruption(attempt, "runtime/inbox.py", "threading.py") > 5
 
     @staticmethod
     def _busy(gate: DeliveryGate, consumer: str, listener: bool, steps: Barrier) -> None:
