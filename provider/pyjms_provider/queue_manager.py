@@ -278,13 +278,9 @@ class QueueManager:
     def _relocate(
         self, entry: QueueEntry, envelope: Envelope, target: Queue | str, cause: Happening = Happening.MOVED
     ) -> bool:
-        if not entry.queue.take_out(entry):
-            return False  # somebody got it meanwhile
-        self._host.store.release(entry.reference)
         # Who moves a message leaves its time alone; who replays one wants it tried again now.
         deliver_at_ms = entry.reference.deliver_at_ms if cause is Happening.MOVED else 0
-        self._host.office.relocate(entry, envelope, target, cause, deliver_at_ms)
-        return True
+        return self._host.office.move(entry, envelope, target, cause, deliver_at_ms)  # False: somebody got it meanwhile
 
     def _queue(self, name: str) -> Queue:
         queue = self._host.find_queue(name)

@@ -10,6 +10,7 @@ import pytest
 from pyjms.spi.envelope import Address, AddressKind
 from pyjms.spi.errors import DestinationError, DestinationInUseError, InvalidSelectorError, ResourceError
 from pyjms_provider.core.consumer import Consumer
+from pyjms_provider.core.entry import QueueEntry
 from pyjms_provider.core.policy import PolicyError, QueuePolicies, QueuePolicy
 from pyjms_provider.queue_manager import QueueExistsError, QueueManager, Replay, UnknownQueueError
 from tests.provider.clients.world import World
@@ -319,7 +320,8 @@ def test_what_is_moved_after_its_target_was_destroyed_goes_into_the_next_one(wor
     assert (world.texts(), world.texts("bills")) == ([], ["2", "3"])
     world.send("late")
     (entry,) = host.queue("orders").waiting_entries()
-    assert host.queue("orders").take_out(entry)
-    host.store.release(entry.reference)
-    host.office.relocate(entry, make_envelope("late", destination=Address(AddressKind.QUEUE, "bills")), ended[0])
+    taken: list[QueueEntry] = []
+    assert host.queue("orders").take_out(entry, taken)
+    host.office.relocate(taken, make_envelope("late", destination=Address(AddressKind.QUEUE, "bills")), ended[0])
+    assert taken == []
     assert world.texts("bills") == ["2", "3", "late"]

@@ -293,10 +293,19 @@ class AsynchronousChannel(Channel):
 
     def let_go_of_expired(self, entry: QueueEntry) -> None:
         """Let go of a message that was taken out as it had expired, and then told of."""
-        with self._lock:
-            if self.kept is not None:
-                self.kept.note_removed(entry.reference)
-        self._store.release(entry.reference)
+        holders = entry.reference.holders
+        try:
+            with self._lock:
+                if self.kept is not None:
+                    self.kept.note_removed(entry.reference)
+            self._store.release(entry.reference)
+        except BaseException:  # the thread was interrupted
+            with self._lock:
+                if self.kept is not None:
+                    self.kept.note_removed(entry.reference)
+            if entry.reference.holders == holders:
+                self._store.release(entry.reference)
+            raise
 
     def close(self) -> None:
         """Let go of all messages, save those that a client has pulled: they go when they are settled or given back."""

@@ -50,79 +50,99 @@ class DeadLetterOffice:
         """
         queue = entry.queue
         envelope = delivery.envelope
-        if not queue.settle(entry, delivery.count, session):
-            return
-        dead = DeadEntry(
-            entry=entry,
-            kind=DeadKind.REJECTED,
-            reason=reason,
-            delivery_count=delivery.count,
-            consumer=session.receiver_id,
-            subscription=queue.subscription_name,
-            at_ms=self._host.clock.time_ms(),
-        )
-        self._bury(dead, envelope, queue.policy.dead_letter)
-
-    def set_aside(self, dead: Sequence[DeadEntry]) -> None:
-        """Keep messages that have left their queue where its policy says; what fails is logged, and comes back."""
-        waiting = deque(dead)
+        moving: list[QueueEntry] = []
         try:
-            while waiting:
-                self._set_one_aside(waiting.popleft())
-        except BaseException:  # the thread was interrupted
-            for each in waiting:
-                self._give_back(each)
+            if not queue.take_out_held(entry, delivery.count, session, moving):
+                return
+            dead = DeadEntry(
+                entry=entry,
+                kind=DeadKind.REJECTED,
+                reason=reason,
+                delivery_count=delivery.count,
+                consumer=session.receiver_id,
+                subscription=queue.subscription_name,
+                at_ms=self._host.clock.time_ms(),
+            )
+            self._bury(dead, moving, envelope, queue.policy.dead_letter)
+        except BaseException:
+            self._put_back(moving)
             raise
 
-    def _set_one_aside(self, dead: DeadEntry) -> None:
+    def set_aside(self, waiting: deque[DeadEntry]) -> None:
+        """Keep messages that have left their queue where its policy says; what fails is logged, and comes back.
+
+        Each is taken out of `waiting` when it is done. A thread that is interrupted gives back the others.
+        """
+        try:
+            while waiting:
+                self._set_one_aside(waiting)
+        except BaseException:  # the thread was interrupted
+            while waiting:
+                self._give_back(waiting.popleft())
+            raise
+
+    def _set_one_aside(self, waiting: deque[DeadEntry]) -> None:
+        dead = waiting[0]
         queue = dead.entry.queue
         expired = dead.kind is DeadKind.EXPIRED
         target = queue.policy.expiry_queue if expired else queue.policy.dead_letter
-        if not dead.is_kept or target is None:
-            self._let_expire(dead)
-            return
+        moving = [dead.entry]
         try:
+            if not dead.is_kept or target is None:
+                self._let_expire(dead, moving)
+                return
             envelope = queue.message_of(dead.entry.reference)
+            if envelope is None:
+                moving.clear()
+                self._host.store.release(dead.entry.reference)
+                return
+            self._bury(dead, moving, envelope, target)
+            if expired:
+                self._host.expiries.tell(dead, envelope)
         except ProviderError as error:
             _tell_failure(queue, error)
-            self._give_back(dead)
-            return
-        except BaseException:
-            self._give_back(dead)
-            raise
-        self._host.store.release(dead.entry.reference)
-        try:
-            if envelope is not None:
-                self._bury(dead, envelope, target)
-                if expired:
-                    self._host.expiries.tell(dead, envelope)
-        except ProviderError as error:
-            _tell_failure(queue, error)
+            if moving:
+                self._give_back(dead)
+                moving.clear()
+        finally:
+            if not moving:
+                waiting.popleft()
 
     def _give_back(self, dead: DeadEntry) -> None:
         """Have a message in its queue again that was not set aside."""
-        queue, keeper = dead.entry.queue, self._host.keeper
-        if not dead.is_kept:
-            queue.let_go_of_expired(dead.entry)
-        elif keeper is None:
-            queue.reinstate(dead.entry)
+        if dead.is_kept:
+            self._put_back([dead.entry])
         else:
-            keeper.reinstate(dead.entry)
+            dead.entry.queue.let_go_of_expired(dead.entry)
 
-    def _let_expire(self, dead: DeadEntry) -> None:
+    def _put_back(self, moving: Sequence[QueueEntry]) -> None:
+        """Have messages in their queues again that did not go elsewhere."""
+        keeper = self._host.keeper
+        for entry in moving:
+            if keeper is None:
+                entry.queue.reinstate(entry)
+            else:
+                keeper.reinstate(entry)
+
+    def _let_expire(self, dead: DeadEntry, moving: list[QueueEntry]) -> None:
         """Let go of a message that has expired and goes nowhere, and tell of it."""
-        queue, envelope = dead.entry.queue, None
+        queue, reference, envelope = dead.entry.queue, dead.entry.reference, None
+        holders = reference.holders
         try:
+            moving.clear()
             with suppress(ProviderError):  # one that cannot be read goes as well, but nobody knows which it was
-                envelope = queue.message_of(dead.entry.reference)
-        finally:
+                envelope = queue.message_of(reference)
             queue.let_go_of_expired(dead.entry)
+        except BaseException:  # the thread was interrupted
+            if reference.holders == holders:
+                queue.let_go_of_expired(dead.entry)
+            raise
         if envelope is not None:
             self._host.expiries.tell(dead, envelope)
 
-    def _bury(self, dead: DeadEntry, envelope: Envelope, target: str) -> None:
+    def _bury(self, dead: DeadEntry, moving: list[QueueEntry], envelope: Envelope, target: str) -> None:
         letter = dead_letter(envelope, dead, target, self._host.clock.time_ms())
-        self.relocate(dead.entry, letter, target)
+        self.relocate(moving, letter, target)
         _log.warning(
             "PYJMS-BROKER-21 message %r of %r is in queue %r: %r",  # clients' texts, which a log may not be able to write
             _printable(str(envelope.message_id)),
@@ -138,48 +158,80 @@ class DeadLetterOffice:
         if host.keeper is not None and envelope.delivery_mode == _PERSISTENT:
             host.keeper.send(queue, envelope, origin, Admission(envelope, deliver_at_ms, None, None))
             return
-        reference = host.store.store(envelope, origin)
+        reference = host.store.refer(envelope, origin)
         reference.deliver_at_ms = deliver_at_ms
         try:
+            host.store.keep(reference, envelope)
             queue.take_over(reference)
-        except ProviderError:
-            host.store.release(reference)
+        except BaseException as error:
+            if isinstance(error, ProviderError) or not queue.took(reference):  # or the thread was interrupted
+                host.store.take_back(reference)
             raise
+
+    def move(
+        self, entry: QueueEntry, envelope: Envelope, target: str | Queue, cause: Happening, deliver_at_ms: int
+    ) -> bool:
+        """Take a message out of its queue that nobody holds, and put `envelope` elsewhere in its place; return False if it is held, or has gone.
+
+        As `relocate`, also if it fails.
+        """
+        moving: list[QueueEntry] = []
+        try:
+            if not entry.queue.take_out(entry, moving):
+                return False
+            self.relocate(moving, envelope, target, cause, deliver_at_ms)
+        except BaseException:
+            self._put_back(moving)
+            raise
+        return True
 
     def relocate(
         self,
-        entry: QueueEntry,
+        moving: list[QueueEntry],
         envelope: Envelope,
         target: str | Queue,
         cause: Happening | None = None,
         deliver_at_ms: int = 0,
     ) -> None:
-        """Put `envelope` into a queue in place of a message that was taken out of another one, and released.
+        """Put `envelope` into a queue in place of the one message that is `moving`, which was taken out of another one.
 
         `cause`: why, for an office that tells of it; None: it has been told. `deliver_at_ms`: the time that it still
         waits for; 0: it is for whoever looks after the queue, at once.
-        Raises `ResourceError`, and `ChannelClosedError` if it is a subscription's queue that has ended; the old message is then
-        where it was, flagged as redelivered.
+        `moving` is empty once the message is elsewhere, or the store is to be asked whether it is; else, after an error or an interrupt, the
+        caller puts it back, and it comes flagged as redelivered if it was delivered.
+        Raises `ResourceError`, and `ChannelClosedError` if it is a subscription's queue that has ended.
         """
         host, keeper = self._host, self._host.keeper
+        [entry] = moving
         queue = host.queue(target) if isinstance(target, str) else target
         if cause is not None:
             self._tell_move(entry, envelope, queue.name, cause)
-        reference = host.store.store(envelope, entry.reference.origin)
-        reference.deliver_at_ms = deliver_at_ms
+        holders = entry.reference.holders
+        reference = host.store.refer(envelope, entry.reference.origin)
         kept: KeptQueue | None = None
-        if keeper is not None:
-            try:
-                try:
-                    queue, kept = self._place(queue, reference, envelope.destination)
-                except ChannelClosedError:
-                    keeper.take_back([entry])
-                    raise
-                keeper.replace(entry, reference, envelope, queue, kept)
-            except BaseException:
-                host.store.release(reference)
-                raise
-        self._hand_over(queue, kept, reference, envelope)
+        is_written = False
+        try:
+            reference.deliver_at_ms = deliver_at_ms
+            host.store.keep(reference, envelope)
+            if keeper is not None:
+                queue, kept = self._place(queue, reference, envelope.destination)
+                keeper.replace(moving, reference, envelope, queue, kept)
+            is_written = True
+            self._hand_over(queue, kept, reference, envelope)
+            moving.clear()
+            host.store.release(entry.reference)
+        except BaseException as error:
+            if moving and not is_written:
+                host.store.take_back(reference)
+            elif not is_written:
+                host.store.release(reference)  # as the store will be asked, it is known again then
+            elif keeper is not None or not isinstance(error, ProviderError):
+                if not isinstance(error, ProviderError) and not queue.took(reference):
+                    self._hand_over(queue, kept, reference, envelope)  # the thread was interrupted
+                moving.clear()
+                if entry.reference.holders == holders:
+                    host.store.release(entry.reference)
+            raise
 
     def _place(self, queue: Queue, reference: MessageReference, address: Address) -> tuple[Queue, KeptQueue | None]:
         """Return where a message is to be written for: `queue`, or the next one of its name if that has ended.

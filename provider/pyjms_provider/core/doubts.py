@@ -102,6 +102,7 @@ class MoveInDoubt:
         if not is_written:
             self._reinstate([self._entry])
             return
+        self._store.release(self._entry.reference)
         for message in self._changes.messages:
             reference = message.reference
             reference.journaled = True

@@ -162,6 +162,11 @@ class Keeper(DurableSending):
             self._store.adopt(entry.reference)
             self.reinstate(entry)
 
+    def _put_back(self, entries: Sequence[QueueEntry]) -> None:
+        """Have messages in their queues again that the store has not let go of."""
+        for entry in entries:
+            self.reinstate(entry)
+
     def reinstate(self, entry: QueueEntry) -> None:
         """Have a message in its queue again: now, or when it can be read, if the queue orders by what is in it."""
         try:
@@ -171,33 +176,37 @@ class Keeper(DurableSending):
 
     def replace(
         self,
-        entry: QueueEntry,
+        moving: list[QueueEntry],
         reference: MessageReference,
         envelope: Envelope,
         target: Queue,
         target_kept: KeptQueue | None,
     ) -> None:
-        """Write that a settled message, in another form, is in `target` now, which is, or was, kept by `target_kept`.
+        """Write that the one message that is `moving`, in another form, is in `target` now, which is, or was, kept by `target_kept`.
 
-        Raises `ResourceError`, `InDoubtError`; the message is then where it was, or will be when the store has answered.
+        Raises `ResourceError`, `InDoubtError`; the message is then where it was, or will be when the store has answered, and the caller
+        has nothing to do with it any more: `moving` is empty. If it is not, nothing was done.
         """
-        changes = Changes(removals=removals_of([entry]))
+        [entry] = moving
+        changes = Changes(removals=removals_of(moving))
         if target_kept is not None and reference.reliable:
             target_kept.add_definition(changes)
             changes.messages.append(NewMessage(reference, envelope, (target_kept.number,)))
         if not changes.removals and not changes.messages:
             return
+        is_kept = bool(changes.messages)
         try:
-            self.journal.write(changes, force=bool(changes.messages))
+            self.journal.write(changes, force=is_kept)
+            reference.journaled = is_kept
+            if changes.definitions and target_kept is not None:
+                note_definitions([target_kept])
         except BaseException as error:
             if is_doubt(error):
-                self.doubts.add(MoveInDoubt(changes, entry, target, self._store, self.take_back))
+                self.doubts.add(MoveInDoubt(changes, entry, target, self._store, self._put_back))
             else:
-                self.take_back([entry])
+                self._put_back(moving)
+            moving.clear()
             raise
-        reference.journaled = bool(changes.messages)
-        if changes.definitions and target_kept is not None:
-            note_definitions([target_kept])
 
     def write_again(
         self, lost: Removal, reference: MessageReference, envelope: Envelope, target: Queue, target_kept: KeptQueue

@@ -86,7 +86,6 @@ class PagingMessageStore(MessageStore):
         return reference
 
     def refer(self, envelope: Envelope, origin: ConnectionId | None) -> MessageReference:
-        """Return a reference to a message of which nothing is kept here until `keep`."""
         return MessageReference(
             ReferenceId(next(self._numbers)),
             origin,
@@ -106,7 +105,6 @@ class PagingMessageStore(MessageStore):
             self._count += 1
 
     def take_back(self, reference: MessageReference) -> None:
-        """Forget a message that nobody has taken, if `keep` has come so far as to know it: its thread may have been interrupted."""
         with self._lock:
             is_known = reference.id in self._messages or reference.id in self._paged
             was_paged = is_known and self._forget(reference)

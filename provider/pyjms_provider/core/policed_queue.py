@@ -8,6 +8,7 @@ others take it.
 from __future__ import annotations
 
 from abc import abstractmethod
+from collections import deque
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from typing import TYPE_CHECKING, Final
@@ -67,19 +68,19 @@ class PolicedQueue(PagedQueue):
         on_due: Callable[[AsynchronousChannel, int], None] | None,
         kept: KeptQueue | None,
         policy: QueuePolicy,
-        on_dead: Callable[[Sequence[DeadEntry]], None] | None,
+        on_dead: Callable[[deque[DeadEntry]], None] | None,
     ) -> None:
         """Make an empty queue.
 
-        `on_dead` sets messages aside that have left the queue for good; it is called without a lock, and may wait for
-        I/O. None: expired messages are dropped, and others come back however often. Raises `PolicyError` for a policy
+        `on_dead` sets messages aside that have left the queue for good, and takes each out of what it is given when it answers for it;
+        it is called without a lock, and may wait for I/O. None: expired messages are dropped, and others come back however often. Raises `PolicyError` for a policy
         that asks for a disk where there is none.
         """
         super().__init__(name, store, state, clock, on_due=on_due, kept=kept)
         check_disk(policy, has_disk=not store.keeps_all_in_memory)
         self._manager = ConsumerManager()
         self._on_dead = on_dead
-        self._dead: list[DeadEntry] = []
+        self._dead: deque[DeadEntry] = deque()
         self.asks_doorkeeper = False
         """Whether the policy says something of each message that comes."""
         self.policy = policy
@@ -361,10 +362,23 @@ class PolicedQueue(PagedQueue):
         """Take a message out that `_bury` sets aside, once the lock, which is held, is released."""
         now_ms = self._clock.time_ms()
         dead = DeadEntry.leaving(entry, kind, reason, self.subscription_name, now_ms, is_kept=is_kept)
-        self._state.remove(entry, event)
-        if self._rules is not None:
+        room = None if self._rules is None else self._rules.taken_room
+        try:
+            self._state.remove(entry, event)
+            if self._rules is not None:
+                self._rules.gone(entry)
+            self._dead.append(dead)
+        except BaseException:  # the thread was interrupted: what is out of the queue is set aside nevertheless
+            if entry.state is MessageState.ABSENT:
+                self._free_room(entry, room)
+                if not any(each is dead for each in self._dead):
+                    self._dead.append(dead)
+            raise
+
+    def _free_room(self, entry: QueueEntry, room: int | None) -> None:
+        """Have the rules note that a message has left, if they have not since so many took room. The lock is held."""
+        if self._rules is not None and self._rules.taken_room in {room, None}:
             self._rules.gone(entry)
-        self._dead.append(dead)
 
     def _stays_while_held(self, entry: QueueEntry) -> bool:
         # It may be consumed yet; else it is set aside when it is given back.
@@ -386,10 +400,19 @@ class PolicedQueue(PagedQueue):
 
     def _bury(self) -> None:
         """Have the messages set aside that have died."""
-        with self._lock:
-            dead, self._dead = self._dead, []
-        if dead and self._on_dead is not None:
-            self._on_dead(dead)
+        dead: deque[DeadEntry] = deque()
+        try:
+            with self._lock:
+                dead, self._dead = self._dead, dead
+            if dead and self._on_dead is not None:
+                self._on_dead(dead)
+        except BaseException:  # the thread was interrupted, perhaps before anybody answered for them
+            if dead:
+                with self._lock:
+                    self._dead.extendleft(reversed(dead))
+                if self._on_due is not None:
+                    self._on_due(self, self._clock.time_ms())
+            raise
 
     # For administrators
 
@@ -416,20 +439,43 @@ class PolicedQueue(PagedQueue):
         with self._lock:
             return self._state.size
 
-    def take_out(self, entry: QueueEntry) -> bool:
+    def take_out(self, entry: QueueEntry, taken: list[QueueEntry]) -> bool:
         """Take a message out that nobody holds, for one who puts it elsewhere; return False if it is held, or has gone.
 
-        The store and the journal do not know of it yet: `let_go` tells them.
+        The store and the journal do not know of it. Then it is in `taken`, also if the thread is interrupted.
         """
-        with self._lock:
-            if entry.state is not MessageState.NEW or entry.acknowledgements is not None:
-                return False
-            self._state.remove(entry, MessageEvent.REMOVE)
-            if entry.reference.expiration_ms:
-                self._expiry.forget_one()
-            if self._rules is not None:
-                self._rules.gone(entry)
+        try:
+            with self._lock:
+                if entry.state is not MessageState.NEW or entry.acknowledgements is not None:
+                    return False
+                room = None if self._rules is None else self._rules.taken_room
+                try:
+                    taken.append(entry)
+                    self._state.remove(entry, MessageEvent.REMOVE)
+                    self._note_out(entry)
+                except BaseException:
+                    self._end_taking(entry, taken, room)
+                    raise
+        except BaseException:
+            self._make_up()
+            raise
         return True
+
+    def _end_taking(self, entry: QueueEntry, taken: list[QueueEntry], room: int | None) -> None:
+        """Have a message out, or in, whose thread was interrupted while it took it out, when so many took room. The lock is held."""
+        if entry.state is MessageState.ABSENT:
+            self._free_room(entry, room)
+            return
+        taken.clear()
+        if self._state.is_homeless(entry):
+            self._place(entry)
+
+    def _note_out(self, entry: QueueEntry) -> None:
+        """Note that a message is out which others know nothing of. The lock is held."""
+        if entry.reference.expiration_ms:
+            self._expiry.forget_one()
+        if self._rules is not None:
+            self._rules.gone(entry)
 
     def drop(self, entry: QueueEntry) -> bool:
         """Take a message out for good that nobody holds; return False if it is held, or has gone."""

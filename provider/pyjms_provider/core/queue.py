@@ -26,6 +26,7 @@ from pyjms_provider.core.settling_queue import SettlingQueue
 from pyjms_provider.core.store import NotAtOnceError, NotInMemoryError
 
 if TYPE_CHECKING:
+    from collections import deque
     from typing import Literal
 
     from pyjms.spi.clock import Clock
@@ -67,7 +68,7 @@ class Queue(RestorableQueue, SettlingQueue):
         on_due: Callable[[AsynchronousChannel, int], None] | None = None,
         kept: KeptQueue | None = None,
         policy: QueuePolicy = WITHOUT_LIMITS,
-        on_dead: Callable[[Sequence[DeadEntry]], None] | None = None,
+        on_dead: Callable[[deque[DeadEntry]], None] | None = None,
     ) -> None:
         """Make an empty queue; `policy` and `on_dead` as in `PolicedQueue`."""
         super().__init__(name, store, state, clock, on_due=on_due, kept=kept, policy=policy, on_dead=on_dead)

@@ -47,6 +47,26 @@ class SettlingQueue(PolicedQueue):
         self._store.release(reference)
         return True
 
+    def take_out_held(
+        self, entry: QueueEntry, delivery_count: int, session: ConsumerSession, taken: list[QueueEntry]
+    ) -> bool:
+        """Take a pulled message out, for one who puts it elsewhere; return False if that delivery is no longer the session's.
+
+        Else as `take_out`.
+        """
+        with self._lock:
+            if not _is_held(entry, delivery_count, session):
+                return False
+            room = None if self._rules is None else self._rules.taken_room
+            try:
+                taken.append(entry)
+                self._state.settle(entry)
+                self._note_out(entry)
+            except BaseException:
+                self._end_taking(entry, taken, room)
+                raise
+        return True
+
     def settle_in(
         self, unit: UnitOfWork, deliveries: Sequence[tuple[QueueEntry, int]], session: ConsumerSession
     ) -> bool:

@@ -60,6 +60,18 @@ class MessageStore(ABC):
         """Keep `envelope`, sent by connection `origin`, and return its reference with one holder."""
 
     @abstractmethod
+    def refer(self, envelope: Envelope, origin: ConnectionId | None) -> MessageReference:
+        """Return a reference to a message of which nothing is kept here until `keep`: `store` by steps, for who undoes it when interrupted."""
+
+    @abstractmethod
+    def keep(self, reference: MessageReference, envelope: Envelope) -> None:
+        """Keep the message of a reference that `refer` made."""
+
+    @abstractmethod
+    def take_back(self, reference: MessageReference) -> None:
+        """Forget a message that nobody has taken, if `keep` has come so far as to know it: its thread may have been interrupted."""
+
+    @abstractmethod
     def retrieve(self, reference: MessageReference) -> Envelope:
         """Return the message. Never waits.
 

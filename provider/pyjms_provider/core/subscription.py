@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -10,6 +10,8 @@ from pyjms_provider.core.policed_queue import WITHOUT_LIMITS
 from pyjms_provider.core.queue import Queue
 
 if TYPE_CHECKING:
+    from collections import deque
+
     from pyjms.spi.clock import Clock
     from pyjms.spi.envelope import Address, ConnectionId
     from pyjms.spi.selector import Selector
@@ -50,7 +52,7 @@ class Subscription(Queue):
         on_due: Callable[[AsynchronousChannel, int], None] | None = None,
         kept: KeptQueue | None = None,
         policy: QueuePolicy = WITHOUT_LIMITS,
-        on_dead: Callable[[Sequence[DeadEntry]], None] | None = None,
+        on_dead: Callable[[deque[DeadEntry]], None] | None = None,
     ) -> None:
         super().__init__(name, store, state, clock, on_due=on_due, kept=kept, policy=policy, on_dead=on_dead)
         self.terms = terms

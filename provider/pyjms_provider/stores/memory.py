@@ -47,6 +47,17 @@ class MemoryMessageStore(MessageStore):
             reference_id, origin, envelope.expiration_ms, envelope.priority, envelope.delivery_mode == _PERSISTENT
         )
 
+    def refer(self, envelope: Envelope, origin: ConnectionId | None) -> MessageReference:
+        return MessageReference(
+            self._next_id(), origin, envelope.expiration_ms, envelope.priority, envelope.delivery_mode == _PERSISTENT
+        )
+
+    def keep(self, reference: MessageReference, envelope: Envelope) -> None:
+        self._messages[reference.id] = envelope
+
+    def take_back(self, reference: MessageReference) -> None:
+        self._messages.pop(reference.id, None)
+
     def retrieve(self, reference: MessageReference) -> Envelope:
         return self._messages[reference.id]
 
