@@ -29,7 +29,7 @@ from tests.pyjms.runtime.helpers import Recorder
 from tests.pyjms.runtime.server_pool import Pool, feeding
 
 _numbers = count(1)
-PATIENCE_S = 10.0
+PATIENCE_S = 30.0
 
 
 class Shop:

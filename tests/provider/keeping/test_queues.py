@@ -13,7 +13,7 @@ from pyjms_provider.queue_manager import QueueManager
 from pyjms_provider.stores.volatile import Crash, VolatileJournal
 from tests.provider.keeping.site import ORDERS, Site, consume, take_all, text
 
-PATIENCE_S = 10.0
+PATIENCE_S = 30.0
 
 
 @pytest.mark.realises("JBM-2.f", "JBM-3.1.b", "JBM-5.2.c", "BOIL-PROD-2")

@@ -11,7 +11,7 @@ from pyjms_provider.core.journal import Changes
 from pyjms_provider.stores.volatile import Crash
 from tests.provider.keeping.site import BILLS, NEWS, Site, consume, text, work
 
-PATIENCE_S = 10.0
+PATIENCE_S = 30.0
 
 
 @pytest.fixture

@@ -16,9 +16,9 @@ from pyjms.testing import VirtualClock
 
 T = TypeVar("T")
 
-PATIENCE_S = 10.0
+PATIENCE_S = 30.0
 """How long a test waits for what must happen."""
-PATIENCE_MS = 10_000
+PATIENCE_MS = 30_000
 NOTHING_S = 0.05
 """How long a test looks on while nothing may happen."""
 _LOOKS = 10

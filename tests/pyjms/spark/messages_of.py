@@ -40,7 +40,7 @@ def look(url: str, queue: str) -> list[str]:
         return [text_of(message) for message in browser]
 
 
-def take(url: str, queue: str, count: int, *, wait_ms: int = 2000) -> list[str]:
+def take(url: str, queue: str, count: int, *, wait_ms: int = 5000) -> list[str]:
     """Receive messages, as a competing consumer does."""
     found: list[str] = []
     with session_of(url) as session:

@@ -199,7 +199,7 @@ def test_processes_and_the_broker_die_at_each_point_and_each_message_comes_once(
                 break
         meanwhile()
         assert struck(plants, point), point
-    came = take(recorded, "out", len(texts) + 1, wait_ms=500)
+    came = take(recorded, "out", len(texts) + 1)
     assert Counter(came + taken) == Counter(texts)
     look(recorded, "orders")
     assert judged(history) == {"moved": len(came)}

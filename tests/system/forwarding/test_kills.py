@@ -89,7 +89,7 @@ class Site:
             session = connection.create_session(True, Session.SESSION_TRANSACTED)
             connection.start()
             with session.create_consumer(session.create_queue(queue)) as consumer:
-                while message := consumer.receive(10_000 if not taken else 500):
+                while message := consumer.receive(10_000 if not taken else 5_000):
                     taken.append(message.text)  # type: ignore[attr-defined]  # texts are all that is there
                 session.commit()
         return taken

@@ -23,8 +23,10 @@ from pyjms.history import Recording
 QUEUES = ("one", "two", "three", "four")
 _LARGE = "x" * 12_000  # three of them are more than one frame
 _TAKEN = 8
-PATIENCE_MS = 15_000
-_QUICKLY = "reconnect_delay_ms=1&reconnect_delay_max_ms=40&timeout_ms=15000&heart_beat_ms=0"
+PATIENCE_MS = 30_000
+_NOTHING_MS = 1_000
+"""Who has got nothing for so long has got all, also from a broker that does not run just then, as the machine is busy."""
+_QUICKLY = "reconnect_delay_ms=1&reconnect_delay_max_ms=40&timeout_ms=30000&heart_beat_ms=0"
 
 
 class Heard(ExceptionListener):
@@ -188,13 +190,13 @@ class Crowd:
         """Take all that is left. The connections heal no more."""
         had = -1
         while had != (had := self.inbox.count):
-            while self._from_one.receive(300) is not None:
+            while self._from_one.receive(_NOTHING_MS) is not None:
                 self._passing.commit()
-            while self._from_four.receive(300) is not None:
+            while self._from_four.receive(_NOTHING_MS) is not None:
                 self._exchanging.commit()
-            while (message := self._from_two.receive(300)) is not None:
+            while (message := self._from_two.receive(_NOTHING_MS)) is not None:
                 message.acknowledge()
-            while self._durable.receive(300) is not None:
+            while self._durable.receive(_NOTHING_MS) is not None:
                 pass
 
     def close(self) -> None:

@@ -13,7 +13,7 @@ from typing import Self
 from pyjms_provider.protocols.stomp.codec import FrameDecoder, encode
 from pyjms_provider.protocols.stomp.frames import Frame, Heartbeat, Version
 
-PATIENCE_S = 10.0
+PATIENCE_S = 30.0
 
 
 @dataclass

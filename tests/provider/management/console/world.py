@@ -18,7 +18,7 @@ from selenium.webdriver.support.ui import WebDriverWait
 from pyjms_provider.model.managed import ManagedObject
 from pyjms_provider.serving.served_broker import ServedBroker
 
-PATIENCE_S = 15.0
+PATIENCE_S = 60.0
 T = TypeVar("T")
 
 
