@@ -85,7 +85,7 @@ def test_who_has_lost_its_lock_writes_nothing(postgresql: PostgresqlServer) -> N
     lost.update([BROKER])
     with postgresql.connect() as connection:
         connection.execute(
-            "SELECT pg_terminate_backend(pid) FROM pg_locks WHERE locktype = 'advisory' AND classid = 1883917635"
+            "SELECT pg_terminate_backend(pid, 10000) FROM pg_locks WHERE locktype = 'advisory' AND classid = 1883917635"
         )
     other.open("second")
     with pytest.raises(LostStoreError, match="has been opened by another broker meanwhile; nothing was changed there"):

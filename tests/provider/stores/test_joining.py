@@ -20,6 +20,7 @@ from pyjms_provider.settings import StandBy, StoreSettings
 from pyjms_provider.stores.sql import SqlJournal, open_journal
 from pyjms_provider.stores.sql.postgresql import PostgresqlDatabase
 from tests.provider.postgresql import PostgresqlServer
+from tests.provider.stores.unwatched import UnwatchedClock
 
 
 @pytest.fixture
@@ -36,7 +37,7 @@ def engine(store: str) -> Iterator[Engine]:
 
 @pytest.fixture
 def factory(store: str) -> Iterator[ConnectionFactory]:
-    yield ConnectionFactory(f"vm://first?store={quote(store, safe='')}")
+    yield ConnectionFactory(f"vm://first?store={quote(store, safe='')}", clock=UnwatchedClock())
     stop_broker("first")
 
 

@@ -22,6 +22,7 @@ from pyjms_provider.stores.sql import postgresql as postgresql_module
 from pyjms_provider.stores.testing import JournalHome
 from pyjms_provider.stores.testing.world import World, xid
 from tests.provider.postgresql import PostgresqlServer
+from tests.provider.stores.unwatched import UnwatchedClock
 
 LONG_S = 30
 THREADS = 6
@@ -39,7 +40,8 @@ def lost() -> list[ProviderError]:
 
 @pytest.fixture
 def world(url: str, lost: list[ProviderError]) -> Iterator[World]:
-    home = JournalHome(lambda holder: open_journal(StoreSettings(url=url), holder, SystemClock(), on_lost=lost.append))
+    clock = UnwatchedClock()
+    home = JournalHome(lambda holder: open_journal(StoreSettings(url=url), holder, clock, on_lost=lost.append))
     yield World(home)
     home.close()
 
