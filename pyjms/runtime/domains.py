@@ -37,9 +37,7 @@ class JmsQueueSession(JmsSession, QueueSession):
 
     def create_sender(self, queue: Queue | None = None) -> JmsQueueSender:
         self.check_open()
-        sender = JmsQueueSender(self, queue)
-        self._producers.add(sender)
-        return sender
+        return self._add_producer(JmsQueueSender, queue)
 
     def create_durable_subscriber(
         self, topic: Topic, name: str, message_selector: str | None = None, no_local: bool = False
@@ -71,9 +69,7 @@ class JmsTopicSession(JmsSession, TopicSession):
 
     def create_publisher(self, topic: Topic | None = None) -> JmsTopicPublisher:
         self.check_open()
-        publisher = JmsTopicPublisher(self, topic)
-        self._producers.add(publisher)
-        return publisher
+        return self._add_producer(JmsTopicPublisher, topic)
 
     def create_browser(self, queue: Queue, message_selector: str | None = None) -> NoReturn:
         _wrong_domain("create_browser", "topic")

@@ -32,7 +32,7 @@ from pyjms.types import Long
 if TYPE_CHECKING:
     from pyjms.runtime.session import JmsSession
 
-__all__ = ["JmsMessageProducer", "JmsQueueSender", "JmsTopicPublisher", "producer_for"]
+__all__ = ["JmsMessageProducer", "JmsQueueSender", "JmsTopicPublisher", "producer_class"]
 
 _OWN_CLASSES = frozenset(
     {JmsBytesMessage, JmsMapMessage, JmsMessage, JmsObjectMessage, JmsStreamMessage, JmsTextMessage}
@@ -241,13 +241,13 @@ class JmsTopicPublisher(JmsMessageProducer, TopicPublisher):
         self.send(*arguments, **keywords)
 
 
-def producer_for(session: JmsSession, destination: Destination | None) -> JmsMessageProducer:
-    """Return the producer of the destination's domain."""
+def producer_class(destination: Destination | None) -> type[JmsMessageProducer]:
+    """Return the class of producers of the destination's domain."""
     if isinstance(destination, Queue):
-        return JmsQueueSender(session, destination)
+        return JmsQueueSender
     if isinstance(destination, Topic):
-        return JmsTopicPublisher(session, destination)
-    return JmsMessageProducer(session, destination)
+        return JmsTopicPublisher
+    return JmsMessageProducer
 
 
 def check_delivery_mode(value: int) -> int:

@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from itertools import count
 from threading import get_ident
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
 
 from pyjms.api.browser import QueueBrowser
 from pyjms.api.consumer import MessageListenerLike
@@ -32,7 +32,7 @@ from pyjms.runtime.error_mapping import mapped_errors, to_jms
 from pyjms.runtime.inbox import Turn
 from pyjms.runtime.lifecycle import Event, State, next_state
 from pyjms.runtime.listeners import message_callback
-from pyjms.runtime.producer import JmsMessageProducer, producer_for
+from pyjms.runtime.producer import JmsMessageProducer, producer_class
 from pyjms.runtime.settling import SettlingSession
 from pyjms.runtime.subscribing import check_client_id, check_durable, checked_name, subscribe_request
 from pyjms.runtime.tracing import current_tracer
@@ -55,6 +55,8 @@ if TYPE_CHECKING:
     from pyjms.runtime.rest import Rest
 
 __all__ = ["JmsSession"]
+
+_Producer = TypeVar("_Producer", bound=JmsMessageProducer)
 
 _NOTHING: Sequence[Delivery] = ()
 _ENDING = (State.CLOSING, State.CLOSED)
@@ -136,16 +138,17 @@ class JmsSession(SettlingSession):
 
     def create_producer(self, destination: Destination | None = None) -> JmsMessageProducer:
         self.check_open()
-        producer = self._new_producer(destination)
+        return self._add_producer(producer_class(destination), destination)
+
+    def _add_producer(self, kind: type[_Producer], destination: Destination | None) -> _Producer:
+        """Make a producer of the class `kind`, or of the one that does the same and is traced."""
+        if current_tracer() is not None:
+            from pyjms.runtime.traced import traced_producer_class
+
+            kind = traced_producer_class(kind)
+        producer = kind(self, destination)
         self._producers.add(producer)
         return producer
-
-    def _new_producer(self, destination: Destination | None) -> JmsMessageProducer:
-        if current_tracer() is None:
-            return producer_for(self, destination)
-        from pyjms.runtime.traced import traced_producer_for
-
-        return traced_producer_for(self, destination)
 
     def create_consumer(
         self, destination: Destination, message_selector: str | None = None, no_local: bool = False

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import Any, TypeVar, cast
 
 from pyjms.api.consumer import MessageListenerLike
-from pyjms.api.destination import Destination, Queue, Topic
+from pyjms.api.destination import Destination
 from pyjms.api.message import Message
 from pyjms.messages.carrying import carrying
 from pyjms.messages.destinations import address_of
@@ -15,10 +15,10 @@ from pyjms.runtime.producer import JmsMessageProducer, JmsQueueSender, JmsTopicP
 from pyjms.runtime.tracing import current_tracer
 from pyjms.spi.envelope import Address, AddressKind
 
-if TYPE_CHECKING:
-    from pyjms.runtime.session import JmsSession
+__all__ = ["TracedProducer", "TracedQueueReceiver", "TracedTopicSubscriber", "consumer_class", "traced_producer_class"]
 
-__all__ = ["TracedProducer", "TracedQueueReceiver", "TracedTopicSubscriber", "consumer_class", "traced_producer_for"]
+
+_Producer = TypeVar("_Producer", bound=JmsMessageProducer)
 
 
 class TracedProducer(JmsMessageProducer):
@@ -99,13 +99,16 @@ class TracedTopicSubscriber(_TracedConsumer, JmsTopicSubscriber):
     __slots__ = ()
 
 
-def traced_producer_for(session: JmsSession, destination: Destination | None) -> JmsMessageProducer:
-    """Return the producer of the destination's domain."""
-    if isinstance(destination, Queue):
-        return _TracedQueueSender(session, destination)
-    if isinstance(destination, Topic):
-        return _TracedTopicPublisher(session, destination)
-    return TracedProducer(session, destination)
+_PRODUCERS: dict[type[JmsMessageProducer], type[TracedProducer]] = {
+    JmsMessageProducer: TracedProducer,
+    JmsQueueSender: _TracedQueueSender,
+    JmsTopicPublisher: _TracedTopicPublisher,
+}
+
+
+def traced_producer_class(kind: type[_Producer]) -> type[_Producer]:
+    """Return the traced class that derives from `kind`."""
+    return cast("type[_Producer]", _PRODUCERS[kind])
 
 
 def consumer_class(kind: AddressKind) -> type[JmsMessageConsumer]:

@@ -7,6 +7,7 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from threading import Event
+from typing import Any
 from uuid import uuid4
 
 import pytest
@@ -22,8 +23,12 @@ from pyjms import (
     InvalidDestinationException,
     JMSException,
     Message,
+    QueueConnectionFactory,
+    QueueRequestor,
     Session,
     TextMessage,
+    TopicConnectionFactory,
+    TopicRequestor,
 )
 from pyjms.runtime.producer import JmsQueueSender
 from pyjms.telemetry import context_of, instrument, instrument_if_wanted, processing, uninstrument
@@ -60,6 +65,31 @@ def connection() -> Iterator[Connection]:
     yield made
     made.close()
     stop_broker("traced")
+
+
+class Domain:
+    """A connection of the queue domain, or of the topic domain, to the same broker."""
+
+    def __init__(self, kind: str, connection: Any) -> None:
+        self.kind = kind
+        self._connection = connection
+
+    def session(self) -> Any:
+        return getattr(self._connection, f"create_{self.kind}_session")(False, Session.AUTO_ACKNOWLEDGE)
+
+    def destination(self, name: str) -> Any:
+        return getattr(self.session(), f"create_{self.kind}")(name)
+
+    def producer(self, session: Any, destination: Any) -> Any:
+        return (session.create_sender if self.kind == "queue" else session.create_publisher)(destination)
+
+
+@pytest.fixture
+def domain(kind: str, connection: Connection) -> Iterator[Domain]:
+    factory: Any = QueueConnectionFactory if kind == "queue" else TopicConnectionFactory
+    with getattr(factory("vm://traced"), f"create_{kind}_connection")() as made:
+        made.start()
+        yield Domain(kind, made)
 
 
 def trace_of(span: ReadableSpan) -> int:
@@ -238,6 +268,59 @@ def test_a_context_that_makes_no_sense_is_no_context(traced: Traced, connection:
         received = consumer.receive(5_000)
         assert received is not None
         assert not trace.get_current_span(context_of(received)).get_span_context().is_valid
+
+
+class TestDomains:
+    """Senders, publishers and requestors: the older names of JMS 1.1 §5 and §6."""
+
+    @pytest.mark.parametrize("kind", ["queue", "topic"])
+    @pytest.mark.parametrize("is_named", [True, False], ids=["destination", "none"])
+    def test_a_sender_and_a_publisher_tell_of_each_send(self, traced: Traced, domain: Domain, is_named: bool) -> None:
+        session, destination = domain.session(), domain.destination("orders")
+        consumer = session.create_consumer(destination)
+        producer: Any = domain.producer(session, destination if is_named else None)
+        message = session.create_text_message("one")
+        send = producer.send if domain.kind == "queue" else producer.publish
+        send(message) if is_named else send(destination, message)
+        received = consumer.receive(5_000)
+        assert received is not None
+        (sent,) = traced.spans("send")
+        assert sent.name == "send orders"
+        span = trace.get_current_span(context_of(received)).get_span_context()
+        assert span.span_id == sent.get_span_context().span_id  # type: ignore[union-attr]
+
+    @pytest.mark.parametrize("kind", ["queue", "topic"])
+    def test_they_refuse_the_other_domain_all_the_same(
+        self, traced: Traced, domain: Domain, connection: Connection
+    ) -> None:
+        session, other = domain.session(), connection.create_session()
+        wrong = other.create_topic("prices") if domain.kind == "queue" else other.create_queue("orders")
+        with pytest.raises(InvalidDestinationException):
+            domain.producer(session, wrong)
+        with pytest.raises(InvalidDestinationException):
+            domain.producer(session, None).send(wrong, session.create_text_message("one"))
+
+    @pytest.mark.parametrize("kind", ["queue", "topic"])
+    def test_a_request_and_its_reply_are_one_story(self, traced: Traced, domain: Domain) -> None:
+        session, answering = domain.session(), domain.session()
+        destination = domain.destination("orders")
+        replies = domain.producer(answering, None)
+
+        def answer(request: Message) -> None:
+            reply_to = request.jms_reply_to
+            assert reply_to is not None
+            replies.send(reply_to, answering.create_text_message("done"))
+
+        answering.create_consumer(destination).message_listener = answer
+        requestor: Any = (QueueRequestor if domain.kind == "queue" else TopicRequestor)(session, destination)
+        with traced.tracer.start_as_current_span("request"):
+            assert requestor.request(session.create_text_message("one")) is not None
+        answering.close()
+        asked, replied = sorted(traced.spans("send"), key=lambda span: span.name != "send orders")
+        assert (asked.name, replied.name != asked.name) == ("send orders", True)
+        assert {trace_of(asked), trace_of(replied)} == {trace_of(traced.spans("request")[0])}
+        (got,) = traced.spans("receive")
+        assert [link.context.span_id for link in got.links] == [replied.get_span_context().span_id]  # type: ignore[union-attr]
 
 
 def test_who_is_not_traced_has_the_plain_classes(connection: Connection) -> None:

@@ -26,8 +26,8 @@ MUTANTS = (
         "queue sessions have queues of their own",
         edit(
             _DOMAINS + "JmsQueueSession.create_sender",
-            "JmsQueueSender(self, queue)",
-            "JmsQueueSender(self, None if queue is None else type(queue)(queue.queue_name + '!') if type(queue).__name__ == 'JmsQueue' else queue)",
+            "(JmsQueueSender, queue)",
+            "(JmsQueueSender, None if queue is None else type(queue)(queue.queue_name + '!') if type(queue).__name__ == 'JmsQueue' else queue)",
         ),
     ),
     mutant(
@@ -223,8 +223,8 @@ MUTANTS = (
         "topic sessions have topics of their own",
         edit(
             _DOMAINS + "JmsTopicSession.create_publisher",
-            "JmsTopicPublisher(self, topic)",
-            "JmsTopicPublisher(self, None if topic is None else type(topic)(topic.topic_name + '!') if type(topic).__name__ == 'JmsTopic' else topic)",
+            "(JmsTopicPublisher, topic)",
+            "(JmsTopicPublisher, None if topic is None else type(topic)(topic.topic_name + '!') if type(topic).__name__ == 'JmsTopic' else topic)",
         ),
     ),
     mutant(
