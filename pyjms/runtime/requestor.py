@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 
 from pyjms.api.closing import Closeable
 from pyjms.api.destination import Queue, TemporaryQueue, TemporaryTopic, Topic
 from pyjms.api.domains import QueueSession, TopicSession
 from pyjms.api.message import Message
 from pyjms.api.session import Session
-from pyjms.errors import IllegalStateException, InvalidDestinationException
+from pyjms.errors import IllegalStateException, InvalidDestinationException, JMSException
 from pyjms.messages.destinations import address_of
 
 __all__ = ["QueueRequestor", "TopicRequestor"]
@@ -19,13 +19,20 @@ class QueueRequestor(Closeable, declares=True):
     """Sends a request to a queue and waits for its one reply. The session must not be transacted."""
 
     def __init__(self, session: QueueSession, queue: Queue) -> None:
-        """Make a requestor. Raises InvalidDestinationException, and IllegalStateException for a transacted session."""
+        """Make a requestor, or nothing. Raises InvalidDestinationException, IllegalStateException for a transacted session,
+        JMSException for one that is no QueueSession.
+        """
         address_of(queue)
+        if not isinstance(session, QueueSession):
+            raise _wrong_session("QueueRequestor", "Queue", session)
         _check_not_transacted(session)
         self._session = session
-        self._reply_queue = session.create_temporary_queue()
-        self._sender = session.create_sender(queue)
-        self._receiver = session.create_receiver(self._reply_queue)
+        with ExitStack() as undoing:
+            self._sender = undoing.enter_context(session.create_sender(queue))
+            self._reply_queue = session.create_temporary_queue()
+            undoing.callback(_delete, self._reply_queue)
+            self._receiver = session.create_receiver(self._reply_queue)
+            undoing.pop_all()
 
     def request(self, message: Message) -> Message | None:
         """Send `message` with the temporary queue as its JMSReplyTo; return the reply, or None if the session closes."""
@@ -46,13 +53,20 @@ class TopicRequestor(Closeable, declares=True):
     """Publishes a request to a topic and waits for the first reply. The session must not be transacted."""
 
     def __init__(self, session: TopicSession, topic: Topic) -> None:
-        """Make a requestor. Raises InvalidDestinationException, and IllegalStateException for a transacted session."""
+        """Make a requestor, or nothing. Raises InvalidDestinationException, IllegalStateException for a transacted session,
+        JMSException for one that is no TopicSession.
+        """
         address_of(topic)
+        if not isinstance(session, TopicSession):
+            raise _wrong_session("TopicRequestor", "Topic", session)
         _check_not_transacted(session)
         self._session = session
-        self._reply_topic = session.create_temporary_topic()
-        self._publisher = session.create_publisher(topic)
-        self._subscriber = session.create_subscriber(self._reply_topic)
+        with ExitStack() as undoing:
+            self._publisher = undoing.enter_context(session.create_publisher(topic))
+            self._reply_topic = session.create_temporary_topic()
+            undoing.callback(_delete, self._reply_topic)
+            self._subscriber = session.create_subscriber(self._reply_topic)
+            undoing.pop_all()
 
     def request(self, message: Message) -> Message | None:
         """Publish `message` with the temporary topic as its JMSReplyTo; return the reply, or None if the session closes."""
@@ -67,6 +81,13 @@ class TopicRequestor(Closeable, declares=True):
             _delete(self._reply_topic)
         finally:
             self._session.close()
+
+
+def _wrong_session(requestor: str, domain: str, session: object) -> JMSException:
+    return JMSException(
+        f"{requestor} needs a {domain}Session, not {type(session).__name__}: make one with create_{domain.lower()}_session() of a "
+        f"{domain}Connection, or send with a JMSReplyTo and receive the reply by the common interfaces"
+    )
 
 
 def _delete(destination: TemporaryQueue | TemporaryTopic) -> None:

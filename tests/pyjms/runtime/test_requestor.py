@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import ExitStack
 from typing import Any
 
 import pytest
@@ -233,6 +234,55 @@ def test_a_refused_requestor_leaves_nothing_behind(connect: Connect, queues: Que
     queue = session.create_queue("orders")
     send_texts(session, queue, "espresso")
     assert drain(session.create_receiver(queue)) == ["espresso"]
+
+
+def made_temporary(wrapped: Wrapped) -> list[str]:
+    """Return the calls that made, and deleted, temporary destinations."""
+    return [call for call in wrapped.calls if call in ("create_temporary", "delete_temporary")]
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("given", ["common", "other domain", "none"])
+def test_it_says_which_session_it_needs(jms_broker_url: str, kind: str, given: str) -> None:
+    requestor: Any = QueueRequestor if kind == "queue" else TopicRequestor
+    with Wrapped(jms_broker_url) as wrapped, ExitStack() as closing:
+        common = closing.enter_context(ConnectionFactory(wrapped.url).create_connection()).create_session()
+        queues = closing.enter_context(QueueConnectionFactory(wrapped.url).create_queue_connection())
+        topics = closing.enter_context(TopicConnectionFactory(wrapped.url).create_topic_connection())
+        others = {"queue": topics.create_topic_session, "topic": queues.create_queue_session}
+        session: Any = {"common": common, "other domain": others[kind](), "none": None}[given]
+        destination = getattr(common, f"create_{kind}")("quotes")
+        with pytest.raises(JMSException, match=rf"needs a {kind.title()}Session.*create_{kind}_session"):
+            requestor(session, destination)
+        assert made_temporary(wrapped) == []
+        assert "subscribe" not in wrapped.calls
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_it_refuses_a_destination_of_the_other_domain_first(jms_broker_url: str, kind: str) -> None:
+    factory: Any = QueueConnectionFactory if kind == "queue" else TopicConnectionFactory
+    requestor: Any = QueueRequestor if kind == "queue" else TopicRequestor
+    with Wrapped(jms_broker_url) as wrapped, ConnectionFactory(wrapped.url).create_connection() as other:
+        common = other.create_session()
+        wrong = common.create_topic("quotes") if kind == "queue" else common.create_queue("quotes")
+        with getattr(factory(wrapped.url), f"create_{kind}_connection")() as connection:
+            session = getattr(connection, f"create_{kind}_session")()
+            with pytest.raises(InvalidDestinationException):
+                requestor(session, wrong)
+            assert made_temporary(wrapped) == []
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_one_that_cannot_be_made_leaves_no_temporary_destination(jms_broker_url: str, kind: str) -> None:
+    factory: Any = QueueConnectionFactory if kind == "queue" else TopicConnectionFactory
+    with (
+        Wrapped(jms_broker_url) as wrapped,
+        getattr(factory(wrapped.url), f"create_{kind}_connection")() as connection,
+    ):
+        wrapped.before["subscribe"] = raising(ProviderError("too many consumers"))
+        with pytest.raises(JMSException, match="too many"):
+            Client(kind, connection)
+        assert made_temporary(wrapped) == ["create_temporary", "delete_temporary"]
 
 
 def test_only_the_first_reply_of_a_topic_counts(connect: Connect, topics: TopicConnection) -> None:
