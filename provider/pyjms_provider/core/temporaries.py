@@ -15,7 +15,11 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from threading import Lock
 
-__all__ = ["TemporaryDestinations"]
+__all__ = ["TemporaryDestinations", "TemporaryEndedError"]
+
+
+class TemporaryEndedError(DestinationError):
+    """A message goes to a temporary destination that has ended, so nobody will ever receive it."""
 
 
 @dataclass(slots=True)
@@ -58,23 +62,22 @@ class TemporaryDestinations:
         return None if found is None else found.channel
 
     def channel_of(self, address: Address) -> Queue | Topic:
-        """Return where a message to `address` goes. Raises `DestinationError`."""
-        return self._found(address).channel
+        """Return where a message to `address` goes. Raises `TemporaryEndedError`."""
+        found = self._by_name.get(address.name)
+        if found is None or found.address.kind is not address.kind:
+            raise TemporaryEndedError(_ended(address))
+        return found.channel
 
     def owned(self, address: Address, owner: ConnectionId) -> Queue | Topic:
         """Return the destination that connection `owner` wants to consume from. Raises `DestinationError`."""
         if not address.temporary:
             raise DestinationError(f"{address} is no temporary destination")
-        found = self._found(address)
+        found = self._by_name.get(address.name)
+        if found is None or found.address.kind is not address.kind:
+            raise DestinationError(_ended(address))
         if found.owner != owner:
             raise DestinationError(f"{address} belongs to another connection, which alone may consume from it")
         return found.channel
-
-    def _found(self, address: Address) -> _Temporary:
-        found = self._by_name.get(address.name)
-        if found is None or found.address.kind is not address.kind:
-            raise DestinationError(f"{address} no longer exists: it was deleted, or its connection was closed")
-        return found
 
     def delete(self, address: Address, owner: ConnectionId) -> None:
         """Delete it with its messages. Raises `DestinationInUseError`, `DestinationError`."""
@@ -101,3 +104,7 @@ class TemporaryDestinations:
     def channels(self) -> list[Queue | Topic]:
         """Return all of them. The lock is held."""
         return [each.channel for each in self._by_name.values()]
+
+
+def _ended(address: Address) -> str:
+    return f"{address} no longer exists: it was deleted, or its connection was closed"

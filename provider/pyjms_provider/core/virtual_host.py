@@ -20,7 +20,7 @@ from pyjms.spi.errors import (
 )
 from pyjms_provider.core.admission import Admission, Patience
 from pyjms_provider.core.branches import Branches
-from pyjms_provider.core.channel import Channel
+from pyjms_provider.core.channel import Channel, ChannelClosedError
 from pyjms_provider.core.channel_state import ChannelState
 from pyjms_provider.core.dead_letter_office import DeadLetterOffice
 from pyjms_provider.core.doorkeeper import Doorkeeper
@@ -33,7 +33,7 @@ from pyjms_provider.core.policy import Overflow, QueuePolicy
 from pyjms_provider.core.queue import Queue
 from pyjms_provider.core.sent_headers import DELIVER_AT
 from pyjms_provider.core.shelf import check_disk
-from pyjms_provider.core.temporaries import TemporaryDestinations
+from pyjms_provider.core.temporaries import TemporaryDestinations, TemporaryEndedError
 from pyjms_provider.core.time_limit import TimeLimit
 from pyjms_provider.core.topic import Topic
 from pyjms_provider.core.turn import WritingTurns
@@ -157,9 +157,11 @@ class VirtualHost:
                     raise
             if admission is not None:
                 admission.end(transaction)
-        except BaseException:  # refused, or the thread was interrupted
+        except BaseException as error:  # refused, or the thread was interrupted
             if admission is not None:
                 admission.end(transaction)
+            if address.temporary and isinstance(error, ChannelClosedError):  # at this moment
+                raise TemporaryEndedError(error.reason) from error
             raise
 
     def may_wait(self, envelope: Envelope, *, is_transacted: bool) -> bool:

@@ -12,6 +12,7 @@ from pyjms.spi.provider import SubscribeRequest
 from pyjms_provider.core.channel_state import Reliability
 from pyjms_provider.core.host_policy import HostPolicy
 from pyjms_provider.core.message_state import MessageState
+from pyjms_provider.core.temporaries import TemporaryEndedError
 from pyjms_provider.core.virtual_host import VirtualHost
 from pyjms_provider.stores.memory import MemoryMessageStore
 from tests.provider.helpers import CONNECTION, NEWS, ORDERS, HandClock, make_envelope
@@ -52,6 +53,22 @@ def test_whether_persistent_messages_are_accepted_is_the_owners_policy() -> None
     with pytest.raises(ResourceError, match="PERSISTENT"):
         strict.route(message, None, None)
     assert len(strict.store) == 0
+
+
+@pytest.mark.parametrize("kind", [AddressKind.QUEUE, AddressKind.TOPIC])
+@pytest.mark.parametrize("is_ending", [False, True])
+def test_a_temporary_destination_that_has_ended_or_just_ends_says_which_it_was(
+    kind: AddressKind, is_ending: bool
+) -> None:
+    host = make_host()
+    address = host.temporaries.create(kind, CONNECTION)
+    if is_ending:  # it is closed before it is forgotten
+        host.temporaries.channel_of(address).close()
+    else:
+        host.temporaries.end_connection(CONNECTION)
+    with pytest.raises(TemporaryEndedError, match="no longer exists"):
+        host.route(make_envelope(destination=address), None, None)
+    assert len(host.store) == 0
 
 
 def test_a_message_that_cannot_be_routed_leaves_nothing_behind() -> None:

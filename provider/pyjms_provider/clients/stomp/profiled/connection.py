@@ -389,7 +389,11 @@ class ProfiledConnection(ProviderConnection):
         return True
 
     def on_broker_error(self, error: ProviderError) -> None:
-        """Tell the client of what no call waits for."""
+        """Tell the client of what no call waits for. If it was a message, the next one to its destination is refused by `send`."""
+        with self._lock:
+            sessions = list(self._sessions.values())
+        for session in sessions:
+            session.ask_again()
         self._events.on_exception(error)
 
     def on_interrupted(self, error: ConnectionInterruptedError) -> None:

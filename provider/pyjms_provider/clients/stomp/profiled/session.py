@@ -59,7 +59,7 @@ class ProfiledSession(ProviderSession):
         self._lock = Lock()
         self._consumers: dict[ProfiledConsumer, None] = {}
         self._good: set[Address] = set()
-        """Destinations that this session has sent to, and heard that it may."""
+        """Destinations that this session has sent to, and heard that it may; nothing was refused since."""
         self.epoch: Epoch | None = None
         """Where the broker knows the session."""
         self._ack_head = f"ACK\nsession:{name}\nids:".encode()
@@ -90,10 +90,7 @@ class ProfiledSession(ProviderSession):
                 epoch = self._unit
                 if epoch is None:
                     epoch = self._unit = self.connection.link.current()
-                if epoch.is_packed:  # it is written with the commit at the latest
-                    epoch.post_message_soon(self.name, self.connection.pack(envelope), waits=True)
-                else:
-                    epoch.post_soon(self.connection.frame_of(envelope, self.name), waits=True)
+                self._send_in_unit(epoch, envelope)
             else:
                 self._send(envelope)
         except InterruptedLinkError as error:
@@ -112,26 +109,46 @@ class ProfiledSession(ProviderSession):
 
     def _send(self, envelope: Envelope) -> None:
         epoch = self.connection.link.current()
-        address = envelope.destination
         # Whether it may be sent there is asked once; then messages that may be lost need no answer.
-        asks = envelope.delivery_mode == _PERSISTENT or address not in self._good
-        if epoch.is_packed:
-            message = self.connection.pack(envelope)  # now: a temporary destination is the epoch's
-            if not asks:
-                epoch.post_message_soon(self.name, message)
-                return
-            frame: Frame = PreparedSend(self.name, message)
+        if envelope.delivery_mode == _PERSISTENT or envelope.destination not in self._good:
+            self._send_asking(epoch, envelope)
+        elif epoch.is_packed:
+            epoch.post_message_soon(self.name, self.connection.pack(envelope))
         else:
-            frame = self.connection.frame_of(envelope, self.name)
-            if not asks:
-                epoch.post_soon(frame)
-                return
-        epoch.ask(frame)
-        if address.temporary and self.connection.owns(address):
+            epoch.post_soon(self.connection.frame_of(envelope, self.name))
+
+    def _send_in_unit(self, epoch: Epoch, envelope: Envelope) -> None:
+        """Send a message of a transaction, or of a branch.
+
+        What its end alone refused would be sent again, and refused again, as often as what was received in it comes again. So it is
+        asked here, too, whether it may be sent there. PERSISTENT messages to a queue wait for the commit alone; a temporary
+        destination may have gone with the client that waited there.
+        """
+        address = envelope.destination
+        if address not in self._good or (address.temporary and envelope.delivery_mode == _PERSISTENT):
+            self._send_asking(epoch, envelope)
+        elif epoch.is_packed:  # it is written with the commit at the latest
+            epoch.post_message_soon(self.name, self.connection.pack(envelope), waits=True)
+        else:
+            epoch.post_soon(self.connection.frame_of(envelope, self.name), waits=True)
+
+    def _send_asking(self, epoch: Epoch, envelope: Envelope) -> None:
+        """Send a message, and wait until the broker has it. Raises why it has not, and `InterruptedLinkError`."""
+        connection = self.connection
+        if epoch.is_packed:  # and packed now: a temporary destination is the epoch's
+            epoch.ask(PreparedSend(self.name, connection.pack(envelope)))
+        else:
+            epoch.ask(connection.frame_of(envelope, self.name))
+        address = envelope.destination
+        if address.temporary and connection.owns(address):
             return  # it may be deleted here, and the next send must say so
         if len(self._good) >= _GOOD_MAX:
             self._good.clear()
         self._good.add(address)
+
+    def ask_again(self) -> None:
+        """Hear that something was refused that no call waited for: the next message to each destination waits for its answer."""
+        self._good.clear()
 
     def _enter_unit(self, epoch: Epoch) -> Epoch:
         """Return the epoch of the open transaction; it begins in `epoch` if there is none."""

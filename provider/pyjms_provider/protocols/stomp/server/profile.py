@@ -20,6 +20,7 @@ from pyjms.spi.provider import SubscribeRequest
 from pyjms.spi.replay import StageName
 from pyjms.spi.selector import selector_or_none
 from pyjms.spi.xid import BranchFailure
+from pyjms_provider.core.temporaries import TemporaryEndedError
 from pyjms_provider.protocols.stomp import verbs
 from pyjms_provider.protocols.stomp.answers import Created, Greeting, Prepared, Recovered, Sent, receipt_frame
 from pyjms_provider.protocols.stomp.codec import encode_head
@@ -256,7 +257,9 @@ class ProfileDialogue(Dialogue):
         """Answer with ERROR; the connection goes on."""
         receipt = frame.headers.get("receipt")
         session = self._sessions.get(frame.headers.get("session", ""))
-        if receipt is None and session is not None and session.is_in_unit and session.failure is None:
+        # A message that nobody can receive any more spoils nothing: it would have gone with its destination before the commit, too.
+        spoils = receipt is None and not isinstance(error, TemporaryEndedError)
+        if spoils and session is not None and session.is_in_unit and session.failure is None:
             # Nobody waits for this answer, but COMMIT tells.
             session.failure = error if isinstance(error, ProviderError) else ProviderError(error.reason)
         self.engine.emit(error_frame(error, receipt))

@@ -216,6 +216,7 @@ def flooded(monkeypatch: pytest.MonkeyPatch, peer: Peer, connection: ProfiledCon
 
     monkeypatch.setattr(Outbox, "_wait_for_room", wait)
     session = connection.open_session(transacted=True)
+    session.send(make_envelope("x"))  # the first one to a destination waits for its answer
 
     def flood() -> None:
         session.send(make_envelope("x"))

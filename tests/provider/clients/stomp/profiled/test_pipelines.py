@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
 
@@ -21,13 +22,13 @@ def served() -> Iterator[str]:
         top = served.broker
         top.create_child("authentication_provider", {"name": "anonymous", "type": "anonymous"})
         rules = [
-            {"effect": "deny", "who": "*", "operations": ["write"], "kind": "queue", "name": "read-only"},
             {"effect": "deny", "who": "*", "operations": ["read"], "kind": "queue", "name": "secret"},
             {"effect": "allow", "who": "*"},
         ]
         top.create_child("access_control", {"name": "access", "rules": rules})
         node = top.create_child("virtual_host_node", {"name": "broker", "type": "memory"})
-        node.create_child("virtual_host", {"name": "broker"})
+        host: Any = node.create_child("virtual_host", {"name": "broker"})
+        host.create_child("queue", {"name": "room-for-one", "max_messages": 1, "overflow": "reject"})
         top.create_child(
             "port",
             {
@@ -85,9 +86,10 @@ def test_a_group_that_is_not_there_is_an_error_of_its_own(environment: Environme
 def test_what_was_refused_in_a_transaction_is_not_staged(environment: Environment) -> None:
     connection = environment.connect()
     session = connection.open_session(transacted=True)
-    environment.send(session, Address(AddressKind.QUEUE, "read-only"), "a")
-    unit = StageName(environment.name("sink"), 0, 0, "a")
-    with pytest.raises(RolledBackError, match="read-only"):
+    unit, full = StageName(environment.name("sink"), 0, 0, "a"), Address(AddressKind.QUEUE, "room-for-one")
+    environment.send(session, full, "a")
+    environment.send(session, full, "b")  # the first one was answered, and nobody waits for the answer to this one
+    with pytest.raises(RolledBackError, match="room-for-one is full"):
         session.stage(unit, keep_s=60)
     environment.send(session, environment.queue(), "b")
     assert session.stage(unit, keep_s=60) == 1

@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pyjms.spi.envelope import Address, AddressKind, Envelope
-from pyjms.spi.errors import AccessDeniedError, ClosedError, ProviderError, RolledBackError
+from pyjms.spi.errors import AccessDeniedError, ClosedError, DestinationError, ProviderError, RolledBackError
 from pyjms_provider.core.policy import Overflow, QueuePolicy
 from pyjms_provider.protocols.stomp import verbs
 from pyjms_provider.protocols.stomp.codec import encode as encode_frame
@@ -206,6 +206,19 @@ def test_the_transaction_of_one_that_was_refused_can_only_be_rolled_back(bench: 
     client.tell(sends(message("d"), message("e")))
     client.do(verbs.CommitTransaction(session="a"))
     assert ready(bench).texts() == ["d", "e"]
+
+
+@pytest.mark.parametrize("has_others", [False, True])
+def test_a_transaction_goes_on_without_what_nobody_can_receive_any_more(bench: Bench, has_others: bool) -> None:
+    client = packed(bench, transacted=True)
+    gone = Address(AddressKind.QUEUE, "somebody-1", temporary=True)
+    texts_sent = ["a", "b"] if has_others else []
+    client.tell(
+        sends(*[message(text) for text in texts_sent[:1]], message("x", to=gone), *map(message, texts_sent[1:]))
+    )
+    assert [type(each) for each in errors(client)] == [DestinationError]
+    client.do(verbs.CommitTransaction(session="a"))
+    assert ready(bench).texts() == texts_sent
 
 
 def test_nothing_of_a_transaction_is_there_before_its_commit(bench: Bench) -> None:
