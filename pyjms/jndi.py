@@ -8,10 +8,11 @@ looked up, when its name is. Every error says where in the environment it comes 
 from __future__ import annotations
 
 import difflib
+import json
 import os
 import re
 import tomllib
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import MappingProxyType, TracebackType
@@ -54,7 +55,8 @@ _DYNAMIC: Mapping[str, str] = MappingProxyType({"dynamicQueues/": "queue", "dyna
 _PROVIDER_URLS = ("java.naming.provider.url", "provider_url")
 _FACTORY_NAMES = "connectionFactoryNames"
 _OPTION_PREFIX = "property."
-_J2EE_PREFIX = "java:comp/env/"
+_JAVA_PREFIXES = ("java:comp/env/", "java:/", "java:")
+"""What names begin with in application servers, where it says which part of their directory is meant; the longest first."""
 _SPELLINGS = MappingProxyType(
     {"clientid": "client_id", "user": "user_name", "username": "user_name", "trustedclasses": "trusted"}
 )
@@ -77,6 +79,8 @@ class _Environment:
 
     def __init__(self, source: str) -> None:
         self.source = source
+        self.advice: Callable[[str], str] = _advice_for_properties
+        """Returns what is to be added, and how, so that there is an object of that name."""
         self.entries: dict[str, _Entry] = {}
         self._variables: dict[str, tuple[str, str]] = {}
 
@@ -184,7 +188,9 @@ class InitialContext:
         self._closed = False
 
     def lookup(self, name: str) -> ConnectionFactory | Destination:
-        """Return the object called `name`, made anew. ``java:comp/env/`` in front of a name is left out.
+        """Return the object called `name`, made anew.
+
+        ``java:comp/env/``, ``java:/`` and ``java:`` in front of a name are left out, unless there is an entry with it.
 
         Raises `NameNotFoundException`; `NamingException` when the entry is wrong, or the context closed.
         """
@@ -192,10 +198,10 @@ class InitialContext:
         if not isinstance(name, str) or not name:
             raise NamingException(f"lookup needs a name, not {name!r}")
         known = self._environment.entries
-        plain = name.removeprefix(_J2EE_PREFIX)
+        plain = _without_prefix(name)
         entry = known.get(name) or known.get(plain) or _unwritten_entry(plain)
         if entry is None:
-            raise NameNotFoundException(self._not_found(name))
+            raise NameNotFoundException(self._not_found(name, plain))
         return _make(entry, self._environment)
 
     def list_names(self) -> tuple[str, ...]:
@@ -222,16 +228,38 @@ class InitialContext:
         if self._closed:
             raise NamingException("the context is closed; make another one")
 
-    def _not_found(self, name: str) -> str:
-        names = sorted(self._environment.entries)
-        near = difflib.get_close_matches(name, names, n=1)
+    def _not_found(self, name: str, plain: str) -> str:
+        environment = self._environment
+        names = sorted(environment.entries)
+        near = difflib.get_close_matches(name, names, n=1) or difflib.get_close_matches(plain, names, n=1)
         if near:
-            return f"{self._environment.source} has no name {name!r}; is {near[0]!r} meant?"
+            return f"{environment.source} has no name {name!r}; is {near[0]!r} meant?"
         listed = f"it has {', '.join(names)}" if names else "it has no names at all"
         return (
-            f"{self._environment.source} has no name {name!r}: {listed}. Add an entry such as "
-            f"'queue.{name} = PHYSICAL-NAME' or 'connectionfactory.{name} = URL', or look up 'dynamicQueues/{name}'"
+            f"{environment.source} has no name {name!r}: {listed}. {environment.advice(plain)}, or look up "
+            f"'dynamicQueues/{plain}'"
         )
+
+
+def _without_prefix(name: str) -> str:
+    for prefix in _JAVA_PREFIXES:
+        if name.startswith(prefix) and len(name) > len(prefix):
+            return name[len(prefix) :]
+    return name
+
+
+def _advice_for_properties(name: str) -> str:
+    key = _SPECIAL.sub(lambda match: "\\" + _UNESCAPED.get(match[0], match[0]), name)
+    return f"Add an entry such as 'queue.{key} = PHYSICAL-NAME' or 'connectionfactory.{key} = URL'"
+
+
+def _advice_for_toml(name: str) -> str:
+    key = json.dumps(name, ensure_ascii=False).replace("\x7f", "\\u007f")  # what JSON escapes, TOML does, and this
+    return f"""Add '{key} = "PHYSICAL-NAME"' to the table [queue], or '{key} = "URL"' to [connection_factory]"""
+
+
+def _advice_for_mapping(name: str) -> str:
+    return f"Add {f'queue.{name}'!r}: 'PHYSICAL-NAME' or {f'connectionfactory.{name}'!r}: 'URL' to the mapping"
 
 
 def _unwritten_entry(name: str) -> _Entry | None:
@@ -272,6 +300,7 @@ def _load(given: Mapping[str, Any] | str | os.PathLike[str] | None) -> _Environm
             _add_file(environment, path)
     elif isinstance(given, Mapping):
         environment = _Environment("the environment")
+        environment.advice = _advice_for_mapping
         provider_url = next((url for key in _PROVIDER_URLS if isinstance(url := given.get(key), str)), "")
         is_file = provider_url.startswith("file:")
         if is_file:  # what is at this URL is no provider, but the rest of the environment
@@ -307,6 +336,7 @@ def _add_file(environment: _Environment, path: Path) -> None:
         raise NamingException(
             f"cannot read {path}: {error.strerror}; correct the path (argument, or {ENVIRONMENT_VARIABLE})"
         ) from error
+    environment.advice = _advice_for_toml if path.suffix == ".toml" else _advice_for_properties
     if path.suffix == ".toml":
         try:
             tables = tomllib.loads(content.decode("utf-8"))
@@ -336,6 +366,9 @@ _BLANKS = " \t\f"
 _KEY = re.compile(r"(?P<key>(?:[^\\=: \t\f]|\\.|\\$)*)[ \t\f]*[=:]?[ \t\f]*", re.DOTALL)
 _ESCAPE = re.compile(r"\\(u(?P<code>[0-9A-Fa-f]{4})|.|$)", re.DOTALL)
 _ESCAPED = MappingProxyType({"t": "\t", "n": "\n", "r": "\r", "f": "\f"})
+_UNESCAPED = MappingProxyType({plain: letter for letter, plain in _ESCAPED.items()})
+_SPECIAL = re.compile(r"[\\=: \t\n\r\f]")
+"""What would end a key, or be taken for something else in it."""
 
 
 def _logical_lines(text: str) -> Iterator[tuple[str, int]]:

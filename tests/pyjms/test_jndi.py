@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import ast
 import os
 import pickle
 from collections.abc import Callable
@@ -208,6 +209,21 @@ def test_the_prefix_of_java_ee_is_left_out_but_for_names_that_have_it() -> None:
     assert names == ["plain", "full"]
 
 
+@pytest.mark.parametrize("prefix", ["java:comp/env/", "java:/", "java:"])
+def test_the_prefixes_of_application_servers_are_left_out(prefix: str) -> None:
+    context: Any = InitialContext(
+        {"queue.jms/queue/Orders": "orders", "queue.java:/full": "full", "queue.full": "plain"}
+    )
+    assert context.lookup(f"{prefix}jms/queue/Orders").queue_name == "orders"
+    assert context.lookup(f"{prefix}full").queue_name == ("full" if prefix == "java:/" else "plain")
+    assert type(context.lookup(f"{prefix}TopicConnectionFactory")) is pyjms.TopicConnectionFactory
+    assert context.lookup(f"{prefix}dynamicQueues/a").queue_name == "a"
+    with pytest.raises(NameNotFoundException, match=f"no name '{prefix}jms/queue/Order'; is 'jms/queue/Orders' meant"):
+        context.lookup(f"{prefix}jms/queue/Order")
+    with pytest.raises(NameNotFoundException, match="no name"):
+        context.lookup(prefix)
+
+
 def test_entries_of_a_mapping_go_before_those_of_its_file(write: Write) -> None:
     path = write("a.properties", "queue.a = from file\nqueue.b = from file")
     context: Any = InitialContext({"java.naming.provider.url": path.as_uri(), "queue.a": "from mapping"})
@@ -270,10 +286,47 @@ def test_a_name_that_is_not_there_is_answered_with_those_that_are() -> None:
     context = InitialContext({"queue.orders": "o", "topic.prices": "p"})
     with pytest.raises(NameNotFoundException, match="no name 'oders'; is 'orders' meant"):
         context.lookup("oders")
-    with pytest.raises(NameNotFoundException, match=r"it has orders, prices\. Add an entry such as 'queue\.xyz"):
+    with pytest.raises(NameNotFoundException, match=r"it has orders, prices\. Add 'queue\.xyz': 'PHYSICAL-NAME'"):
         context.lookup("xyz")
     with pytest.raises(LookupError, match="it has no names at all"):
         InitialContext().lookup("xyz")
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "orders",
+        "java:/jms/queue/Orders",
+        "a.b",
+        "a:b = c",
+        "C:\\x\\",
+        'say "x"',
+        "it's",
+        "\ttab\r\n\f",
+        "#ä€\x7f",
+        "java:",
+    ],
+)
+@pytest.mark.parametrize("kind", ["properties", "toml", "mapping", "mapping of a file"])
+def test_who_follows_the_advice_to_the_letter_finds_the_name(write: Write, kind: str, name: str) -> None:
+    path = write(f"jndi.{'toml' if kind == 'toml' else 'properties'}", "")
+    given: Any = {"mapping": {}, "mapping of a file": {"provider_url": path.as_uri()}}.get(kind, path)
+    with pytest.raises(NameNotFoundException) as caught:
+        InitialContext(given).lookup(name)
+    advice = str(caught.value).partition(" Add ")[2]
+    if kind == "toml":
+        write("jndi.toml", "[queue]\n" + advice[1 : advice.index("' to the table [queue], or ")])
+    elif kind == "mapping":
+        key = advice[: advice.index(": 'PHYSICAL-NAME' or ")]
+        given = {ast.literal_eval(key): "PHYSICAL-NAME"}
+    else:
+        line = advice[: advice.index("' or 'connectionfactory.")].removeprefix("an entry such as '")
+        write("jndi.properties", line)
+    queue = InitialContext(given).lookup(name)
+    assert isinstance(queue, pyjms.Queue)
+    assert queue.queue_name == "PHYSICAL-NAME"
+    dynamic = InitialContext(given).lookup(advice.rpartition("or look up '")[2][:-1])
+    assert isinstance(dynamic, pyjms.Queue)
 
 
 @pytest.mark.parametrize("name", ["", None, 7])
