@@ -16,6 +16,7 @@ from pyjms.errors import IllegalStateException, InvalidClientIDException, JMSExc
 from pyjms.messages.destinations import JmsQueue, JmsTopic
 from pyjms.runtime.error_mapping import ErrorCollector, mapped_errors, to_jms
 from pyjms.runtime.inbox import Turn
+from pyjms.runtime.leaving import note_start
 from pyjms.runtime.lifecycle import Event, State, next_state
 from pyjms.runtime.listener import EventThread
 from pyjms.runtime.listeners import exception_callback
@@ -231,6 +232,7 @@ class JmsConnection(Connection):
             session.begin_delivery()
         for consumer in consumers:
             consumer.begin_delivery()
+        note_start(self)
 
     def stop(self) -> None:
         self._use()
@@ -368,6 +370,13 @@ class JmsConnection(Connection):
     def is_started(self) -> bool:
         """Whether messages may be delivered now."""
         return self._state is State.STARTED
+
+    @property
+    def is_listening(self) -> bool:
+        """Whether the connection is started and gives messages to listeners. Takes no lock."""
+        if not self.is_started or self.lost is not None:
+            return False
+        return bool(self._consumers) or any(session.has_listeners for session in list(self._sessions))
 
     def next_number(self) -> int:
         """Return a number that no other session of this connection gets."""

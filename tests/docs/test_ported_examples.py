@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import importlib.util
+import signal
+import subprocess
+import sys
 from pathlib import Path
 from types import ModuleType
 
@@ -185,4 +188,24 @@ def test_an_exception_listener_hears_of_a_lost_connection(
 
 
 def test_every_example_is_run() -> None:
-    assert {path.stem for path in EXAMPLES.glob("*.py")} == {*PROGRAMS, "exception_listener"}
+    assert {path.stem for path in EXAMPLES.glob("*.py")} == {*PROGRAMS, "exception_listener", "listening_service"}
+
+
+def test_a_program_that_only_listens_does_so_until_a_signal_and_closes() -> None:
+    command = [sys.executable, str(EXAMPLES / "listening_service.py"), "vm://orders"]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as service:
+        try:
+            assert service.stdout is not None
+            assert service.stdout.readline() == "Waiting for orders\n"
+            assert service.poll() is None
+            try:
+                service.send_signal(signal.SIGTERM)
+                out, err = service.communicate(timeout=10)
+            except (
+                subprocess.TimeoutExpired
+            ):  # it came just before the main thread began to wait, where no signal wakes it
+                service.send_signal(signal.SIGTERM)
+                out, err = service.communicate(timeout=10)
+        finally:
+            service.kill()
+    assert (out, err, service.returncode) == ("No more orders\n", "", 0)
