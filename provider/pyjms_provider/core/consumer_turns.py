@@ -3,14 +3,17 @@
 Machines without a lock: their queue calls them under the queue's own.
 
 *Groups* (JMSXGroupID, JMSXGroupSeq; JMS 1.1 §3.5.9): the first message of a group makes the consumer that takes it the
-group's owner. It gets all others, until it ends, or until it has taken one whose sequence number is negative.
+group's owner. It gets all others, until it ends, or until it has taken one whose sequence number is negative. Of more groups
+than `_IDLE_MAX` those are forgotten, longest without messages first, that have none in the queue or with their owner: who
+owns one of these anew overtakes nobody.
 
 *Exclusive*: the consumer of the highest priority that came first is active, and stays so until it ends.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, TypeAlias
+from itertools import islice
+from typing import TYPE_CHECKING, Final, TypeAlias
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -24,6 +27,11 @@ __all__ = ["ActiveConsumer", "GroupOwners", "GroupPlace", "group_place"]
 GroupPlace: TypeAlias = tuple[str, int]
 """A message's group and its sequence number there; 0: it has none."""
 
+_IDLE_MAX: Final = 10_000
+"""At most so many groups without messages have an owner: some 250 bytes each."""
+_FORGOTTEN: Final = 100
+"""So many of them are forgotten in one go, as finding the first ones of a dictionary takes a while."""
+
 
 def group_place(properties: Mapping[str, Stored]) -> GroupPlace | None:
     """Return the group that a message says it is in, if it says so."""
@@ -34,29 +42,76 @@ def group_place(properties: Mapping[str, Stored]) -> GroupPlace | None:
     return group, sequence if isinstance(sequence, int) else 0
 
 
+class _Group:
+    """One group that has an owner, or messages, or both."""
+
+    __slots__ = ("messages", "owner")
+
+    def __init__(self) -> None:
+        self.owner: Consumer | None = None
+        self.messages = 0
+        """How many are there. If a thread was interrupted, too many, so that no owner is forgotten too soon."""
+
+
 class GroupOwners:
     """The owners of groups, and the groups of messages."""
 
-    __slots__ = ("_owned", "_owners", "_places")
+    __slots__ = ("_groups", "_idle", "_owned", "_places")
 
     def __init__(self) -> None:
-        self._places: dict[QueueEntry, GroupPlace] = {}
-        self._owners: dict[str, Consumer] = {}
+        self._groups: dict[str, _Group] = {}
+        self._places: dict[QueueEntry, tuple[GroupPlace, _Group]] = {}
         self._owned: dict[Consumer, set[str]] = {}
+        """The groups of each consumer, and those besides in which a thread was interrupted."""
+        self._idle: dict[str, _Group] = {}
+        """Groups that have an owner and no messages, first the one whose last message left first; and some that have changed since."""
 
     def arrived(self, entry: QueueEntry, place: GroupPlace | None) -> None:
         """Note the group of a message that has come."""
-        if place is not None:
-            self._places[entry] = place
+        if place is None or entry in self._places:
+            return
+        group = self._groups.get(place[0])
+        if group is None:
+            group = self._groups[place[0]] = _Group()
+        group.messages += 1
+        self._places[entry] = place, group
 
     def gone(self, entry: QueueEntry) -> None:
-        """Forget a message that has left the queue."""
-        self._places.pop(entry, None)
+        """Forget a message that has left the queue, and what there is to be forgotten of groups without messages."""
+        found = self._places.pop(entry, None)
+        if found is None:
+            return
+        (name, _), group = found
+        group.messages -= 1
+        if group.messages:
+            return
+        if group.owner is None:
+            self._groups.pop(name, None)
+            return
+        self._idle.pop(name, None)
+        self._idle[name] = group
+        if len(self._idle) > _IDLE_MAX:
+            self._forget_some()
+
+    def _forget_some(self) -> None:
+        for name, group in [*islice(self._idle.items(), _FORGOTTEN)]:
+            del self._idle[name]
+            if not group.messages and self._groups.get(name) is group:
+                self._disown(name, group)
+                del self._groups[name]
+
+    def _disown(self, name: str, group: _Group) -> bool:
+        """Have a group be anybody's; return whether it was not."""
+        owner, group.owner = group.owner, None
+        if owner is None:
+            return False
+        self._owned.get(owner, set()).discard(name)
+        return True
 
     def owner(self, entry: QueueEntry) -> Consumer | None:
         """Return who owns the message's group; None: nobody, or it has no group."""
-        place = self._places.get(entry)
-        return None if place is None else self._owners.get(place[0])
+        found = self._places.get(entry)
+        return None if found is None else found[1].owner
 
     def permits(self, consumer: Consumer, entry: QueueEntry) -> bool:
         """Return whether `consumer` may take the message."""
@@ -64,29 +119,37 @@ class GroupOwners:
 
     def took(self, consumer: Consumer, entry: QueueEntry) -> bool:
         """Note that `consumer` takes a message that it may take; return whether it, or all, may now take others."""
-        place = self._places.get(entry)
-        if place is None:
+        found = self._places.get(entry)
+        if found is None:
             return False
-        group, sequence = place
+        (name, sequence), group = found
         if sequence < 0:
-            owner = self._owners.pop(group, None)
-            if owner is not None:
-                self._owned[owner].discard(group)
-            return owner is not None
-        if group in self._owners:
+            return self._disown(name, group)
+        if group.owner is not None:
             return False
-        self._owners[group] = consumer
-        self._owned.setdefault(consumer, set()).add(group)
+        # First: wherever the thread is interrupted, the consumer's end finds the group.
+        self._owned.setdefault(consumer, set()).add(name)
+        group.owner = consumer
         return True
 
     def left(self, consumer: Consumer) -> None:
         """Note that `consumer` has ended: its groups are anybody's."""
-        for group in self._owned.pop(consumer, ()):
-            del self._owners[group]
+        for name in self._owned.pop(consumer, ()):
+            group = self._groups.get(name)
+            if group is None or group.owner is not consumer:
+                continue
+            group.owner = None
+            self._idle.pop(name, None)
+            if not group.messages:
+                del self._groups[name]
 
     def groups_of(self, consumer: Consumer) -> frozenset[str]:
         """Return the groups that `consumer` owns."""
-        return frozenset(self._owned.get(consumer, ()))
+        return frozenset(
+            name
+            for name in self._owned.get(consumer, ())
+            if (group := self._groups.get(name)) is not None and group.owner is consumer
+        )
 
 
 class ActiveConsumer:

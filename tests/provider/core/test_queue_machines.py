@@ -119,6 +119,70 @@ def test_a_closed_group_without_owner_and_messages_without_group_concern_nobody(
     assert owners.groups_of(consumer) == frozenset()
 
 
+def test_of_groups_without_messages_only_so_many_have_an_owner() -> None:
+    world = QueueWorld()
+    one, other = world.reader("one").consumer, world.reader("other").consumer
+    owners, held = GroupOwners(), entry(1)
+    owners.arrived(held, ("held", 0))
+    assert owners.took(one, held)
+    for number in range(10_001):
+        message = entry(number)
+        owners.arrived(message, (f"{number}", 0))
+        assert owners.took(one, message)
+        owners.gone(message)
+    assert len(owners.groups_of(one)) <= 10_001
+    assert owners.groups_of(one) == {"held", *(f"{number}" for number in range(100, 10_001))}
+    again = [entry(), entry(), entry()]
+    for message, group in zip(again, ("held", "99", "100"), strict=True):
+        owners.arrived(message, (group, 0))
+    assert [owners.permits(other, message) for message in again] == [False, True, False]
+    for message in again:
+        owners.gone(message)
+    owners.gone(held)
+    owners.left(one)
+    assert owners.groups_of(one) == frozenset()
+
+
+def test_a_group_keeps_its_owner_while_one_of_its_messages_is_there(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("pyjms_provider.core.consumer_turns._IDLE_MAX", 0)
+    world = QueueWorld()
+    one, other = world.reader("one").consumer, world.reader("other").consumer
+    owners, messages = GroupOwners(), [entry(number) for number in range(3)]
+    for message in messages[:2]:
+        owners.arrived(message, ("a", 0))
+        owners.arrived(message, ("a", 0))  # which is one, also when it is noted twice
+    assert owners.took(one, messages[0])
+    owners.gone(messages[0])
+    owners.gone(messages[0])
+    assert owners.owner(messages[1]) is one
+    owners.gone(messages[1])
+    owners.arrived(messages[2], ("a", 0))
+    assert owners.owner(messages[2]) is None
+    assert owners.took(other, messages[2])
+    owners.left(one)
+    assert owners.owner(messages[2]) is other
+
+
+def test_a_group_that_was_closed_while_it_counted_as_idle_is_forgotten_by_itself(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("pyjms_provider.core.consumer_turns._IDLE_MAX", 1)
+    world = QueueWorld()
+    one, other = world.reader("one").consumer, world.reader("other").consumer
+    owners, messages = GroupOwners(), [entry(number) for number in range(5)]
+    for message, place in zip(messages[:2], (("a", 0), ("a", -1)), strict=True):
+        owners.arrived(message, place)
+        owners.took(one, message)
+        owners.gone(message)
+    owners.arrived(messages[2], ("a", 0))
+    assert owners.took(other, messages[2])
+    for message in messages[3:]:
+        owners.arrived(message, (f"{message.reference.id}", 0))
+        assert owners.took(one, message)
+        owners.gone(message)
+    assert owners.owner(messages[2]) is other
+
+
 # The active consumer
 
 

@@ -49,8 +49,10 @@ class Client:
 class Turns:
     """Messages with and without groups, consumers that come, pull, give back, and go, and pauses."""
 
-    def __init__(self, name: str, seed: int) -> None:
+    def __init__(self, name: str, seed: int, *, is_forgetful: bool = False) -> None:
+        """`is_forgetful`: no group has an owner once the last one of its messages was settled."""
         self.name = name
+        self.is_forgetful = is_forgetful
         self.random = Random(seed)
         self.world = PolicyWorld(**POLICIES[name])
         self.clients: list[Client] = []
@@ -110,12 +112,20 @@ class Turns:
 
     def end_deliveries(self) -> None:
         client = self.random.choice(self.clients)
-        deliveries, client.holds = client.holds, []
         if self.random.random() < 0.4:
+            deliveries, client.holds = client.holds, []
             client.reader.give_back(*deliveries)
             return
-        for delivery in deliveries:
-            client.reader.settle(delivery)
+        while client.holds:
+            client.reader.settle(client.holds.pop(0))
+            if self.is_forgetful:
+                self.forget_groups()
+
+    def forget_groups(self) -> None:
+        entries = self.world.queue.waiting_entries()
+        there = {self.world.store.retrieve(each.reference).properties.get("JMSXGroupID") for each in entries}
+        there |= {each.envelope.properties.get("JMSXGroupID") for client in self.clients for each in client.holds}
+        self.owners = {group: reader for group, reader in self.owners.items() if group in there}
 
     def pause(self) -> None:
         self.paused = not self.paused
@@ -161,6 +171,16 @@ class Turns:
 def test_nobody_sleeps_on_a_message_that_is_his(name: str) -> None:
     for seed in range(100):
         turns = Turns(name, seed)
+        try:
+            turns.run()
+        except AssertionError as error:
+            raise AssertionError(f"seed {seed}: {error}") from error
+
+
+def test_a_group_whose_owner_is_forgotten_has_one_owner_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("pyjms_provider.core.consumer_turns._IDLE_MAX", 0)
+    for seed in range(60):
+        turns = Turns("groups", seed, is_forgetful=True)
         try:
             turns.run()
         except AssertionError as error:
