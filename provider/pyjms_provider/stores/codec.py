@@ -332,11 +332,20 @@ def _check_integers(values: Iterable[object]) -> None:
 
 
 @lru_cache(maxsize=1024)
-def _check_name(name: str) -> None:
-    """Check what plain headers must be able to carry."""
-    if not name or len(name) > _NAME_MAX or "\0" in name:
-        raise ValueError(f"a destination has a name of 1 to {_NAME_MAX} characters, none of them NUL")
-    name.encode()  # without half of a surrogate pair
+def _check_name(name: object) -> None:
+    """Check what plain headers must be able to carry. Raises `CodecError`, `TypeError`."""
+    if not isinstance(name, str):
+        raise TypeError("the name of a destination is no text")
+    try:
+        name.encode()
+        is_text = True
+    except UnicodeEncodeError:
+        is_text = False
+    if not name or len(name) > _NAME_MAX or "\0" in name or not is_text:
+        raise CodecError(
+            f"a destination, and that of JMSReplyTo, has a name of 1 to {_NAME_MAX} characters, none of them NUL or half of a "
+            f"surrogate pair; this one is {name[:40]!a}"
+        )
 
 
 _ADDRESS_KINDS: Final = frozenset({1, 2, 5, 6})

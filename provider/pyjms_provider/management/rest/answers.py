@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Final
 
-from starlette.responses import JSONResponse
-
 from pyjms.spi.errors import (
     AccessDeniedError,
     DestinationError,
@@ -31,6 +29,7 @@ from pyjms_provider.management.errors import (
     UnknownJobError,
 )
 from pyjms_provider.management.rest.identity import ForgedRequestError
+from pyjms_provider.management.rest.json_response import JSONResponse
 from pyjms_provider.model import errors as model
 from pyjms_provider.model.configuration.files import EditedFileError
 

@@ -17,7 +17,7 @@ from starlette.applications import Starlette
 from starlette.concurrency import run_in_threadpool
 from starlette.exceptions import HTTPException
 from starlette.middleware import Middleware
-from starlette.responses import JSONResponse, Response
+from starlette.responses import Response
 from starlette.routing import Route
 
 from pyjms.spi.errors import AccessDeniedError, ProviderError
@@ -35,6 +35,7 @@ from pyjms_provider.management.rest.identity import (
     peer_of,
     read_credentials,
 )
+from pyjms_provider.management.rest.json_response import JSONResponse
 from pyjms_provider.management.rest.monitoring import monitoring_routes
 from pyjms_provider.management.rest.requests import (
     LIST_OPTIONS,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from prometheus_client import CONTENT_TYPE_LATEST
-from starlette.responses import JSONResponse, Response
+from starlette.responses import Response
 from starlette.routing import Route
 
 from pyjms.spi.errors import AccessDeniedError
@@ -13,6 +13,7 @@ from pyjms_provider.management.errors import BusyError
 from pyjms_provider.management.metrics import Metrics
 from pyjms_provider.management.rest.answers import refuse
 from pyjms_provider.management.rest.headers import secured
+from pyjms_provider.management.rest.json_response import JSONResponse
 from pyjms_provider.management.rest.threads import WaitingThreads
 from pyjms_provider.model.life_cycle import State
 from pyjms_provider.model.lookup import collect

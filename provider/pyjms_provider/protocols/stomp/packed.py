@@ -97,7 +97,7 @@ def read_sends(body: bytes) -> list[PackedEnvelope]:
                 raise ProfileError(f"SENDS has more than {FRAME_MESSAGES_MAX} messages")
             found.append(admit(body[begin:at]))
     except CodecError as error:
-        raise ProfileError(f"message {len(found) + 1} of SENDS cannot be read: {error.reason}") from None
+        raise ProfileError(f"message {len(found) + 1} of SENDS cannot be taken: {error.reason}") from None
     if not found:
         raise ProfileError("SENDS has no message")
     return found

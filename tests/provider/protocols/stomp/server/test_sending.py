@@ -238,7 +238,7 @@ def test_a_frame_that_cannot_be_read_sends_nothing(bench: Bench, transacted: boo
     frame.body = bytes(frame.body)[:-1] + b"?"  # the checksum of the second one is wrong
     client.tell(frame)
     (error,) = errors(client)
-    assert "message 2 of SENDS cannot be read" in str(error)
+    assert "message 2 of SENDS cannot be taken" in str(error)
     if transacted:
         with pytest.raises(RolledBackError):
             client.do(verbs.CommitTransaction(session="a"))
