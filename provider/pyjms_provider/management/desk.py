@@ -294,7 +294,7 @@ class Desk:
         check_expected(managed, expected)
         return self.jobs.start(
             f"{name} of {managed.path}",
-            caller.principal.name,
+            caller.principal,
             lambda progress: self.invoke(caller, managed, name, arguments, progress),
         )
 
@@ -308,7 +308,7 @@ class Desk:
     def job(self, caller: Caller, job_id: str, *, end: bool = False) -> Job:
         """Return a job of the caller's; `end`: have it end half way. Raises `UnknownJobError`."""
         job = self.jobs.get(job_id)
-        if job.who != caller.principal.name:
+        if not job.is_of(caller.principal):
             raise UnknownJobError(f"there is no job {job_id[:40]!r} of yours")
         return self.jobs.end(job_id) if end else job
 

@@ -17,6 +17,7 @@ from pyjms_provider.management.errors import JobError, UnknownJobError
 if TYPE_CHECKING:
     from pyjms.spi.clock import Clock
     from pyjms_provider.model.operations import Progress
+    from pyjms_provider.security.contracts import Principal
 
 __all__ = ["Job", "JobState", "Jobs"]
 
@@ -41,7 +42,8 @@ class Job:
 
     id: str
     what: str
-    who: str
+    who: Principal
+    """Who started it."""
     state: JobState
     started_ms: int
     done: int = 0
@@ -49,6 +51,10 @@ class Job:
     """None: nobody knows."""
     result: Any = None
     error: ProviderError | None = None
+
+    def is_of(self, principal: Principal) -> bool:
+        """Say whether somebody started it: names mean people only together with who vouches for them."""
+        return (self.who.provider, self.who.name) == (principal.provider, principal.name)
 
 
 class Jobs:
@@ -61,7 +67,7 @@ class Jobs:
         self._ending: set[str] = set()
         self._threads: dict[str, Thread] = {}
 
-    def start(self, what: str, who: str, run: Callable[[Progress], Any]) -> Job:
+    def start(self, what: str, who: Principal, run: Callable[[Progress], Any]) -> Job:
         """Have `run` called on a thread of its own. Raises `JobError` when too many run."""
         job = Job(
             id=uuid.uuid4().hex[:12], what=what, who=who, state=JobState.RUNNING, started_ms=self._clock.time_ms()

@@ -50,6 +50,7 @@ class People(Authenticator):
     def __init__(self) -> None:
         self.passwords = {"ann": "ann's-password", "bob": "bob's-password", "carol": "carol's-password"}
         self.tokens = {"ann's-token": "ann"}
+        self.provider = "people"
 
     def authenticate(self, credentials: Credentials | None, *, peer: str = "") -> Principal:
         name: str | None = None
@@ -61,7 +62,7 @@ class People(Authenticator):
         if name is None:
             raise AccessDeniedError("the user name or the password is wrong")
         groups = frozenset({"admins"}) if name == "ann" else frozenset[str]()
-        return Principal(name=name, groups=groups, provider="people")
+        return Principal(name=name, groups=groups, provider=self.provider)
 
 
 @dataclass

@@ -227,9 +227,7 @@ class RestApi:
     # Jobs
 
     async def _jobs(self, request: Request, caller: Caller) -> Response:
-        return JSONResponse(
-            {"items": [_job_data(job) for job in self._desk.jobs.all() if job.who == caller.principal.name]}
-        )
+        return JSONResponse({"items": [_job_data(job) for job in self._desk.jobs.all() if job.is_of(caller.principal)]})
 
     async def _job(self, request: Request, caller: Caller) -> Response:
         job = self._desk.job(caller, request.path_params["job"], end=request.method == "DELETE")
