@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from pyjms.spi.envelope import Envelope
 from pyjms.spi.errors import ProviderError
+from pyjms.types import Long
 
 if TYPE_CHECKING:
     from pyjms_provider.core.policy import QueuePolicy
@@ -21,7 +22,7 @@ def with_overrides(envelope: Envelope, policy: QueuePolicy, now_ms: int) -> Enve
     """Return the message with the headers that the queue's owner has chosen (JMS 1.1 §3.4.12).
 
     A chosen time to live counts from now. Then the bounds hold: a message lives at least, and at most, as long as they
-    say; one that would never expire lives as long as the upper bound.
+    say; one that would never expire lives as long as the upper bound. No time is later than the last that a long holds.
     """
     expiration_ms = envelope.expiration_ms
     if policy.time_to_live_ms is not None:
@@ -33,7 +34,7 @@ def with_overrides(envelope: Envelope, policy: QueuePolicy, now_ms: int) -> Enve
         expiration_ms = min(expiration_ms, latest_ms) if expiration_ms else latest_ms
     return replace(
         envelope,
-        expiration_ms=expiration_ms,
+        expiration_ms=min(expiration_ms, Long.maximum),
         delivery_mode=envelope.delivery_mode if policy.delivery_mode is None else policy.delivery_mode,
         priority=envelope.priority if policy.priority is None else policy.priority,
     )

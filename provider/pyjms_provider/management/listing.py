@@ -32,6 +32,7 @@ if TYPE_CHECKING:
 __all__ = ["LIMIT_MAX", "ListRequest", "ListedPage", "check_fields", "list_objects", "page_of_source"]
 
 LIMIT_MAX: Final = 1000
+_OFFSET_MAX: Final = 999_999_999
 _NOWHERE: Final = Address(AddressKind.QUEUE, "objects")
 _SCALARS: Final = (bool, int, float, str)
 _Row = tuple[Any, ...]
@@ -99,8 +100,8 @@ def _read(category: str, request: ListRequest) -> tuple[Selector | None, tuple[s
     """Return the condition, and the fields that it and the order need. Raises as `list_objects`."""
     if not 1 <= request.limit <= LIMIT_MAX:
         raise BadRequestError(f"limit is a number from 1 to {LIMIT_MAX}")
-    if request.offset < 0:
-        raise BadRequestError("offset is 0 or more")
+    if not 0 <= request.offset <= _OFFSET_MAX:
+        raise BadRequestError(f"offset is a number from 0 to {_OFFSET_MAX}")
     selector = None if request.condition is None else compile_selector(request.condition)
     needed = _needed(request, selector)
     check_fields(category, {*needed, *(request.fields or ())})

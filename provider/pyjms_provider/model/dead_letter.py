@@ -13,7 +13,7 @@ from pyjms_provider.model.errors import UnknownObjectError
 from pyjms_provider.model.messages import LetterView
 from pyjms_provider.model.observed import ObservedObject
 from pyjms_provider.model.operations import NO_PROGRESS, Progress, operation
-from pyjms_provider.model.queue import Ids, Selector, chosen
+from pyjms_provider.model.queue import Ids, Offset, Selector, chosen
 from pyjms_provider.model.showing import Showing
 from pyjms_provider.model.statistics import statistic
 from pyjms_provider.security.contracts import Operation, Target, TargetKind
@@ -63,7 +63,7 @@ class DeadLetterOffice(ObservedObject):
         self,
         selector: Selector = None,
         message_ids: Ids = None,
-        offset: Annotated[int, Field(ge=0, description="So many are left out first.")] = 0,
+        offset: Offset = 0,
         limit: Annotated[int, Field(ge=1, le=1000, description="At most so many.")] = 50,
         *,
         with_bodies: Annotated[bool, Field(description="Whether bodies are wanted.")] = True,

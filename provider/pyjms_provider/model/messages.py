@@ -107,7 +107,7 @@ class NewMessage(_Shown):
     type: str | None = None
     priority: Annotated[int, Field(ge=0, le=9)] = 4
     persistent: bool = True
-    time_to_live_ms: Annotated[int, Field(ge=0)] = 0
+    time_to_live_ms: Annotated[int, Field(ge=0, le=Long.maximum)] = 0
     """0: for ever."""
 
 
@@ -125,7 +125,7 @@ def to_envelope(message: NewMessage, queue: str, message_id: str, now_ms: int, w
         destination=Address(AddressKind.QUEUE, queue),
         message_id=MessageId(message_id),
         timestamp_ms=now_ms,
-        expiration_ms=now_ms + message.time_to_live_ms if message.time_to_live_ms else 0,
+        expiration_ms=min(now_ms + message.time_to_live_ms, Long.maximum) if message.time_to_live_ms else 0,
         delivery_mode=2 if message.persistent else 1,
         priority=message.priority,
         correlation_id=message.correlation_id,

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from pyjms_provider.model.virtual_host import VirtualHost
     from pyjms_provider.watching.alerts import AlertLimits
 
-__all__ = ["Ids", "ManagedQueue", "MessagePage", "Selector", "chosen"]
+__all__ = ["Ids", "ManagedQueue", "MessagePage", "Offset", "Selector", "chosen"]
 
 _PAGE: Final = 1000
 _numbers = count(1)
@@ -47,6 +47,7 @@ TargetQueue = Annotated[
         json_schema_extra={WRITES_TO: "queue"},
     ),
 ]
+Offset = Annotated[int, Field(ge=0, le=999_999_999, description="So many are left out first.")]
 Most = Annotated[int | None, Field(ge=1, description="At most so many; none: all.")]
 
 
@@ -228,7 +229,7 @@ class ManagedQueue(ManagedObject):
         self,
         selector: Selector = None,
         message_ids: Ids = None,
-        offset: Annotated[int, Field(ge=0, description="So many are left out first.")] = 0,
+        offset: Offset = 0,
         limit: Annotated[int, Field(ge=1, le=_PAGE, description="At most so many.")] = 50,
         *,
         with_bodies: Annotated[bool, Field(description="Whether bodies are wanted.")] = True,

@@ -167,6 +167,7 @@ def test_who_sent_a_message_may_do_what_rules_let_them_and_no_more(
         ({"action": "list", "category": "queue", "limit": True}, 400),
         ({"action": "list", "category": "queue", "limit": 0}, 400),
         ({"action": "list", "category": "queue", "offset": -3}, 400),
+        ({"action": "list", "category": "queue", "offset": 2**63}, 400),
         ({"action": "get", "category": "queue", "id": "x"}, 400),
         ({"action": "get", "category": "colour"}, 404),
         ({"action": "invoke", "category": "queue", "names": ["orders"], "operation": "paint"}, 404),

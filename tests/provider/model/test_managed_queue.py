@@ -383,6 +383,7 @@ def test_a_double_is_stored_as_it_is_in_messages(folder: Folder) -> None:
         ),
         ({"properties": {"x": {"type": "byte", "value": 300}}}, "properties.x: 300 is outside the range of Byte"),
         ({"properties": {"x": {"type": "shoe", "value": 1}}}, "properties.x: has no type 'shoe'"),
+        ({"time_to_live_ms": 2**63}, "message.time_to_live_ms: should be less than or equal to 9223372036854775807"),
         ({"priority": 10}, "message.priority: should be less than or equal to 9"),
         ({"colour": 1}, "message.colour: there is no such name here"),
     ],
@@ -403,6 +404,25 @@ def test_bytes_and_nothing_can_be_published(folder: Folder) -> None:
         ("bytes", 2, "AP8="),
         ("none", 0, None),
     ]
+
+
+@pytest.mark.parametrize("policy", [{}, {"min_time_to_live_ms": 2**63 - 1}])
+def test_a_message_that_lives_longer_than_time_goes_is_kept(folder: Folder, policy: dict[str, Any]) -> None:
+    queue = make(folder.host(stored=True), **policy)
+    publish(queue, "old", time_to_live_ms=2**63 - 1)
+    (shown,) = queue.invoke("browse", {})["messages"]
+    assert (shown["body"]["text"], shown["expiration_ms"]) == ("old", 2**63 - 1)
+
+
+@pytest.mark.parametrize("offset", [10**9, 2**63 - 10, 2**63, 10**40])
+def test_a_place_that_no_list_has_is_refused(folder: Folder, offset: int) -> None:
+    host = folder.host()
+    make(host, "dead")
+    queue = make(host, dead_letter="dead")
+    for managed, name in ((queue, "browse"), (host.child("dead_letter", "dead"), "list_letters")):
+        with pytest.raises(InvalidArgumentsError, match="offset: should be less than or equal to 999999999"):
+            managed.invoke(name, {"offset": offset})
+        assert managed.invoke(name, {"offset": 999_999_999})["has_more"] is False
 
 
 def test_messages_are_found_by_id_in_whatever_queue(folder: Folder) -> None:
