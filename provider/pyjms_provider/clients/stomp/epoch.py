@@ -16,6 +16,7 @@ from pyjms_provider.clients.stomp.options import Endpoint, StompSettings
 from pyjms_provider.clients.stomp.refusals import refusal
 from pyjms_provider.clients.stomp.wire import UnsentError, Wire, WireEndedError
 from pyjms_provider.protocols.stomp.frames import Frame
+from pyjms_provider.protocols.stomp.wire_errors import is_closing
 
 __all__ = ["Epoch", "EpochEvents", "InterruptedLinkError", "UnansweredError", "UnsentLinkError"]
 
@@ -228,7 +229,7 @@ class Epoch:
             return
         error = refusal(frame)
         receipt = frame.headers.get("receipt-id")
-        if isinstance(error, ConnectionLostError) and receipt is None:
+        if receipt is None and (is_closing(frame) or isinstance(error, ConnectionLostError)):
             self._farewell = error.reason  # the end comes right after it, and is told then
             return
         with self._lock:

@@ -280,6 +280,17 @@ def test_a_browser_whose_session_is_closed_in_another_thread_says_so_at_once() -
         assert [type(error) for error in ended] == [ClosedError]
 
 
+def test_a_broker_that_says_why_it_ends_the_connection_is_one_loss_with_that_reason() -> None:
+    events = Events()
+    farewell = {"code": "PYJMS-STOMP", "closing": "true", "message": "nothing was heard for 1000 ms"}
+    with Peer() as peer, linked(peer, events) as connection:
+        peer.push(Frame("ERROR", farewell))
+        peer.cut()
+        connection.open_session(transacted=False)  # on the next connection
+        assert [error.code for error in events.wait_for(1)] == ["PYJMS-INTERRUPTED"]
+        assert "nothing was heard for 1000 ms" in events.errors[0].reason
+
+
 def test_a_commit_that_is_not_answered_in_time_is_in_doubt_and_not_said_to_be_rolled_back() -> None:
     with Peer() as peer, linked(peer, options=NO_BEATS) as connection:
         session = connection.open_session(transacted=True)
