@@ -111,6 +111,8 @@ class Epoch:
         self._receipts = count(1)
         self._answers: dict[str, _Answer] = {}
         self._expected: dict[str, Callable[[], None]] = {}
+        self._late: dict[str, Callable[[Frame], None]] = {}
+        """What to do when a RECEIPT comes for which nobody waits any longer."""
         self.wire = Wire(endpoint, settings, self)
 
     def post(self, *frames: Frame, needs_room: bool = True) -> None:
@@ -141,8 +143,16 @@ class Epoch:
         except WireEndedError as error:
             raise _interrupted(error) from error
 
-    def ask(self, *frames: Frame, timeout_ms: int | None = None, needs_room: bool = True) -> Frame:
+    def ask(
+        self,
+        *frames: Frame,
+        timeout_ms: int | None = None,
+        needs_room: bool = True,
+        late: Callable[[Frame], None] | None = None,
+    ) -> Frame:
         """Send `frames` and wait until the broker has done the last; return its RECEIPT. `needs_room`: see `Wire.send`.
+
+        `late` is called with a RECEIPT that comes when it is waited for no longer, on the I/O thread.
 
         On the I/O thread, where the answer would be read, it is not waited for: a client may close things when it is told
         of a message (`on_ready`). Raises the error that the broker answers, `UnansweredError` when it does not answer in time,
@@ -163,7 +173,8 @@ class Epoch:
             self.wire.wait(self._clock, answer.signal, self._clock.monotonic_ms() + limit_ms, self._events.is_alone)
         finally:
             with self._lock:
-                self._answers.pop(receipt, None)
+                if self._answers.pop(receipt, None) is not None and late is not None:
+                    self._late[receipt] = late
         if answer.frame is not None:
             return answer.frame
         if answer.error is not None:
@@ -210,11 +221,16 @@ class Epoch:
         if frame.command in _MESSAGES:
             self._events.on_message(self, frame)
         elif frame.command == "RECEIPT":
+            receipt = frame.headers.get("receipt-id", "")
             with self._lock:
-                answer = self._answers.pop(frame.headers.get("receipt-id", ""), None)
+                answer = self._answers.pop(receipt, None)
+                late = self._late.pop(receipt, None)
+                if answer is not None:  # now: who gives up waiting finds it, or is found in `late`
+                    answer.frame = frame
             if answer is not None:
-                answer.frame = frame
                 answer.signal.set()
+            elif late is not None:
+                late(frame)
             elif (done := self._take_expected(frame.headers.get("receipt-id"))) is not None:
                 done()
         elif frame.command == "ERROR":
@@ -233,6 +249,7 @@ class Epoch:
             self._farewell = error.reason  # the end comes right after it, and is told then
             return
         with self._lock:
+            self._late.pop(receipt or "", None)
             if receipt is not None:
                 awaited = [answer for answer in (self._answers.pop(receipt, None),) if answer is not None]
             elif self.error_names_receipt:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from dataclasses import replace
+from functools import partial
 from itertools import count
 from threading import Lock
 from typing import TYPE_CHECKING, Final
@@ -150,6 +151,9 @@ class ProfiledConnection(ProviderConnection):
                 epoch.ask(session.verb().write())
             except InterruptedLinkError:
                 continue
+            except UnansweredError:
+                self.take_back(epoch, verbs.CloseSession(session=session.name).write())
+                raise
             session.enter(epoch)
 
     def start(self) -> None:
@@ -192,7 +196,8 @@ class ProfiledConnection(ProviderConnection):
         while True:
             epoch = self.link.current()
             try:
-                address = Created.read(epoch.ask(verbs.CreateTemporary(kind=kind).write()).headers).address
+                made = epoch.ask(verbs.CreateTemporary(kind=kind).write(), late=partial(self._created_late, epoch))
+                address = Created.read(made.headers).address
             except InterruptedLinkError:
                 continue
             with self._lock:
@@ -201,6 +206,10 @@ class ProfiledConnection(ProviderConnection):
                 return address
             with self._lock:  # it went with its connection, perhaps before it could be made anew
                 self._here.pop(self._at_broker.pop(address), None)
+
+    def _created_late(self, epoch: Epoch, frame: Frame) -> None:
+        """Delete what the broker made for somebody who has given up. The I/O thread."""
+        self.take_back(epoch, verbs.DeleteTemporary(address=Created.read(frame.headers).address).write())
 
     def delete_temporary(self, address: Address) -> None:
         while True:
@@ -270,6 +279,17 @@ class ProfiledConnection(ProviderConnection):
         except InterruptedLinkError:
             _log.debug("the connection ended before the broker had heard %s", frame.command)
 
+    def take_back(self, epoch: Epoch, frame: Frame) -> None:
+        """Have the broker end what it may have made, or still make, for a call that was not answered in time: nobody here has it,
+        so nobody is told if it is not there.
+        """
+        frame.headers["receipt"] = receipt = self.new_name()
+        epoch.expect(receipt, lambda: None)
+        try:
+            epoch.post(frame, needs_room=False)
+        except (InterruptedLinkError, ProviderError) as error:
+            _log.debug("the broker has not heard %s: %s", frame.command, error)
+
     def pack(self, envelope: Envelope) -> bytes:
         """Return a message as SENDS has it. Raises `ProviderError`."""
         message = encode(self._sent(envelope) if self._at_broker else envelope)
@@ -333,6 +353,11 @@ class ProfiledConnection(ProviderConnection):
                     epoch.ask(consumer.verb().write())
                 except InterruptedLinkError:
                     continue
+                except UnansweredError:
+                    frame = verbs.Unsubscribe(id=consumer.name).write()
+                    frame.headers["session"] = consumer.verb().session  # in whose order SUBSCRIBE may still wait
+                    self.take_back(epoch, frame)
+                    raise
                 consumer.begin(epoch)
         except BaseException:
             self.forget(consumer)
