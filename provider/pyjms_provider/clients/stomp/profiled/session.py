@@ -46,6 +46,11 @@ __all__ = ["ProfiledSession"]
 _log = logging.getLogger("pyjms.stomp")
 _PERSISTENT: Final = 2
 _GOOD_MAX: Final = 10_000
+_LEFT_AS: Final = {
+    verbs.BeginMode.NEW: verbs.EndMode.FAIL,
+    verbs.BeginMode.JOIN: verbs.EndMode.SUCCESS,
+    verbs.BeginMode.RESUME: verbs.EndMode.SUSPEND,
+}
 
 
 class ProfiledSession(ProviderSession):
@@ -377,8 +382,16 @@ class ProfiledSession(ProviderSession):
         mode = verbs.BeginMode.JOIN if join else verbs.BeginMode.RESUME if resume else verbs.BeginMode.NEW
         self._check_open()
         epoch = self.connection.link.current()
-        self._branch(verbs.BeginBranch(session=self.name, xid=xid, mode=mode, timeout_s=self._timeout_s), epoch)
+        verb = verbs.BeginBranch(session=self.name, xid=xid, mode=mode, timeout_s=self._timeout_s)
+        self._branch(verb, epoch, late=lambda _: self._started_late(epoch, verb))
         self._unit = epoch
+
+    def _started_late(self, epoch: Epoch, verb: verbs.BeginBranch) -> None:
+        """Leave a branch that nobody here believes to work in; a new one ends, any other is as it was. The I/O thread."""
+        mode = _LEFT_AS[verb.mode]
+        self.connection.take_back(epoch, verbs.EndBranch(session=self.name, xid=verb.xid, mode=mode).write())
+        if verb.mode is verbs.BeginMode.NEW:
+            self.connection.take_back(epoch, verbs.RollbackBranch(session=self.name, xid=verb.xid).write())
 
     def xa_end(self, xid: Xid, *, suspend: bool = False, fail: bool = False) -> None:
         if suspend and fail:
@@ -411,10 +424,12 @@ class ProfiledSession(ProviderSession):
     def xa_get_timeout(self) -> int:
         return self._timeout_s or self.connection.transaction_timeout_s
 
-    def _branch(self, verb: verbs.Verb, epoch: Epoch | None = None) -> Frame:
+    def _branch(
+        self, verb: verbs.Verb, epoch: Epoch | None = None, late: Callable[[Frame], None] | None = None
+    ) -> Frame:
         self._check_open()
         try:
-            return (epoch or self.connection.link.current()).ask(verb.write())
+            return (epoch or self.connection.link.current()).ask(verb.write(), late=late)
         except InterruptedLinkError as error:
             raise BranchError(
                 f"the connection was lost ({error}): it is not known what became of the branch",
