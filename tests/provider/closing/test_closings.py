@@ -20,7 +20,7 @@ ROUNDS = int(os.environ.get("PYJMS_CLOSINGS", "1"))
 ROUND_S = 3.0
 
 
-@pytest.mark.timeout(120 + 10 * ROUNDS)
+@pytest.mark.timeout(180 + 10 * ROUNDS)
 def test_what_others_close_loses_and_doubles_nothing(broker: Callable[[], AbstractContextManager[str]]) -> None:
     first = int(os.environ.get("PYJMS_CLOSINGS_SEED") or Random().randrange(10**6))
     before = set(threading.enumerate())

@@ -14,7 +14,7 @@ from tests.provider.kill.crowd_site import CrowdSite
 KILLS = max(3, int(os.environ.get("PYJMS_KILLS", "20")) // 4)
 
 
-@pytest.mark.timeout(60 + 20 * KILLS)
+@pytest.mark.timeout(120 + 30 * KILLS)
 def test_what_many_threads_were_told_is_true_however_often_they_die(
     kill_store: Callable[[], str], tmp_path: Path
 ) -> None:

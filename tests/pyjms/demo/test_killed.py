@@ -79,7 +79,7 @@ def check(data: dict[str, Any]) -> None:
     assert stages["attention"]["done"] == RECORDS // 3
 
 
-@pytest.mark.timeout(60 + 10 * KILLS)
+@pytest.mark.timeout(120 + 30 * KILLS)
 def test_a_run_that_is_killed_at_random_adds_up(site: Site) -> None:
     random = Random(20263)
     for _ in range(KILLS):
@@ -88,7 +88,7 @@ def test_a_run_that_is_killed_at_random_adds_up(site: Site) -> None:
     assert site.kills, "no process was killed: all were done before"
 
 
-@pytest.mark.timeout(180)
+@pytest.mark.timeout(300)
 @pytest.mark.parametrize(
     "points",
     [
@@ -104,7 +104,7 @@ def test_a_run_that_is_killed_at_a_named_point_adds_up(site: Site, points: Seque
     assert data["resumed"]
 
 
-@pytest.mark.timeout(180)
+@pytest.mark.timeout(300)
 def test_a_run_that_is_killed_when_all_was_told_leaves_nothing_for_the_next(site: Site) -> None:
     assert site.kill_at("after purge:4")
     data = site.finish()

@@ -147,7 +147,7 @@ class Forwarder:
 
 @pytest.mark.xdist_group("forked")
 @pytest.mark.realises("MOM-36")
-@pytest.mark.timeout(180 if len(CI) >= KILLS else 14_400)
+@pytest.mark.timeout(400 if len(CI) >= KILLS else 14_400)
 def test_each_message_is_at_exactly_one_site_whoever_is_killed(
     tmp_path: Path, start_site: Callable[[SiteName], Site]
 ) -> None:

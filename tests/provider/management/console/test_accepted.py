@@ -100,7 +100,7 @@ def browse(console: Console) -> None:
     assert cells == ["region", "string", "north"]
 
 
-@pytest.mark.timeout(180)  # five processes begin and end
+@pytest.mark.timeout(300)  # five processes begin and end
 @pytest.mark.realises("BJ-WEB-1", "BJ-HTTP-1")
 def test_a_new_operator_makes_a_broker_and_finds_all_again_after_a_restart(
     tmp_path: Path, chromium: webdriver.Chrome
