@@ -76,6 +76,8 @@ class AsynchronousChannel(Channel):
         self._closed = False
         self._rules: QueueRules | None = None
         self.kept = kept
+        self.was_kept: KeptQueue | None = None
+        """How it was kept, once it has ended: messages that were being written then are to be forgotten."""
         self.watch: ExpiryWatch | None = None
         """Who is told of what expires here; set before the channel is used."""
 
@@ -307,6 +309,17 @@ class AsynchronousChannel(Channel):
                 self._store.release(entry.reference)
             raise
 
+    @property
+    def last_place(self) -> int:
+        """The last place in the order that a message has been given."""
+        return self._ordering.last_place
+
+    def note_refused(self, reference: MessageReference) -> None:
+        """Have the journal forget a message that was written for this channel, which has not taken it. Does not wait."""
+        kept = self.kept or self.was_kept
+        if kept is not None:
+            kept.note_removed(reference)
+
     def close(self) -> None:
         """Let go of all messages, save those that a client has pulled: they go when they are settled or given back."""
         with self._lock:
@@ -380,4 +393,6 @@ class AsynchronousChannel(Channel):
             self._rules.gone(entry)
         if self.kept is not None:
             self.kept.note_removed(entry.reference)
+        elif self.was_kept is not None:
+            self.was_kept.note_late(entry)
         self._store.release(entry.reference)

@@ -120,14 +120,12 @@ class DurableSending:
 
     def _hand_over(self, queue: Queue, reference: MessageReference, envelope: Envelope) -> ProviderError | None:
         """Pass a message that is written to its queue; return why that did not take it."""
-        kept = queue.kept
         reference.journaled = True
         self._store.keep(reference, envelope)
         try:
             queue.take_over(reference)
         except ProviderError as error:
-            if kept is not None:
-                kept.note_removed(reference)
+            queue.note_refused(reference)
             self._store.release(reference)
             return error
         return None

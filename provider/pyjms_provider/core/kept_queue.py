@@ -35,7 +35,18 @@ class KeptQueue:
     often: it is written down exactly.
     """
 
-    __slots__ = ("_clock", "_gap", "_has_ended", "_journal", "_marked_ms", "_marks", "_stride", "definition", "number")
+    __slots__ = (
+        "_clock",
+        "_gap",
+        "_has_ended",
+        "_journal",
+        "_last_place",
+        "_marked_ms",
+        "_marks",
+        "_stride",
+        "definition",
+        "number",
+    )
 
     def __init__(
         self, journal: Journal, clock: Clock, number: QueueNumber, definition: QueueRecord | None = None
@@ -46,6 +57,7 @@ class KeptQueue:
         self.definition = definition
         """What must be written together with the queue's first message; None: it is written."""
         self._has_ended = False
+        self._last_place = 0
         self._marks = [0] * _PRIORITIES
         self._stride = _STRIDE
         self._marked_ms = -math.inf
@@ -114,6 +126,18 @@ class KeptQueue:
         """Have the journal forget a message that left for a reason of the broker's own. Does not wait."""
         if reference.journaled:
             self._journal.note(Changes(removals=[Removal(self.number, reference)]))
+
+    def is_to_end(self, last_place: int) -> None:
+        """Hear, before the journal is told to forget the queue, which place in its order is the last one that is taken."""
+        self._last_place = last_place
+
+    def note_late(self, entry: QueueEntry) -> None:
+        """Have the journal forget a message of a queue that it has forgotten, if it came after that had begun. Does not wait.
+
+        Those before it went with the queue.
+        """
+        if not 0 < entry.sequence <= self._last_place:
+            self.note_removed(entry.reference)
 
     def note_returned(self, entries: Iterable[QueueEntry]) -> None:
         """Have the journal know how often messages were delivered that came back. Does not wait."""

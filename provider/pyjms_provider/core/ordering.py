@@ -277,6 +277,11 @@ class Ordering:
                 answer += islice((entry for entry in places if entry is not None), most - len(answer))
         return answer
 
+    @property
+    def last_place(self) -> int:
+        """The highest sequence number of all messages that have come."""
+        return self._last
+
     def newest(self, most: int) -> list[QueueEntry]:
         """Return up to about `most` messages of each priority that came last."""
         places = ((lane, place) for lane in self._lanes if lane.live for place in _last_places(lane, most))

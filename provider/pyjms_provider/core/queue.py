@@ -170,8 +170,8 @@ class Queue(RestorableQueue, SettlingQueue):
                                 self._shelve(entry.reference)
                         if self._receivers:
                             pushable.append(entry)
-                    elif self.kept is not None:  # it expired while it was written, or the queue was closed
-                        self.kept.note_removed(entry.reference)
+                    else:  # it expired while it was written, or the queue was closed
+                        self.note_refused(entry.reference)
             if self._state.delays:
                 self._ask_for_delayed()
             if late and self._on_due is not None:  # the housekeeper was here while they were being written

@@ -34,6 +34,11 @@ class MessageOrder(Protocol):
         """Yield the messages in order; nothing may change meanwhile."""
         ...
 
+    @property
+    def last_place(self) -> int:
+        """The highest sequence number of all messages that have come."""
+        ...
+
     def oldest(self) -> list[QueueEntry]:
         """Return a few messages, the oldest one among them."""
         ...

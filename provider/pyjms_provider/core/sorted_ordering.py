@@ -89,6 +89,11 @@ class SortedOrdering:
         """Return up to `most` messages of those that leave first."""
         return list(islice(self, most))
 
+    @property
+    def last_place(self) -> int:
+        """The highest sequence number of all messages that have come."""
+        return self._last
+
     def newest(self, most: int) -> list[QueueEntry]:
         """Return up to `most` messages that came last."""
         return list(islice(reversed(self._entries.values()), most))

@@ -133,6 +133,7 @@ class Topic(Channel):
                 try:
                     subscription.take_over(reference, transaction)
                 except ChannelClosedError:
+                    subscription.note_refused(reference)
                     store.release(reference)  # it ended while the message was on its way
                 passed += 1
             for receiver in self._receivers:
@@ -157,6 +158,7 @@ class Topic(Channel):
                 if not subscription.took(reference, transaction):
                     subscription.take_over(reference, transaction)
             except ChannelClosedError:
+                subscription.note_refused(reference)
                 self._store.release(reference)
         self._store.release(reference)
 

@@ -92,17 +92,19 @@ def end_when_written(queue: Queue, keeper: Keeper | None, forget: Callable[[], N
     kept = None if keeper is None else queue.kept
     try:
         if keeper is not None and kept is not None:
+            kept.is_to_end(queue.last_place)
             keeper.drop(kept)
-        _end(queue, forget)
+        _end(queue, kept, forget)
     except BaseException as error:
         if is_doubt(error):  # or the thread was interrupted, before the write or after it
             if keeper is not None and kept is not None:
                 keeper.forget(kept)
-            _end(queue, forget)
+            _end(queue, kept, forget)
         raise
 
 
-def _end(queue: Queue, forget: Callable[[], None]) -> None:
+def _end(queue: Queue, kept: KeptQueue | None, forget: Callable[[], None]) -> None:
     forget()
-    queue.kept = None  # the journal knows that all of it is gone
+    queue.was_kept = kept
+    queue.kept = None  # the journal knows that all of it is gone, but for what was being written
     queue.close()
