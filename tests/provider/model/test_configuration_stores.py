@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -162,6 +164,8 @@ ORPHAN = (
             NewerStoreError,
             "has version 2, and this pyjms knows version 1",
         ),
+        ('{"product": "pyjms configuration", "version": "1"}', DamagedStoreError, "'version' is a text, not a whole"),
+        ('{"product": "pyjms configuration"}', DamagedStoreError, "'version' is missing"),
         ('{"product": "pyjms configuration", "version": 1}', DamagedStoreError, "objects"),
         (
             '{"product": "pyjms configuration", "version": 1, "objects": [{"id": "x"}]}',
@@ -222,6 +226,61 @@ def test_a_toml_file_that_is_none_of_ours_is_refused(
     with pytest.raises(error, match=says):
         TomlConfigurationStore(path).open("test")
     assert path.read_text() == content
+
+
+ID = "00000000-0000-4000-8000-000000000001"
+
+
+@pytest.mark.parametrize(
+    ("changes", "says"),
+    [
+        ({"objects": 5}, "'objects' is a whole number, not a list"),
+        ({"objects": None}, "'objects' is null, not a list"),
+        ({"objects": {"a": 1}}, "'objects' is an object, not a list"),
+        ({"objects": [[]]}, "object 1 is not understood: it is a list, not an object"),
+        ({"id": 5}, "object 1 is not understood: 'id' is a whole number, not a text"),
+        ({"id": "x"}, "object 1 is not understood: 'x' is no id: a UUID"),
+        ({"parent": 1.5}, "'parent' is a number, not a text"),
+        ({"category": ["queue"]}, "'category' is a list, not a text"),
+        ({"attributes": "x"}, "'attributes' is a text, not an object"),
+        ({"attributes": [["name", "x"]]}, "'attributes' is a list, not an object"),
+        ({"stopped": "no"}, "'stopped' is a text, not true or false"),
+        ({"created_ms": "early"}, "'created_ms' is a text, not a whole number"),
+        ({"updated_by": True}, "'updated_by' is true or false, not a text"),
+        ({"attributes": {"name": "half \ud800"}}, "is no JSON in UTF-8: .*surrogates not allowed"),
+    ],
+)
+def test_json_of_a_wrong_shape_says_what_is_wrong(changes: dict[str, Any], says: str, tmp_path: Path) -> None:
+    path = tmp_path / "a.json"
+    found = {"id": ID, "category": "queue", "attributes": {"name": "x"}, **changes}
+    whole = {"product": "pyjms configuration", "version": 1, "objects": [found]}
+    path.write_text(json.dumps({**whole, **{name: found[name] for name in ("objects",) if name in found}}))
+    with pytest.raises(DamagedStoreError, match=f"a.json.*{says}.*; correct it, or put a backup in its place"):
+        JsonConfigurationStore(path).open("test")
+
+
+@pytest.mark.parametrize("missing", ["objects", "id", "category", "attributes"])
+def test_json_without_what_there_must_be_says_what_is_missing(missing: str, tmp_path: Path) -> None:
+    path = tmp_path / "a.json"
+    found = {"id": ID, "category": "queue", "attributes": {"name": "x"}}
+    whole: dict[str, Any] = {"product": "pyjms configuration", "version": 1, "objects": [found]}
+    (whole if missing == "objects" else found).pop(missing)
+    path.write_text(json.dumps(whole))
+    with pytest.raises(DamagedStoreError, match=f"'{missing}' is missing; correct it"):
+        JsonConfigurationStore(path).open("test")
+
+
+@pytest.mark.parametrize("depth", [200, 900, 50_000])
+@pytest.mark.parametrize("where", ["whole", "objects", "attributes"])
+def test_json_that_is_nested_deeply_is_refused(where: str, depth: int, tmp_path: Path) -> None:
+    path = tmp_path / "a.json"
+    deep = '{"a":' * depth + "1" + "}" * depth
+    found = f'{{"id": "{ID}", "category": "queue", "attributes": {{"name": "x", "context": {deep}}}}}'
+    objects = deep if where == "objects" else f"[{found}]"
+    text = f'{{"product": "pyjms configuration", "version": 1, "objects": {objects}}}'
+    path.write_text(deep if where == "whole" else text)
+    with pytest.raises(StoreError, match=r"nested|is no configuration of pyjms|is an object, not a list"):
+        JsonConfigurationStore(path).open("test")
 
 
 @pytest.mark.parametrize("of", [JsonConfigurationStore, TomlConfigurationStore])
