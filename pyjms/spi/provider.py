@@ -6,7 +6,8 @@ runtime answers by calling `ProviderConsumer.poll` until that returns None. One 
 
 Threads. A `ProviderConnection` is called from any thread. A `ProviderSession` and its consumers are called by one
 thread at a time, except `close`, `ProviderConnection.stop` and `ProviderConsumer.set_interested`, which may come at any
-moment from any thread. `on_ready` and `on_exception` may be called from any thread, must be cheap and never block, and
+moment from any thread; and `acknowledge`, if the application hands a listener's message to another thread which
+acknowledges it, comes while the listener's polls. `on_ready` and `on_exception` may be called from any thread, must be cheap and never block, and
 a provider calls them without holding a lock of its own.
 
 Waiting. `poll` never waits. `send`, `commit` and `acknowledge` may wait where durability asks for it, and must return
