@@ -11,6 +11,7 @@ says why for each:
 from __future__ import annotations
 
 import logging
+import math
 import os
 import socket
 import ssl
@@ -24,8 +25,9 @@ os.environ.setdefault("STOMP_SKIP_HOSTNAME_SCAN", "1")
 from stomp.adapter.ws import WSTransport
 from stomp.exception import ConnectFailedException
 from stomp.transport import Transport
-from websocket import ABNF, WebSocketException
+from websocket import ABNF, WebSocket, WebSocketException
 
+from pyjms.spi.clock import SystemClock
 from pyjms.spi.errors import ResourceError
 from pyjms_provider.clients.stomp.advice import advice, check_files
 from pyjms_provider.clients.stomp.close_codes import why_closed
@@ -195,8 +197,63 @@ class _TcpTransport(_Failures, Transport):  # type: ignore[misc]  # stomp.py has
     pass
 
 
+class _BoundedSocket(socket.socket):
+    """Reads until a certain time, however much comes."""
+
+    until_ms = math.inf
+
+    def recv(self, size: int, flags: int = 0, /) -> bytes:
+        left_ms = self.until_ms - SystemClock().monotonic_ms()
+        if left_ms <= 0:
+            raise TimeoutError("timed out")
+        self.settimeout(left_ms / 1000)
+        return super().recv(size, flags)
+
+
+class _BoundedWebSocket(WebSocket):
+    """Shakes hands until a certain time. By itself it waits so long for each byte, and a peer may send many."""
+
+    until_ms = math.inf
+    _sock: Any = None
+
+    @property
+    def sock(self) -> Any:
+        """What it is on."""
+        return self._sock
+
+    @sock.setter
+    def sock(self, made: Any) -> None:
+        if made is not None and self.until_ms < math.inf:
+            left_s = made.gettimeout()
+            made = _BoundedSocket(fileno=made.detach())
+            made.settimeout(left_s)
+            made.until_ms = self.until_ms
+        self._sock = made
+
+    def unbind(self) -> None:
+        """Go on without that time."""
+        self.until_ms = math.inf
+        self.sock = socket.socket(fileno=self.sock.detach())
+
+
 class _WebSocketTransport(_Failures, WSTransport):  # type: ignore[misc]  # stomp.py has no types
-    pass
+    def __init__(self, endpoint: Endpoint, settings: StompSettings) -> None:
+        super().__init__(host_and_ports=[(endpoint.host, endpoint.port)], auto_decode=False)
+        self._url = f"ws://{endpoint}{settings.path}"
+        self._patience_ms = settings.connect_timeout_ms
+
+    def attempt_connection(self) -> None:
+        """Connect, and shake hands, in a limited time. Raises `ConnectFailedException`."""
+        made = _BoundedWebSocket()
+        made.until_ms = SystemClock().monotonic_ms() + self._patience_ms
+        made.settimeout(self._patience_ms / 1000)
+        try:
+            made.connect(self._url, header=["Sec-WebSocket-Protocol: v12.stomp"])  # type: ignore[no-untyped-call]  # it has no types
+        except (OSError, WebSocketException) as error:
+            self.failure = error
+            raise ConnectFailedException from error
+        made.unbind()
+        self.socket = made
 
 
 def connect(endpoint: Endpoint, settings: StompSettings) -> Channel:
@@ -214,6 +271,8 @@ def connect(endpoint: Endpoint, settings: StompSettings) -> Channel:
 
 def _transport(endpoint: Endpoint, settings: StompSettings) -> Any:
     """Return stomp.py's transport with all that it does by itself turned off."""
+    if settings.scheme == "stomp+ws":
+        return _WebSocketTransport(endpoint, settings)
     place = (endpoint.host, endpoint.port)
     arguments: dict[str, Any] = {
         "host_and_ports": [place],
@@ -224,8 +283,6 @@ def _transport(endpoint: Endpoint, settings: StompSettings) -> Any:
         "timeout": settings.connect_timeout_ms / 1000,
         "auto_decode": False,
     }
-    if settings.scheme == "stomp+ws":
-        return _WebSocketTransport(**arguments, ws_path=settings.path, header=["Sec-WebSocket-Protocol: v12.stomp"])
     transport = _TcpTransport(**arguments)
     if settings.tls is not None:
         tls = settings.tls

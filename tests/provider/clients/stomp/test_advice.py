@@ -6,7 +6,9 @@ import logging
 import socket
 import ssl
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from pathlib import Path
+from threading import Event, Thread
 
 import pytest
 
@@ -129,6 +131,28 @@ def test_what_has_another_cause_gets_other_advice_or_none(why: str, expected: st
     said = advice("stomps", Endpoint("shop", 61614), why)
     assert expected in said
     assert bool(said) == bool(expected)
+
+
+def test_a_web_socket_whose_handshake_comes_byte_by_byte() -> None:
+    """Each byte comes in time; all of them do not."""
+    has_ended = Event()
+
+    def trickle(listener: socket.socket) -> None:
+        peer, _ = listener.accept()
+        with peer, suppress(OSError):
+            peer.recv(4096)
+            for byte in b"HTTP/1.1 101 Switching Protocols\r\nx: " + b"y" * 100:
+                peer.sendall(bytes([byte]))
+                has_ended.wait(0.05)
+
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        server = Thread(target=trickle, args=(listener,))
+        server.start()
+        said = attempt(f"stomp+ws://127.0.0.1:{listener.getsockname()[1]}?connect_timeout_ms=300")
+        has_ended.set()
+        server.join()
+    assert "timed out" in said
+    assert "does it open WebSockets there" in said
 
 
 @pytest.fixture
