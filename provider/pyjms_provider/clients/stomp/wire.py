@@ -284,6 +284,8 @@ class Wire:
         self._io_thread = get_ident()
         try:
             self._serve()
+        except OutboxClosedError:
+            pass  # another thread closes the connection just now, and a heart-beat came too late for it
         except (OSError, StompError, WireEndedError, InterruptedReadError) as error:
             self._reason = str(error) or type(error).__name__
         except Exception as error:  # the top of a thread

@@ -19,6 +19,7 @@ import pytest
 
 from pyjms.spi.errors import ProviderError, ResourceError
 from pyjms.spi.url import ProviderUrl
+from pyjms_provider.clients.stomp.heart_beat import HeartBeat
 from pyjms_provider.clients.stomp.options import read_url
 from pyjms_provider.clients.stomp.wire import RefusedError, Wire, WireEndedError
 from pyjms_provider.protocols.stomp.frames import Frame
@@ -236,6 +237,25 @@ def test_heart_beats_go_out_and_silence_is_noticed() -> None:
         assert recorder.ended.wait(PATIENCE_S)
         assert "silent" in recorder.reason
         end(wire)
+
+
+def test_a_heart_beat_that_is_due_while_the_connection_is_closed_is_no_error(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    with FakeBroker(heart_beat="0,20") as broker:  # it is silent, and may be
+        wire, recorder = open_wire(f"{broker.url}?heart_beat_ms=20")
+        is_due = HeartBeat.is_due
+
+        def close_first(beats: HeartBeat, now_ms: float) -> bool:
+            if due := is_due(beats, now_ms):
+                wire.close()
+            return due
+
+        monkeypatch.setattr(HeartBeat, "is_due", close_first)
+        assert recorder.ended.wait(PATIENCE_S)
+        wire.join(PATIENCE_S)
+    assert recorder.reason == "it was closed"
+    assert "PYJMS-STOMP" not in caplog.text
 
 
 def test_no_host_name_is_looked_up_when_the_provider_is_imported() -> None:
