@@ -58,23 +58,28 @@ class Showing:
 
     def message(self, envelope: Envelope) -> MessageView:
         """Return a message as it is shown."""
-        cutter = _Cutter()
+        cutter = _Cutter(0 if self.is_full else _LONGEST)
         correlation = envelope.correlation_id
+        destination = str(envelope.destination)
+        reply_to = None if envelope.reply_to is None else str(envelope.reply_to)
         view = MessageView(
             id=envelope.message_id,
-            destination=str(envelope.destination),
+            destination=destination,
             timestamp_ms=envelope.timestamp_ms,
             expiration_ms=envelope.expiration_ms,
             delivery_mode="PERSISTENT" if envelope.delivery_mode == 2 else "NON_PERSISTENT",
             priority=envelope.priority,
             correlation_id=cutter.header(correlation.hex() if isinstance(correlation, bytes) else correlation),
-            reply_to=None if envelope.reply_to is None else str(envelope.reply_to),
+            reply_to=reply_to,
             type=cutter.header(envelope.jms_type),
             properties=cutter.values(envelope.properties),
             is_whole=cutter.is_whole,
             body=self._body(envelope) if self._with_bodies and not self.is_full else None,
         )
-        self._taken += cutter.taken
+        # These are whole: what is named by them could not be found by less.
+        self._taken += (
+            cutter.taken + sum(len(each or "") for each in (envelope.message_id, destination, reply_to)) + _EACH
+        )
         return view
 
     def letter(self, envelope: Envelope) -> LetterView:
@@ -83,24 +88,25 @@ class Showing:
 
         def text(name: str) -> str | None:
             value = said.get(name)
-            return value[:_LONGEST] if isinstance(value, str) else None
+            return cutter.header(value) if isinstance(value, str) else None
 
         def number(name: str) -> int | None:
             value = said.get(name)
             return int(value) if isinstance(value, int) else None
 
-        reason = text("Reason")
-        self._taken += len(reason or "")
-        return LetterView(
+        cutter = _Cutter(0 if self.is_full else _LONGEST)
+        view = LetterView(
             message=self.message(envelope),
             kind=text("Kind"),
-            reason=reason,
+            reason=text("Reason"),
             came_from=text("Destination"),
             subscription=text("Subscription"),
             deliveries=number("Count"),
             consumer=text("Consumer"),
             at_ms=number("Time"),
         )
+        self._taken += cutter.taken
+        return view
 
     def _body(self, envelope: Envelope) -> MessageBody:
         body, kind, cutter = envelope.body, envelope.body_kind.name.lower(), _Cutter()
@@ -135,7 +141,7 @@ class _Cutter:
         return value[: self._take(len(value))]
 
     def header(self, value: str | None) -> str | None:
-        return None if value is None else self.text(value)
+        return None if value is None else self.text(value) or (None if value else "")
 
     def data(self, value: bytes) -> str:
         return base64.b64encode(value[: self._take(len(value))]).decode()

@@ -45,7 +45,8 @@ class Waiting:
 
 
 @pytest.fixture
-def url(tmp_path: Path) -> Iterator[str]:
+def url(tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[str]:
+    """The address of an http port; its parameter says who may read metrics there."""
     with ServedBroker.open(name="shop") as served:
         top = served.broker
         UserFile(tmp_path / "users").add("ann", PASSWORD, ["admins"])
@@ -56,7 +57,8 @@ def url(tmp_path: Path) -> Iterator[str]:
         node = top.create_child("virtual_host_node", {"name": "main", "type": "memory"})
         node.create_child("virtual_host", {"name": "shop"}).create_child("queue", {"name": "orders"})
         chosen = {"port": 0, "authentication_providers": ["users"], "access_control": "access"}
-        port: Any = top.create_child("port", {"name": "http", "type": "http", **chosen})
+        metrics = getattr(request, "param", "open")
+        port: Any = top.create_child("port", {"name": "http", "type": "http", "metrics": metrics, **chosen})
         yield port.addresses[0]
 
 
@@ -111,10 +113,10 @@ class SlowLogIns:
 
         monkeypatch.setattr(Identity, "by_credentials", judge_late)
 
-    def while_many_wait(self, url: str, ask_meanwhile: Callable[[], httpx2.Response]) -> int:
+    def while_many_wait(self, url: str, ask_meanwhile: Callable[[], httpx2.Response], path: str = "/api/whoami") -> int:
         """Return the status that somebody else is answered with; 0: it came too late."""
         with ThreadPoolExecutor(MANY) as clients:
-            asked = [clients.submit(ask, url, "/api/whoami") for _ in range(MANY)]
+            asked = [clients.submit(ask, url, path) for _ in range(MANY)]
             try:
                 for _ in range(MOST_OF_ONE):
                     assert self.begun.acquire(timeout=PATIENCE_S)
@@ -148,6 +150,15 @@ def test_log_ins_of_one_network_leave_threads_to_others(url: str, monkeypatch: p
         assert slow.while_many_wait(url, lambda: elsewhere.get("/api/whoami", headers=headers)) == 200
 
 
+@pytest.mark.parametrize("url", ["login"], indirect=True)
+def test_log_ins_that_wait_keep_no_scraper_that_logs_in_from_metrics(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    slow = SlowLogIns(monkeypatch)
+    transport = httpx2.HTTPTransport(local_address="127.0.0.2")
+    with httpx2.Client(base_url=url, timeout=PATIENCE_S / 2, transport=transport) as elsewhere:
+        headers = {"authorization": basic("ann", PASSWORD)}
+        assert slow.while_many_wait(url, lambda: elsewhere.get("/metrics", headers=headers), path="/metrics") == 200
+
+
 def test_too_many_log_ins_of_one_network_are_refused_and_leave_nothing() -> None:
     async def run() -> None:
         threads, begun, may_end = LogInThreads(4, 1, 0.01), anyio.Event(), Event()
@@ -159,7 +170,7 @@ def test_too_many_log_ins_of_one_network_are_refused_and_leave_nothing() -> None
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(threads.run, "10.0.0.1", work)
             await begun.wait()
-            with pytest.raises(BusyError, match="1 requests to this port are waiting already"):
+            with pytest.raises(BusyError, match="1 log-ins of your network, or 4 of all, wait already"):
                 await threads.run("10.0.0.1", int)
             assert await threads.run("10.0.0.2", int, "7") == 7
             may_end.set()
@@ -172,7 +183,7 @@ def test_too_many_log_ins_of_one_network_are_refused_and_leave_nothing() -> None
 def test_who_watches_too_often_is_refused(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest
 ) -> None:
-    monkeypatch.setattr(threads_module.WaitingThreads.__init__, "__defaults__", (MANY, 0.01))
+    monkeypatch.setattr(threads_module.WaitingThreads.__init__, "__defaults__", (MANY, 0.01, "requests wait"))
     monkeypatch.setattr(monitoring, "_MOST", 1)
     begun, may_go_on, render = Semaphore(0), Event(), Metrics.render
 
@@ -195,7 +206,7 @@ def test_who_watches_too_often_is_refused(
 def test_one_more_than_may_wait_is_refused(
     tmp_path: Path, waiting: Waiting, monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest
 ) -> None:
-    monkeypatch.setattr(threads_module.WaitingThreads.__init__, "__defaults__", (2, 0.01))
+    monkeypatch.setattr(threads_module.WaitingThreads.__init__, "__defaults__", (2, 0.01, "requests wait"))
     url: str = request.getfixturevalue("url")
     with ThreadPoolExecutor(2) as clients:
         asked = [clients.submit(purge, url) for _ in range(2)]
@@ -223,7 +234,7 @@ def test_a_turn_is_free_again_after_an_error_and_after_one_who_gave_up() -> None
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(fail)
             await begun.wait()
-            with pytest.raises(BusyError, match="1 requests to this port are waiting already"):
+            with pytest.raises(BusyError, match="1 requests to this port wait already"):
                 await threads.run(int)
             may_end.set()
         assert await threads.run(int, "7") == 7

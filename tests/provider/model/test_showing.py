@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pyjms.spi.envelope import BodyKind, Envelope, ObjectBody
+from pyjms.spi.envelope import BodyKind, Envelope, MessageId, ObjectBody
 from pyjms.types import Byte, Char, Float, Long, Short, Stored
 from pyjms_provider.model import showing as showing_module
 from pyjms_provider.model.messages import NewMessage, TypedValue, to_envelope
@@ -104,11 +104,29 @@ def test_a_page_ends_where_it_is_too_long_and_has_one_at_least(monkeypatch: pyte
     assert page(7, short) == ([], False)
 
 
-def test_bodies_are_left_out_where_the_answer_is_full(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_all_but_the_names_is_left_out_where_the_answer_is_full(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(showing_module, "_LONGEST_PAGE", 1_000)
     showing = Showing()
-    shown = [showing.message(envelope(BodyKind.TEXT, "x" * 600)) for _ in range(3)]
+    there = envelope(BodyKind.TEXT, "x" * 600, properties={"n": 1}, jms_type="order")
+    shown = [showing.message(there) for _ in range(3)]
     assert [message.body is not None for message in shown] == [True, True, False]
+    assert [message.is_whole for message in shown] == [True, True, False]
+    assert (shown[2].id, shown[2].type, shown[2].properties) == (there.message_id, None, {})
+
+
+def test_long_names_count_too() -> None:
+    showing = Showing(with_bodies=False)
+    there = [replace(envelope(), message_id=MessageId("ID:" + "x" * 10**6)) for _ in range(10)]
+    shown, has_more = showing.page(there, showing.message, 0, 50)
+    assert (len(shown), has_more) == (4, True)
+    assert shown[0].id == there[0].message_id
+
+
+def test_what_a_dead_letter_says_is_cut() -> None:
+    long = {f"JMS_pyjms_dead{name}": "x" * 10**6 for name in ("Kind", "Reason", "Destination", "Consumer")}
+    shown = Showing().letter(envelope(properties=long))
+    assert len(shown.model_dump_json()) < 3 * LONGEST
+    assert Showing().letter(envelope(properties={"JMS_pyjms_deadReason": "why"})).reason == "why"
 
 
 def test_numbers_that_json_would_alter_are_texts() -> None:

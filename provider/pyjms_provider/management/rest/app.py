@@ -49,7 +49,7 @@ from pyjms_provider.management.rest.requests import (
     read_query,
 )
 from pyjms_provider.management.rest.sessions import Session, Sessions
-from pyjms_provider.management.rest.threads import LogInThreads, WaitingThreads
+from pyjms_provider.management.rest.threads import WaitingThreads
 from pyjms_provider.management.versions import Expected, read_expected, tag_of
 from pyjms_provider.model.errors import UnknownObjectError
 from pyjms_provider.security.audit import AuditAction, AuditResult
@@ -100,7 +100,6 @@ class RestApi:
         self._identity = identity
         self._settings = settings
         self._threads = WaitingThreads()
-        self._log_ins = LogInThreads()
 
     def routes(self) -> list[Route]:
         """Return all routes; those of the tree last, as they take what the others leave."""
@@ -140,7 +139,7 @@ class RestApi:
 
         async def guarded(request: Request) -> Response:
             try:
-                caller = await self._identify(request) if identifies else None
+                caller = await self._identity.identify(request) if identifies else None
             except ForgedRequestError as error:
                 return secured(refuse(error))
             except AccessDeniedError as error:
@@ -158,12 +157,6 @@ class RestApi:
                 return secured(refuse(error))
 
         return guarded
-
-    async def _identify(self, request: Request) -> Caller:
-        caller = self._identity.by_session(request)
-        if caller is None:
-            caller = await self._log_ins.run(peer_of(request), self._identity.by_credentials, request)
-        return caller
 
     def _note_refused(self, request: Request) -> None:
         """Have it audited whose credentials were refused; who shows none has only not logged in."""
@@ -190,7 +183,7 @@ class RestApi:
         credentials = PasswordCredentials(user_name=user_name, password=password)
         try:
             authenticate = partial(self._identity.authenticator.authenticate, credentials, peer=peer)
-            principal = await self._log_ins.run(peer, authenticate)
+            principal = await self._identity.log_ins.run(peer, authenticate)
         except AccessDeniedError as error:
             self._desk.note_login(None, user_name, peer, AuditAction.LOG_IN, AuditResult.REFUSED)
             return refuse(error, status=401)

@@ -10,6 +10,7 @@ from urllib.parse import urlsplit
 from pyjms.spi.errors import AccessDeniedError
 from pyjms_provider.management.desk import Caller
 from pyjms_provider.management.rest.sessions import CSRF_HEADER, Sessions
+from pyjms_provider.management.rest.threads import LogInThreads
 from pyjms_provider.security.contracts import Credentials, PasswordCredentials, TokenCredentials
 
 if TYPE_CHECKING:
@@ -81,10 +82,14 @@ class Identity:
         self.authenticator = authenticator
         self.access = access
         self.sessions = sessions
+        self.log_ins = LogInThreads()
 
-    def identify(self, request: Request) -> Caller:
-        """Return who asks. May wait, so it is called on a thread that may. Raises `AccessDeniedError`, `ForgedRequestError`."""
-        return self.by_session(request) or self.by_credentials(request)
+    async def identify(self, request: Request) -> Caller:
+        """Return who asks. Raises `AccessDeniedError`, `ForgedRequestError`, `BusyError`."""
+        caller = self.by_session(request)
+        if caller is None:
+            caller = await self.log_ins.run(peer_of(request), self.by_credentials, request)
+        return caller
 
     def by_session(self, request: Request) -> Caller | None:
         """Return who asks if that is known by a session; it never waits. Raises `ForgedRequestError`."""
@@ -96,7 +101,7 @@ class Identity:
         return Caller(principal=session.principal, access=self.access, peer=peer_of(request), port=self._port)
 
     def by_credentials(self, request: Request) -> Caller:
-        """Return who asks, by what the request shows. May wait, as `identify`. Raises as that does."""
+        """Return who asks, by what the request shows. May wait, so it is called on a thread that may. Raises `AccessDeniedError`, `ForgedRequestError`."""
         if request.method not in _SAFE:
             _check_origin(request)  # browsers send passwords that they remember on behalf of any page
         peer = peer_of(request)

@@ -20,7 +20,7 @@ from pyjms_provider.model.lookup import collect
 from pyjms_provider.security.contracts import Operation
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable
+    from collections.abc import Callable
 
     from starlette.requests import Request
 
@@ -31,6 +31,7 @@ if TYPE_CHECKING:
 __all__ = ["monitoring_routes", "not_ready"]
 
 _CHALLENGE: Final = {"www-authenticate": 'Basic realm="pyjms", charset="UTF-8"'}
+_TEXT: Final = {"content-type": CONTENT_TYPE_LATEST}
 _NEEDED: Final = ("virtual_host_node", "virtual_host", "port")
 _MOST: Final = 8
 """So many of a kind are answered at once: who watches is one, or a few."""
@@ -50,42 +51,49 @@ def monitoring_routes(system: SystemConfig, identity: Identity, *, login: bool |
     """
     metrics = Metrics(system, queues=queues)
 
-    def show_metrics(request: Request) -> Response:
+    metrics_threads, ready_threads = _threads(), _threads()
+
+    async def show_metrics(request: Request) -> Response:
         if login:
             try:
-                caller = identity.identify(request)
+                caller = await identity.identify(request)
             except AccessDeniedError as error:
                 return secured(refuse(error, status=401, headers=_CHALLENGE))
+            except BusyError as error:
+                return secured(refuse(error))
             try:
                 caller.access.check(caller.principal, Operation.OBSERVE, system.broker.target())
             except AccessDeniedError as error:
                 return secured(refuse(error))
-        return secured(Response(metrics.render(), headers={"content-type": CONTENT_TYPE_LATEST}))
+        return await _answer(metrics_threads, lambda: Response(metrics.render(), headers=_TEXT))
 
     async def show_live(_: Request) -> Response:
         return secured(JSONResponse({"status": "live"}))
 
-    def show_ready(_: Request) -> Response:
-        missing = not_ready(system)
-        if not missing:
-            return secured(JSONResponse({"status": "ready"}))
-        objects = [{"category": each.category, "state": each.state.value} for each in missing]
-        return secured(JSONResponse({"status": "not ready", "objects": objects}, 503))
+    async def show_ready(_: Request) -> Response:
+        return await _answer(ready_threads, lambda: _tell_ready(system))
 
     routes = [
         Route("/health/live", show_live, methods=["GET"]),
-        Route("/health/ready", _on_own_threads(show_ready), methods=["GET"]),
+        Route("/health/ready", show_ready, methods=["GET"]),
     ]
-    return routes if login is None else [Route("/metrics", _on_own_threads(show_metrics), methods=["GET"]), *routes]
+    return routes if login is None else [Route("/metrics", show_metrics, methods=["GET"]), *routes]
 
 
-def _on_own_threads(show: Callable[[Request], Response]) -> Callable[[Request], Awaitable[Response]]:
-    threads = WaitingThreads(_MOST)
+def _tell_ready(system: SystemConfig) -> Response:
+    missing = not_ready(system)
+    if not missing:
+        return JSONResponse({"status": "ready"})
+    objects = [{"category": each.category, "state": each.state.value} for each in missing]
+    return JSONResponse({"status": "not ready", "objects": objects}, 503)
 
-    async def answer(request: Request) -> Response:
-        try:
-            return await threads.run(show, request)
-        except BusyError as error:
-            return secured(refuse(error))
 
-    return answer
+def _threads() -> WaitingThreads:
+    return WaitingThreads(_MOST, waits="requests for this wait already")
+
+
+async def _answer(threads: WaitingThreads, show: Callable[[], Response]) -> Response:
+    try:
+        return secured(await threads.run(show))
+    except BusyError as error:
+        return secured(refuse(error))

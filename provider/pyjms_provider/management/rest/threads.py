@@ -6,9 +6,7 @@ logged in needs no thread to be known by.
 
 from __future__ import annotations
 
-import math
-from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Final, TypeVar
@@ -33,15 +31,20 @@ PATIENCE_S: Final = 10.0
 class WaitingThreads:
     """All calls on the event loop."""
 
-    def __init__(self, most: int = MOST, patience_s: float = PATIENCE_S) -> None:
+    def __init__(
+        self,
+        most: int = MOST,
+        patience_s: float = PATIENCE_S,
+        waits: str = "requests to this port wait already, for a database or for changes",
+    ) -> None:
+        """`waits`: what so many do, for who is refused."""
         self._turns = CapacityLimiter(most)
         self._patience_s = patience_s
-        self._threads = CapacityLimiter(math.inf)  # the turns are the limit
+        self._waits = f"{most} {waits}"
 
     async def run(self, function: Callable[..., _T], *arguments: object) -> _T:
         """Return what `function` returns, called on a thread. Raises what it raises, and `BusyError`."""
-        async with _turn(self._turns, self._patience_s):
-            return await to_thread.run_sync(partial(function, *arguments), limiter=self._threads)
+        return await _run([self._turns], self._patience_s, self._waits, partial(function, *arguments))
 
 
 class LogInThreads:
@@ -51,9 +54,10 @@ class LogInThreads:
     """
 
     def __init__(self, most: int = MOST, most_of_one: int = MOST_OF_ONE, patience_s: float = PATIENCE_S) -> None:
-        self._threads = WaitingThreads(most, patience_s)
+        self._turns = CapacityLimiter(most)
         self._most_of_one = most_of_one
         self._patience_s = patience_s
+        self._waits = f"{most_of_one} log-ins of your network, or {most} of all, wait already"
         self._networks: dict[str, _Part] = {}
 
     async def run(self, peer: str, function: Callable[..., _T], *arguments: object) -> _T:
@@ -64,8 +68,8 @@ class LogInThreads:
             part = self._networks[network] = _Part(CapacityLimiter(self._most_of_one))
         part.users += 1
         try:
-            async with _turn(part.turns, self._patience_s):
-                return await self._threads.run(function, *arguments)
+            turns = [part.turns, self._turns]
+            return await _run(turns, self._patience_s, self._waits, partial(function, *arguments))
         finally:
             part.users -= 1
             if not part.users:
@@ -78,18 +82,19 @@ class _Part:
     users: int = 0
 
 
-@asynccontextmanager
-async def _turn(turns: CapacityLimiter, patience_s: float) -> AsyncIterator[None]:
+async def _run(turns: Sequence[CapacityLimiter], patience_s: float, waits: str, function: Callable[[], _T]) -> _T:
+    """Call `function` on a thread once it has a turn of each, in their order."""
     turn = object()
+    held: list[CapacityLimiter] = []
     try:
-        with fail_after(patience_s):
-            await turns.acquire_on_behalf_of(turn)
-    except TimeoutError as error:
-        raise BusyError(
-            f"{turns.total_tokens:g} requests to this port are waiting already, for a database, for changes or for "
-            "log-ins; try again, and look in the log what keeps them"
-        ) from error
-    try:
-        yield
+        try:
+            with fail_after(patience_s):
+                for each in turns:
+                    await each.acquire_on_behalf_of(turn)
+                    held.append(each)
+        except TimeoutError as error:
+            raise BusyError(f"{waits}; try again, and look in the log what keeps them") from error
+        return await to_thread.run_sync(function, limiter=CapacityLimiter(1))  # the turns are the limit
     finally:
-        turns.release_on_behalf_of(turn)
+        for each in held:
+            each.release_on_behalf_of(turn)
