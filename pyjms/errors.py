@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from pyjms.api.throwable import Throwable
+from pyjms.api.throwable import CheckedThrowable, RuntimeThrowable
 
 __all__ = [
     "IllegalArgumentException",
@@ -26,7 +26,7 @@ __all__ = [
 ]
 
 
-class JMSException(Exception, Throwable, declares=True):
+class JMSException(Exception, CheckedThrowable, declares=True):
     """Root of all exceptions of the JMS API.
 
     ``str(error)`` and `message` show the reason. `error_code` is a provider-specific string or None.
@@ -103,7 +103,7 @@ class TransactionRolledBackException(JMSException):
     """A commit rolled the transaction back instead."""
 
 
-class IllegalArgumentException(ValueError, Throwable):
+class IllegalArgumentException(ValueError, RuntimeThrowable):
     """java.lang.IllegalArgumentException: an argument that no call accepts, such as an empty property name."""
 
 
@@ -111,13 +111,13 @@ class NumberFormatException(IllegalArgumentException):
     """java.lang.NumberFormatException: a text that is no number of the wanted type."""
 
 
-class NullPointerException(TypeError, Throwable):
+class NullPointerException(TypeError, RuntimeThrowable):
     """java.lang.NullPointerException: None where a value is needed."""
 
 
-class UnsupportedOperationException(NotImplementedError, Throwable):
+class UnsupportedOperationException(NotImplementedError, RuntimeThrowable):
     """java.lang.UnsupportedOperationException: a call that this object does not allow."""
 
 
-class IndexOutOfBoundsException(IndexError, Throwable):
+class IndexOutOfBoundsException(IndexError, RuntimeThrowable):
     """java.lang.IndexOutOfBoundsException: a length outside the buffer."""

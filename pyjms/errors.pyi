@@ -1,11 +1,11 @@
 # Written by tools/make_stubs.py from pyjms/errors.py: change that file, then run the script.
 # ruff: noqa: I001, Q000, RUF100
 # fmt: off
-from pyjms.api.throwable import Throwable
+from pyjms.api.throwable import CheckedThrowable, RuntimeThrowable
 
 __all__ = ['IllegalArgumentException', 'IllegalStateException', 'IndexOutOfBoundsException', 'InvalidClientIDException', 'InvalidDestinationException', 'InvalidSelectorException', 'JMSException', 'JMSSecurityException', 'MessageEOFException', 'MessageFormatException', 'MessageNotReadableException', 'MessageNotWriteableException', 'NullPointerException', 'NumberFormatException', 'ResourceAllocationException', 'TransactionInProgressException', 'TransactionRolledBackException', 'UnsupportedOperationException']
 
-class JMSException(Exception, Throwable):
+class JMSException(Exception, CheckedThrowable):
     def __init__(self, reason: str | None=None, error_code: str | None=None) -> None: ...
     @property
     def error_code(self) -> str | None: ...
@@ -54,17 +54,17 @@ class TransactionInProgressException(JMSException):
 class TransactionRolledBackException(JMSException):
     ...
 
-class IllegalArgumentException(ValueError, Throwable):
+class IllegalArgumentException(ValueError, RuntimeThrowable):
     ...
 
 class NumberFormatException(IllegalArgumentException):
     ...
 
-class NullPointerException(TypeError, Throwable):
+class NullPointerException(TypeError, RuntimeThrowable):
     ...
 
-class UnsupportedOperationException(NotImplementedError, Throwable):
+class UnsupportedOperationException(NotImplementedError, RuntimeThrowable):
     ...
 
-class IndexOutOfBoundsException(IndexError, Throwable):
+class IndexOutOfBoundsException(IndexError, RuntimeThrowable):
     ...

@@ -6,14 +6,14 @@ from collections.abc import Iterable, Iterator
 from typing import Generic, TypeVar
 
 from pyjms.api.names import JavaNames
-from pyjms.api.throwable import Throwable
+from pyjms.api.throwable import RuntimeThrowable
 
 __all__ = ["Enumeration", "NoSuchElementException"]
 
 T = TypeVar("T")
 
 
-class NoSuchElementException(LookupError, Throwable):
+class NoSuchElementException(LookupError, RuntimeThrowable):
     """java.util.NoSuchElementException: `Enumeration.next_element` was called after the last element."""
 
 

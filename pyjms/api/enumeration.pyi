@@ -4,13 +4,13 @@
 from collections.abc import Iterable, Iterator
 from typing import Generic, TypeVar
 from pyjms.api.names import JavaNames
-from pyjms.api.throwable import Throwable
+from pyjms.api.throwable import RuntimeThrowable
 
 __all__ = ['Enumeration', 'NoSuchElementException']
 
 T = TypeVar('T')
 
-class NoSuchElementException(LookupError, Throwable):
+class NoSuchElementException(LookupError, RuntimeThrowable):
     ...
 
 class Enumeration(JavaNames, Iterator[T], Generic[T]):

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from pyjms.api.throwable import Throwable
+from pyjms.api.throwable import CheckedThrowable
 
 __all__ = ["NameNotFoundException", "NamingException"]
 
 
-class NamingException(Exception, Throwable):
+class NamingException(Exception, CheckedThrowable):
     """javax.naming.NamingException: the environment cannot be read, or does not say what it should.
 
     As in Java it is not a `JMSException`: it comes before there is any provider to speak of.

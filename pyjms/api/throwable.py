@@ -7,7 +7,7 @@ from typing import TextIO
 
 from pyjms.api.names import JavaNames
 
-__all__ = ["Throwable"]
+__all__ = ["CheckedThrowable", "RuntimeThrowable", "Throwable"]
 
 
 class Throwable(JavaNames, declares=True):
@@ -16,11 +16,6 @@ class Throwable(JavaNames, declares=True):
     __slots__ = ()
     args: tuple[object, ...]
     __cause__: BaseException | None
-
-    @property
-    def message(self) -> str | None:
-        """The reason given, or None."""
-        return str(self.args[0]) if self.args else None
 
     def get_cause(self) -> BaseException | None:
         """Return ``__cause__``, or None. A method, so that a subclass may have a field `cause`."""
@@ -34,3 +29,24 @@ class Throwable(JavaNames, declares=True):
     def print_stack_trace(self, file: TextIO | None = None) -> None:
         """Write to `file`, or to ``sys.stderr``, what Python writes of an exception that nobody catches."""
         traceback.print_exception(self, file=file)  # type: ignore[call-overload]  # it is an exception, too
+
+
+class CheckedThrowable(Throwable, declares=True):
+    """What those have that Java makes callers catch, such as `JMSException`: the reason is a property, as all that is read."""
+
+    __slots__ = ()
+
+    @property
+    def message(self) -> str | None:
+        """The reason given, or None."""
+        return str(self.args[0]) if self.args else None
+
+
+class RuntimeThrowable(Throwable, declares=True):
+    """What Java's run-time exceptions have. They are errors of Python, too, whose subclasses may have a field `message`."""
+
+    __slots__ = ()
+
+    def get_message(self) -> str | None:
+        """Return the reason given, or None. A method, so that a subclass may have a field `message`."""
+        return str(self.args[0]) if self.args else None

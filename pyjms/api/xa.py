@@ -21,7 +21,7 @@ from pyjms.api.domains import (
 )
 from pyjms.api.names import Interface
 from pyjms.api.session import Session
-from pyjms.api.throwable import Throwable
+from pyjms.api.throwable import CheckedThrowable
 
 __all__ = [
     "XAConnection",
@@ -39,7 +39,7 @@ __all__ = [
 ]
 
 
-class XAException(Exception, Throwable, declares=True):
+class XAException(Exception, CheckedThrowable, declares=True):
     """javax.transaction.xa.XAException: why a resource refused a call. Not a `JMSException`.
 
     `error_code` (also ``errorCode``, a field in Java) is one of the constants, which X/Open XA defines; the argument is

@@ -7,11 +7,11 @@ from pyjms.api.connection import Connection
 from pyjms.api.domains import QueueConnection, QueueConnectionFactory, QueueSession, TopicConnection, TopicConnectionFactory, TopicSession
 from pyjms.api.names import Interface
 from pyjms.api.session import Session
-from pyjms.api.throwable import Throwable
+from pyjms.api.throwable import CheckedThrowable
 
 __all__ = ['XAConnection', 'XAConnectionFactory', 'XAException', 'XAQueueConnection', 'XAQueueConnectionFactory', 'XAQueueSession', 'XAResource', 'XASession', 'XATopicConnection', 'XATopicConnectionFactory', 'XATopicSession', 'Xid']
 
-class XAException(Exception, Throwable):
+class XAException(Exception, CheckedThrowable):
     XA_RBBASE: Final = 100
     XA_RBROLLBACK: Final = 100
     XA_RBCOMMFAIL: Final = 101

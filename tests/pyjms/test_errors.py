@@ -19,14 +19,8 @@ JAVA = {
     "NumberFormatException": ValueError,
     "UnsupportedOperationException": NotImplementedError,
 }
-CAUGHT = [
-    *JMS,
-    *(getattr(pyjms, name) for name in JAVA),
-    pyjms.NoSuchElementException,
-    pyjms.NamingException,
-    pyjms.NameNotFoundException,
-    pyjms.XAException,
-]
+CHECKED = [*JMS, pyjms.NamingException, pyjms.NameNotFoundException, pyjms.XAException]
+UNCHECKED = [*(getattr(pyjms, name) for name in JAVA), pyjms.NoSuchElementException]
 EVERY_JMS_EXCEPTION = pytest.mark.parametrize("kind", JMS, ids=lambda kind: kind.__name__)
 
 
@@ -112,10 +106,10 @@ def test_a_field_named_message_is_refused_with_what_to_do() -> None:
         OrderError("why")
 
 
-@pytest.mark.parametrize("kind", CAUGHT, ids=lambda kind: kind.__name__)
+@pytest.mark.parametrize("kind", [*CHECKED, *UNCHECKED], ids=lambda kind: kind.__name__)
 def test_what_a_catch_block_calls_is_there(kind: Any, capsys: pytest.CaptureFixture[str]) -> None:
     error = kind("why")
-    assert (error.getMessage(), error.message, str(error)) == ("why", "why", "why")
+    assert error.getMessage() == str(error) == "why"
     assert error.toString() == error.to_string() == f"{kind.__name__}: why"
     assert error.getCause() is error.get_cause() is None
     error.__cause__ = OSError("disk full")
@@ -126,6 +120,37 @@ def test_what_a_catch_block_calls_is_there(kind: Any, capsys: pytest.CaptureFixt
     assert written.getvalue().endswith(f"{kind.__name__}: why\n")
     error.print_stack_trace()
     assert capsys.readouterr().err == written.getvalue()
+
+
+@pytest.mark.parametrize("kind", CHECKED, ids=lambda kind: kind.__name__)
+def test_the_reason_of_what_java_has_callers_catch_is_a_property(kind: Any) -> None:
+    error = kind("why")
+    assert error.message == "why"
+    assert not hasattr(error, "get_message")
+
+
+@pytest.mark.parametrize("kind", UNCHECKED, ids=lambda kind: kind.__name__)
+def test_the_reason_of_a_run_time_exception_of_java_is_a_method(kind: Any) -> None:
+    assert kind("why").get_message() == "why"
+    assert not hasattr(kind("why"), "message")
+
+
+@pytest.mark.parametrize("base", UNCHECKED, ids=lambda base: base.__name__)
+def test_a_subclass_of_a_run_time_exception_may_have_a_field_for_its_message(base: Any) -> None:
+    class OrderError(base):  # type: ignore[misc]
+        def __init__(self, message: str) -> None:
+            super().__init__("why")
+            self.message = message
+
+    class StaleError(base):  # type: ignore[misc]
+        message = "stale"
+
+        def getMessage(self) -> str:
+            return f"{self.message}: {super().getMessage()}"
+
+    error = OrderError("no cups")
+    assert (error.message, error.getMessage(), error.toString()) == ("no cups", "why", "OrderError: why")
+    assert StaleError("why").getMessage() == StaleError("why").get_message() == "stale: why"
 
 
 def test_an_error_without_a_reason_is_the_name_of_its_class() -> None:
