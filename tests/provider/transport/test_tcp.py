@@ -122,7 +122,7 @@ def test_an_engine_that_does_not_read_stops_its_peer(net: Net) -> None:
         engine = engines.next()
         sent = send_until_full(client)
         assert engine.heard == 0
-        assert listener.bytes_in <= listener.settings.read_buffer_bytes
+        assert listener.bytes_in < 2 * listener.settings.read_buffer_bytes, "what is less than a buffer, and then one"
         Deaf.most = 1 << 60
         engine.conduit.wake()
         assert len(read_exactly(client, sent)) == sent
