@@ -19,7 +19,6 @@ import asyncio
 import math
 from collections.abc import Callable
 from enum import Enum
-from types import MappingProxyType
 from typing import Final, Protocol, TypeVar, cast
 
 from pyjms.spi.clock import Clock
@@ -29,6 +28,7 @@ from pyjms_provider.transport.layers import Bytes, Layer, LayerError
 from pyjms_provider.transport.reports import RareReports, Report
 from pyjms_provider.transport.scheduler import Scheduler
 from pyjms_provider.transport.settings import ListenerSettings
+from pyjms_provider.transport.states import NEXT, Event, State
 from pyjms_provider.transport.timers import Alarm, Timers
 from pyjms_provider.transport.workers import WorkerPool
 
@@ -80,31 +80,6 @@ class Home(Protocol):
         ...
 
 
-class _State(Enum):
-    SHAKING = "the handshakes of TLS and WebSocket go on; there is no engine"
-    OPEN = "bytes go to and from the engine"
-    CLOSING = "all is said; waiting for the peer to hang up"
-    ENDED = "the socket is closed"
-
-
-class _Event(Enum):
-    OPENED = "the handshakes are done"
-    FINISHED = "there is nothing more to say"
-    LOST = "the socket was closed"
-
-
-_NEXT: Final = MappingProxyType(
-    {
-        (_State.SHAKING, _Event.OPENED): _State.OPEN,
-        (_State.SHAKING, _Event.FINISHED): _State.CLOSING,
-        (_State.OPEN, _Event.FINISHED): _State.CLOSING,
-        (_State.SHAKING, _Event.LOST): _State.ENDED,
-        (_State.OPEN, _Event.LOST): _State.ENDED,
-        (_State.CLOSING, _Event.LOST): _State.ENDED,
-    }
-)
-
-
 _LONG_READ_MS: Final = 1  # after less than that it costs more to go on later than to go on
 
 
@@ -113,8 +88,8 @@ def _nothing() -> None:
 
 
 # An enumeration's member is looked up in a dozen steps, and these two for every read.
-_OPEN: Final = _State.OPEN
-_CLOSING: Final = _State.CLOSING
+_OPEN: Final = State.OPEN
+_CLOSING: Final = State.CLOSING
 
 
 class Connection(asyncio.BufferedProtocol):
@@ -125,7 +100,7 @@ class Connection(asyncio.BufferedProtocol):
         self._settings = home.settings
         self._share = home.settings.write_buffer_bytes
         self._address = address
-        self._state = _State.SHAKING
+        self._state = State.SHAKING
         self._transport: asyncio.Transport = cast("asyncio.Transport", None)
         self._layer: Layer | None = None
         self._is_unwanted = False
@@ -147,6 +122,8 @@ class Connection(asyncio.BufferedProtocol):
         self._leaves_ms = math.inf
         self._held = Held()
         self._deadline_ms = math.inf
+        self._stalls_ms = math.inf
+        self._unsent = 0
         self._armed_ms = math.inf
         self._now_ms = home.clock.monotonic_ms
         self._heard_ms = self._now_ms()
@@ -251,21 +228,21 @@ class Connection(asyncio.BufferedProtocol):
     def pause_writing(self) -> None:
         """Hear that the system takes no more."""
         self._is_blocked = True
-        if self._settings.stalled_timeout_ms is not None:
-            self._limit(self._settings.stalled_timeout_ms)
+        self._await_taking()
 
     def resume_writing(self) -> None:
         """Hear that all has gone out."""
         self._is_blocked = False
+        self._stalls_ms = math.inf
         if self._state is _OPEN and not self._is_ending():
             self._deadline_ms = math.inf
         self.wake()
 
     def connection_lost(self, exc: Exception | None) -> None:
         """End. The engine hears of it last, but for the results of its jobs."""
-        if self._state is _State.ENDED:
+        if self._state is State.ENDED:
             return
-        self._move(_Event.LOST)
+        self._move(Event.LOST)
         self._held.clear()
         if self._engine is not None:
             self._try(self._engine.closed, self._error or exc)
@@ -288,21 +265,21 @@ class Connection(asyncio.BufferedProtocol):
         if due_ms != self._armed_ms:
             return  # an earlier one was armed after this; to arm again for each that is left would leave ever more of them
         self._armed_ms = math.inf
-        if self._state is _State.ENDED:
+        if self._state is State.ENDED:
             return
         now_ms = self._now_ms()
-        if now_ms >= self._deadline_ms:
+        if now_ms >= self._deadline_ms or (now_ms >= self._stalls_ms and not self._has_taken()):
             self._too_late()
             return
         if now_ms >= self._leaves_ms:
             self._leaves_ms = math.inf
             self._try(self._end_waits)
         self._try(self._tick, now_ms)
-        self._arm(min(self._deadline_ms, self._leaves_ms))
+        self._arm(min(self._deadline_ms, self._stalls_ms, self._leaves_ms))
 
     def stop(self, reason: str) -> None:
         """Let the engine say its last. On the loop."""
-        if self._state is _State.SHAKING:
+        if self._state is State.SHAKING:
             self.abort()
         if self._state is _OPEN:
             self._try(self._the_engine().stop, reason)
@@ -334,7 +311,7 @@ class Connection(asyncio.BufferedProtocol):
             certificate=certificate,
         )
         self._engine = home.make_engine(self)
-        self._move(_Event.OPENED)
+        self._move(Event.OPENED)
         Report.CONNECTED.log("%s by %s", self._address, self._peer.listener)
         self.wake()
 
@@ -400,7 +377,7 @@ class Connection(asyncio.BufferedProtocol):
     def _cycle(self, *, write_first: bool = True) -> None:
         """Write, read, write (BJ-TCP-3), then see what is to come."""
         if self._state is not _OPEN:
-            if self._state is _State.SHAKING:
+            if self._state is State.SHAKING:
                 self._shake()
             return
         if write_first:
@@ -468,7 +445,22 @@ class Connection(asyncio.BufferedProtocol):
     def _send(self, data: Bytes) -> None:
         if data:
             self._home.bytes_out += len(data)
+            if self._is_blocked:
+                self._unsent += len(data)  # a layer's answer is not what the peer has taken less of
             self._transport.write(data)
+
+    def _await_taking(self) -> None:
+        """Give the peer its time to take any of what waits for it."""
+        if self._settings.stalled_timeout_ms is not None:
+            self._unsent = self._transport.get_write_buffer_size()
+            self._stalls_ms = self._now_ms() + self._settings.stalled_timeout_ms
+            self._arm(self._stalls_ms)
+
+    def _has_taken(self) -> bool:
+        """Return whether the peer has taken any byte in its time; then it has as long again, as it may just be slow."""
+        unsent = self._unsent
+        self._await_taking()
+        return self._unsent < unsent
 
     def _balance(self) -> None:
         """Stop or go on reading; end, if all is said; set the alarm."""
@@ -478,8 +470,7 @@ class Connection(asyncio.BufferedProtocol):
             if not self._is_blocked and not self._has_more:
                 self._finish()
                 return
-            if self._deadline_ms == math.inf:
-                self._limit(self._settings.closing_timeout_ms)
+            self._limit(self._settings.closing_timeout_ms)
         if self._is_eof:
             self._bound_waits()
         if self._held and self._held.has(self._settings.read_buffer_bytes):
@@ -536,7 +527,7 @@ class Connection(asyncio.BufferedProtocol):
         """Say farewell, then wait until the peer hangs up: a socket that is closed with bytes unread sends a reset, which
         may overtake our last words.
         """
-        self._move(_Event.FINISHED)
+        self._move(Event.FINISHED)
         if self._layer is not None:
             self._layer.finish()
             self._send(self._layer.pending())
@@ -570,7 +561,7 @@ class Connection(asyncio.BufferedProtocol):
 
     def _too_late(self) -> None:
         """A deadline is over. Who was told everything and does not hang up is hung up on without a word."""
-        if self._state is _State.SHAKING:
+        if self._state is State.SHAKING:
             self._home.reports.log(Report.HANDSHAKE_SLOW, "%s", self._address)
             self._error = TimeoutError("the handshake took too long")
         elif self._is_blocked or self._state is _OPEN:
@@ -594,5 +585,5 @@ class Connection(asyncio.BufferedProtocol):
         if at_ms < self._armed_ms:
             self._armed_ms = self._home.timers.arm(at_ms, self._alarm, self._armed_ms)
 
-    def _move(self, event: _Event) -> None:
-        self._state = _NEXT[self._state, event]
+    def _move(self, event: Event) -> None:
+        self._state = NEXT[self._state, event]

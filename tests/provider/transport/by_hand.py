@@ -67,6 +67,7 @@ class Transport:
     def __init__(self) -> None:
         self.written: list[bytes] = []
         self.takes_all = True
+        self.unsent = 0
         self.calls: list[str] = []
         self.protocol: Connection
 
@@ -75,8 +76,14 @@ class Transport:
 
     def write(self, data: bytes) -> None:
         self.written.append(bytes(data))
-        if not self.takes_all:
+        if self.takes_all:
+            return
+        is_first, self.unsent = not self.unsent, self.unsent + len(data)
+        if is_first:
             self.protocol.pause_writing()
+
+    def get_write_buffer_size(self) -> int:
+        return self.unsent
 
     def is_closing(self) -> bool:
         return "close" in self.calls or "abort" in self.calls
@@ -102,6 +109,21 @@ class PassingLayer(Layer):
 
     def finish(self) -> None:
         pass
+
+
+class AnsweringLayer(PassingLayer):
+    """A layer that answers what it is given by itself, as WebSocket does pings."""
+
+    def __init__(self) -> None:
+        self._said = b""
+
+    def received(self, data: bytes) -> Sequence[bytes]:
+        self._said = b"an answer"
+        return []
+
+    def pending(self) -> bytes:
+        said, self._said = self._said, b""
+        return said
 
 
 class World:

@@ -8,9 +8,10 @@ from weakref import ref
 
 import pytest
 
-from pyjms_provider.transport.connection import _NEXT, Direction, _Event, _State
+from pyjms_provider.transport.connection import Direction
 from pyjms_provider.transport.settings import ListenerSettings
-from tests.provider.transport.by_hand import GRAIN_MS, PassingLayer, World
+from pyjms_provider.transport.states import NEXT, Event, State
+from tests.provider.transport.by_hand import GRAIN_MS, AnsweringLayer, PassingLayer, World
 
 
 @pytest.fixture
@@ -365,6 +366,57 @@ def test_a_peer_that_goes_on_in_time_is_not_cut_off() -> None:
     assert world.transport.calls == []
 
 
+def test_a_peer_that_takes_bytes_slowly_is_not_cut_off_until_it_takes_none() -> None:
+    world = World(ListenerSettings(stalled_timeout_ms=1_000)).begin()
+    world.transport.takes_all = False
+    world.engine.replies = [b"much"]
+    world.connection.wake()
+    world.run()
+    for unsent in (3, 2, 1):
+        world.transport.unsent = unsent
+        world.clock.advance(1_000)
+        world.ring()
+        assert world.transport.calls == []
+    world.clock.advance(1_000)
+    world.ring()
+    assert world.transport.calls == ["abort"]
+
+
+def test_answers_of_a_layer_hide_nothing_of_what_the_peer_takes() -> None:
+    world = World(ListenerSettings(stalled_timeout_ms=1_000))
+    world.layer = AnsweringLayer()
+    world.begin()
+    world.read(b"hello")
+    world.transport.written.clear()
+    world.transport.takes_all = False
+    world.engine.replies = [b"much"]
+    world.connection.wake()
+    world.run()
+    world.read(b"ping")
+    assert world.transport.written == [b"much", b"an answer"]
+    world.transport.unsent -= 1
+    world.clock.advance(1_000)
+    world.ring()
+    assert world.transport.calls == ["pause_reading"]
+    world.clock.advance(1_000)
+    world.ring()
+    assert world.transport.calls == ["pause_reading", "abort"]
+
+
+def test_a_limit_of_stalling_puts_off_no_end(world: World) -> None:
+    closing_ms = world.settings.closing_timeout_ms
+    world = World(ListenerSettings(stalled_timeout_ms=3 * closing_ms)).begin()
+    world.transport.takes_all = False
+    world.engine.replies = [b"farewell"]
+    world.engine.over = True
+    world.connection.wake()
+    world.run()
+    world.transport.unsent -= 1
+    world.clock.advance(closing_ms)
+    world.ring()
+    assert world.transport.calls == ["abort"]
+
+
 # ----------------------------------------------------------------------------------------------------------------- the end
 
 
@@ -476,12 +528,12 @@ def test_an_engine_hears_of_the_end_once(world: World) -> None:
 @pytest.mark.realises("BJ-TCP-6")
 def test_the_states_of_a_connection_are_a_table() -> None:
     forbidden = {
-        (_State.OPEN, _Event.OPENED),
-        (_State.CLOSING, _Event.OPENED),
-        (_State.CLOSING, _Event.FINISHED),
-        *((_State.ENDED, event) for event in _Event),
+        (State.OPEN, Event.OPENED),
+        (State.CLOSING, Event.OPENED),
+        (State.CLOSING, Event.FINISHED),
+        *((State.ENDED, event) for event in Event),
     }
-    assert {pair for pair in product(_State, _Event) if pair not in _NEXT} == forbidden
+    assert {pair for pair in product(State, Event) if pair not in NEXT} == forbidden
 
 
 def test_a_trace_sees_both_directions() -> None:

@@ -7,6 +7,7 @@ import socket
 from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
+from select import select
 
 import pytest
 
@@ -20,6 +21,9 @@ from tests.system.network.served import anonymous_broker, port_of, user_broker
 
 PATIENCE_S = 20.0
 _LOGIN_MS = 10_000
+_STALLED_MS = 2_000
+_GRAIN_MS = 20
+"""By so much alarms may be late."""
 
 
 @pytest.fixture
@@ -174,3 +178,45 @@ def test_who_reads_nothing_is_hung_up_on_when_the_port_says_so() -> None:
             assert stuck.socket.recv(1) == b"M"
             other.say("SUBSCRIBE\nid:1\ndestination:/queue/large\nack:client-individual\n\n")
             assert [other.next().command for _ in range(20)] == ["MESSAGE"] * 20
+
+
+_LARGE = 24_000_000
+_MORE_THAN_UNDERWAY = 8_000_000
+"""Bytes; the systems at both ends hold less of a connection. Who has read so many more has made the broker write."""
+
+
+def read_of(connection: socket.socket, size: int) -> int:
+    """Read at least so many bytes; return how many."""
+    read = 0
+    while read < size:
+        data = connection.recv(65536)
+        assert data, "the broker hung up"
+        read += len(data)
+    return read
+
+
+def test_who_reads_slowly_is_hung_up_on_only_when_it_reads_nothing_more() -> None:
+    clock = VirtualClock()
+    with (
+        anonymous_broker(clock, stalled_timeout_ms=_STALLED_MS) as broker,
+        Raw(port_of(broker)) as sender,
+        Raw(port_of(broker)) as slow,
+        Raw(port_of(broker)) as other,
+    ):
+        slow.socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 65536)
+        sender.say("SEND\ndestination:/queue/large\nreceipt:sent\n\n" + "x" * _LARGE)
+        sender.answer("sent")
+        slow.say("SUBSCRIBE\nid:1\ndestination:/queue/large\nack:client-individual\n\n")
+        read = read_of(slow.socket, 1)
+        for _ in range(2):
+            clock.await_wait(_STALLED_MS + _GRAIN_MS)
+            read += read_of(slow.socket, _MORE_THAN_UNDERWAY)
+            clock.advance(_STALLED_MS + _GRAIN_MS)
+        clock.await_wait(_STALLED_MS + _GRAIN_MS)
+        assert read < _LARGE, "there is more to read"
+        other.say("SUBSCRIBE\nid:1\ndestination:/queue/large\nack:client-individual\n\n")
+        while select([other.socket], [], [], 0) == ([], [], []):  # its system may still have taken what was on its way
+            clock.advance(_STALLED_MS + _GRAIN_MS)
+            with suppress(TimeoutError):
+                clock.await_wait(_STALLED_MS + _GRAIN_MS, patience_s=1.0)
+        assert other.next().command == "MESSAGE"
