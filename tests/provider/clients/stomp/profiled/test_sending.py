@@ -7,8 +7,9 @@ import pytest
 from pyjms.spi.envelope import Address, AddressKind
 from pyjms.spi.errors import AccessDeniedError, InDoubtError
 from pyjms_provider.protocols.stomp.frames import Frame
-from tests.provider.clients.stomp.profiled.peer import Peer, linked
-from tests.provider.clients.stomp.world import ORDERS, Events
+from tests.provider.clients.stomp.fake_broker import PATIENCE_S
+from tests.provider.clients.stomp.profiled.peer import NO_BEATS, Peer, linked
+from tests.provider.clients.stomp.world import ORDERS, Events, hasten
 from tests.provider.helpers import NEWS, make_envelope
 
 GONE = Address(AddressKind.QUEUE, "others-1", temporary=True)
@@ -86,9 +87,11 @@ def test_one_that_is_refused_is_no_part_of_the_transaction_and_the_rest_is_commi
 
 
 def test_one_that_is_not_answered_in_time_is_in_doubt() -> None:
-    with Peer() as peer, linked(peer, options="timeout_ms=200") as connection:
+    with Peer() as peer, linked(peer, options=NO_BEATS) as connection:
         session = connection.open_session(transacted=True)
+        hasten(connection.link, timeout_ms=50)
         peer.unanswered.add("SEND")
         with pytest.raises(InDoubtError, match="has not answered SEND"):
             session.send(make_envelope("x"))
+        hasten(connection.link, timeout_ms=int(PATIENCE_S * 1000))
         session.rollback()
