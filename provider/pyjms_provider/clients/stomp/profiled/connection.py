@@ -51,6 +51,13 @@ _log = logging.getLogger("pyjms.stomp")
 _LOCAL: Final = Capability.EMBEDDED_BROKER | Capability.SHARED_TRANSACTIONS
 
 
+def _may_be_made(error: BaseException) -> bool:
+    """Say whether the broker may have made, or still make, what was asked for: the answer was late, or who waited for it, or had
+    just heard it, was interrupted. What was asked for in an earlier epoch has ended with that.
+    """
+    return isinstance(error, UnansweredError) or not isinstance(error, ProviderError)
+
+
 class ProfiledConnection(ProviderConnection):
     """Implements `LinkOwner`. Locks are taken alone."""
 
@@ -138,9 +145,11 @@ class ProfiledConnection(ProviderConnection):
             self._sessions[session.name] = session  # before it is made, so that healing does not pass it over
         try:
             self._open(session)
-        except BaseException:
+        except BaseException as error:
             with self._lock:
                 self._sessions.pop(session.name, None)
+            if _may_be_made(error):
+                self.take_back(self.link.newest, verbs.CloseSession(session=session.name).write())
             raise
         return session
 
@@ -151,9 +160,6 @@ class ProfiledConnection(ProviderConnection):
                 epoch.ask(session.verb().write())
             except InterruptedLinkError:
                 continue
-            except UnansweredError:
-                self.take_back(epoch, verbs.CloseSession(session=session.name).write())
-                raise
             session.enter(epoch)
 
     def start(self) -> None:
@@ -280,8 +286,8 @@ class ProfiledConnection(ProviderConnection):
             _log.debug("the connection ended before the broker had heard %s", frame.command)
 
     def take_back(self, epoch: Epoch, frame: Frame) -> None:
-        """Have the broker end what it may have made, or still make, for a call that was not answered in time: nobody here has it,
-        so nobody is told if it is not there.
+        """Have the broker end what it may have made, or still make, for a call that was not answered in time, or was interrupted:
+        nobody here has it, so nobody is told if it is not there.
         """
         frame.headers["receipt"] = receipt = self.new_name()
         epoch.expect(receipt, lambda: None)
@@ -353,14 +359,13 @@ class ProfiledConnection(ProviderConnection):
                     epoch.ask(consumer.verb().write())
                 except InterruptedLinkError:
                     continue
-                except UnansweredError:
-                    frame = verbs.Unsubscribe(id=consumer.name).write()
-                    frame.headers["session"] = consumer.verb().session  # in whose order SUBSCRIBE may still wait
-                    self.take_back(epoch, frame)
-                    raise
                 consumer.begin(epoch)
-        except BaseException:
+        except BaseException as error:
             self.forget(consumer)
+            if _may_be_made(error):
+                frame = verbs.Unsubscribe(id=consumer.name).write()
+                frame.headers["session"] = consumer.verb().session  # in whose order SUBSCRIBE may still wait
+                self.take_back(self.link.newest, frame)
             raise
 
     def remember(self, receiver: ProfiledConsumer | ProfiledBrowser | Page) -> None:

@@ -1,4 +1,5 @@
-"""What a call asked for that was not answered in time is taken back: nobody has it, and it would be in the way of a second try."""
+"""What a call asked for that was not answered in time, or was interrupted, is taken back: nobody has it, and it would be in the
+way of a second try."""
 
 from __future__ import annotations
 
@@ -7,15 +8,16 @@ from threading import Event
 
 import pytest
 
-from pyjms.spi.errors import BranchError, ResourceError
+from pyjms.spi.errors import AccessDeniedError, BranchError, ResourceError
 from pyjms.spi.xid import Xid
 from pyjms_provider.clients.stomp.profiled.connection import ProfiledConnection
+from pyjms_provider.clients.stomp.profiled.consumer import ProfiledConsumer
+from pyjms_provider.clients.stomp.profiled.session import ProfiledSession
+from pyjms_provider.clients.stomp.wire import Wire
 from pyjms_provider.protocols.stomp.frames import Frame
 from tests.provider.clients.stomp.fake_broker import PATIENCE_S
-from tests.provider.clients.stomp.profiled.peer import Peer, consumer_of, linked
-from tests.provider.clients.stomp.world import ORDERS
-
-SHORTLY = "timeout_ms=50&heart_beat_ms=0"
+from tests.provider.clients.stomp.profiled.peer import NO_BEATS, Peer, consumer_of, linked
+from tests.provider.clients.stomp.world import ORDERS, hasten
 
 
 @pytest.fixture
@@ -26,8 +28,25 @@ def peer() -> Iterator[Peer]:
 
 @pytest.fixture
 def connection(peer: Peer) -> Iterator[ProfiledConnection]:
-    with linked(peer, options=SHORTLY) as connection:
+    with linked(peer, options=NO_BEATS) as connection:
         yield connection
+
+
+def give_up_soon(connection: ProfiledConnection) -> None:
+    hasten(connection.link, timeout_ms=50)
+
+
+def interrupt(patch: pytest.MonkeyPatch, place: object, name: str, *, before: bool = False) -> None:
+    """Have the next call of `name` raise `KeyboardInterrupt` when it is done, or `before` it does anything; those after it do not."""
+    real = getattr(place, name)
+
+    def interrupted(*arguments: object) -> None:
+        patch.setattr(place, name, real)
+        if not before:
+            real(*arguments)
+        raise KeyboardInterrupt
+
+    patch.setattr(place, name, interrupted)
 
 
 def hold_up(peer: Peer, command: str) -> Event:
@@ -44,6 +63,7 @@ def hold_up(peer: Peer, command: str) -> Event:
 
 def test_a_consumer_is_ended_in_the_order_of_its_session(peer: Peer, connection: ProfiledConnection) -> None:
     session = connection.open_session(transacted=False)
+    give_up_soon(connection)
     peer.unanswered |= {"SUBSCRIBE"}
     with pytest.raises(ResourceError, match="not answered SUBSCRIBE for 50 ms"):
         consumer_of(session)
@@ -53,14 +73,61 @@ def test_a_consumer_is_ended_in_the_order_of_its_session(peer: Peer, connection:
 
 
 def test_a_session_is_ended(peer: Peer, connection: ProfiledConnection) -> None:
+    give_up_soon(connection)
     peer.unanswered |= {"SESSION"}
     with pytest.raises(ResourceError, match="not answered SESSION for 50 ms"):
         connection.open_session(transacted=False)
     assert peer.wait_for("ENDSESSION").headers["session"] == peer.of("SESSION")[0].headers["session"]
 
 
+@pytest.mark.parametrize(("place", "name"), [(Wire, "wait"), (ProfiledConsumer, "begin")])
+@pytest.mark.parametrize("before", [True, False])
+def test_a_consumer_is_ended_whose_making_is_interrupted(
+    peer: Peer,
+    connection: ProfiledConnection,
+    monkeypatch: pytest.MonkeyPatch,
+    place: type,
+    name: str,
+    before: bool,
+) -> None:
+    session = connection.open_session(transacted=False)
+    interrupt(monkeypatch, place, name, before=before)
+    with pytest.raises(KeyboardInterrupt):
+        consumer_of(session)
+    ended = peer.wait_for("UNSUBSCRIBE").headers
+    assert ended["id"] == peer.of("SUBSCRIBE")[0].headers["id"]
+    assert ended["session"] == session.name
+    assert session.consumers() == []
+
+
+@pytest.mark.parametrize(("place", "name"), [(Wire, "wait"), (ProfiledSession, "enter")])
+@pytest.mark.parametrize("before", [True, False])
+def test_a_session_is_ended_whose_making_is_interrupted(
+    peer: Peer,
+    connection: ProfiledConnection,
+    monkeypatch: pytest.MonkeyPatch,
+    place: type,
+    name: str,
+    before: bool,
+) -> None:
+    interrupt(monkeypatch, place, name, before=before)
+    with pytest.raises(KeyboardInterrupt):
+        connection.open_session(transacted=False)
+    assert peer.wait_for("ENDSESSION").headers["session"] == peer.of("SESSION")[0].headers["session"]
+
+
+def test_what_is_refused_is_not_taken_back(peer: Peer, connection: ProfiledConnection) -> None:
+    session = connection.open_session(transacted=False)
+    peer.denied.add(f"{session.name}.1")
+    with pytest.raises(AccessDeniedError):
+        consumer_of(session)
+    session.close()  # after all that was said before
+    assert peer.of("UNSUBSCRIBE") == []
+
+
 def test_a_temporary_destination_is_deleted_when_its_name_comes(peer: Peer, connection: ProfiledConnection) -> None:
     given_up = hold_up(peer, "CREATE")
+    give_up_soon(connection)
     with pytest.raises(ResourceError, match="not answered CREATE for 50 ms"):
         connection.create_temporary(ORDERS.kind)
     given_up.set()
@@ -80,8 +147,10 @@ def test_a_branch_is_left_as_it_was(
 ) -> None:
     session, xid = connection.open_session(transacted=True), Xid(1, b"g", b"b")
     given_up = hold_up(peer, "BEGIN")
+    give_up_soon(connection)
     with pytest.raises(BranchError, match="not answered BEGIN for 50 ms"):
         session.xa_start(xid, **start)
+    hasten(connection.link, timeout_ms=int(PATIENCE_S * 1000))  # for what is asked of a broker that answers again
     given_up.set()
     peer.wait_for("END")
     if not start:
