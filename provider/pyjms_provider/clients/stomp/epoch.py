@@ -257,8 +257,9 @@ class Epoch:
             else:
                 awaited = list(self._answers.values())
                 self._answers.clear()
+            for answer in awaited:  # now: who gives up waiting finds it
+                answer.error = error
         for answer in awaited:
-            answer.error = error
             answer.signal.set()
         if not awaited:
             self._events.on_broker_error(error)
@@ -270,7 +271,8 @@ class Epoch:
             self.has_ended = True  # after the reason, as who finds this reads that without the lock
             awaited = list(self._answers.values())
             self._answers.clear()
+            for answer in awaited:
+                answer.is_interrupted = True
         for answer in awaited:
-            answer.is_interrupted = True
             answer.signal.set()
         self._events.on_epoch_end(self, self.reason)

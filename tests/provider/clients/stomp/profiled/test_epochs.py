@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from threading import Event, Thread
+from collections.abc import Callable
+from threading import Event, Lock, Thread, current_thread
 from typing import Any
 
 import pytest
@@ -17,6 +18,7 @@ from pyjms.spi.errors import (
     TooLateError,
 )
 from pyjms.spi.xid import BranchFailure, Xid
+from pyjms_provider.clients.stomp.epoch import Epoch, InterruptedLinkError
 from pyjms_provider.clients.stomp.profiled.connection import ProfiledConnection
 from pyjms_provider.protocols.stomp.frames import Frame
 from tests.provider.clients.stomp.fake_broker import PATIENCE_S
@@ -318,6 +320,59 @@ def test_a_message_whose_receipt_does_not_come_in_time_is_in_doubt() -> None:
         peer.unanswered |= {"SEND"}
         with pytest.raises(InDoubtError, match="not answered SEND for 50 ms"):
             session.send(make_envelope("x", persistent=True))
+
+
+class PausingLock:
+    """A lock of an epoch in which one call waits: it holds up any other thread that lets go of it when nothing is waited for any more."""
+
+    def __init__(self, epoch: Epoch) -> None:
+        self.found, self.go_on = Event(), Event()
+        self._epoch = epoch
+        self._asker = current_thread()
+        self._real = Lock()
+
+    def __enter__(self) -> None:
+        self._real.acquire()
+
+    def __exit__(self, *_: object) -> None:
+        is_found = not self._epoch._answers
+        self._real.release()
+        if is_found and current_thread() is not self._asker:
+            self.found.set()
+            assert self.go_on.wait(PATIENCE_S)
+
+
+@pytest.mark.parametrize(
+    ("come", "heard"),
+    [
+        (lambda peer, receipt: peer.push(Frame("RECEIPT", {"receipt-id": receipt, "x": "done"})), "done"),
+        (lambda peer, receipt: peer.push(Frame("ERROR", {"receipt-id": receipt, "message": "refused"})), "refused"),
+        (lambda peer, receipt: peer.cut(), "closed"),
+    ],
+    ids=["answer", "refusal", "end"],
+)
+def test_what_comes_as_the_wait_is_given_up_is_what_the_call_is_told(
+    monkeypatch: pytest.MonkeyPatch, come: Callable[[Peer, str], None], heard: str
+) -> None:
+    with Peer() as peer, linked(peer, options=NO_BEATS) as connection:
+        epoch = connection.link.current()
+        lock = PausingLock(epoch)
+
+        def give_up(*_: object) -> bool:
+            monkeypatch.undo()
+            monkeypatch.setattr(epoch, "_lock", lock)
+            come(peer, peer.wait_for("IDENTIFY").headers["receipt"])
+            return not lock.found.wait(PATIENCE_S)
+
+        peer.unanswered.add("IDENTIFY")
+        monkeypatch.setattr(epoch.wire, "wait", give_up)
+        try:
+            told = epoch.ask(Frame("IDENTIFY", {})).headers["x"]
+        except (ProviderError, InterruptedLinkError) as error:
+            told = str(error)
+        finally:
+            lock.go_on.set()
+        assert heard in told
 
 
 def test_acknowledging_nothing_does_nothing() -> None:
