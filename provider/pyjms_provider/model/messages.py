@@ -158,7 +158,8 @@ def _typed(name: str, value: Any, where: str) -> Stored:
     if kind is None:
         raise _wrong(where, f"message.properties.{name}", f"has no type {value.type!r}; there are: {', '.join(_TYPES)}")
     try:
-        made = kind(value.value)
+        # As it is shown: JSON has neither infinity nor NaN, so they are texts.
+        made = kind(float(value.value)) if kind is Float and isinstance(value.value, str) else kind(value.value)
     except (TypeError, ValueError) as error:
         raise _wrong(where, f"message.properties.{name}", str(error)) from error
     if isinstance(made, Double):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import math
 from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
@@ -127,6 +128,12 @@ def test_what_a_dead_letter_says_is_cut() -> None:
     shown = Showing().letter(envelope(properties=long))
     assert len(shown.model_dump_json()) < 3 * LONGEST
     assert Showing().letter(envelope(properties={"JMS_pyjms_deadReason": "why"})).reason == "why"
+
+
+@pytest.mark.parametrize("value", [Float(math.inf), -math.inf, Long(2**63 - 1), Float(0.1), 1e300, Char("x"), True])
+def test_what_is_shown_can_be_sent_again(value: Stored) -> None:
+    message = NewMessage(properties={"n": view_value(value)})
+    assert to_envelope(message, "orders", "ID:1", 0, "here").properties == {"n": value}
 
 
 def test_numbers_that_json_would_alter_are_texts() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sqlite3
 from collections.abc import Iterator, Sequence
 from itertools import count
 from pathlib import Path
@@ -18,6 +19,7 @@ from pyjms_provider.stores.errors import StoreError, UnavailableStoreError
 from pyjms_provider.stores.group_commit import Member
 from pyjms_provider.stores.sql import SqlJournal, open_journal
 from pyjms_provider.stores.sql.batch import Batch, Row, make_batch, message_row
+from pyjms_provider.stores.sql.checkpoints import Checkpoints
 from pyjms_provider.stores.testing import JournalHome
 from pyjms_provider.stores.testing.world import World
 
@@ -172,6 +174,26 @@ def test_what_was_noted_waits_until_it_can_be_written(world: World) -> None:
         world.add(world.message())
     kept = world.add(world.message()).reference
     assert world.reopen().ids == [(kept.id, world.queue)]
+
+
+def test_a_checkpoint_that_was_interrupted_keeps_nobody_from_writing(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def interrupt(_: Checkpoints, __: int, writer: sqlite3.Cursor) -> None:
+        writer.execute("PRAGMA wal_checkpoint(PASSIVE)")  # it has an answer, which nobody fetches any more
+        raise KeyboardInterrupt
+
+    first = world.add(world.message()).reference
+    with monkeypatch.context() as patched:
+        patched.setattr(Checkpoints, "wrote", interrupt)
+        with pytest.raises(KeyboardInterrupt) as interrupted:
+            world.add(world.message())
+    world.journal.note(Changes(counts=[(world.queue, first, 1)]))
+    world.add(world.message())
+    assert interrupted.value.__traceback__ is not None, (
+        "which keeps the cursor, as that of whoever handles the interrupt does"
+    )
+    assert len(world.reopen().ids) == 3
 
 
 def test_what_was_noted_and_cannot_be_written_harms_nobody(world: World) -> None:

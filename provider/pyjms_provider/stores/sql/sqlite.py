@@ -116,6 +116,9 @@ class SqliteDatabase(Database):
         self._room = Room(path, keep_free_bytes)
         self._writer: sqlite3.Connection | None = None
         self._cursor: sqlite3.Cursor | None = None
+        """The one that writes; None: a thread was interrupted that wrote by it."""
+        self._used: sqlite3.Cursor | None = None
+        """The last one that wrote."""
         self._lent: PoolProxiedConnection | None = None
         self._files = files
         self._checkpoints = Checkpoints(path, synchronous=self._unforced)
@@ -178,16 +181,20 @@ class SqliteDatabase(Database):
         connection.detach()
         self._lent = connection  # the pool would close what nobody refers to
         self._writer, self._level = writer, "NORMAL"
-        self._cursor = writer.cursor()
+        self._cursor = self._used = writer.cursor()
         self._files.watch_log()
         return self._cursor
 
     def _writer_again(self) -> sqlite3.Cursor:
         """Return the cursor that writes, after a thread was interrupted that wrote, or when there is no connection any more."""
+        if self._used is not None:
+            # A checkpoint whose answer was not fetched lets nobody commit, and whoever handles the interrupt keeps its cursor.
+            with suppress(sqlite3.Error):
+                self._used.close()
         self._give_up()
         if self._writer is None:
             return self.open_writer()
-        cursor = self._writer.cursor()
+        cursor = self._used = self._writer.cursor()
         cursor.execute("PRAGMA synchronous=NORMAL")
         self._level = "NORMAL"
         self._cursor = cursor
@@ -204,7 +211,7 @@ class SqliteDatabase(Database):
             self._close_writer()
 
     def _close_writer(self) -> None:
-        writer, self._writer, self._cursor, self._lent = self._writer, None, None, None
+        writer, self._writer, self._cursor, self._used, self._lent = self._writer, None, None, None, None
         if writer is not None:
             self._files.unwatch_log()
             with suppress(sqlite3.Error):
