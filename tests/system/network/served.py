@@ -38,15 +38,24 @@ def stored_broker(store_url: str) -> Iterator[ServedBroker]:
 
 def make_queue(broker: ServedBroker, **attributes: Any) -> None:
     """Make a queue in its virtual host."""
-    node = next(iter(broker.broker.children("virtual_host_node")))
-    host = next(iter(node.children("virtual_host")))
-    assert isinstance(host, VirtualHost)
-    host.create_child("queue", attributes)
+    _host_of(broker).create_child("queue", attributes)
+
+
+def connections_of(broker: ServedBroker) -> int:
+    """Return how many clients its virtual host has."""
+    return len(list(_host_of(broker).children("connection")))
 
 
 def port_of(broker: ServedBroker) -> int:
     """Return where it listens."""
     return int(broker.addresses()[0].rpartition(":")[2])
+
+
+def _host_of(broker: ServedBroker) -> VirtualHost:
+    node = next(iter(broker.broker.children("virtual_host_node")))
+    host = next(iter(node.children("virtual_host")))
+    assert isinstance(host, VirtualHost)
+    return host
 
 
 @contextmanager

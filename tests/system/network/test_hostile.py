@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
 from select import select
+from time import monotonic
 
 import pytest
 
@@ -17,11 +18,13 @@ from pyjms_provider.security.passwords import HashSettings, PasswordHasher
 from pyjms_provider.security.user_file import UserFile
 from pyjms_provider.serving.served_broker import ServedBroker
 from tests.system.network.raw import Raw
-from tests.system.network.served import anonymous_broker, port_of, user_broker
+from tests.system.network.served import anonymous_broker, connections_of, make_queue, port_of, user_broker
 
 PATIENCE_S = 20.0
 _LOGIN_MS = 10_000
 _STALLED_MS = 2_000
+_BEAT_MS = 8_000
+"""After so long a broker says something."""
 _GRAIN_MS = 20
 """By so much alarms may be late."""
 
@@ -220,3 +223,20 @@ def test_who_reads_slowly_is_hung_up_on_only_when_it_reads_nothing_more() -> Non
             with suppress(TimeoutError):
                 clock.await_wait(_STALLED_MS + _GRAIN_MS, patience_s=1.0)
         assert other.next().command == "MESSAGE"
+
+
+def test_who_closes_its_socket_before_a_full_queue_is_missed_however_much_it_had_sent() -> None:
+    """The broker does not read as far as to the end of what it sent, and it wanted no heart-beats."""
+    clock = VirtualClock()
+    with anonymous_broker(clock) as broker:
+        make_queue(broker, name="narrow", max_messages=1, overflow="block")
+        with Raw(port_of(broker)) as gone:
+            for _ in range(40):
+                gone.say("SEND\ndestination:/queue/narrow\n\n" + "x" * 100_000)
+            assert connections_of(broker) == 1
+        until = monotonic() + PATIENCE_S
+        while connections_of(broker):
+            assert monotonic() < until, "it is still there"
+            clock.advance(_BEAT_MS + _GRAIN_MS)
+            with suppress(TimeoutError):
+                clock.await_wait(_BEAT_MS + _GRAIN_MS, patience_s=1.0)

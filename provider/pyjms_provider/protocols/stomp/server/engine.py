@@ -172,7 +172,11 @@ class StompServerEngine(ProtocolEngine):
 
     def next_tick_ms(self) -> int | None:
         silence = self._silence
-        if self._state is _OVER or not silence.is_awaited:
+        if self._state is _OVER:
+            return None
+        if silence.follows_reading:
+            silence.note_reading(self._clock.monotonic_ms(), is_reading=self.is_reading)
+        if not silence.is_awaited:
             return None
         return silence.next_ms(self.conduit.heard_ms)
 
@@ -264,7 +268,7 @@ class StompServerEngine(ProtocolEngine):
         self._decoder.lazy = login.speaks_profile
         self.dialogue = dialogue
         self._known = dialogue.known
-        self._silence.begin(login.out_ms, login.in_ms)
+        self._silence.begin(login.out_ms, login.in_ms, takes_lines=login.version is not Version.V1_0)
         self._move(ServerEvent.ACCEPT)
         self.emit(login.answer(self._settings, dialogue.greeting()))
         self._read()

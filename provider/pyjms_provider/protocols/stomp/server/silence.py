@@ -21,6 +21,7 @@ class Silence:
         self._out_ms = 0.0
         self._in_ms = 0.0
         self._said_ms = now_ms
+        self._stuck_ms = 0.0
         self.beat_is_due = False
         """Whether `takes_beat` says so; until something is said, there is no other time to look for."""
 
@@ -29,11 +30,28 @@ class Silence:
         """Whether there is any time to look after."""
         return bool(self._out_ms or self._in_ms or self._login_until_ms is not None)
 
-    def begin(self, out_ms: int, in_ms: int) -> None:
-        """Hear that the login is done, and what both sides promised; 0: nothing."""
+    def begin(self, out_ms: int, in_ms: int, *, takes_lines: bool) -> None:
+        """Hear that the login is done, and what both sides promised; 0: nothing. `takes_lines`: the version of STOMP has empty lines between frames."""
         self._login_until_ms = None
+        if takes_lines and not out_ms:
+            self._stuck_ms = self._settings.heart_beat_ms * _SEND_AFTER
         self._out_ms = out_ms * _SEND_AFTER
         self._in_ms = in_ms * self._settings.heart_beat_tolerance
+
+    @property
+    def follows_reading(self) -> bool:
+        """Whether it wants to `note_reading`."""
+        return self._stuck_ms > 0
+
+    def note_reading(self, now_ms: float, *, is_reading: bool) -> None:
+        """Hear whether the client is read from. As long as it is not, nothing tells that it has gone but the failure to write to it: so it
+        is sent empty lines then though it did not ask for any (STOMP 1.2, "Augmented BNF": they may follow each frame).
+        """
+        if is_reading:
+            self._out_ms = 0.0
+        elif not self._out_ms:
+            self._out_ms = self._stuck_ms
+            self._said_ms = now_ms
 
     def said(self, now_ms: float) -> None:
         """Whatever is written tells the client that the broker is alive."""

@@ -551,37 +551,6 @@ def test_who_does_not_log_in_is_hung_up_on(bench: Bench) -> None:
     assert client.engine.is_over
 
 
-@pytest.mark.realises("BJ-IDLE-1", "BJ-IDLE-2")
-def test_the_broker_says_something_in_time(bench: Bench) -> None:
-    client = Client(bench)
-    assert client.log_in(heart_beat="0,4000").headers["heart-beat"] == "10000,10000"
-    due_ms = client.engine.next_tick_ms()
-    assert due_ms is not None
-    assert bench.clock.now_ms < due_ms <= bench.clock.now_ms + 10_000
-    bench.clock.now_ms = due_ms
-    client.engine.tick()
-    still_due_ms = client.engine.next_tick_ms()
-    assert still_due_ms is None or still_due_ms > due_ms, "while the client reads nothing, none can be said"
-    client.settle()
-    assert client.beats == 1
-    assert client.engine.next_tick_ms() == bench.clock.now_ms + 8_001
-
-
-@pytest.mark.realises("BJ-IDLE-3")
-def test_a_silent_client_is_taken_for_dead_after_some_tolerance(bench: Bench) -> None:
-    client = Client(bench)
-    client.log_in(heart_beat="10000,0")
-    bench.clock.now_ms += 20_000
-    client.engine.tick()
-    client.feed(b"\n")
-    bench.clock.now_ms += 20_000
-    client.engine.tick()
-    assert not client.engine.is_over
-    bench.clock.now_ms += 6_000
-    client.engine.tick()
-    assert "nothing was heard" in client.next().headers["message"]
-
-
 def test_who_observes_the_broker_sees_who_is_connected(bench: Bench) -> None:
     client = Client(bench)
     client.log_in(login="alice", passcode="secret")
