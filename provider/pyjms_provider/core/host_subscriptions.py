@@ -18,7 +18,7 @@ from pyjms_provider.core.journal import SubscriptionKey
 from pyjms_provider.core.message_state import MessageState
 from pyjms_provider.core.subscription import Subscription, SubscriptionTerms
 from pyjms_provider.core.topic import Topic
-from pyjms_provider.core.when_written import end_when_written
+from pyjms_provider.core.when_written import end_at_once, end_when_written
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -156,14 +156,10 @@ class HostSubscriptions:
                 self._durable[key] = made
             topic.add_subscription(made)
         except BaseException:
-            if keeper is not None and kept is not None:
+            if made is not None:  # another thread may be writing for it already
+                end_at_once(made, keeper, kept, partial(self._forget_subscription, key, made))
+            elif keeper is not None and kept is not None:
                 keeper.forget(kept)
-            if made is not None:
-                topic.remove_subscription(made)
-                with self._lock:
-                    self._durable.pop(key, None)
-                made.kept = None  # the journal knows that all of it is gone
-                made.close()
             raise
         return made
 

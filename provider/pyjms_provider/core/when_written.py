@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from pyjms_provider.core.policy import QueuePolicy
     from pyjms_provider.core.queue import Queue
 
-__all__ = ["alter_when_written", "end_when_written", "make_when_written"]
+__all__ = ["alter_when_written", "end_at_once", "end_when_written", "make_when_written"]
 
 
 @contextmanager
@@ -97,10 +97,15 @@ def end_when_written(queue: Queue, keeper: Keeper | None, forget: Callable[[], N
         _end(queue, kept, forget)
     except BaseException as error:
         if is_doubt(error):  # or the thread was interrupted, before the write or after it
-            if keeper is not None and kept is not None:
-                keeper.forget(kept)
-            _end(queue, kept, forget)
+            end_at_once(queue, keeper, kept, forget)
         raise
+
+
+def end_at_once(queue: Queue, keeper: Keeper | None, kept: KeptQueue | None, forget: Callable[[], None]) -> None:
+    """End a queue or a subscription that is kept as `kept`, whether that is written or not; `forget` as above. Does not wait."""
+    if keeper is not None and kept is not None:
+        keeper.forget(kept)
+    _end(queue, kept, forget)
 
 
 def _end(queue: Queue, kept: KeptQueue | None, forget: Callable[[], None]) -> None:

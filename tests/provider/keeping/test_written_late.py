@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from threading import Event
 
 import pytest
 
 from pyjms.spi.errors import DestinationError
 from pyjms.spi.xid import Xid
 from pyjms_provider.core.journal import Changes
+from pyjms_provider.core.subscription import Subscription
+from pyjms_provider.core.topic import Topic
 from pyjms_provider.queue_manager import QueueManager
 from pyjms_provider.stores.volatile import VolatileJournal
 from tests.provider.keeping.site import NEWS, ORDERS, Site, consume, take_all
+from tests.pyjms.runtime.helpers import PATIENCE_S, Call
 
 XID = Xid(1, b"late", b"1")
 
@@ -77,6 +81,37 @@ def test_a_message_that_is_published_while_the_end_of_a_subscription_is_written(
     keep(site, "ending")
     once(site, "after drop", lambda: site.send("news", to=NEWS))
     unsubscribe(site)
+    assert left(site) == (0, 0)
+
+
+@pytest.mark.parametrize("others", [(), ("other",)], ids=["alone", "shared"])
+def test_a_message_that_is_being_published_while_a_new_subscription_is_undone(
+    site: Site, monkeypatch: pytest.MonkeyPatch, others: tuple[str, ...]
+) -> None:
+    keep(site, *others)
+    is_writing, is_undone = Event(), Event()
+    published: list[Call[None]] = []
+    add = Topic.add_subscription
+
+    def add_and_interrupt(topic: Topic, subscription: Subscription) -> None:
+        add(topic, subscription)
+        published.append(Call(lambda: site.send("news", to=NEWS)))
+        assert is_writing.wait(PATIENCE_S)
+        raise KeyboardInterrupt
+
+    def write() -> None:
+        is_writing.set()
+        assert is_undone.wait(PATIENCE_S)
+
+    connection = site.connect("undone")
+    with monkeypatch.context() as patched:
+        patched.setattr(Topic, "add_subscription", add_and_interrupt)
+        once(site, "before write", write)
+        with pytest.raises(KeyboardInterrupt):
+            consume(connection.open_session(transacted=False), NEWS, durable_name="undone")
+    is_undone.set()
+    published[0].result()
+    assert [receive_all(site, name) for name in others] == [1 for _ in others]
     assert left(site) == (0, 0)
 
 
