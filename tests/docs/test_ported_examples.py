@@ -12,6 +12,7 @@ from types import ModuleType
 import pytest
 
 from pyjms.testing import Faults
+from tests.provider.commands.served import PATIENCE_S
 
 EXAMPLES = Path(__file__).resolve().parents[2] / "docs" / "examples"
 
@@ -200,12 +201,12 @@ def test_a_program_that_only_listens_does_so_until_a_signal_and_closes() -> None
             assert service.poll() is None
             try:
                 service.send_signal(signal.SIGTERM)
-                out, err = service.communicate(timeout=10)
+                out, err = service.communicate(timeout=PATIENCE_S)
             except (
                 subprocess.TimeoutExpired
             ):  # it came just before the main thread began to wait, where no signal wakes it
                 service.send_signal(signal.SIGTERM)
-                out, err = service.communicate(timeout=10)
+                out, err = service.communicate(timeout=PATIENCE_S)
         finally:
             service.kill()
     assert (out, err, service.returncode) == ("No more orders\n", "", 0)

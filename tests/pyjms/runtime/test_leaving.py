@@ -63,7 +63,7 @@ BROKEN_OFF = {
 def stderr_of(program: str, *options: str) -> str:
     """Run `program` after `BEGIN`; return what it wrote to stderr."""
     command = [sys.executable, *options, "-c", BEGIN + dedent(program)]
-    done = subprocess.run(command, capture_output=True, text=True, check=False, stdin=subprocess.DEVNULL, timeout=50)
+    done = subprocess.run(command, capture_output=True, text=True, check=False, stdin=subprocess.DEVNULL, timeout=120)
     return done.stderr
 
 
