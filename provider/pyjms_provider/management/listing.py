@@ -20,7 +20,7 @@ from pyjms.spi.selector import Selector, compile_selector
 from pyjms.spi.selector.nodes import And, Comparison, Identifier, String
 from pyjms_provider.management.describing import describe, known_fields
 from pyjms_provider.management.errors import BadRequestError
-from pyjms_provider.model.children import PageWanted
+from pyjms_provider.model.children import OFFSET_MAX, PageWanted
 from pyjms_provider.model.errors import UnknownObjectError
 
 if TYPE_CHECKING:
@@ -32,7 +32,6 @@ if TYPE_CHECKING:
 __all__ = ["LIMIT_MAX", "ListRequest", "ListedPage", "check_fields", "list_objects", "page_of_source"]
 
 LIMIT_MAX: Final = 1000
-_OFFSET_MAX: Final = 999_999_999
 _NOWHERE: Final = Address(AddressKind.QUEUE, "objects")
 _SCALARS: Final = (bool, int, float, str)
 _Row = tuple[Any, ...]
@@ -100,8 +99,8 @@ def _read(category: str, request: ListRequest) -> tuple[Selector | None, tuple[s
     """Return the condition, and the fields that it and the order need. Raises as `list_objects`."""
     if not 1 <= request.limit <= LIMIT_MAX:
         raise BadRequestError(f"limit is a number from 1 to {LIMIT_MAX}")
-    if not 0 <= request.offset <= _OFFSET_MAX:
-        raise BadRequestError(f"offset is a number from 0 to {_OFFSET_MAX}")
+    if not 0 <= request.offset <= OFFSET_MAX:
+        raise BadRequestError(f"offset is a number from 0 to {OFFSET_MAX}")
     selector = None if request.condition is None else compile_selector(request.condition)
     needed = _needed(request, selector)
     check_fields(category, {*needed, *(request.fields or ())})

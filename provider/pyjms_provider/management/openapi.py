@@ -18,6 +18,7 @@ from pyjms_provider.management.openapi_parts import (
 )
 from pyjms_provider.model import tree
 from pyjms_provider.model.attributes import declarations
+from pyjms_provider.model.children import OFFSET_MAX
 from pyjms_provider.model.lookup import names_needed
 from pyjms_provider.model.operations import OperationDeclaration, operations_of
 from pyjms_provider.model.statistics import statistics_of
@@ -43,7 +44,7 @@ _LIST_OPTIONS: Final = (
     ("actual", {"type": "boolean"}, "Attributes as they were given, with their variables."),
     ("filter", {"type": "string"}, "A condition on fields, written as a JMS selector."),
     ("sort", {"type": "string"}, "Names of fields, joined by commas; - before one: downwards."),
-    ("offset", {"type": "integer", "minimum": 0, "maximum": 999_999_999}, "How many to leave out."),
+    ("offset", {"type": "integer", "minimum": 0, "maximum": OFFSET_MAX}, "How many to leave out."),
     ("limit", {"type": "integer", "minimum": 1, "maximum": 1000}, "How many at most."),
     ("id", {"type": "string", "format": "uuid"}, "The one object with this id."),
 )

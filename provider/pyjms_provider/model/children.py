@@ -6,7 +6,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Collection, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 from uuid import UUID, uuid5
 
 from pyjms_provider.model import tree
@@ -18,7 +18,10 @@ from pyjms_provider.security.contracts import Target, TargetKind
 if TYPE_CHECKING:
     from pyjms_provider.model.managed import ManagedObject
 
-__all__ = ["ChildPage", "ChildSource", "PageWanted", "observed_id"]
+__all__ = ["OFFSET_MAX", "ChildPage", "ChildSource", "PageWanted", "observed_id"]
+
+OFFSET_MAX: Final = 999_999_999
+"""So many of a list, of objects or of messages, may be left out before its page begins: more than any list has."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

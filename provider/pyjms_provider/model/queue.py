@@ -12,6 +12,7 @@ from pyjms.spi.selector import compile_selector, quote
 from pyjms_provider.core.measuring import oldest_timestamp_ms
 from pyjms_provider.core.message_state import MessageState
 from pyjms_provider.core.observing import counts_of, traffic_of
+from pyjms_provider.model.children import OFFSET_MAX
 from pyjms_provider.model.configuration.contract import ObjectId, ObjectRecord
 from pyjms_provider.model.errors import UnknownObjectError
 from pyjms_provider.model.explaining import ExplainedMessage, explain_message
@@ -47,7 +48,7 @@ TargetQueue = Annotated[
         json_schema_extra={WRITES_TO: "queue"},
     ),
 ]
-Offset = Annotated[int, Field(ge=0, le=999_999_999, description="So many are left out first.")]
+Offset = Annotated[int, Field(ge=0, le=OFFSET_MAX, description="So many are left out first.")]
 Most = Annotated[int | None, Field(ge=1, description="At most so many; none: all.")]
 
 

@@ -110,6 +110,7 @@ def test_attributes_are_shown_as_they_were_given(site: Site, ann: TestClient) ->
         ("limit=1001", "1 to 1000"),
         ("limit=-1", "from 0"),
         ("offset=1e3", "from 0"),
+        ("offset=1000000000", "from 0 to 999999999"),
         ("offset=99999999999999999999", "from 0"),
         ("actual=yes", "true or false"),
         ("colour=red", "no option 'colour'"),

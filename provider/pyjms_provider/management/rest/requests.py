@@ -18,6 +18,7 @@ from pyjms_provider.management.errors import (
     RequestTooLargeError,
 )
 from pyjms_provider.management.listing import ListRequest
+from pyjms_provider.model.children import OFFSET_MAX
 from pyjms_provider.model.errors import UnknownCategoryError, UnknownObjectError
 from pyjms_provider.model.lookup import names_needed
 from pyjms_provider.model.tree import ROOT, shape_of
@@ -222,6 +223,7 @@ def _number(query: dict[str, str], name: str, default: int) -> int:
     text = query.get(name)
     if text is None:
         return default
-    if not (text.isascii() and text.isdigit() and len(text) < 10):
-        raise BadRequestError(f"{name} is a number from 0 to 999999999")
+    is_short = text.isascii() and text.isdigit() and len(text) <= len(str(OFFSET_MAX))
+    if not is_short or int(text) > OFFSET_MAX:
+        raise BadRequestError(f"{name} is a number from 0 to {OFFSET_MAX}")
     return int(text)
