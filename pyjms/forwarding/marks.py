@@ -82,8 +82,8 @@ def has_lasting_id(envelope: Envelope) -> bool:
 
 def hops_of(envelope: Envelope) -> int:
     """Return through how many routes a message has come."""
-    value = envelope.properties.get(HOPS, 0)
-    if isinstance(value, bool) or not isinstance(value, (int, str)):
+    value = envelope.properties.get(HOPS)
+    if value is None or isinstance(value, bool) or not isinstance(value, (int, str)):
         return 0
     text = str(value) if isinstance(value, int) else value[: _LONGEST_HOPS + 1]  # anybody may have sent anything
     return int(text) if len(text) <= _LONGEST_HOPS and text.isascii() and text.isdecimal() else 0

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from pyjms.spi.clock import Signal
 from pyjms_provider.core.queue import Queue
 
 if TYPE_CHECKING:
-    from pyjms.spi.envelope import Envelope
+    from pyjms.spi.envelope import Address, Envelope
     from pyjms_provider.core.doorkeeper import Doorkeeper
     from pyjms_provider.core.duplicates import DuplicateWindow
     from pyjms_provider.core.journal import DuplicateMark
@@ -39,34 +39,36 @@ class Patience:
 class DuplicateClaim:
     """The id of one message that is on its way; its end must be told, once or more often."""
 
-    __slots__ = ("_channel", "_doorkeeper", "_is_kept", "mark", "window")
+    __slots__ = ("_doorkeeper", "address", "channel", "duplicate_id", "is_kept", "mark", "window")
 
     def __init__(
         self,
         doorkeeper: Doorkeeper,
-        window: DuplicateWindow,
-        mark: DuplicateMark,
+        duplicate_id: str,
+        address: Address,
         channel: Queue | Topic,
         *,
         is_kept: bool,
     ) -> None:
-        """`channel`: where the message goes; `is_kept`: it is PERSISTENT, so a journal keeps its id, too."""
+        """`channel`: where the message goes, at `address`; `is_kept`: it is PERSISTENT, so a journal keeps its id, too."""
         self._doorkeeper = doorkeeper
-        self.window = window
-        """What remembers the ids of its destination; the doorkeeper's lock guards it."""
-        self.mark = mark
-        """What a journal writes together with the message, but for the number of its queue."""
-        self._channel = channel
-        self._is_kept = is_kept
+        self.duplicate_id = duplicate_id
+        self.address = address
+        self.channel = channel
+        self.is_kept = is_kept
+        self.window: DuplicateWindow | None = None
+        """What remembers the ids of its destination; the doorkeeper's lock guards it. None: the id is not claimed yet."""
+        self.mark: DuplicateMark | None = None
+        """What a journal writes together with the message."""
 
     def kept_mark(self) -> DuplicateMark | None:
         """Return what a journal writes; None: nothing, as the message is not kept, or its queue has ended."""
-        if not self._is_kept:
+        if not self.is_kept or self.mark is None:
             return None
-        if not isinstance(self._channel, Queue):
+        if not isinstance(self.channel, Queue):
             return self.mark
-        kept = self._channel.kept
-        return None if kept is None else replace(self.mark, queue=kept.number)
+        kept = self.channel.kept
+        return None if kept is None else self.mark.of_queue(kept.number)
 
     def end(self, *, arrived: bool) -> None:
         """Hear whether the message has arrived. May be repeated, with the same answer."""

@@ -7,6 +7,7 @@ and ends when there is room, in time, or when the session or its connection or b
 from __future__ import annotations
 
 from collections.abc import Iterable
+from itertools import count
 from threading import Lock
 from typing import TYPE_CHECKING
 
@@ -38,6 +39,7 @@ class Doorkeeper:
         self._lock = Lock()
         self._windows: dict[Address, DuplicateWindow] = {}
         self._restored: dict[Address, list[DuplicateMark]] = {}
+        self._serials = count(1)
 
     def admit(
         self,
@@ -58,7 +60,7 @@ class Doorkeeper:
         at_ms = deliver_at_ms(envelope)
         admission = Admission(envelope, at_ms, None, None)
         if policy.duplicate_count and DUPLICATE_ID in envelope.properties:
-            admission.duplicate = self._new_claim(channel, envelope)
+            admission.duplicate = _claim_of(self, channel, envelope)
         try:
             if admission.duplicate is not None and not self._claim(admission.duplicate):
                 return None
@@ -76,22 +78,20 @@ class Doorkeeper:
         policy = channel.policy
         if not policy.duplicate_count or DUPLICATE_ID not in envelope.properties:
             return None
-        claim = self._new_claim(channel, envelope)
+        claim = _claim_of(self, channel, envelope)
         return claim if self._claim(claim) else None
-
-    def _new_claim(self, channel: Queue | Topic, envelope: Envelope) -> DuplicateClaim:
-        """Return who is to claim the id of a message, and has not yet. Raises `ProviderError` when it is no text."""
-        identity = duplicate_id(envelope)
-        with self._lock:
-            window = self._window(envelope.destination, channel.policy)
-        mark = window.mark(identity, self._clock.time_ms())
-        return DuplicateClaim(self, window, mark, channel, is_kept=envelope.delivery_mode == 2)
 
     def _claim(self, claim: DuplicateClaim) -> bool:
         """Have it hold its id; return False if a message with that has arrived. Raises `ResourceError`."""
-        window, identity = claim.window, claim.mark.duplicate_id
+        identity, channel, now_ms = claim.duplicate_id, claim.channel, self._clock.time_ms()
+        kept = channel.kept if claim.is_kept and isinstance(channel, Queue) else None
         with self._lock:
-            sighting = window.claim(identity, claim.mark.until_ms - window.window_ms, claim)
+            window = claim.window = self._window(claim.address, channel.policy)
+            serial = next(self._serials)
+            sighting = window.claim(identity, now_ms, serial, claim)
+            if sighting is Sighting.NEW:
+                queue = None if kept is None else kept.number
+                claim.mark = window.mark(identity, now_ms, serial, queue, is_kept=claim.is_kept)
         if sighting is Sighting.CLAIMED:
             raise ResourceError(
                 f"a message with {DUPLICATE_ID} {identity!r} was sent to {window.address} in a transaction that has "
@@ -113,13 +113,16 @@ class Doorkeeper:
     def end_claim(self, claim: DuplicateClaim, arrived: bool) -> None:
         """Hear how a claim has ended. May be repeated, with the same answer."""
         with self._lock:
-            if arrived:
+            if claim.window is None:
+                return
+            if arrived and claim.mark is not None:
                 claim.window.confirm(claim.mark)
             else:
-                claim.window.drop(claim.mark.duplicate_id, claim)
+                claim.window.drop(claim.duplicate_id, claim)
 
-    def restore(self, marks: Iterable[DuplicateMark]) -> None:
-        """Remember what a journal has kept; before the host is used."""
+    def restore(self, marks: Iterable[DuplicateMark], last_serial: int) -> None:
+        """Remember what a journal has kept; before the host is used. `last_serial`: the highest that it knows, 0 if it knows none."""
+        self._serials = count(last_serial + 1)
         for mark in marks:
             self._restored.setdefault(mark.address, []).append(mark)
 
@@ -183,3 +186,9 @@ def _full(queue: Queue, remedy: str) -> QueueFullError:
     limits = [f"{policy.max_messages} messages"] if policy.max_messages else []
     limits += [f"{policy.max_bytes} bytes"] if policy.max_bytes else []
     return QueueFullError(f"{queue.name} is full: its limit is {' and '.join(limits)}; {remedy}")
+
+
+def _claim_of(doorkeeper: Doorkeeper, channel: Queue | Topic, envelope: Envelope) -> DuplicateClaim:
+    """Return who is to claim the id of a message, and has not yet. Raises `ProviderError` when it is no text."""
+    is_kept = envelope.delivery_mode == 2
+    return DuplicateClaim(doorkeeper, duplicate_id(envelope), envelope.destination, channel, is_kept=is_kept)

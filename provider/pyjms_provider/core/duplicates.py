@@ -11,15 +11,18 @@ from __future__ import annotations
 from collections import OrderedDict
 from collections.abc import Iterable
 from enum import Enum
+from typing import Final
 
 from pyjms.spi.envelope import Address, Envelope
 from pyjms.spi.errors import ProviderError
-from pyjms_provider.core.journal import DuplicateMark
+from pyjms_provider.core.journal import DuplicateMark, QueueNumber
 
 __all__ = ["DUPLICATE_ID", "DuplicateWindow", "Sighting", "duplicate_id"]
 
 DUPLICATE_ID = "JMS_pyjms_duplicateId"
 """The string property by which a producer names what it sends."""
+_FORGOTTEN_TOGETHER: Final = 1_000
+"""After so many ids a journal hears which it may forget, or after a twentieth of those that are remembered, if that is more."""
 
 
 class Sighting(Enum):
@@ -39,57 +42,74 @@ def duplicate_id(envelope: Envelope) -> str:
 
 
 class DuplicateWindow:
-    """The ids of one destination."""
+    """The ids of one destination, each with the serial of its mark."""
 
-    __slots__ = ("_claimed", "_seen", "address", "most", "window_ms")
+    __slots__ = ("_claimed", "_forgets_below", "_marked", "_seen", "address", "most", "window_ms")
 
     def __init__(self, address: Address, window_ms: int, most: int) -> None:
         """Remember ids for `window_ms`, and at most `most` of them: the oldest are forgotten first."""
         self.address = address
         self.window_ms = window_ms
         self.most = most
-        self._seen: OrderedDict[str, int] = OrderedDict()
-        self._claimed: dict[str, object | None] = {}
-        """Who claims each."""
+        self._seen: OrderedDict[str, tuple[int, int]] = OrderedDict()
+        """Until when, and the serial."""
+        self._claimed: dict[str, tuple[object | None, int]] = {}
+        """Who claims each, and the serial."""
+        self._marked = 0
+        """How many marks a journal has got since it last heard what it may forget."""
+        self._forgets_below = 0
+        """Not 0: a journal is to hear it, with each mark until one of them has arrived."""
 
     def __len__(self) -> int:
         return len(self._seen)
 
-    def claim(self, identity: str, now_ms: int, claimant: object | None = None) -> Sighting:
+    def claim(self, identity: str, now_ms: int, serial: int, claimant: object | None = None) -> Sighting:
         """Return what is known of an id; a NEW one is claimed by `claimant`, and must be confirmed or dropped later."""
         self._forget_old(now_ms)
-        if identity in self._seen:
+        known = self._seen.get(identity)
+        if known is not None and known[0] > now_ms:
             return Sighting.SEEN
         if identity in self._claimed:
             return Sighting.CLAIMED
-        self._claimed[identity] = claimant
+        self._claimed[identity] = claimant, serial
         return Sighting.NEW
 
-    def mark(self, identity: str, now_ms: int) -> DuplicateMark:
-        """Return what a journal must keep together with the message, for a claimed id."""
-        return DuplicateMark(self.address, identity, now_ms + self.window_ms)
+    def mark(
+        self, identity: str, now_ms: int, serial: int, queue: QueueNumber | None = None, *, is_kept: bool = True
+    ) -> DuplicateMark:
+        """Return the mark of a claimed id. `is_kept`: a journal must keep it together with the message, for that queue."""
+        below = 0
+        if is_kept:
+            self._marked += 1
+            if not self._forgets_below and self._marked >= max(_FORGOTTEN_TOGETHER, len(self._seen) // 20):
+                self._forgets_below = min(known[1] for each in (self._seen, self._claimed) for known in each.values())
+            below = self._forgets_below
+        return DuplicateMark(self.address, identity, now_ms + self.window_ms, serial, queue, below)
 
     def confirm(self, mark: DuplicateMark) -> None:
         """Remember the id of a message that has arrived. May be repeated, after an interrupt too: it is forgotten as claimed last."""
+        if mark.forgets_below and mark.forgets_below == self._forgets_below:
+            self._forgets_below = self._marked = 0
         self._remember(mark)
         self._claimed.pop(mark.duplicate_id, None)
 
     def drop(self, identity: str, claimant: object | None = None) -> None:
         """Forget an id that `claimant` claims, if it does: its message did not arrive. May be repeated."""
-        if identity in self._claimed and self._claimed[identity] is claimant:
+        if identity in self._claimed and self._claimed[identity][0] is claimant:
             del self._claimed[identity]
 
     def restore(self, marks: Iterable[DuplicateMark]) -> None:
         """Remember what a journal has kept, in any order."""
-        for mark in sorted(marks, key=lambda each: each.until_ms):
+        for mark in sorted(marks, key=lambda each: each.serial):
+            self._marked += 1
             self._remember(mark)
 
     def _remember(self, mark: DuplicateMark) -> None:
-        self._seen[mark.duplicate_id] = mark.until_ms
+        self._seen[mark.duplicate_id] = mark.until_ms, mark.serial
         self._seen.move_to_end(mark.duplicate_id)
         while len(self._seen) > self.most:
             self._seen.popitem(last=False)
 
     def _forget_old(self, now_ms: int) -> None:
-        while self._seen and next(iter(self._seen.values())) <= now_ms:
+        while self._seen and next(iter(self._seen.values()))[0] <= now_ms:
             self._seen.popitem(last=False)

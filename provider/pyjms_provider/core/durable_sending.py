@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -146,7 +145,7 @@ class DurableSending:
         mark = None if admission is None or kept is None else admission.mark
         changes = _changes(reference, envelope, () if kept is None else (kept,))
         if mark is not None and kept is not None:
-            changes.duplicates.append(replace(mark, queue=kept.number))
+            changes.duplicates.append(mark.of_queue(kept.number))
         try:
             self._store.keep(reference, envelope)
             if kept is not None:

@@ -78,9 +78,18 @@ class DuplicateMark:
     address: Address
     duplicate_id: str
     until_ms: int
+    """Milliseconds since 1970; 0: the message did not arrive after all."""
+    serial: int
+    """Marks of one address have different ones, in the order in which their messages came. Of two with the same the later one written stays."""
     queue: QueueNumber | None = None
     """Of the queue that its message is for: while that is not kept, the id is neither written nor forgotten, as it is written after the
     queue has ended, and may be known to the next one of its name. None: it is a topic's, and written in any case."""
+    forgets_below: int = 0
+    """All marks of the address with lower serials may go: nobody remembers them any more."""
+
+    def of_queue(self, queue: QueueNumber) -> DuplicateMark:
+        """Return it for that queue."""
+        return self if self.queue == queue else replace(self, queue=queue)
 
 
 @dataclass(frozen=True, slots=True)

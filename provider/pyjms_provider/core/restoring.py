@@ -89,7 +89,7 @@ def restore_host(host: VirtualHost, journal: Journal, store: PagingMessageStore,
         if was_seen:
             seen.counts.append((entry.queue, reference, 1))
     journal.note(seen)
-    host.doorkeeper.restore(_standing_marks(recovery))
+    host.doorkeeper.restore(_standing_marks(recovery), max((mark.serial for mark in recovery.duplicates), default=0))
     in_doubt.restore(host, journal, queues, store)
     pipelines.restore(host, journal, queues, store)
     for queue in queues.values():

@@ -75,7 +75,7 @@ class Medium:
     entries: dict[tuple[ReferenceId, QueueNumber], int] = field(default_factory=dict)
     branches: dict[Xid, KeptBranch] = field(default_factory=dict)
     heuristics: dict[Xid, BranchOutcome] = field(default_factory=dict)
-    duplicates: dict[tuple[str, str], DuplicateMark] = field(default_factory=dict)
+    duplicates: dict[tuple[str, int], DuplicateMark] = field(default_factory=dict)
     marks: dict[tuple[QueueNumber, int], ReferenceId] = field(default_factory=dict)
     groups: dict[GroupNumber, GroupRecord] = field(default_factory=dict)
     reserved: dict[GroupNumber, dict[int, tuple[ReferenceId, int]]] = field(default_factory=dict)
@@ -109,7 +109,9 @@ class Medium:
                 self.marks.pop((number, priority), None)
         for mark in changes.duplicates:
             if mark.queue is None or mark.queue in self.queues:
-                self.duplicates[str(mark.address), mark.duplicate_id] = replace(mark, queue=None)
+                self.duplicates[str(mark.address), mark.serial] = replace(mark, queue=None, forgets_below=0)
+            if mark.forgets_below:
+                self._forget_marks(mark.address, mark.forgets_below)
         for outcome in changes.outcomes:
             self._end(outcome)
         if pipelines is not None:
@@ -168,6 +170,11 @@ class Medium:
     def _forget_unused(self, message: ReferenceId) -> None:
         if not any(held == message for held, _ in self.entries):
             self.messages.pop(message, None)
+
+    def _forget_marks(self, address: Address, below: int) -> None:
+        old = [key for key, mark in self.duplicates.items() if mark.address == address and mark.serial < below]
+        for key in old:
+            del self.duplicates[key]
 
     def drop_queue(self, number: QueueNumber) -> None:
         """Forget a queue with its messages."""

@@ -67,7 +67,7 @@ def rows(engine: Engine, query: str) -> list[tuple[object, ...]]:
 
 
 def mark(queue: QueueNumber, until_ms: int = 2**62) -> DuplicateMark:
-    return DuplicateMark(FIRST.address, "7", until_ms, queue)
+    return DuplicateMark(FIRST.address, "7", until_ms, 7, queue)
 
 
 def end_and_begin_again(world: World) -> tuple[QueueNumber, Changes]:

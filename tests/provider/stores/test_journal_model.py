@@ -49,7 +49,9 @@ def picture(recovery: Recovery) -> dict[str, Any]:
             for branch in recovery.branches
         },
         "heuristics": {(each.xid, each.commit) for each in recovery.heuristics},
-        "duplicates": {(str(each.address), each.duplicate_id, each.until_ms) for each in recovery.duplicates},
+        "duplicates": {
+            (str(each.address), each.duplicate_id, each.until_ms, each.serial) for each in recovery.duplicates
+        },
         "marks": set(recovery.marks),
         "was_closed": recovery.was_closed,
     }
@@ -121,7 +123,8 @@ class Journals(RuleBasedStateMachine):
     @rule(removed=st.lists(some, max_size=2), number=some, count=st.integers(0, 5), noted=st.booleans())
     def count_and_mark(self, removed: list[int], number: int, count: int, noted: bool) -> None:
         address = queue_record(QUEUES[count % len(QUEUES)]).address
-        changes = Changes(removals=self.picks(removed), duplicates=[DuplicateMark(address, f"id {number % 3}", number)])
+        mark = DuplicateMark(address, f"id {number % 3}", 2**61 + number, number + 1, forgets_below=count)
+        changes = Changes(removals=self.picks(removed), duplicates=[mark])
         if (picked := self.pick(number)) is not None:
             changes.counts = [(picked.queue, picked.reference, count)]
             changes.marks = [(picked.queue, count, picked.reference.id)]

@@ -191,6 +191,28 @@ def test_a_store_of_the_first_version_gets_the_tables_of_pipelines_and_keeps_its
     world.journal.close(clean=True)
 
 
+def test_a_store_of_the_second_version_keeps_the_ids_of_producers_in_their_order(url: str, change: Change) -> None:
+    opened(url).close(clean=True)
+    names = "kind SMALLINT, name TEXT, temporary BOOLEAN, duplicate_id TEXT, until_ms BIGINT"
+    change(
+        "DROP TABLE pyjms_duplicate",
+        f"CREATE TABLE pyjms_duplicate ({names}, PRIMARY KEY (kind, name, temporary, duplicate_id))",
+        *(
+            f"INSERT INTO pyjms_duplicate VALUES (1, 'orders', FALSE, '{identity}', {2**61 + until})"
+            for identity, until in (("b", 1), ("a", 3), ("c", 2))
+        ),
+        "UPDATE pyjms_meta SET version = 2",
+    )
+    world = World(JournalHome(lambda _: opened(url)))
+    found = sorted(world.found.recovery.duplicates, key=lambda mark: mark.serial)
+    assert [(mark.duplicate_id, mark.until_ms, mark.serial) for mark in found] == [
+        *(("b", 2**61 + 1, 1), ("c", 2**61 + 2, 2), ("a", 2**61 + 3, 3)),
+    ]
+    world.remember("d", 2**62, found[0].address, serial=4, below=3)
+    assert {mark.duplicate_id for mark in world.reopen().recovery.duplicates} == {"a", "d"}
+    world.journal.close(clean=True)
+
+
 def test_an_older_schema_is_brought_to_the_present_version_step_by_step(
     url: str, change: Change, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -209,7 +231,7 @@ def test_an_older_schema_is_brought_to_the_present_version_step_by_step(
         seen.append(0)
         connection.execute(text("ALTER TABLE pyjms_message RENAME COLUMN later TO deliver_at"))
 
-    monkeypatch.setattr(schema_module, "MIGRATIONS", {-1: first, 0: second, 1: lambda _: None})
+    monkeypatch.setattr(schema_module, "MIGRATIONS", {-1: first, 0: second, 1: lambda _: None, 2: lambda _: None})
     world = World(JournalHome(lambda _: opened(url)))
     assert seen == [-1, 0]
     sent = world.add(world.message(deliver_at_ms=5)).reference
@@ -225,7 +247,7 @@ def test_a_migration_that_fails_changes_nothing(url: str, change: Change, monkey
         connection.execute(text("ALTER TABLE pyjms_queue ADD COLUMN half BIGINT"))
         connection.execute(text("ALTER TABLE no_such_table ADD COLUMN half BIGINT"))
 
-    monkeypatch.setattr(schema_module, "MIGRATIONS", {0: broken, 1: broken})
+    monkeypatch.setattr(schema_module, "MIGRATIONS", {0: broken, 1: broken, 2: broken})
     with pytest.raises(StoreError, match="no_such_table"):
         opened(url)
     change("ALTER TABLE pyjms_queue ADD COLUMN half BIGINT", f"UPDATE pyjms_meta SET version = {VERSION}")

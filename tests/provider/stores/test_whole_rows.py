@@ -129,8 +129,12 @@ _TEXT = "CAST(x'ff' AS TEXT)"
         ("pyjms_heuristic (format_id, global_id, qualifier, committed)", f"1, {_TEXT}, x'00', 1"),
         ("pyjms_heuristic (format_id, global_id, qualifier, committed)", "1, x'00', x'00', 'x'"),
         ("pyjms_mark (queue, priority, message)", f"1, 4, {_TEXT}"),
-        ("pyjms_duplicate (kind, name, temporary, duplicate_id, until_ms)", f"1, 'orders', 0, {_TEXT}, 1"),
-        ("pyjms_duplicate (kind, name, temporary, duplicate_id, until_ms)", "9, 'orders', 0, 'x', 1"),
+        ("pyjms_duplicate (kind, name, temporary, serial, duplicate_id, until_ms)", f"1, 'orders', 0, 1, {_TEXT}, 1"),
+        ("pyjms_duplicate (kind, name, temporary, serial, duplicate_id, until_ms)", "9, 'orders', 0, 2, 'x', 1"),
+        (
+            "pyjms_duplicate (kind, name, temporary, serial, duplicate_id, until_ms)",
+            "1, 'orders', 0, 9223372036854775807, 'x', 1",
+        ),
         (
             "pyjms_group (number, name, queue, selector, generation, low, fence, opened_ms)",
             f"1, {_TEXT}, 1, NULL, 'g', 1, 1, 1",

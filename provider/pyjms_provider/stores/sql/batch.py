@@ -42,6 +42,7 @@ _ORDER: Final = (
     "drop_mark",
     "put_mark",
     "put_duplicate",
+    "forget_duplicates",
 )
 """Ids of a queue that is gone, before those of the next one of its name; queues, additions, counts, removals; marks that are forgotten before those that are put. Beyond that the order does not matter."""
 _LAST: Final = "put_queue_duplicate"
@@ -209,13 +210,16 @@ def make_batch(changes: Changes) -> Batch:
     for mark in changes.marks:
         batch.mark(*mark)
     for duplicate in changes.duplicates:
-        address, duplicate_id = duplicate.address, text_to_column(duplicate.duplicate_id)
-        key = (int(address.kind), text_to_column(address.name), address.temporary, duplicate_id)
-        number = duplicate.queue
+        address, number = duplicate.address, duplicate.queue
+        place = (int(address.kind), text_to_column(address.name), address.temporary)
+        key = (*place, duplicate.serial)
+        row = (*key, text_to_column(duplicate.duplicate_id), duplicate.until_ms)
         if number is None:
-            batch.put("put_duplicate", key, (*key, duplicate.until_ms))
+            batch.put("put_duplicate", key, row)
         else:
-            batch.put("put_queue_duplicate", (*key, number), (*key, duplicate.until_ms, number))
+            batch.put("put_queue_duplicate", (*key, number), (*row, number))
+        if duplicate.forgets_below:
+            batch.put("forget_duplicates", place, (*place, duplicate.forgets_below))
     return batch
 
 

@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from dataclasses import replace
 from itertools import count
 from threading import Lock
-from typing import TYPE_CHECKING, Final, TypeVar
+from typing import TYPE_CHECKING, TypeVar
 from weakref import WeakSet
 
 from pyjms.spi.errors import ClosedError, InDoubtError, ProviderError
@@ -49,8 +49,6 @@ __all__ = ["SqlJournal"]
 
 _log = logging.getLogger(__name__)
 
-_DUPLICATES_BETWEEN_PURGES: Final = 1000
-
 _Work = TypeVar("_Work")
 
 
@@ -82,7 +80,6 @@ class SqlJournal(Journal):
         self._last_batch = Batch()
         self._queue_numbers = count(meta.next_queue)
         self._branch_numbers = count(1)
-        self._duplicates = 0
         self._queues: dict[tuple[Address, SubscriptionKey | None], QueueNumber] = {}
         self._lost: LostStoreError | None = None
         self._is_closed = False
@@ -101,9 +98,14 @@ class SqlJournal(Journal):
         with database.reading() as connection:
             found = read_records(connection)
         self._branch_numbers = count(found.last_branch + 1)
+        statements, forgotten = database.statements, Batch()
         if found.lost_groups:  # or another group of such a number would have what they held
-            statements, rows, forgotten = database.statements, [(number,) for number in found.lost_groups], Batch()
+            rows = [(number,) for number in found.lost_groups]
             forgotten.others = [(statements.drop_reserved, rows), (statements.drop_group, rows)]
+        now_ms = self._clock.time_ms()
+        if any(mark.until_ms < now_ms for mark in found.duplicates):  # of destinations that nobody sends to, perhaps
+            forgotten.others.append((statements.drop_old_duplicates, [(now_ms,)]))
+        if forgotten.others:
             self._noted.add(forgotten)
         self._queues = {(record.address, record.subscription): record.number for record in found.queues}
         return Recovery(
@@ -164,26 +166,16 @@ class SqlJournal(Journal):
 
     def _batch(self, changes: Changes) -> Batch:
         batch = make_batch(changes)
-        if changes.duplicates or changes.outcomes or changes.prepared is not None or changes.pipelines is not None:
-            self._complete(batch, changes)
+        if changes.prepared is not None or changes.outcomes:
+            add_branches(batch, changes, self._database, lambda: next(self._branch_numbers))
+        if changes.pipelines is not None:
+            add_pipelines(batch, changes, self._database, lambda: next(self._branch_numbers))
         if changes.dropped:
             self._forget_numbers(changes.dropped)
             add_dropped(batch, self._database.statements, changes.dropped)
         for record in changes.corrected:
             self._define(batch, record)
         return batch
-
-    def _complete(self, batch: Batch, changes: Changes) -> None:
-        """Add what few changes have."""
-        if changes.prepared is not None or changes.outcomes:
-            add_branches(batch, changes, self._database, lambda: next(self._branch_numbers))
-        if changes.pipelines is not None:
-            add_pipelines(batch, changes, self._database, lambda: next(self._branch_numbers))
-        if changes.duplicates:
-            self._duplicates += len(changes.duplicates)
-            if self._duplicates >= _DUPLICATES_BETWEEN_PURGES:
-                self._duplicates = 0
-                batch.others.append((self._database.statements.drop_duplicates, [(self._clock.time_ms(),)]))
 
     def _submit(self, batch: Batch, *, force: bool) -> None:
         if self._is_closed:

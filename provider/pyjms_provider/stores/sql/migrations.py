@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Final
 
+from sqlalchemy import column, func, insert, select, table, text
+
 from pyjms_provider.stores.sql import tables as t
 
 if TYPE_CHECKING:
@@ -21,5 +23,22 @@ def _add_pipelines(connection: Connection) -> None:
     t.SCHEMA.create_all(connection, tables=[t.GROUP, t.RESERVED, t.STAGE, t.STAGE_MARKER])
 
 
-MIGRATIONS: Final[Mapping[int, Migration]] = {1: _add_pipelines}
+def _number_duplicates(connection: Connection) -> None:
+    """Give the ids of producers the serials that are their key now: those that are forgotten first have the lowest."""
+    name = t.DUPLICATE.name
+    kept = ("kind", "name", "temporary", "duplicate_id", "until_ms")
+    by_age = func.row_number().over(order_by=column("until_ms")).label("serial")
+    old = str(select(*map(column, kept), by_age).select_from(table(name)))
+    connection.execute(text(f"CREATE TEMPORARY TABLE {name}_old AS {old}"))
+    connection.execute(text(f"DROP TABLE {name}"))
+    t.SCHEMA.create_all(connection, tables=[t.DUPLICATE])
+    connection.execute(
+        insert(t.DUPLICATE).from_select(
+            [*kept, "serial"], select(*map(column, (*kept, "serial"))).select_from(table(f"{name}_old"))
+        )
+    )
+    connection.execute(text(f"DROP TABLE {name}_old"))
+
+
+MIGRATIONS: Final[Mapping[int, Migration]] = {1: _add_pipelines, 2: _number_duplicates}
 """By the version that it starts from; it leads to the next one. Version 1 is the first."""

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Noted", "Taken"]
 
-_ABOUT_NAMES: Final = ("drop_queue_duplicates", "put_duplicate", "put_queue_duplicate")
+_ABOUT_NAMES: Final = ("drop_queue_duplicates", "put_duplicate", "put_queue_duplicate", "forget_duplicates")
 
 
 @dataclass(slots=True)

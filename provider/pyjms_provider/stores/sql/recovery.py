@@ -41,6 +41,8 @@ _RUN: Final = 10_000
 """So many messages are read at a time; as often, progress is told."""
 _PRIORITIES: Final = 10
 _KINDS: Final = frozenset(kind.value for kind in AddressKind)
+_SERIALS_END: Final = 1 << 62
+"""No mark has come so far: a higher serial is damaged, and there would be none above it."""
 _HIGHEST: Final = 2**53
 """No queue has a higher number."""
 
@@ -76,7 +78,7 @@ def read_records(connection: Connection) -> Found:
             BranchOutcome(xid, commit=bool(row.committed), heuristic=True)
             for xid, row in _xids(connection, t.HEURISTIC)
         ],
-        duplicates=[_duplicate(row) for row in whole_rows(connection, t.DUPLICATE) if row.kind in _KINDS],
+        duplicates=_duplicates(connection),
         marks=[(QueueNumber(row.queue), row.priority, ReferenceId(row.message)) for row in marks],
         last_id=ReferenceId(max(*highest, *(row.message for row in marks))),
         groups=groups,
@@ -137,8 +139,12 @@ def _xids(connection: Connection, table: Table, *order: Column[Any]) -> Iterator
             tell_damage(table, row, "it is passed over")
 
 
-def _duplicate(row: Row[Any]) -> DuplicateMark:
-    return DuplicateMark(_address(row), _text(row.duplicate_id), row.until_ms)
+def _duplicates(connection: Connection) -> list[DuplicateMark]:
+    return [
+        DuplicateMark(_address(row), _text(row.duplicate_id), row.until_ms, row.serial)
+        for row in whole_rows(connection, t.DUPLICATE)
+        if row.kind in _KINDS and 0 < row.serial < _SERIALS_END
+    ]
 
 
 def _messages_of(connection: Connection, number: int) -> list[tuple[QueueNumber, MessageReference]]:

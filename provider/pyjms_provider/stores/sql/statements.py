@@ -36,9 +36,10 @@ class Statements:
     count_entry: str  # deliveries, message, queue
     drop_mark: str  # queue, priority
     put_mark: str  # queue, priority, message; the higher one stays
-    put_duplicate: str  # kind, name, temporary, duplicate_id, until_ms
-    put_queue_duplicate: str  # kind, name, temporary, duplicate_id, until_ms, number
-    drop_duplicates: str  # until_ms
+    put_duplicate: str  # kind, name, temporary, serial, duplicate_id, until_ms
+    put_queue_duplicate: str  # kind, name, temporary, serial, duplicate_id, until_ms, number
+    forget_duplicates: str  # kind, name, temporary, serial below which all go
+    drop_old_duplicates: str  # until_ms
 
     add_branch: str  # number, format_id, global_id, qualifier, prepared_ms
     add_branch_removal: str  # branch, message, queue
@@ -192,7 +193,7 @@ def _within(column: ColumnElement[int]) -> ColumnElement[bool]:
 def _for_messages(c: _Compiler) -> dict[str, str]:
     message, entry, duplicate = t.MESSAGE, t.ENTRY, t.DUPLICATE
     deliveries = bindparam("deliveries_", type_=message.c.deliveries.type)
-    until_ms = bindparam("until_ms_", type_=duplicate.c.until_ms.type)
+    until_ms, serial = (bindparam(f"{name}_", type_=duplicate.c[name].type) for name in ("until_ms", "serial"))
     return {
         "add_message": c.insert(message),
         "add_entry": c.insert(entry),
@@ -211,7 +212,11 @@ def _for_messages(c: _Compiler) -> dict[str, str]:
         "put_mark": c.raise_to(t.MARK, "message"),
         "put_duplicate": c.put(duplicate, "until_ms"),
         "put_queue_duplicate": c.put_if(duplicate, "until_ms", t.QUEUE, "number"),
-        "drop_duplicates": c(delete(duplicate).where(duplicate.c.until_ms < until_ms), "until_ms_"),
+        "forget_duplicates": c(
+            delete(duplicate).where(*_equal(duplicate, _ADDRESS), duplicate.c.serial < serial),
+            *(f"{name}_" for name in (*_ADDRESS, "serial")),
+        ),
+        "drop_old_duplicates": c(delete(duplicate).where(duplicate.c.until_ms < until_ms), "until_ms_"),
         "read_message": c(select(_bytes(message.c.payload)).where(*_equal(message, ["id"])), "id_"),
         "has_message": c(select(message.c.id).where(*_equal(message, ["id"])), "id_"),
         "has_single": c(select(message.c.id).where(*_equal(message, ["id", "queue"])), "id_", "queue_"),

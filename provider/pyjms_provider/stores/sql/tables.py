@@ -42,7 +42,7 @@ __all__ = [
     "VERSION",
 ]
 
-VERSION = 2
+VERSION = 3
 """Of the schema. A change of it comes with a function in `migrations`."""
 PREFIX = "pyjms_"
 SCHEMA = MetaData()
@@ -161,11 +161,13 @@ DUPLICATE = Table(
     Column("kind", SmallInteger, nullable=False),
     Column("name", Text, nullable=False),
     Column("temporary", Boolean, nullable=False),
+    Column("serial", BigInteger, nullable=False),
     Column("duplicate_id", Text, nullable=False),
     Column("until_ms", BigInteger, nullable=False),
-    PrimaryKeyConstraint("kind", "name", "temporary", "duplicate_id"),
+    PrimaryKeyConstraint("kind", "name", "temporary", "serial"),
     sqlite_with_rowid=False,
 )
+"""Ids that producers chose. Their key is a serial, so that those of a destination are added at one end and forgotten at the other, whatever they are."""
 
 SET_ASIDE = Table(
     f"{PREFIX}set_aside",

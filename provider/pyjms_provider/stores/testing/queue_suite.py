@@ -144,7 +144,7 @@ def test_what_was_noted_as_dropped_makes_way_for_the_next_of_its_name(world: Wor
     number = world.journal.number_of(record)
     assert number not in {world.queue, world.other}
     message = world.message(number)
-    mark = DuplicateMark(record.address, "id", 2**62)
+    mark = DuplicateMark(record.address, "id", 2**62, 9)
     definition = replace(record, number=number)
     world.journal.write(Changes(messages=[message], definitions=[definition], duplicates=[mark]), force=True)
     found = world.reopen()
@@ -167,9 +167,9 @@ def test_an_id_is_kept_and_forgotten_only_for_a_queue_that_is_there(world: World
     number = world.journal.number_of(record)
 
     def mark(identity: str, queue: QueueNumber, until_ms: int = 2**62) -> DuplicateMark:
-        return DuplicateMark(record.address, identity, until_ms, queue)
+        return DuplicateMark(record.address, identity, until_ms, len(identity), queue)
 
-    late = [mark("late", world.queue)]
+    late = [mark("too late", world.queue)]
     world.journal.write(Changes(messages=[world.message(world.queue)], duplicates=late), force=True)
     definition = replace(record, number=number)
     new = [mark("new", number), mark("withdrawn", number)]

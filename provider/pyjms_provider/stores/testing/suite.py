@@ -147,7 +147,7 @@ def test_changes_are_true_together(world: World) -> None:
             removals=[Removal(world.queue, old.reference)],
             counts=[(world.other, kept.reference, 3)],
             marks=[(world.queue, 4, new.reference.id)],
-            duplicates=[DuplicateMark(ORDERS, "id", 2**62)],
+            duplicates=[DuplicateMark(ORDERS, "id", 2**62, 1)],
         ),
         force=True,
     )
@@ -259,13 +259,28 @@ def test_new_ids_are_higher_than_those_in_use(world: World) -> None:
 
 @pytest.mark.parametrize("duplicate_id", AWKWARD)
 def test_duplicate_ids_are_remembered(world: World, duplicate_id: str) -> None:
-    """An id is remembered by its address, until the last time that was said."""
+    """An id is remembered by its address and serial, until the last time that was said."""
     topic = Address(AddressKind.TOPIC, ORDERS.name)
-    world.remember(duplicate_id, 2**61)
-    world.remember(duplicate_id, 2**62)
-    world.remember(duplicate_id, 2**60, topic)
-    found = {(mark.address, mark.duplicate_id): mark.until_ms for mark in world.reopen().recovery.duplicates}
-    assert found == {(ORDERS, duplicate_id): 2**62, (topic, duplicate_id): 2**60}
+    world.remember(duplicate_id, 2**61, serial=7)
+    world.remember(duplicate_id, 2**62, serial=7)
+    world.remember(duplicate_id, 2**59, serial=8)
+    world.remember(duplicate_id, 2**60, topic, serial=7)
+    marks = world.reopen().recovery.duplicates
+    assert {mark.duplicate_id for mark in marks} == {duplicate_id}
+    found = {(mark.address, mark.serial): mark.until_ms for mark in marks}
+    assert found == {(ORDERS, 7): 2**62, (ORDERS, 8): 2**59, (topic, 7): 2**60}
+
+
+def test_ids_are_forgotten_by_their_serials(world: World) -> None:
+    """DuplicateMark.forgets_below: those of its address with lower serials, in whatever order they were written."""
+    topic = Address(AddressKind.TOPIC, ORDERS.name)
+    for serial in (3, 1, 2):
+        world.remember(f"{serial}", 2**62, serial=serial)
+        world.remember(f"{serial}", 2**62, topic, serial=serial)
+    world.remember("4", 2**62, serial=4, below=3)
+    marks = world.reopen().recovery.duplicates
+    assert {mark.serial for mark in marks if mark.address == ORDERS} == {3, 4}
+    assert {mark.serial for mark in marks if mark.address == topic} == {1, 2, 3}
 
 
 # Branches

@@ -87,6 +87,7 @@ class World:
     def __init__(self, home: JournalHome) -> None:
         self.home = home
         self._ids = count(1)
+        self._serials = count(1)
         self.journal: Journal = home.open()
         self.found = self._recover()
         self.queue = self.journal.define_queue(queue_record("first"))
@@ -139,9 +140,13 @@ class World:
         """Write the end of a prepared branch."""
         self.journal.write(Changes(outcomes=[BranchOutcome(xid(number), commit, heuristic)]), force=True)
 
-    def remember(self, duplicate_id: str, until_ms: int, address: Address = ORDERS) -> None:
-        """Write the id that a producer chose."""
-        self.journal.write(Changes(duplicates=[DuplicateMark(address, duplicate_id, until_ms)]), force=True)
+    def remember(
+        self, duplicate_id: str, until_ms: int, address: Address = ORDERS, *, serial: int | None = None, below: int = 0
+    ) -> None:
+        """Write the id that a producer chose, with the next serial if none is given, and below which serial others may go."""
+        chosen = next(self._serials) if serial is None else serial
+        mark = DuplicateMark(address, duplicate_id, until_ms, chosen, forgets_below=below)
+        self.journal.write(Changes(duplicates=[mark]), force=True)
 
     def bodies(self, *ids: int) -> dict[int, object]:
         """Read the bodies of messages."""
