@@ -17,6 +17,10 @@ PROFILE_HEADER = "JMS_pyjms"
 _BEFORE_TAIL = f"\n{PROFILE_HEADER}:"
 _COMMAND_LENGTH_MAX = 40
 _named_lines = re.compile(r"(?:[^:\n]+:.*\n)*+").fullmatch
+# The same with nothing escaped but as STOMP 1.2 has it.
+_escaped_lines = re.compile(
+    r"(?:(?!:)[^:\n\\]*+(?:\\[rnc\\][^:\n\\]*+)*+:[^\n\\]*+(?:\\[rnc\\][^\n\\]*+)*+\n)*+"
+).fullmatch
 
 
 class HeaderParser:
@@ -72,7 +76,8 @@ class HeaderParser:
         if at < 0 or self.version is not Version.V1_2:
             return self._parse_lines(command, lines)
         tail = lines[at + 1 :] + "\n"
-        if "\\" in tail or not _named_lines(tail):
+        is_sound = _escaped_lines if "\\" in tail else _named_lines
+        if not is_sound(tail):
             split_lines(tail, Version.V1_2)  # what is wrong with it is found here, not by who gets it later
         frame = self._parse_lines(command, lines[:at])
         frame.tail = tail
