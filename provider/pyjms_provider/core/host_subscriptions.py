@@ -16,6 +16,7 @@ from pyjms.spi.errors import (
 from pyjms.spi.provider import SubscribeRequest
 from pyjms_provider.core.journal import SubscriptionKey
 from pyjms_provider.core.message_state import MessageState
+from pyjms_provider.core.names import check_name
 from pyjms_provider.core.subscription import Subscription, SubscriptionTerms
 from pyjms_provider.core.topic import Topic
 from pyjms_provider.core.when_written import end_at_once, end_when_written
@@ -95,6 +96,7 @@ class HostSubscriptions:
             raise DestinationError(f"{address} is temporary, so it can have no durable subscription")
         if client_id is None:
             raise ProviderError(f"durable subscription {request.durable_name!r} needs a connection with a client id")
+        check_name(request.durable_name, "the name of the subscription", ProviderError)
         return self._subscribe_durably(
             SubscriptionKey(client_id, request.durable_name), topic, request, terms, subscriber
         )

@@ -28,6 +28,7 @@ from pyjms_provider.core.duplicates import DUPLICATE_ID
 from pyjms_provider.core.expiry_watch import ExpiryWatch
 from pyjms_provider.core.host_policy import ExpiredInTransaction, HostPolicy
 from pyjms_provider.core.host_subscriptions import HostSubscriptions
+from pyjms_provider.core.names import check_name
 from pyjms_provider.core.pipelines import Pipelines
 from pyjms_provider.core.policy import Overflow, QueuePolicy
 from pyjms_provider.core.queue import Queue
@@ -217,18 +218,20 @@ class VirtualHost:
     # Destinations
 
     def queue(self, name: str) -> Queue:
-        """Return the queue `name`, made now if there is none."""
+        """Return the queue `name`, made now if there is none. Raises `DestinationError`."""
         queue = self._queues.get(name)
         if queue is not None:
             return queue
+        check_name(name, "the name of the queue", DestinationError)
         address = Address(AddressKind.QUEUE, name)
         return self._define_queue(address, None if self.keeper is None else self.keeper.define_later(address), None)[0]
 
     def create_queue(self, name: str, policy: QueuePolicy | None) -> bool:
         """Make a queue; return False if there is one. `policy` None: what the host says.
 
-        Raises `ResourceError`; `InDoubtError`: it is there nevertheless.
+        Raises `DestinationError`, `ResourceError`; `InDoubtError`: it is there nevertheless.
         """
+        check_name(name, "the name of the queue", DestinationError)
         address = Address(AddressKind.QUEUE, name)
         with self._turns.of(name):
             if name in self._queues:
@@ -314,9 +317,10 @@ class VirtualHost:
         self.doorkeeper.forget(Address(AddressKind.QUEUE, name))
 
     def topic(self, name: str) -> Topic:
-        """Return the topic `name`, made now if there is none."""
+        """Return the topic `name`, made now if there is none. Raises `DestinationError`."""
         topic = self._topics.get(name)
         if topic is None:
+            check_name(name, "the name of the topic", DestinationError)
             with self._lock:
                 topic = self._topics.get(name)
                 if topic is None:
@@ -366,6 +370,7 @@ class VirtualHost:
         """Let connection `owner` have `client_id`. Raises `DuplicateClientIdError`."""
         if not client_id:
             raise DuplicateClientIdError("a client id must not be empty")
+        check_name(client_id, "the client id", DuplicateClientIdError)
         with self._lock:
             if self._client_ids.setdefault(client_id, owner) != owner:
                 raise DuplicateClientIdError(f"client id {client_id!r} is in use by another connection of {self.name}")
