@@ -271,7 +271,9 @@ def test_names_that_utf_8_does_not_have_are_recorded(tmp_path: Path, synchronous
         session = connection.create_session(False, Session.AUTO_ACKNOWLEDGE)
         session.create_producer(session.create_queue("é")).send(session.create_text_message("x"))
         made.expired("ID:1", Address(AddressKind.QUEUE, "a\ud800b"))  # as another provider may have it
-        journals = [event.dest for event in read(tmp_path).events if event.op in {SEND, EXPIRE}] if synchronous else None
+        journals = (
+            [event.dest for event in read(tmp_path).events if event.op in {SEND, EXPIRE}] if synchronous else None
+        )
     history = read(tmp_path)
     destinations = [event.dest for event in history.events if event.op in {SEND, EXPIRE}]
     assert destinations == ["queue://é", "queue://a\\ud800b"]
