@@ -13,6 +13,7 @@ from pyjms.runtime.connection import JmsConnection
 from pyjms.runtime.factory import ConnectionFactory
 from pyjms.spi import ProviderUrl, find_provider
 from tests.pyjms.runtime.helpers import Call, WatchedClock
+from tests.pyjms.runtime.wrapping import Wrapped
 
 
 class Connect(Protocol):
@@ -50,6 +51,13 @@ def connect(jms_connection_factory: ConnectionFactory) -> Iterator[Connect]:
 def connection(connect: Connect) -> JmsConnection:
     """A started connection."""
     return connect()
+
+
+@pytest.fixture
+def wrapped(jms_broker_url: str) -> Iterator[Wrapped]:
+    """The test's broker, behind a provider that a test can get in between."""
+    with Wrapped(jms_broker_url) as each:
+        yield each
 
 
 @pytest.fixture

@@ -438,9 +438,9 @@ class TestInDoubt:
     @pytest.mark.parametrize(("mode", "number"), [(AUTO, 1), (DUPS_OK, DUPS_OK_BATCH)])
     @pytest.mark.parametrize("receive", ["receive", "receive_no_wait"])
     def test_a_message_whose_acknowledgement_is_in_doubt_is_received(
-        self, jms_broker_url: str, connect: Connect, mode: int, number: int, receive: str
+        self, wrapped: Wrapped, connect: Connect, mode: int, number: int, receive: str
     ) -> None:
-        with Wrapped(jms_broker_url) as wrapped, ConnectionFactory(wrapped.url).create_connection() as connection:
+        with ConnectionFactory(wrapped.url).create_connection() as connection:
             session = connection.create_session(False, mode)
             queue, names = session.create_queue("orders"), [f"{each}" for each in range(number)]
             send_texts(session, queue, *names)

@@ -73,22 +73,20 @@ class TestCredentials:
     @pytest.mark.parametrize("method", ["create_connection", "create_queue_connection", "create_topic_connection"])
     def test_the_call_goes_before_the_factory(
         self,
-        jms_broker_url: str,
+        wrapped: Wrapped,
         method: str,
         configured: dict[str, str],
         given: tuple[str, ...],
         expected: tuple[str | None, str | None],
     ) -> None:
-        with Wrapped(jms_broker_url) as wrapped:
-            getattr(ConnectionFactory(wrapped.url, **configured), method)(*given).close()
-            (request,) = wrapped.requests
+        getattr(ConnectionFactory(wrapped.url, **configured), method)(*given).close()
+        (request,) = wrapped.requests
         assert (request.user_name, request.password) == expected
 
-    def test_a_password_is_not_shown(self, jms_broker_url: str) -> None:
-        with Wrapped(jms_broker_url) as wrapped:
-            factory = ConnectionFactory(wrapped.url, user_name="shop", password="hunter2")
-            factory.create_connection().close()
-            assert "hunter2" not in repr(wrapped.requests[0]) + repr(factory)
+    def test_a_password_is_not_shown(self, wrapped: Wrapped) -> None:
+        factory = ConnectionFactory(wrapped.url, user_name="shop", password="hunter2")
+        factory.create_connection().close()
+        assert "hunter2" not in repr(wrapped.requests[0]) + repr(factory)
 
 
 class TestClientId:
@@ -330,30 +328,29 @@ class TestStartAndStop:
 
 class TestThreads:
     @pytest.mark.realises("BOIL-CONC-1")
-    def test_start_and_stop_at_once_leave_one_state(self, jms_broker_url: str, latch: Callable[[], Event]) -> None:
+    def test_start_and_stop_at_once_leave_one_state(self, wrapped: Wrapped, latch: Callable[[], Event]) -> None:
         """Sessions made before and after must agree on whether the connection is started."""
-        with Wrapped(jms_broker_url) as wrapped:
-            connection = ConnectionFactory(wrapped.url).create_connection()
-            session = connection.create_session()
-            queue = session.create_queue("orders")
-            send_texts(session, queue, "one", "two")
-            before = session.create_consumer(queue)
-            release, reached = latch(), Event()
-            wrapped.before["start"] = holding(reached, release)
-            starting = Call(connection.start)
-            assert reached.wait(PATIENCE_S)
-            stopping = Call(connection.stop)
-            stopping.is_blocked()
-            release.set()
-            starting.result()
-            stopping.result()
-            del wrapped.before["start"]
-            after = connection.create_session().create_consumer(queue)
-            got = [before.receive_no_wait() is not None, after.receive_no_wait() is not None]
-            assert got in ([True, True], [False, False])
-            connection.start()
-            assert len(drain(before)) + len(drain(after)) == 2 - sum(got)
-            connection.close()
+        connection = ConnectionFactory(wrapped.url).create_connection()
+        session = connection.create_session()
+        queue = session.create_queue("orders")
+        send_texts(session, queue, "one", "two")
+        before = session.create_consumer(queue)
+        release, reached = latch(), Event()
+        wrapped.before["start"] = holding(reached, release)
+        starting = Call(connection.start)
+        assert reached.wait(PATIENCE_S)
+        stopping = Call(connection.stop)
+        stopping.is_blocked()
+        release.set()
+        starting.result()
+        stopping.result()
+        del wrapped.before["start"]
+        after = connection.create_session().create_consumer(queue)
+        got = [before.receive_no_wait() is not None, after.receive_no_wait() is not None]
+        assert got in ([True, True], [False, False])
+        connection.start()
+        assert len(drain(before)) + len(drain(after)) == 2 - sum(got)
+        connection.close()
 
     @pytest.mark.realises("BOIL-CONC-1")
     def test_many_threads_make_sessions_of_one_connection(self, connection: JmsConnection) -> None:
@@ -407,24 +404,23 @@ class TestThreads:
                 session.create_message()
 
     @pytest.mark.realises("BOIL-CONN-11")
-    def test_each_closer_returns_when_all_is_closed(self, jms_broker_url: str, latch: Callable[[], Event]) -> None:
-        with Wrapped(jms_broker_url) as wrapped:
-            connection = ConnectionFactory(wrapped.url).create_connection()
-            release, reached = latch(), Event()
-            wrapped.before["close"] = holding(reached, release)
-            first = Call(connection.close)
-            assert reached.wait(PATIENCE_S)
-            second = Call(connection.close)
-            assert second.is_blocked(), "the connection is still closing"
-            release.set()
-            first.result()
-            second.result()
+    def test_each_closer_returns_when_all_is_closed(self, wrapped: Wrapped, latch: Callable[[], Event]) -> None:
+        connection = ConnectionFactory(wrapped.url).create_connection()
+        release, reached = latch(), Event()
+        wrapped.before["close"] = holding(reached, release)
+        first = Call(connection.close)
+        assert reached.wait(PATIENCE_S)
+        second = Call(connection.close)
+        assert second.is_blocked(), "the connection is still closing"
+        release.set()
+        first.result()
+        second.result()
 
 
 class TestTrouble:
     @pytest.mark.realises("BOIL-CONN-5")
-    def test_a_start_that_fails_beneath_has_had_no_effect(self, jms_broker_url: str) -> None:
-        with Wrapped(jms_broker_url) as wrapped, ConnectionFactory(wrapped.url).create_connection() as connection:
+    def test_a_start_that_fails_beneath_has_had_no_effect(self, wrapped: Wrapped) -> None:
+        with ConnectionFactory(wrapped.url).create_connection() as connection:
             early = connection.create_session()
             queue = early.create_queue("orders")
             send_texts(early, queue, "espresso")
@@ -460,20 +456,19 @@ class TestTrouble:
 
     @pytest.mark.realises("BOIL-CONN-12")
     @pytest.mark.parametrize("failing", ["session.close", "close"])
-    def test_a_close_that_fails_beneath_still_closes(self, jms_broker_url: str, failing: str) -> None:
-        with Wrapped(jms_broker_url) as wrapped:
-            connection = ConnectionFactory(wrapped.url, client_id="shop").create_connection()
-            sessions = [connection.create_session() for _ in range(2)]
-            wrapped.before[failing] = raising(ProviderError("the cable is cut"))
-            with pytest.raises(JMSException, match="cable"):
-                connection.close()
-            assert "close" in wrapped.calls
-            for session in sessions:
-                with pytest.raises(IllegalStateException, match="closed"):
-                    session.create_message()
-            with pytest.raises(IllegalStateException, match="closed"):
-                connection.create_session()
+    def test_a_close_that_fails_beneath_still_closes(self, wrapped: Wrapped, failing: str) -> None:
+        connection = ConnectionFactory(wrapped.url, client_id="shop").create_connection()
+        sessions = [connection.create_session() for _ in range(2)]
+        wrapped.before[failing] = raising(ProviderError("the cable is cut"))
+        with pytest.raises(JMSException, match="cable"):
             connection.close()
+        assert "close" in wrapped.calls
+        for session in sessions:
+            with pytest.raises(IllegalStateException, match="closed"):
+                session.create_message()
+        with pytest.raises(IllegalStateException, match="closed"):
+            connection.create_session()
+        connection.close()
 
     def test_a_session_that_comes_while_the_connection_closes_is_closed_too(
         self, connect: Connect, latch: Callable[[], Event]
@@ -504,20 +499,19 @@ class TestTrouble:
                 late.create_message()
 
     def test_a_session_that_is_being_opened_does_not_survive_the_close(
-        self, jms_broker_url: str, latch: Callable[[], Event]
+        self, wrapped: Wrapped, latch: Callable[[], Event]
     ) -> None:
-        with Wrapped(jms_broker_url) as wrapped:
-            connection = ConnectionFactory(wrapped.url).create_connection()
-            reached, release = Event(), latch()
-            wrapped.before["open_session"] = holding(reached, release)
-            opening = Call(connection.create_session)
-            assert reached.wait(PATIENCE_S)
-            closing = Call(connection.close)
-            closing.is_blocked()
-            release.set()
-            closing.result()
-            with pytest.raises(IllegalStateException):
-                opening.result().create_message()
+        connection = ConnectionFactory(wrapped.url).create_connection()
+        reached, release = Event(), latch()
+        wrapped.before["open_session"] = holding(reached, release)
+        opening = Call(connection.create_session)
+        assert reached.wait(PATIENCE_S)
+        closing = Call(connection.close)
+        closing.is_blocked()
+        release.set()
+        closing.result()
+        with pytest.raises(IllegalStateException):
+            opening.result().create_message()
 
     def test_a_connection_that_is_lost_can_be_closed(self, jms_faults: Faults, connect: Connect) -> None:
         connection = connect()

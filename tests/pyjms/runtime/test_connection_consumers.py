@@ -192,29 +192,27 @@ class TestRefused:
             within_patience(connection.close)
 
     @pytest.mark.parametrize("wrong", ["selector", "destination", "name in use"])
-    def test_nothing_stays_open_at_the_provider(self, jms_broker_url: str, wrong: str) -> None:
-        with Wrapped(jms_broker_url) as wrapped:
-            connection = ConnectionFactory(wrapped.url, client_id="server").create_connection()
-            session, pool = connection.create_session(), Pool(connection, feeding(Recorder()))
-            topic = session.create_topic("prices")
-            session.create_durable_subscriber(topic, "all")
-            wrapped.calls.clear()
-            with pytest.raises(JMSException):
-                if wrong == "selector":
-                    connection.create_connection_consumer(topic, "cups >", pool, 1)
-                elif wrong == "destination":
-                    connection.create_connection_consumer(None, None, pool, 1)  # type: ignore[arg-type]
-                else:
-                    connection.create_durable_connection_consumer(topic, "all", None, pool, 1)
-            assert wrapped.calls.count("open_session") == wrapped.calls.count("session.close")
-            within_patience(connection.close)
+    def test_nothing_stays_open_at_the_provider(self, wrapped: Wrapped, wrong: str) -> None:
+        connection = ConnectionFactory(wrapped.url, client_id="server").create_connection()
+        session, pool = connection.create_session(), Pool(connection, feeding(Recorder()))
+        topic = session.create_topic("prices")
+        session.create_durable_subscriber(topic, "all")
+        wrapped.calls.clear()
+        with pytest.raises(JMSException):
+            if wrong == "selector":
+                connection.create_connection_consumer(topic, "cups >", pool, 1)
+            elif wrong == "destination":
+                connection.create_connection_consumer(None, None, pool, 1)  # type: ignore[arg-type]
+            else:
+                connection.create_durable_connection_consumer(topic, "all", None, pool, 1)
+        assert wrapped.calls.count("open_session") == wrapped.calls.count("session.close")
+        within_patience(connection.close)
 
-    def test_its_priority_is_that_of_the_connection(self, jms_broker_url: str) -> None:
-        with Wrapped(jms_broker_url) as wrapped:
-            connection = ConnectionFactory(wrapped.url, consumer_priority=3).create_connection()
-            connection.create_connection_consumer(JmsQueue("orders"), None, Pool(connection, feeding(Recorder())), 1)
-            assert [request.priority for request in wrapped.subscribed] == [3]
-            within_patience(connection.close)
+    def test_its_priority_is_that_of_the_connection(self, wrapped: Wrapped) -> None:
+        connection = ConnectionFactory(wrapped.url, consumer_priority=3).create_connection()
+        connection.create_connection_consumer(JmsQueue("orders"), None, Pool(connection, feeding(Recorder())), 1)
+        assert [request.priority for request in wrapped.subscribed] == [3]
+        within_patience(connection.close)
 
 
 class TestModes:

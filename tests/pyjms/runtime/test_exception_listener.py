@@ -161,8 +161,8 @@ class TestTelling:
         assert told.error_code == "PYJMS-LOST"
 
     @pytest.mark.realises("BOIL-CONN-17")
-    def test_other_problems_are_told_too(self, jms_broker_url: str) -> None:
-        with Wrapped(jms_broker_url) as wrapped, ConnectionFactory(wrapped.url).create_connection() as connection:
+    def test_other_problems_are_told_too(self, wrapped: Wrapped) -> None:
+        with ConnectionFactory(wrapped.url).create_connection() as connection:
             problems = Problems()
             connection.exception_listener = problems
             wrapped.events[0].on_exception(ResourceError("the disk is nearly full"))
@@ -174,7 +174,7 @@ class TestTelling:
 
 class TestOneAtATime:
     @pytest.mark.realises("BOIL-CONN-17")
-    def test_its_calls_are_serialized_and_in_order(self, jms_broker_url: str) -> None:
+    def test_its_calls_are_serialized_and_in_order(self, wrapped: Wrapped) -> None:
         inside, overlaps = Lock(), list[JMSException]()
 
         def work(exception: JMSException) -> None:
@@ -184,7 +184,7 @@ class TestOneAtATime:
             Event().wait(0.002)
             inside.release()
 
-        with Wrapped(jms_broker_url) as wrapped, ConnectionFactory(wrapped.url).create_connection() as connection:
+        with ConnectionFactory(wrapped.url).create_connection() as connection:
             problems = Problems(work)
             connection.exception_listener = problems
             (events,) = wrapped.events
@@ -196,8 +196,8 @@ class TestOneAtATime:
         assert len(set(problems.threads)) == 1
 
     @pytest.mark.realises("BOIL-CONN-17")
-    def test_many_threads_may_have_problems_at_once(self, jms_broker_url: str) -> None:
-        with Wrapped(jms_broker_url) as wrapped, ConnectionFactory(wrapped.url).create_connection() as connection:
+    def test_many_threads_may_have_problems_at_once(self, wrapped: Wrapped) -> None:
+        with ConnectionFactory(wrapped.url).create_connection() as connection:
             problems = Problems()
             connection.exception_listener = problems
             (events,) = wrapped.events
@@ -209,14 +209,12 @@ class TestOneAtATime:
 
     @pytest.mark.realises("BOIL-CONN-17")
     @pytest.mark.parametrize("error", [RuntimeError("mine"), SystemExit(1)], ids=lambda each: type(each).__name__)
-    def test_a_listener_that_raises_is_told_of_the_next_problem(
-        self, jms_broker_url: str, error: BaseException
-    ) -> None:
+    def test_a_listener_that_raises_is_told_of_the_next_problem(self, wrapped: Wrapped, error: BaseException) -> None:
         def work(exception: JMSException) -> None:
             if exception.message == "first":
                 raise error
 
-        with Wrapped(jms_broker_url) as wrapped, ConnectionFactory(wrapped.url).create_connection() as connection:
+        with ConnectionFactory(wrapped.url).create_connection() as connection:
             problems = Problems(work)
             connection.exception_listener = problems
             wrapped.events[0].on_exception(ResourceError("first"))
@@ -224,19 +222,18 @@ class TestOneAtATime:
             wrapped.events[0].on_exception(ResourceError("second"))
             assert [each.message for each in problems.wait_for(2)] == ["first", "second"]
 
-    def test_a_slow_listener_blocks_nobody(self, jms_broker_url: str, latch: Callable[[], Event]) -> None:
+    def test_a_slow_listener_blocks_nobody(self, wrapped: Wrapped, latch: Callable[[], Event]) -> None:
         release = latch()
-        with Wrapped(jms_broker_url) as wrapped:
-            connection = ConnectionFactory(wrapped.url).create_connection()
-            problems = Problems(lambda exception: release.wait(PATIENCE_S))
-            connection.exception_listener = problems
-            within_patience(wrapped.events[0].on_exception, ResourceError("first"))
-            problems.wait_for(1)
-            within_patience(wrapped.events[0].on_exception, ResourceError("second"))
-            session = connection.create_session()
-            within_patience(send_texts, session, session.create_queue("orders"), "espresso")
-            within_patience(connection.close)
-            release.set()
+        connection = ConnectionFactory(wrapped.url).create_connection()
+        problems = Problems(lambda exception: release.wait(PATIENCE_S))
+        connection.exception_listener = problems
+        within_patience(wrapped.events[0].on_exception, ResourceError("first"))
+        problems.wait_for(1)
+        within_patience(wrapped.events[0].on_exception, ResourceError("second"))
+        session = connection.create_session()
+        within_patience(send_texts, session, session.create_queue("orders"), "espresso")
+        within_patience(connection.close)
+        release.set()
 
 
 class TestWithin:
@@ -272,8 +269,8 @@ class TestWithin:
         session = again[0].create_session()
         send_texts(session, session.create_queue("orders"), "espresso")
 
-    def test_it_may_be_exchanged_while_it_runs(self, jms_broker_url: str) -> None:
-        with Wrapped(jms_broker_url) as wrapped, ConnectionFactory(wrapped.url).create_connection() as connection:
+    def test_it_may_be_exchanged_while_it_runs(self, wrapped: Wrapped) -> None:
+        with ConnectionFactory(wrapped.url).create_connection() as connection:
             second = Problems()
             first = Problems(lambda exception: setattr(connection, "exception_listener", second))
             connection.exception_listener = first

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import copy
 import pickle
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -30,13 +29,6 @@ from pyjms.testing import VirtualClock
 from tests.pyjms.runtime.conftest import Connect
 from tests.pyjms.runtime.helpers import Call, Recorder, drain, send_texts, take, text_of
 from tests.pyjms.runtime.wrapping import Wrapped
-
-
-@pytest.fixture
-def wrapped(jms_broker_url: str) -> Iterator[Wrapped]:
-    """A provider that notes what it is asked."""
-    with Wrapped(jms_broker_url) as made:
-        yield made
 
 
 def scheme_of(url: str) -> str:

@@ -154,10 +154,10 @@ class TestServersThatFail:
         assert left_over(sending) == []
 
     def test_what_a_transacted_session_gives_back_is_rolled_back_first(
-        self, jms_broker_url: str, sending: Session
+        self, wrapped: Wrapped, sending: Session
     ) -> None:
         """The SPI asks for it: recover in a transacted session comes after rollback only."""
-        with Wrapped(jms_broker_url) as wrapped, ConnectionFactory(wrapped.url).create_connection() as connection:
+        with ConnectionFactory(wrapped.url).create_connection() as connection:
             problems, recorder = Problems(), Recorder()
             connection.exception_listener = problems
             queue = sending.create_queue("orders")
@@ -252,8 +252,8 @@ class TestProvidersThatFail:
 
     @pytest.mark.realises("BOIL-ACK-8")
     @pytest.mark.parametrize("owes", [False, True], ids=["given back", "owed"])
-    def test_messages_that_cannot_be_loaded_come_again(self, jms_broker_url: str, sending: Session, owes: bool) -> None:
-        with Wrapped(jms_broker_url) as wrapped, ConnectionFactory(wrapped.url).create_connection() as connection:
+    def test_messages_that_cannot_be_loaded_come_again(self, wrapped: Wrapped, sending: Session, owes: bool) -> None:
+        with ConnectionFactory(wrapped.url).create_connection() as connection:
             problems, recorder = Problems(), Recorder()
             connection.exception_listener = problems
             queue = sending.create_queue("orders")

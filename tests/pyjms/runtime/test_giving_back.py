@@ -22,13 +22,6 @@ BY_THEMSELVES = [Session.AUTO_ACKNOWLEDGE, Session.DUPS_OK_ACKNOWLEDGE]
 
 
 @pytest.fixture
-def wrapped(jms_broker_url: str) -> Iterator[Wrapped]:
-    """The broker, behind a provider that can fail."""
-    with Wrapped(jms_broker_url) as each:
-        yield each
-
-
-@pytest.fixture
 def failing_connection(wrapped: Wrapped) -> Iterator[JmsConnection]:
     """A started connection to it."""
     with ConnectionFactory(wrapped.url).create_connection() as connection:

@@ -183,25 +183,24 @@ class TestClosedInMidReceive:
         assert left_over(connect) == ["one"]
 
     @pytest.mark.realises("BOIL-ACK-1")
-    def test_a_batch_that_a_close_breaks_off_withholds_no_message(self, jms_broker_url: str, connect: Connect) -> None:
+    def test_a_batch_that_a_close_breaks_off_withholds_no_message(self, wrapped: Wrapped, connect: Connect) -> None:
         """Some of it may be settled, the one in hand among them."""
-        with Wrapped(jms_broker_url) as wrapped:
-            connection = ConnectionFactory(wrapped.url).create_connection()
-            connection.start()
-            session = connection.create_session(False, DUPS_OK)
-            queue = session.create_queue("orders")
-            texts = [str(number) for number in range(DUPS_OK_BATCH)]
-            send_texts(session, queue, *texts)
-            consumer = session.create_consumer(queue)
-            assert take_texts(consumer, DUPS_OK_BATCH - 1) == texts[:-1]
+        connection = ConnectionFactory(wrapped.url).create_connection()
+        connection.start()
+        session = connection.create_session(False, DUPS_OK)
+        queue = session.create_queue("orders")
+        texts = [str(number) for number in range(DUPS_OK_BATCH)]
+        send_texts(session, queue, *texts)
+        consumer = session.create_consumer(queue)
+        assert take_texts(consumer, DUPS_OK_BATCH - 1) == texts[:-1]
 
-            def close() -> None:
-                wrapped.before.clear()
-                within_patience(session.close)
+        def close() -> None:
+            wrapped.before.clear()
+            within_patience(session.close)
 
-            wrapped.before["acknowledge"] = close
-            assert text_of(consumer.receive(20_000)) == texts[-1]
-            connection.close()
+        wrapped.before["acknowledge"] = close
+        assert text_of(consumer.receive(20_000)) == texts[-1]
+        connection.close()
 
 
 class TestRefused:

@@ -158,10 +158,10 @@ class TestNotGivenBack:
 
     @pytest.mark.realises("BOIL-ACK-8")
     def test_it_comes_again_and_the_log_does_not_say_that_its_listener_ran(
-        self, jms_broker_url: str, connect: Connect, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+        self, wrapped: Wrapped, connect: Connect, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
     ) -> None:
         recorder = Recorder(lambda message: message.acknowledge())
-        with Wrapped(jms_broker_url) as wrapped, ConnectionFactory(wrapped.url).create_connection() as connection:
+        with ConnectionFactory(wrapped.url).create_connection() as connection:
             session = connection.create_session(False, CLIENT)
             queue = session.create_queue("orders")
             session.create_consumer(queue).message_listener = recorder

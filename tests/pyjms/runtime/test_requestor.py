@@ -164,17 +164,16 @@ def test_closing_it_closes_the_session_and_deletes_the_reply_address(connect: Co
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_closing_it_closes_the_session_though_its_reply_address_stays(jms_broker_url: str, kind: str) -> None:
-    with Wrapped(jms_broker_url) as wrapped:
-        factory: Any = QueueConnectionFactory if kind == "queue" else TopicConnectionFactory
-        create = f"create_{kind}_connection"
-        with getattr(factory(wrapped.url), create)() as connection:
-            client = Client(kind, connection)
-            wrapped.before["delete_temporary"] = raising(ProviderError("somebody else consumes it"))
-            with pytest.raises(JMSException, match="somebody else"):
-                client.requestor.close()
-            with pytest.raises(IllegalStateException):
-                client.session.create_message()
+def test_closing_it_closes_the_session_though_its_reply_address_stays(wrapped: Wrapped, kind: str) -> None:
+    factory: Any = QueueConnectionFactory if kind == "queue" else TopicConnectionFactory
+    create = f"create_{kind}_connection"
+    with getattr(factory(wrapped.url), create)() as connection:
+        client = Client(kind, connection)
+        wrapped.before["delete_temporary"] = raising(ProviderError("somebody else consumes it"))
+        with pytest.raises(JMSException, match="somebody else"):
+            client.requestor.close()
+        with pytest.raises(IllegalStateException):
+            client.session.create_message()
 
 
 def test_it_can_be_closed_in_any_order(client: Client) -> None:
@@ -243,9 +242,9 @@ def made_temporary(wrapped: Wrapped) -> list[str]:
 
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("given", ["common", "other domain", "none"])
-def test_it_says_which_session_it_needs(jms_broker_url: str, kind: str, given: str) -> None:
+def test_it_says_which_session_it_needs(wrapped: Wrapped, kind: str, given: str) -> None:
     requestor: Any = QueueRequestor if kind == "queue" else TopicRequestor
-    with Wrapped(jms_broker_url) as wrapped, ExitStack() as closing:
+    with ExitStack() as closing:
         common = closing.enter_context(ConnectionFactory(wrapped.url).create_connection()).create_session()
         queues = closing.enter_context(QueueConnectionFactory(wrapped.url).create_queue_connection())
         topics = closing.enter_context(TopicConnectionFactory(wrapped.url).create_topic_connection())
@@ -259,10 +258,10 @@ def test_it_says_which_session_it_needs(jms_broker_url: str, kind: str, given: s
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_it_refuses_a_destination_of_the_other_domain_first(jms_broker_url: str, kind: str) -> None:
+def test_it_refuses_a_destination_of_the_other_domain_first(wrapped: Wrapped, kind: str) -> None:
     factory: Any = QueueConnectionFactory if kind == "queue" else TopicConnectionFactory
     requestor: Any = QueueRequestor if kind == "queue" else TopicRequestor
-    with Wrapped(jms_broker_url) as wrapped, ConnectionFactory(wrapped.url).create_connection() as other:
+    with ConnectionFactory(wrapped.url).create_connection() as other:
         common = other.create_session()
         wrong = common.create_topic("quotes") if kind == "queue" else common.create_queue("quotes")
         with getattr(factory(wrapped.url), f"create_{kind}_connection")() as connection:

@@ -276,8 +276,8 @@ def test_what_is_no_name_is_refused(session: Session, method: str, wrong: object
 
 
 @pytest.mark.realises("BOIL-TEMP-1")
-def test_what_nobody_holds_is_deleted_later_when_the_provider_cannot_now(jms_broker_url: str) -> None:
-    with Wrapped(jms_broker_url) as wrapped, ConnectionFactory(wrapped.url).create_connection() as connection:
+def test_what_nobody_holds_is_deleted_later_when_the_provider_cannot_now(wrapped: Wrapped) -> None:
+    with ConnectionFactory(wrapped.url).create_connection() as connection:
         session = connection.create_session()
         session.create_temporary_queue()
         gc.collect()

@@ -42,13 +42,6 @@ def failing(times: int = 1) -> Callable[[], None]:
 
 
 @pytest.fixture
-def wrapped(jms_broker_url: str) -> Iterator[Wrapped]:
-    """The broker, behind a provider that can fail."""
-    with Wrapped(jms_broker_url) as each:
-        yield each
-
-
-@pytest.fixture
 def failing_connection(wrapped: Wrapped) -> Iterator[JmsConnection]:
     """A connection to it; not started."""
     with ConnectionFactory(wrapped.url).create_connection() as connection:
