@@ -6,7 +6,8 @@ dead letter where the provider keeps these). CLIENT and transacted sessions go o
 recovers or rolls back.
 
 A message that the provider could not hand over, or settle, comes again. Its consumer rests before it takes the next one, or both would
-go round in circles for as long as the provider's store is away; the session's other consumers go on.
+go round in circles for as long as the provider's store is away; the session's other consumers go on. So does a consumer rest that could
+not be asked, which is asked again by itself.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ from pyjms.runtime.listener import WorkThread
 from pyjms.runtime.rest import Rest
 from pyjms.spi.capability import Capability
 from pyjms.spi.delivery import Delivery
-from pyjms.spi.errors import GoneError, ProviderError, TooLateError
+from pyjms.spi.errors import ClosedError, ConnectionLostError, GoneError, ProviderError, TooLateError
 from pyjms.spi.reasons import reason_of
 
 if TYPE_CHECKING:
@@ -193,9 +194,13 @@ class Dispatcher:
             self._turn = turn + 1  # whatever it raises: it must not keep the others from theirs
             try:
                 delivery = consumer.provider.poll()
-            except ProviderError as error:
+            except (ClosedError, ConnectionLostError) as error:
                 # the provider tells the connection's ExceptionListener of a lost connection by itself
                 _log.debug("a listener's consumer cannot poll: %s", error)
+                continue
+            except ProviderError as error:
+                _log.warning("a listener's consumer could not be asked for messages, so it is asked again: %s", error)
+                self._ask_again(consumer)
                 continue
             if delivery is not None:
                 return consumer, callback, delivery
@@ -207,6 +212,13 @@ class Dispatcher:
             return False
         worker.until_ms = rest.earlier(worker.until_ms)
         return True
+
+    def _ask_again(self, consumer: JmsMessageConsumer) -> None:
+        """Have a consumer rest, and the thread look afterwards: the provider, which has woken it, takes it to be at work, and wakes it no more."""
+        self._rest(consumer)
+        worker = self._worker
+        if worker is not None:
+            worker.until_ms = self._rests[consumer].earlier(worker.until_ms)
 
     def _process(self, delivery: Delivery, callback: _Callback, consumer: JmsMessageConsumer | None) -> bool:
         """Return False if the provider could not hand the message over, or settle it: it comes again.

@@ -13,7 +13,7 @@ from pyjms.runtime.listener import WorkThread
 from pyjms.runtime.rest import Rest
 from pyjms.runtime.session import JmsSession
 from pyjms.spi.delivery import Delivery
-from pyjms.spi.errors import ClosedError, ProviderError
+from pyjms.spi.errors import ClosedError, ConnectionLostError, ProviderError
 from pyjms.spi.provider import ProviderSession, SubscribeRequest
 from pyjms.spi.reasons import reason_of
 
@@ -109,9 +109,16 @@ class JmsConnectionConsumer(ConnectionConsumer):
             if deliveries:
                 self._hand_over(deliveries)
             return bool(deliveries)
-        except ProviderError as error:
+        except (ClosedError, ConnectionLostError) as error:
             if not self._closed:
                 self._connection.report(error)
+            return False
+        except ProviderError as error:
+            if not self._closed:
+                if self._rest.until_ms is None:  # else it was told already
+                    self._connection.report(error)
+                self._rest.begin()  # the provider, which has woken this consumer, takes it to be at work, and wakes it no more
+                self._worker.until_ms = self._rest.until_ms
             return False
 
     def _tell(self, error: Exception) -> None:

@@ -416,7 +416,8 @@ class ProviderConsumer(ABC):
     def poll(self) -> Delivery | None:
         """Take the next message, or return None: nothing there, connection stopped, or consumer closed.
 
-        Never waits. The message stays the consumer's until acknowledged, rejected, recovered or its session closes.
+        Never waits. The message stays the consumer's until acknowledged, rejected, recovered or its session closes. After an error
+        that may pass the runtime asks for a listener once more by itself, within a second: `on_ready` need not be called again.
         """
 
     def poll_or_wait(self) -> Delivery | None:

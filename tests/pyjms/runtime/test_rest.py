@@ -10,13 +10,17 @@ from typing import Any
 import pytest
 
 from pyjms import DeliveryMode, Session
+from pyjms.runtime.factory import ConnectionFactory
 from pyjms.spi import ProviderUrl, find_provider
+from pyjms.spi.errors import ResourceError
 from pyjms.testing import VirtualClock
 from pyjms_provider.core.kept_queue import KeptQueue
 from pyjms_provider.stores.errors import UnavailableStoreError
 from tests.pyjms.runtime.conftest import Connect
 from tests.pyjms.runtime.helpers import PATIENCE_S, Recorder, WatchedClock, eventually, send_texts, within_patience
 from tests.pyjms.runtime.server_pool import Pool, feeding
+from tests.pyjms.runtime.test_exception_listener import Problems
+from tests.pyjms.runtime.wrapping import Wrapped, raising
 
 
 @pytest.fixture
@@ -133,3 +137,33 @@ def test_a_connection_consumer_rests(virtual_clock: WatchedClock, connect: Conne
     eventually(go_on, "both messages came")
     pool.join()
     within_patience(connection.close)
+
+
+@pytest.mark.parametrize("by", ["listener", "connection consumer"])
+def test_who_could_not_be_asked_for_a_message_is_asked_again(
+    virtual_clock: WatchedClock, wrapped: Wrapped, connect: Connect, by: str
+) -> None:
+    """A provider wakes a consumer for a message once: it does not know that the consumer has looked in vain."""
+    recorder, problems = Recorder(), Problems()
+    with ConnectionFactory(wrapped.url, clock=virtual_clock).create_connection() as connection:
+        connection.exception_listener = problems
+        session = connection.create_session()
+        queue = session.create_queue("orders")
+        if by == "listener":
+            session.create_consumer(queue).message_listener = recorder
+        else:
+            connection.create_connection_consumer(queue, None, Pool(connection, feeding(recorder)), 1)
+        wrapped.before["poll"] = raising(ResourceError("the disk is away"), times=6)
+        connection.start()
+        send_texts(connect().create_session(), queue, "one")
+
+        def go_on() -> bool:
+            virtual_clock.advance(1000)
+            return bool(recorder.texts)
+
+        eventually(go_on, "the message came")
+        within_patience(connection.close)
+    assert recorder.texts == ["one"]
+    assert recorder.redelivered == [False]
+    if by != "listener":
+        assert [str(each) for each in problems.wait_for(1)] == ["the disk is away"], "once, however often it is met"
