@@ -219,10 +219,7 @@ class JmsConnection(Connection):
             self._state = next_state(self._state, Event.START, "connection")
             sessions, consumers = list(self._sessions), list(self._consumers)
         try:
-            with mapped_errors:
-                self._provider.start()
-                if not self.is_started:
-                    self._provider.stop()  # another thread stopped the connection meanwhile
+            self._tell_provider()
         except JMSException:
             if not was_started:
                 with suppress(IllegalStateException):  # closed meanwhile
@@ -239,11 +236,22 @@ class JmsConnection(Connection):
         self._refuse_in_listener("stop")
         sessions = self._halt()
         try:
-            with mapped_errors:
-                self._provider.stop()
+            self._tell_provider()
         finally:
             for session in sessions:
                 session.wait_for_listeners()
+
+    def _tell_provider(self) -> None:
+        """Have the provider deliver, or not, as the connection's state is; and again, if another thread has changed it meanwhile."""
+        with mapped_errors:
+            while True:
+                is_started = self.is_started
+                if is_started:
+                    self._provider.start()
+                else:
+                    self._provider.stop()
+                if is_started is self.is_started:
+                    return
 
     def _halt(self) -> list[JmsSession]:
         """Let no message through from now on; return the sessions. Raises IllegalStateException when the connection is closed."""

@@ -353,6 +353,26 @@ class TestThreads:
         connection.close()
 
     @pytest.mark.realises("BOIL-CONC-1")
+    def test_a_stop_that_is_late_beneath_does_not_stop_what_was_started_since(
+        self, wrapped: Wrapped, latch: Callable[[], Event]
+    ) -> None:
+        connection = ConnectionFactory(wrapped.url).create_connection()
+        session = connection.create_session()
+        queue = session.create_queue("orders")
+        consumer = session.create_consumer(queue)
+        connection.start()
+        release, reached = latch(), Event()
+        wrapped.before["stop"] = holding(reached, release)
+        stopping = Call(connection.stop)
+        assert reached.wait(PATIENCE_S)
+        connection.start()
+        release.set()
+        stopping.result()
+        send_texts(session, queue, "espresso")
+        assert text_of(consumer.receive_no_wait()) == "espresso"
+        connection.close()
+
+    @pytest.mark.realises("BOIL-CONC-1")
     def test_many_threads_make_sessions_of_one_connection(self, connection: JmsConnection) -> None:
         together = Barrier(8, timeout=PATIENCE_S)
 
