@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Set as AbstractSet
 from contextlib import suppress
-from itertools import count
+from itertools import chain, count
 from threading import RLock
-from typing import TypeVar
+from typing import TypeAlias, TypeVar
 
 from pyjms.api.connection import Connection, ConnectionMetaData, ExceptionListenerLike
 from pyjms.api.destination import Destination, Topic
@@ -35,6 +36,7 @@ __all__ = ["JmsConnection"]
 
 _log = logging.getLogger("pyjms.runtime")
 _Session = TypeVar("_Session", bound=JmsSession)
+_Part: TypeAlias = JmsSession | JmsConnectionConsumer
 
 _MODES = {
     AcknowledgeMode.AUTO_ACKNOWLEDGE,
@@ -273,7 +275,9 @@ class JmsConnection(Connection):
     def _shut_down(self) -> None:
         errors = ErrorCollector()
         self._end_delivery()
-        while (part := self._next_to_close()) is not None:
+        seen: set[_Part] = set()
+        while (part := self._next_to_close(seen)) is not None:
+            seen.add(part)
             with errors:
                 part.shut_down()
         self._events.end()
@@ -292,12 +296,17 @@ class JmsConnection(Connection):
         for session in sessions:
             session.gate.wait_until_quiet()
 
-    def _next_to_close(self) -> JmsSession | JmsConnectionConsumer | None:
-        """Return what is open still, which leaves the lists by itself; None when all is closed: so is the connection."""
+    def _next_to_close(self, seen: AbstractSet[_Part]) -> _Part | None:
+        """Return what is open still, which leaves the lists by itself; None when all is closed: so is the connection.
+
+        What was `seen` and has not left is being closed by this very thread, which was interrupted in it and now closes the connection, as
+        the handler of a signal may.
+        """
         with self._lock:
-            for parts in (self._consumers, self._sessions):
-                if parts:
-                    return parts[-1]
+            parts: chain[_Part] = chain(reversed(self._consumers), reversed(self._sessions))
+            for part in parts:
+                if part not in seen:
+                    return part
             self._state = next_state(self._state, Event.FINISH, "connection")
             return None
 

@@ -36,6 +36,7 @@ from tests.pyjms.runtime.helpers import (
     within_patience,
 )
 from tests.pyjms.runtime.server_pool import Pool, feeding
+from tests.pyjms.runtime.wrapping import Wrapped
 
 LONGEST = 2**63 - 1
 
@@ -194,6 +195,23 @@ class TestInterrupts:
         assert text_of(consumer.receive(10_000)) == "espresso"
         sending.result()
         within_patience(session.close)
+
+    @pytest.mark.realises("BOIL-CONN-12")
+    def test_who_is_interrupted_in_the_close_of_a_session_may_close_the_connection(self, wrapped: Wrapped) -> None:
+        """As the handler of a signal does."""
+        connection = ConnectionFactory(wrapped.url).create_connection()
+        session, other = connection.create_session(), connection.create_session()
+
+        def handle() -> None:
+            wrapped.before.clear()
+            connection.close()
+
+        wrapped.before["session.close"] = handle
+        within_patience(session.close)
+        assert wrapped.calls.count("session.close") == 2
+        for each in (session, other, connection):
+            with pytest.raises(IllegalStateException, match="closed"):
+                each.create_message() if isinstance(each, Session) else each.create_session()
 
     def test_an_interrupted_close_can_be_repeated(
         self, connect: Connect, latch: Callable[[], Event], interrupt: Callable[[], None]

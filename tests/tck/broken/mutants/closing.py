@@ -97,7 +97,7 @@ MUTANTS = (
     mutant(
         "4.3.5-j 4.4.1-f",
         "sessions outlive their connection",
-        edit(_C + "_next_to_close", "if parts:", "if False:"),
+        edit(_C + "_next_to_close", "if part not in seen:", "if False:"),
         edit(_VM + "VmConnection._shut_down", "session.close()", "pass"),
     ),
     mutant("4.3.5-k 4.4.1-a", "a close does not end receives", edit(_S + "end_delivery", "self.wake_all()", "pass")),
