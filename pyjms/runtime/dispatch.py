@@ -101,6 +101,8 @@ class Dispatcher:
         session = self._session
         with session.gate.lock:
             if callback is not None:
+                if consumer.is_closed:  # by another thread meanwhile: nobody would end the thread
+                    raise IllegalStateException("the consumer is closed")
                 self._check_may_listen(consumer)
             if self._worker is None and callback is not None:
                 name = f"pyjms-session-{session.next_message_id()[3:]}"

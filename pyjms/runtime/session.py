@@ -384,7 +384,6 @@ class JmsSession(SettlingSession):
 
     def _release(self) -> None:
         self.gate.wait_until_quiet()
-        self._dispatcher.end()
         with self.gate.lock:
             self.is_closed = True
             self._state = next_state(self._state, Event.FINISH, "session")
@@ -392,6 +391,7 @@ class JmsSession(SettlingSession):
                 consumer.mark_closed()
             self._dispatcher.drop_listeners()
             self._message_listener = None
+        self._dispatcher.end()  # now, as no listener can be set any more, which would begin the thread anew
         try:
             with mapped_errors:
                 self._settle_lazy()

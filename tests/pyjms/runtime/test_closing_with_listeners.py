@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from threading import Event
+from threading import enumerate as enumerate_threads
 from typing import Any
 
 import pytest
 
 from pyjms import IllegalStateException, JMSException, Message, Session
 from pyjms.runtime.connection import JmsConnection
+from pyjms.runtime.dispatch import Dispatcher
 from tests.pyjms.runtime.conftest import Connect
 from tests.pyjms.runtime.helpers import (
     PATIENCE_S,
@@ -488,3 +490,26 @@ def test_a_listener_learns_nothing_of_the_close(connect: Connect) -> None:
     connection.start()
     within_patience(connection.close)
     assert recorder.messages == []
+
+
+@pytest.mark.parametrize("closes", ["consumer", "session", "connection"])
+def test_a_listener_that_comes_while_another_thread_closes_begins_no_thread(
+    connect: Connect, monkeypatch: pytest.MonkeyPatch, closes: str
+) -> None:
+    """Nobody would end it: the closing, which does, is over."""
+    connection = connect()
+    session = connection.create_session()
+    consumer = session.create_consumer(session.create_queue("orders"))
+    closing = {"consumer": consumer, "session": session, "connection": connection}[closes]
+    listen = Dispatcher.listen
+
+    def close_first(*arguments: Any) -> None:
+        within_patience(closing.close)
+        listen(*arguments)
+
+    monkeypatch.setattr(Dispatcher, "listen", close_first)
+    with pytest.raises(IllegalStateException, match="closed"):
+        consumer.message_listener = Recorder()
+    name = f"pyjms-session-{connection.connection_id}"
+    assert [thread.name for thread in enumerate_threads() if thread.name.startswith(name)] == []
+    assert not session.has_listeners
