@@ -46,15 +46,14 @@ def joined(session: Session, connection: SqlConnection) -> Iterator[None]:
     (``vm://shop?store=…``). connection: a `sqlalchemy.Connection`, of an ORM session its ``connection()``; a transaction is
     begun if it has none, and ended in any case.
 
-    An error in the block rolls both back and goes on. Raises `IllegalStateException` if the session is not transacted, or the
-    connection commits each statement by itself (AUTOCOMMIT);
-    `TransactionRolledBackException` when neither has taken effect; `JMSException` when the provider cannot do this, and
-    for an outcome that is not known.
+    An error in the block rolls both back and goes on. Raises before the block `IllegalStateException` if the session is not transacted,
+    its listeners' thread controls it, or the connection commits each statement by itself (AUTOCOMMIT), and `JMSException` when the
+    provider cannot do this; after it `TransactionRolledBackException` when neither has taken effect, and `JMSException` for an outcome
+    that is not known, or for a connection that leads elsewhere.
     """
     if not isinstance(session, JmsSession):
         raise JMSException(f"{type(session).__name__} is no session of pyjms, so it can join no other transaction")
-    if not session.transacted:
-        raise IllegalStateException("the session is not transacted: joined() needs create_session(True, …)")
+    session.check_joins()
     if not connection.in_transaction():
         connection.begin()
     if _commits_by_itself(connection):
@@ -66,8 +65,10 @@ def joined(session: Session, connection: SqlConnection) -> Iterator[None]:
     try:
         yield
     except BaseException:
-        connection.rollback()
-        session.rollback()
+        try:
+            connection.rollback()
+        finally:  # also if the database is away: else what was sent, and taken, would be committed by the next block
+            session.rollback()
         raise
     try:
         session.commit_with(connection)

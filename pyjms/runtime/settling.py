@@ -141,10 +141,14 @@ class SettlingSession(Session):
         self._check_transaction("commit")
         self._commit(self.provider_session.commit)
 
-    def commit_with(self, transaction: object) -> None:
-        """Commit together with a transaction of the application's; see `pyjms.joining.joined`."""
+    def check_joins(self) -> None:
+        """Raise `JMSException` unless the calling thread may call `commit_with`."""
         self._check_transaction("commit")
         self.connection.require(Capability.SHARED_TRANSACTIONS, "transactions that are shared with an application")
+
+    def commit_with(self, transaction: object) -> None:
+        """Commit together with a transaction of the application's; see `pyjms.joining.joined`."""
+        self.check_joins()
         self._commit(lambda: self.provider_session.commit_with(transaction))
 
     def _commit(self, commit: Callable[[], None]) -> None:

@@ -178,6 +178,12 @@ class _Controlled(JmsSession, XASession):
             self._resource = JmsXAResource(self)
         return self._resource
 
+    def check_joins(self) -> NoReturn:
+        self.check_open()
+        raise TransactionInProgressException(
+            "the transaction manager ends the transactions of this session: it joins no other"
+        )
+
     def commit(self) -> NoReturn:
         self.check_open()
         raise TransactionInProgressException("the transaction manager commits this session, through its XAResource")

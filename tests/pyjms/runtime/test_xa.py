@@ -24,6 +24,7 @@ from pyjms import (
     XATopicSession,
     Xid,
 )
+from pyjms.joining import joined
 from pyjms.spi import BranchFailure, Capability
 from pyjms.spi import Xid as SpiXid
 from pyjms.spi.errors import (
@@ -95,6 +96,12 @@ def session(request: pytest.FixtureRequest, wrapped: Wrapped) -> Iterator[Any]:
 def test_only_the_transaction_manager_ends_transactions(session: Any, method: str) -> None:
     with pytest.raises(TransactionInProgressException):
         getattr(session, method)()
+
+
+def test_it_joins_no_transaction_of_an_application(session: Any) -> None:
+    tables: Any = None
+    with pytest.raises(TransactionInProgressException), joined(session, tables):
+        pytest.fail("the block would be for nothing")
 
 
 def test_an_xa_session_is_transacted(session: Any) -> None:
