@@ -1,7 +1,7 @@
 """What becomes of the messages that a session has delivered: they are settled, by mode, or given back (JMS 1.1 §4.4.7, §4.4.11).
 
-The ledger says which deliveries that is about. What was taken out of it for a call that fails is put back, while the client may still
-settle it; what is to come again, and could not be given back, is owed, and given back with the next piece of work.
+The ledger says which deliveries that is about. What was taken out of it for a call that fails, or is interrupted (KeyboardInterrupt), is
+put back, while the client may still settle it; what is to come again, and could not be given back, is owed, and given back with the next piece of work.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from threading import get_ident
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NoReturn
 
 from pyjms.api.message import Message
 from pyjms.api.session import AcknowledgeMode, Session
@@ -57,6 +57,8 @@ class SettlingSession(Session):
         self.gives_back_at_any_time = mode is not AcknowledgeMode.SESSION_TRANSACTED
         """Whether `ProviderSession.recover` may be called now: in a transaction only after `rollback`."""
         self.ledger = AcknowledgementLedger(mode, 0 if self.settles_by_itself else connection.max_unacknowledged)
+        self._committing: Sequence[Delivery] = ()
+        """What is acknowledged in the transaction already, as its commit has begun: not every provider takes that twice."""
 
     def check_open(self) -> None:
         """Raise IllegalStateException when the session or its connection is closed."""
@@ -88,6 +90,9 @@ class SettlingSession(Session):
         except ProviderError as error:
             self.ledger.put_back(deliveries)
             raise to_jms(error) from error
+        except BaseException:
+            self.ledger.put_back(deliveries)
+            raise
         self._dispatcher.wake()
 
     def recover(self) -> None:
@@ -96,12 +101,13 @@ class SettlingSession(Session):
             raise IllegalStateException("a transacted session recovers by rollback()")
         self._check_thread("recover")
         deliveries, owed = self.ledger.take(), self.ledger.take_owed()
-        try:
-            self.provider_session.recover([*deliveries, *owed])
-        except ProviderError as error:
-            self.ledger.put_back(deliveries)  # the client still has them, and may acknowledge them yet
-            self.ledger.owe(owed)
-            raise to_jms(error) from error
+        with mapped_errors:
+            try:
+                self.provider_session.recover([*deliveries, *owed])
+            except BaseException:
+                self.ledger.put_back(deliveries)  # the client still has them, and may acknowledge them yet
+                self.ledger.owe(owed)
+                raise
 
     def give_back(self, deliveries: Sequence[Delivery]) -> None:
         """Let `deliveries` come again, and what is owed. Raises `ProviderError`: all of that is owed then."""
@@ -134,6 +140,9 @@ class SettlingSession(Session):
             pass  # there is nothing left to settle
         except ProviderError:
             self.ledger.put_back(done)
+        except BaseException:
+            self.ledger.put_back(done)
+            raise
 
     # Transactions (§4.4.7)
 
@@ -152,25 +161,37 @@ class SettlingSession(Session):
         self._commit(lambda: self.provider_session.commit_with(transaction))
 
     def _commit(self, commit: Callable[[], None]) -> None:
-        deliveries = self.ledger.take()
+        unsettled = self.ledger.take()
+        deliveries = (*self._committing, *unsettled) if self._committing else unsettled
         try:
-            self.provider_session.acknowledge(deliveries)
+            self.provider_session.acknowledge(unsettled)
+            unsettled, self._committing = (), deliveries
             commit()
-        except (InDoubtError, ConnectionLostError, ClosedError) as error:
+        except ProviderError as error:
+            self._committing = ()
+            self._tell_failure(error, deliveries)
+        except BaseException:  # whether it is committed the client does not know, and may end the transaction once more
+            self.ledger.put_back(unsettled)
+            raise
+        self._committing = ()
+
+    def _tell_failure(self, error: ProviderError, deliveries: Sequence[Delivery]) -> NoReturn:
+        """Have what a transaction has received come again if it was not committed, and say so, or that it is not known."""
+        if isinstance(error, (InDoubtError, ConnectionLostError, ClosedError)):
             raise to_jms(error) from error
-        except RolledBackError as error:
+        if isinstance(error, RolledBackError):
             with mapped_errors:
                 self._give_back_received(deliveries)
             raise to_jms(error) from error
-        except ProviderError as error:
-            self._roll_back(deliveries)
-            rolled_back = RolledBackError(f"the transaction was rolled back, as it could not commit: {error.reason}")
-            rolled_back.__cause__ = error
-            raise to_jms(rolled_back) from error
+        self._roll_back(deliveries)
+        rolled_back = RolledBackError(f"the transaction was rolled back, as it could not commit: {error.reason}")
+        rolled_back.__cause__ = error
+        raise to_jms(rolled_back) from error
 
     def rollback(self) -> None:
         self._check_transaction("rollback")
-        self._roll_back(self.ledger.take())
+        deliveries, self._committing = (*self._committing, *self.ledger.take()), ()
+        self._roll_back(deliveries)
 
     def _roll_back(self, deliveries: Sequence[Delivery]) -> None:
         with mapped_errors:
@@ -178,6 +199,9 @@ class SettlingSession(Session):
                 self.provider_session.rollback()
             except ProviderError:
                 self.ledger.put_back(deliveries)  # they belong to the transaction still
+                raise
+            except BaseException:  # what was sent because of them may be gone, so no commit may settle them
+                self.ledger.owe(deliveries)
                 raise
             self._give_back_received(deliveries)
 

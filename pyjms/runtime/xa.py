@@ -86,7 +86,7 @@ class JmsXAResource(XAResource):
         deliveries = self._session.ledger.take()
         try:
             provider.acknowledge(deliveries)
-        except ProviderError:
+        except BaseException:
             self._session.ledger.put_back(deliveries)
             raise
 

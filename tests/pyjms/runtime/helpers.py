@@ -25,6 +25,10 @@ _LOOKS = 10
 """So often within that time."""
 
 
+class Interrupted(BaseException):
+    """Stands for KeyboardInterrupt, which would end the whole run if it came at a wrong moment."""
+
+
 class Call(Generic[T]):
     """A call that runs on a thread of its own, at once."""
 

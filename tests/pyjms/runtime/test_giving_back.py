@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 import pytest
 
@@ -11,9 +11,20 @@ from pyjms.runtime.acknowledgements import DUPS_OK_BATCH
 from pyjms.runtime.connection import JmsConnection
 from pyjms.runtime.factory import ConnectionFactory
 from pyjms.runtime.session import JmsSession
+from pyjms.spi.delivery import Delivery
 from pyjms.spi.errors import ResourceError
 from tests.pyjms.runtime.conftest import Connect
-from tests.pyjms.runtime.helpers import Recorder, drain, eventually, send_texts, take, take_texts, text_of
+from tests.pyjms.runtime.helpers import (
+    Interrupted,
+    Recorder,
+    drain,
+    eventually,
+    left_over,
+    send_texts,
+    take,
+    take_texts,
+    text_of,
+)
 from tests.pyjms.runtime.server_pool import Pool, feeding
 from tests.pyjms.runtime.test_exception_listener import Problems
 from tests.pyjms.runtime.wrapping import Wrapped, raising
@@ -180,3 +191,74 @@ class TestServerSessions:
         failing_connection.start()
         assert recorder.wait_for(2) == ["one", "two"]
         pool.join()
+
+
+class TestInterrupted:
+    """A call that waits for the provider is where a Ctrl-C comes; who goes on after it must not have lost sight of anything."""
+
+    @pytest.mark.parametrize("call", ["acknowledge", "recover"])
+    @pytest.mark.parametrize("then", ["acknowledge", "recover"])
+    def test_what_the_client_has_it_may_acknowledge_or_recover(
+        self, wrapped: Wrapped, failing_connection: JmsConnection, connect: Connect, call: str, then: str
+    ) -> None:
+        session = failing_connection.create_session(False, Session.CLIENT_ACKNOWLEDGE)
+        queue = session.create_queue("orders")
+        send_texts(connect().create_session(), queue, "one", "two")
+        consumer = session.create_consumer(queue)
+        message = [take(consumer), take(consumer)][-1]
+        calls = {"acknowledge": message.acknowledge, "recover": session.recover}
+        wrapped.before[call] = raising(Interrupted())
+        with pytest.raises(Interrupted):
+            calls[call]()
+        calls[then]()
+        assert drain(consumer) == ([] if then == "acknowledge" else ["one", "two"])
+        session.close()
+        assert left_over(connect) == ([] if then == "acknowledge" else ["one", "two"])
+
+    @pytest.mark.parametrize("at", ["acknowledge", "commit", "rollback", "recover"])
+    @pytest.mark.parametrize("then", ["commit", "rollback"])
+    def test_a_transaction_can_be_ended_again(
+        self, wrapped: Wrapped, failing_connection: JmsConnection, connect: Connect, at: str, then: str
+    ) -> None:
+        session = failing_connection.create_session(True, Session.SESSION_TRANSACTED)
+        queue, bills = session.create_queue("orders"), session.create_queue("bills")
+        send_texts(connect().create_session(), queue, "one")
+        consumer = session.create_consumer(queue)
+        take(consumer)
+        send_texts(session, bills, "bill for one")
+        wrapped.before[at] = raising(Interrupted())
+        with pytest.raises(Interrupted):
+            session.commit() if at in ("acknowledge", "commit") else session.rollback()
+        session.commit() if then == "commit" else session.rollback()
+        assert drain(consumer) == (["one"] if then == "rollback" else [])
+        failing_connection.close()
+        is_sent = then == "commit" and at != "recover"  # that is, when it was rolled back already
+        is_settled = is_sent and at != "rollback"  # nobody knows then whether it was, so it must come again
+        assert left_over(connect, "bills") == (["bill for one"] if is_sent else [])
+        assert left_over(connect) == ([] if is_settled else ["one"])
+
+    def test_a_commit_that_is_repeated_acknowledges_nothing_twice(
+        self, wrapped: Wrapped, failing_connection: JmsConnection, connect: Connect, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """Some message systems take that for an error, and end the connection."""
+        session = failing_connection.create_session(True, Session.SESSION_TRANSACTED)
+        queue = session.create_queue("orders")
+        send_texts(connect().create_session(), queue, "one", "two")
+        consumer = session.create_consumer(queue)
+        acknowledged: list[object] = []
+        acknowledge = session.provider_session.acknowledge
+
+        def note(deliveries: Sequence[Delivery]) -> None:
+            acknowledged.extend(deliveries)
+            acknowledge(deliveries)
+
+        monkeypatch.setattr(session.provider_session, "acknowledge", note)
+        take(consumer)
+        wrapped.before["commit"] = raising(Interrupted())
+        with pytest.raises(Interrupted):
+            session.commit()
+        take(consumer)
+        session.commit()
+        assert len(acknowledged) == 2
+        session.rollback()
+        assert drain(consumer) == []

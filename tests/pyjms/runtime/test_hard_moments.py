@@ -23,6 +23,7 @@ from tests.pyjms.runtime.conftest import Connect
 from tests.pyjms.runtime.helpers import (
     PATIENCE_S,
     Call,
+    Interrupted,
     Recorder,
     WatchedClock,
     await_event,
@@ -126,10 +127,6 @@ class TestListenersThatWait:
             await_event(event)
         for connection in connections:
             within_patience(connection.close)
-
-
-class Interrupted(BaseException):
-    """Stands for KeyboardInterrupt, which would end the whole run if it came at a wrong moment."""
 
 
 class TestInterrupts:

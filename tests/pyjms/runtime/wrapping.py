@@ -34,7 +34,6 @@ from pyjms.spi import (
     register_provider,
 )
 from pyjms.spi.clock import Clock, Signal
-from pyjms.spi.errors import ProviderError
 from pyjms.spi.selector import Selector
 
 _numbers = count(1)
@@ -72,7 +71,7 @@ class Wrapped:
             hook()
 
 
-def raising(error: ProviderError, times: int = 1) -> Callable[[], None]:
+def raising(error: BaseException, times: int = 1) -> Callable[[], None]:
     """Return a hook that raises `error` the first `times` times."""
     left = [times]
 

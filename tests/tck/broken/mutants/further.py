@@ -12,8 +12,8 @@ MUTANTS = (
         "commit acknowledges all but the first message",
         edit(
             "pyjms.runtime.session:JmsSession._commit",
-            "deliveries = self.ledger.take()",
-            "taken = self.ledger.take()\n    deliveries = taken[1:]\n    self.provider_session.recover(taken[:1])",
+            "unsettled = self.ledger.take()",
+            "taken = self.ledger.take()\n    unsettled = taken[1:]\n    self.provider_session.recover(taken[:1])",
         ),
     ),
     mutant(

@@ -229,7 +229,7 @@ MUTANTS = (
         "4.4.11-d 4.4.7-a",
         "commit acknowledges nothing",
         edit(
-            _S + "_commit", "self.provider_session.acknowledge(deliveries)", "self.provider_session.recover(deliveries)"
+            _S + "_commit", "self.provider_session.acknowledge(unsettled)", "self.provider_session.recover(unsettled)"
         ),
     ),
     mutant(
