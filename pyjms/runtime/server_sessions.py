@@ -9,6 +9,7 @@ from pyjms.api.server_sessions import ConnectionConsumer, ServerSession, ServerS
 from pyjms.api.session import Session
 from pyjms.errors import IllegalStateException, JMSException
 from pyjms.runtime.error_mapping import mapped_errors, to_jms
+from pyjms.runtime.inbox import Turn
 from pyjms.runtime.listener import WorkThread
 from pyjms.runtime.rest import Rest
 from pyjms.runtime.session import JmsSession
@@ -30,6 +31,7 @@ class JmsConnectionConsumer(ConnectionConsumer):
 
     __slots__ = (
         "_closed",
+        "_closing",
         "_connection",
         "_consumer",
         "_max_messages",
@@ -55,6 +57,7 @@ class JmsConnectionConsumer(ConnectionConsumer):
         self._pool = pool
         self._max_messages = max_messages
         self._closed = False
+        self._closing = Turn()
         self._running = False
         self._rest = Rest(connection.clock)
         self._owed: list[Delivery] = []
@@ -74,14 +77,17 @@ class JmsConnectionConsumer(ConnectionConsumer):
         self.shut_down()
 
     def shut_down(self) -> None:
-        """Close. May be repeated."""
-        self._connection.forget_consumer(self)
-        if self._closed:
-            return
+        """Close, or wait for the thread that does. May be repeated."""
         self._closed = True
         self._worker.end_soon()
-        with mapped_errors:
-            self._session.close()
+        self._closing.do(self._release)
+
+    def _release(self) -> None:
+        try:
+            with mapped_errors:
+                self._session.close()
+        finally:
+            self._connection.forget_consumer(self)
 
     def begin_delivery(self) -> None:
         """Take messages, if the connection is started."""

@@ -14,6 +14,7 @@ from pyjms.testing import Faults
 from tests.pyjms.runtime.conftest import Connect
 from tests.pyjms.runtime.helpers import (
     Call,
+    Interrupted,
     Recorder,
     await_event,
     drain,
@@ -267,3 +268,15 @@ class TestProvidersThatFail:
             assert sorted(map(str, recorder.wait_for(3))) == ["one", "three", "two"]
             pool.join()
             assert [str(each) for each in problems.told if "stopped" in str(each)] == []
+
+    def test_a_close_that_was_interrupted_can_be_repeated(self, wrapped: Wrapped) -> None:
+        """Else nobody else could subscribe under its name while the connection is open."""
+        with ConnectionFactory(wrapped.url, client_id="shop").create_connection() as connection:
+            session = connection.create_session()
+            topic, pool = session.create_topic("prices"), Pool(connection, feeding(Recorder()))
+            consumer = connection.create_durable_connection_consumer(topic, "all", None, pool, 1)
+            wrapped.before["session.close"] = raising(Interrupted())
+            with pytest.raises(Interrupted):
+                consumer.close()
+            consumer.close()
+            session.create_durable_subscriber(topic, "all").close()
