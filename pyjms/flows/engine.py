@@ -16,17 +16,17 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from pyjms.api.session import AcknowledgeMode
-from pyjms.errors import IllegalStateException, JMSException
+from pyjms.errors import JMSException
 from pyjms.flows.asking import Asking, Postponed
 from pyjms.flows.batch import Arrival, Batch, decide
 from pyjms.flows.errors import FlowException
 from pyjms.flows.instance import Ask, TimeOut, asked
 from pyjms.flows.wording import read_event
 from pyjms.recoverable.pauses import Pauses
+from pyjms.recoverable.present_connection import PresentConnection
 from pyjms.spi.clock import Clock, SystemClock
 
 if TYPE_CHECKING:
-    from pyjms.api.connection import Connection
     from pyjms.api.consumer import MessageConsumer
     from pyjms.api.message import Message
     from pyjms.api.session import Session
@@ -64,14 +64,12 @@ class FlowEngine:
         clock: Clock | None = None,
         on_trouble: Callable[[JMSException], None] | None = None,
     ) -> None:
-        self._factory = factory
         self._store = store
         self._events = events
         self._clock = clock or SystemClock()
         self._on_trouble = on_trouble
         self._stopped = threading.Event()
-        self._guard = threading.Lock()
-        self._connection: Connection | None = None
+        self._connection = PresentConnection(factory, self._stopped)
         self._due_ms: int | None = None
         self._flows: dict[tuple[str, int], Flow] = {}
         self._postponed: Postponed = {}
@@ -102,7 +100,7 @@ class FlowEngine:
             else:
                 return served
             finally:
-                self._close()
+                self._connection.close()
             pauses.wait()
 
     def _serve_events(self, *, until_idle: bool) -> Iterator[int]:
@@ -137,7 +135,7 @@ class FlowEngine:
     def stop(self) -> None:
         """End `run`. Any thread; may be repeated."""
         self._stopped.set()
-        self._close()
+        self._connection.close()
 
     def _tell(self, error: JMSException) -> None:
         if self._on_trouble is None:
@@ -146,20 +144,10 @@ class FlowEngine:
             self._on_trouble(error)
 
     def _open(self) -> Session:
-        connection = self._factory.create_connection()
-        with self._guard:
-            self._connection = connection
-        if self._stopped.is_set():  # in the meantime, so that `stop` did not close it
-            raise IllegalStateException("this engine was stopped: make another one")
+        connection = self._connection.open()
         session = connection.create_session(True, AcknowledgeMode.AUTO_ACKNOWLEDGE)
         connection.start()
         return session
-
-    def _close(self) -> None:
-        with self._guard:
-            connection, self._connection = self._connection, None
-        if connection is not None:
-            connection.close()
 
     def _wait_ms(self) -> int:
         due_ms = self._due_ms

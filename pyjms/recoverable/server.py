@@ -13,11 +13,11 @@ from pyjms.api.session import AcknowledgeMode
 from pyjms.errors import JMSException, ResourceAllocationException, TransactionRolledBackException
 from pyjms.joining import joined
 from pyjms.recoverable.pauses import Pauses
+from pyjms.recoverable.present_connection import PresentConnection
 from pyjms.recoverable.requestor import CLIENT, NUMBER
 from pyjms.recoverable.stored_message import envelope_of, message_of, read_message, write_message
 
 if TYPE_CHECKING:
-    from pyjms.api.connection import Connection
     from pyjms.api.consumer import MessageConsumer
     from pyjms.api.message import Message
     from pyjms.api.session import Session
@@ -81,7 +81,6 @@ class RecoverableServer:
         shared: bool = False,
         selector: str | None = None,
     ) -> None:
-        self._factory = factory
         self._queue = queue
         self._work = work
         self._database = database
@@ -89,8 +88,7 @@ class RecoverableServer:
         self._selector = selector
         self._stopped = threading.Event()
         self._replies = None if database is None else _reply_table(database)
-        self._connection: Connection | None = None
-        self._guard = threading.Lock()
+        self._connection = PresentConnection(factory, self._stopped)
 
     def serve(self, *, requests: int | None = None, timeout_ms: int = 0) -> int:
         """Serve until `stop`, or `requests` were served, or none came for timeout_ms (0: no limit); return how many were.
@@ -122,24 +120,22 @@ class RecoverableServer:
                     _log.warning("%s; what was not committed comes again", error)
                     pauses.wait()
             finally:
-                self._close_connection()
+                self._connection.close()
         return served
 
     def stop(self) -> None:
         """End `serve`; a unit that is not committed is rolled back. Any thread; may be repeated."""
         self._stopped.set()
-        self._close_connection()
+        self._connection.close()
 
     def _open(self) -> tuple[Session, MessageConsumer]:
-        connection = self._factory.create_connection()
-        with self._guard:
-            self._connection = connection
+        connection = self._connection.open()
         try:
             session = connection.create_session(True, AcknowledgeMode.AUTO_ACKNOWLEDGE)
             consumer = session.create_consumer(session.create_queue(self._queue), self._selector)
             connection.start()
         except BaseException:
-            self._close_connection()
+            self._connection.close()
             raise
         return session, consumer
 
@@ -245,15 +241,6 @@ class RecoverableServer:
                 producer.close()
         except JMSException as error:  # if the connection was lost, the rollback says so
             raise _failed(session, error) from error
-
-    def _close_connection(self) -> None:
-        with self._guard:
-            connection, self._connection = self._connection, None
-        if connection is not None:
-            try:
-                connection.close()
-            except JMSException as error:
-                _log.warning("the server's connection did not close well: %s", error)
 
 
 class _RequestFailedError(Exception):

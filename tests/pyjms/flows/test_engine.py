@@ -16,6 +16,7 @@ from pyjms.flows import FlowClient, FlowEngine, FlowException, FlowStore, Instan
 from pyjms.flows.errors import FlowStoreException
 from pyjms.recoverable import Unit
 from pyjms.recoverable.sql_replies import SqlReplies
+from pyjms.runtime.connection import JmsConnection
 from pyjms.runtime.session import JmsSession
 from pyjms.testing import VirtualClock
 from tests.pyjms.flows.supply import supply_flow
@@ -401,6 +402,23 @@ def test_an_engine_may_be_started_before_its_broker(
     monkeypatch.setattr(store, "keep", keep_and_stop)
     engine.run()
     assert troubles == ["nobody is there"] * 2
+    assert found(store, "instance-tea").status is Status.RUNNING
+
+
+def test_a_connection_that_does_not_close_well_ends_no_engine(
+    factory: ConnectionFactory, store: FlowStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store.deploy(supply_flow())
+    start(factory, "tea")
+    close = JmsConnection.close
+
+    def close_badly(connection: JmsConnection) -> None:
+        close(connection)
+        raise JMSException("the cable is cut")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(JmsConnection, "close", close_badly)
+        assert FlowEngine(factory, store).run(until_idle=True) == 1
     assert found(store, "instance-tea").status is Status.RUNNING
 
 

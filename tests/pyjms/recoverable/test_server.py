@@ -30,6 +30,7 @@ from pyjms.runtime.session import JmsSession
 from pyjms.testing import VirtualClock
 from pyjms_provider.broker import stop_broker
 from pyjms_provider.serving.served_broker import ServedBroker
+from tests.pyjms.runtime.helpers import within_patience
 
 
 class Died(BaseException):
@@ -166,6 +167,20 @@ def test_a_server_is_stopped_by_another_thread(factory: ConnectionFactory) -> No
     server.stop()
     thread.join(30)
     assert counts in ([0], [1])
+
+
+def test_a_server_that_is_stopped_while_it_connects_waits_for_no_request(
+    factory: ConnectionFactory, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    original, server = ConnectionFactory.create_connection, RecoverableServer(factory, "orders", sell)
+
+    def connect_and_stop(*arguments: Any) -> Any:
+        connection = original(*arguments)
+        server.stop()
+        return connection
+
+    monkeypatch.setattr(ConnectionFactory, "create_connection", connect_and_stop)
+    assert within_patience(server.serve) == 0
 
 
 def stopped_by(waits: threading.Event) -> Callable[[Message, Unit], None]:
