@@ -342,6 +342,8 @@ def _add_file(environment: _Environment, path: Path) -> None:
             tables = tomllib.loads(content.decode("utf-8"))
         except ValueError as error:
             raise NamingException(f"{path} is no TOML: {error}") from error
+        except RecursionError as error:
+            raise NamingException(f"{path} is nested too deeply; is it the right file?") from error
         for key, value in tables.items():
             environment.add(key, value, f"{path}, {f'[{key}]' if isinstance(value, Mapping) else f'key {key!r}'}")
         return

@@ -78,7 +78,7 @@ def make_message(session: Session, kind: BodyType, body: bytes) -> Message:
         return session.create_text_message(text)
     try:
         value = json.loads(text)
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise CommandError(f"the body of a {kind.value} message is written as JSON: {error}") from error
     return _map(session, value) if kind is BodyType.MAP else _stream(session, value)
 

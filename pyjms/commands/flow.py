@@ -143,7 +143,7 @@ def _start(
     with errors_told("flow start"):
         try:
             content = json.loads(data)
-        except ValueError as error:
+        except (ValueError, RecursionError) as error:
             raise CommandError(f"the data is no JSON: {error}") from error
         if not isinstance(content, dict):
             raise CommandError('the data is no JSON object; write one such as {"item": "tea"}')

@@ -111,7 +111,7 @@ class BrokerStories:
         text = response.read()
         try:
             found = json.loads(text)
-        except ValueError:
+        except (ValueError, RecursionError):
             raise _foreign(self.url) from None
         if response.status < 300 and isinstance(found, dict):
             return found

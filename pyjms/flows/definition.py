@@ -57,6 +57,8 @@ def read_flow_file(path: Path) -> Flow:
         content = tomllib.loads(path.read_text(encoding="utf-8"))
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise FlowDefinitionException(f"{path}: no TOML: {error}") from error
+    except RecursionError as error:
+        raise FlowDefinitionException(f"{path}: it is nested too deeply; is it the right file?") from error
     return read_flow(content, str(path))
 
 

@@ -41,6 +41,8 @@ def parse_document(text: str, name: str) -> tuple[Any, str | None]:
     is_json = name.lower().endswith(".json")
     try:
         return (json.loads(text), None) if is_json else (tomllib.loads(text), text)
+    except RecursionError as error:
+        raise RulesError((Problem(name, "it is nested too deeply; is it the right file?", None),)) from error
     except ValueError as error:
         kind = "JSON" if is_json else "TOML"
         line = getattr(error, "lineno", None)

@@ -10,7 +10,7 @@ from typing import Any, Final, TypeVar
 
 from pyjms.routing.content import finder
 from pyjms.routing.rules import BODIES, Content, Language, Rule, RuleSet, TargetSpec, Transform
-from pyjms.routing.transformers import find_transformer
+from pyjms.routing.transformers import make_transformer
 from pyjms.spi.envelope import Address, AddressKind
 from pyjms.spi.errors import InvalidSelectorError
 from pyjms.spi.selector import Selector, compile_selector
@@ -248,7 +248,7 @@ def _read_transform(reader: _Reader, table: Mapping[str, Any], place: str, line:
         reader.complain(place, 'it names no transformer; write { use = "set", … }', line, "transform")
         return None
     try:
-        made = find_transformer(use)({name: value for name, value in table.items() if name != "use"})
+        made = make_transformer(use, {name: value for name, value in table.items() if name != "use"})
     except ValueError as error:
         reader.complain(place, str(error), line, "transform")
         return None

@@ -15,6 +15,7 @@ from types import MappingProxyType
 from typing import Any, Final, TypeAlias
 
 from pyjms.spi.envelope import BodyKind, Envelope
+from pyjms.spi.reasons import reason_of
 from pyjms.spi.selector.headers import ATTRIBUTES, FUNCTIONS, read
 from pyjms.spi.selector.identifiers import is_identifier
 from pyjms.types import Long, Stored
@@ -27,6 +28,7 @@ __all__ = [
     "TransformerFactory",
     "find_transformer",
     "known_transformers",
+    "make_transformer",
 ]
 
 ENTRY_POINT_GROUP: Final = "pyjms.transformers"
@@ -59,6 +61,17 @@ def find_transformer(name: str) -> TransformerFactory:
             raise TransformerError(f"the transformer {name!r} ({point.value}) cannot be loaded: {error}") from error
         return found
     raise TransformerError(f"there is no transformer {name!r}; there are: {', '.join(known_transformers())}")
+
+
+def make_transformer(name: str, settings: Mapping[str, Any]) -> Transformer:
+    """Return the transformer of one use. Raises `ValueError`: there is none of that name, or it cannot use the settings."""
+    make = find_transformer(name)
+    try:
+        return make(settings)
+    except ValueError:
+        raise
+    except Exception as error:  # somebody else's function: it may fail in any way, which is no fault of the other rules
+        raise TransformerError(f"the transformer {name!r} cannot use its settings: {reason_of(error)}") from error
 
 
 def _set(settings: Mapping[str, Any]) -> Transformer:

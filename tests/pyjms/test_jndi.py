@@ -363,6 +363,7 @@ def test_two_files_are_one_too_many(write: Write) -> None:
         ("a.toml", "[queue]\na = 1", r"\[queue\], name 'a': the value must be a text"),
         ("a.toml", "[connection_factory.cf]\nurl = 1", r"\[connection_factory\], name 'cf': url must be a text"),
         ("a.toml", "port = 1", r"key 'port': the value must be a text, not int"),
+        ("a.toml", "port = " + "[" * 100_000, "is nested too deeply"),
     ],
 )
 def test_a_file_that_says_something_wrong(write: Write, name: str, text: str, problem: str) -> None:

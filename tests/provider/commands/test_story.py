@@ -98,16 +98,22 @@ def test_a_message_that_nobody_knows_ends_with_one(run_pyjms: Run, url: str) -> 
 class _Foreign(BaseHTTPRequestHandler):
     """Answers as some other broker's console might."""
 
+    answer = b"<html>no such page</html>"
+
     def do_GET(self) -> None:
         self.send_response(404 if self.path.startswith("/api") else 200)
         self.end_headers()
-        self.wfile.write(b"<html>no such page</html>")
+        self.wfile.write(self.answer)
 
     def log_message(self, *_: object) -> None:
         """Say nothing."""
 
 
-def test_a_foreign_broker_is_said_to_tell_no_stories(run_pyjms: Run) -> None:
+@pytest.mark.parametrize("answer", [b"<html>no such page</html>", b"[" * 100_000])
+def test_a_foreign_broker_is_said_to_tell_no_stories(
+    run_pyjms: Run, monkeypatch: pytest.MonkeyPatch, answer: bytes
+) -> None:
+    monkeypatch.setattr(_Foreign, "answer", answer)
     with HTTPServer(("127.0.0.1", 0), _Foreign) as server:
         thread = threading.Thread(target=server.serve_forever)
         thread.start()

@@ -112,13 +112,18 @@ def test_a_definition_is_checked_and_drawn(order: Path, tmp_path: Path) -> None:
         (("check", "missing.toml"), 2, "missing.toml"),
         (("start", URL, "order", "[]"), 2, "no JSON object"),
         (("start", URL, "order", "{"), 2, "no JSON"),
+        (("start", URL, "order", "[" * 100_000), 2, "no JSON"),
+        (("check", "DEEP"), 1, "nested too deeply"),
         (("show", "nobody", "--store", "sqlite://"), 2, "there is no instance nobody"),
         (("list", "--store", "nonsense"), 1, "cannot be opened"),
     ],
 )
 def test_what_is_wrong_is_told(order: Path, arguments: tuple[str, ...], exit_code: int, told: str) -> None:
     order.write_text('name = "order"\n[[step]]\nname = "a"\n')
-    result = run(*(str(order) if each == "ORDER" else each for each in arguments))
+    deep = order.with_name("deep.toml")
+    deep.write_text("name = " + "[" * 100_000)
+    files = {"ORDER": str(order), "DEEP": str(deep)}
+    result = run(*(files.get(each, each) for each in arguments))
     assert (result.exit_code, told in " ".join(result.output.split())) == (exit_code, True), result.output
 
 

@@ -188,6 +188,7 @@ def test_a_listener_gets_plain_text_messages(run_pyjms: Run, jms_broker_url: str
         (("send", "vm://x", "q", "x", "--lines", "--count", "2"), "leave it out with --lines"),
         (("send", "vm://x", "q", "--lines"), "--lines needs lines"),
         (("send", "vm://x", "q", "{", "--type", "map"), "written as JSON"),
+        (("send", "vm://x", "q", "[" * 100_000, "--type", "map"), "written as JSON"),
         (("send", "vm://x", "q", "[]", "--type", "map"), "is a JSON object"),
         (("send", "vm://x", "q", "{}", "--type", "stream"), "is a JSON list"),
         (("send", "vm://x", "q", "[[1]]", "--type", "stream"), "no lists within"),

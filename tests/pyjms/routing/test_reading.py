@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import json
 import os
+from dataclasses import replace
 from importlib.metadata import EntryPoint
 from pathlib import Path
 from typing import Any
@@ -105,6 +106,13 @@ def test_files_are_toml_or_json(tmp_path: Path) -> None:
         load_rules(tmp_path / "rules.json")
 
 
+@pytest.mark.parametrize(("name", "begin"), [("rules.json", ""), ("rules.toml", "rule = ")])
+def test_what_is_nested_too_deeply_is_no_file_of_rules(tmp_path: Path, name: str, begin: str) -> None:
+    (tmp_path / name).write_text(begin + "[" * 100_000, encoding="utf-8")
+    with pytest.raises(RulesError, match="it is nested too deeply"):
+        load_rules(tmp_path / name)
+
+
 @pytest.mark.parametrize("kind", ["pipe", "folder", "endless"])
 def test_what_is_no_file_of_rules_is_not_waited_for_nor_read_to_its_end(tmp_path: Path, kind: str) -> None:
     file = tmp_path / "rules.toml"
@@ -171,8 +179,6 @@ def test_settings_that_cannot_be_used_are_refused(settings: dict[str, Any]) -> N
 
 
 def shouting(settings: Any) -> Any:
-    from dataclasses import replace
-
     return lambda envelope: replace(envelope, body=f"{envelope.body}{settings['with']}")
 
 
@@ -185,6 +191,21 @@ def test_others_add_transformers_by_entry_points(monkeypatch: pytest.MonkeyPatch
     assert apply({"use": "shout", "with": "!"}, "hello").body == "hello!"
     with pytest.raises(TransformerError, match="copy, map-json, remove, set, shout, type"):
         find_transformer("whisper")
+
+
+def test_a_transformer_of_others_that_fails_over_its_settings_is_a_mistake_among_others(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def demanding(settings: Any) -> Any:
+        word = settings["with"]
+        return lambda envelope: replace(envelope, body=word)
+
+    point = EntryPoint("shout", f"{__name__}:demanding", transformers.ENTRY_POINT_GROUP)
+    monkeypatch.setattr(EntryPoint, "load", lambda _: demanding)
+    monkeypatch.setattr(transformers, "entry_points", lambda group, name=None: [point])
+    told = problems("[[rule]]\nto = 'queue:a'\ntransform = [{ use = 'shout' }]\n[[rule]]\nto = 'que:b'")
+    assert any("the transformer 'shout' cannot use its settings: KeyError: 'with'" in each for each in told), told
+    assert any("there is no target 'que:b'" in each for each in told), told
 
 
 def test_the_rules_of_the_guide_are_right_and_decide_as_it_says() -> None:
