@@ -5,9 +5,10 @@ A provider is imported when its scheme is first used, so that who never uses it 
 
 from __future__ import annotations
 
-from importlib.metadata import EntryPoint, entry_points
+from importlib.metadata import entry_points
 from threading import Lock
 
+from pyjms.spi.entry_points import make
 from pyjms.spi.errors import MissingProviderError
 from pyjms.spi.provider import Provider
 
@@ -48,24 +49,9 @@ def find_provider(scheme: str) -> Provider:
             f"no provider is installed for {scheme}:// (installed: {known}); install the package that provides it, "
             f"or correct the URL"
         )
-    made = _load(points[0])
+    point = points[0]
+    package = point.dist.name if point.dist else point.value
+    advice = f"install what it needs with: pip install '{package}[{scheme}]'"
+    made = make(point, Provider, f"the provider of {scheme}://", MissingProviderError, advice)  # type: ignore[type-abstract]
     with _lock:
         return _registered.setdefault(scheme, made)
-
-
-def _load(point: EntryPoint) -> Provider:
-    try:
-        made = point.load()()
-    except ImportError as error:
-        package = point.dist.name if point.dist else point.value
-        raise MissingProviderError(
-            f"the provider of {point.name}:// cannot be imported ({error}); "
-            f"install what it needs with: pip install '{package}[{point.name}]'"
-        ) from error
-    except Exception as error:
-        raise MissingProviderError(
-            f"the provider of {point.name}:// ({point.value}) cannot be made: {type(error).__name__}: {error}"
-        ) from error
-    if not isinstance(made, Provider):
-        raise MissingProviderError(f"entry point {point.name} = {point.value} is no pyjms.spi Provider class")
-    return made

@@ -13,6 +13,7 @@ from enum import Enum
 from importlib.metadata import entry_points
 
 from pyjms.spi.clock import Clock
+from pyjms.spi.entry_points import make
 from pyjms.spi.errors import ProviderError
 from pyjms.spi.provider import ConnectionEvents, ProviderConnection
 
@@ -132,11 +133,6 @@ def runner_kinds() -> tuple[str, ...]:
 def find_runner(kind: str) -> RouteRunner:
     """Return the runner of a kind of route. Raises `RouteError` when none is installed, or it cannot be made."""
     for point in entry_points(group=ENTRY_POINT_GROUP, name=kind):
-        try:
-            made = point.load()()
-        except ImportError as error:
-            raise RouteError(f"routes of the kind {kind!r} cannot be run here: {error}") from error
-        if not isinstance(made, RouteRunner):
-            raise RouteError(f"entry point {point.name} = {point.value} is no pyjms.spi.routes.RouteRunner class")
-        return made
+        where = f"the runner of routes of the kind {kind!r}"
+        return make(point, RouteRunner, where, RouteError, "install what it needs")  # type: ignore[type-abstract]
     raise RouteError(f"there is no kind of route {kind!r}; there are: {', '.join(runner_kinds()) or 'none'}")

@@ -14,6 +14,7 @@ from importlib.metadata import entry_points
 from typing import Any
 
 from pyjms.spi.clock import Clock
+from pyjms.spi.entry_points import make
 from pyjms.spi.errors import ProviderError, ResourceError
 from pyjms.spi.provider import ConnectionEvents, ProviderConnection
 
@@ -277,18 +278,8 @@ class WorkflowBookOpener(ABC):
 
 def find_opener(kind: str) -> WorkflowBookOpener:
     """Return what opens stores of a kind. Raises `WorkflowError` when none is installed, or it cannot be made."""
-    points = entry_points(group=ENTRY_POINT_GROUP)
-    for point in points:
-        if point.name != kind:
-            continue
-        try:
-            made = point.load()()
-        except ImportError as error:
-            raise WorkflowError(f"stores of workflows of the kind {kind!r} cannot be opened here: {error}") from error
-        if not isinstance(made, WorkflowBookOpener):
-            raise WorkflowError(
-                f"entry point {point.name} = {point.value} is no pyjms.spi.workflows.WorkflowBookOpener class"
-            )
-        return made
-    known = ", ".join(sorted(point.name for point in points)) or "none"
+    for point in entry_points(group=ENTRY_POINT_GROUP, name=kind):
+        where = f"what opens stores of workflows of the kind {kind!r}"
+        return make(point, WorkflowBookOpener, where, WorkflowError, "install what it needs")  # type: ignore[type-abstract]
+    known = ", ".join(sorted(point.name for point in entry_points(group=ENTRY_POINT_GROUP))) or "none"
     raise WorkflowError(f"there is no kind {kind!r} of stores of workflows; there are: {known}")
