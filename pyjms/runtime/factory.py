@@ -7,7 +7,7 @@ The scheme chooses the provider. Of the URL's options and the keyword arguments,
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from types import MappingProxyType
 from typing import Any, TypeVar
@@ -67,7 +67,8 @@ class ConnectionFactory(QueueConnectionFactoryInterface, TopicConnectionFactoryI
     - record: a directory, or as a keyword a `pyjms.history.Recording`: what its connections do is recorded there.
     - record_synchronously: true to lose no event when the process is killed, for a `record` that is a directory.
 
-    Raises JMSException for a malformed URL. An unknown scheme and unknown options are reported by `create_connection`.
+    Raises JMSException for a malformed URL, IllegalArgumentException for an option of another type. An unknown scheme and unknown
+    options are reported by `create_connection`.
     """
 
     def __init__(self, url: str | None = None, **options: Any) -> None:
@@ -78,9 +79,9 @@ class ConnectionFactory(QueueConnectionFactoryInterface, TopicConnectionFactoryI
         own = {name: given.pop(name, None) for name in RUNTIME_OPTIONS}
         self._options: Mapping[str, Any] = options
         self._url = replace(parsed, options=MappingProxyType({name: _text(value) for name, value in given.items()}))
-        self._client_id: str | None = own["client_id"] or None
-        self._user_name: str | None = own["user_name"] or parsed.user_name
-        self._password: str | None = own["password"] or parsed.password
+        self._client_id = _given_text(own["client_id"], "client_id")
+        self._user_name = _given_text(own["user_name"], "user_name") or parsed.user_name
+        self._password = _given_text(own["password"], "password") or parsed.password
         self._trusted = _trusted(own["trusted"])
         self._max_unacknowledged = _whole_number(own["max_unacknowledged"] or 0, "max_unacknowledged")
         self._consumer_priority = _whole_number(own["consumer_priority"] or 0, "consumer_priority")
@@ -149,10 +150,22 @@ def _rebuild(kind: type[ConnectionFactory], url: str, options: dict[str, Any]) -
     return kind(url, **options)
 
 
+def _given_text(value: Any, name: str) -> str | None:
+    """Return a text; None: there is none, or an empty one. It may be a secret, and is not shown."""
+    if value and not isinstance(value, str):
+        raise IllegalArgumentException(f"{name} must be a text, not {type(value).__name__}")
+    return value or None
+
+
 def _trusted(value: Any) -> frozenset[str]:
     if not value:
         return frozenset()
-    names = value.split(",") if isinstance(value, str) else list(value)
+    names = value.split(",") if isinstance(value, str) else list(value) if isinstance(value, Iterable) else [value]
+    if not all(isinstance(name, str) for name in names):
+        raise IllegalArgumentException(
+            "trusted must name classes, as package.module.Class or package.module.*, in a text with commas or a collection of texts, "
+            f"not {value!r}"
+        )
     return frozenset(name.strip() for name in names if name.strip())
 
 

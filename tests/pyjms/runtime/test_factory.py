@@ -193,6 +193,17 @@ class TestOptions:
         with pytest.raises(IllegalArgumentException, match="max_unacknowledged"):
             ConnectionFactory("vm://shop", max_unacknowledged=wrong)
 
+    @pytest.mark.parametrize("wrong", [5, [Message], ["shop.Order", 5]])
+    def test_trusted_are_names(self, wrong: object) -> None:
+        with pytest.raises(IllegalArgumentException, match=r"trusted must name classes, as package\.module\.Class"):
+            ConnectionFactory("vm://shop", trusted=wrong)
+
+    @pytest.mark.parametrize("option", ["client_id", "user_name", "password"])
+    def test_who_connects_is_told_by_texts(self, option: str) -> None:
+        with pytest.raises(IllegalArgumentException, match=f"{option} must be a text, not int") as told:
+            ConnectionFactory("vm://shop", **{option: 4711})
+        assert "4711" not in str(told.value)
+
     def test_the_clock_reaches_the_provider(self, wrapped: Wrapped) -> None:
         clock = VirtualClock()
         ConnectionFactory(wrapped.url, clock=clock).create_connection().close()
