@@ -45,7 +45,8 @@ def purge(
             connection.start()
             source = queue(session, name)
             total = count_messages(session, source, selector) if can_browse(connection) else None
-            if total and not yes and not typer.confirm(f"Remove {total:,} messages from {name}?", err=True):
+            many = "an unknown number of" if total is None else f"{total:,}"
+            if total != 0 and not yes and not typer.confirm(f"Remove {many} messages from {name}?", err=True):
                 note("nothing was removed")
                 raise typer.Exit(FAILED)
             removed = 0

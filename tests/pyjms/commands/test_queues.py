@@ -11,11 +11,13 @@ import pytest
 
 from pyjms import Connection, ConnectionFactory, DeliveryMode
 from pyjms.commands import taking
+from pyjms.spi.capability import Capability
 from pyjms.spi.registry import find_provider
 from pyjms.spi.url import ProviderUrl
 from pyjms_provider.queue_manager import QueueManager
 from tests.pyjms.commands.conftest import Type
 from tests.pyjms.demo.command_line import Run
+from tests.pyjms.runtime.wrapping import Wrapped
 from tests.system.network.served import anonymous_broker, make_queue, port_of
 
 Documents: TypeAlias = Callable[..., list[dict[str, Any]]]
@@ -78,6 +80,18 @@ def test_purging_asks_a_person(
     code, _, err = run_pyjms("purge", url, "orders")
     assert code == 1
     assert "Remove 5 messages from orders?" in err
+    assert len(bodies("orders")) == 5
+
+
+def test_purging_asks_also_where_the_broker_does_not_tell_how_many_there_are(
+    run_pyjms: Run, url: str, bodies: Callable[[str], list[str]], type_in: Type, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    type_in(b"n\n")
+    monkeypatch.setattr("sys.stdin.isatty", lambda: True)
+    with Wrapped(url, remove=Capability.BROWSING) as wrapped:
+        code, _, err = run_pyjms("purge", wrapped.url, "orders")
+    assert code == 1
+    assert "Remove an unknown number of messages from orders?" in err
     assert len(bodies("orders")) == 5
 
 
