@@ -176,8 +176,8 @@ class JmsConnection(Connection):
         max_messages: int,
     ) -> ConnectionConsumer:
         self._use()
-        name = check_durable(self, topic, subscription_name, "a durable connection consumer")
-        return self._connection_consumer(topic, message_selector, session_pool, max_messages, name)
+        check_durable(self, topic, subscription_name, "a durable connection consumer")
+        return self._connection_consumer(topic, message_selector, session_pool, max_messages, subscription_name)
 
     def _connection_consumer(
         self,

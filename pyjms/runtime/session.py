@@ -34,7 +34,7 @@ from pyjms.runtime.lifecycle import Event, State, next_state
 from pyjms.runtime.listeners import message_callback
 from pyjms.runtime.producer import JmsMessageProducer, producer_class
 from pyjms.runtime.settling import SettlingSession
-from pyjms.runtime.subscribing import check_client_id, check_durable, checked_name, subscribe_request
+from pyjms.runtime.subscribing import check_client_id, check_durable, check_subscription_name, subscribe_request
 from pyjms.runtime.tracing import current_tracer
 from pyjms.spi.capability import Capability
 from pyjms.spi.delivery import Delivery
@@ -117,12 +117,12 @@ class JmsSession(SettlingSession):
 
     def create_queue(self, queue_name: str) -> Queue:
         self.check_open()
-        return JmsQueue(checked_name(queue_name, "queue"))
+        return JmsQueue(queue_name)
 
     def create_topic(self, topic_name: str) -> Topic:
         self.check_open()
         self.connection.require(Capability.TOPICS, "topics")
-        return JmsTopic(checked_name(topic_name, "topic"))
+        return JmsTopic(topic_name)
 
     def create_temporary_queue(self) -> TemporaryQueue:
         self.check_open()
@@ -159,8 +159,8 @@ class JmsSession(SettlingSession):
         self, topic: Topic, name: str, message_selector: str | None = None, no_local: bool = False
     ) -> JmsTopicSubscriber:
         self.check_open()
-        durable_name = check_durable(self.connection, topic, name, "a durable subscriber")
-        consumer = self._subscribe(topic, message_selector, no_local, durable_name)
+        check_durable(self.connection, topic, name, "a durable subscriber")
+        consumer = self._subscribe(topic, message_selector, no_local, name)
         assert isinstance(consumer, JmsTopicSubscriber)
         return consumer
 
@@ -169,7 +169,7 @@ class JmsSession(SettlingSession):
         self.check_open()
         self.connection.require(Capability.DURABLE_SUBSCRIPTIONS, "durable subscriptions")
         check_client_id(self.connection, "unsubscribe")
-        checked_name(name, "subscription")
+        check_subscription_name(name)
         self._settle_done()
         with mapped_errors:
             self.provider_session.unsubscribe(name)

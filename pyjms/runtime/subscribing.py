@@ -16,7 +16,7 @@ from pyjms.spi.selector import selector_or_none
 if TYPE_CHECKING:
     from pyjms.runtime.connection import JmsConnection
 
-__all__ = ["check_client_id", "check_durable", "checked_name", "subscribe_request"]
+__all__ = ["check_client_id", "check_durable", "check_subscription_name", "subscribe_request"]
 
 
 def subscribe_request(
@@ -48,8 +48,8 @@ def subscribe_request(
         )
 
 
-def check_durable(connection: JmsConnection, topic: Topic, name: str, what: str) -> str:
-    """Return `name` if `what`, a subscriber of it to `topic`, may be created on this connection (§6.3, §6.11.1).
+def check_durable(connection: JmsConnection, topic: Topic, name: str, what: str) -> None:
+    """Raise unless `what`, a subscriber called `name` to `topic`, may be created on this connection (§6.3, §6.11.1).
 
     Raises `InvalidDestinationException`, `IllegalStateException` without a client identifier, `JMSException`.
     """
@@ -60,7 +60,7 @@ def check_durable(connection: JmsConnection, topic: Topic, name: str, what: str)
         # JMS 1.1 §6.2: it would outlive its topic
         raise InvalidDestinationException("a temporary topic has no durable subscriptions: use create_consumer")
     check_client_id(connection, f"create {what}")
-    return checked_name(name, "subscription")
+    check_subscription_name(name)
 
 
 def check_client_id(connection: JmsConnection, what: str) -> None:
@@ -69,10 +69,7 @@ def check_client_id(connection: JmsConnection, what: str) -> None:
         raise IllegalStateException(f"to {what}, set the connection's client_id first (JMS 1.1 §6.3)")
 
 
-def checked_name(name: str, what: str) -> str:
-    """Return `name`. Raises `JMSException` when it is none; of a destination, `InvalidDestinationException`."""
+def check_subscription_name(name: str) -> None:
+    """Raise JMSException when `name` cannot be that of a durable subscription."""
     if not isinstance(name, str) or not name:
-        raise (InvalidDestinationException if what != "subscription" else JMSException)(
-            f"{name!r} is no {what} name: use a non-empty string"
-        )
-    return name
+        raise JMSException(f"{name!r} is no subscription name: use a non-empty string")

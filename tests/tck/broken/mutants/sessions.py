@@ -45,12 +45,12 @@ MUTANTS = (
     mutant(
         "4.4.4-a 5.7-b 5.3-a",
         "create_queue changes the name",
-        edit(_S + "create_queue", 'checked_name(queue_name, "queue")', "queue_name + '!'"),
+        edit(_S + "create_queue", "JmsQueue(queue_name)", "JmsQueue(queue_name + '!')"),
     ),
     mutant(
         "4.4.4-b 6.9-b 6.5-a",
         "create_topic changes the name",
-        edit(_S + "create_topic", 'checked_name(topic_name, "topic")', "topic_name + '!'"),
+        edit(_S + "create_topic", "JmsTopic(topic_name)", "JmsTopic(topic_name + '!')"),
     ),
     mutant(
         "5.3-b 6.5-b",
