@@ -18,8 +18,8 @@ from pyjms.commands.connecting import Login, check_queue, destination, queue
 from pyjms.commands.options import AsJson, BrokerUrl, PasswordFile, QueueName, Selector, UserName
 from pyjms.commands.reporting import CommandError, errors_told, progress, tables
 from pyjms.commands.taking import can_browse, count_messages, take
+from pyjms.forwarding.link import DUPLICATE_PROPERTIES
 from pyjms.messages.properties import Properties
-from pyjms.messages.property_names import DUPLICATE_ID
 from pyjms.spi.clock import SystemClock
 from pyjms.spi.errors import ResourceError
 from pyjms.spi.terminal import escaped, note, put_json
@@ -33,8 +33,6 @@ EXAMPLES: Final = (
 )
 
 _BATCH: Final = 100
-_DUPLICATE_IDS: Final = (DUPLICATE_ID, "_AMQ_DUPL_ID")
-"""Ours, and that of ActiveMQ Artemis."""
 
 
 def move(
@@ -148,7 +146,7 @@ def _send_on(producer: MessageProducer, message: Message) -> None:
     Without its sender's duplicate id, by which the broker would drop it where it has been before: the sender's own repetitions end there.
     """
     if isinstance(message, Properties):
-        for name in _DUPLICATE_IDS:
+        for name in DUPLICATE_PROPERTIES:
             message.drop_property(name)
     expiration = message.jms_expiration
     left_ms = 0 if expiration == 0 else max(1, expiration - int(SystemClock().time_ms()))

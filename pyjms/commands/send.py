@@ -17,6 +17,7 @@ from pyjms.commands.durations import moment_ms, span_ms
 from pyjms.commands.options import AsJson, BrokerUrl, PasswordFile, UserName
 from pyjms.commands.reporting import CommandError, errors_told, progress, tables
 from pyjms.commands.typed_values import set_properties
+from pyjms.messages.property_names import DELIVER_AT, DUPLICATE_ID
 from pyjms.spi.clock import SystemClock
 from pyjms.spi.terminal import escaped, note, put_json
 
@@ -29,8 +30,6 @@ EXAMPLES: Final = (
     "tail -f app.log | pyjms send stomp://127.0.0.1:61613 queue:log - --lines --non-persistent",
 )
 
-_DELIVER_AT: Final = "JMS_pyjms_deliverAt"
-_DUPLICATE_ID: Final = "JMS_pyjms_duplicateId"
 _OURS: Final = "pyjms"
 
 
@@ -165,9 +164,9 @@ class _Choices:
         """Set what was chosen."""
         set_properties(message, list(self.properties))
         if self.deliver_at_ms is not None:
-            message.set_long_property(_DELIVER_AT, self.deliver_at_ms)
+            message.set_long_property(DELIVER_AT, self.deliver_at_ms)
         if self.duplicate_id is not None:
-            message.set_string_property(_DUPLICATE_ID, self.duplicate_id)
+            message.set_string_property(DUPLICATE_ID, self.duplicate_id)
         if self.reply_to is not None:
             message.jms_reply_to = destination(session, self.reply_to)
         if self.correlation_id is not None:

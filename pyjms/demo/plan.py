@@ -17,6 +17,7 @@ from typing import TypeAlias, TypeGuard
 
 from pyjms.demo.records import InputError, Record, Table, Value
 from pyjms.spi.selector import quote
+from pyjms.spi.selector.identifiers import is_reserved
 
 __all__ = ["ELSE", "Kind", "Lane", "Plan", "make_plan"]
 
@@ -25,7 +26,6 @@ Key: TypeAlias = tuple[str | None, ...]
 ELSE = "everything else"
 _OWN_PROPERTIES = ("record_id", "amount", "complete", "label")
 """Properties that the demo sets; a column of such a name gets another property name."""
-_RESERVED = {"NULL", "TRUE", "FALSE", "NOT", "AND", "OR", "BETWEEN", "LIKE", "IN", "IS", "ESCAPE"}
 _DISTINCT_MAX = 50
 """A column with more values than this is not proposed for routing."""
 
@@ -221,7 +221,7 @@ def _property_names(columns: Iterable[str]) -> tuple[str, ...]:
         name = re.sub(r"[^A-Za-z0-9_]", "_", column)
         if not re.match(r"[A-Za-z]", name) or name.upper().startswith("JMS"):
             name = "c_" + name
-        while name in names or name in _OWN_PROPERTIES or name.upper() in _RESERVED:
+        while name in names or name in _OWN_PROPERTIES or is_reserved(name):
             name += "_"
         names.append(name)
     return tuple(names)

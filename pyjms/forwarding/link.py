@@ -20,7 +20,7 @@ __all__ = ["DUPLICATE_PROPERTIES", "Link", "connect", "duplicate_property_of"]
 _DETECTORS = {"pyjms": "JMS_pyjms_duplicateId", "ActiveMQ Artemis": "_AMQ_DUPL_ID"}
 """By the beginning of a provider's name, the property by which it finds duplicates."""
 DUPLICATE_PROPERTIES = frozenset(_DETECTORS.values())
-"""All of these."""
+"""All of these: what makes a message a duplicate where it has been before."""
 
 
 def duplicate_property_of(provider_name: str) -> str | None:

@@ -32,8 +32,9 @@ _PROVIDER_JMSX = frozenset(
 
 PROVIDER_PREFIX = "JMS_pyjms"
 """The names of this project's own provider properties."""
+DELIVER_AT = f"{PROVIDER_PREFIX}_deliverAt"
 DUPLICATE_ID = f"{PROVIDER_PREFIX}_duplicateId"
-CLIENT_SETTABLE = frozenset({f"{PROVIDER_PREFIX}_deliverAt", DUPLICATE_ID})
+CLIENT_SETTABLE = frozenset({DELIVER_AT, DUPLICATE_ID})
 """Those of them that clients may set: when a message is for, and what tells its duplicates."""
 
 KNOWN_NAMES: set[str] = set()

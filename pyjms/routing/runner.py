@@ -10,10 +10,10 @@ from pyjms.forwarding.described import Described
 from pyjms.forwarding.running import RouteThread
 from pyjms.forwarding.settings import RouteSettings, Site
 from pyjms.forwarding.transfer import Transfer
-from pyjms.routing.files import load_document
+from pyjms.routing.files import load_rules
 from pyjms.routing.reading import RulesError, read_rules
 from pyjms.routing.router import Router
-from pyjms.routing.rules import RuleSet, TargetSpec
+from pyjms.routing.rules import TargetSpec
 from pyjms.spi.errors import ProviderError
 from pyjms.spi.routes import RouteError, RouteRequest, RouteRunner, RouteStatistics, RunningRoute
 
@@ -67,7 +67,7 @@ def _read(request: RouteRequest) -> tuple[RouteSettings, Router]:
     described.finish()
     file = None if named is None else Path(named)
     try:
-        rules = _rules(inline, file)
+        rules = read_rules(inline) if file is None else load_rules(file)
         router = Router(rules, lambda name, spec: _site(request, name, spec), request.clock, file)
     except (RulesError, OSError) as error:
         raise RouteError(f"the rules of the route {request.name!r} cannot be used: {error}") from error
@@ -78,13 +78,6 @@ def _read(request: RouteRequest) -> tuple[RouteSettings, Router]:
             f"the route {request.name!r} has its source {settings.source} as a target, too; name another one"
         )
     return settings, router
-
-
-def _rules(inline: object, file: Path | None) -> RuleSet:
-    if file is None:
-        return read_rules(inline)
-    data, text = load_document(file)
-    return read_rules(data, text)
 
 
 def _site(request: RouteRequest, name: str, spec: TargetSpec) -> Site:
