@@ -10,7 +10,7 @@ import sys
 from importlib import import_module, metadata
 from typing import TYPE_CHECKING, Final
 
-from pyjms.commands import COMMANDS
+from pyjms.commands import COMMANDS, epilog_of
 from pyjms.spi.version import installed_version
 
 if TYPE_CHECKING:
@@ -77,8 +77,7 @@ def _add_own_commands(app: typer.Typer) -> None:
         if attribute == _GROUP_MAKER:
             app.add_typer(module.commands(), name=name)
             continue
-        examples = getattr(module, "EXAMPLES", ())
-        epilog = "\n".join(("\b", "Examples:", *(f"  {each}" for each in examples))) if examples else None
+        epilog = epilog_of(getattr(module, "EXAMPLES", ()))
         app.command(name, epilog=epilog)(getattr(module, attribute))
 
 

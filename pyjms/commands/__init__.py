@@ -3,9 +3,10 @@
 A command is imported when it is asked for, or when help is.
 """
 
+from collections.abc import Sequence
 from typing import Final
 
-__all__ = ["COMMANDS"]
+__all__ = ["COMMANDS", "epilog_of"]
 
 COMMANDS: Final = {
     "send": "pyjms.commands.send:send",
@@ -21,3 +22,8 @@ COMMANDS: Final = {
     "route": "pyjms.commands.route:commands",
 }
 """By the command's name, ``module:function``."""
+
+
+def epilog_of(examples: Sequence[str]) -> str | None:
+    """Return what the help of a command ends with: its examples, as they are typed; None: it has none."""
+    return "\n".join(("\b", "Examples:", *(f"  {each}" for each in examples))) if examples else None

@@ -13,6 +13,7 @@ import typer
 from rich.table import Table
 
 from pyjms import ConnectionFactory, JMSException, Session
+from pyjms.commands import epilog_of
 from pyjms.commands.connecting import Login
 from pyjms.commands.options import AsJson, BrokerUrl, PasswordFile, UserName
 from pyjms.commands.reporting import CommandError, errors_told, tables
@@ -73,8 +74,7 @@ def commands() -> typer.Typer:
         "park": _park,
     }
     for name, function in functions.items():
-        epilog = "\n".join(("\b", "Examples:", *(f"  {each}" for each in _EXAMPLES[name])))
-        app.command(name, epilog=epilog)(function)
+        app.command(name, epilog=epilog_of(_EXAMPLES[name]))(function)
     return app
 
 

@@ -8,7 +8,7 @@ import typer
 
 from pyjms.commands.connecting import check_queue
 from pyjms.commands.durations import span_ms
-from pyjms.commands.options import AsJson, BrokerUrl, PasswordFile, QueueName, Selector, UserName
+from pyjms.commands.options import AsJson, BrokerUrl, Every, Idle, PasswordFile, QueueName, Selector, UserName
 from pyjms.commands.reporting import CommandError, errors_told
 from pyjms.commands.running_routes import run_route
 from pyjms.forwarding.settings import Guarantee
@@ -62,12 +62,8 @@ def forward(
     once_only: Annotated[
         bool, typer.Option("--once-only", help="Refuse a target that cannot tell what it has got already.")
     ] = False,
-    idle: Annotated[
-        int, typer.Option(help="End when nothing has come for so long; 0: never.", metavar="SPAN", parser=span_ms)
-    ] = 0,
-    every: Annotated[
-        int, typer.Option(help="With --json: tell how it goes so often.", metavar="SPAN", parser=span_ms)
-    ] = 10_000,
+    idle: Idle = 0,
+    every: Every = 10_000,
     user: UserName = None,
     password_file: PasswordFile = None,
     as_json: AsJson = False,

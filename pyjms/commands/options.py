@@ -7,7 +7,9 @@ from typing import Annotated, TypeAlias
 
 import typer
 
-__all__ = ["AsJson", "BrokerUrl", "PasswordFile", "QueueName", "Selector", "UserName"]
+from pyjms.commands.durations import span_ms
+
+__all__ = ["AsJson", "BrokerUrl", "Every", "Idle", "PasswordFile", "QueueName", "Selector", "UserName"]
 
 BrokerUrl: TypeAlias = Annotated[
     str,
@@ -39,3 +41,9 @@ Selector: TypeAlias = Annotated[
     ),
 ]
 AsJson: TypeAlias = Annotated[bool, typer.Option("--json", help="Print JSON for programs.")]
+Idle: TypeAlias = Annotated[
+    int, typer.Option(help="End when nothing has come for so long; 0: never.", metavar="SPAN", parser=span_ms)
+]
+Every: TypeAlias = Annotated[
+    int, typer.Option(help="With --json: tell how it goes so often.", metavar="SPAN", parser=span_ms)
+]

@@ -8,9 +8,9 @@ from typing import Annotated, Any, Final
 
 import typer
 
+from pyjms.commands import epilog_of
 from pyjms.commands.bodies import BodyType, read_bodies
-from pyjms.commands.durations import span_ms
-from pyjms.commands.options import AsJson, PasswordFile, UserName
+from pyjms.commands.options import AsJson, Every, Idle, PasswordFile, UserName
 from pyjms.commands.reporting import CommandError, errors_told, tables
 from pyjms.commands.running_routes import run_route
 from pyjms.commands.typed_values import set_properties
@@ -49,8 +49,7 @@ def commands() -> typer.Typer:
     """Return the commands."""
     app = typer.Typer(help="Send each message where rules want it: check the rules, run them, explain them.")
     for name, function, examples in (("check", _check, _CHECK), ("run", _run, _RUN), ("explain", _explain, _EXPLAIN)):
-        epilog = "\n".join(("\b", "Examples:", *(f"  {each}" for each in examples)))
-        app.command(name, epilog=epilog)(function)
+        app.command(name, epilog=epilog_of(examples))(function)
     return app
 
 
@@ -114,12 +113,8 @@ def _run(
             show_default=False,
         ),
     ] = None,
-    idle: Annotated[
-        int, typer.Option(help="End when nothing has come for so long; 0: never.", metavar="SPAN", parser=span_ms)
-    ] = 0,
-    every: Annotated[
-        int, typer.Option(help="With --json: tell how it goes so often.", metavar="SPAN", parser=span_ms)
-    ] = 10_000,
+    idle: Idle = 0,
+    every: Every = 10_000,
     user: UserName = None,
     password_file: PasswordFile = None,
     as_json: AsJson = False,

@@ -11,6 +11,8 @@ from typing import Final
 
 import typer
 
+from pyjms.commands import epilog_of
+
 __all__ = ["PIPELINE", "commands"]
 
 PIPELINE: Final = {
@@ -31,9 +33,7 @@ def commands() -> typer.Typer:
     for name in asked if asked and asked[0] in PIPELINE else list(PIPELINE):
         module_name, _, attribute = PIPELINE[name].partition(":")
         module = import_module(module_name)
-        examples = getattr(module, "EXAMPLES", ())
-        epilog = "\n".join(("\b", "Examples:", *(f"  {each}" for each in examples))) if examples else None
-        app.command(name, epilog=epilog)(getattr(module, attribute))
+        app.command(name, epilog=epilog_of(getattr(module, "EXAMPLES", ())))(getattr(module, attribute))
     return app
 
 
