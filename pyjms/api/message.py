@@ -208,8 +208,9 @@ class Message(Interface, declares=True):
     def property_names(self) -> Enumeration[str]:
         """A new enumeration of the names of the properties; header fields are not among them (§3.5.6)."""
 
-    # The setters raise `MessageNotWriteableException` on a received message, `IllegalArgumentException` for a name that
-    # is None, empty or no identifier, `MessageFormatException` for a value of another type or out of range.
+    # The setters raise `MessageNotWriteableException` on a received message, `IllegalArgumentException` for a name that is
+    # None, empty or no text, `MessageFormatException` for a name that no client may set, and for a value of another type or
+    # out of range.
 
     @abstractmethod
     def set_boolean_property(self, name: str, value: bool) -> None:

@@ -1,10 +1,7 @@
 """Failures by name: a provider around another one that fails when told to.
 
-with Faults("vm://shop") as faults:
-connection = ConnectionFactory(faults.url).create_connection()
-...
-faults.inject(Fault.SEND_REFUSED)
-producer.send(message)  # ResourceAllocationException
+Within ``with Faults("vm://shop") as faults:`` connect by ``ConnectionFactory(faults.url)``; after ``faults.inject(Fault.SEND_REFUSED)`` the next
+send raises ResourceAllocationException.
 """
 
 from __future__ import annotations
