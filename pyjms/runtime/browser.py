@@ -9,13 +9,14 @@ from pyjms.api.browser import QueueBrowser
 from pyjms.api.destination import Destination, Queue
 from pyjms.api.enumeration import Enumeration
 from pyjms.api.message import Message
-from pyjms.errors import IllegalStateException
+from pyjms.errors import IllegalStateException, JMSException
 from pyjms.messages.context import TrustedClasses
 from pyjms.messages.destinations import address_of
 from pyjms.messages.freeze import thaw
 from pyjms.runtime.error_mapping import to_jms
 from pyjms.spi.envelope import Address
 from pyjms.spi.errors import ProviderError
+from pyjms.spi.reasons import reason_of
 from pyjms.spi.selector import Selector
 
 if TYPE_CHECKING:
@@ -88,6 +89,10 @@ class JmsQueueBrowser(QueueBrowser):
                 yield thaw(delivery, context)
         except ProviderError as error:
             raise to_jms(error) from error
+        except JMSException:
+            raise
+        except Exception as error:  # JMS 1.1 §7.1: a client hears of nothing but JMSExceptions
+            raise to_jms(ProviderError(f"a message could not be shown: {reason_of(error)}")) from error
 
     def _check_open(self) -> None:
         if self._closed:

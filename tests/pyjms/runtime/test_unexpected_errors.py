@@ -57,17 +57,18 @@ def problems(failing_connection: JmsConnection) -> Problems:
     return each
 
 
+def read_unless_bad(delivery: Delivery, context: Any) -> Any:
+    """Stand for `thaw` where the text "bad" cannot be read."""
+    if delivery.envelope.body == "bad":
+        raise OverflowError("int too large to convert to float")
+    return thaw(delivery, context)
+
+
 @pytest.fixture
 def unreadable(monkeypatch: pytest.MonkeyPatch) -> None:
     """Messages with the text "bad" cannot be read."""
-
-    def read(delivery: Delivery, context: Any) -> Any:
-        if delivery.envelope.body == "bad":
-            raise OverflowError("int too large to convert to float")
-        return thaw(delivery, context)
-
-    monkeypatch.setattr("pyjms.runtime.dispatch.thaw", read)
-    monkeypatch.setattr("pyjms.runtime.session.thaw", read)
+    monkeypatch.setattr("pyjms.runtime.dispatch.thaw", read_unless_bad)
+    monkeypatch.setattr("pyjms.runtime.session.thaw", read_unless_bad)
 
 
 class TestWorkThread:
@@ -254,3 +255,17 @@ class TestReceiving:
         session = failing_connection.create_session()
         with pytest.raises(JMSException, match="is no timeout"):
             session.create_consumer(session.create_queue("orders")).receive(timeout)
+
+
+class TestBrowsers:
+    def test_a_message_that_cannot_be_shown_is_a_jms_exception(
+        self, session: Session, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr("pyjms.runtime.browser.thaw", read_unless_bad)
+        queue = session.create_queue("orders")
+        send_texts(session, queue, "good", "bad")
+        with session.create_browser(queue) as browser:
+            messages = browser.enumeration
+            assert text_of(messages.next_element()) == "good"
+            with pytest.raises(JMSException, match="a message could not be shown: OverflowError"):
+                messages.next_element()
