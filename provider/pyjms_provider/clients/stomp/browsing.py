@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections import deque
 from collections.abc import Iterator
 from functools import partial
@@ -11,7 +12,7 @@ from typing import TYPE_CHECKING
 from pyjms.spi.clock import Signal
 from pyjms.spi.delivery import Delivery
 from pyjms.spi.envelope import Address
-from pyjms.spi.errors import ResourceError
+from pyjms.spi.errors import ProviderError, ResourceError
 from pyjms.spi.selector import Selector
 from pyjms_provider.clients.stomp.epoch import Epoch, InterruptedLinkError
 from pyjms_provider.clients.stomp.subscribing import Subscribing
@@ -22,6 +23,8 @@ if TYPE_CHECKING:
     from pyjms_provider.clients.stomp.connection import StompConnection
 
 __all__ = ["Browser"]
+
+_log = logging.getLogger("pyjms.stomp")
 
 
 class Browser:
@@ -106,6 +109,6 @@ class Browser:
         self._connection.forget_subscription(self)
         if not self._is_interrupted:
             try:
-                epoch.ask(self._subscribing.end())
-            except InterruptedLinkError:
-                return
+                epoch.ask_last(self._subscribing.end())
+            except (InterruptedLinkError, ProviderError) as error:  # what ended it before is told, and not this
+                _log.debug("a browser could not be closed in order: %s", error)

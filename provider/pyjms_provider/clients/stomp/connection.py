@@ -299,7 +299,7 @@ class StompConnection(ProviderConnection):
         frames = [Frame("NACK", {"id": self._janitor.borrowed(held.ack_id), "requeue": "true"}) for held in messages]
         if frames:
             try:
-                self.link.newest.ask(*frames)
+                self.link.newest.ask_last(*frames)
             except InterruptedLinkError:
                 _log.debug("the connection ended while messages were handed back")  # they are back by that
 

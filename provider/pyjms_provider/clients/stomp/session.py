@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import partial
 from itertools import count
 from threading import Lock
 from typing import TYPE_CHECKING
@@ -304,17 +305,17 @@ class StompSession(ProviderSession):
     def _shut_down(self) -> None:
         with self._lock:
             self._closed = True
-            held, self._held = list(self._held), {}
-            subscriptions = list(self._subscriptions)
+            held, subscriptions = list(self._held), list(self._subscriptions)
             transaction, self._transaction = self._transaction, None
         if transaction is not None:
             transaction.abort()
-        for subscription in subscriptions:
+        steps: list[Callable[[], None]] = [subscription.close for subscription in subscriptions]
+        steps.append(partial(self._give_back, held))
+        for step in steps:
             try:
-                subscription.close()
-            except ResourceError as error:
-                _log.warning("a consumer could not be closed in order: %s", error.reason)
-        self._give_back(held)
+                step()
+            except ProviderError as error:  # whatever the broker minds: the others are to end, and the connection
+                _log.warning("a session could not be closed in order: %s", error.reason)
         self._connection.forget_session(self)
 
     def _check_open(self) -> None:

@@ -225,7 +225,7 @@ class Subscription(ProviderConsumer):
             self._unsettled = max(0, self._unsettled - number)
             is_last = self._stage is _Stage.CLOSING and not self._unsettled
         if is_last:
-            self._finish()
+            self._finish_late()
 
     def give_back(self, messages: Iterable[Held]) -> None:
         """Take back messages of the present epoch: to their places, or to the broker if the consumer is closed."""
@@ -246,7 +246,7 @@ class Subscription(ProviderConsumer):
         if not stays and not self._dialect.unsubscribe_returns_unsettled:
             self._connection.hand_back(messages)
         if is_last:
-            self._finish()
+            self._finish_late()
 
     # Within
 
@@ -311,6 +311,13 @@ class Subscription(ProviderConsumer):
             selector.text,
         )
         return True
+
+    def _finish_late(self) -> None:
+        """End it for a session that has just settled, or given back, the last of its messages: that is done whatever the broker minds."""
+        try:
+            self._finish()
+        except ProviderError as error:
+            _log.warning("a consumer could not be closed in order: %s", error.reason)
 
     def _finish(self) -> None:
         """End the consumer at the broker: what it has not settled goes back."""

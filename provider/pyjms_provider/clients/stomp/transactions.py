@@ -72,7 +72,7 @@ class Transaction:
             return
         with suppress(InterruptedLinkError):
             try:
-                self.epoch.ask(Frame("ABORT", {"transaction": self.name}))
+                self.epoch.ask_last(Frame("ABORT", {"transaction": self.name}))
             except ProviderError as error:
                 _log.warning("PYJMS-STOMP the broker did not roll back a transaction: %s", error.reason)
 
