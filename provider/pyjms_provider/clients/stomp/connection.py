@@ -304,7 +304,7 @@ class StompConnection(ProviderConnection):
                 _log.debug("the connection ended while messages were handed back")  # they are back by that
 
     def tell_expired(self, envelope: Envelope, address: Address, subscription: str | None) -> None:
-        """Tell who asked for it that a message had expired when it came. No lock may be held."""
+        """Tell who asked for it that a message had expired when it came. No lock of this provider may be held."""
         if self._on_expired is not None:
             self._on_expired(
                 ExpiredMessage(
@@ -369,7 +369,7 @@ class StompConnection(ProviderConnection):
         return self.settings.prefetch_topic_messages if is_topic else self.settings.prefetch_messages
 
     def widen(self, subscription: Subscription, epoch: int) -> None:
-        """Let the broker push more to a consumer whose client settles late: by one more subscription. Never waits long.
+        """Let the broker push more to a consumer whose client settles late: by one more subscription. Never waits.
 
         STOMP cannot raise a prefetch; and a client may hold as many messages as it likes (JMS 1.1 §4.4.11).
         """
@@ -382,7 +382,7 @@ class StompConnection(ProviderConnection):
         with self._lock:
             self._subscriptions[frame.headers["id"]] = subscription
         try:
-            newest.post(frame)
+            newest.post(frame, needs_room=False)
         except InterruptedLinkError:
             _log.debug("the connection ended while a consumer was widened")
 

@@ -204,12 +204,15 @@ class StompSession(ProviderSession):
                 raise RolledBackError("the transaction was rolled back: the connection was lost") from None
 
     def discard(self, held: Held) -> bool:
-        """Settle a message that no client gets: expired, not selected, sent by this connection itself.
+        """Settle a message that no client gets: expired, not selected, sent by this connection itself. Never waits, as who polls must not.
 
         Return False if it comes again, and is to be discarded again.
         """
+        epoch = self._link.newest
+        if held.epoch != epoch.number:
+            return False  # there its id names nothing, or another message
         try:
-            self._link.current().post(self._connection.ack(held))
+            epoch.post(self._connection.ack(held), needs_room=False)
         except InterruptedLinkError:
             return False
         held.subscription.settled(1)
