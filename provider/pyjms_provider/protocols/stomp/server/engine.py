@@ -201,10 +201,12 @@ class StompServerEngine(ProtocolEngine):
     def _let_go(self) -> None:
         connection, self._connection = self._connection, None
         if connection is not None:
-            self.conduit.work(connection.close, self._log_failure)
+            self.conduit.work(connection.close, partial(self._has_closed, connection))
 
-    def _log_failure(self, _: None, error: BaseException | None) -> None:
-        if error is not None:
+    def _has_closed(self, connection: ProviderConnection, _: None, error: BaseException | None) -> None:
+        if isinstance(error, ResourceError):  # no thread came free, and nobody else would give back what it has
+            self.conduit.work(connection.close, partial(self._has_closed, connection))
+        elif error is not None:
             _log.error("PYJMS-STOMP-3 a connection did not close as it should", exc_info=error)
 
     # Login

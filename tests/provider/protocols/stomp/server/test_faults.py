@@ -12,7 +12,7 @@ import pytest
 
 from pyjms.spi.delivery import Delivery
 from pyjms.spi.envelope import Address, AddressKind
-from pyjms.spi.errors import ClosedError, ProviderError, RolledBackError
+from pyjms.spi.errors import ClosedError, ProviderError, ResourceError, RolledBackError
 from pyjms.spi.url import ProviderUrl
 from pyjms_provider.core.policy import Overflow, QueuePolicy
 from pyjms_provider.protocols.stomp import verbs
@@ -134,6 +134,20 @@ def test_who_took_too_long_to_log_in_is_not_greeted_afterwards(bench: Bench) -> 
 
 
 # Threads
+
+
+def test_a_connection_ends_at_the_broker_as_soon_as_a_thread_comes_free(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    client = bench.connect(client_id="c")
+    refused: list[Any] = []
+    work = client.conduit.work
+    monkeypatch.setattr(client.conduit, "work", lambda job, done, **_: refused.append(done))
+    client.engine.closed(None)
+    monkeypatch.setattr(client.conduit, "work", work)
+    refused.pop()(None, ResourceError("the broker has 256 requests that wait"))  # as the transport does after a while
+    client.settle_jobs()
+    bench.connect(client_id="c")
 
 
 def test_a_send_in_a_transaction_that_would_wait_for_room_is_for_another_thread(bench: Bench) -> None:
