@@ -36,6 +36,7 @@ class Report(Enum):
     DISCONNECTED = (15, logging.DEBUG, "disconnected")
     LOOP_FAILED = (16, logging.ERROR, "fault of the event loop")
     CERTIFICATES = (17, logging.INFO, "other certificates from now on")
+    NO_THREAD = (18, logging.ERROR, "the system gives no thread for work that may wait")
 
     @property
     def code(self) -> str:

@@ -20,7 +20,7 @@ from pyjms.spi.clock import Clock, SystemClock
 from pyjms.spi.errors import ClosedError, ProviderError, ResourceError
 from pyjms_provider.transport.connection import Trace
 from pyjms_provider.transport.listener import EngineFactory, Listener, bind
-from pyjms_provider.transport.reports import Report
+from pyjms_provider.transport.reports import RareReports, Report
 from pyjms_provider.transport.scheduler import Scheduler
 from pyjms_provider.transport.settings import ListenerKind, ListenerSettings
 from pyjms_provider.transport.timers import Timers
@@ -226,7 +226,7 @@ class NetworkService:
         asyncio.set_event_loop(loop)
         self.scheduler = Scheduler(loop)
         self.timers = Timers(self._name, self.clock, self.scheduler)
-        self.workers = WorkerPool(self._name, self._worker_settings, loop, self.scheduler)
+        self.workers = WorkerPool(self._name, self._worker_settings, loop, self.scheduler, RareReports(self.clock))
         Report.STARTED.log("%s, on %s", self._name, description)
         loop.call_soon(self._started.set_result, None)
         try:

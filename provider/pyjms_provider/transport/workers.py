@@ -27,7 +27,7 @@ from typing import Final, cast
 
 from pyjms.spi.errors import ResourceError
 from pyjms_provider.protocols.engine import Joint
-from pyjms_provider.transport.reports import Report
+from pyjms_provider.transport.reports import RareReports, Report
 from pyjms_provider.transport.scheduler import Scheduler
 
 __all__ = ["Job", "WorkerPool", "WorkerSettings", "WorkersBusyError"]
@@ -117,8 +117,11 @@ class Job:
 class WorkerPool:
     """Threads, as many as are needed. All calls on the loop, save `join`."""
 
-    def __init__(self, name: str, settings: WorkerSettings, loop: AbstractEventLoop, scheduler: Scheduler) -> None:
+    def __init__(
+        self, name: str, settings: WorkerSettings, loop: AbstractEventLoop, scheduler: Scheduler, reports: RareReports
+    ) -> None:
         self._name = name
+        self._reports = reports
         self._settings = settings
         self._loop = loop
         self._scheduler = scheduler
@@ -266,10 +269,8 @@ class WorkerPool:
         if self._patient_running >= self._settings.patient:
             self._refuse(self._patient, "wait for room in full queues, or for messages: receive those in the queues")
         if line is not None and line[0] is self._first:  # nothing has moved since the last look
-            if room := self._settings.most - self._alive:
-                waiting = len(self._waiting) + len(self._patient)
-                self._grow(min(room, waiting, max(self._alive, self._settings.quick)))
-            else:
+            room, waiting = self._settings.most - self._alive, len(self._waiting) + len(self._patient)
+            if not self._grow(min(room, waiting, max(self._alive, self._settings.quick))):
                 self._refuse(self._waiting, "wait, for the disk or for other clients: try again later")
         elif not (self._waiting or self._patient):
             self._let_go(min(self._alive - self._running, self._alive - self._settings.quick))
@@ -284,18 +285,23 @@ class WorkerPool:
             job = line.popleft()
             count = self._settings.patient if job.is_patient else self._alive
             Report.WORKERS_BUSY.log("%s: all %d threads wait; a request is refused", self._name, count)
-            job.refuse(
-                WorkersBusyError(f"the broker has {count} requests that {what}; it serves no more of them at a time")
-            )
+            reason = f"the broker has {count} requests that {what}; it serves no more of them at a time"
+            job.refuse(WorkersBusyError(reason if count else "the system gives the broker no thread: try again later"))
             self._tell(job)
 
-    def _grow(self, by: int) -> None:
-        for _ in range(by):
+    def _grow(self, by: int) -> bool:
+        """Start so many threads, or as many as the system gives; return whether there is any more."""
+        for started in range(by):
+            thread = Thread(target=self._work, name=f"pyjms worker {self._name} {self._started + 1}", daemon=True)
+            try:
+                thread.start()
+            except RuntimeError as error:  # jobs wait for those that there are, and `_look` tries again
+                self._reports.log(Report.NO_THREAD, "%s: %s", self._name, error)
+                return started > 0
             self._alive += 1
             self._started += 1
-            thread = Thread(target=self._work, name=f"pyjms worker {self._name} {self._started}", daemon=True)
             self._threads.append(thread)
-            thread.start()
+        return by > 0
 
     def _let_go(self, count: int) -> None:
         for _ in range(count):

@@ -320,3 +320,60 @@ def test_a_brief_job_is_not_done_at_once_while_others_run(pool: Pool) -> None:
     assert not pool.service.run(there()).result(PATIENCE_S)
     go.set()
     pool.next()
+
+
+class ScarceThread(threading.Thread):
+    """One that the system gives only now and then."""
+
+    lacking = 0
+
+    def start(self) -> None:
+        if ScarceThread.lacking:
+            ScarceThread.lacking -= 1
+            raise RuntimeError("can't start new thread")
+        super().start()
+
+
+@pytest.fixture
+def scarce(monkeypatch: pytest.MonkeyPatch) -> type[ScarceThread]:
+    monkeypatch.setattr(workers, "Thread", ScarceThread)
+    monkeypatch.setattr(ScarceThread, "lacking", 0)
+    return ScarceThread
+
+
+def test_a_job_waits_for_a_thread_that_the_system_does_not_give_at_once(
+    scarce: type[ScarceThread], caplog: pytest.LogCaptureFixture
+) -> None:
+    scarce.lacking = 3
+    with pool_of(WorkerSettings()) as pool:
+        pool.submit(lambda: "served")
+        assert pool.next() == ("served", None)
+        assert pool.threads > 0
+    assert caplog.text.count("PYJMS-NET-18") == 1
+
+
+def test_jobs_share_the_threads_that_the_system_gives(scarce: type[ScarceThread]) -> None:
+    with pool_of(WorkerSettings()) as pool:
+        gate, begun = Event(), Event()
+
+        def wait() -> None:
+            begun.set()
+            gate.wait(PATIENCE_S)
+
+        pool.submit(wait)
+        assert begun.wait(PATIENCE_S)
+        scarce.lacking = 10**9
+        pool.submit(lambda: "served")
+        assert pool.threads == 1
+        gate.set()
+        assert [pool.next(), pool.next()] == [(None, None), ("served", None)]
+
+
+def test_a_job_for_which_there_never_is_a_thread_is_refused(scarce: type[ScarceThread]) -> None:
+    scarce.lacking = 10**9
+    with pool_of(WorkerSettings(patience_s=0.05)) as pool:
+        pool.submit(lambda: "served")
+        result, error = pool.next()
+        assert result is None
+        assert isinstance(error, ResourceError)
+        assert "no thread: try again later" in error.reason
