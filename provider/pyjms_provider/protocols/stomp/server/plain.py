@@ -62,6 +62,8 @@ class PlainDialogue(Dialogue):
         self._lane = Lane(engine.conduit, self.perform, engine.fail, self.load)
         self._temporaries = Temporaries(connection, guard, self._settings.temporaries_max)
         self._subscriptions: dict[str, PlainSubscription | PlainBrowser] = {}
+        self._have_seen_all: set[str] = set()
+        """Names of browsers that have ended by themselves: as at ActiveMQ, UNSUBSCRIBE may yet follow."""
         self._transactions: dict[str, Transaction] = {}
         self._holders: dict[str, PlainSubscription] = {}
         """Of every message that is not acknowledged: whose it is, by the id that ACK names."""
@@ -276,9 +278,11 @@ class PlainDialogue(Dialogue):
     def _unsubscribe(self, frame: Frame) -> None:
         headers = frame.headers
         durable_name = _first(headers, _DURABLE_NAMES)
-        subscription = self._subscriptions.pop(self._name_of(headers), None)
-        if subscription is None and durable_name is None:
+        name = self._name_of(headers)
+        subscription = self._subscriptions.pop(name, None)
+        if subscription is None and durable_name is None and name not in self._have_seen_all:
             raise SequenceError("there is no such subscription: its id is that of SUBSCRIBE")
+        self._have_seen_all.discard(name)
         if isinstance(subscription, PlainBrowser):
             subscription.close()
         elif subscription is not None:
@@ -339,6 +343,9 @@ class PlainDialogue(Dialogue):
     def _write_browsed(self, name: str, shown: str, delivery: Delivery | None) -> Iterable[bytes]:
         if delivery is not None:
             return self._message(name, shown, delivery, str(next(self._ack_numbers)))
+        if len(self._have_seen_all) >= self._settings.subscriptions_max:
+            self._have_seen_all.clear()
+        self._have_seen_all.add(name)
         self._subscriptions.pop(name, None)
         end = Frame(
             "MESSAGE",

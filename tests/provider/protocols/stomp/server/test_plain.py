@@ -322,6 +322,16 @@ def test_a_browser_sees_all_and_takes_nothing(bench: Bench) -> None:
     assert bodies(subscribed(bench).all()) == [b"a", b"b"]
 
 
+def test_a_browser_that_has_seen_all_may_be_unsubscribed_as_at_activemq(bench: Bench) -> None:
+    browser = subscribed(bench, browser="true")
+    browser.all()
+    assert browser.ask("UNSUBSCRIBE", id="s", receipt="r").command == "RECEIPT"
+    browser.send("SUBSCRIBE", id="s", destination="/queue/orders", browser="true")
+    assert browser.all()[-1].headers["browser"] == "end"
+    browser.send("UNSUBSCRIBE", id="s")
+    assert browser.ask("UNSUBSCRIBE", id="s").command == "ERROR", "once"
+
+
 def test_unsubscribe_gives_back_what_was_not_acknowledged(bench: Bench) -> None:
     receiver = subscribed(bench, ack="client")
     sent(bench, b"a")
