@@ -14,8 +14,10 @@ from pyjms.spi.clock import Signal
 from pyjms.spi.delivery import Delivery
 from pyjms.spi.envelope import Address, AddressKind, ConnectionId, Envelope
 from pyjms.spi.errors import (
+    AccessDeniedError,
     ClosedError,
     ConnectionLostError,
+    DestinationError,
     DestinationInUseError,
     DuplicateClientIdError,
     ProviderError,
@@ -39,6 +41,7 @@ from pyjms_provider.clients.stomp.link import ConnectionInterruptedError, Link
 from pyjms_provider.clients.stomp.memory import MEMORY
 from pyjms_provider.clients.stomp.options import StompSettings
 from pyjms_provider.clients.stomp.pending import Janitor
+from pyjms_provider.clients.stomp.refusals import not_made_anew
 from pyjms_provider.clients.stomp.session import StompSession
 from pyjms_provider.clients.stomp.subscribing import Subscribing, durable_headers, place_of
 from pyjms_provider.clients.stomp.subscription import Subscription
@@ -499,5 +502,12 @@ class StompConnection(ProviderConnection):
             ):  # an epoch that ended while all was restored in it may have given something
                 self.forget_subscription(subscription)
             elif not self.temporaries.is_gone(subscription.request.address):
-                subscription.begin_epoch(epoch.number)
-                epoch.ask(subscription.subscribing.frame())
+                self._restore_subscription(epoch, subscription)
+
+    def _restore_subscription(self, epoch: Epoch, subscription: Subscription) -> None:
+        subscription.begin_epoch(epoch.number)
+        try:
+            epoch.ask(subscription.subscribing.frame())
+        except (AccessDeniedError, DestinationError) as error:
+            subscription.begin_epoch(0)
+            self._events.on_exception(not_made_anew(subscription.request.address, error))

@@ -5,6 +5,7 @@ STOMP has no codes: what is known of the texts was seen from ActiveMQ 5.17 and R
 
 from __future__ import annotations
 
+from pyjms.spi.envelope import Address
 from pyjms.spi.errors import (
     AccessDeniedError,
     DestinationError,
@@ -18,7 +19,7 @@ from pyjms.spi.errors import (
 from pyjms_provider.protocols.stomp.frames import Frame
 from pyjms_provider.protocols.stomp.wire_errors import error_of
 
-__all__ = ["refusal"]
+__all__ = ["not_made_anew", "refusal"]
 
 _SHOWN = 400
 
@@ -63,3 +64,10 @@ def refusal(frame: Frame) -> ProviderError:
     kind = next((kind for words, kind in _MEANINGS if words in searched), ProviderError)
     shown = " ".join(text.split())
     return kind(f"the broker refused it: {shown[:_SHOWN]}{'…' if len(shown) > _SHOWN else ''}")
+
+
+def not_made_anew(address: Address, error: ProviderError) -> ResourceError:
+    """Return what a client is told of a consumer that is refused where its connection was made anew: no further attempt cures it, and
+    the others shall live.
+    """
+    return ResourceError(f"a consumer of {address} could not be made anew, and receives nothing more: {error.reason}")

@@ -22,7 +22,7 @@ from pyjms_provider.clients.stomp.subscription import Subscription
 from pyjms_provider.protocols.stomp.frames import Frame
 from tests.provider.clients.stomp.fake_broker import PATIENCE_S, FakeBroker
 from tests.provider.clients.stomp.profiled.peer import Peer, consumer_of, linked
-from tests.provider.clients.stomp.world import QUICKLY, Told, connected, consume
+from tests.provider.clients.stomp.world import QUICKLY, Events, Told, connected, consume
 from tests.provider.helpers import make_envelope, text_of
 
 
@@ -246,3 +246,29 @@ def test_at_other_brokers_what_came_by_a_connection_that_was_never_restored_is_n
         broker.wait_for("SUBSCRIBE", 6)
         assert connection.link.current().number == 3
         assert half.consumer.poll() is None
+
+
+@pytest.mark.parametrize("reason", ["User x is not authorized to read", "Invalid destination"])
+def test_at_other_brokers_a_consumer_that_is_refused_does_not_keep_the_others_from_healing(
+    broker: FakeBroker, reason: str
+) -> None:
+    events, told = Events(), Told()
+    with connected(broker, events=events) as connection:
+        session = connection.open_session(transacted=False)
+        refused, other = consume(session), consume(session, told=told)
+
+        def refuse(number: int, frame: Frame) -> None:
+            is_meant = frame.command == "SUBSCRIBE" and frame.headers["id"] == refused.id
+            broker.refused = {"SUBSCRIBE": reason} if is_meant else {}
+
+        broker.on_frame = refuse
+        broker.cut()
+        _, told_of = events.wait_for(2)
+        assert "could not be made anew" in told_of.reason
+        assert reason in told_of.reason
+        assert connection.link.current().number == 2
+        broker.deliver(other.id, "7", "x")
+        told.wait()
+        assert text_of(other.poll()) == "x"
+        refused.close()
+        assert broker.of("UNSUBSCRIBE") == []

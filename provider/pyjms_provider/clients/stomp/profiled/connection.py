@@ -26,6 +26,7 @@ from pyjms_provider.clients.stomp.link import Link
 from pyjms_provider.clients.stomp.profiled.browser import ProfiledBrowser
 from pyjms_provider.clients.stomp.profiled.pipelines import ProfiledReaderGroups, ProfiledStages
 from pyjms_provider.clients.stomp.profiled.session import ProfiledSession
+from pyjms_provider.clients.stomp.refusals import not_made_anew
 from pyjms_provider.protocols.stomp import verbs
 from pyjms_provider.protocols.stomp.answers import Created, Greeting
 from pyjms_provider.protocols.stomp.dialects import PYJMS
@@ -473,13 +474,7 @@ class ProfiledConnection(ProviderConnection):
             try:
                 epoch.ask(consumer.verb().write())
             except (AccessDeniedError, DestinationError) as error:
-                # No further attempt cures it, and the others shall live.
-                self._events.on_exception(
-                    ResourceError(
-                        f"a consumer of {consumer.request.address} could not be made anew, and receives nothing more: "
-                        f"{error.reason}"
-                    )
-                )
+                self._events.on_exception(not_made_anew(consumer.request.address, error))
                 continue
             consumer.begin(epoch)
             if not consumer.is_open:  # closed meanwhile, by somebody who did not find it here yet
