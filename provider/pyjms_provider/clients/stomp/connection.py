@@ -35,7 +35,7 @@ from pyjms.spi.provider import (
 from pyjms.spi.selector import Selector
 from pyjms_provider.clients.ending import Ending
 from pyjms_provider.clients.stomp.browsing import Browser
-from pyjms_provider.clients.stomp.epoch import Epoch, InterruptedLinkError
+from pyjms_provider.clients.stomp.epoch import Epoch, InterruptedLinkError, may_be_made
 from pyjms_provider.clients.stomp.held import Held
 from pyjms_provider.clients.stomp.link import ConnectionInterruptedError, Link
 from pyjms_provider.clients.stomp.memory import MEMORY
@@ -354,17 +354,25 @@ class StompConnection(ProviderConnection):
             prefetch_messages=self.window_of(request),
         )
         subscription = Subscription(self, session, request, subscribing, on_ready)
-        with self._lock:
-            self._check_open()
-            if request.durable_name is not None and self._is_in_use(request.durable_name):
-                raise SubscriptionInUseError(f"the durable subscription {request.durable_name!r} has a subscriber")
-            self._subscriptions[subscription.id] = subscription
         try:
+            self._enter(subscription)
             self._subscribe(subscription)
-        except BaseException:
-            self.forget_subscription(subscription)
+        except BaseException as error:
+            if may_be_made(error):
+                subscription.give_up()
+            else:
+                self.forget_subscription(subscription)
             raise
         return subscription
+
+    def _enter(self, subscription: Subscription) -> None:
+        """Have messages handed to `subscription`. Raises `SubscriptionInUseError`, `ClosedError`."""
+        name = subscription.request.durable_name
+        with self._lock:
+            self._check_open()
+            if name is not None and self._is_in_use(name):
+                raise SubscriptionInUseError(f"the durable subscription {name!r} has a subscriber")
+            self._subscriptions[subscription.id] = subscription
 
     def window_of(self, request: SubscribeRequest) -> int:
         """Return how many messages a new consumer is pushed before it settles some."""
@@ -391,7 +399,7 @@ class StompConnection(ProviderConnection):
 
     def _is_in_use(self, durable_name: str) -> bool:
         return any(
-            isinstance(each, Subscription) and each.request.durable_name == durable_name
+            isinstance(each, Subscription) and each.request.durable_name == durable_name and not each.is_given_up
             for each in self._subscriptions.values()
         )
 

@@ -5,6 +5,7 @@ What belongs to an epoch ends with it: receipts that were awaited, the right to 
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable
 from itertools import count
 from threading import Lock
@@ -18,7 +19,9 @@ from pyjms_provider.clients.stomp.wire import UnsentError, Wire, WireEndedError
 from pyjms_provider.protocols.stomp.frames import Frame
 from pyjms_provider.protocols.stomp.wire_errors import is_closing
 
-__all__ = ["Epoch", "EpochEvents", "InterruptedLinkError", "UnansweredError", "UnsentLinkError"]
+__all__ = ["Epoch", "EpochEvents", "InterruptedLinkError", "UnansweredError", "UnsentLinkError", "may_be_made"]
+
+_log = logging.getLogger("pyjms.stomp")
 
 
 class InterruptedLinkError(Exception):
@@ -31,6 +34,13 @@ class UnsentLinkError(InterruptedLinkError):
 
 class UnansweredError(ResourceError):
     """The broker did not answer in time: nobody knows whether it did what was asked, or is going to."""
+
+
+def may_be_made(error: BaseException) -> bool:
+    """Say whether the broker may have made, or still make, what was asked for: the answer was late, or who waited for it, or had
+    just heard it, was interrupted. What was asked for in an earlier epoch has ended with that.
+    """
+    return isinstance(error, UnansweredError) or not isinstance(error, ProviderError)
 
 
 class EpochEvents(Protocol):
@@ -152,7 +162,8 @@ class Epoch:
     ) -> Frame:
         """Send `frames` and wait until the broker has done the last; return its RECEIPT. `needs_room`: see `Wire.send`.
 
-        `late` is called with a RECEIPT that comes when it is waited for no longer, on the I/O thread.
+        `late` is called with a RECEIPT that nobody gets: on the I/O thread when it comes after the wait, or at once when the thread that
+        has just heard it is interrupted.
 
         On the I/O thread, where the answer would be read, it is not waited for: a client may close things when it is told
         of a message (`on_ready`). Raises the error that the broker answers, `UnansweredError` when it does not answer in time,
@@ -168,13 +179,18 @@ class Epoch:
                 raise UnsentLinkError(self.reason)
             self._answers[receipt] = answer
         try:
-            self.post(*frames, needs_room=needs_room)
-            limit_ms = self._settings.timeout_ms if timeout_ms is None else timeout_ms
-            self.wire.wait(self._clock, answer.signal, self._clock.monotonic_ms() + limit_ms, self._events.is_alone)
-        finally:
-            with self._lock:
-                if self._answers.pop(receipt, None) is not None and late is not None:
-                    self._late[receipt] = late
+            try:
+                self.post(*frames, needs_room=needs_room)
+                limit_ms = self._settings.timeout_ms if timeout_ms is None else timeout_ms
+                self.wire.wait(self._clock, answer.signal, self._clock.monotonic_ms() + limit_ms, self._events.is_alone)
+            finally:
+                with self._lock:
+                    if self._answers.pop(receipt, None) is not None and late is not None:
+                        self._late[receipt] = late
+        except BaseException:
+            if late is not None:
+                self._leave(receipt, answer, late)
+            raise
         if answer.frame is not None:
             return answer.frame
         if answer.error is not None:
@@ -186,6 +202,15 @@ class Epoch:
             f"the broker has not answered {frames[-1].command} for {limit_ms} ms, so it is not known whether it did it: "
             "look what holds it up, or raise timeout_ms"
         )
+
+    def _leave(self, receipt: str, answer: _Answer, late: Callable[[Frame], None]) -> None:
+        """Have `late` called with the RECEIPT, which may be there already: who asked was interrupted."""
+        with self._lock:
+            self._answers.pop(receipt, None)
+            if answer.frame is None:
+                self._late[receipt] = late
+        if answer.frame is not None:
+            late(answer.frame)
 
     def ask_last(self, *frames: Frame, timeout_ms: int | None = None) -> Frame:
         """Ask, as `ask`, for what ends something; it needs no room.
@@ -203,6 +228,17 @@ class Epoch:
     def call_soon(self, chore: Callable[[], None]) -> None:
         """Have the I/O thread do something; see `Wire.call_soon`."""
         self.wire.call_soon(chore)
+
+    def take_back(self, frame: Frame, done: Callable[[], None] = lambda: None) -> None:
+        """Have the broker end what it may have made, or still make, for a call that was not answered in time, or was interrupted:
+        nobody here has it, so nobody is told if it is not there. `done`: see `expect`.
+        """
+        frame.headers["receipt"] = receipt = f"t{next(self._receipts)}"
+        self.expect(receipt, done)
+        try:
+            self.post(frame, needs_room=False)
+        except (InterruptedLinkError, ProviderError) as error:
+            _log.debug("the broker has not heard %s: %s", frame.command, error)
 
     def expect(self, receipt: str, done: Callable[[], None]) -> None:
         """Have `done` called on the I/O thread when the answer comes that names `receipt`; never, if the epoch ends first."""

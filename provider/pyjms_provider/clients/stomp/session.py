@@ -130,10 +130,15 @@ class StompSession(ProviderSession):
     def subscribe(self, request: SubscribeRequest, on_ready: Callable[[], None]) -> Subscription:
         self._check_open()
         subscription = self._connection.subscribe(self, request, on_ready)
-        with self._lock:
-            is_open = not self._closed
-            if is_open and subscription.is_open:
-                self._subscriptions[subscription] = None
+        try:
+            with self._lock:
+                is_open = not self._closed
+                if is_open and subscription.is_open:
+                    self._subscriptions[subscription] = None
+        except BaseException:  # interrupted: nobody has it
+            self.forget(subscription)
+            subscription.give_up()
+            raise
         if not is_open:
             subscription.close()
             self._check_open()

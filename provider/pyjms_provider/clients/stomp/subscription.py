@@ -11,6 +11,7 @@ from bisect import insort
 from collections import deque
 from collections.abc import Callable, Iterable
 from enum import Enum
+from functools import partial
 from operator import attrgetter
 from threading import Lock
 from typing import TYPE_CHECKING
@@ -70,6 +71,8 @@ class Subscription(ProviderConsumer):
         self._arrived_signal = Signal()
         self._stage = _Stage.OPEN
         self._is_ending = False
+        self.is_given_up = False
+        """Whether nobody has it, as the call that was to make it failed; the broker ends it if it has made it."""
         self._is_interested = False
         self._epoch = 0
         self._frames: deque[tuple[int, Frame]] = deque()
@@ -110,6 +113,28 @@ class Subscription(ProviderConsumer):
     def is_open(self) -> bool:
         """Whether the client has not closed it."""
         return self._stage is _Stage.OPEN
+
+    def give_up(self) -> None:
+        """End it, without a wait: who asked for it has not waited for the broker to make it, or was interrupted."""
+        self.is_given_up = True
+        with self._lock:
+            self._stage = _Stage.CLOSING  # what comes is kept until the broker has heard of the end
+            number = self._epoch
+        epoch = self._connection.link.newest
+        if epoch.number == number:
+            epoch.take_back(self.subscribing.end(), partial(self._ended_late, number))
+        else:
+            self._connection.forget_subscription(self)
+
+    def _ended_late(self, number: int) -> None:
+        """Hear that the broker has ended it after all. The I/O thread."""
+        with self._lock:
+            self._stage = _Stage.CLOSED
+            left = [Held(self, epoch, frame, 0) for epoch, frame in self._frames if epoch == number]
+            self._frames.clear()
+        if left and not self._dialect.unsubscribe_returns_unsettled:
+            self._connection.hand_back(left)
+        self._connection.forget_subscription(self)
 
     # What the link tells
 

@@ -72,6 +72,12 @@ class FakeBroker:
         with self._changed:
             return [frame for _, frame in self.frames if frame.command == command]
 
+    def of_newest(self, command: str) -> list[Frame]:
+        """Return those that came so far on the newest connection."""
+        newest = len(self._connections) - 1
+        with self._changed:
+            return [frame for number, frame in self.frames if (number, frame.command) == (newest, command)]
+
     def wait_for(self, command: str, number: int = 1) -> Frame:
         """Return the frame of that command that came as the `number`th, once it has come."""
         with self._changed:

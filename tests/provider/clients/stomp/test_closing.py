@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
+
 import pytest
 
 from pyjms.spi.delivery import Delivery
-from pyjms.spi.errors import AccessDeniedError, ProviderError
+from pyjms.spi.errors import AccessDeniedError, ProviderError, ResourceError
 from pyjms_provider.clients.stomp.epoch import Epoch
 from pyjms_provider.clients.stomp.session import StompSession
 from pyjms_provider.protocols.stomp.frames import Frame
 from tests.provider.clients.stomp.fake_broker import PATIENCE_S, FakeBroker
 from tests.provider.clients.stomp.world import ORDERS, QUICKLY, Told, connect, connected, consume, hasten
 from tests.provider.helpers import make_envelope
+from tests.provider.interruptions import Interruption, each_interruption
 
-RABBITMQ = "RabbitMQ/3.10.8"
+CLASSIC, RABBITMQ = "ActiveMQ/5.17.2", "RabbitMQ/3.10.8"
 GONE = {"UNSUBSCRIBE": "No subscription matched."}
 """What ActiveMQ says of a consumer that it has ended by itself, as it does to slow ones."""
 
@@ -58,7 +61,7 @@ def test_a_browser_tells_why_it_was_refused_and_not_that_it_could_not_be_ended()
             next(session.browse(ORDERS, None))
 
 
-@pytest.mark.parametrize("server", ["ActiveMQ/5.17.2", RABBITMQ])
+@pytest.mark.parametrize("server", [CLASSIC, RABBITMQ])
 def test_sessions_with_transactions_or_messages_wait_once_for_a_broker_that_stands_still(
     monkeypatch: pytest.MonkeyPatch, server: str
 ) -> None:
@@ -101,3 +104,40 @@ def test_a_commit_that_a_silent_broker_does_not_answer_waits_once(monkeypatch: p
         with pytest.raises(ProviderError, match="rolled back"):
             session.commit()
         assert waited == ["ABORT"], "of the flush"
+
+
+@pytest.mark.parametrize("server", [CLASSIC, RABBITMQ])
+def test_a_consumer_whose_making_is_answered_too_late_is_ended_and_what_it_got_goes_back(server: str) -> None:
+    with FakeBroker(server) as broker, connected(broker) as connection:
+        session = connection.open_session(transacted=False)
+        broker.unanswered |= {"SUBSCRIBE", "UNSUBSCRIBE"}
+        hasten(connection.link, timeout_ms=50)
+        with pytest.raises(ResourceError, match="not answered SUBSCRIBE for 50 ms"):
+            consume(session)
+        hasten(connection.link, timeout_ms=int(PATIENCE_S * 1000))
+        ended = broker.wait_for("UNSUBSCRIBE")
+        assert ended.headers["id"] == broker.of("SUBSCRIBE")[-1].headers["id"]
+        broker.deliver(ended.headers["id"], "T_s2@@x@@1")
+        broker.push(Frame("RECEIPT", {"receipt-id": ended.headers["receipt"]}))
+        if server == RABBITMQ:
+            assert broker.wait_for("NACK").headers["id"] == "T_janitor@@x@@1"
+        broker.unanswered.clear()
+        connection.flush()
+        assert connection._subscriptions == {}
+
+
+def test_a_consumer_whose_making_is_interrupted_is_ended() -> None:
+    def attempt(interruption: Interruption) -> None:
+        with suppress(KeyboardInterrupt), interruption():
+            consume(session)
+            return
+        connection.link.current()  # as an interrupt while a frame is read ends the connection, and all with it
+        for _ in range(2):  # the answer to SUBSCRIBE comes before that to the first, and UNSUBSCRIBE before the second
+            connection.flush()
+        made, ended = (broker.of_newest(each) for each in ("SUBSCRIBE", "UNSUBSCRIBE"))
+        assert {frame.headers["id"] for frame in made} <= {frame.headers["id"] for frame in ended}, interruption.where
+        assert connection._subscriptions == {}, interruption.where
+
+    with FakeBroker() as broker, connected(broker) as connection:
+        session = connection.open_session(transacted=False)
+        assert each_interruption(attempt, "stomp/connection.py", "stomp/session.py", "stomp/epoch.py") > 20

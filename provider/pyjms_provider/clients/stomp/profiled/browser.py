@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Final
 
 from pyjms.spi.clock import Signal
 from pyjms.spi.delivery import Delivery
-from pyjms.spi.errors import ClosedError, ProviderError, ResourceError
+from pyjms.spi.errors import ClosedError, ResourceError
 from pyjms_provider.clients.stomp.epoch import InterruptedLinkError
 from pyjms_provider.protocols.stomp import verbs
 from pyjms_provider.protocols.stomp.dialects import PYJMS
@@ -114,7 +114,4 @@ class ProfiledBrowser:
     def _end(self, epoch: Epoch) -> None:
         self._connection.forget(self)
         if not self._has_ended:
-            try:
-                epoch.post(verbs.Unsubscribe(id=self.name).write(), needs_room=False)
-            except (InterruptedLinkError, ProviderError):
-                return  # it ends with the connection
+            epoch.take_back(self.session.ending_of(self.name))

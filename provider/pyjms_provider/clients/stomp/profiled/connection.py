@@ -21,7 +21,7 @@ from pyjms.spi.errors import (
 )
 from pyjms.spi.provider import ConnectionEvents, ConnectRequest, ProviderConnection, ProviderInfo
 from pyjms_provider.clients.ending import Ending
-from pyjms_provider.clients.stomp.epoch import InterruptedLinkError, UnansweredError
+from pyjms_provider.clients.stomp.epoch import InterruptedLinkError, UnansweredError, may_be_made
 from pyjms_provider.clients.stomp.link import Link
 from pyjms_provider.clients.stomp.profiled.browser import ProfiledBrowser
 from pyjms_provider.clients.stomp.profiled.pipelines import ProfiledReaderGroups, ProfiledStages
@@ -50,13 +50,6 @@ __all__ = ["ProfiledConnection"]
 
 _log = logging.getLogger("pyjms.stomp")
 _LOCAL: Final = Capability.EMBEDDED_BROKER | Capability.SHARED_TRANSACTIONS
-
-
-def _may_be_made(error: BaseException) -> bool:
-    """Say whether the broker may have made, or still make, what was asked for: the answer was late, or who waited for it, or had
-    just heard it, was interrupted. What was asked for in an earlier epoch has ended with that.
-    """
-    return isinstance(error, UnansweredError) or not isinstance(error, ProviderError)
 
 
 class ProfiledConnection(ProviderConnection):
@@ -142,15 +135,16 @@ class ProfiledConnection(ProviderConnection):
     def open_session(self, *, transacted: bool) -> ProfiledSession:
         self._check_open()
         session = ProfiledSession(self, f"s{next(self._numbers)}", transacted=transacted)
-        with self._lock:
-            self._sessions[session.name] = session  # before it is made, so that healing does not pass it over
         try:
+            with self._lock:
+                self._sessions[session.name] = session  # before it is made, so that healing does not pass it over
             self._open(session)
         except BaseException as error:
+            session.give_up()  # first: who makes all anew may be about to make it, and ends it then
             with self._lock:
                 self._sessions.pop(session.name, None)
-            if _may_be_made(error):
-                self.take_back(self.link.newest, verbs.CloseSession(session=session.name).write())
+            if may_be_made(error):
+                self.link.newest.take_back(verbs.CloseSession(session=session.name).write())
             raise
         return session
 
@@ -202,21 +196,33 @@ class ProfiledConnection(ProviderConnection):
         self._check_open()
         while True:
             epoch = self.link.current()
+            made: Frame | None = None
             try:
                 made = epoch.ask(verbs.CreateTemporary(kind=kind).write(), late=partial(self._created_late, epoch))
                 address = Created.read(made.headers).address
+                with self._lock:
+                    self._at_broker[address] = self._here[address] = address
+                if not epoch.has_ended:
+                    return address
             except InterruptedLinkError:
                 continue
-            with self._lock:
-                self._at_broker[address] = self._here[address] = address
-            if not epoch.has_ended:
-                return address
-            with self._lock:  # it went with its connection, perhaps before it could be made anew
-                self._here.pop(self._at_broker.pop(address), None)
+            except BaseException:
+                if made is not None:
+                    self._created_late(epoch, made)
+                raise
+            self._forget_temporary(address)  # it went with its connection, perhaps before it could be made anew
 
-    def _created_late(self, epoch: Epoch, frame: Frame) -> None:
-        """Delete what the broker made for somebody who has given up. The I/O thread."""
-        self.take_back(epoch, verbs.DeleteTemporary(address=Created.read(frame.headers).address).write())
+    def _created_late(self, epoch: Epoch, made: Frame) -> None:
+        """Delete what the broker made for somebody who has given up, or was interrupted. Any thread."""
+        address = Created.read(made.headers).address
+        self._forget_temporary(address)
+        epoch.take_back(verbs.DeleteTemporary(address=address).write())
+
+    def _forget_temporary(self, address: Address) -> None:
+        with self._lock:
+            real = self._at_broker.pop(address, None)
+            if real is not None:
+                self._here.pop(real, None)
 
     def delete_temporary(self, address: Address) -> None:
         while True:
@@ -227,10 +233,7 @@ class ProfiledConnection(ProviderConnection):
             except InterruptedLinkError:
                 continue  # with the next connection it is made anew
             break
-        with self._lock:
-            real = self._at_broker.pop(address, None)
-            if real is not None:
-                self._here.pop(real, None)
+        self._forget_temporary(address)
 
     def reader_groups(self) -> ProfiledReaderGroups:
         self._check_open()
@@ -285,17 +288,6 @@ class ProfiledConnection(ProviderConnection):
             self.link.newest.post(frame, needs_room=False)
         except InterruptedLinkError:
             _log.debug("the connection ended before the broker had heard %s", frame.command)
-
-    def take_back(self, epoch: Epoch, frame: Frame) -> None:
-        """Have the broker end what it may have made, or still make, for a call that was not answered in time, or was interrupted:
-        nobody here has it, so nobody is told if it is not there.
-        """
-        frame.headers["receipt"] = receipt = self.new_name()
-        epoch.expect(receipt, lambda: None)
-        try:
-            epoch.post(frame, needs_room=False)
-        except (InterruptedLinkError, ProviderError) as error:
-            _log.debug("the broker has not heard %s: %s", frame.command, error)
 
     def pack(self, envelope: Envelope) -> bytes:
         """Return a message as SENDS has it. Raises `ProviderError`."""
@@ -353,20 +345,16 @@ class ProfiledConnection(ProviderConnection):
 
     def subscribe(self, consumer: ProfiledConsumer) -> None:
         """Make a consumer at the broker; again if the connection is lost meanwhile. Raises `ProviderError`."""
-        self.remember(consumer)
         try:
+            self.remember(consumer)
             while not consumer.is_in(epoch := self.link.current()):
                 try:
                     epoch.ask(consumer.verb().write())
                 except InterruptedLinkError:
                     continue
                 consumer.begin(epoch)
-        except BaseException as error:
+        except BaseException:
             self.forget(consumer)
-            if _may_be_made(error):
-                frame = verbs.Unsubscribe(id=consumer.name).write()
-                frame.headers["session"] = consumer.verb().session  # in whose order SUBSCRIBE may still wait
-                self.take_back(self.link.newest, frame)
             raise
 
     def remember(self, receiver: ProfiledConsumer | ProfiledBrowser | Page) -> None:

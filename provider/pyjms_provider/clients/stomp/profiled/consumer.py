@@ -85,6 +85,10 @@ class ProfiledConsumer(ProviderConsumer):
         """Whether somebody may wait for messages, and has not been told of any."""
         return self._is_interested and not self._arrived
 
+    def give_up(self) -> None:
+        """Be closed, without a word to the broker: who wanted it will not have it."""
+        self._is_closed = True
+
     def is_in(self, epoch: Epoch) -> bool:
         """Say whether the broker knows it in that epoch."""
         return self._epoch is epoch

@@ -22,7 +22,7 @@ from pyjms.spi.errors import (
 from pyjms.spi.provider import ProviderSession, SubscribeRequest
 from pyjms.spi.xid import BranchFailure, Xid
 from pyjms_provider.clients.ending import Ending
-from pyjms_provider.clients.stomp.epoch import InterruptedLinkError, UnansweredError, UnsentLinkError
+from pyjms_provider.clients.stomp.epoch import InterruptedLinkError, UnansweredError, UnsentLinkError, may_be_made
 from pyjms_provider.clients.stomp.profiled.browser import ProfiledBrowser
 from pyjms_provider.clients.stomp.profiled.consumer import ProfiledConsumer
 from pyjms_provider.clients.stomp.profiled.pipelines import stage
@@ -80,6 +80,10 @@ class ProfiledSession(ProviderSession):
     def is_closed(self) -> bool:
         """Whether it has been closed."""
         return self._closed
+
+    def give_up(self) -> None:
+        """Be closed, without a word to the broker: who wanted it will not have it."""
+        self._closed = True
 
     def verb(self) -> verbs.OpenSession:
         """Return what makes it at the broker."""
@@ -224,17 +228,26 @@ class ProfiledSession(ProviderSession):
         self._check_open()
         name = f"{self.name}.{next(self._numbers)}"
         consumer = ProfiledConsumer(self, name, request, on_ready, self.connection.settings.prefetch_messages)
-        with self._lock:
-            self._consumers[consumer] = None  # before it is made, so that no connection that heals passes it over
         try:
+            with self._lock:
+                self._consumers[consumer] = None  # before it is made, so that no connection that heals passes it over
             self.connection.subscribe(consumer)
-        except BaseException:
+        except BaseException as error:
+            consumer.give_up()  # first: who makes all anew may be about to make it, and ends it then
             self.forget(consumer)
+            if may_be_made(error):
+                self.connection.link.newest.take_back(self.ending_of(consumer.name))
             raise
         if self._closed:
             consumer.close()
             self._check_open()
         return consumer
+
+    def ending_of(self, name: str) -> Frame:
+        """Return the UNSUBSCRIBE of a consumer or browser, in the session's order, where its SUBSCRIBE may still wait."""
+        frame = verbs.Unsubscribe(id=name).write()
+        frame.headers["session"] = self.name
+        return frame
 
     def browse(self, address: Address, selector: Selector | None) -> Iterator[Delivery]:
         self._check_open()
@@ -387,11 +400,11 @@ class ProfiledSession(ProviderSession):
         self._unit = epoch
 
     def _started_late(self, epoch: Epoch, verb: verbs.BeginBranch) -> None:
-        """Leave a branch that nobody here believes to work in; a new one ends, any other is as it was. The I/O thread."""
+        """Leave a branch that nobody here believes to work in; a new one ends, any other is as it was. Any thread."""
         mode = _LEFT_AS[verb.mode]
-        self.connection.take_back(epoch, verbs.EndBranch(session=self.name, xid=verb.xid, mode=mode).write())
+        epoch.take_back(verbs.EndBranch(session=self.name, xid=verb.xid, mode=mode).write())
         if verb.mode is verbs.BeginMode.NEW:
-            self.connection.take_back(epoch, verbs.RollbackBranch(session=self.name, xid=verb.xid).write())
+            epoch.take_back(verbs.RollbackBranch(session=self.name, xid=verb.xid).write())
 
     def xa_end(self, xid: Xid, *, suspend: bool = False, fail: bool = False) -> None:
         if suspend and fail:

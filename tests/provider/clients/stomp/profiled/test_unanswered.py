@@ -4,20 +4,27 @@ way of a second try."""
 from __future__ import annotations
 
 from collections.abc import Iterator
-from threading import Event
+from contextlib import suppress
+from threading import Event, get_ident
 
 import pytest
 
 from pyjms.spi.errors import AccessDeniedError, BranchError, ResourceError
+from pyjms.spi.provider import SubscribeRequest
 from pyjms.spi.xid import Xid
+from pyjms_provider.clients.stomp.epoch import Epoch
+from pyjms_provider.clients.stomp.link import Link
 from pyjms_provider.clients.stomp.profiled.connection import ProfiledConnection
-from pyjms_provider.clients.stomp.profiled.consumer import ProfiledConsumer
-from pyjms_provider.clients.stomp.profiled.session import ProfiledSession
-from pyjms_provider.clients.stomp.wire import Wire
 from pyjms_provider.protocols.stomp.frames import Frame
+from pyjms_provider.protocols.stomp.verbs import Start
 from tests.provider.clients.stomp.fake_broker import PATIENCE_S
 from tests.provider.clients.stomp.profiled.peer import NO_BEATS, Peer, consumer_of, linked
-from tests.provider.clients.stomp.world import ORDERS, hasten
+from tests.provider.clients.stomp.world import ORDERS, Told, hasten
+from tests.provider.interruptions import Interruption, each_interruption
+
+MADE = {"session": ("SESSION", "ENDSESSION", "session"), "consumer": ("SUBSCRIBE", "UNSUBSCRIBE", "id")}
+"""By what a call makes: the commands that make and end it, and the header that names it."""
+FILES = ("profiled/connection.py", "profiled/session.py", "stomp/epoch.py")
 
 
 @pytest.fixture
@@ -36,25 +43,20 @@ def give_up_soon(connection: ProfiledConnection) -> None:
     hasten(connection.link, timeout_ms=50)
 
 
-def interrupt(patch: pytest.MonkeyPatch, place: object, name: str, *, before: bool = False) -> None:
-    """Have the next call of `name` raise `KeyboardInterrupt` when it is done, or `before` it does anything; those after it do not."""
-    real = getattr(place, name)
-
-    def interrupted(*arguments: object) -> None:
-        patch.setattr(place, name, real)
-        if not before:
-            real(*arguments)
-        raise KeyboardInterrupt
-
-    patch.setattr(place, name, interrupted)
+def hear_all(connection: ProfiledConnection) -> None:
+    """Return when the broker has heard all that was said because of its answers to all that was said before: on a new connection,
+    if the interrupt came while a frame was read, which ends the connection, and all with it.
+    """
+    for _ in range(2):
+        connection.ask_again(Start())
 
 
-def hold_up(peer: Peer, command: str) -> Event:
+def hold_up(peer: Peer, command: str, *, of_connection: int = 0) -> Event:
     """Have the broker answer such a frame when the event is set."""
     given_up = Event()
 
     def wait(number: int, frame: Frame) -> None:
-        if frame.command == command:
+        if (number, frame.command) == (of_connection, command):
             assert given_up.wait(PATIENCE_S)
 
     peer.before_answer = wait
@@ -80,40 +82,26 @@ def test_a_session_is_ended(peer: Peer, connection: ProfiledConnection) -> None:
     assert peer.wait_for("ENDSESSION").headers["session"] == peer.of("SESSION")[0].headers["session"]
 
 
-@pytest.mark.parametrize(("place", "name"), [(Wire, "wait"), (ProfiledConsumer, "begin")])
-@pytest.mark.parametrize("before", [True, False])
-def test_a_consumer_is_ended_whose_making_is_interrupted(
-    peer: Peer,
-    connection: ProfiledConnection,
-    monkeypatch: pytest.MonkeyPatch,
-    place: type,
-    name: str,
-    before: bool,
+@pytest.mark.parametrize("what", MADE)
+def test_what_is_made_is_ended_if_that_is_interrupted_at_any_place(
+    peer: Peer, connection: ProfiledConnection, what: str
 ) -> None:
+    make, end, header = MADE[what]
     session = connection.open_session(transacted=False)
-    interrupt(monkeypatch, place, name, before=before)
-    with pytest.raises(KeyboardInterrupt):
-        consumer_of(session)
-    ended = peer.wait_for("UNSUBSCRIBE").headers
-    assert ended["id"] == peer.of("SUBSCRIBE")[0].headers["id"]
-    assert ended["session"] == session.name
-    assert session.consumers() == []
+    request = SubscribeRequest(address=ORDERS, selector=None, no_local=False, durable_name=None)
 
+    def attempt(interruption: Interruption) -> None:
+        with suppress(KeyboardInterrupt), interruption():
+            _ = connection.open_session(transacted=False) if what == "session" else session.subscribe(request, Told())
+            return
+        hear_all(connection)
+        made, ended = peer.of_newest(make), peer.of_newest(end)
+        names = {frame.headers[header] for frame in made} - {session.name}
+        assert names <= {frame.headers[header] for frame in ended}, interruption.where
+        assert all(frame.headers["session"] for frame in ended), interruption.where
+        assert (list(connection._sessions), session.consumers()) == ([session.name], []), interruption.where
 
-@pytest.mark.parametrize(("place", "name"), [(Wire, "wait"), (ProfiledSession, "enter")])
-@pytest.mark.parametrize("before", [True, False])
-def test_a_session_is_ended_whose_making_is_interrupted(
-    peer: Peer,
-    connection: ProfiledConnection,
-    monkeypatch: pytest.MonkeyPatch,
-    place: type,
-    name: str,
-    before: bool,
-) -> None:
-    interrupt(monkeypatch, place, name, before=before)
-    with pytest.raises(KeyboardInterrupt):
-        connection.open_session(transacted=False)
-    assert peer.wait_for("ENDSESSION").headers["session"] == peer.of("SESSION")[0].headers["session"]
+    assert each_interruption(attempt, *FILES) > 20
 
 
 def test_what_is_refused_is_not_taken_back(peer: Peer, connection: ProfiledConnection) -> None:
@@ -132,6 +120,67 @@ def test_a_temporary_destination_is_deleted_when_its_name_comes(peer: Peer, conn
         connection.create_temporary(ORDERS.kind)
     given_up.set()
     assert peer.wait_for("DELETE").headers["destination"] == "/temp-queue/t0"
+
+
+def test_a_temporary_destination_is_deleted_whose_making_is_interrupted_when_its_name_has_come(
+    peer: Peer, connection: ProfiledConnection, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    peer.destinations = iter(f"/temp-queue/t{n}" for n in range(1000))
+
+    def attempt(interruption: Interruption) -> None:
+        with suppress(KeyboardInterrupt), interruption():
+            connection.create_temporary(ORDERS.kind)
+            return
+        hear_all(connection)
+        assert connection._at_broker == connection._here == {}, interruption.where
+        assert len(peer.of_newest("DELETE")) == len(peer.of_newest("CREATE")), interruption.where
+
+    assert each_interruption(attempt, *FILES) > 20
+
+
+def test_a_branch_is_left_whose_begin_is_interrupted_at_any_place(peer: Peer, connection: ProfiledConnection) -> None:
+    session, xid = connection.open_session(transacted=True), Xid(1, b"g", b"b")
+
+    def attempt(interruption: Interruption) -> None:
+        with suppress(KeyboardInterrupt), interruption():
+            session.xa_start(xid)
+            return
+        hear_all(connection)
+        assert session._unit is None, interruption.where
+        assert len({len(peer.of_newest(each)) for each in ("BEGIN", "END", "ABORT")}) == 1, interruption.where
+
+    assert each_interruption(attempt, *FILES) > 20
+
+
+@pytest.mark.parametrize("what", MADE)
+def test_what_is_given_up_while_all_is_made_anew_is_not_left_behind(
+    peer: Peer, connection: ProfiledConnection, monkeypatch: pytest.MonkeyPatch, what: str
+) -> None:
+    """Who makes all anew has it on his list, and comes to it after the call was interrupted."""
+    make, end, header = MADE[what]
+    session = connection.open_session(transacted=False)
+    if what == "consumer":
+        consumer_of(session)
+    given_up = hold_up(peer, make, of_connection=1)
+    real, main = Link.current, get_ident()
+
+    def current(link: Link) -> Epoch:
+        if get_ident() == main and len(peer.of(make)) >= 2:
+            peer.wait_for(make, 3)  # that of the first, which waits for its answer
+            raise KeyboardInterrupt
+        return real(link)
+
+    monkeypatch.setattr(Link, "current", current)
+    peer.cut_before = (make, 2)
+    with pytest.raises(KeyboardInterrupt):
+        _ = connection.open_session(transacted=False) if what == "session" else consumer_of(session)
+    monkeypatch.undo()
+    given_up.set()
+    lost = peer.of(make)[1].headers[header]
+    connection.ask_again(Start())  # after all that was said before
+    said = [frame.command for at, frame in peer.frames if at == 1 and frame.headers.get(header) == lost]
+    assert make in said
+    assert said[-1] == end
 
 
 @pytest.mark.parametrize(
