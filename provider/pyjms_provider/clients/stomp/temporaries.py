@@ -39,8 +39,8 @@ class StompTemporaries:
         self._gone: set[Address] = set()
         self._epoch = 0
         self._native_prefix = ""
-        self._made = 0  # in this epoch
-        self._probe: Frame | None = None
+        self._named = 0  # to the broker, in this epoch
+        self._probes: list[Frame] = []
         self._probe_signal = Signal()
 
     def create(self, kind: AddressKind, epoch: Epoch) -> Address:
@@ -73,31 +73,34 @@ class StompTemporaries:
             epoch.ask(Frame("SUBSCRIBE", headers), Frame("UNSUBSCRIBE", {"id": PROBE}))
 
     def _make_native(self, kind: AddressKind, epoch: Epoch) -> Address:
-        local = f"/temp-{_KINDS[kind]}/{next(self._numbers)}"
+        if self._epoch != epoch.number:
+            self._epoch, self._named, self._native_prefix = epoch.number, 0, ""
+        self._named += 1  # now: the broker counts what it was asked for, though the answer may come too late
+        number, local = self._named, f"/temp-{_KINDS[kind]}/{next(self._numbers)}"
         begin = Frame("SUBSCRIBE", {"id": PROBE, "destination": local, "ack": "auto"})
         end = Frame("UNSUBSCRIBE", {"id": PROBE})
-        if self._epoch != epoch.number:
-            self._made, self._probe = 0, None
-            self._probe_signal.wait(0)
-            epoch.ask(begin, Frame("SEND", {"destination": local}))
-            probe = self._wait_for_probe()
-            epoch.ask(end)
-            self._native_prefix = probe.headers.get("message-id", "").rsplit(":", 3)[0]
-            self._epoch = epoch.number
-        else:
+        if self._native_prefix:
             epoch.ask(begin, end)
-        self._made += 1
-        return Address(kind, f"/remote-temp-{_KINDS[kind]}/{self._native_prefix}:{self._made}", temporary=True)
+        else:
+            try:
+                self._native_prefix = self._probed(epoch, begin, Frame("SEND", {"destination": local}))
+            finally:
+                epoch.take_back(end)
+        return Address(kind, f"/remote-temp-{_KINDS[kind]}/{self._native_prefix}:{number}", temporary=True)
 
-    def _wait_for_probe(self) -> Frame:
+    def _probed(self, epoch: Epoch, *frames: Frame) -> str:
+        """Return the id of the broker's connection, as the message to oneself has it. Raises `InterruptedLinkError`, `ProviderError`."""
+        self._probes.clear()
+        self._probe_signal.wait(0)
+        epoch.ask(*frames)
         self._probe_signal.wait(_PATIENCE_S)
-        if self._probe is None:
+        if not self._probes:
             raise ResourceError("the broker has not delivered a first message to a temporary destination")
-        return self._probe
+        return self._probes[0].headers.get("message-id", "").rsplit(":", 3)[0]
 
     def arrived(self, frame: Frame) -> None:
         """Take the message to oneself. The I/O thread."""
-        self._probe = frame
+        self._probes.append(frame)
         self._probe_signal.set()
 
     def delete(self, address: Address) -> None:

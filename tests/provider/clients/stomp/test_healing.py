@@ -491,6 +491,28 @@ def test_temporary_destinations_of_a_lost_connection_are_told_to_be_gone() -> No
             consumer.poll()
 
 
+def test_a_temporary_destination_that_was_answered_too_late_is_counted() -> None:
+    def answer(number: int, frame: Frame) -> None:
+        if frame.command == "SEND":
+            broker.deliver("probe", "1", message_id="ID:host-1:1:-1:1:1")
+
+    with FakeBroker(on_frame=answer, unanswered={"SEND"}) as broker, connected(broker) as connection:
+
+        def fail(command: str) -> None:
+            hasten(connection.link, timeout_ms=50)
+            with pytest.raises(ResourceError, match=f"not answered {command} for 50 ms"):
+                connection.create_temporary(AddressKind.QUEUE)
+            hasten(connection.link, timeout_ms=int(PATIENCE_S * 1000))
+            broker.unanswered.clear()
+
+        fail("SEND")
+        assert broker.wait_for("UNSUBSCRIBE").headers["id"] == "probe", "which else takes what is sent there"
+        assert connection.create_temporary(AddressKind.QUEUE).name == "/remote-temp-queue/ID:host-1:1:2"
+        broker.unanswered.add("UNSUBSCRIBE")
+        fail("UNSUBSCRIBE")
+        assert connection.create_temporary(AddressKind.QUEUE).name == "/remote-temp-queue/ID:host-1:1:4"
+
+
 def test_a_wrong_password_is_told_at_once() -> None:
     with FakeBroker(unanswered={"CONNECT"}) as broker:
         broker.on_frame = lambda number, frame: broker.push(Frame("ERROR", {"message": "Access refused for user 'x'"}))
