@@ -146,6 +146,8 @@ class Link:
         self.dialect: Dialect | None = None if settings.dialect is None else dialect_named(settings.dialect)
         """The broker's; told by the first CONNECTED, unless the URL says it."""
         self._heals = False
+        self._is_left = False
+        """Whether it has no epoch because of `reopen`, so that nobody heals it."""
         self.newest = self._epoch = self._connect_anywhere()
         """The present epoch, or the one in which all is just being restored, or the last one, which has ended.
 
@@ -216,14 +218,13 @@ class Link:
             raise self._over()
 
     def reopen(self, set_up: Callable[[Epoch], None]) -> None:
-        """Connect anew, with headers that have changed, before anything was done; `set_up` is done before others use it.
+        """Connect anew, with headers that have changed, before anything was done; `set_up` is done before others use it. If the
+        connection is being made anew anyway, that is waited for.
 
-        If `set_up` raises, nothing is connected, and nothing heals that: reopen it again. Raises as the constructor, and as
-        `set_up`.
+        If `set_up` raises, nothing is connected, and nothing heals that: reopen it again. Raises as the constructor, as `set_up`, and
+        as `current`.
         """
-        old = self._epoch
-        with self._lock:
-            self._state = LinkState.RECONNECTING
+        old = self._leave()
         interrupted = ProviderError("a thread was interrupted while it connected anew: make a new connection")
         try:
             old.wire.close()
@@ -233,15 +234,35 @@ class Link:
             raise
         try:
             set_up(epoch)
-            with self._lock:
-                self.newest = self._epoch = epoch
-            self._move(LinkEvent.HEAL)
+            self._settle_in(epoch)
         except BaseException as error:
             epoch.wire.close()
             if not isinstance(error, Exception):  # nobody reopens it after that
                 self._give_up(interrupted, is_told=False)
             raise
         self._look_at(epoch)
+
+    def _leave(self) -> Epoch:
+        """Return the present epoch, of whose end nobody is told from now on, nor heals it."""
+        while True:
+            if not self._is_left:
+                self.current()
+            with self._lock:
+                if self._state is LinkState.CONNECTED or (self._is_left and self._state is not LinkState.CLOSED):
+                    self._is_left, self._state = True, LinkState.RECONNECTING
+                    return self._epoch
+            self.check_open()
+
+    def _settle_in(self, epoch: Epoch) -> None:
+        """Make `epoch` the present one. Raises `ClosedError` if the connection was closed meanwhile."""
+        with self._lock:
+            if self._state is not LinkState.RECONNECTING:
+                raise self._over()
+            self.newest = self._epoch = epoch
+            self._is_left, self._state = False, TRANSITIONS[self._state, LinkEvent.HEAL]
+            waiting = self._take_waiting()
+        for signal in waiting:
+            signal.set()
 
     def close(self, farewell: Frame | None) -> None:
         """End the connection, after `farewell` has been answered if the broker still listens. May be repeated."""
@@ -406,13 +427,6 @@ class Link:
             signal.set()
         if is_told:
             self._owner.on_lost(lost)
-
-    def _move(self, event: LinkEvent) -> None:
-        with self._lock:
-            self._state = TRANSITIONS[self._state, event]
-            waiting = self._take_waiting()
-        for signal in waiting:
-            signal.set()
 
     def _take_waiting(self) -> set[Signal]:
         waiting, self._waiting = self._waiting, set()
