@@ -96,8 +96,7 @@ class ServedSession:
 
     def commit(self) -> None:
         """Commit, or roll back what failed before. Raises as the SPI does."""
-        self.unit_size = 0
-        self._check()
+        self._end_unit()
         try:
             self.session.commit()
         except RolledBackError:
@@ -107,11 +106,14 @@ class ServedSession:
 
     def stage(self, name: StageName, keep_s: int) -> int:
         """Stage what was sent, or roll back what failed before. Raises as the SPI does."""
-        self._check()
+        self._end_unit()
         return self.session.stage(name, keep_s=keep_s)
 
-    def _check(self) -> None:
-        """Raise `RolledBackError` if something in the transaction has failed: its cause is that failure, which nobody heard of yet."""
+    def _end_unit(self) -> None:
+        """The transaction ends now, whatever comes of it. Raises `RolledBackError` if something in it has failed: its cause is that failure,
+        which nobody heard of yet.
+        """
+        self.unit_size = 0
         failure, self.failure = self.failure, None
         if failure is None:
             return
@@ -130,6 +132,7 @@ class ServedSession:
 
     def settled(self) -> None:
         """Hear that the transaction has been committed, or the branch ended: it keeps what was acknowledged in it."""
+        self.unit_size = 0
         for number in self._acknowledged:
             self.unsettled.pop(number, None)
         self._acknowledged.clear()

@@ -9,6 +9,7 @@ import pytest
 
 from pyjms.spi.envelope import Address, AddressKind
 from pyjms.spi.url import ProviderUrl
+from pyjms.spi.xid import Xid
 from pyjms_provider.core.journal import Changes
 from pyjms_provider.core.policy import Overflow, QueuePolicy
 from pyjms_provider.protocols.stomp import verbs
@@ -144,3 +145,31 @@ def test_an_acknowledgement_that_is_waited_for_is_answered_by_itself(stored: Ben
     )
     client.client.settle()
     assert [frame.headers["receipt-id"] for frame in client.client.frames] == ["1", "2"]
+
+
+XID = Xid(1, b"g", b"b")
+
+
+@pytest.mark.parametrize(
+    "ends",
+    [
+        [verbs.StageTransaction(session="a", sink="s", epoch=1, partition=0, attempt="x", keep_s=60)],
+        [verbs.EndBranch(session="a", xid=XID), verbs.RollbackBranch(session="a", xid=XID)],
+    ],
+    ids=["staged", "a branch"],
+)
+def test_a_commit_is_brief_again_after_much_work_that_something_else_has_ended(
+    stored: Bench, ends: list[verbs.Verb]
+) -> None:
+    client = PyjmsClient(stored)
+    client.session(transacted=True)
+    if len(ends) > 1:
+        client.do(verbs.BeginBranch(session="a", xid=XID))
+    for number in range(300):
+        client.send(make_envelope(str(number)))
+    for end in ends:
+        client.do(end)
+    client.send(make_envelope("a little more", persistent=True))
+    jobs_of(client)
+    client.do(verbs.CommitTransaction(session="a"))
+    assert jobs_of(client) == [True]
