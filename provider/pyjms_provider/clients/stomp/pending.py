@@ -12,7 +12,7 @@ from __future__ import annotations
 from uuid import uuid4
 
 from pyjms.spi.errors import DuplicateClientIdError, ResourceError
-from pyjms_provider.clients.stomp.epoch import Epoch
+from pyjms_provider.clients.stomp.epoch import Epoch, UnansweredError
 from pyjms_provider.protocols.stomp.frames import Frame
 from pyjms_provider.protocols.stomp.profile.names import quoted
 
@@ -41,6 +41,8 @@ class Janitor:
         headers |= {"durable": "false", "auto-delete": "true", "exclusive": "true"}
         try:
             epoch.ask(Frame("SUBSCRIBE", headers))
+        except UnansweredError:
+            raise
         except ResourceError as error:
             if client_id is None:
                 raise

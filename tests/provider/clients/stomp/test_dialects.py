@@ -11,6 +11,7 @@ from pyjms.spi.errors import (
     DestinationError,
     DestinationInUseError,
     ProviderError,
+    ResourceError,
     RolledBackError,
     SubscriptionInUseError,
     UnknownSubscriptionError,
@@ -407,6 +408,14 @@ def test_a_client_id_is_said_by_a_new_connect() -> None:
         connection.set_client_id("late")
         assert broker.wait_for("CONNECT", 2).headers["client-id"] == "late"
         connection.open_session(transacted=False).send(make_envelope("x", persistent=True))
+
+
+def test_rabbitmq_that_is_slow_is_not_said_to_have_another_client_of_that_id() -> None:
+    with (
+        FakeBroker(RABBITMQ, unanswered={"SUBSCRIBE"}) as broker,
+        pytest.raises(ResourceError, match="not answered SUBSCRIBE for 50 ms"),
+    ):
+        connect(f"{broker.url}?timeout_ms=50", client_id="desk")
 
 
 def test_rabbitmq_gets_back_what_was_on_its_way_to_a_consumer_that_has_ended() -> None:

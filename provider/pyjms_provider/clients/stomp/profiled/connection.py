@@ -82,7 +82,13 @@ class ProfiledConnection(ProviderConnection):
         self.is_profiled = greeting.get("pyjms-profile") == verbs.PROFILE_VERSION
         """Whether the other side is a pyjms broker that speaks the profile."""
         if self.is_profiled:
-            self._greeting = Greeting.read(greeting)
+            try:
+                self._greeting = Greeting.read(greeting)
+            except StompError as error:
+                self.link.close(None)
+                raise ProviderError(
+                    f"the broker says what this client does not understand: {error.reason}: use one version of pyjms on both sides"
+                ) from error
             self._connection_id = ConnectionId(greeting.get("session", ""))
             self.link.begin()
 

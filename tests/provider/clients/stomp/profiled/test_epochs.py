@@ -21,7 +21,7 @@ from pyjms.spi.xid import BranchFailure, Xid
 from pyjms_provider.clients.stomp.epoch import Epoch, InterruptedLinkError
 from pyjms_provider.clients.stomp.profiled.connection import ProfiledConnection
 from pyjms_provider.protocols.stomp.frames import Frame
-from tests.provider.clients.stomp.fake_broker import PATIENCE_S
+from tests.provider.clients.stomp.fake_broker import PATIENCE_S, FakeBroker
 from tests.provider.clients.stomp.profiled.peer import NO_BEATS, Peer, consumer_of, link_to, linked
 from tests.provider.clients.stomp.world import ORDERS, Events, Told, hasten
 from tests.provider.helpers import make_envelope, text_of
@@ -473,3 +473,16 @@ def test_waits_end_though_the_broker_does_not_read_and_much_waits_to_be_sent() -
         finally:
             release.set()
         peer.wait_for("INTERRUPT")
+
+
+def test_a_broker_whose_greeting_is_not_understood_is_left() -> None:
+    def greet(number: int, frame: Frame) -> None:
+        if frame.command == "CONNECT":
+            broker.push(Frame("CONNECTED", {"version": "1.2", "server": "pyjms/9", "pyjms-profile": "1"}))
+
+    with FakeBroker(unanswered={"CONNECT"}, on_frame=greet) as broker:
+        with pytest.raises(ProviderError, match=r"lacks the number transaction-timeout.*one version of pyjms"):
+            link_to(broker)
+        serving = broker._threads[-1]
+        serving.join(PATIENCE_S)
+        assert not serving.is_alive()
