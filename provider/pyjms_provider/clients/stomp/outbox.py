@@ -84,26 +84,24 @@ class Outbox:
 
         Raises `ResourceError` when there was none, `OutboxClosedError`.
         """
-        size, until_ms, is_whole, batch = len(data), None, True, data
+        size, is_whole, batch = len(data), True, data
         try:
-            while True:
-                with self._lock:
-                    if not self._is_closed and not (needs_room and self._size and self._size + size > self._limit):
-                        is_whole = False
-                        if self._is_open:
-                            self._seal()
-                        if not (corked or self._size or self._write_here is None):  # nobody writes, as there is nothing
-                            self._size, self._is_writing, batch = size, True, data
-                            break
-                        self._pending.append(data)
-                        self._size += size
-                        if self._is_writing or (corked and self._size < _CORKED_MAX):
-                            is_whole = True
-                            return
-                        batch = self._begin()
-                        break
-                until_ms = self._wait_for_room(size, until_ms)
-                needs_room = until_ms is not None
+            if needs_room and self._size and self._size + size > self._limit:
+                self._wait_for_room(size)
+            with self._lock:
+                self._check_open()
+                is_whole = False
+                if self._is_open:
+                    self._seal()
+                if corked or self._size or self._write_here is None:
+                    self._pending.append(data)
+                    self._size += size
+                    if self._is_writing or (corked and self._size < _CORKED_MAX):
+                        is_whole = True
+                        return
+                    batch = self._begin()
+                else:  # nobody writes, as there is nothing
+                    self._size, self._is_writing = size, True
             self._write(batch)
         except BaseException as error:
             self._leave(error, is_whole)
@@ -115,28 +113,25 @@ class Outbox:
 
         Raises as `put`.
         """
-        size, until_ms, is_whole, needs_room, batch = len(message) + LENGTH.size, None, True, True, b""
+        size, is_whole = len(message) + LENGTH.size, True
         try:
-            while True:
-                with self._lock:
-                    if not self._is_closed and not (needs_room and self._size and self._size + size > self._limit):
-                        is_full = self._gathered_size >= FRAME_BYTES or len(self._gathered) >= _PARTS_MAX
-                        length = LENGTH.pack(len(message))
-                        is_whole = False
-                        if self._is_open and (is_full or session != self._gathered_for or size > FRAME_BYTES):
-                            self._seal()  # a large message has a frame to itself, as there is a limit to frames
-                        is_first = not self._size
-                        self._gathered_for, self._is_open = session, True
-                        self._gathered += length, message
-                        self._gathered_size += size
-                        self._size += size
-                        if self._is_writing or (corked and self._size < _CORKED_MAX):
-                            is_whole = True
-                            return is_first
-                        batch = self._begin()
-                        break
-                until_ms = self._wait_for_room(size, until_ms)
-                needs_room = until_ms is not None
+            if self._size and self._size + size > self._limit:
+                self._wait_for_room(size)
+            with self._lock:
+                self._check_open()
+                is_whole = False
+                is_full = self._gathered_size >= FRAME_BYTES or len(self._gathered) >= _PARTS_MAX
+                if self._is_open and (is_full or session != self._gathered_for or size > FRAME_BYTES):
+                    self._seal()  # a large message has a frame to itself, as there is a limit to frames
+                is_first = not self._size
+                self._gathered_for, self._is_open = session, True
+                self._gathered += LENGTH.pack(len(message)), message
+                self._gathered_size += size
+                self._size += size
+                if self._is_writing or (corked and self._size < _CORKED_MAX):
+                    is_whole = True
+                    return is_first
+                batch = self._begin()
             self._write(batch)
         except BaseException as error:
             self._leave(error, is_whole)
@@ -149,28 +144,31 @@ class Outbox:
 
         head: the frame's beginning, up to the ids; one object for each session. Raises as `put`.
         """
-        until_ms, is_whole, needs_room = None, True, True
+        is_whole = True
         try:
-            while True:
-                with self._lock:
-                    if head is self._ack_head and first == self._ack_last + 1:
-                        self._ack_last = last
-                        return False
-                    if not self._is_closed and not (needs_room and self._size and self._size + _ACK_SIZE > self._limit):
-                        is_whole = False
-                        if self._is_open:
-                            self._seal()
-                        is_first = not self._size
-                        self._ack_head, self._ack_first, self._ack_last = head, first, last
-                        self._gathered_for, self._is_open = "", True  # so that no message is added to it
-                        self._size += _ACK_SIZE
-                        is_whole = True
-                        return is_first
-                until_ms = self._wait_for_room(_ACK_SIZE, until_ms)
-                needs_room = until_ms is not None
+            if self._size + _ACK_SIZE > self._limit and head is not self._ack_head:
+                self._wait_for_room(_ACK_SIZE)
+            with self._lock:
+                if head is self._ack_head and first == self._ack_last + 1:
+                    self._ack_last = last
+                    return False
+                self._check_open()
+                is_whole = False
+                if self._is_open:
+                    self._seal()
+                is_first = not self._size
+                self._ack_head, self._ack_first, self._ack_last = head, first, last
+                self._gathered_for, self._is_open = "", True  # so that no message is added to it
+                self._size += _ACK_SIZE
+                is_whole = True
+                return is_first
         except BaseException as error:
             self._leave(error, is_whole)
             raise
+
+    def _check_open(self) -> None:
+        if self._is_closed:
+            raise OutboxClosedError
 
     def _leave(self, error: BaseException, is_whole: bool) -> None:
         """Let nobody rely on what an interrupted thread did, save if that is whole, and on nothing that it was to do."""
@@ -200,33 +198,25 @@ class Outbox:
         head = f"SENDS\nsession:{self._gathered_for}\ncontent-length:{size}\n\n".encode()
         return b"".join((head, *parts, b"\0"))
 
-    def _wait_for_room(self, size: int, until_ms: float | None) -> float | None:
-        """Wait until something was written, if the thread is one that may wait. Return until when it may (None: it gets in without
-        room), given what was returned before. Raises as `put`.
+    def _wait_for_room(self, size: int) -> None:
+        """Wait until so much gets in, if the thread is one that may wait, or until the outbox is closed. Threads that wait for the same room all
+        get in. Raises `ResourceError` when there was none.
         """
-        signal, patience_s = Signal(), self._patience_s()
+        if (patience_s := self._patience_s()) is None:
+            return
+        signal, until_ms = Signal(), _CLOCK.monotonic_ms() + patience_s * 1000
         try:
             with self._lock:
-                if self._is_closed:
-                    raise OutboxClosedError
-                if patience_s is None:
-                    return None
-                if self._has_room(size):
-                    return until_ms or _CLOCK.monotonic_ms() + patience_s * 1000
                 self._waiting.add(signal)
-            if until_ms is None:
-                until_ms = _CLOCK.monotonic_ms() + patience_s * 1000
-            if _CLOCK.wait(signal, until_ms):
-                return until_ms
+            while not (self._is_closed or self._has_room(size)):
+                if not _CLOCK.wait(signal, until_ms) and not self._is_closed and not self._has_room(size):
+                    raise ResourceError(
+                        f"the broker has not read for {patience_s:.0f} s, and {self._size} bytes wait to be sent: "
+                        "see what it is waiting for (full memory or disk), or raise timeout_ms"
+                    )
         finally:
             with self._lock:
                 self._waiting.discard(signal)
-        if not self._is_closed and not self._has_room(size):
-            raise ResourceError(
-                f"the broker has not read for {patience_s:.0f} s, and {self._size} bytes wait to be sent: "
-                "see what it is waiting for (full memory or disk), or raise timeout_ms"
-            )
-        return until_ms
 
     def uncork(self) -> None:
         """Have written what was put in and nobody writes yet. Any thread."""

@@ -210,9 +210,9 @@ def flooded(monkeypatch: pytest.MonkeyPatch, peer: Peer, connection: ProfiledCon
     full, stalled, reads = Event(), Event(), Event()
     wait_for_room = Outbox._wait_for_room
 
-    def wait(outbox: Outbox, size: int, until_ms: float | None) -> float | None:
+    def wait(outbox: Outbox, size: int) -> None:
         full.set()
-        return wait_for_room(outbox, size, until_ms)
+        wait_for_room(outbox, size)
 
     monkeypatch.setattr(Outbox, "_wait_for_room", wait)
     session = connection.open_session(transacted=True)
