@@ -12,8 +12,8 @@ from pyjms.spi.errors import ClosedError
 from pyjms.spi.provider import SubscribeRequest
 from pyjms.spi.selector import Selector
 from pyjms_provider.clients.ending import Ending
-from pyjms_provider.clients.received import by_queue, entry_of
 from pyjms_provider.clients.vm_consumer import VmConsumer
+from pyjms_provider.clients.vm_entries import by_queue, entry_of
 from pyjms_provider.clients.vm_transactions import VmTransactions
 from pyjms_provider.core.admission import Patience
 from pyjms_provider.core.consumer import Consumer, ConsumerSession, ConsumerTarget

@@ -23,13 +23,13 @@ from typing import Final, Protocol, TypeVar, cast
 
 from pyjms.spi.clock import Clock
 from pyjms_provider.protocols.engine import Joint, Peer, ProtocolEngine
-from pyjms_provider.transport.held import Held
 from pyjms_provider.transport.layers import Bytes, Layer, LayerError
 from pyjms_provider.transport.reports import RareReports, Report
 from pyjms_provider.transport.scheduler import Scheduler
 from pyjms_provider.transport.settings import ListenerSettings
 from pyjms_provider.transport.states import NEXT, Event, State
 from pyjms_provider.transport.timers import Alarm, Timers
+from pyjms_provider.transport.unfed import Unfed
 from pyjms_provider.transport.workers import WorkerPool
 
 __all__ = ["Connection", "Direction", "Home", "Trace"]
@@ -120,7 +120,7 @@ class Connection(asyncio.BufferedProtocol):
         self._jobs = 0
         self._patient_jobs = 0
         self._leaves_ms = math.inf
-        self._held = Held()
+        self._unfed = Unfed()
         self._deadline_ms = math.inf
         self._stalls_ms = math.inf
         self._unsent = 0
@@ -243,7 +243,7 @@ class Connection(asyncio.BufferedProtocol):
         if self._state is State.ENDED:
             return
         self._move(Event.LOST)
-        self._held.clear()
+        self._unfed.clear()
         if self._engine is not None:
             self._try(self._engine.closed, self._error or exc)
         self._home.ended(self)
@@ -320,7 +320,7 @@ class Connection(asyncio.BufferedProtocol):
             self._choose(data)
         layer = self._layer
         if layer is None:
-            self._held.add(data)
+            self._unfed.add(data)
             return
         try:
             chunks = layer.received(data)
@@ -330,13 +330,13 @@ class Connection(asyncio.BufferedProtocol):
         if self._engine is None and layer.is_open:
             self._open(layer.certificate)
         for chunk in chunks:
-            self._held.add(chunk)
+            self._unfed.add(chunk)
         self._is_eof = self._is_eof or layer.is_over
 
     def _refuse(self, error: LayerError) -> None:
         self._home.reports.log(Report.HANDSHAKE_FAILED, "%s: %s", self._address, error)
         self._error = error
-        self._held.clear()
+        self._unfed.clear()
         self._finish()
 
     # ---------------------------------------------------------------------------------------------------- the work cycle
@@ -344,14 +344,14 @@ class Connection(asyncio.BufferedProtocol):
     def _read(self, data: bytes) -> None:
         engine = self._engine
         if self._layer is None and engine is not None:
-            waits = self._held or self._is_awake or self._has_more or self._is_blocked
+            waits = self._unfed or self._is_awake or self._has_more or self._is_blocked
             if not waits and self._home.trace is None and engine.is_reading:
                 engine.received(data)  # nothing is in the way: the cycle below in a third of its steps
                 self._write()
                 if self._armed_ms == math.inf or engine.is_over or self._is_eof:
                     self._balance()
                 return
-            self._held.add(data)
+            self._unfed.add(data)
         else:
             self._unwrap(data)
         # An engine that was pulled dry, and not woken since, has nothing to write first.
@@ -382,7 +382,7 @@ class Connection(asyncio.BufferedProtocol):
             return
         if write_first:
             self._write()
-        if self._held and self._feed():
+        if self._unfed and self._feed():
             self._write()
         if self._state is _OPEN:  # writing may have found the peer gone
             self._balance()
@@ -398,11 +398,11 @@ class Connection(asyncio.BufferedProtocol):
         """Give the engine what was read, for as long as it takes it; return whether any was."""
         engine = self._engine
         assert engine is not None, "there is an engine while the connection is open"
-        held = self._held
+        unfed = self._unfed
         trace = self._home.trace
         is_fed = False
-        while held and not (self._is_blocked or self._has_more) and engine.is_reading:
-            data = held.popleft()
+        while unfed and not (self._is_blocked or self._has_more) and engine.is_reading:
+            data = unfed.popleft()
             if trace is not None:
                 trace(self._address, Direction.IN, data)
             engine.received(data)
@@ -473,7 +473,7 @@ class Connection(asyncio.BufferedProtocol):
             self._limit(self._settings.closing_timeout_ms)
         if self._is_eof:
             self._bound_waits()
-        if self._held and self._held.has(self._settings.read_buffer_bytes):
+        if self._unfed and self._unfed.has(self._settings.read_buffer_bytes):
             self._pause()
         elif self._is_paused and not (self._is_blocked or self._has_more) and engine.is_reading:
             self._is_paused = False
@@ -519,7 +519,7 @@ class Connection(asyncio.BufferedProtocol):
         """Whether the connection is to be closed as soon as all is said."""
         if self._the_engine().is_over:
             return True
-        return self._is_eof and not self._held and not self._jobs
+        return self._is_eof and not self._unfed and not self._jobs
 
     # ----------------------------------------------------------------------------------------------------------- the end
 

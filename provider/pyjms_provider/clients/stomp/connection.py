@@ -36,11 +36,11 @@ from pyjms.spi.selector import Selector
 from pyjms_provider.clients.ending import Ending
 from pyjms_provider.clients.stomp.browsing import Browser
 from pyjms_provider.clients.stomp.epoch import Epoch, InterruptedLinkError, may_be_made
-from pyjms_provider.clients.stomp.held import Held
+from pyjms_provider.clients.stomp.held_message import HeldMessage
+from pyjms_provider.clients.stomp.janitor import Janitor
 from pyjms_provider.clients.stomp.link import ConnectionInterruptedError, Link
-from pyjms_provider.clients.stomp.memory import MEMORY
 from pyjms_provider.clients.stomp.options import StompSettings
-from pyjms_provider.clients.stomp.pending import Janitor
+from pyjms_provider.clients.stomp.redeliveries import REDELIVERIES
 from pyjms_provider.clients.stomp.refusals import not_made_anew
 from pyjms_provider.clients.stomp.session import StompSession
 from pyjms_provider.clients.stomp.subscribing import Subscribing, durable_headers, place_of
@@ -74,7 +74,7 @@ class StompConnection(ProviderConnection):
         """Connect, or take over a new `link`. Raises as `Provider.connect`."""
         self.settings = settings
         self.clock = request.clock
-        self.memory = MEMORY
+        self.redeliveries = REDELIVERIES
         self.is_started = False
         """Whether messages may be polled."""
         self._events = events
@@ -282,11 +282,11 @@ class StompConnection(ProviderConnection):
                 frame.headers["reply-to"] = dialect.destinations.write_reply_to(place_of(reply_to, dialect))
         return frame
 
-    def nack(self, held: Held) -> Frame:
+    def nack(self, held: HeldMessage) -> Frame:
         """Return the frame that has the broker keep `held` aside."""
         return Frame("NACK", self.ack(held).headers)
 
-    def ack(self, held: Held, transaction: str | None = None) -> Frame:
+    def ack(self, held: HeldMessage, transaction: str | None = None) -> Frame:
         """Return the frame that settles `held`."""
         ack_id = held.ack_id
         if self._janitor is not None and not held.subscription.is_open:
@@ -296,7 +296,7 @@ class StompConnection(ProviderConnection):
             headers["transaction"] = transaction
         return Frame("ACK", headers)
 
-    def hand_back(self, messages: Iterable[Held]) -> None:
+    def hand_back(self, messages: Iterable[HeldMessage]) -> None:
         """Give messages of an ended consumer back to a broker that keeps them until then (RabbitMQ)."""
         assert self._janitor is not None, "other brokers take them back by themselves"
         frames = [Frame("NACK", {"id": self._janitor.borrowed(held.ack_id), "requeue": "true"}) for held in messages]

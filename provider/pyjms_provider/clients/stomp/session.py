@@ -24,7 +24,7 @@ from pyjms.spi.provider import ProviderSession, SubscribeRequest
 from pyjms.spi.selector import Selector
 from pyjms_provider.clients.ending import Ending
 from pyjms_provider.clients.stomp.epoch import Epoch, InterruptedLinkError, UnansweredError, UnsentLinkError
-from pyjms_provider.clients.stomp.held import Held
+from pyjms_provider.clients.stomp.held_message import HeldMessage
 from pyjms_provider.clients.stomp.subscription import Subscription
 from pyjms_provider.clients.stomp.transactions import Transaction
 from pyjms_provider.protocols.stomp.dialects import NackMeaning
@@ -53,7 +53,7 @@ class StompSession(ProviderSession):
         self._transaction: Transaction | None = None
         self._transaction_numbers = count(1)
         self._lock = Lock()
-        self._held: dict[Held, None] = {}
+        self._held: dict[HeldMessage, None] = {}
         self._subscriptions: dict[Subscription, None] = {}
         self._closed = False
         self._ending = Ending()
@@ -149,7 +149,7 @@ class StompSession(ProviderSession):
         with self._lock:
             self._subscriptions.pop(subscription, None)
 
-    def hold(self, held: Held) -> bool:
+    def hold(self, held: HeldMessage) -> bool:
         """Take a message that a consumer polls; return False if the session was closed meanwhile and has given it back."""
         with self._lock:
             is_open = not self._closed
@@ -168,7 +168,7 @@ class StompSession(ProviderSession):
                 former.let_go_of(held)
             self.hold(held)
 
-    def let_go_of(self, held: Held) -> None:
+    def let_go_of(self, held: HeldMessage) -> None:
         """Hear that another session has taken it over."""
         with self._lock:
             self._held.pop(held, None)
@@ -194,7 +194,7 @@ class StompSession(ProviderSession):
             self._settle(live, self._connection.ack)
         self._forget_held(held)
 
-    def _acknowledge_in_transaction(self, held: list[Held]) -> None:
+    def _acknowledge_in_transaction(self, held: list[HeldMessage]) -> None:
         epoch = self._link.current()
         try:
             transaction = self._open_transaction(epoch)
@@ -208,7 +208,7 @@ class StompSession(ProviderSession):
             if self._transaction is None:
                 raise RolledBackError("the transaction was rolled back: the connection was lost") from None
 
-    def discard(self, held: Held) -> bool:
+    def discard(self, held: HeldMessage) -> bool:
         """Settle a message that no client gets: expired, not selected, sent by this connection itself. Never waits, as who polls must not.
 
         Return False if it comes again, and is to be discarded again.
@@ -239,7 +239,7 @@ class StompSession(ProviderSession):
         self._check_open()
         self._give_back(_held_of(deliveries))
 
-    def _settle(self, held: list[Held], frame_of: Callable[[Held], Frame]) -> None:
+    def _settle(self, held: list[HeldMessage], frame_of: Callable[[HeldMessage], Frame]) -> None:
         """Tell the broker; wait for its answer if the URL asks for that. Raises what the broker answers."""
         frames = [frame_of(each) for each in held]
         epoch = self._link.current()
@@ -252,7 +252,7 @@ class StompSession(ProviderSession):
             else:
                 epoch.post(*frames)
         except InterruptedLinkError:
-            self._connection.memory.acknowledged(held)  # if they come again, they are settled again
+            self._connection.redeliveries.acknowledged(held)  # if they come again, they are settled again
         except ProviderError:
             self._check_open()  # closed meanwhile: the messages are back at the broker
             raise
@@ -260,7 +260,7 @@ class StompSession(ProviderSession):
             for subscription, messages in _by_subscription(held).items():
                 subscription.settled(len(messages))
 
-    def _live(self, held: list[Held]) -> list[Held]:
+    def _live(self, held: list[HeldMessage]) -> list[HeldMessage]:
         """Return those of the newest epoch. The others are the broker's again: what is said of them is dropped."""
         number = self._link.epoch_number
         live = [each for each in held if each.epoch == number]
@@ -271,21 +271,21 @@ class StompSession(ProviderSession):
             )
         return live
 
-    def _let_go(self, held: list[Held]) -> None:
+    def _let_go(self, held: list[HeldMessage]) -> None:
         """Hear that a transaction has settled these, for all that is known."""
         number = self._link.epoch_number
         for subscription, messages in _by_subscription(each for each in held if each.epoch == number).items():
             subscription.settled(len(messages))
         self._forget_held(held)
 
-    def _give_back(self, held: list[Held]) -> None:
+    def _give_back(self, held: list[HeldMessage]) -> None:
         self._forget_held(held)
         number = self._link.epoch_number
-        self._connection.memory.seen(each for each in held if each.epoch != number)
+        self._connection.redeliveries.seen(each for each in held if each.epoch != number)
         for subscription, messages in _by_subscription(each for each in held if each.epoch == number).items():
             subscription.give_back(messages)
 
-    def _forget_held(self, held: Iterable[Held]) -> None:
+    def _forget_held(self, held: Iterable[HeldMessage]) -> None:
         with self._lock:
             for each in held:
                 self._held.pop(each, None)
@@ -294,7 +294,7 @@ class StompSession(ProviderSession):
         """Hear that the epoch `number` has ended: what the client still holds of it comes again."""
         with self._lock:
             held = [each for each in self._held if each.epoch <= number]
-        self._connection.memory.seen(held)
+        self._connection.redeliveries.seen(held)
 
     # Ending
 
@@ -336,16 +336,16 @@ class StompSession(ProviderSession):
         self._connection.unsubscribe(name)
 
 
-def _held_of(deliveries: Sequence[Delivery]) -> list[Held]:
+def _held_of(deliveries: Sequence[Delivery]) -> list[HeldMessage]:
     held = []
     for delivery in deliveries:
-        assert isinstance(delivery.tag, Held), "deliveries of browsers cannot be settled"
+        assert isinstance(delivery.tag, HeldMessage), "deliveries of browsers cannot be settled"
         held.append(delivery.tag)
     return held
 
 
-def _by_subscription(held: Iterable[Held]) -> dict[Subscription, list[Held]]:
-    found: dict[Subscription, list[Held]] = {}
+def _by_subscription(held: Iterable[HeldMessage]) -> dict[Subscription, list[HeldMessage]]:
+    found: dict[Subscription, list[HeldMessage]] = {}
     for each in held:
         found.setdefault(each.subscription, []).append(each)
     return found

@@ -22,7 +22,7 @@ from pyjms.spi.envelope import AddressKind
 from pyjms.spi.errors import ClosedError, DestinationError, ProviderError
 from pyjms.spi.provider import ProviderConsumer, SubscribeRequest
 from pyjms_provider.clients.stomp.epoch import Epoch, InterruptedLinkError
-from pyjms_provider.clients.stomp.held import Held
+from pyjms_provider.clients.stomp.held_message import HeldMessage
 from pyjms_provider.clients.stomp.subscribing import Subscribing, prefetch
 from pyjms_provider.protocols.stomp.dialects import Dialect
 from pyjms_provider.protocols.stomp.frames import Frame
@@ -76,7 +76,7 @@ class Subscription(ProviderConsumer):
         self._is_interested = False
         self._epoch = 0
         self._frames: deque[tuple[int, Frame]] = deque()
-        self._returned: list[Held] = []
+        self._returned: list[HeldMessage] = []
         self._numbers = 0
         self._unsettled = 0  # polled, and neither settled nor given back, in this epoch
         self._window = connection.window_of(request)
@@ -130,7 +130,7 @@ class Subscription(ProviderConsumer):
         """Hear that the broker has ended it after all. The I/O thread."""
         with self._lock:
             self._stage = _Stage.CLOSED
-            left = [Held(self, epoch, frame, 0) for epoch, frame in self._frames if epoch == number]
+            left = [HeldMessage(self, epoch, frame, 0) for epoch, frame in self._frames if epoch == number]
             self._frames.clear()
         if left and not self._dialect.unsubscribe_returns_unsettled:
             self._connection.hand_back(left)
@@ -155,7 +155,7 @@ class Subscription(ProviderConsumer):
             if self._stage is _Stage.CLOSING:
                 self._stage = _Stage.CLOSED
             is_open = self._stage is _Stage.OPEN
-        self._connection.memory.seen(returned)
+        self._connection.redeliveries.seen(returned)
         return is_open
 
     def arrived(self, epoch: int, frame: Frame) -> None:
@@ -252,7 +252,7 @@ class Subscription(ProviderConsumer):
         if is_last:
             self._finish_late()
 
-    def give_back(self, messages: Iterable[Held]) -> None:
+    def give_back(self, messages: Iterable[HeldMessage]) -> None:
         """Take back messages of the present epoch: to their places, or to the broker if the consumer is closed."""
         messages = list(messages)
         with self._lock:
@@ -267,7 +267,7 @@ class Subscription(ProviderConsumer):
         if is_wanted:
             self._on_ready()
         if not stays:
-            self._connection.memory.seen(messages)  # not all brokers mark what they deliver again
+            self._connection.redeliveries.seen(messages)  # not all brokers mark what they deliver again
         if not stays and not self._dialect.unsubscribe_returns_unsettled:
             self._connection.hand_back(messages)
         if is_last:
@@ -283,7 +283,7 @@ class Subscription(ProviderConsumer):
         if self._unsettled >= self._window and self.request.address.kind is AddressKind.QUEUE:
             self._connection.widen(self, self._epoch)
 
-    def _take(self) -> Held | None:
+    def _take(self) -> HeldMessage | None:
         with self._lock:
             if self._stage is not _Stage.OPEN:
                 return None
@@ -292,13 +292,13 @@ class Subscription(ProviderConsumer):
             elif self._frames:
                 epoch, frame = self._frames.popleft()
                 self._numbers += 1
-                held = Held(self, epoch, frame, self._numbers)
+                held = HeldMessage(self, epoch, frame, self._numbers)
             else:
                 return None
             self._unsettled += 1
             return held
 
-    def _understand(self, held: Held) -> bool:
+    def _understand(self, held: HeldMessage) -> bool:
         """Read the message of a frame; return False if it is none for this consumer, and was settled.
 
         Raises `DestinationError` when nobody can read it.
@@ -309,18 +309,18 @@ class Subscription(ProviderConsumer):
         held.is_redelivered = headers.get("redelivered") == "true"
         told = headers.get("delivery-count", "")
         held.count = max(0, int(told) - 1) if told.isdecimal() and told.isascii() else int(held.is_redelivered)
-        memory = self._connection.memory
-        if held.is_redelivered and memory.was_acknowledged(envelope, self.identity):
+        redeliveries = self._connection.redeliveries
+        if held.is_redelivered and redeliveries.was_acknowledged(envelope, self.identity):
             self._session.discard(held)
             return False
-        held.count = max(held.count, memory.count_of(envelope, self.identity))
+        held.count = max(held.count, redeliveries.count_of(envelope, self.identity))
         held.is_redelivered = held.is_redelivered or held.count > 0
         if request.no_local and self._dialect.no_local is None and sender_of(frame) == self._connection.connection_id:
             self._session.discard(held)
             return False
         return self._is_selected(held)
 
-    def _is_selected(self, held: Held) -> bool:
+    def _is_selected(self, held: HeldMessage) -> bool:
         """Judge by the true types: the broker compared texts. A queue's message is delivered all the same."""
         selector, envelope = self.request.selector, held.envelope
         assert envelope is not None
@@ -352,7 +352,7 @@ class Subscription(ProviderConsumer):
             self._is_ending = True
             epoch = self._epoch
             returned = list(self._returned)
-        self._connection.memory.seen(returned)  # recovered and not asked for again: the broker has them back unmarked
+        self._connection.redeliveries.seen(returned)  # recovered and not asked for again: the broker has them unmarked
         try:
             newest = self._connection.link.newest
             if newest.number == epoch:
@@ -373,5 +373,5 @@ class Subscription(ProviderConsumer):
             return
         if not self._dialect.unsubscribe_returns_unsettled:
             with self._lock:
-                left = [*self._returned, *(Held(self, number, frame, 0) for number, frame in self._frames)]
+                left = [*self._returned, *(HeldMessage(self, number, frame, 0) for number, frame in self._frames)]
             self._connection.hand_back(left)

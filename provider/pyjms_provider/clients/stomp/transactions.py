@@ -7,7 +7,7 @@ from contextlib import suppress
 
 from pyjms.spi.errors import InDoubtError, ProviderError, ResourceError, RolledBackError
 from pyjms_provider.clients.stomp.epoch import Epoch, InterruptedLinkError, UnsentLinkError
-from pyjms_provider.clients.stomp.held import Held
+from pyjms_provider.clients.stomp.held_message import HeldMessage
 from pyjms_provider.protocols.stomp.frames import Frame
 
 __all__ = ["Transaction"]
@@ -22,7 +22,7 @@ class Transaction:
         """Begin. Raises `InterruptedLinkError`."""
         self.name = name
         self.epoch = epoch
-        self.acknowledged: list[Held] = []
+        self.acknowledged: list[HeldMessage] = []
         """What its commit settles."""
         self._failure: str | None = None
         epoch.post(Frame("BEGIN", {"transaction": name}))

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from pyjms_provider.clients.stomp.memory import Memory
+from pyjms_provider.clients.stomp.redeliveries import Redeliveries
 
 
 @pytest.fixture(autouse=True)
 def fresh_memory(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("pyjms_provider.clients.stomp.connection.MEMORY", Memory())
+    monkeypatch.setattr("pyjms_provider.clients.stomp.connection.REDELIVERIES", Redeliveries())

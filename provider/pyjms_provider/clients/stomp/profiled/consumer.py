@@ -18,7 +18,7 @@ from pyjms.spi.delivery import Delivery
 from pyjms.spi.errors import ClosedError
 from pyjms.spi.provider import ProviderConsumer, SubscribeRequest
 from pyjms_provider.clients.stomp.epoch import InterruptedLinkError
-from pyjms_provider.clients.stomp.profiled.received import Received
+from pyjms_provider.clients.stomp.profiled.received_message import ReceivedMessage
 from pyjms_provider.protocols.stomp import verbs
 from pyjms_provider.protocols.stomp.delivery_ids import delivery_ids
 from pyjms_provider.protocols.stomp.dialects import PYJMS
@@ -201,7 +201,9 @@ class ProfiledConsumer(ProviderConsumer):
             number, count = _number_of(found), int(headers.get("delivery-count", "1"))
             redelivered = headers.get("redelivered") == "true"
             envelope = self._connection.received(from_frame(found, PYJMS, self.request.address))
-        return Delivery(envelope, count, redelivered, Received(number, epoch, envelope.delivery_mode == _PERSISTENT))
+        return Delivery(
+            envelope, count, redelivered, ReceivedMessage(number, epoch, envelope.delivery_mode == _PERSISTENT)
+        )
 
     def catch_up(self) -> None:
         """Ask the broker what there is now (an exact `receive_no_wait`)."""

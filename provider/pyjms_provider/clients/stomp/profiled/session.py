@@ -27,7 +27,7 @@ from pyjms_provider.clients.stomp.profiled.browser import ProfiledBrowser
 from pyjms_provider.clients.stomp.profiled.consumer import ProfiledConsumer
 from pyjms_provider.clients.stomp.profiled.pipelines import stage
 from pyjms_provider.clients.stomp.profiled.prepared import PreparedSend
-from pyjms_provider.clients.stomp.profiled.received import Received
+from pyjms_provider.clients.stomp.profiled.received_message import ReceivedMessage
 from pyjms_provider.protocols.stomp import verbs
 from pyjms_provider.protocols.stomp.answers import Prepared, Recovered
 from pyjms_provider.protocols.stomp.delivery_ids import DeliveryIds, delivery_ids
@@ -277,7 +277,7 @@ class ProfiledSession(ProviderSession):
         """Acknowledge one message without a wait; return False if there is more to it. Raises `ProviderError`."""
         connection = self.connection
         epoch = connection.link.newest
-        if self._closed or not isinstance(tag, Received) or tag.epoch is not epoch or epoch.has_ended:
+        if self._closed or not isinstance(tag, ReceivedMessage) or tag.epoch is not epoch or epoch.has_ended:
             return False
         if tag.is_persistent and connection.settings.confirm_acknowledge:
             return False
@@ -315,7 +315,7 @@ class ProfiledSession(ProviderSession):
             ) as error:  # the broker settles them yet, so whoever received them must not give them back
                 raise TooLateError(error.reason) from error
 
-    def _acknowledge_in_unit(self, epoch: Epoch | None, live: Sequence[Received], *, are_all: bool) -> None:
+    def _acknowledge_in_unit(self, epoch: Epoch | None, live: Sequence[ReceivedMessage], *, are_all: bool) -> None:
         """Have them settled by the commit. What was sent because of messages that come again must not be committed."""
         self._is_doomed = self._is_doomed or not are_all
         if epoch is not None and self._enter_unit(epoch) is epoch:  # else the transaction is lost: the commit tells
@@ -372,14 +372,14 @@ class ProfiledSession(ProviderSession):
         except InterruptedLinkError as error:
             raise ResourceError(f"the connection was lost: {error}; the messages come again") from error
 
-    def _live(self, deliveries: Sequence[Delivery]) -> tuple[Epoch | None, list[Received]]:
+    def _live(self, deliveries: Sequence[Delivery]) -> tuple[Epoch | None, list[ReceivedMessage]]:
         """Return those of the newest epoch, and it; None: there are none. The others are the broker's again, and come again.
 
         What is said of them is said in that epoch or not at all: in the next one their numbers name other messages.
         """
         epoch = self.connection.link.newest
         tags = [delivery.tag for delivery in deliveries]
-        live = [tag for tag in tags if isinstance(tag, Received) and tag.epoch is epoch and not epoch.has_ended]
+        live = [tag for tag in tags if isinstance(tag, ReceivedMessage) and tag.epoch is epoch and not epoch.has_ended]
         if len(live) < len(tags):
             _log.warning(
                 "PYJMS-EPOCH %d messages were settled after the connection that they came by was lost; they come again",
@@ -516,5 +516,5 @@ class ProfiledSession(ProviderSession):
         self.connection.link.check_open()
 
 
-def _ids(received: Sequence[Received]) -> DeliveryIds:
+def _ids(received: Sequence[ReceivedMessage]) -> DeliveryIds:
     return delivery_ids(each.number for each in received)

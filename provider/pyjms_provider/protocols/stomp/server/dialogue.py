@@ -17,8 +17,8 @@ if TYPE_CHECKING:
     from pyjms.spi.provider import ProviderConnection
     from pyjms_provider.protocols.stomp.server.engine import StompServerEngine
     from pyjms_provider.protocols.stomp.server.hosts import Guard
-    from pyjms_provider.protocols.stomp.server.known import KnownFrames
     from pyjms_provider.protocols.stomp.server.lane import Lane
+    from pyjms_provider.protocols.stomp.server.usual_frames import UsualFrames
 
 __all__ = ["Dialogue"]
 
@@ -35,7 +35,7 @@ class Dialogue(ABC):
         self.turns = Turns(engine.conduit.wake)
         self.load = Load()
         """What waits for its turn."""
-        self.known: KnownFrames | None = None
+        self.usual_frames: UsualFrames | None = None
         """What does frames of the usual form without a decoder, once the login is done; None: nothing does."""
         self.is_over = False
         self._lock = Lock()

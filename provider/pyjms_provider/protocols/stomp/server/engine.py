@@ -31,8 +31,8 @@ if TYPE_CHECKING:
     from pyjms.spi.provider import ProviderConnection
     from pyjms_provider.protocols.engine import Conduit
     from pyjms_provider.protocols.stomp.server.dialogue import Dialogue
-    from pyjms_provider.protocols.stomp.server.known import KnownFrames
     from pyjms_provider.protocols.stomp.server.service import StompService
+    from pyjms_provider.protocols.stomp.server.usual_frames import UsualFrames
     from pyjms_provider.security.contracts import Credentials
 
 __all__ = ["StompServerEngine"]
@@ -59,7 +59,7 @@ class StompServerEngine(ProtocolEngine):
         self.conduit = conduit
         self.version = Version.V1_2
         self.dialogue: Dialogue | None = None
-        self._known: KnownFrames | None = None
+        self._usual_frames: UsualFrames | None = None
         self._is_between_frames = True
         self._settings = service.settings
         self._clock: Clock = service.clock
@@ -74,8 +74,8 @@ class StompServerEngine(ProtocolEngine):
     # What the transport calls
 
     def received(self, data: bytes | bytearray | memoryview) -> None:
-        if self._known is not None and self._is_between_frames and self._state is _OPEN and type(data) is bytes:
-            data = self._known.take(data)
+        if self._usual_frames is not None and self._is_between_frames and self._state is _OPEN and type(data) is bytes:
+            data = self._usual_frames.take(data)
             if not data:
                 self._run()
                 return
@@ -269,7 +269,7 @@ class StompServerEngine(ProtocolEngine):
         self._decoder.limits = own if login.speaks_profile else self._settings.limits
         self._decoder.lazy = login.speaks_profile
         self.dialogue = dialogue
-        self._known = dialogue.known
+        self._usual_frames = dialogue.usual_frames
         self._silence.begin(login.out_ms, login.in_ms, takes_lines=login.version is not Version.V1_0)
         self._move(ServerEvent.ACCEPT)
         self.emit(login.answer(self._settings, dialogue.greeting()))

@@ -33,12 +33,12 @@ from pyjms_provider.protocols.stomp.packed import FRAME_BYTES, PACKED_HEADER, PA
 from pyjms_provider.protocols.stomp.pipeline_answers import Counted
 from pyjms_provider.protocols.stomp.profile import from_frame, to_frame
 from pyjms_provider.protocols.stomp.server.dialogue import Dialogue
-from pyjms_provider.protocols.stomp.server.known import KnownFrames
 from pyjms_provider.protocols.stomp.server.lane import Act, Lane
 from pyjms_provider.protocols.stomp.server.profile_consumers import CreditConsumer, ServedBrowser, ServedConsumer
 from pyjms_provider.protocols.stomp.server.profile_pipelines import LONG_VERBS, PIPELINE_COMMANDS, ServedPipelines
 from pyjms_provider.protocols.stomp.server.profile_sessions import ServedSession
 from pyjms_provider.protocols.stomp.server.sending import PackedSends
+from pyjms_provider.protocols.stomp.server.usual_frames import UsualFrames
 from pyjms_provider.protocols.stomp.wire_errors import error_frame
 
 if TYPE_CHECKING:
@@ -71,7 +71,7 @@ class ProfileDialogue(Dialogue):
         self._lane = self._new_lane()
         self._pipeline_lane = self._new_lane()  # a reservation waits for messages, and must hold up nothing else
         self._sessions: dict[str, ServedSession] = {}
-        self.known = KnownFrames(self, self._sessions, self._sends) if self.is_packed else None
+        self.usual_frames = UsualFrames(self, self._sessions, self._sends) if self.is_packed else None
         self._consumers: dict[str, CreditConsumer] = {}
         self._temporaries: set[Address] = set()
         self._delivery_numbers = count(1)

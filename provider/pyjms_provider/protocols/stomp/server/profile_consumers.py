@@ -101,7 +101,7 @@ class ServedConsumer(CreditConsumer):
         self._is_packed = dialogue.is_packed
         if self._is_packed:
             self.pulls_of_turn = 1  # of many messages
-        self._desk = dialogue.engine.service.desk
+        self._handing_over = dialogue.engine.service.handing_over
         self._has_found_all = False
         """Whether the last look found nothing more."""
         self._fetching = Fetching(
@@ -184,7 +184,7 @@ class ServedConsumer(CreditConsumer):
 
         It is if there is credit, and nothing of this consumer or its connection waits. Its credit is spent by that.
         """
-        if self._desk.thread != get_ident() or self.is_queued or self._drains or self._fetching.is_busy:
+        if self._handing_over.thread != get_ident() or self.is_queued or self._drains or self._fetching.is_busy:
             return False
         if not self._credit or not self._dialogue.engine.is_free or not self._lock.acquire(blocking=False):
             return False
@@ -198,7 +198,7 @@ class ServedConsumer(CreditConsumer):
 
     def take(self, delivery: Delivery) -> None:
         """Have the message that `may_take` was asked for. It is written when the send is over."""
-        self._desk.taken.append((self, delivery))
+        self._handing_over.taken.append((self, delivery))
 
     def write(self, delivery: Delivery) -> None:
         """Write a message that was taken."""

@@ -36,7 +36,7 @@ class PackedSends:
         self._dialogue = dialogue
         self._guard = guard
         self._writes = guard.host.writes
-        self._desk = dialogue.engine.service.desk
+        self._handing_over = dialogue.engine.service.handing_over
 
     def take(self, frame: Frame, session: ServedSession) -> None:
         """Send the messages of a frame, or have them sent. The connection's thread."""
@@ -76,8 +76,8 @@ class PackedSends:
         dialogue = self._dialogue
         if dialogue.is_over:
             return
-        desk = self._desk
-        desk.open()
+        handing_over = self._handing_over
+        handing_over.open()
         try:
             self._send_one(session, message)
         except ProviderError as error:
@@ -86,7 +86,7 @@ class PackedSends:
             if (receipt := frame.headers.get("receipt")) is not None:
                 dialogue.confirm(frame, receipt)
         finally:
-            desk.close()
+            handing_over.close()
 
     def _send_one(self, session: ServedSession, message: PackedEnvelope) -> None:
         self._guard.send(message)

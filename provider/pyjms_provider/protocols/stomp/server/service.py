@@ -6,8 +6,8 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from pyjms_provider.protocols.stomp.server.desk import Desk
 from pyjms_provider.protocols.stomp.server.engine import StompServerEngine
+from pyjms_provider.protocols.stomp.server.handing_over import HandingOver
 from pyjms_provider.protocols.stomp.server.plain import PlainDialogue
 from pyjms_provider.protocols.stomp.server.profile import ProfileDialogue
 from pyjms_provider.protocols.stomp.server.settings import StompSettings
@@ -38,7 +38,7 @@ class StompService:
     hosts: HostDirectory
     settings: StompSettings = field(default_factory=StompSettings)
     note_login: NoteLogin = field(default=lambda *_: None)
-    desk: Desk = field(default_factory=Desk)
+    handing_over: HandingOver = field(default_factory=HandingOver)
     """All connections of a service are on one loop."""
 
     def engine(self, conduit: Conduit) -> StompServerEngine:

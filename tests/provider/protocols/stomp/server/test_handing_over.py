@@ -320,15 +320,15 @@ def test_who_sends_to_itself_hears_it_too(bench: Bench) -> None:
 
 def test_nobody_takes_anything_on_another_thread(bench: Bench) -> None:
     server, asker = Side(bench).consume(), Side(bench)
-    desk = bench.service.desk
-    desk.open()
+    handing_over = bench.service.handing_over
+    handing_over.open()
     asker_session = bench.host.connect(
         asker.client.client.engine, principal=Principal(name="other"), address=""
     ).open_session(transacted=False)
     thread = Thread(target=asker_session.send, args=(make_envelope("0"),))
     thread.start()
     thread.join()
-    desk.close()
+    handing_over.close()
     assert not server.is_handed_one
     assert server.texts() == ["0"]
 
@@ -356,7 +356,7 @@ def test_the_desk_is_closed_however_a_send_ends(bench: Bench) -> None:
     bench.rules.denied.add((Operation.WRITE, "orders"))
     asker.send("0", receipt="r")
     assert asker.client.client.next().command == "ERROR"
-    assert not bench.service.desk.thread
+    assert not bench.service.handing_over.thread
 
 
 def test_rules_that_are_remembered_are_forgotten_with_new_ones(bench: Bench) -> None:
@@ -416,7 +416,7 @@ def test_frames_mean_the_same_however_they_are_cut_and_whichever_way_they_are_re
             texts = server.texts()
             engine = server.client.client.engine
             if not is_known:
-                engine._known = None
+                engine._usual_frames = None
             for at in range(0, len(data), cut):
                 server.client.client.feed(data[at : at + cut])
             said = [(each.command, dict(each.headers)) for each in server.client.client.all()]

@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from pyjms_provider.clients.stomp.epoch import Epoch
 
-__all__ = ["Received"]
+__all__ = ["ReceivedMessage"]
 
 
 @dataclass(slots=True, eq=False)
-class Received:
+class ReceivedMessage:
     """One message that the broker pushed, by the number under which it is settled."""
 
     number: int

@@ -12,15 +12,15 @@ from threading import Lock
 from typing import Any, TypeAlias
 
 from pyjms.spi.envelope import Address, Envelope
-from pyjms_provider.clients.stomp.held import Held
+from pyjms_provider.clients.stomp.held_message import HeldMessage
 
-__all__ = ["MEMORY", "Memory"]
+__all__ = ["REDELIVERIES", "Redeliveries"]
 
 _KEPT_MAX = 10_000
 _Key: TypeAlias = tuple[str, Address, str]
 
 
-class Memory:
+class Redeliveries:
     """Any thread."""
 
     def __init__(self) -> None:
@@ -28,7 +28,7 @@ class Memory:
         self._counts: OrderedDict[_Key, int] = OrderedDict()
         self._acknowledged: OrderedDict[_Key, None] = OrderedDict()
 
-    def seen(self, messages: Iterable[Held]) -> None:
+    def seen(self, messages: Iterable[HeldMessage]) -> None:
         """Remember how often these were delivered; the connection that they came by is gone."""
         with self._lock:
             for held in messages:
@@ -36,7 +36,7 @@ class Memory:
                     self._counts[key] = held.count
             _shorten(self._counts)
 
-    def acknowledged(self, messages: Iterable[Held]) -> None:
+    def acknowledged(self, messages: Iterable[HeldMessage]) -> None:
         """Remember that the client has acknowledged these, and that the broker may not know."""
         with self._lock:
             for held in messages:
@@ -68,7 +68,7 @@ def _key(envelope: Envelope, owner: str) -> _Key | None:
     return None if envelope.message_id is None else (envelope.message_id, envelope.destination, owner)
 
 
-MEMORY = Memory()
+REDELIVERIES = Redeliveries()
 """That of this process: a client that comes back on a new connection gets its messages marked, too."""
 
 

@@ -11,10 +11,10 @@ if TYPE_CHECKING:
     from pyjms_provider.clients.stomp.session import StompSession
     from pyjms_provider.clients.stomp.subscription import Subscription
 
-__all__ = ["Held"]
+__all__ = ["HeldMessage"]
 
 
-class Held:
+class HeldMessage:
     """Guarded by its subscription's lock, except `session`: by the sessions' own."""
 
     __slots__ = ("count", "envelope", "epoch", "frame", "is_redelivered", "number", "session", "subscription")

@@ -1,6 +1,6 @@
 """Where a message that is being sent on the loop goes straight to a consumer that waits for it (decision 0610).
 
-A send opens the desk, and who waits on the same thread may take its message meanwhile; what was taken is written when the send is over, and
+A send begins to hand over, and who waits on the same thread may take its message meanwhile; what was taken is written when the send is over, and
 holds nothing any more. Nobody is woken, and no connection has a turn for it.
 """
 
@@ -13,11 +13,11 @@ if TYPE_CHECKING:
     from pyjms.spi.delivery import Delivery
     from pyjms_provider.protocols.stomp.server.profile_consumers import ServedConsumer
 
-__all__ = ["Desk"]
+__all__ = ["HandingOver"]
 
 
-class Desk:
-    """The desk of the connections of one loop. Its thread alone opens and closes it; any thread may ask whether it is open."""
+class HandingOver:
+    """That between the connections of one loop. Its thread alone opens and closes it; any thread may ask whether it is open."""
 
     __slots__ = ("taken", "thread")
 

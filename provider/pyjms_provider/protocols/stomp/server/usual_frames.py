@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from pyjms_provider.protocols.stomp.server.profile_sessions import ServedSession
     from pyjms_provider.protocols.stomp.server.sending import PackedSends
 
-__all__ = ["KnownFrames"]
+__all__ = ["UsualFrames"]
 
 _NAME: Final = rb"([A-Za-z0-9.\-]{1,100}+)\n"
 _known = re.compile(
@@ -29,7 +29,7 @@ _known = re.compile(
 ).match
 
 
-class KnownFrames:
+class UsualFrames:
     """Those of one connection. The connection's thread."""
 
     def __init__(self, dialogue: ProfileDialogue, sessions: Mapping[str, ServedSession], sends: PackedSends) -> None:

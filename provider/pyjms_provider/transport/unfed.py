@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections import deque
 from typing import Final
 
-__all__ = ["Held"]
+__all__ = ["Unfed"]
 
 _JOINED_BYTES: Final = 4 * 2**10
 
 
-class Held(deque[bytes]):
+class Unfed(deque[bytes]):
     """In the order in which it came. Small pieces are joined, as heart-beats of one byte would each cost forty."""
 
     def add(self, data: bytes) -> None:
