@@ -57,7 +57,7 @@ class PackedSends:
                 if self._try_to_send(frame, session, messages[0]):
                     return
             else:
-                messages = messages[self._send(frame, session, messages, only_now=True) :]
+                messages = messages[self._send(frame, session, messages, at_once=True) :]
         if messages and not self._dialogue.is_over:
             lane.add(self._act_of(frame, session, messages))
 
@@ -111,25 +111,25 @@ class PackedSends:
         return act
 
     def _send_all(self, frame: Frame, session: ServedSession, messages: Sequence[PackedEnvelope]) -> None:
-        self._send(frame, session, messages, only_now=False)
+        self._send(frame, session, messages, at_once=False)
 
-    def _send(self, frame: Frame, session: ServedSession, messages: Sequence[PackedEnvelope], *, only_now: bool) -> int:
+    def _send(self, frame: Frame, session: ServedSession, messages: Sequence[PackedEnvelope], *, at_once: bool) -> int:
         """Send messages one after the other, and tell of each that is refused; return how many were sent or refused.
 
-        `only_now`: up to the first that may have to wait.
+        `at_once`: up to the first that may have to wait.
         """
         dialogue, target = self._dialogue, session.session
         may_wait, send = target.may_wait, target.send
         allowed: Address | None = None
         done = refused = 0
-        # In a unit nothing is written yet, so it is a matter of the destination, and of memory, which little does not fill.
-        asks_once = session.transacted and len(frame.body) <= _LITTLE
+        # In a unit nothing is written yet: whether to wait is a matter of the destination, and of memory, which little does not fill.
+        is_little = session.transacted and len(frame.body) <= _LITTLE
         for message in messages:
-            is_next = message.destination is allowed and self._guard.host.origin_of(message) is None
-            if dialogue.is_over or (only_now and not (is_next and asks_once) and may_wait(message)):
+            goes_on = message.destination is allowed and self._guard.host.origin_of(message) is None
+            if dialogue.is_over or (at_once and not (goes_on and is_little) and may_wait(message)):
                 break
             try:
-                if not is_next:
+                if not goes_on:
                     self._guard.send(message)
                     allowed = message.destination
                 send(message)

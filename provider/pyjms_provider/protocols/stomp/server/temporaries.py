@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from threading import Lock
 from typing import TYPE_CHECKING
 
 from pyjms.spi.errors import DestinationError, ResourceError
@@ -21,13 +20,15 @@ _is_brokers_name = re.compile(r".+-[0-9a-f]{12}-[0-9]+-[0-9]+", re.DOTALL).fullm
 
 
 class Temporaries:
-    """A name after ``/temp-queue/`` is the connection's own, unless it is that of another one's destination."""
+    """A name after ``/temp-queue/`` is the connection's own, unless it is that of another one's destination.
+
+    The connection's lane makes and finds them, one after the other; any thread may ask what is `shown`.
+    """
 
     def __init__(self, connection: ProviderConnection, guard: Guard, most: int) -> None:
         self._connection = connection
         self._guard = guard
         self._most = most
-        self._lock = Lock()
         self._real: dict[Address, Address] = {}
         self._own: dict[Address, Address] = {}
 
@@ -44,10 +45,8 @@ class Temporaries:
         if len(self._real) >= self._most:
             raise ResourceError(f"a connection may have {self._most} temporary destinations here")
         self._guard.create(named)
-        made = self._connection.create_temporary(named.kind)
-        with self._lock:
-            real = self._real.setdefault(named, made)
-            self._own[real] = named
+        real = self._real[named] = self._connection.create_temporary(named.kind)
+        self._own[real] = named
         return real
 
     def find(self, named: Address) -> Address | None:
