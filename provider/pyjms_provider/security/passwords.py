@@ -32,7 +32,7 @@ from pyjms_provider.security.contracts import (
     Principal,
 )
 from pyjms_provider.security.refusals import NO_CREDENTIALS, LogInsBusyError, wrong_credentials
-from pyjms_provider.security.scram import SCRAM_PREFIX, ScramExchange, ScramVerifier
+from pyjms_provider.security.scram import SCRAM_PREFIX, ScramVerifier
 from pyjms_provider.security.throttle import Throttle, ThrottleSettings
 
 __all__ = [
@@ -203,7 +203,6 @@ class PasswordAuthenticator(Authenticator):
         self._known = _KnownPasswords(settings, clock)
         self._turns = BoundedSemaphore(settings.concurrent)
         self._patience_s = settings.patience_ms / 1000
-        self._secret = os.urandom(32)
         # A verifier of each scheme that fits no password, made at the first need.
         self._false_verifiers: dict[Scheme, str] = {}
 
@@ -237,31 +236,6 @@ class PasswordAuthenticator(Authenticator):
         if isinstance(credentials, PasswordCredentials):
             self._throttle.forgive(peer, credentials.user_name)
 
-    def start_scram(self, peer: str = "") -> ScramExchange:
-        """Return the server's half of a SCRAM-SHA-256 log-in; `finish_scram` tells who it was."""
-
-        def find(name: str) -> ScramVerifier:
-            if len(name) > LONGEST_NAME:
-                raise wrong_credentials()
-            self._throttle.peek(peer, name)
-            user = self._users.find(name)
-            if user is not None and scheme_of(user.verifier) is Scheme.SCRAM_SHA_256:
-                return ScramVerifier.parse(user.verifier)
-            return self._false_scram_verifier(name)
-
-        return ScramExchange(find)
-
-    def finish_scram(self, exchange: ScramExchange, client_final: str, peer: str = "") -> tuple[str, Principal]:
-        """Take the client's last message; return the answer and who it is. Raises `AccessDeniedError`."""
-        # Only now, as between the messages there is a way to the client and back.
-        self._throttle.admit(peer, exchange.user_name)
-        answer = exchange.final(client_final)
-        user = self._users.find(exchange.user_name)
-        if user is None:  # removed since the exchange began
-            raise wrong_credentials()
-        self._throttle.forgive(peer, user.name)
-        return answer, self._principal(user)
-
     def _judge(self, user: User | None, password: str) -> bool:
         """Check the password at the same cost whoever the user is: one hash for each scheme in use."""
         own = None if user is None else scheme_of(user.verifier)
@@ -278,16 +252,6 @@ class PasswordAuthenticator(Authenticator):
         if verifier is None:
             verifier = self._false_verifiers[scheme] = self._hasher.make(os.urandom(32).hex(), scheme)
         return verifier
-
-    def _false_scram_verifier(self, name: str) -> ScramVerifier:
-        """Return what an unknown user might have: the same each time, as a real one's salt is."""
-        material = hmac.digest(self._secret, name.encode("utf-8", "surrogatepass"), "sha512")
-        return ScramVerifier(
-            iterations=self._hasher.settings.iterations,
-            salt=material[:16],
-            stored_key=material[16:48],
-            server_key=material[32:64],
-        )
 
     @contextmanager
     def _turn(self) -> Iterator[None]:
