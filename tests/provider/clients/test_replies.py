@@ -192,6 +192,15 @@ def remote_shop(stomp_url: str, unit: str) -> Iterator[Shop]:
         yield Shop(stomp_url, unit, opened)
 
 
+def take_request(shop: Shop, kind: str) -> tuple[Any, Any, Any]:
+    """Have a requester ask, and the request taken in a new unit; return his connection, his temporary destination, and what the request calls that."""
+    connection, session = shop.requester()
+    destination = session.create_temporary_queue() if kind == "queue" else session.create_temporary_topic()
+    shop.ask(session, destination)
+    shop.server.begin()
+    return connection, destination, shop.server.take().jms_reply_to
+
+
 def leave_by_closing(connection: Any, _: Any) -> None:
     connection.close()
 
@@ -207,16 +216,12 @@ class TestARequesterThatIsGone:
     def test_is_told_to_who_answers_and_the_unit_goes_on(
         self, shop: Shop, kind: str, leave: Callable[[Any, Any], None], mode: int
     ) -> None:
-        connection, session = shop.requester()
-        destination = session.create_temporary_queue() if kind == "queue" else session.create_temporary_topic()
-        shop.ask(session, destination)
         server = shop.server
-        server.begin()
-        request = server.take()
+        connection, destination, wanted_at = take_request(shop, kind)
         leave(connection, destination)
-        shop.wait_until_gone(request.jms_reply_to)
+        shop.wait_until_gone(wanted_at)
         with pytest.raises(InvalidDestinationException) as caught:
-            server.answer(request.jms_reply_to, mode)
+            server.answer(wanted_at, mode)
         assert caught.value.error_code == "PYJMS-DESTINATION"
         server.note("nobody to answer")
         server.commit()
@@ -225,16 +230,12 @@ class TestARequesterThatIsGone:
     def test_before_the_commit_the_answer_goes_with_its_destination(
         self, shop: Shop, kind: str, leave: Callable[[Any, Any], None], mode: int
     ) -> None:
-        connection, session = shop.requester()
-        destination = session.create_temporary_queue() if kind == "queue" else session.create_temporary_topic()
-        shop.ask(session, destination)
         server = shop.server
-        server.begin()
-        request = server.take()
-        server.answer(request.jms_reply_to, mode)
+        connection, destination, wanted_at = take_request(shop, kind)
+        server.answer(wanted_at, mode)
         server.note("answered")
         leave(connection, destination)
-        shop.wait_until_gone(request.jms_reply_to)
+        shop.wait_until_gone(wanted_at)
         server.commit()
         assert (shop.texts("requests"), shop.texts("book")) == ([], ["answered"])
 
