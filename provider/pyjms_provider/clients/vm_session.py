@@ -50,6 +50,12 @@ class VmSession(VmTransactions):
             raise self._closed_error()
         self._route(envelope, self._connection_id, self._open_unit() if self._transacted else None, self._patience)
 
+    def send_at_once(self, envelope: Envelope) -> None:
+        """Send as `send` does, but wait for no room. Raises `QueueFullError` where there is none."""
+        if self._closed:
+            raise self._closed_error()
+        self._route(envelope, self._connection_id, self._open_unit() if self._transacted else None, None)
+
     def may_wait(self, envelope: Envelope) -> bool:
         return self._host.may_wait(envelope, is_transacted=self._transacted)
 

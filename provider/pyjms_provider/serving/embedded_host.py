@@ -8,6 +8,7 @@ from pyjms.spi.envelope import AddressKind
 from pyjms.spi.errors import ProviderError
 from pyjms_provider.clients.vm import VmConnection
 from pyjms_provider.clients.vm_consumer import VmConsumer
+from pyjms_provider.clients.vm_session import VmSession
 from pyjms_provider.core.dead_letters import DEAD_DESTINATION, origin_of
 from pyjms_provider.core.policy import Overflow
 
@@ -16,7 +17,7 @@ if TYPE_CHECKING:
     from uuid import UUID
 
     from pyjms.spi.envelope import Address, ConnectionId, Envelope
-    from pyjms.spi.provider import ConnectionEvents, ProviderConnection, ProviderConsumer
+    from pyjms.spi.provider import ConnectionEvents, ProviderConnection, ProviderConsumer, ProviderSession
     from pyjms_provider.broker import EmbeddedBroker
     from pyjms_provider.core.consumer import DirectTaker
     from pyjms_provider.core.queue import Queue
@@ -88,6 +89,11 @@ class EmbeddedHost:
             for (index, *_), why in zip(shared, found, strict=True):
                 errors[index] = why
         return errors
+
+    def send_at_once(self, session: ProviderSession, envelope: Envelope) -> None:
+        """Send a message, and wait for no room. Raises `QueueFullError` where there is none."""
+        assert isinstance(session, VmSession), "it is of a connection of this host"
+        session.send_at_once(envelope)
 
     def connect(self, events: ConnectionEvents, *, principal: Principal, address: str) -> ProviderConnection:
         """Return a new connection. Raises `ClosedError` when the broker has stopped."""

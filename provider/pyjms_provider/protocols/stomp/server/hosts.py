@@ -69,6 +69,12 @@ class ServedHost(Protocol):
         """
         ...
 
+    def send_at_once(self, session: ProviderSession, envelope: Envelope) -> None:
+        """Send a message by `session`, one of this host's, and wait for no room; for the disk it may wait. Raises `QueueFullError` where
+        there is none.
+        """
+        ...
+
     def connect(self, events: ConnectionEvents, *, principal: Principal, address: str) -> ProviderConnection:
         """Return a new connection to it, delivery stopped; `principal` and `address` say who it is.
 

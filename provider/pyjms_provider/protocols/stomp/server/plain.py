@@ -13,8 +13,9 @@ from itertools import count
 from typing import TYPE_CHECKING, Final
 
 from pyjms.spi.envelope import Envelope, MessageId
-from pyjms.spi.errors import ClosedError, DestinationError, ProviderError, ResourceError, RolledBackError
+from pyjms.spi.errors import DestinationError, ProviderError, ResourceError, RolledBackError
 from pyjms.spi.provider import SubscribeRequest
+from pyjms_provider.core.policed_queue import QueueFullError
 from pyjms_provider.protocols.stomp.codec import encode_head
 from pyjms_provider.protocols.stomp.dialects import PYJMS
 from pyjms_provider.protocols.stomp.errors import SequenceError, StompError
@@ -56,8 +57,6 @@ class PlainDialogue(Dialogue):
         self._end = b"\0\n" if login.version is Version.V1_0 else b"\0"
         self._waits = guard.host.writes
         self._session = connection.open_session(transacted=False)
-        self._hasty: ProviderSession | None = None
-        """Sends without waiting for room."""
         connection.start()
         self._lane = Lane(engine.conduit, self.perform, engine.fail, self.load)
         self._temporaries = Temporaries(connection, guard, self._settings.temporaries_max)
@@ -163,7 +162,7 @@ class PlainDialogue(Dialogue):
         self.guard.send(envelope)
         session = self._session if transaction is None else self._transaction(transaction).session
         if for_room and self._reads(envelope.destination):
-            self._send_or_refuse(envelope, None if transaction is None else session)
+            self._send_or_refuse(envelope, session)
             return
         try:
             session.send(envelope)
@@ -184,20 +183,13 @@ class PlainDialogue(Dialogue):
             isinstance(each, PlainSubscription) and each.destination == address for each in self._subscriptions.values()
         )
 
-    def _send_or_refuse(self, envelope: Envelope, session: ProviderSession | None) -> None:
+    def _send_or_refuse(self, envelope: Envelope, session: ProviderSession) -> None:
         """Send without waiting for room in a queue that this connection reads: what makes room are its own frames, which come
-        after this one. `session`: of the transaction. Raises `ResourceError`.
+        after this one. Raises `ResourceError`.
         """
-        if session is None:
-            if self._hasty is None:
-                self._hasty = self.connection.open_session(transacted=False)
-            session = self._hasty
-        session.end_waits()
         try:
-            session.send(envelope)
-        except ClosedError as error:
-            if self.is_over:
-                raise
+            self.guard.host.send_at_once(session, envelope)
+        except QueueFullError as error:
             raise ResourceError(
                 f"{envelope.destination} is full, and this connection reads it: if its SEND waited for room, so would its "
                 "ACK, which makes room; acknowledge before you send, or read the queue with another connection"

@@ -41,8 +41,8 @@ def stored(tmp_path: Path) -> Iterator[Bench]:
     bench.close()
 
 
-def blocking(bench: Bench, most: int = 1) -> None:
-    QueueManager.of(bench.broker.name).create("orders", QueuePolicy(max_messages=most, overflow=Overflow.BLOCK))
+def blocking(bench: Bench, most: int = 1, name: str = "orders") -> None:
+    QueueManager.of(bench.broker.name).create(name, QueuePolicy(max_messages=most, overflow=Overflow.BLOCK))
 
 
 def sent_by(session: str, text: str) -> Frame:
@@ -112,6 +112,31 @@ def test_a_plain_client_waits_for_room_that_others_make(bench: Bench) -> None:
     waiting.join(10)
     assert not waiting.is_alive()
     assert [frame.headers["receipt-id"] for frame in sender.all()] == ["r"]
+
+
+def test_a_transaction_that_sends_to_a_queue_of_its_own_connection_waits_for_room_in_others(bench: Bench) -> None:
+    blocking(bench, 2)
+    blocking(bench, 1, "other")
+    filler = bench.connect()
+    filler.send("SEND", b"full", destination="/queue/other")
+    filler.settle()
+    client = bench.connect()
+    client.send("SUBSCRIBE", id="s", destination="/queue/orders", ack="client")
+    client.send("BEGIN", transaction="t")
+    client.send("SEND", b"1", destination="/queue/orders", transaction="t", receipt="1")
+    client.settle()
+    client.send("SEND", b"2", destination="/queue/other", transaction="t", receipt="2")
+    waiting = Thread(target=client.settle, daemon=True)
+    waiting.start()
+    reader = bench.connect()
+    reader.send("SUBSCRIBE", id="s", destination="/queue/other", ack="auto")
+    reader.settle()
+    waiting.join(10)
+    assert not waiting.is_alive()
+    assert [(frame.command, frame.headers["receipt-id"]) for frame in client.all()] == [
+        ("RECEIPT", "1"),
+        ("RECEIPT", "2"),
+    ]
 
 
 @pytest.mark.parametrize("headers", [{}, {"pyjms-profile": "1"}])
