@@ -203,6 +203,21 @@ def test_what_was_noted_and_cannot_be_written_harms_nobody(world: World) -> None
     assert [message for message, _ in world.reopen().ids] == [there.reference.id, sent.id]
 
 
+def test_a_journal_is_not_closed_as_clean_without_what_was_noted(
+    world: World, caplog: pytest.LogCaptureFixture
+) -> None:
+    """A message that came back as the broker stopped was delivered: the mark says so until its count does."""
+    sent = world.add(world.message()).reference
+    mark = (world.queue, sent.priority, sent.id)
+    world.journal.write(Changes(marks=[mark]), force=True)
+    world.journal.note(Changes(counts=[(world.queue, sent, 1)]))
+    commits = Commits(world)
+    commits.errors = [StoreError("full"), StoreError("full")]  # with all else, and alone
+    recovery = world.reopen(clean=True).recovery
+    assert (recovery.was_closed, list(recovery.marks)) == (False, [mark])
+    assert "PYJMS-STORE-4" in caplog.text
+
+
 def test_who_comes_after_the_close_is_refused_even_if_it_was_on_its_way(world: World) -> None:
     members = members_for(world, Changes(messages=[world.message()]))
     journal_of(world)._is_closed = True

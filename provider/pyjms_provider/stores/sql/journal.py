@@ -271,7 +271,9 @@ class SqlJournal(Journal):
         if type(error) is StoreError and len(batches) > 1:
             error = None if noted is None else self._commit(noted, force=False)
             for member in members:
-                member.error = self._commit(_batch(member), force=member.force)
+                # A journal that ends is not clean without what was noted: marks are forgotten, and counts take their place.
+                is_end = error is not None and member.work is self._last_batch
+                member.error = error if is_end else self._commit(_batch(member), force=member.force)
         else:  # written, or there is nobody else, or it is the database's fault and nobody's own
             for member in members:
                 member.error = error
