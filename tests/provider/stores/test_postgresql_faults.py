@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 from threading import Event, Thread
 from typing import Any
@@ -14,7 +15,15 @@ from pyjms.spi.clock import Signal, SystemClock
 from pyjms.spi.errors import InDoubtError, ProviderError, ResourceError
 from pyjms.spi.replay import StageName
 from pyjms.testing import VirtualClock
-from pyjms_provider.core.journal import BranchOutcome, Changes, NewMessage, PipelineChanges, Removal, StageRecord
+from pyjms_provider.core.journal import (
+    BranchOutcome,
+    Changes,
+    NewMessage,
+    PipelineChanges,
+    PreparedBranch,
+    Removal,
+    StageRecord,
+)
 from pyjms_provider.settings import StoreSettings, Synchronous
 from pyjms_provider.stores.errors import LostStoreError, StoreError, UnavailableStoreError, UnusableStoreError
 from pyjms_provider.stores.sql import SqlJournal, open_journal
@@ -129,6 +138,40 @@ def test_a_commit_that_was_cut_off_is_settled_by_looking(
         world.remove((world.queue, old.reference))
         assert world.reopen().ids == []
     assert cuts
+
+
+@pytest.mark.parametrize("what", ["branch", "staged unit"])
+def test_what_is_kept_anew_by_its_old_name_is_not_taken_for_what_had_it_before(
+    world: World, monkeypatch: pytest.MonkeyPatch, what: str
+) -> None:
+    """Nobody answered when it was kept first, so it is to go; and the connection is lost once more when it goes and is kept again."""
+    old = world.add(world.message()).reference
+    record = StageRecord(name=StageName("sink", 1, 0, "a"), messages=0, staged_ms=5, discarded_after_ms=6)
+    if what == "branch":
+        world.prepare(1)
+        world.journal.note(Changes(outcomes=[BranchOutcome(xid(1), commit=False)]))
+        again = Changes(prepared=PreparedBranch(xid(1), 7), removals=[Removal(world.queue, old)])
+    else:
+        world.journal.write(Changes(pipelines=PipelineChanges(staged=record)), force=True)
+        world.journal.note(Changes(pipelines=PipelineChanges(outcomes=[(record.name, False)])))
+        again = Changes(pipelines=PipelineChanges(staged=replace(record, staged_ms=7)))
+    real, cuts = postgresql_module.write, list[int]()
+
+    def cut(connection: psycopg.Connection[Any], steps: Sequence[Any], *, force: bool) -> None:
+        if not cuts:
+            cuts.append(1)
+            connection.close()
+            raise psycopg.OperationalError("server closed the connection unexpectedly")
+        real(connection, steps, force=force)
+
+    monkeypatch.setattr(postgresql_module, "write", cut)
+    world.journal.write(again, force=True)
+    assert cuts
+    recovery = world.reopen().recovery
+    if what == "branch":
+        assert [(each.prepared_ms, list(each.removals)) for each in recovery.branches] == [(7, [(world.queue, old.id)])]
+    else:
+        assert [each.record.staged_ms for each in recovery.stages] == [7]
 
 
 def test_a_connection_that_is_ended_after_the_commit_loses_no_answer(

@@ -32,7 +32,7 @@ def add_branches(batch: Batch, changes: Changes, database: Database, next_number
         removals = [(number, removal.reference.id, removal.queue) for removal in changes.removals]
         if removals:
             batch.others.append((statements.add_branch_removal, removals))
-        batch.witness = (statements.find_branch, key)
+        batch.witness = (statements.has_branch, (number,))
     for outcome in changes.outcomes:
         _decide(batch, outcome, database)
 

@@ -43,7 +43,7 @@ def add_pipelines(batch: Batch, changes: Changes, database: Database, next_numbe
         name = _name_row(staged.name)
         row = (number, *name, staged.messages, staged.staged_ms, staged.discarded_after_ms)
         others.append((statements.add_stage, [row]))
-        batch.witness = (statements.find_stage, name)
+        batch.witness = (statements.has_stage, (number,))
     for stage_name, is_promoted in pipelines.outcomes:
         for (number,) in database.query(statements.find_stage, _name_row(stage_name)):
             if is_promoted:

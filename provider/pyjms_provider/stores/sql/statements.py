@@ -44,6 +44,7 @@ class Statements:
     add_branch: str  # number, format_id, global_id, qualifier, prepared_ms
     add_branch_removal: str  # branch, message, queue
     find_branch: str  # format_id, global_id, qualifier
+    has_branch: str  # number
     drop_branch: str  # number
     publish_branch: str  # number
     drop_branch_entries: str  # number
@@ -63,6 +64,7 @@ class Statements:
     drop_queue_groups: str  # queue
     add_stage: str  # number, sink, epoch, partition, attempt, messages, staged_ms, discard_ms
     find_stage: str  # sink, epoch, partition, attempt
+    has_stage: str  # number
     drop_stage: str  # number
     put_stage_marker: str  # sink, epoch
 
@@ -233,6 +235,7 @@ def _for_branches(c: _Compiler) -> dict[str, str]:
         "add_branch": c.insert(branch),
         "add_branch_removal": c.insert(removal),
         "find_branch": c(select(branch.c.number).where(*_equal(branch, xid)), *(f"{name}_" for name in xid)),
+        "has_branch": c(select(branch.c.number).where(*_equal(branch, ["number"])), "number_"),
         "drop_branch": c.remove(branch, "number"),
         "publish_branch": c(update(message).values(branch=null()).where(message.c.branch == number), "number_"),
         "drop_branch_entries": c(delete(t.ENTRY).where(t.ENTRY.c.message.in_(of_branch)), "number_"),
@@ -268,6 +271,7 @@ def _for_stages(c: _Compiler) -> dict[str, str]:
     return {
         "add_stage": c.insert(stage),
         "find_stage": c(select(stage.c.number).where(*_equal(stage, name)), *(f"{each}_" for each in name)),
+        "has_stage": c(select(stage.c.number).where(*_equal(stage, ["number"])), "number_"),
         "drop_stage": c.remove(stage, "number"),
         "put_stage_marker": c.put(t.STAGE_MARKER, "epoch"),
     }
