@@ -62,10 +62,15 @@ class FileLock:
         """Lock the file of a descriptor; return whether it still has its name, or was deleted before it was locked."""
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError:
+        except (BlockingIOError, PermissionError):
             holder = os.pread(file, _LONGEST, 0).decode(errors="replace").strip() or "another process"
             os.close(file)
             raise HeldStoreError(f"{self.path.removesuffix('.lock')} is held by {holder}; {HOW_TO_STAND_BY}") from None
+        except OSError as error:  # so nobody need hold it, and to wait for its end would be in vain
+            os.close(file)
+            raise UnusableStoreError(
+                f"{self.path} cannot be locked: {error.strerror}. Keep the store on a local disk, or use PostgreSQL as the store"
+            ) from error
         try:
             return Path(self.path).stat().st_ino == os.fstat(file).st_ino
         except OSError:

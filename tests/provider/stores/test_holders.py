@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import fcntl
 import os
 import random
@@ -17,7 +18,7 @@ from pyjms.spi.clock import Signal, SystemClock
 from pyjms.spi.errors import ClosedError, ProviderError
 from pyjms.testing import VirtualClock
 from pyjms_provider.settings import StandBy, StoreSettings
-from pyjms_provider.stores.errors import HeldStoreError, LostStoreError
+from pyjms_provider.stores.errors import HeldStoreError, LostStoreError, UnusableStoreError
 from pyjms_provider.stores.file_lock import FileLock
 from pyjms_provider.stores.sql import SqlJournal, open_journal
 from pyjms_provider.stores.sql.sqlite import CHECK_MS
@@ -213,6 +214,22 @@ def test_a_lock_that_is_deleted_before_it_is_taken_is_made_anew(
     with pytest.raises(HeldStoreError, match="held by first"):
         FileLock(str(path), "second").acquire()
     lock.release()
+
+
+def test_a_file_system_that_has_no_locks_is_not_taken_for_a_holder(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Else a stand-by broker waits for ever for the end of nobody."""
+
+    def refuse(_: int, __: int) -> None:
+        raise OSError(errno.ENOLCK, os.strerror(errno.ENOLCK))
+
+    monkeypatch.setattr(fcntl, "flock", refuse)
+    settings = StoreSettings(url=f"sqlite:///{tmp_path / 'store.db'}", stand_by=StandBy.WAIT)
+    with pytest.raises(
+        UnusableStoreError, match=r"store\.db\.lock cannot be locked: No locks available\. Keep the store on a"
+    ):
+        open_journal(settings, "first", SystemClock())
 
 
 def test_a_child_of_the_holder_does_not_keep_the_store(tmp_path: Path) -> None:
