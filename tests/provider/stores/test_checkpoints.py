@@ -15,9 +15,14 @@ from uuid import uuid4
 import pytest
 
 from pyjms import ConnectionFactory
+from pyjms.spi.clock import SystemClock
 from pyjms.spi.registry import find_provider
 from pyjms.spi.url import ProviderUrl
+from pyjms_provider.settings import StoreSettings
+from pyjms_provider.stores.sql import checkpoints, open_journal
 from pyjms_provider.stores.sql.checkpoints import PAGES, Checkpoints
+from pyjms_provider.stores.testing import JournalHome
+from pyjms_provider.stores.testing.world import World
 
 PATIENCE_S = 30
 ENOUGH = PAGES // 2
@@ -227,3 +232,22 @@ def test_after_an_error_it_is_tried_again(
         carried.wrote(PAGES, writer)
         assert watched.ended.wait(PATIENCE_S)
     assert Path(path_of(database)).stat().st_size > 900_000
+
+
+def test_where_no_thread_can_be_begun_writing_goes_on(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """What was to be written is: who sent it must not hear of an error."""
+
+    class NoThread(threading.Thread):
+        def start(self) -> None:
+            raise RuntimeError("can't start new thread")
+
+    monkeypatch.setattr(checkpoints, "Thread", NoThread)
+    settings = StoreSettings(url=f"sqlite:///{tmp_path / 'store.db'}")
+    world = World(JournalHome(lambda holder: open_journal(settings, holder, SystemClock())))
+    for _ in range(3):
+        world.add(*(world.message() for _ in range(PAGES)))
+    assert len(world.reopen(clean=True).ids) == 3 * PAGES
+    world.journal.close(clean=True)
+    assert "can't start new thread" in caplog.text

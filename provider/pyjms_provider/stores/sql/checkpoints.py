@@ -66,7 +66,10 @@ class Checkpoints:
                 self._thread is None or not self._thread.is_alive()
             ):  # it may be that who began it was interrupted before
                 self._thread = Thread(target=self._run, name=f"pyjms checkpoints {self._path}", daemon=True)
-                self._thread.start()
+                try:
+                    self._thread.start()
+                except RuntimeError as error:  # the system has no more threads: SQLite carries over within a commit
+                    _log.warning("%s could not be started: %s", self._thread.name, error)
         self._changed.set()
 
     def close(self) -> None:
