@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sqlite3
 from collections.abc import Iterator, Sequence
+from contextlib import closing
 from itertools import count
 from pathlib import Path
 from typing import Any, TypeAlias
@@ -234,6 +235,16 @@ def test_ids_that_have_had_their_time_are_forgotten_with_the_first_write_after_a
     assert len(world.reopen().recovery.duplicates) == 3
     world.add(world.message())
     assert [mark.duplicate_id for mark in world.reopen().recovery.duplicates] == ["id 0"]
+
+
+def test_paged_out_messages_that_nobody_reads_leave_the_disk(world: World, tmp_path: Path) -> None:
+    """As those do that expire there: no consumer comes, who would make room by the way."""
+    for _ in range(5):
+        messages = [world.message() for _ in range(512)]
+        world.journal.page_out([(each.reference, each.envelope) for each in messages])
+        world.journal.drop_paged([each.reference.id for each in messages])
+    with closing(sqlite3.connect(tmp_path / "store.db-paged")) as connection:
+        assert connection.execute("SELECT count(*) FROM pyjms_paged").fetchone() == (512,)
 
 
 def test_a_queue_is_dropped_in_runs_between_which_others_write(world: World, monkeypatch: pytest.MonkeyPatch) -> None:

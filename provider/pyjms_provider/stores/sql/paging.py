@@ -35,6 +35,7 @@ class Paging:
 
     def add(self, rows: Sequence[tuple[ReferenceId, bytes]]) -> None:
         """Keep payloads. Raises `StoreError`."""
+        self._purge_many()  # first, as it makes room
         batch = Batch()
         batch.others.append((self._database.statements.add_paged, rows))
         self._group.submit(batch, force=False)
@@ -46,8 +47,7 @@ class Paging:
         if not self._count:
             return {}
         found = self._database.fetch_from(self._database.statements.read_paged, ids)
-        if len(self._dropped) >= _PURGE:
-            self._purge()
+        self._purge_many()
         return found
 
     def drop(self, ids: Sequence[ReferenceId]) -> None:
@@ -55,7 +55,10 @@ class Paging:
         with self._lock:
             self._dropped += [(each,) for each in ids]
 
-    def _purge(self) -> None:
+    def _purge_many(self) -> None:
+        """Delete what was forgotten, if it is much. It is done by who waits for the disk anyway."""
+        if len(self._dropped) < _PURGE:
+            return
         with self._lock:
             dropped, self._dropped = self._dropped, []
             self._count -= len(dropped)
