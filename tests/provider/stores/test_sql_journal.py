@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import errno
+import os
 import sqlite3
 from collections.abc import Iterator, Sequence
 from contextlib import closing
@@ -16,7 +18,7 @@ from pyjms.spi.errors import ClosedError, InDoubtError, ProviderError
 from pyjms_provider.core.journal import Changes, NewMessage, Removal
 from pyjms_provider.settings import StoreSettings
 from pyjms_provider.stores.codec import encode
-from pyjms_provider.stores.errors import StoreError, UnavailableStoreError
+from pyjms_provider.stores.errors import StoreError, UnavailableStoreError, UnusableStoreError
 from pyjms_provider.stores.group_commit import Member
 from pyjms_provider.stores.sql import SqlJournal, open_journal
 from pyjms_provider.stores.sql.batch import Batch, Row, make_batch, message_row
@@ -245,6 +247,23 @@ def test_paged_out_messages_that_nobody_reads_leave_the_disk(world: World, tmp_p
         world.journal.drop_paged([each.reference.id for each in messages])
     with closing(sqlite3.connect(tmp_path / "store.db-paged")) as connection:
         assert connection.execute("SELECT count(*) FROM pyjms_paged").fetchone() == (512,)
+
+
+def test_a_store_is_let_go_of_though_its_disk_has_become_read_only(
+    world: World, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(path: Path, *, missing_ok: bool = False) -> None:
+        raise OSError(errno.EROFS, os.strerror(errno.EROFS), str(path))
+
+    with monkeypatch.context() as patched:
+        patched.setattr(Path, "unlink", refuse)
+        world.journal.close(clean=True)
+        with pytest.raises(
+            UnusableStoreError, match=r"db-paged is left .* cannot be removed: Read-only file system; remove it"
+        ):
+            world.home.open()
+    assert (tmp_path / "store.db-paged").exists()
+    assert world.reopen().ids == []
 
 
 def test_a_queue_is_dropped_in_runs_between_which_others_write(world: World, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from threading import Lock
 from typing import TYPE_CHECKING, Final
 
@@ -87,4 +88,5 @@ class Paging:
     def close(self) -> None:
         """Let go of the disk."""
         self._database.close()
-        self._remove()
+        with suppress(OSError):  # a disk that is read-only now: who opens the table next makes it empty
+            self._remove()

@@ -155,7 +155,12 @@ def _open_paging(path: str, wanted: Wanted) -> Paging:
         for suffix in ("", "-wal", "-shm"):
             Path(f"{paged}{suffix}").unlink(missing_ok=True)
 
-    remove()
+    try:
+        remove()
+    except OSError as error:
+        raise UnusableStoreError(
+            f"{error.filename} is left of a broker that has ended, and cannot be removed: {error.strerror}; remove it"
+        ) from error
     files = OpenFiles(paged)
     engine = make_engine(wanted.url.set(database=paged), files, synchronous="OFF")
     with engine.begin() as connection:
