@@ -8,8 +8,10 @@ from __future__ import annotations
 
 import logging
 import shutil
+import sqlite3
 import subprocess
 import sys
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -19,9 +21,10 @@ from pyjms.spi.errors import ResourceError
 from pyjms.testing import VirtualClock
 from pyjms_provider.core.reference import MessageReference
 from pyjms_provider.settings import StoreSettings
-from pyjms_provider.stores.errors import UnusableStoreError
+from pyjms_provider.stores.errors import StoreError, UnusableStoreError
 from pyjms_provider.stores.sql import SqlJournal, open_journal
 from pyjms_provider.stores.sql.room import BELIEVED_MS
+from pyjms_provider.stores.sql.salvage import salvage
 from pyjms_provider.stores.testing import JournalHome
 from pyjms_provider.stores.testing.world import World
 
@@ -115,6 +118,30 @@ def read_only(directory: Path) -> None:
     world.journal.close(clean=True)
 
 
+def salvaged(directory: Path) -> None:
+    """Whatever room there is for it, what is said to be saved is there: SQLite itself does not tell who closes a file that it did not fit."""
+    mount(directory, "-o", f"size={4 * SIZE_MB}m")
+    world = World(JournalHome(lambda holder: opened(directory, holder)))
+    written = [world.add(world.message(text="x" * 5000)).reference.id for _ in range(100)]
+    world.journal.close(clean=True)
+    small = directory / "small"
+    small.mkdir()
+    outcomes = []
+    for size_kb in range(1000, 4200, 200):
+        mount(small, "-o", f"size={size_kb}k")
+        try:
+            salvage(directory / "store.db", small / "store.db", SystemClock())
+        except StoreError as error:
+            assert list(small.iterdir()) == []
+            outcomes.append("refused" if "is full" in error.reason else error.reason)
+        else:
+            with closing(sqlite3.connect(small / "store.db")) as connection:
+                assert [number for (number,) in connection.execute("SELECT id FROM pyjms_message")] == written
+            outcomes.append("saved")
+        subprocess.run(["umount", str(small)], check=True)
+    assert {"refused", "saved"} == set(outcomes), outcomes
+
+
 if __name__ == "__main__":
-    {"full": full, "kept_free": kept_free, "read_only": read_only}[sys.argv[1]](Path(sys.argv[2]))
+    {"salvaged": salvaged, "full": full, "kept_free": kept_free, "read_only": read_only}[sys.argv[1]](Path(sys.argv[2]))
     print("done")  # noqa: T201 - the parent reads it

@@ -51,7 +51,7 @@ def test_a_file_with_two_names_is_refused_as_two_brokers_could_have_it(path: Pat
     home.open().close(clean=True)
 
 
-@pytest.mark.parametrize("kind", ["full", "kept_free", "read_only"])
+@pytest.mark.parametrize("kind", ["full", "kept_free", "read_only", "salvaged"])
 def test_a_disk_without_room_or_leave_refuses_by_name_and_the_journal_goes_on_afterwards(
     tmp_path: Path, kind: str
 ) -> None:

@@ -93,6 +93,7 @@ def salvage(damaged: Path, new: Path, clock: Clock, progress: Callable[[str, int
             set_aside = _set_aside(connection, clock.time_ms())
             made = _mend(connection)
             messages = connection.scalar(select(func.count()).select_from(t.MESSAGE)) or 0
+        _end_log(engine)
         engine.dispose()
         part.rename(new)
     except BaseException as error:
@@ -104,6 +105,15 @@ def salvage(damaged: Path, new: Path, clock: Clock, progress: Callable[[str, int
     finally:
         lock.release()
     return Salvaged(tables=saved, messages=messages, made_queues=made, set_aside=set_aside)
+
+
+def _end_log(engine: Engine) -> None:
+    """Have all in the file itself. Who closes the last connection would do so, too, but would not hear that the disk is full."""
+    lent = engine.raw_connection()
+    try:
+        lent.cursor().execute("PRAGMA journal_mode=DELETE")
+    finally:
+        lent.close()
 
 
 def _remove(file: Path) -> None:
