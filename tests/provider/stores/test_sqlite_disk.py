@@ -61,6 +61,20 @@ def test_a_disk_without_room_or_leave_refuses_by_name_and_the_journal_goes_on_af
     assert (done.stdout, done.stderr) == ("done\n", "")
 
 
+@pytest.mark.parametrize("how", ["add", "write", "joined"])
+@pytest.mark.parametrize(("then", "there"), [("", [1, 2]), ("and another", [1, 3])])
+def test_what_a_disk_could_not_force_is_in_doubt(
+    path: Path, home: JournalHome, how: str, then: str, there: list[int]
+) -> None:
+    """The log has it, so that it is there after a death; who sent it must not hear that it is not, and withdraws it."""
+    script = [sys.executable, "-m", "tests.provider.stores.bad_disk", str(path), how, *([then] if then else [])]
+    done = subprocess.run(script, cwd=ROOT, capture_output=True, text=True, check=False)
+    assert (done.stdout, done.stderr) == ("InDoubtError\n", "")
+    journal = home.open()
+    assert [entry.reference.id for entry in journal.recover(lambda _: None).entries] == there
+    journal.close(clean=True)
+
+
 def test_a_file_that_is_no_database_is_refused(path: Path, home: JournalHome) -> None:
     path.write_text("Dear diary, " * 1000)
     with pytest.raises(DamagedStoreError, match=r"not a database.*backup.*salvage"):

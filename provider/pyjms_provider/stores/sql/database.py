@@ -58,6 +58,10 @@ class Database(ABC):
     def understand(self, error: Exception) -> StoreError:
         """Return what an error of the driver, or of SQLAlchemy, means, and what to do about it."""
 
+    def leaves_doubt(self, error: BaseException | None) -> bool:
+        """Return whether what was being committed may be found later, as after a death, although that failed with this error of the driver."""
+        return False
+
     @property
     def is_held(self) -> bool:
         """Whether it is still held, as far as is known. Any thread; does not wait."""

@@ -120,6 +120,8 @@ class JoinedWriter(JoinedTransaction):
                     "the connection to the database broke while the transaction was committed"
                 ) from error
             self._roll_back()
+            if self._database.leaves_doubt(error.orig):
+                raise InDoubtError(f"the disk failed while the transaction was committed: {error}") from error
             raise ResourceError(f"the application's transaction could not be committed: {error}") from error
         except SQLAlchemyError as error:
             self._roll_back()

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Final
 from sqlalchemy import URL, Engine, create_engine, event
 from sqlalchemy.exc import DBAPIError, SQLAlchemyError
 
+from pyjms.spi.errors import InDoubtError
 from pyjms_provider.settings import Synchronous
 from pyjms_provider.stores.errors import (
     DamagedStoreError,
@@ -156,6 +157,11 @@ class SqliteDatabase(Database):
             self._checkpoints.wrote(2 + sum([len(rows) for _, rows in steps]) // 2, cursor)
         except self.errors as error:
             self._give_up()
+            if self.leaves_doubt(error):
+                raise InDoubtError(
+                    f"the disk of {self._path} failed when it was to keep what was written ({error}), so it is not known whether that is kept; "
+                    "look after the disk"
+                ) from error
             raise self.understand(error) from error
         except (
             BaseException
@@ -246,6 +252,10 @@ class SqliteDatabase(Database):
         except OSError:
             file = None
         return () if found is None or file is None else (*found[:-1], file.st_dev, file.st_ino)
+
+    def leaves_doubt(self, error: BaseException | None) -> bool:
+        # The log has it as a whole, and whoever opens the file next finds it there, unless something else is written before.
+        return getattr(error, "sqlite_errorcode", 0) == sqlite3.SQLITE_IOERR_FSYNC
 
     def understand(self, error: Exception) -> StoreError:
         return understand(error, self._path)
