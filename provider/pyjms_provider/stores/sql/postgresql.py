@@ -122,6 +122,13 @@ class HolderConnection:
             raise UnavailableStoreError("the store's lock in PostgreSQL is not free yet; try again")
         return connection
 
+    def confirm(self) -> None:
+        """Raise `UnavailableStoreError`, or an error of the driver, if the connection was lost, so that another broker may have the lock."""
+        connection = self.connection
+        if connection is None:
+            raise UnavailableStoreError("the connection that holds the store was lost while it was opened; try again")
+        connection.execute("SELECT 1")
+
     def unlock(self) -> None:
         """Free the lock, and close the connection. Closing alone frees it a moment later, when the server notices."""
         connection = self.connection

@@ -86,6 +86,8 @@ def _take_over(holding: HolderConnection, engine: Engine, where: str, wanted: Wa
         _hold(holding, engine, where)
         with engine.connect().execution_options(isolation_level="READ COMMITTED") as connection, connection.begin():
             prepare_schema(connection, where, is_shared=wanted.is_shared)
+            # From here on who takes the lock waits for this transaction; who has taken it before is found now.
+            holding.confirm()
             meta = take(connection, describe_holder(wanted.holder), PostgresqlDatabase.opening_of)
             _empty_paged(connection)
     except PostgresqlDatabase.errors as error:

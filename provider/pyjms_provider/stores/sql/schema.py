@@ -44,7 +44,8 @@ def prepare_schema(
 ) -> bool:
     """Make the schema, or bring it to the present version; return whether it was there and left clean, or is new.
 
-    `where` names the database in errors; `is_shared`: tables of others may stand beside ours. Raises `ForeignStoreError`, `NewerStoreError`, `DamagedStoreError`.
+    `where` names the database in errors; `is_shared`: tables of others may stand beside ours. Until the transaction ends, nobody else
+    opens the database, nor commits to it together with an application. Raises `ForeignStoreError`, `NewerStoreError`, `DamagedStoreError`.
     """
     names = set(inspect(connection).get_table_names())
     if t.META.name not in names:
@@ -53,7 +54,9 @@ def prepare_schema(
         first = {"one": 1, "product": PRODUCT, "version": t.VERSION, "next_queue": 1, "epoch": 0, "clean": True}
         connection.execute(insert(t.META).values(**first, holder=""))
         return True
-    row: Any = connection.execute(select(t.META.c.product, t.META.c.version, t.META.c.clean)).first()
+    # Locked, for who has held it before: an application's transaction may just be writing there that a queue has the next number.
+    found = select(t.META.c.product, t.META.c.version, t.META.c.clean).with_for_update()
+    row: Any = connection.execute(found).first()
     if row is None:
         raise DamagedStoreError(f"{where} has lost its row in {t.META.name}; put a backup in its place")
     if row.product != PRODUCT:

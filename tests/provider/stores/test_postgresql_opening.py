@@ -1,0 +1,100 @@
+"""A store in PostgreSQL that is opened while others are at it: the next holder, an application's transaction, a backup."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from threading import Event, Thread
+from typing import Any
+
+import psycopg
+import pytest
+
+from pyjms.spi.errors import ProviderError
+from pyjms_provider.settings import StoreSettings
+from pyjms_provider.stores.errors import UnavailableStoreError
+from pyjms_provider.stores.sql import SqlJournal, open_journal, postgresql_opening
+from pyjms_provider.stores.sql.schema import prepare_schema
+from pyjms_provider.stores.testing import JournalHome
+from pyjms_provider.stores.testing.world import World, queue_record
+from tests.provider.postgresql import PostgresqlServer
+from tests.provider.stores.unwatched import UnwatchedClock
+
+LONG_S = 30
+TRIES = 3000
+
+
+@pytest.fixture
+def url(postgresql: PostgresqlServer) -> str:
+    return postgresql.make_store()
+
+
+@pytest.fixture
+def administrator(postgresql: PostgresqlServer, url: str) -> Iterator[psycopg.Connection[Any]]:
+    with postgresql.connect() as connection:
+        connection.execute(f"SET search_path = {url.rpartition('%3D')[2]}".encode())
+        yield connection
+
+
+def opened(url: str, holder: str = "a broker", lost: list[ProviderError] | None = None) -> SqlJournal:
+    on_lost = (lambda _: None) if lost is None else lost.append
+    return open_journal(StoreSettings(url=url), holder, UnwatchedClock(), on_lost=on_lost)
+
+
+def cut_holder(administrator: psycopg.Connection[Any]) -> None:
+    """End the connection that holds the schema of `administrator`."""
+    administrator.execute(
+        "SELECT pg_terminate_backend(pid, 10000) FROM pg_locks WHERE locktype = 'advisory'"
+        " AND objid::bigint = (hashtext(current_schema())::bigint & 4294967295)"
+    )
+
+
+def test_who_loses_the_lock_while_it_opens_has_not_opened(
+    url: str, administrator: psycopg.Connection[Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Else there are two holders: the first one's epoch is the later one, and what the second one has paged out is gone."""
+    World(JournalHome(lambda holder: opened(url, holder))).journal.close(clean=True)
+    lost, seconds = list[ProviderError](), list[World]()
+
+    def prepare_late(*arguments: Any, **options: Any) -> bool:
+        monkeypatch.setattr(postgresql_opening, "prepare_schema", prepare_schema)
+        cut_holder(administrator)
+        seconds.append(World(JournalHome(lambda _: opened(url, "second", lost))))
+        return prepare_schema(*arguments, **options)
+
+    monkeypatch.setattr(postgresql_opening, "prepare_schema", prepare_late)
+    with pytest.raises(UnavailableStoreError):
+        opened(url, "first")
+    (second,) = seconds
+    sent = second.add(second.message()).reference
+    cut_holder(administrator)
+    assert second.reopen().ids == [(sent.id, second.queue)]
+    second.journal.close(clean=True)
+    assert lost == []
+
+
+def test_a_number_that_an_application_is_about_to_give_to_a_queue_is_not_given_to_another(
+    url: str, administrator: psycopg.Connection[Any]
+) -> None:
+    """It joins a broker that has just lost its lock; its commit comes before that of who takes the store over."""
+    opened(url).close(clean=True)
+    found: list[SqlJournal] = []
+    with administrator.transaction():
+        administrator.execute("UPDATE pyjms_meta SET next_queue = 7 WHERE next_queue < 7")
+        opener = Thread(target=lambda: found.append(opened(url)))
+        opener.start()
+        await_waiting(administrator)
+    opener.join(LONG_S)
+    (journal,) = found
+    assert journal.number_of(queue_record("next")) == 7
+    journal.close(clean=True)
+
+
+def await_waiting(administrator: psycopg.Connection[Any]) -> None:
+    """Return when somebody waits for a lock that `administrator` has."""
+    pause = Event()
+    for _ in range(TRIES):
+        query = "SELECT 1 FROM pg_locks WHERE NOT granted AND pg_backend_pid() = ANY(pg_blocking_pids(pid))"
+        if administrator.execute(query).fetchone() is not None:
+            return
+        pause.wait(0.01)
+    pytest.fail("nobody waits")
