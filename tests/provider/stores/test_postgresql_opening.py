@@ -98,3 +98,22 @@ def await_waiting(administrator: psycopg.Connection[Any]) -> None:
             return
         pause.wait(0.01)
     pytest.fail("nobody waits")
+
+
+@pytest.mark.parametrize("left", ["nothing", "paged-out messages"])
+def test_a_backup_keeps_no_broker_from_starting(url: str, administrator: psycopg.Connection[Any], left: str) -> None:
+    """`pg_dump` locks all tables as who reads them does, and until it is done, which may be for hours."""
+    world = World(JournalHome(lambda holder: opened(url, holder)))
+    sent = world.add(world.message()).reference
+    if left != "nothing":
+        paged = world.message()
+        world.journal.page_out([(paged.reference, paged.envelope)])
+    world.journal.close(clean=True)
+    with administrator.transaction():
+        for (table,) in administrator.execute(
+            "SELECT tablename FROM pg_tables WHERE schemaname = current_schema()"
+        ).fetchall():
+            administrator.execute(f"LOCK TABLE {table} IN ACCESS SHARE MODE".encode())
+        assert world.reopen(clean=True).ids == [(sent.id, world.queue)]
+    assert administrator.execute("SELECT count(*) FROM pyjms_paged").fetchone() == (0,)
+    world.journal.close(clean=True)

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final
 
-from sqlalchemy import URL, create_engine, select, text
-from sqlalchemy.exc import ArgumentError, SQLAlchemyError
+from sqlalchemy import URL, create_engine, delete, select, text
+from sqlalchemy.exc import ArgumentError, OperationalError, SQLAlchemyError
 
 from pyjms_provider.settings import Synchronous
 from pyjms_provider.stores.errors import HeldStoreError, UnsupportedStoreError
@@ -18,6 +18,8 @@ from pyjms_provider.stores.sql.wanted import Wanted
 from pyjms_provider.stores.stand_by import HOW_TO_STAND_BY, acquire
 
 try:
+    from psycopg.errors import LockNotAvailable
+
     from pyjms_provider.stores.sql.postgresql import HolderConnection, PostgresqlDatabase, UnloggedDatabase, understand
 except ModuleNotFoundError as error:
     raise UnsupportedStoreError(
@@ -25,7 +27,7 @@ except ModuleNotFoundError as error:
     ) from error
 
 if TYPE_CHECKING:
-    from sqlalchemy import Engine
+    from sqlalchemy import Connection, Engine
 
 __all__ = ["make_engine", "open_postgresql"]
 
@@ -42,6 +44,7 @@ _CONNECTING: Final = {
     "keepalives_count": "3",
     "tcp_user_timeout": "30000",
 }
+_IS_LOGGED: Final = "SELECT relpersistence <> 'u' FROM pg_class WHERE oid = %s::regclass"
 
 
 def open_postgresql(wanted: Wanted) -> tuple[PostgresqlDatabase, Paging, Meta]:
@@ -109,7 +112,18 @@ def _holder_of(engine: Engine) -> str:
     return str(holder or "another broker")
 
 
-def _empty_paged(connection: Any) -> None:
+def _empty_paged(connection: Connection) -> None:
+    """Have an empty table for paged-out messages, also while somebody reads it, as `pg_dump` does from its beginning to its end."""
     t.PAGED.create(connection, checkfirst=True)
-    connection.execute(text(f"ALTER TABLE {t.PAGED.name} SET UNLOGGED"))
-    connection.execute(text(f"TRUNCATE {t.PAGED.name}"))
+    if connection.exec_driver_sql(_IS_LOGGED, (t.PAGED.name,)).scalar():
+        connection.execute(text(f"ALTER TABLE {t.PAGED.name} SET UNLOGGED"))
+    if connection.scalar(select(t.PAGED.c.id).limit(1)) is None:
+        return
+    try:
+        with connection.begin_nested():
+            connection.execute(text(f"LOCK TABLE {t.PAGED.name} IN ACCESS EXCLUSIVE MODE NOWAIT"))
+            connection.execute(text(f"TRUNCATE {t.PAGED.name}"))  # at once, however much there is
+    except OperationalError as error:
+        if not isinstance(error.orig, LockNotAvailable):
+            raise
+        connection.execute(delete(t.PAGED))
