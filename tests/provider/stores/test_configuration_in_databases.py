@@ -16,6 +16,7 @@ from pyjms_provider.model.configuration.contract import ObjectRecord
 from pyjms_provider.stores.errors import (
     DamagedStoreError,
     ForeignStoreError,
+    HeldStoreError,
     LostStoreError,
     NewerStoreError,
     UnsupportedStoreError,
@@ -93,6 +94,15 @@ def test_who_has_lost_its_lock_writes_nothing(postgresql: PostgresqlServer) -> N
     other.update([USERS])
     lost.close()
     other.close()
+
+
+def test_a_database_whose_holder_is_just_making_its_tables_is_held(postgresql: PostgresqlServer) -> None:
+    url = postgresql.make_store()
+    with postgresql.connect() as connection:
+        connection.execute(f"SET search_path = {url.rpartition('%3D')[2]}".encode())
+        connection.execute("SELECT pg_advisory_lock(1883917635, hashtext(current_schema()))")
+        with pytest.raises(HeldStoreError, match="is held by another broker; stop that first"):
+            SqlConfigurationStore(url).open("second")
 
 
 @dataclass

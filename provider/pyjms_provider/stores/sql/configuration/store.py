@@ -163,7 +163,7 @@ class SqlConfigurationStore(ConfigurationStore):
             engine.dispose()
             raise self._understand(error) from error
         if not is_free:
-            who = held.execute(select(_META.c.holder)).scalar()
+            who = _holder_of(held)
             held.close()
             engine.dispose()
             raise HeldStoreError(f"{self.where} is held by {who}; stop that first, or name another database")
@@ -176,7 +176,7 @@ class SqlConfigurationStore(ConfigurationStore):
             first = {"one": 1, "product": _PRODUCT, "version": _VERSION, "opening": 1, "holder": holder}
             connection.execute(insert(_META).values(**first))
             return 1
-        row: Any = connection.execute(select(_META)).first()
+        row: Any = connection.execute(select(_META).with_for_update()).first()  # two that open it have two numbers
         if row is None:
             raise DamagedStoreError(f"{self.where} has lost its row in {_META.name}; put a backup in its place")
         if row.product != _PRODUCT:
@@ -312,6 +312,13 @@ class _Change:
 def _kept_before(connection: Connection, ids: Sequence[str]) -> dict[str, RowMapping | None]:
     rows = connection.execute(select(_OBJECT).where(_OBJECT.c.id.in_(ids))).mappings().all()
     return {**dict.fromkeys(ids), **{row["id"]: row for row in rows}}
+
+
+def _holder_of(connection: Connection) -> str:
+    holder: str | None = None
+    with suppress(SQLAlchemyError):  # it is just making its tables
+        holder = connection.execute(select(_META.c.holder)).scalar()
+    return holder or "another broker"
 
 
 def _nothing() -> None:
