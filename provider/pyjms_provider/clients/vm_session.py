@@ -152,11 +152,7 @@ class VmSession(VmTransactions):
                 if not only.queue.settle(only, deliveries[0].count, session) and self._closed:
                     raise self._closed_error()
                 return
-        keeper = self._host.keeper
-        if keeper is None:
-            self._settle(deliveries)
-        else:
-            keeper.work(partial(self._settle, deliveries))
+        self._host.work(partial(self._settle, deliveries))
 
     def _settle(self, deliveries: Sequence[Delivery]) -> None:
         session = self._receiving

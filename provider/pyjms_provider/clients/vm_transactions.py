@@ -20,6 +20,7 @@ from pyjms_provider.core.unit_of_work import UnitId, UnitOfWork
 if TYPE_CHECKING:
     from pyjms_provider.core.branch import Branch
     from pyjms_provider.core.branches import Branches
+    from pyjms_provider.core.journal import JoinedTransaction
     from pyjms_provider.core.time_limit import OpenTransaction
     from pyjms_provider.core.virtual_host import VirtualHost
 
@@ -66,18 +67,20 @@ class VmTransactions(ProviderSession):
         return unit
 
     def commit(self) -> None:
-        keeper = self._host.keeper
-        if keeper is None:
-            self._commit()
-        else:
-            keeper.work(self._commit)
+        self._host.work(self._commit)
 
-    def _commit(self) -> None:
+    def _commit(self, joined: JoinedTransaction | None = None) -> None:
+        """Commit what was done; `joined`: together with what the application has done."""
         unit: UnitOfWork | None = None
         try:
             unit = self._begin_commit()
-            if unit is not None:
-                self._host.finish_commit(unit)
+            if joined is None:
+                if unit is not None:
+                    self._host.finish_commit(unit)
+            elif unit is None:
+                joined.commit()
+            else:
+                self._host.finish_joined(unit, joined)
         except BaseException:
             if unit is not None:
                 unit.end_unwritten()
@@ -107,18 +110,7 @@ class VmTransactions(ProviderSession):
 
     def commit_with(self, transaction: object) -> None:
         """Commit together with `transaction`, an SQLAlchemy connection with an open transaction in the store's database."""
-        joined = self._host.join(transaction)
-        unit: UnitOfWork | None = None
-        try:
-            unit = self._begin_commit()
-            if unit is None:
-                joined.commit()
-            else:
-                self._host.finish_joined(unit, joined)
-        except BaseException:
-            if unit is not None:
-                unit.end_unwritten()
-            raise
+        self._host.work(partial(self._commit, self._host.join(transaction)))
 
     def stage(self, name: StageName, *, keep_s: int) -> int:
         if not self._transacted:
@@ -231,21 +223,21 @@ class VmTransactions(ProviderSession):
             self._host.branches.end(xid, self._receiving, fail=fail)
 
     def xa_prepare(self, xid: Xid) -> bool:
-        return self._branches().prepare(xid)
+        return self._host.work(partial(self._branches().prepare, xid))
 
     def xa_commit(self, xid: Xid, *, one_phase: bool = False) -> None:
-        self._branches().commit(xid, one_phase=one_phase)
+        self._host.work(partial(self._branches().commit, xid, one_phase=one_phase))
         with suppress(ProviderError):  # it is committed; who sends next is told that there is no room
             self._host.store.relieve()
 
     def xa_rollback(self, xid: Xid) -> None:
-        self._branches().rollback(xid)
+        self._host.work(partial(self._branches().rollback, xid))
 
     def xa_recover(self) -> Sequence[Xid]:
         return self._branches().recover()
 
     def xa_forget(self, xid: Xid) -> None:
-        self._branches().forget(xid)
+        self._host.work(partial(self._branches().forget, xid))
 
     def xa_set_timeout(self, seconds: int) -> bool:
         self._branch_timeout_s = seconds

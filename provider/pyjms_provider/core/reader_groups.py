@@ -10,12 +10,12 @@ steps; the table's lock guards the table. Each is taken alone, or with the table
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
 from itertools import count
 from threading import Lock
-from typing import TYPE_CHECKING, Final, TypeVar
+from typing import TYPE_CHECKING, Final
 
 from pyjms.spi.clock import Signal
 from pyjms.spi.envelope import AddressKind, ConnectionId
@@ -38,7 +38,6 @@ if TYPE_CHECKING:
 __all__ = ["GroupTable"]
 
 _log = logging.getLogger(__name__)
-_T = TypeVar("_T")
 
 NAME_MAX: Final = 200
 _WAIT_MAX_MS: Final = 1000
@@ -64,7 +63,7 @@ class GroupTable:
         selector = selector_or_none(request.selector)
         request = replace(request, selector=None if selector is None else selector.text)
         with self._opening:
-            return self._work(partial(self._open, request, selector, client_id))
+            return self._host.work(partial(self._open, request, selector, client_id))
 
     def _open(self, request: GroupRequest, selector: Selector | None, client_id: str | None) -> OpenGroup:
         group = self._find_or_none(request.name)
@@ -179,7 +178,7 @@ class GroupTable:
                     if consumer is None:
                         consumer = group.new_consumer(signal.set)
                         group.queue.add_consumer(consumer)
-                    self._work(partial(self._reserve_more, group, consumer, after, max_messages, max_bytes))
+                    self._host.work(partial(self._reserve_more, group, consumer, after, max_messages, max_bytes))
                     if group.high > after or clock.monotonic_ms() >= until_ms:
                         return group.high
                 group.queue.set_notify_work_desired(consumer, True)
@@ -244,7 +243,7 @@ class GroupTable:
         group = self._find(opened.group.name)
         with group.turn:
             group.check(opened)
-            self._work(partial(self._acknowledge, group, upto))
+            self._host.work(partial(self._acknowledge, group, upto))
 
     def _acknowledge(self, group: Group, upto: int) -> None:
         gone = group.acknowledged(upto)
@@ -268,7 +267,7 @@ class GroupTable:
         with group.turn:
             if group.is_gone:
                 raise _unknown(name)
-            released = self._work(partial(self._release, group))
+            released = self._host.work(partial(self._release, group))
         _log.info(
             "PYJMS-BROKER-23 reader group %r was released; %d messages went back to %s", name, released, group.address
         )
@@ -331,10 +330,6 @@ class GroupTable:
         self._groups[group.record.name] = group
 
     # Writing
-
-    def _work(self, act: Callable[[], _T]) -> _T:
-        keeper = self._host.keeper
-        return act() if keeper is None else keeper.work(act)
 
     def _write_all(self, changes: Changes, *, force: bool) -> None:
         if self._host.keeper is not None:

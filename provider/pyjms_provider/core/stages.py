@@ -14,7 +14,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 from threading import Lock
-from typing import TYPE_CHECKING, Final, TypeVar
+from typing import TYPE_CHECKING, Final
 
 from pyjms.spi.errors import InDoubtError, ProviderError, RolledBackError, StageError
 from pyjms.spi.replay import StagedUnit, StageName
@@ -35,7 +35,6 @@ if TYPE_CHECKING:
 __all__ = ["StageTable"]
 
 _log = logging.getLogger(__name__)
-_T = TypeVar("_T")
 
 _SINK_MAX: Final = 200
 _ATTEMPT_MAX: Final = 100
@@ -97,7 +96,7 @@ class StageTable:
             )
         sink = self._claim(name)
         try:
-            return self._work(partial(self._begin, sink, name, begin_commit, keep_s))
+            return self._host.work(partial(self._begin, sink, name, begin_commit, keep_s))
         finally:
             with self._lock:
                 sink.claimed.discard(name)
@@ -153,7 +152,7 @@ class StageTable:
         with self._lock:
             sink = self._sinks.setdefault(sink_name, _Sink())
         with sink.turn:
-            is_new = self._work(partial(self._promote_in_turn, sink, sink_name, epoch, units))
+            is_new = self._host.work(partial(self._promote_in_turn, sink, sink_name, epoch, units))
         if not is_new:
             return False
         with suppress(ProviderError):
@@ -221,7 +220,7 @@ class StageTable:
             sink = self._sinks.get(sink_name)
             if sink is not None:
                 with sink.turn:
-                    discarded += self._work(partial(self._discard, sink, names))
+                    discarded += self._host.work(partial(self._discard, sink, names))
         return discarded
 
     def _discard(self, sink: _Sink, names: Iterable[StageName]) -> int:
@@ -348,10 +347,6 @@ class StageTable:
             return
         sink.staged[name] = _Staged(record, unit)
         self._ask(record)
-
-    def _work(self, act: Callable[[], _T]) -> _T:
-        keeper = self._host.keeper
-        return act() if keeper is None else keeper.work(act)
 
 
 def _text(name: StageName) -> str:

@@ -9,7 +9,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from functools import partial
 from threading import Lock
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from pyjms.spi.envelope import Address, AddressKind, ConnectionId, Envelope
 from pyjms.spi.errors import (
@@ -54,6 +54,7 @@ if TYPE_CHECKING:
 
 __all__ = ["VirtualHost"]
 
+_T = TypeVar("_T")
 
 _PERSISTENT = 2
 _QUEUE = AddressKind.QUEUE  # looking up a member of an enumeration costs more than a global name
@@ -185,6 +186,10 @@ class VirtualHost:
         if queue is None or queue.kept is None or queue.kept.definition is not None or queue.asks_doorkeeper:
             return None
         return None if DELIVER_AT in properties or DUPLICATE_ID in properties else queue
+
+    def work(self, act: Callable[[], _T]) -> _T:
+        """Return what `act` returns, which writes: who closes the journal waits for it. As `Keeper.work`."""
+        return act() if self.keeper is None else self.keeper.work(act)
 
     def finish_commit(self, unit: UnitOfWork) -> None:
         """Make a unit true whose commit was begun. Raises `RolledBackError`, `InDoubtError`."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from threading import Event, Thread
 from typing import Any
 from urllib.parse import quote
 
@@ -10,17 +11,21 @@ import psycopg
 import pytest
 from psycopg.errors import LockNotAvailable
 from sqlalchemy import Engine, create_engine, event, make_url, text
+from sqlalchemy.exc import OperationalError
 
-from pyjms import ConnectionFactory, Session, TransactionRolledBackException
+from pyjms import ConnectionFactory, JMSException, Session, TransactionRolledBackException
 from pyjms.joining import joined
 from pyjms.spi.clock import SystemClock
 from pyjms.spi.errors import ClosedError
-from pyjms_provider.broker import stop_broker
+from pyjms_provider.broker import running_broker, stop_broker
+from pyjms_provider.core.keeping import Keeper
 from pyjms_provider.settings import StandBy, StoreSettings
 from pyjms_provider.stores.sql import SqlJournal, open_journal
 from pyjms_provider.stores.sql.postgresql import PostgresqlDatabase
 from tests.provider.postgresql import PostgresqlServer
 from tests.provider.stores.unwatched import UnwatchedClock
+
+LONG_S = 30
 
 
 @pytest.fixture
@@ -85,6 +90,51 @@ def test_a_transaction_is_refused_when_a_stand_by_takes_over_while_it_is_written
     with engine.connect() as connection:
         assert connection.execute(text("SELECT number FROM stock")).scalar_one() == 5
         assert connection.execute(text("SELECT count(*) FROM pyjms_message")).scalar_one() == 1
+
+
+def test_a_stop_waits_for_a_commit_that_an_application_shares(
+    factory: ConnectionFactory, engine: Engine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Else the store is closed as clean although a message may come back that was delivered."""
+    ending, stoppers, end = Event(), list[Thread](), Keeper.end
+
+    def end_keeper(keeper: Keeper) -> None:
+        ending.set()
+        end(keeper)
+
+    def stop_meanwhile(_1: Any, _2: Any, statement: str, *_: Any) -> None:
+        if not statement.startswith("DELETE FROM pyjms_message"):
+            return
+        broker = running_broker("first")
+        assert broker is not None
+        keeper = broker.virtual_host.keeper
+        assert keeper is not None
+        stopper = Thread(target=stop_broker, args=("first",))
+        stoppers.append(stopper)
+        stopper.start()
+        assert ending.wait(LONG_S)
+        if not keeper._work.entries:
+            stopper.join(LONG_S)  # it waits for nobody
+        raise OperationalError(statement, None, Exception("the application's part fails"))
+
+    monkeypatch.setattr(Keeper, "end", end_keeper)
+    with factory.create_connection() as client:
+        client.start()
+        session = client.create_session(True, Session.SESSION_TRANSACTED)
+        orders = session.create_queue("orders")
+        session.create_producer(orders).send(session.create_text_message("tea"))
+        session.commit()
+        event.listen(engine, "before_cursor_execute", stop_meanwhile)
+        with engine.connect() as connection, pytest.raises(JMSException), joined(session, connection):
+            assert session.create_consumer(orders).receive(5000) is not None
+    (stopper,) = stoppers
+    stopper.join(LONG_S)
+    with factory.create_connection() as client:
+        client.start()
+        session = client.create_session()
+        again = session.create_consumer(session.create_queue("orders")).receive(5000)
+        assert again is not None
+        assert again.jms_redelivered
 
 
 def test_a_take_over_waits_for_the_commit_and_not_for_ever(store: str, engine: Engine) -> None:

@@ -1,0 +1,70 @@
+"""A broker that is stopped while a coordinator's call is being written: the call counts, or is undone as any other is."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import suppress
+from threading import Event, Thread
+
+import pytest
+
+from pyjms.spi.errors import ProviderError
+from pyjms_provider.core.journal import Changes
+from pyjms_provider.core.keeping import Keeper
+from tests.provider.keeping.site import ORDERS, consume
+from tests.provider.xa.site import ONE, Party, XaSite
+
+LONG_S = 30
+
+
+def commit_at_once(party: Party) -> None:
+    party.session.xa_commit(ONE, one_phase=True)
+
+
+def prepare_and_roll_back(party: Party) -> None:
+    party.session.xa_prepare(ONE)
+    party.session.xa_rollback(ONE)
+
+
+def prepare_and_commit(party: Party) -> None:
+    party.session.xa_prepare(ONE)
+    party.session.xa_commit(ONE)
+
+
+@pytest.mark.parametrize("end", [commit_at_once, prepare_and_roll_back, prepare_and_commit])
+def test_what_a_branch_had_received_comes_again_flagged_or_not_at_all(
+    site: XaSite, monkeypatch: pytest.MonkeyPatch, end: Callable[[Party], None]
+) -> None:
+    """A store is closed as clean when nothing is being written, as from then on nobody knows what was delivered."""
+    site.send("order")
+    party = site.party()
+    party.work()
+    ending, stoppers = Event(), list[Thread]()
+    real = Keeper.end
+
+    def end_keeper(keeper: Keeper) -> None:
+        ending.set()
+        real(keeper)
+
+    def stop_meanwhile(_: str, __: Changes) -> None:
+        site.trap = None
+        stopper = Thread(target=site.broker.stop)
+        stoppers.append(stopper)
+        stopper.start()
+        assert ending.wait(LONG_S)
+        keeper = site.broker.virtual_host.keeper
+        assert keeper is not None
+        if not keeper._work.entries:
+            stopper.join(LONG_S)  # it waits for nobody
+
+    monkeypatch.setattr(Keeper, "end", end_keeper)
+    site.trap = stop_meanwhile
+    with suppress(ProviderError):
+        end(party)
+    (stopper,) = stoppers
+    stopper.join(LONG_S)
+    site.start()
+    if site.branches.recover():
+        site.branches.rollback(ONE)
+    again = consume(site.session(), ORDERS).poll()
+    assert again is None or again.redelivered
