@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
-from functools import partial
 from itertools import count
 from typing import Literal
 
@@ -85,6 +84,11 @@ _REFUSALS = (
 
 def _outcome(error: BaseException) -> str:
     return FAIL if isinstance(error, _REFUSALS) else UNKNOWN
+
+
+def _unless_over(error: BaseException) -> str:
+    """Return how a transaction ended for which something else than a commit was asked: if that was refused, it may go on, and be committed."""
+    return FAIL if isinstance(error, RolledBackError) else UNKNOWN
 
 
 class RecordedProvider(Provider):
@@ -271,16 +275,24 @@ class _Session(ProviderSession):
 
     def commit_with(self, transaction: object) -> None:
         tx, self._tx = self.transaction(), None
-        commit = partial(self._inner.commit_with, transaction)
-        self._connection.noted(Call(COMMIT, self.scope, self._now(), tx, None), commit)
+        begun = self._begin(Call(COMMIT, self.scope, self._now(), tx, None))
+        try:
+            self._inner.commit_with(transaction)
+        except BaseException as error:
+            self._end(begun, _unless_over(error), self._now())
+            raise
+        self._end(begun, OK, self._now())
 
     def stage(self, name: StageName, *, keep_s: int) -> int:
         """Record a commit whose outcome is not known: whether the unit is promoted, another process may be told."""
-        tx = self.transaction()
-        called_ns = self._now()
-        staged = self._inner.stage(name, keep_s=keep_s)
-        self._tx = None
-        self._put(Call(COMMIT, self.scope, called_ns, tx, None, {"staged": str(name)}), UNKNOWN, self._now())
+        tx, self._tx = self.transaction(), None
+        call = Call(COMMIT, self.scope, self._now(), tx, None, {"staged": str(name)})
+        try:
+            staged = self._inner.stage(name, keep_s=keep_s)
+        except BaseException as error:
+            self._put(call, _unless_over(error), self._now())
+            raise
+        self._put(call, UNKNOWN, self._now())
         return staged
 
     def rollback(self) -> None:
@@ -399,8 +411,11 @@ class _Session(ProviderSession):
             self._enter(branch_name(xid))
 
     def xa_end(self, xid: Xid, *, suspend: bool = False, fail: bool = False) -> None:
-        self._inner.xa_end(xid, suspend=suspend, fail=fail)
-        self._tx = None
+        try:
+            self._inner.xa_end(xid, suspend=suspend, fail=fail)
+        finally:
+            if self._tx == branch_name(xid):  # not if it had been suspended, and the session works in another one
+                self._tx = None
 
     def xa_prepare(self, xid: Xid) -> bool:
         return self._inner.xa_prepare(xid)
