@@ -2,25 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from pyjms.spi.clock import SystemClock
 
-if TYPE_CHECKING:
-    from pyjms.spi.clock import Clock, Signal
-
 __all__ = ["await_free"]
-
-
-@dataclass(frozen=True, slots=True)
-class _Waiting:
-    """A process that waits in its main thread: a signal of the system ends that."""
-
-    clock: Clock
-    waits: bool = True
-    cancelled: Signal | None = None
 
 
 def await_free(path: Path) -> None:
@@ -29,5 +15,5 @@ def await_free(path: Path) -> None:
     from pyjms_provider.stores.stand_by import acquire
 
     lock = FileLock(f"{path.absolute()}.lock", describe_holder("that stands by"))
-    acquire(lock.acquire, _Waiting(SystemClock()))
+    acquire(lock.acquire, SystemClock())  # in the main thread, where a signal of the system ends the wait
     lock.release()

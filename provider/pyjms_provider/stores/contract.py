@@ -62,7 +62,7 @@ class StoreRequest:
         A stand-by broker has it called again and again until the store is free, and waits on when it raises
         `UnavailableStoreError` meanwhile. Raises what `take` raises, and `ClosedError` when that wait is cancelled.
         """
-        return acquire(take, self)
+        return acquire(take, self.clock, waits=self.waits, cancelled=self.cancelled)
 
 
 class StoreOpener(ABC):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Final, Protocol, TypeVar
+from typing import TYPE_CHECKING, Final, TypeVar
 
 from pyjms.spi.clock import Signal
 from pyjms.spi.errors import ClosedError
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from pyjms.spi.clock import Clock
     from pyjms_provider.stores.errors import StoreError
 
-__all__ = ["HOW_TO_STAND_BY", "RETRY_MS", "Waiting", "acquire"]
+__all__ = ["HOW_TO_STAND_BY", "RETRY_MS", "acquire"]
 
 _T = TypeVar("_T")
 
@@ -29,35 +29,19 @@ RETRY_MS: Final = 200
 """How long a stand-by broker waits before it looks again whether the store is free."""
 
 
-class Waiting(Protocol):
-    """Whether a broker waits for a store, and how."""
-
-    @property
-    def clock(self) -> Clock:
-        """The time."""
-
-    @property
-    def waits(self) -> bool:
-        """Whether to wait while another broker holds it."""
-
-    @property
-    def cancelled(self) -> Signal | None:
-        """What ends that wait; None: nothing."""
-
-
-def acquire(take: Callable[[], _T], wanted: Waiting) -> _T:
-    """Return what `take` returns, called until it raises `HeldStoreError` no more, or once if it may not wait.
+def acquire(take: Callable[[], _T], clock: Clock, *, waits: bool = True, cancelled: Signal | None = None) -> _T:
+    """Return what `take` returns, called until it raises `HeldStoreError` no more, or once if not `waits`.
 
     Who has found the store held goes on waiting while its server is away, which is when the holder may lose it. At first that is
-    an error: the URL may be wrong. Raises the errors of `take`, and `ClosedError` when the wait was `cancelled`.
+    an error: the URL may be wrong. Raises the errors of `take`, and `ClosedError` when the wait was `cancelled`; None: nothing ends it.
     """
     last: type[StoreError] | None = None
-    signal, clock = wanted.cancelled or Signal(), wanted.clock
+    signal = cancelled or Signal()
     while True:
         try:
             return take()
         except (HeldStoreError, UnavailableStoreError) as error:
-            if not wanted.waits or (last is None and isinstance(error, UnavailableStoreError)):
+            if not waits or (last is None and isinstance(error, UnavailableStoreError)):
                 raise
             if last is not type(error):
                 _log.info("PYJMS-STORE-5 waiting to take over: %s", error.reason.partition("; ")[0])

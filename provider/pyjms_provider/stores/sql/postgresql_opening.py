@@ -54,7 +54,12 @@ def open_postgresql(wanted: Wanted) -> tuple[PostgresqlDatabase, Paging, Meta]:
     engine = make_engine(url)
     holding = HolderConnection(engine)
     try:
-        meta = acquire(lambda: _take_over(holding, engine, where, wanted), wanted)
+        meta = acquire(
+            lambda: _take_over(holding, engine, where, wanted),
+            wanted.clock,
+            waits=wanted.waits,
+            cancelled=wanted.cancelled,
+        )
         holding.epoch = meta.epoch
         forces = wanted.synchronous is Synchronous.FULL
         database = PostgresqlDatabase(engine, holding, wanted.clock, where=where, forces=forces)

@@ -38,7 +38,7 @@ def open_sqlite(wanted: Wanted) -> tuple[SqliteDatabase, Paging, Meta]:
     holder, path = describe_holder(wanted.holder), file_of(wanted.url)
     _check_names(path)
     lock = FileLock(f"{path}.lock", holder)
-    acquire(lock.acquire, wanted)
+    acquire(lock.acquire, wanted.clock, waits=wanted.waits, cancelled=wanted.cancelled)
     try:
         with ExitStack() as undo:
             undo.callback(lock.release)
