@@ -23,7 +23,7 @@ from pyjms_provider.core.reference import MessageReference
 from pyjms_provider.settings import StoreSettings
 from pyjms_provider.stores.errors import StoreError, UnusableStoreError
 from pyjms_provider.stores.sql import SqlJournal, open_journal
-from pyjms_provider.stores.sql.room import BELIEVED_MS
+from pyjms_provider.stores.sql.disk_space import BELIEVED_MS
 from pyjms_provider.stores.sql.salvage import salvage
 from pyjms_provider.stores.testing import JournalHome
 from pyjms_provider.stores.testing.world import World

@@ -23,8 +23,8 @@ from pyjms_provider.stores.errors import (
 )
 from pyjms_provider.stores.sql.checkpoints import Checkpoints
 from pyjms_provider.stores.sql.database import Database
+from pyjms_provider.stores.sql.disk_space import BELIEVED_MS, DiskSpace
 from pyjms_provider.stores.sql.readers import POOL_OPTIONS
-from pyjms_provider.stores.sql.room import BELIEVED_MS, Room
 from pyjms_provider.stores.sql.sqlite_files import OpenFiles
 from pyjms_provider.stores.sql.whole_rows import UNDECODABLE
 
@@ -114,7 +114,7 @@ class SqliteDatabase(Database):
         self._add_message = self.statements.add_message
         self._adding_several: dict[int, str] = {}
         self._growing = frozenset({self.statements.add_message, self.statements.add_paged})
-        self._room = Room(path, keep_free_bytes)
+        self._space = DiskSpace(path, keep_free_bytes)
         self._writer: sqlite3.Connection | None = None
         self._cursor: sqlite3.Cursor | None = None
         """The one that writes; None: a thread was interrupted that wrote by it."""
@@ -137,8 +137,8 @@ class SqliteDatabase(Database):
         now_ms = self._clock.monotonic_ms()
         if now_ms - self._checked_ms >= CHECK_MS:
             self._check_file(now_ms)
-        if self._room.is_short and any(statement in self._growing for statement, _ in steps):
-            raise self._room.error()
+        if self._space.is_short and any(statement in self._growing for statement, _ in steps):
+            raise self._space.error()
         try:
             cursor = self._cursor or self._writer_again()
             if level != self._level:
@@ -225,8 +225,8 @@ class SqliteDatabase(Database):
 
     def _check_file(self, now_ms: float) -> None:
         self._files.look()
-        if now_ms - self._room.looked_ms >= BELIEVED_MS:
-            self._room.look(now_ms, self._cursor)
+        if now_ms - self._space.looked_ms >= BELIEVED_MS:
+            self._space.look(now_ms, self._cursor)
         self._checked_ms = now_ms
 
     @contextmanager

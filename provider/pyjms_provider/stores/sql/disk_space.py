@@ -11,7 +11,7 @@ from typing import Final
 
 from pyjms_provider.stores.errors import StoreError
 
-__all__ = ["BELIEVED_MS", "Room"]
+__all__ = ["BELIEVED_MS", "DiskSpace"]
 
 _log = logging.getLogger("pyjms.store")
 
@@ -20,8 +20,8 @@ BELIEVED_MS: Final = 100
 _MB: Final = 1_000_000
 
 
-class Room:
-    """The room on the disk of one database. Used by who writes, one thread at a time.
+class DiskSpace:
+    """What is left on the disk of one database. Used by who writes, one thread at a time.
 
     SQLite needs room to delete, too: for its log, and to carry that over. A disk that messages had filled to the last byte
     could not be emptied by receiving them.
