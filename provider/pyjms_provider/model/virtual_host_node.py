@@ -54,38 +54,6 @@ class JsonNode(ManagingObject):
         return JsonConfigurationStore(path), SecretBox.open(f"{path}.key")
 
 
-class SqlNodeAttributes(Attributes):
-    """What can be chosen for a node with a database."""
-
-    url: str = attribute("The database, as an SQLAlchemy URL, without a password.", mutable=False, min_length=1)
-    password: Secret | None = attribute("The password for the database.", default=None, secure=True)
-    key_file: str = attribute(
-        "Where the key is that encrypts secrets in the database.",
-        default="${pyjms.work_dir}/${this:name}.key",
-        mutable=False,
-        min_length=1,
-    )
-
-
-class SqlNode(ManagingObject):
-    """Keeps the configuration in a database."""
-
-    category = "virtual_host_node"
-    attributes_class = SqlNodeAttributes
-
-    def _validate(self, new: Attributes, old: Attributes | None) -> None:
-        assert isinstance(new, SqlNodeAttributes)
-        _check_url(self.path, new.url)
-
-    def _make_store(self) -> tuple[ConfigurationStore, SecretBox | None]:
-        from pyjms_provider.stores.sql.configuration import SqlConfigurationStore
-
-        found = self.attributes
-        assert isinstance(found, SqlNodeAttributes)
-        url = with_password(found.url, found.password)
-        return SqlConfigurationStore(url, self.clock), _secrets(found.key_file)
-
-
 class StoreNodeAttributes(Attributes):
     """What can be chosen for a node with a store of any kind."""
 
@@ -107,21 +75,29 @@ class StoreNode(ManagingObject):
 
     def _validate(self, new: Attributes, old: Attributes | None) -> None:
         assert isinstance(new, StoreNodeAttributes)
-        _check_url(self.path, new.url)
+        if has_password(new.url):
+            told = Problem(name="url", text="holds a password, which would be seen; give it as password")
+            raise InvalidAttributesError(self.path, (told,))
 
     def _make_store(self) -> tuple[ConfigurationStore, SecretBox | None]:
-        from pyjms_provider.stores.opening import configuration_store
-
         found = self.attributes
         assert isinstance(found, StoreNodeAttributes)
-        return configuration_store(with_password(found.url, found.password), self.clock), _secrets(found.key_file)
+        return self._store_at(with_password(found.url, found.password)), _secrets(found.key_file)
+
+    def _store_at(self, url: str) -> ConfigurationStore:
+        """Return the store that a URL names, which is not open yet. Raises `UrlError`, `UnsupportedStoreError`."""
+        from pyjms_provider.stores.opening import configuration_store
+
+        return configuration_store(url, self.clock)
 
 
-def _check_url(path: str, url: str) -> None:
-    """Refuse a URL with a password: it is shown, and kept as it is. Raises `InvalidAttributesError`."""
-    if has_password(url):
-        told = Problem(name="url", text="holds a password, which would be seen; give it as password")
-        raise InvalidAttributesError(path, (told,))
+class SqlNode(StoreNode):
+    """Keeps the configuration in a database, which SQLAlchemy's URL names."""
+
+    def _store_at(self, url: str) -> ConfigurationStore:
+        from pyjms_provider.stores.sql.configuration import SqlConfigurationStore
+
+        return SqlConfigurationStore(url, self.clock)
 
 
 def _secrets(key_file: str) -> SecretBox:
