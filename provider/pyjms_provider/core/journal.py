@@ -302,9 +302,6 @@ class Recovery:
 class JoinedTransaction(ABC):
     """A transaction of the application's in the database where a journal keeps what it keeps; both end together."""
 
-    is_committed: bool
-    """Whether `commit` or `write` has succeeded."""
-
     @abstractmethod
     def write(self, changes: Changes, *, force: bool) -> None:
         """Write `changes` in the application's transaction, and commit it. Raises as `Journal.write`."""

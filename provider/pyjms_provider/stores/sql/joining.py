@@ -55,7 +55,6 @@ class JoinedWriter(JoinedTransaction):
         self._opening = opening
         self._database = database
         self._journal = journal
-        self.is_committed = False
         try:
             found = database.opening_of(self._connection)
         except SQLAlchemyError as error:
@@ -126,7 +125,6 @@ class JoinedWriter(JoinedTransaction):
         except SQLAlchemyError as error:
             self._roll_back()
             raise ResourceError(f"the application's transaction could not be committed: {error}") from error
-        self.is_committed = True
 
     def _roll_back(self) -> None:
         self._transaction.rollback()  # also when it has failed: it must be ended before another one can begin
