@@ -195,7 +195,7 @@ class SqlJournal(Journal):
                 return
             if len(members) == 1:  # the common case where few do
                 member = members[0]
-                member.error = self._commit(_batch(member), force=member.force)
+                member.error = self._commit(_work_of(member), force=member.force)
                 return
         noted = self._noted.take()
         # Of whose thread was interrupted, `noted` may have what takes its work back, and must not be followed by it.
@@ -264,7 +264,7 @@ class SqlJournal(Journal):
 
     def _write_all(self, noted: Batch | None, members: Sequence[Member[Batch | Row]]) -> bool:
         """Write, and tell each member how it ended; return whether what was noted is written."""
-        batches = [_batch(member) for member in members]
+        batches = [_work_of(member) for member in members]
         if noted is not None:
             batches.insert(0, noted)
         error = self._commit(merge(batches), force=any(member.force for member in members))
@@ -273,7 +273,7 @@ class SqlJournal(Journal):
             for member in members:
                 # A journal that ends is not clean without what was noted: marks are forgotten, and counts take their place.
                 is_end = error is not None and member.work is self._last_batch
-                member.error = error if is_end else self._commit(_batch(member), force=member.force)
+                member.error = error if is_end else self._commit(_work_of(member), force=member.force)
         else:  # written, or there is nobody else, or it is the database's fault and nobody's own
             for member in members:
                 member.error = error
@@ -478,7 +478,7 @@ if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=_after_fork_in_child)
 
 
-def _batch(member: Member[Batch | Row]) -> Batch:
+def _work_of(member: Member[Batch | Row]) -> Batch:
     return batch_of((member.work,)) if isinstance(member.work, tuple) else member.work
 
 
