@@ -33,7 +33,7 @@ class RecordedGroups(ReaderGroups):
         recording: Recording,
         own: Scope,
         now: Callable[[], int],
-        noted: Callable[[Call, Callable[[], object]], None],
+        noted: Callable[[Call, Callable[[], object]], object],
     ) -> None:
         """`own`: the connection's scope; `noted` records a call with its outcome."""
         self._inner = inner

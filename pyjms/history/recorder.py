@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from itertools import count
-from typing import Literal
+from typing import Literal, TypeVar
 
 from pyjms.history.events import (
     ACK,
@@ -66,6 +66,8 @@ from pyjms.spi.url import ProviderUrl
 from pyjms.spi.xid import Xid
 
 __all__ = ["RecordedProvider"]
+
+_T = TypeVar("_T")
 
 _REFUSALS = (
     AccessDeniedError,
@@ -218,15 +220,16 @@ class _Connection(ProviderConnection):
         finally:
             self.recording.release()
 
-    def noted(self, call: Call, act: Callable[[], object]) -> None:
-        """Do `act`, noting when it began and how it ended."""
+    def noted(self, call: Call, act: Callable[[], _T]) -> _T:
+        """Return what `act` returns, noting when it began and how it ended."""
         begun = self.log.begin(call)
         try:
-            act()
+            answer = act()
         except BaseException as error:
             self.log.end(begun, _outcome(error), self.now())
             raise
         self.log.end(begun, OK, self.now())
+        return answer
 
 
 class _Session(ProviderSession):
@@ -311,13 +314,8 @@ class _Session(ProviderSession):
             note["no_local"] = True
         if request.selector is not None:
             note["selector"] = request.selector.text
-        begun = self._begin(Call(SUBSCRIBE, scope, self._now(), None, None, note))
-        try:
-            inner = self._inner.subscribe(request, on_ready)
-        except BaseException as error:
-            self._end(begun, _outcome(error), self._now())
-            raise
-        self._end(begun, OK, self._now())
+        call = Call(SUBSCRIBE, scope, self._now(), None, None, note)
+        inner = self._connection.noted(call, lambda: self._inner.subscribe(request, on_ready))
         return _Consumer(self, self._connection, inner, scope)
 
     def _durable(self, name: str) -> str:
