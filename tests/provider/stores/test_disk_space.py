@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import pytest
+from sqlalchemy import create_engine
 
 from pyjms import (
     Connection,
@@ -18,6 +19,7 @@ from pyjms import (
     Session,
     TransactionRolledBackException,
 )
+from pyjms.joining import joined
 from pyjms.spi import SystemClock
 from pyjms.spi.registry import find_provider
 from pyjms.spi.url import ProviderUrl
@@ -103,6 +105,26 @@ def test_a_transaction_that_sends_is_rolled_back_and_one_that_receives_is_commit
     session.commit()
     session.rollback()
     assert received(session) == []
+
+
+def test_a_transaction_that_an_application_joins_sends_nothing_either(
+    connection: Connection, free: list[int], tmp_path: Path
+) -> None:
+    send(connection.create_session(), "one")
+    session = connection.create_session(True, Session.SESSION_TRANSACTED)
+    free[0] = 0
+    engine = create_engine(f"sqlite:///{tmp_path}/jms.db")
+    with (
+        engine.connect() as database,
+        pytest.raises(TransactionRolledBackException, match="keep_free"),
+        joined(session, database),
+    ):
+        assert received(session) == ["one"]
+        send(session, "two")
+    with engine.connect() as database, joined(session, database):
+        assert received(session) == ["one"]
+    engine.dispose()
+    assert received(connection.create_session()) == []
 
 
 def test_what_was_seen_is_believed_for_a_while(connection: Connection, free: list[int], clock: VirtualClock) -> None:

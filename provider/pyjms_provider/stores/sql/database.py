@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 
@@ -61,6 +61,9 @@ class Database(ABC):
     def leaves_doubt(self, error: BaseException | None) -> bool:
         """Return whether what was being committed may be found later, as after a death, although that failed with this error of the driver."""
         return False
+
+    def check_space(self, connection: Connection, steps: Sequence[tuple[str, Collection[Row]]]) -> None:  # noqa: B027 - a server's disk is the server's
+        """Refuse what somebody is about to execute by `connection` if it would take the last of the disk. Raises `StoreError`."""
 
     @property
     def is_held(self) -> bool:

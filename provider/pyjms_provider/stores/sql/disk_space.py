@@ -37,13 +37,18 @@ class DiskSpace:
         """Whether messages are to be refused."""
 
     def look(self, now_ms: float, cursor: sqlite3.Cursor | None) -> None:
-        """See how much there is. `cursor`: of a connection to the database that is in no transaction; None: there is none."""
+        """See how much there is. `cursor`: of a connection to the database; None: there is none."""
         self.looked_ms = now_ms
         was_short, self.is_short = self.is_short, self._is_short(cursor)
         if self.is_short and not was_short:
             _log.warning("PYJMS-STORE-7 %s", self.error().reason)
         elif was_short and not self.is_short:
             _log.info("PYJMS-STORE-7 the disk of %s has room for messages again", self._path)
+
+    def check(self, cursor: sqlite3.Cursor) -> None:
+        """Look for who writes by another connection, that of `cursor`. Raises `StoreError` if messages are to be refused. Any thread."""
+        if self._keep_free_bytes and self._is_short(cursor):
+            raise self.error()
 
     def _is_short(self, cursor: sqlite3.Cursor | None) -> bool:
         try:

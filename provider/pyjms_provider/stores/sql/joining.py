@@ -76,11 +76,13 @@ class JoinedWriter(JoinedTransaction):
         with self._noted_first() as noted:
             try:
                 for batch in (*noted, make_batch(changes)):
-                    for statement, rows in batch.steps(self._database.statements):
+                    steps = batch.steps(self._database.statements)
+                    self._database.check_space(self._connection, steps)
+                    for statement, rows in steps:
                         self._connection.exec_driver_sql(statement, list(rows))
                 # Last, so that a broker that takes the store over waits for the commit alone, and then finds it done.
                 is_ours = self._database.hold_opening(self._connection) == self._opening
-            except SQLAlchemyError as error:
+            except (SQLAlchemyError, ProviderError) as error:
                 self._roll_back()
                 raise _not_written(error) from error
             if not is_ours:

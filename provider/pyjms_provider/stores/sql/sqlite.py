@@ -137,7 +137,7 @@ class SqliteDatabase(Database):
         now_ms = self._clock.monotonic_ms()
         if now_ms - self._checked_ms >= CHECK_MS:
             self._check_file(now_ms)
-        if self._space.is_short and any(statement in self._growing for statement, _ in steps):
+        if self._space.is_short and self._grow(steps):
             raise self._space.error()
         try:
             cursor = self._cursor or self._writer_again()
@@ -169,6 +169,15 @@ class SqliteDatabase(Database):
             self._cursor = None
             self._give_up()
             raise
+
+    def _grow(self, steps: Sequence[tuple[str, Collection[Row]]]) -> bool:
+        """Return whether these steps add messages."""
+        return any(statement in self._growing for statement, _ in steps)
+
+    def check_space(self, connection: Connection, steps: Sequence[tuple[str, Collection[Row]]]) -> None:
+        if self._grow(steps):
+            lent: Any = connection.connection.driver_connection
+            self._space.check(lent.cursor())
 
     def _add_together(self, cursor: sqlite3.Cursor, rows: Collection[Row]) -> None:
         # Python's interpreter may change hands with each statement, with each row of `executemany`, and once more in
