@@ -84,12 +84,16 @@ def salvage(damaged: Path, new: Path, clock: Clock, progress: Callable[[str, int
     engine = make_engine(URL.create("sqlite", database=str(part)), synchronous="FULL")
     try:
         with closing(_open(path)) as source:
-            names, next_queue, epoch = _look(source, path)
+            names, version, next_queue, epoch = _look(source, path)
             with engine.begin() as connection:
                 prepare_schema(connection, str(new), is_shared=False)
-                connection.execute(update(t.META).values(clean=False, epoch=epoch, next_queue=next_queue))
+                kept = {"version": version, "clean": False, "epoch": epoch, "next_queue": next_queue}
+                connection.execute(update(t.META).values(**kept))
             saved = [_copy(source, table, engine, progress) for table in _COPIED if table.name in names]
         with engine.begin() as connection:
+            prepare_schema(
+                connection, str(new), is_shared=False
+            )  # what is of an older version becomes of the present one
             set_aside = _set_aside(connection, clock.time_ms())
             made = _mend(connection)
             messages = connection.scalar(select(func.count()).select_from(t.MESSAGE)) or 0
@@ -129,8 +133,8 @@ def _open(path: str) -> sqlite3.Connection:
     return connection
 
 
-def _look(source: sqlite3.Connection, path: str) -> tuple[set[str], int, int]:
-    """Return the names of the tables, the next queue's number, and the epoch. Raises `DamagedStoreError`, `ForeignStoreError`, `NewerStoreError`."""
+def _look(source: sqlite3.Connection, path: str) -> tuple[set[str], int, int, int]:
+    """Return the names of the tables, the version, the next queue's number, and the epoch. Raises `DamagedStoreError`, `ForeignStoreError`, `NewerStoreError`."""
     try:
         names = {name for (name,) in source.execute("SELECT name FROM sqlite_master WHERE type = 'table'")}
     except sqlite3.DatabaseError as error:
@@ -143,17 +147,17 @@ def _look(source: sqlite3.Connection, path: str) -> tuple[set[str], int, int]:
     columns = ["version", "next_queue", "epoch"]
     DamagedTable(source, t.META.name, "rowid", columns, found.append, is_unique=True).read()
     if not found or any(type(value) is not int or value < 0 for value in found[0]):
-        return names, 1, 0
+        return names, 1, 1, 0  # whatever it is of, it may be taken for the first version
     version, next_queue, epoch = found[0]
     if version > t.VERSION:
         raise NewerStoreError(
             f"{path} has schema {version}, and this pyjms knows schema {t.VERSION}: install the pyjms that wrote it, or a newer one"
         )
-    return names, next_queue, epoch
+    return names, version, next_queue, epoch
 
 
 def _copy(source: sqlite3.Connection, table: Table, engine: Engine, progress: Callable[[str, int], None]) -> SavedTable:
-    columns = [column.name for column in table.columns]
+    columns = _columns_of(source, table, engine)
     add = f"INSERT OR IGNORE INTO {table.name} ({', '.join(columns)}) VALUES ({', '.join('?' * len(columns))})"  # noqa: S608
     rows: list[tuple[Any, ...]] = []
     count = 0
@@ -182,6 +186,18 @@ def _copy(source: sqlite3.Connection, table: Table, engine: Engine, progress: Ca
     return SavedTable(
         name=table.name, saved=saved, unread=reader.unread, lacks_ends=reader.lacks_ends, is_whole=reader.is_whole
     )
+
+
+def _columns_of(source: sqlite3.Connection, table: Table, engine: Engine) -> list[str]:
+    """Return the columns of a table; if an older version had others, the new table is made with these, as it was before it is migrated."""
+    columns = [column.name for column in table.columns]
+    found = [name for _, name, *_ in source.execute(f"PRAGMA table_info({table.name})")]
+    if set(found) == set(columns) or not all(map(str.isidentifier, found or [""])):  # what is damaged may be anything
+        return columns
+    with engine.begin() as connection:
+        table.drop(connection)
+        connection.exec_driver_sql(f"CREATE TABLE {table.name} ({', '.join(found)})")
+    return found
 
 
 def _set_aside(connection: Connection, now_ms: int) -> int:
