@@ -9,7 +9,7 @@ machine sleeps: it looks again every few seconds.
 from __future__ import annotations
 
 import logging
-from heapq import heappop, heappush
+from heapq import heapify, heappop, heappush
 from itertools import count
 from threading import Lock, Thread, current_thread
 from typing import Final
@@ -20,13 +20,17 @@ from pyjms_provider.core.timed import HasTimes
 __all__ = ["Housekeeper"]
 
 _LOOK_MS: Final = 10_000
-"""It waits for so long at most, so that who is due when the clock is set forward is visited so late at most."""
+"""It waits for so long at most, so that who is due when the clock is set forward is visited so late at most; and so long after a fault."""
+_SPARE: Final = 64  # visits that were put off, and are not worth tidying
 
 _log = logging.getLogger(__name__)
 
 
 class Housekeeper:
-    """Visits whoever has times at which something is due, when asked: it calls `do_what_is_due`."""
+    """Visits whoever has times at which something is due, when asked: it calls `do_what_is_due`.
+
+    Of each it notes the next visit alone, as that answers when to come again: a queue asks with each of its messages.
+    """
 
     def __init__(self, name: str, clock: Clock) -> None:
         self._name = name
@@ -34,6 +38,8 @@ class Housekeeper:
         self._lock = Lock()
         self._signal = Signal()
         self._visits: list[tuple[int, int, HasTimes]] = []
+        self._planned: dict[HasTimes, int] = {}
+        """When each is visited next; the heap also has visits that were later, and have become needless."""
         self._numbers = count()
         self._thread: Thread | None = None
         self._stopped = False
@@ -41,21 +47,40 @@ class Housekeeper:
     def ask(self, visited: HasTimes, at_ms: int) -> None:
         """Come to `visited` at `at_ms`, in milliseconds since 1970 UTC. Any thread; never blocks."""
         with self._lock:
-            if self._stopped:
+            planned_ms = self._planned.get(visited)
+            if self._stopped or (planned_ms is not None and planned_ms <= at_ms):
                 return
-            heappush(self._visits, (at_ms, next(self._numbers), visited))
+            self._plan(visited, at_ms)
             is_next = self._visits[0][2] is visited and self._visits[0][0] == at_ms
             if self._thread is None:
-                self._thread = Thread(target=self._run, name=f"pyjms housekeeping {self._name}", daemon=True)
-                self._thread.start()
+                self._start()
         if is_next:
             self._signal.set()
+
+    def _plan(self, visited: HasTimes, at_ms: int) -> None:
+        """Note the next visit. The lock is held."""
+        heappush(self._visits, (at_ms, next(self._numbers), visited))
+        self._planned[visited] = at_ms  # last: who is interrupted in between is asked again
+        if len(self._visits) > 2 * len(self._planned) + _SPARE:
+            self._visits = [(planned_ms, next(self._numbers), each) for each, planned_ms in self._planned.items()]
+            heapify(self._visits)
+
+    def _start(self) -> None:
+        """Start the thread; if the system has none to give, the next who asks tries again. The lock is held."""
+        thread = Thread(target=self._run, name=f"pyjms housekeeping {self._name}", daemon=True)
+        self._thread = thread
+        try:
+            thread.start()
+        except RuntimeError:
+            self._thread = None
+            raise
 
     def stop(self) -> None:
         """End the thread and wait for it, unless this is it. May be repeated."""
         with self._lock:
             self._stopped = True
             self._visits.clear()
+            self._planned.clear()
             thread = self._thread
         self._signal.set()
         if thread is not None and thread is not current_thread():
@@ -82,13 +107,16 @@ class Housekeeper:
         due: dict[HasTimes, None] = {}
         with self._lock:
             while self._visits and self._visits[0][0] <= now_ms:
-                due[heappop(self._visits)[2]] = None
+                visited = heappop(self._visits)[2]
+                # Now, as who asks from here on may have something that this visit does not see.
+                self._planned.pop(visited, None)
+                due[visited] = None
         for visited in due:
             try:
                 again_ms = visited.do_what_is_due(now_ms)
             except Exception:
                 # The top of a thread: one fault must not stop the visits to all others.
                 _log.exception("%s: purging %r failed", self._name, visited)
-                continue
+                again_ms = now_ms + _LOOK_MS  # what was due is so still
             if again_ms is not None:
                 self.ask(visited, again_ms)

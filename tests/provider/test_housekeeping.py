@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from threading import Event
+from threading import Event, Thread
 from threading import enumerate as all_threads
 
 import pytest
 
 from pyjms.spi.clock import SystemClock
 from pyjms.testing import VirtualClock
+from pyjms.types import Long
 from pyjms_provider.broker import EmbeddedBroker, find_broker, running_broker, stop_broker
 from pyjms_provider.core.message_state import MessageState
+from pyjms_provider.core.sent_headers import DELIVER_AT
 from pyjms_provider.housekeeping import Housekeeper
 from tests.provider.helpers import QueueWorld, holders, make_envelope
 
@@ -125,6 +127,78 @@ def test_a_fault_in_one_channel_stops_no_other(clock: VirtualClock, caplog: pyte
     housekeeper.stop()
     housekeeper.ask(good, 0)
     assert not threads_of("faulty")
+
+
+class Visited:
+    """Notes when it is visited, and answers what it is told to."""
+
+    def __init__(self, *answers: int | Exception | None) -> None:
+        self.answers = list(answers)
+        self.visits: list[int] = []
+
+    def do_what_is_due(self, now_ms: int) -> int | None:
+        self.visits.append(now_ms)
+        answer = self.answers.pop(0)
+        if isinstance(answer, Exception):
+            raise answer
+        return answer
+
+
+@pytest.fixture
+def housekeeper(clock: VirtualClock) -> Iterator[Housekeeper]:
+    made = Housekeeper("alone", clock)
+    yield made
+    made.stop()
+
+
+def test_what_was_due_is_tried_again_after_a_fault(clock: VirtualClock, housekeeper: Housekeeper) -> None:
+    begin_ms = clock.time_ms()
+    visited = Visited(RuntimeError("once"), None)
+    housekeeper.ask(visited, begin_ms + 5)
+    clock.await_wait(5)
+    clock.advance(5)
+    wait_until(lambda: len(visited.visits) == 1)
+    clock.await_wait(10_000)
+    clock.advance(10_000)
+    wait_until(lambda: len(visited.visits) == 2)
+    assert visited.visits == [begin_ms + 5, begin_ms + 10_005]
+
+
+def test_a_queue_that_asks_with_each_message_takes_no_memory_for_that(
+    broker: EmbeddedBroker, clock: VirtualClock
+) -> None:
+    """As one does that has a message which is for tomorrow."""
+    queue = broker.virtual_host.queue("orders")
+    tomorrow_ms = clock.time_ms() + 86_400_000
+    broker.virtual_host.route(make_envelope(properties={DELIVER_AT: Long(tomorrow_ms)}), None, None)
+    world = QueueWorld()
+    for number in range(1_000):
+        unit = world.unit()
+        soon_ms = clock.time_ms() + 5_000 - number  # each is due before the last one
+        properties = {DELIVER_AT: Long(soon_ms)} if number % 2 else {}
+        broker.virtual_host.route(make_envelope(properties=properties), None, unit)
+        unit.commit(clock.time_ms())
+    assert len(broker._housekeeper._visits) < 100
+    clock.advance(5_000)
+    wait_until(lambda: queue.delayed_count == 1)
+    clock.advance(86_400_000)
+    wait_until(lambda: queue.delayed_count == 0)
+
+
+def test_it_starts_later_if_the_system_has_no_thread_to_give(
+    clock: VirtualClock, housekeeper: Housekeeper, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    visited = Visited(None)
+
+    def fail(thread: Thread) -> None:
+        raise RuntimeError("can't start new thread")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Thread, "start", fail)
+        with pytest.raises(RuntimeError, match="can't start"):
+            housekeeper.ask(visited, clock.time_ms())
+    housekeeper.ask(Visited(None), clock.time_ms())
+    wait_until(lambda: len(visited.visits) == 1)
 
 
 def test_it_obeys_the_system_clock_too() -> None:
