@@ -89,7 +89,6 @@ class PagedQueue(AsynchronousChannel):
             for entry in (*self._state.awake(), *self._state.entries(MessageState.DELIVERED)):
                 if entry.reference is reference:
                     self._remove(entry, MessageEvent.REMOVE, Happening.UNREADABLE)
-        self._store.remove(reference)
 
     # A message is wanted
 

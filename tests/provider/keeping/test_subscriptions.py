@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from pyjms.spi.errors import ResourceError, SubscriptionInUseError, UnknownSubscriptionError
+from pyjms.spi.errors import GoneError, ResourceError, SubscriptionInUseError, UnknownSubscriptionError
 from pyjms_provider.core.journal import Changes
 from tests.provider.keeping.site import NEWS, Site, consume, take_all, text
 
@@ -143,3 +143,21 @@ def test_a_topic_without_durable_subscribers_writes_nothing(site: Site) -> None:
 def _refuse(point: str, _: Changes) -> None:
     if point.startswith("before"):
         raise ResourceError("no space on the disk")
+
+
+def test_a_message_that_cannot_be_read_is_passed_over_by_each_subscription(site: Site) -> None:
+    for client_id in ("ann", "bob"):
+        connection = site.connect(client_id)
+        consume(connection.open_session(transacted=False), NEWS, durable_name="all")
+        connection.close()
+    for body in ("damaged", "whole"):
+        site.send(body, to=NEWS)
+    site.crash()
+    del site.medium.messages[min(site.medium.messages)]
+    for client_id in ("ann", "bob"):
+        consumer = consume(site.connect(client_id).open_session(transacted=False), NEWS, durable_name="all")
+        first = consumer.poll()
+        assert first is not None
+        with pytest.raises(GoneError, match="set aside"):
+            text(first)
+        assert [text(each) for each in take_all(consumer)] == ["whole"]
