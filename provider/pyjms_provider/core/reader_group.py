@@ -157,19 +157,29 @@ class Group:
     def pull(
         self, consumer: Consumer, room: int, room_bytes: int | None, *, one: bool, store: MessageStore
     ) -> list[Held]:
-        """Take the next messages, up to `room` of them and so many bytes; `one`: the first may be larger."""
+        """Take the next messages, up to `room` of them and so many bytes; `one`: the first may be larger.
+
+        May wait for a disk. Raises `ResourceError`; then it has taken none.
+        """
         queue, holder, unit = self.queue, self._holder, self._unit
+        taken: list[tuple[QueueEntry, int]] = []
         pulled: list[Held] = []
-        while len(pulled) < room and (delivery := queue.deliver_single_message(consumer)) is not None:
-            entry: QueueEntry = delivery.tag  # type: ignore[assignment]  # a consumer that acquires
-            size = _size_of(entry, store)
-            if room_bytes is not None:
-                if size > room_bytes and not (one and not pulled):
-                    queue.give_back([(entry, delivery.count)], holder, unseen=True)
-                    break
-                room_bytes -= size
-            if queue.settle_in(unit, [(entry, delivery.count)], holder):  # else it has expired at this moment
-                pulled.append(Held(entry, delivery.count, size))
+        try:
+            while len(pulled) < room and (delivery := queue.deliver_single_message(consumer)) is not None:
+                entry: QueueEntry = delivery.tag  # type: ignore[assignment]  # a consumer that acquires
+                taken.append((entry, delivery.count))
+                size = _size_of(entry, store)
+                if room_bytes is not None:
+                    if size > room_bytes and not (one and not pulled):
+                        queue.give_back([(entry, delivery.count)], holder, unseen=True)
+                        break
+                    room_bytes -= size
+                if queue.settle_in(unit, [(entry, delivery.count)], holder):  # else it has expired at this moment
+                    pulled.append(Held(entry, delivery.count, size))
+        except BaseException:
+            # The disk failed, or the thread was interrupted: else they would be the group's without a number.
+            queue.give_back(taken, holder, unseen=True)
+            raise
         return pulled
 
     def reservations(self, pulled: Sequence[Held]) -> list[Reservation]:

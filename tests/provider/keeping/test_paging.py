@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from itertools import count
 
 import pytest
 
-from pyjms.spi.envelope import MessageId
+from pyjms.spi.envelope import Envelope, MessageId
 from pyjms.spi.errors import ResourceError
+from pyjms.spi.replay import GroupRequest
 from pyjms_provider.core.journal import Changes
 from pyjms_provider.core.paging import PagingMessageStore
+from pyjms_provider.core.reference import ReferenceId
 from pyjms_provider.queue_manager import QueueManager
 from pyjms_provider.stores.volatile import VolatileJournal
-from tests.provider.keeping.site import Site, consume, take_all, text
+from tests.provider.keeping.site import ORDERS, Site, consume, take_all, text
 
 LIMIT = 50_000
 BODY = "x" * 1000
@@ -191,3 +194,29 @@ def test_what_cannot_be_read_any_more_when_it_is_to_come_back_is_let_go(
     monkeypatch.undo()
     assert small.texts() == []
     assert len(store_of(small)) == 0
+
+
+def test_a_reader_group_gives_back_what_it_had_taken_when_the_disk_failed(
+    small: Site, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    texts = fill(small, 200, delivery_mode=2)
+    small.crash()
+    groups = small.connect().reader_groups()
+    opened = groups.open(GroupRequest(name="g", address=ORDERS, selector="even"))
+    read, reads = VolatileJournal.read, count()
+
+    def fail_late(journal: VolatileJournal, ids: Sequence[ReferenceId]) -> dict[ReferenceId, Envelope]:
+        if next(reads) == 3:
+            raise ResourceError("the disk does not answer")
+        return read(journal, ids)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(VolatileJournal, "read", fail_late)
+        with pytest.raises(ResourceError, match="does not answer"):
+            groups.reserve(opened, after=0, max_messages=100, max_bytes=None, wait_ms=0)
+    seen: list[str] = []
+    while groups.reserve(opened, after=len(seen), max_messages=10, max_bytes=None, wait_ms=0) > len(seen):
+        page = groups.read("g", opened.group.generation, after=len(seen), upto=len(seen) + 1)
+        seen += [str(message.envelope.body) for message in page]
+        assert {message.count for message in page} == {1}
+    assert seen == texts[::2]
