@@ -71,7 +71,8 @@ class VmConnection(ProviderConnection):
         self._client_id: str | None = None
         self._sessions: dict[VmSession, None] = {}
         self._numbers = count(1)
-        self._connection_id = broker.attach(self._lose, self, on_expired)
+        with self._lock:  # whoever ends it at this moment waits until it has its id
+            self._connection_id = broker.attach(self._lose, self, on_expired)
 
     @property
     def connection_id(self) -> ConnectionId:
@@ -129,8 +130,9 @@ class VmConnection(ProviderConnection):
             session.set_delivering(started)
 
     def create_temporary(self, kind: AddressKind) -> Address:
-        self._check_open()
-        return self._host.temporaries.create(kind, self._connection_id)
+        with self._lock:  # whoever closes it at this moment finds the destination
+            self._check_open()
+            return self._host.temporaries.create(kind, self._connection_id)
 
     def delete_temporary(self, address: Address) -> None:
         self._check_open()

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from threading import Event, Thread
 
 import pytest
 
 from pyjms.spi.delivery import Delivery
-from pyjms.spi.envelope import AddressKind
+from pyjms.spi.envelope import Address, AddressKind, ConnectionId
 from pyjms.spi.errors import (
     ClosedError,
     ConnectionLostError,
@@ -15,9 +16,12 @@ from pyjms.spi.errors import (
 from pyjms_provider.clients.vm import VmConnection
 from pyjms_provider.clients.vm_consumer import VmConsumer
 from pyjms_provider.clients.vm_session import VmSession
+from pyjms_provider.core.expiry_watch import OnExpired
 from pyjms_provider.core.message_state import MessageState
 from tests.provider.clients.world import World, consume, drain, news, poll
 from tests.provider.helpers import NEWS, ORDERS, RecordedEvents, make_envelope, text_of
+
+PATIENCE_S = 30.0
 
 # Ending
 
@@ -205,3 +209,46 @@ def test_an_end_that_fails_lets_others_go_on(world: World, monkeypatch: pytest.M
     for other in others:
         other.join(10)
         assert not other.is_alive()
+
+
+def test_a_temporary_destination_that_is_made_while_its_connection_closes_goes_with_it(world: World) -> None:
+    connection = world.connect()
+    temporaries = connection._host.temporaries
+    create = temporaries.create
+    closing = Thread(target=connection.close)
+
+    def create_late(kind: AddressKind, owner: ConnectionId) -> Address:
+        is_kept_open = connection._lock.locked()
+        closing.start()
+        if not is_kept_open:
+            closing.join(PATIENCE_S)
+        return create(kind, owner)
+
+    temporaries.create = create_late  # type: ignore[method-assign]
+    address = connection.create_temporary(AddressKind.QUEUE)
+    closing.join(PATIENCE_S)
+    assert temporaries.owner_of(address) is None
+
+
+def test_a_broker_that_stops_ends_a_connection_that_is_just_being_made(world: World) -> None:
+    broker = world.connect().broker
+    attach, events = broker.attach, RecordedEvents()
+    stopping = Thread(target=broker.stop)
+
+    def attach_late(
+        lose: Callable[[ConnectionLostError], None], handle: VmConnection, on_expired: OnExpired | None
+    ) -> ConnectionId:
+        connection_id = attach(lose, handle, on_expired)
+        stopping.start()
+        if not handle._lock.locked():
+            stopping.join(PATIENCE_S)
+        return connection_id
+
+    broker.attach = attach_late  # type: ignore[method-assign, assignment]
+    connection = VmConnection(broker, events)
+    stopping.join(PATIENCE_S)
+    assert not stopping.is_alive()
+    assert len(events.errors) == 1
+    with pytest.raises(ClosedError):
+        connection.open_session(transacted=False)
+    assert not broker.clients()
