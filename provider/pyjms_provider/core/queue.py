@@ -275,7 +275,7 @@ class Queue(RestorableQueue, SettlingQueue):
         delivery: Delivery | None = None
         woken: Sequence[Consumer] = ()
         found: QueueEntry | Literal[Unfinished.UNFINISHED] | None = None
-        by_rules = in_vain = False
+        in_vain = False
         stretches = 0
         loads: dict[ReferenceId, int] = {}
         while True:
@@ -290,6 +290,7 @@ class Queue(RestorableQueue, SettlingQueue):
                         break
                     if consumer.cursor is None and not self._manager.weighs:
                         found = self._ordering.take_first()
+                        by_rules = False
                     else:
                         found = self._take(consumer)
                         by_rules = self._rules is not None
