@@ -142,8 +142,12 @@ class Topic(Channel):
                         acknowledged = receiver.handle(reference, transaction) and acknowledged
                 except NotAcceptedError:
                     continue
-        except BaseException as error:
-            if is_shared and not isinstance(error, ProviderError):  # the thread was interrupted: all get it, or nobody
+        except ProviderError:
+            for _ in wanting[passed:]:
+                store.release(reference)
+            raise
+        except BaseException:  # the thread was interrupted: all get it, or nobody
+            if is_shared:
                 self._pass_on_rest(reference, wanting[passed:], transaction)
             raise
         store.release(reference)

@@ -8,7 +8,7 @@ import pytest
 
 from pyjms.spi.envelope import ConnectionId
 from pyjms.spi.selector import compile_selector
-from pyjms_provider.core.channel import ChannelClosedError, UnknownDeliveryError
+from pyjms_provider.core.channel import ChannelClosedError, UnknownDeliveryError, UnreliableChannelError
 from pyjms_provider.core.channel_state import ChannelState, Reliability
 from pyjms_provider.core.entry import ReceiverId
 from pyjms_provider.core.message_state import MessageState
@@ -27,11 +27,18 @@ class TopicWorld(QueueWorld):
         super().__init__()
         self.topic = Topic("topic://news", self.store)
 
-    def subscribe(self, name: str = "s", selector: str | None = None, *, no_local: bool = False) -> Subscription:
+    def subscribe(
+        self,
+        name: str = "s",
+        selector: str | None = None,
+        *,
+        no_local: bool = False,
+        reliability: Reliability = Reliability.MEMORY,
+    ) -> Subscription:
         subscription = Subscription(
             name,
             self.store,
-            ChannelState(self.store, reliability=Reliability.MEMORY),
+            ChannelState(self.store, reliability=reliability),
             self.clock,
             terms=SubscriptionTerms(topic=NEWS, selector_text=selector, no_local=no_local),
             selector=None if selector is None else compile_selector(selector),
@@ -170,6 +177,15 @@ def test_a_subscription_that_ends_meanwhile_takes_nothing(world: TopicWorld) -> 
     ended.close()
     reference, _ = world.publish("a")
     assert texts(open_) == ["a"]
+    assert holders(world.store, reference) == 1
+
+
+def test_a_message_that_subscriptions_refuse_is_the_senders_alone(world: TopicWorld) -> None:
+    subscriptions = [world.subscribe(name, reliability=Reliability.STRICT) for name in "ab"]
+    reference = world.store.store(make_envelope(destination=NEWS, persistent=True), OTHER)
+    with pytest.raises(UnreliableChannelError):
+        world.topic.take_over(reference)
+    assert [texts(each) for each in subscriptions] == [[], []]
     assert holders(world.store, reference) == 1
 
 
