@@ -109,7 +109,10 @@ class UnitOfWork:
         """How many messages of a queue, and of what size, leave it at the end of the unit at the earliest."""
         with self._lock:
             entries = [*self._sent, *(entry for entry, _ in self._settled)]
-        sizes = [entry.reference.size for entry in entries if entry.queue is queue]
+        # Those that have expired have left it already.
+        sizes = [
+            entry.reference.size for entry in entries if entry.queue is queue and entry.state is not MessageState.ABSENT
+        ]
         return len(sizes), sum(sizes)
 
     def add_sent(self, entry: QueueEntry) -> bool:

@@ -433,6 +433,19 @@ def test_nor_for_the_room_of_what_it_has_received() -> None:
     assert isinstance(Sender(world, "b", unit).wait(), QueueFullError)
 
 
+def test_but_what_has_expired_in_it_takes_no_room_any_more() -> None:
+    world, _ = blocking()
+    unit = world.unit()
+    world.send("a", unit=unit, ttl_ms=10)
+    world.pass_time(10)
+    world.send("x")
+    sender = Sender(world, "b", unit)
+    wait_until_blocked(world)
+    reader = world.reader()
+    reader.settle(pulled(reader))
+    assert sender.wait() is None
+
+
 def test_a_sender_without_patience_does_not_wait() -> None:
     world, _ = blocking()
     world.send("a")
