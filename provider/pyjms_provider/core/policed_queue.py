@@ -112,11 +112,11 @@ class PolicedQueue(PagedQueue):
         check_disk(policy, has_disk=not self._store.keeps_all_in_memory)
         woken: Sequence[Consumer] = ()
         with self._lock:
-            held = [entry.reference for state in _STATES for entry in self._state.entries(state)]
+            messages = sum(map(self._state.count, _STATES))
             changed = [name for name in _FIXED if getattr(policy, name) != getattr(self.policy, name)]
-            if changed and (held or len(self._manager)):
+            if changed and (messages or len(self._manager)):
                 raise DestinationInUseError(
-                    f"{self._name} has {len(held)} messages and {len(self._manager)} consumers, so its {changed[0]} "
+                    f"{self._name} has {messages} messages and {len(self._manager)} consumers, so its {changed[0]} "
                     f"cannot be altered; empty it and close its consumers first, or create another queue"
                 )
             if only_check:
@@ -126,7 +126,7 @@ class PolicedQueue(PagedQueue):
                 self._obey(policy, None)
             else:
                 resumes = self.policy.paused and not policy.paused
-                self._change_rules(policy, held)
+                self._change_rules(policy)
                 self._drop_surplus()
                 woken = self._successors()
                 if resumes and policy.non_destructive:  # who only looks succeeds nobody, and waited with the others
@@ -138,12 +138,15 @@ class PolicedQueue(PagedQueue):
         with suppress(ResourceError):  # the policy has changed; who sends next is told that there is no room
             self._store.relieve()
 
-    def _change_rules(self, policy: QueuePolicy, held: Sequence[MessageReference]) -> None:
+    def _change_rules(self, policy: QueuePolicy) -> None:
         """Change what may be changed while messages and consumers are there. The lock is held."""
         self.policy = policy
         if self._rules is None and needs_rules(policy):
             self._rules = QueueRules(policy)
         if self._rules is not None:
+            # Limits alone ask for each message. All others stay dormant: a million that wake take as long as to load them.
+            states = _STATES if policy.is_limited else ()
+            held = [entry.reference for state in states for entry in self._state.entries(state)]
             self._rules.change(policy, held, self._store.retrieve)
             for reference in held:
                 self._shelve(reference)

@@ -9,6 +9,8 @@ import pytest
 
 from pyjms.spi.errors import ProviderError, ResourceError
 from pyjms_provider.core.journal import Changes
+from pyjms_provider.core.ordering import Ordering
+from pyjms_provider.core.policed_queue import QueueFullError
 from pyjms_provider.queue_manager import QueueManager
 from pyjms_provider.stores.volatile import Crash, VolatileJournal
 from tests.provider.keeping.site import ORDERS, Site, consume, take_all, text
@@ -405,3 +407,26 @@ def test_a_broker_that_is_stopped_waits_for_who_is_acknowledging(site: Site) -> 
     assert (before, site.medium.is_clean) == (False, True)
     site.start()
     assert site.drain() == []
+
+
+def dormant(site: Site) -> int:
+    """Return of how many messages the queue knows two numbers only."""
+    ordering = site.broker.virtual_host.queue("orders")._ordering
+    assert isinstance(ordering, Ordering)
+    return sum(isinstance(entry, int) for lane in ordering._lanes for entry in lane.entries)
+
+
+def test_a_backlog_sleeps_on_while_its_queue_is_paused(site: Site) -> None:
+    for number in range(20):
+        site.send(str(number))
+    site.crash()
+    manager = QueueManager(site.broker.virtual_host)
+    manager.pause("orders")
+    site.send("in the pause")
+    assert dormant(site) == 20
+    manager.resume("orders")
+    manager.alter("orders", max_messages=21)
+    with pytest.raises(QueueFullError):
+        site.send("too many")
+    assert [name for name, _ in site.drain()] == [*map(str, range(20)), "in the pause"]
+    site.send("again")
