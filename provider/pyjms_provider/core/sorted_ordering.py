@@ -277,7 +277,8 @@ class SortedOrdering:
 
     def look(self, cursor: Cursor, evaluations: int) -> QueueEntry | Literal[Unfinished.UNFINISHED] | None:
         """Return the next message for a browser's own `cursor`, leaving it in its place."""
-        assert isinstance(cursor, SortedCursor)
+        if not isinstance(cursor, SortedCursor):
+            return None  # it began before the queue was sorted, which had no messages then
         places = self._places
         index = self._head if cursor.place is None else bisect_right(places, cursor.place, self._head)
         for place in islice(places, index, index + evaluations):

@@ -226,3 +226,11 @@ def test_the_type_changes_while_the_queue_is_empty_and_unused() -> None:
     for due in (2, 1):
         world.send(str(due), properties={"due": due})
     assert world.texts() == ["2", "1"]
+
+
+def test_a_browser_from_before_the_queue_was_sorted_has_seen_all_that_it_had() -> None:
+    world = PolicyWorld()
+    cursor = world.queue.open_browser(None)
+    world.manager.alter("orders", type="sorted", key="due")
+    world.send("1", properties={"due": 1})
+    assert world.queue.look(cursor) is None
