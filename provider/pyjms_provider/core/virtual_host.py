@@ -55,7 +55,6 @@ if TYPE_CHECKING:
 __all__ = ["VirtualHost"]
 
 _T = TypeVar("_T")
-
 _PERSISTENT = 2
 _QUEUE = AddressKind.QUEUE  # looking up a member of an enumeration costs more than a global name
 
@@ -188,7 +187,7 @@ class VirtualHost:
         return None if DELIVER_AT in properties or DUPLICATE_ID in properties else queue
 
     def work(self, act: Callable[[], _T]) -> _T:
-        """Return what `act` returns, which writes: who closes the journal waits for it. As `Keeper.work`."""
+        """Return what `act` returns, which may write; the end of the host waits for it. Raises `ClosedError` once the end has begun."""
         return act() if self.keeper is None else self.keeper.work(act)
 
     def finish_commit(self, unit: UnitOfWork) -> None:

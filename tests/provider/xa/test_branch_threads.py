@@ -4,16 +4,17 @@ from __future__ import annotations
 
 from functools import partial
 from random import Random
-from threading import Event
+from threading import Event, Thread
 
 import pytest
 
 from pyjms.spi.errors import BranchError, ClosedError
 from pyjms.spi.xid import Xid
 from pyjms_provider.clients.vm_session import VmSession
+from pyjms_provider.core.journal import Changes
 from pyjms_tck.spi.environment import Threads
 from tests.provider.keeping.site import ORDERS, consume
-from tests.provider.xa.site import BILLS, XaSite
+from tests.provider.xa.site import BILLS, ONE, XaSite
 
 MESSAGES = 60
 ROUNDS = 60
@@ -90,3 +91,30 @@ def test_messages_move_to_and_fro_and_none_is_lost_or_doubled(site: XaSite) -> N
     assert sorted([*site.texts(), *site.texts(BILLS)]) == texts
     site.crash()
     assert sorted([*site.texts(), *site.texts(BILLS)]) == texts
+
+
+@pytest.mark.parametrize("one_phase", [True, False])
+def test_a_stop_waits_for_what_a_coordinator_has_written(site: XaSite, one_phase: bool) -> None:
+    """Else what was received would come again, as if nobody had seen it."""
+    site.send("order")
+    party = site.party()
+    party.work() if one_phase else party.prepare()
+    keeper = site.broker.virtual_host.keeper
+    assert keeper is not None
+    stopping = Thread(target=site.broker.stop)
+
+    def stop_meanwhile(point: str, changes: Changes) -> None:
+        if point == "before write" and (changes.removals or changes.outcomes):
+            site.trap = None
+            stopping.start()
+            pause = Event()
+            while not keeper._work.is_ending:
+                pause.wait(0.001)
+            if not keeper._work.entries:
+                stopping.join()
+
+    site.trap = stop_meanwhile
+    party.session.xa_commit(ONE, one_phase=one_phase)
+    stopping.join()
+    site.start()
+    assert (site.drain(), site.drain(BILLS)) == ([], [("bill", 1)])
