@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from threading import Lock
 
+    from pyjms.spi.envelope import Address
     from pyjms.spi.selector import Selector
     from pyjms_provider.core.channel_state import ChannelState
     from pyjms_provider.core.journal import QueueRecord
@@ -75,17 +76,9 @@ class HostSubscriptions:
         Raises `DestinationError`; `SubscriptionInUseError` when a durable one has a subscriber.
         """
         address = request.address
-        if not address.temporary:
-            topic = self._host.topic(address.name)
-        else:
-            channel = self._host.temporaries.owned(address, subscriber)
-            if not isinstance(channel, Topic):
-                raise DestinationError(f"{address} is no topic")
-            topic = channel
-        text = None if request.selector is None else request.selector.text
-        terms = SubscriptionTerms(topic=address, selector_text=text, no_local=request.no_local)
+        topic = self._readable_topic(address, subscriber)
         if request.durable_name is None:
-            subscription = self._make_subscription(f"{address}#{next(self._numbers)}", request, terms, subscriber)
+            subscription = self._make_subscription(f"{address}#{next(self._numbers)}", request, subscriber)
             try:
                 topic.add_subscription(subscription)
             except BaseException:  # or the thread was interrupted: then nobody has it
@@ -97,18 +90,21 @@ class HostSubscriptions:
         if client_id is None:
             raise ProviderError(f"durable subscription {request.durable_name!r} needs a connection with a client id")
         check_name(request.durable_name, "the name of the subscription", ProviderError)
-        return self._subscribe_durably(
-            SubscriptionKey(client_id, request.durable_name), topic, request, terms, subscriber
-        )
+        return self._subscribe_durably(SubscriptionKey(client_id, request.durable_name), request, subscriber)
+
+    def _readable_topic(self, address: Address, subscriber: ConnectionId) -> Topic:
+        """Return the topic that connection `subscriber` wants to consume from. Raises `DestinationError`."""
+        if not address.temporary:
+            return self._host.topic(address.name)
+        channel = self._host.temporaries.owned(address, subscriber)
+        if not isinstance(channel, Topic):
+            raise DestinationError(f"{address} is no topic")
+        return channel
 
     def _subscribe_durably(
-        self,
-        key: SubscriptionKey,
-        topic: Topic,
-        request: SubscribeRequest,
-        terms: SubscriptionTerms,
-        subscriber: ConnectionId,
+        self, key: SubscriptionKey, request: SubscribeRequest, subscriber: ConnectionId
     ) -> Subscription:
+        terms = SubscriptionTerms.of(request)
         taken: Subscription | None = None
         is_changing = False
         try:
@@ -128,7 +124,7 @@ class HostSubscriptions:
                     self._changing.add(key)
                 if subscription is not None:
                     self._drop_durable(key, subscription)  # §6.11.1: other terms make another subscription
-                taken = self._make_durable(key, topic, request, terms, subscriber)
+                taken = self._make_durable(key, request, subscriber)
             finally:
                 if is_changing:
                     self._changing.discard(key)  # without a lock, for which an interrupted thread would wait first
@@ -138,25 +134,17 @@ class HostSubscriptions:
             raise
         return taken
 
-    def _make_durable(
-        self,
-        key: SubscriptionKey,
-        topic: Topic,
-        request: SubscribeRequest,
-        terms: SubscriptionTerms,
-        subscriber: ConnectionId,
-    ) -> Subscription:
+    def _make_durable(self, key: SubscriptionKey, request: SubscribeRequest, subscriber: ConnectionId) -> Subscription:
         """Make a durable subscription, or none if that fails or the thread is interrupted; the caller keeps others away from it."""
         keeper = self._host.keeper
         kept: KeptQueue | None = None
         made: Subscription | None = None
         try:
-            kept = None if keeper is None else keeper.define_subscription(key, terms)
-            name = f"{request.address}#{key.client_id}/{key.name}"
-            made = self._make_subscription(name, request, terms, subscriber, kept)
+            kept = None if keeper is None else keeper.define_subscription(key, SubscriptionTerms.of(request))
+            made = self._make_subscription(_durable_name(key, request.address), request, subscriber, kept)
             with self._lock:
                 self._durable[key] = made
-            topic.add_subscription(made)
+            self._host.topic(request.address.name).add_subscription(made)
         except BaseException:
             if made is not None:  # another thread may be writing for it already
                 end_at_once(made, keeper, kept, partial(self._forget_subscription, key, made))
@@ -169,17 +157,14 @@ class HostSubscriptions:
         self, key: SubscriptionKey, record: QueueRecord, selector: Selector | None, kept: KeptQueue
     ) -> Subscription:
         """Make a durable subscription again that the journal has kept; it has no subscriber."""
-        topic = self._host.topic(record.address.name)
         request = SubscribeRequest(
             address=record.address, selector=selector, no_local=record.no_local, durable_name=key.name
         )
-        terms = SubscriptionTerms(topic=record.address, selector_text=record.selector_text, no_local=record.no_local)
-        name = f"{record.address}#{key.client_id}/{key.name}"
-        made = self._make_subscription(name, request, terms, ConnectionId(""), kept)
+        made = self._make_subscription(_durable_name(key, record.address), request, ConnectionId(""), kept)
         made.is_active = False
         with self._lock:
             self._durable[key] = made
-        topic.add_subscription(made)
+        self._host.topic(record.address.name).add_subscription(made)
         return made
 
     def unsubscribe(self, client_id: str | None, name: str) -> None:
@@ -243,14 +228,9 @@ class HostSubscriptions:
         return found
 
     def _make_subscription(
-        self,
-        name: str,
-        request: SubscribeRequest,
-        terms: SubscriptionTerms,
-        subscriber: ConnectionId,
-        kept: KeptQueue | None = None,
+        self, name: str, request: SubscribeRequest, subscriber: ConnectionId, kept: KeptQueue | None = None
     ) -> Subscription:
-        host = self._host
+        host, terms = self._host, SubscriptionTerms.of(request)
         made = Subscription(
             name,
             host.store,
@@ -267,3 +247,8 @@ class HostSubscriptions:
         )
         made.watch = host.expiries
         return made
+
+
+def _durable_name(key: SubscriptionKey, topic: Address) -> str:
+    """Return what the channel of a durable subscription is called, in dead letters too."""
+    return f"{topic}#{key.client_id}/{key.name}"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Self
 
 from pyjms_provider.core.policed_queue import WITHOUT_LIMITS
 from pyjms_provider.core.queue import Queue
@@ -14,6 +14,7 @@ if TYPE_CHECKING:
 
     from pyjms.spi.clock import Clock
     from pyjms.spi.envelope import Address, ConnectionId
+    from pyjms.spi.provider import SubscribeRequest
     from pyjms.spi.selector import Selector
     from pyjms_provider.core.asynchronous_channel import AsynchronousChannel
     from pyjms_provider.core.channel_state import ChannelState
@@ -33,6 +34,12 @@ class SubscriptionTerms:
     topic: Address
     selector_text: str | None
     no_local: bool
+
+    @classmethod
+    def of(cls, request: SubscribeRequest) -> Self:
+        """Return the terms of a request."""
+        text = None if request.selector is None else request.selector.text
+        return cls(topic=request.address, selector_text=text, no_local=request.no_local)
 
 
 class Subscription(Queue):

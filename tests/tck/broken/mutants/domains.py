@@ -233,7 +233,7 @@ MUTANTS = (
         edit(
             _SUBSCRIPTIONS + "subscribe",
             "if request.durable_name is None:",
-            "if request.durable_name is None and client_id is None and not address.temporary:\n        return self._subscribe_durably(SubscriptionKey('all', address.name), topic, request, terms, subscriber)\n    if request.durable_name is None:",
+            "if request.durable_name is None and client_id is None and not address.temporary:\n        return self._subscribe_durably(SubscriptionKey('all', address.name), request, subscriber)\n    if request.durable_name is None:",
         ),
     ),
     mutant(
@@ -292,7 +292,7 @@ MUTANTS = (
         edit(
             _SUBSCRIPTIONS + "subscribe",
             "if request.durable_name is None:",
-            "if request.durable_name is None and client_id is None and not address.temporary:\n        return self._subscribe_durably(SubscriptionKey('all', address.name), topic, request, terms, subscriber)\n    if request.durable_name is None:",
+            "if request.durable_name is None and client_id is None and not address.temporary:\n        return self._subscribe_durably(SubscriptionKey('all', address.name), request, subscriber)\n    if request.durable_name is None:",
         ),
     ),
     # durable subscriptions
