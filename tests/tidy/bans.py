@@ -149,7 +149,7 @@ BROAD_HANDLERS = {
     "provider/pyjms_provider/clients/stomp/reading.py::_read_here": "what a reader finds wrong is raised by the I/O thread",
     "provider/pyjms_provider/clients/stomp/wire.py::_run": "the top of the I/O thread: the connection ends by it",
     "provider/pyjms_provider/clients/stomp/wire.py::_take": "a callback's fault must not end the connection of others",
-    "provider/pyjms_provider/core/asynchronous_channel.py::_offer": "a receiver that raises is broken (JBM §5.2)",
+    "provider/pyjms_provider/core/pushing.py::_offer": "a receiver that raises is broken (JBM §5.2)",
     "provider/pyjms_provider/core/doubts.py::_is_over": "one doubt's fault must not keep from all others what they hold",
     "provider/pyjms_provider/housekeeping.py::_visit": "the top of a thread: one channel's fault stops no other",
     "provider/pyjms_provider/management/messages.py::_serve_next": "the top of a thread",

@@ -1,47 +1,36 @@
-"""The channel that stores what it cannot deliver at once (JBoss Messaging Core §2, §7): state, pushing, expiry.
+"""The channel that stores what it cannot deliver at once (JBoss Messaging Core §2, §7): its state, and expiry.
 
-`Queue` adds how messages come in and the consumers that pull. Locking: decisions are taken under the channel's one lock; receivers are called,
-consumers woken and units of work rolled back after it is released. Lock order: `docs/design/threads.md`.
+`PushingChannel` adds receivers, `Queue` how messages come in and the consumers that pull. Locking: decisions are taken under the channel's one lock;
+receivers are called, consumers woken and units of work rolled back after it is released. Lock order: `docs/design/threads.md`.
 """
 
 from __future__ import annotations
 
-import logging
 from abc import abstractmethod
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
-from enum import Enum
 from threading import Lock
 from typing import TYPE_CHECKING
 
 from pyjms.spi.clock import Clock
 from pyjms.spi.envelope import Envelope
-from pyjms_provider.core.channel import Channel, Filter, NotAcceptedError, Receiver, UnknownDeliveryError
+from pyjms_provider.core.channel import Channel, Filter
 from pyjms_provider.core.channel_state import ChannelState
-from pyjms_provider.core.entry import QueueEntry, ReceiverId
+from pyjms_provider.core.entry import QueueEntry
 from pyjms_provider.core.expiry import ExpiryIndex, is_expired
 from pyjms_provider.core.message_state import MessageEvent, MessageState
-from pyjms_provider.core.reference import MessageReference, ReferenceId
+from pyjms_provider.core.reference import MessageReference
 from pyjms_provider.core.store import MessageStore
 from pyjms_provider.core.stories import Happening
 
 if TYPE_CHECKING:
-    from pyjms_provider.core.consumer import Consumer, ConsumerSession
+    from pyjms_provider.core.consumer import ConsumerSession
     from pyjms_provider.core.expiry_watch import ExpiryWatch
     from pyjms_provider.core.kept_queue import KeptQueue
     from pyjms_provider.core.queue_rules import QueueRules
     from pyjms_provider.core.unit_of_work import UnitOfWork
 
-__all__ = ["AsynchronousChannel", "PushTo"]
-
-_log = logging.getLogger(__name__)
-
-
-class PushTo(Enum):
-    """To whom a channel pushes a message."""
-
-    FIRST = "to the first receiver that takes it, in turn: point to point"
-    ALL = "to all receivers that accept it"
+__all__ = ["AsynchronousChannel"]
 
 
 class AsynchronousChannel(Channel):
@@ -54,9 +43,8 @@ class AsynchronousChannel(Channel):
         state: ChannelState,
         clock: Clock,
         *,
-        on_due: Callable[[AsynchronousChannel, int], None] | None = None,
-        push_to: PushTo = PushTo.FIRST,
-        kept: KeptQueue | None = None,
+        on_due: Callable[[AsynchronousChannel, int], None] | None,
+        kept: KeptQueue | None,
     ) -> None:
         """Make an empty channel. `kept`: how it is kept in a journal; None: not at all.
 
@@ -68,11 +56,9 @@ class AsynchronousChannel(Channel):
         self._ordering = state.ordering
         self._clock = clock
         self._on_due = on_due
-        self._push_to = push_to
         self._refuses_reliable = state.refuses_reliable
         self._lock = Lock()
         self._expiry = ExpiryIndex()
-        self._receivers: tuple[Receiver, ...] = ()
         self._closed = False
         self._rules: QueueRules | None = None
         self.kept = kept
@@ -108,119 +94,6 @@ class AsynchronousChannel(Channel):
         """Return whether the message would be taken: the channel is open and need not refuse it (§2.1)."""
         return not self._closed and not (reference.reliable and self._refuses_reliable)
 
-    def add_receiver(self, receiver: Receiver) -> None:
-        """Connect a receiver: messages are pushed to it from now on, older ones with the next `deliver`."""
-        with self._lock:
-            self._receivers = (*self._receivers, receiver)
-
-    def remove_receiver(self, receiver: Receiver) -> None:
-        """Disconnect a receiver; what it owes stays, and it may still ask for redelivery (§7.5)."""
-        with self._lock:
-            self._receivers = tuple(other for other in self._receivers if other is not receiver)
-
-    # Pushing
-
-    def deliver(self) -> bool:
-        with self._lock:
-            waiting = list(self._ordering)
-        for entry in waiting:
-            self._push(entry)
-        return not self.has_messages(MessageState.NEW)
-
-    def redeliver(self, receiver: Receiver) -> None:
-        receiver_id = receiver.receiver_id
-        with self._lock:
-            owed = self._state.owed_by(receiver_id)
-        for entry in owed:
-            with self._lock:
-                begun = self._state.begin_push_again(entry, receiver_id)
-            if begun:
-                # A refusal leaves all as it was: the receiver owes what it owed (§8.1.2).
-                self._end_push(entry, receiver_id, self._offer(receiver, entry) or False)
-
-    def _push(self, entry: QueueEntry) -> None:
-        """Offer an available message to the receivers (§5.2.3, §5.3.2)."""
-        with self._lock:
-            if self._remove_if_expired(entry) or self._state.begin_push(entry) is None:
-                return
-            receivers = self._receivers
-        handled = False
-        for receiver in receivers:
-            answer = self._offer(receiver, entry)
-            if answer is None:
-                continue
-            handled = True
-            with self._lock:
-                self._state.update(entry, receiver.receiver_id, answer)
-                if self._push_to is PushTo.FIRST:
-                    # In turn: who took this message is asked last for the next.
-                    self._receivers = (*(other for other in self._receivers if other is not receiver), receiver)
-            if self._push_to is PushTo.FIRST:
-                break
-        with self._lock:
-            if self._state.end_push(entry, handled=handled):
-                self._forget(entry)
-
-    def _offer(self, receiver: Receiver, entry: QueueEntry) -> bool | None:
-        """Return the receiver's acknowledgement, or None if there is none: it does not accept, or is broken."""
-        try:
-            if not receiver.accept(entry.reference):
-                return None
-            return receiver.handle(entry.reference, None, entry.redelivered)
-        except NotAcceptedError:
-            return None
-        except Exception:
-            # §5.2: a receiver that raises anything else is broken; the message must not be lost with it.
-            _log.exception("%s: receiver %s is broken; the message is kept", self._name, receiver.receiver_id)
-            return None
-
-    def _end_push(self, entry: QueueEntry, receiver_id: ReceiverId, positive: bool) -> None:
-        with self._lock:
-            self._state.update(entry, receiver_id, positive)
-            if self._state.end_push(entry, handled=True):
-                self._forget(entry)
-
-    def _push_or_choose(self, entry: QueueEntry) -> None:
-        """Push a message that has just become available; when nobody takes it, wake a consumer that may."""
-        self._push(entry)
-        with self._lock:
-            woken = self._choose(entry) if entry.state is MessageState.NEW else ()
-        for consumer in woken:
-            consumer.notify_work()
-
-    def acknowledge(
-        self, message_id: ReferenceId, receiver_id: ReceiverId, transaction: UnitOfWork | None = None
-    ) -> None:
-        with self._lock:
-            entry = self._state.pushed(message_id)
-            if entry is None:
-                # §5.3.4: without a message that is being delivered there is nothing that could be acknowledged.
-                raise UnknownDeliveryError(
-                    f"{self._name} is not delivering message {message_id}, so {receiver_id} cannot acknowledge it; "
-                    f"it may have been acknowledged before, or have expired"
-                )
-            if transaction is None:
-                if self._state.update_later(entry, receiver_id):
-                    self._forget(entry)
-                return
-            if entry.state is MessageState.DELIVERED:
-                self._state.record_acknowledgement(entry, transaction)
-        transaction.add_acknowledgement(entry, receiver_id)
-
-    def apply_acknowledgements(self, acknowledged: Iterable[tuple[QueueEntry, ReceiverId]]) -> None:
-        """Apply acknowledgements of pushed messages whose unit of work commits (§6.2.1)."""
-        with self._lock:
-            for entry, receiver_id in acknowledged:
-                entry.transaction = None
-                if self._state.update_later(entry, receiver_id):
-                    self._forget(entry)
-
-    def drop_acknowledgement(self, entry: QueueEntry, unit: UnitOfWork) -> None:
-        """Forget an acknowledgement, of a pushed or pulled message, whose unit of work rolls back (§6.2.1)."""
-        with self._lock:
-            if entry.transaction is unit and entry.state is MessageState.DELIVERED:
-                self._state.drop_acknowledgement(entry)
-
     # Looking
 
     def browse(self, message_filter: Filter | None = None) -> list[Envelope]:
@@ -254,7 +127,13 @@ class AsynchronousChannel(Channel):
         with self._lock:
             return [entry.reference for entry in self._state.entries(state)]
 
-    # Branches in doubt
+    # Units of work
+
+    def drop_acknowledgement(self, entry: QueueEntry, unit: UnitOfWork) -> None:
+        """Forget an acknowledgement, of a pushed or pulled message, whose unit of work rolls back (§6.2.1)."""
+        with self._lock:
+            if entry.transaction is unit and entry.state is MessageState.DELIVERED:
+                self._state.drop_acknowledgement(entry)
 
     def hold(self, entry: QueueEntry, unit: UnitOfWork, holder: ConsumerSession) -> None:
         """Let `holder` have received, in `unit`, a message that was restored; before the channel is used."""
@@ -326,7 +205,6 @@ class AsynchronousChannel(Channel):
             if self._closed:
                 return
             self._closed = True
-            self._receivers = ()
             for entry in self._state.clear_available():
                 self._forget(entry)
             for state in (MessageState.NEW, MessageState.NOT_COMMITTED, MessageState.DELIVERED):
@@ -339,10 +217,6 @@ class AsynchronousChannel(Channel):
         return self.watch is not None and self.watch.is_on
 
     # With the lock held
-
-    @abstractmethod
-    def _choose(self, entry: QueueEntry) -> Sequence[Consumer]:
-        """Return the consumers to wake, after the lock is released, for a message that is available now."""
 
     @abstractmethod
     def _stays_while_held(self, entry: QueueEntry) -> bool:

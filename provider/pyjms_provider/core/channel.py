@@ -3,8 +3,7 @@
 Where the seed wires parts together with setters, a channel here gets its store, state and persistence when it is made,
 and keeps them: none of them may change under messages that are in the channel.
 
-No client of this broker is pushed to: its consumers pull. What pushes, to a `Receiver`, realises JBoss Messaging Core §5 to §8, and
-is held by tests.
+No client of this broker is pushed to: its consumers pull. What pushes, to a `Receiver`, stands in `pushing.py`.
 """
 
 from __future__ import annotations

@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Final
 
 from pyjms.spi.delivery import Delivery
 from pyjms.spi.errors import GoneError, ResourceError
-from pyjms_provider.core.asynchronous_channel import AsynchronousChannel
 from pyjms_provider.core.message_state import MessageEvent, MessageState
+from pyjms_provider.core.pushing import PushingChannel
 from pyjms_provider.core.store import NotInMemoryError
 from pyjms_provider.core.stored_delivery import StoredDelivery
 from pyjms_provider.core.stories import Happening
@@ -38,7 +38,7 @@ _GONE: Final = (
 )
 
 
-class PagedQueue(AsynchronousChannel):
+class PagedQueue(PushingChannel):
     """The part of a queue that knows where its messages are."""
 
     # Messages leave memory, and come back

@@ -7,10 +7,10 @@ from threading import Event, Thread
 import pytest
 
 from pyjms.spi.selector import compile_selector
-from pyjms_provider.core.asynchronous_channel import PushTo
 from pyjms_provider.core.channel import Filter, Receiver, SelectorFilter, UnknownDeliveryError
 from pyjms_provider.core.entry import ReceiverId
 from pyjms_provider.core.message_state import MessageState
+from pyjms_provider.core.pushing import PushTo
 from pyjms_provider.core.queue import Queue
 from pyjms_provider.core.reference import MessageReference, ReferenceId
 from tests.provider.helpers import QueueWorld, ScriptedReceiver, break_down, holders, refuse

@@ -8,11 +8,11 @@ from threading import Thread
 import pytest
 
 from pyjms.spi.errors import RolledBackError
-from pyjms_provider.core.asynchronous_channel import PushTo
 from pyjms_provider.core.channel import UnknownDeliveryError
 from pyjms_provider.core.channel_state import ChannelState
 from pyjms_provider.core.entry import QueueEntry, ReceiverId
 from pyjms_provider.core.message_state import ForbiddenTransitionError, MessageEvent, MessageState, next_state
+from pyjms_provider.core.pushing import PushTo
 from pyjms_provider.core.queue import Queue
 from pyjms_provider.core.reference import MessageReference, ReferenceId
 from pyjms_provider.core.unit_state import UnitState
