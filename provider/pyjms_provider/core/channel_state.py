@@ -215,12 +215,7 @@ class ChannelState:
         return entry
 
     def commit(self, entry: QueueEntry) -> None:
-        """Make a NOT_COMMITTED message NEW and available (§5.1.3)."""
-        self.commit_without_place(entry)
-        self.ordering.append(entry)
-
-    def commit_without_place(self, entry: QueueEntry) -> None:
-        """Make a NOT_COMMITTED message NEW; see `place` and `delays`."""
+        """Make a NOT_COMMITTED message NEW (§5.1.3), without a place in the order yet; see `place` and `delays`."""
         entry.state = _COMMITTED if entry.state is _UNCOMMITTED else next_state(entry.state, MessageEvent.COMMIT)
         entry.transaction = None
         del self._uncommitted[entry]

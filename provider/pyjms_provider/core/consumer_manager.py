@@ -197,12 +197,9 @@ class ConsumerManager:
         """Note that `consumer` is being woken."""
         self._move(consumer, _NOTIFY)
 
-    def pulled_nothing(self, consumer: Consumer) -> bool:
-        """Put a woken consumer at the back of Interested; return whether it had been woken."""
-        if consumer.place is not _NOTIFIED:
-            return False
+    def pulled_nothing(self, consumer: Consumer) -> None:
+        """Put a woken consumer at the back of Interested; others stay where they are."""
         self._move(consumer, ConsumerEvent.PULLED_NOTHING)
-        return True
 
     def _move(self, consumer: Consumer, event: ConsumerEvent) -> None:
         before = consumer.place
@@ -327,11 +324,3 @@ class ConsumerManager:
             for place in (_INTERESTED, _NOTIFIED):
                 rivals.update(dict.fromkeys(rival.cursor for rival in group.lists[place]))
         return list(rivals)
-
-    @property
-    def highest_notified_priority(self) -> int | None:
-        """The highest priority among the woken consumers; None when nobody has been woken."""
-        for group in self._groups:
-            if group.lists[_NOTIFIED]:
-                return group.priority
-        return None

@@ -113,10 +113,6 @@ class GroupOwners:
         found = self._places.get(entry)
         return None if found is None else found[1].owner
 
-    def permits(self, consumer: Consumer, entry: QueueEntry) -> bool:
-        """Return whether `consumer` may take the message."""
-        return self.owner(entry) in {None, consumer}
-
     def took(self, consumer: Consumer, entry: QueueEntry) -> bool:
         """Note that `consumer` takes a message that it may take; return whether it, or all, may now take others."""
         found = self._places.get(entry)
@@ -143,14 +139,6 @@ class GroupOwners:
             if not group.messages:
                 del self._groups[name]
 
-    def groups_of(self, consumer: Consumer) -> frozenset[str]:
-        """Return the groups that `consumer` owns."""
-        return frozenset(
-            name
-            for name in self._owned.get(consumer, ())
-            if (group := self._groups.get(name)) is not None and group.owner is consumer
-        )
-
 
 class ActiveConsumer:
     """The consumers of a queue that serves one at a time."""
@@ -168,13 +156,12 @@ class ActiveConsumer:
         else:
             self._waiting[consumer] = None
 
-    def left(self, consumer: Consumer) -> bool:
-        """Note that `consumer` has ended; return whether another one is active now."""
+    def left(self, consumer: Consumer) -> None:
+        """Note that `consumer` has ended: if it was the active one, another one is."""
         self._waiting.pop(consumer, None)
         if consumer is not self.active:
-            return False
+            return
         # max() returns the first of several: the one that came first.
         self.active = max(self._waiting, key=lambda waiting: waiting.priority, default=None)
         if self.active is not None:
             del self._waiting[self.active]
-        return self.active is not None

@@ -64,8 +64,8 @@ class DelayIndex:
             heappop(heap)
         return heap[0][0] if heap else None
 
-    def add(self, entry: QueueEntry, due_ms: int) -> bool:
-        """Note a message that waits until then; return whether it is the next one."""
+    def add(self, entry: QueueEntry, due_ms: int) -> None:
+        """Note a message that waits until then, in milliseconds since 1970 UTC."""
         heappush(self._heap, (due_ms, next(self._numbers), entry))
         if self._ages is not None:
             if len(self._ages) > 2 * len(self._due) + _SPARE:
@@ -73,7 +73,6 @@ class DelayIndex:
             else:
                 heappush(self._ages, _aged(entry))
         self._due[entry] = due_ms  # last: a thread that is interrupted in between has noted nothing
-        return self.next_ms == due_ms
 
     def discard(self, entry: QueueEntry) -> bool:
         """Forget a message that has left the queue; return whether it waited."""

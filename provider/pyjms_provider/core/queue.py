@@ -149,7 +149,7 @@ class Queue(RestorableQueue, SettlingQueue):
                 for entry in entries:
                     if entry.state is _NOT_COMMITTED:
                         try:
-                            self._state.commit_without_place(entry)
+                            self._state.commit(entry)
                             if self._rules is None and not entry.reference.deliver_at_ms:
                                 self._ordering.append(entry)
                                 if (

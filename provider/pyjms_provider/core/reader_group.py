@@ -16,6 +16,7 @@ from pyjms_provider.core.consumer import Consumer, ConsumerSession, ConsumerTarg
 from pyjms_provider.core.entry import ReceiverId
 from pyjms_provider.core.journal import GroupRecord, NewMessage, QueueNumber, Removal, Reservation
 from pyjms_provider.core.paging import approximate_size
+from pyjms_provider.core.reference import MESSAGE_OVERHEAD
 from pyjms_provider.core.store import NotInMemoryError
 from pyjms_provider.core.turn import WritingTurn
 from pyjms_provider.core.unit_of_work import UnitId, UnitOfWork
@@ -36,7 +37,6 @@ __all__ = ["PAGE_BYTES", "PAGE_MESSAGES", "Group", "Held"]
 PAGE_MESSAGES: Final = 1000
 PAGE_BYTES: Final = 1 << 20
 """How much `read` returns at most: one message in any case."""
-_OVERHEAD: Final = 600  # of a message without its body and properties, as `core.paging` counts it
 
 
 class Held(NamedTuple):
@@ -348,7 +348,7 @@ class Group:
             self._held.append(None)
             return
         self.queue.hold(entry, self._unit, self._holder)
-        self._held.append(Held(entry, count, max(0, entry.reference.size - _OVERHEAD)))
+        self._held.append(Held(entry, count, max(0, entry.reference.size - MESSAGE_OVERHEAD)))
 
 
 def _size_of(entry: QueueEntry, store: MessageStore) -> int:
@@ -360,8 +360,8 @@ def _size_of(entry: QueueEntry, store: MessageStore) -> int:
         except NotInMemoryError:
             store.load([reference])  # it notes the size of what it reads
             size = reference.size
-        return max(0, size - _OVERHEAD)
-    return max(0, reference.size - _OVERHEAD)
+        return max(0, size - MESSAGE_OVERHEAD)
+    return max(0, reference.size - MESSAGE_OVERHEAD)
 
 
 def _have_own(entry: QueueEntry, envelope: Envelope, store: MessageStore) -> None:

@@ -88,8 +88,8 @@ class StoriedState(StoriedEndsState):
         self._tell_beginning(Happening.SENT, queue, reference, unit.unit_id)
         return super().add_in_transaction(queue, reference, unit)
 
-    def commit_without_place(self, entry: QueueEntry) -> None:
-        super().commit_without_place(entry)
+    def commit(self, entry: QueueEntry) -> None:
+        super().commit(entry)
         self._stories.tell(Happening.COMMITTED, entry.reference.id, entry.queue.name)
 
     def remove(self, entry: QueueEntry, event: MessageEvent, cause: Happening | None = None) -> None:

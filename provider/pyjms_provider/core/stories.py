@@ -172,10 +172,6 @@ class StoryBuffer:
         if not self._is_ended and len(self._told) < self._all:
             self._told.append((number, self._time_ms(), happening, where, facts))
 
-    def about(self, envelope: Envelope) -> tuple[str | None, str | bytes | None]:
-        """Return the two ids by which the message may be looked for."""
-        return envelope.message_id, envelope.correlation_id
-
     def chosen(self, envelope: Envelope) -> tuple[tuple[str, Any], ...] | None:
         """Return the properties that are told of."""
         if not self.properties:

@@ -54,6 +54,7 @@ def test_messages_are_added_updated_and_removed_plainly_or_within_a_unit() -> No
     pending = state.add_in_transaction(world.queue, world.send(), unit)
     assert [plain.state, pending.state] == [MessageState.NEW, MessageState.NOT_COMMITTED]
     state.commit(pending)
+    state.place(pending)
     assert state.entries(MessageState.NEW) == [plain, pending]
     state.remove(plain, MessageEvent.EXPIRE)
     assert state.entries(MessageState.NEW) == [pending]

@@ -149,7 +149,6 @@ def test_a_wake_up_is_not_handed_on_past_a_woken_consumer_of_higher_priority(wor
     world.send()
     world.send()
     assert (high.wake_ups, other.wake_ups, low.wake_ups) == (1, 1, 0)
-    assert manager_of(world).highest_notified_priority == 1
     high.consumer.set_interested(False)
     assert low.wake_ups == 0, "the other one of high priority is awake and takes both"
     other.consumer.set_interested(False)
@@ -321,5 +320,3 @@ def test_consumers_are_counted() -> None:
     assert world.queue.consumer_count == 2
     assert set(manager_of(world)) == {reader.consumer for reader in readers}
     assert all(isinstance(consumer, Consumer) for consumer in manager_of(world))
-    assert manager_of(world).highest_notified_priority is None
-    assert manager_of(world).pulled_nothing(readers[0].consumer) is False

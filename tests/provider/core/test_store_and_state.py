@@ -190,6 +190,7 @@ def test_adding_and_updating_take_part_in_a_transaction(world: QueueWorld) -> No
     assert (entry.state, entry.transaction) == (NOT_COMMITTED, unit)
     assert len(state.ordering) == 0
     state.commit(entry)
+    state.place(entry)
     assert state.entries(NEW) == [entry]
     state.begin_push(entry)
     state.update(entry, RECEIVER, False)
