@@ -4,7 +4,7 @@ The three calls between queue and consumers are `Queue.set_notify_work_desired`,
 safe from any thread; the queue's lock is held for a few steps, never while a consumer is called. See the decision on locks in `docs/decisions/`.
 
 Here messages come in and are pulled. The other parts of a queue do not know this one: `SettlingQueue`, where pulled messages end or come back;
-`RestorableQueue`, which speaks of a journal; and beneath both `PolicedQueue`, what the policy asks for, upon `PagedQueue`, where the messages are.
+`RestorableQueue`, which speaks of a journal; and beneath both `PolicedQueue`, what the policy asks for, upon `BuryingQueue`, which sets messages aside, and `PagedQueue`, where they are.
 """
 
 from __future__ import annotations

@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Final
 
-from pyjms_provider.core.dead_letters import DeadKind
 from pyjms_provider.core.delays import redelivery_delay_ms
 from pyjms_provider.core.expiry import is_expired
 from pyjms_provider.core.message_state import MessageEvent, MessageState
@@ -87,9 +86,7 @@ class RestorableQueue(PolicedQueue):
         with self._lock:
             for entry in self._state.awake():
                 if entry.delivery_count and self.is_spent(entry.delivery_count, failed=False):
-                    self._die(entry, DeadKind.DELIVERIES, MessageEvent.REMOVE, None)
-                    if entry.reference.expiration_ms:
-                        self._expiry.forget_one()
+                    self._die_spent(entry, None)
         self._bury()
 
     def took(self, reference: MessageReference, transaction: UnitOfWork | None = None) -> bool:

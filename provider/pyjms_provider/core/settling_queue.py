@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
-from pyjms_provider.core.dead_letters import DeadKind
 from pyjms_provider.core.delays import redelivery_delay_ms
 from pyjms_provider.core.expiry import is_expired
 from pyjms_provider.core.message_state import MessageEvent, MessageState
@@ -167,9 +166,7 @@ class SettlingQueue(PolicedQueue):
             elif self._rules is not None and self._rules.is_superseded(entry):
                 self._remove(entry, MessageEvent.REMOVE, Happening.SUPERSEDED)
             elif not unseen and self.is_spent(entry.delivery_count, failed=reason is not None):
-                self._die(entry, DeadKind.DELIVERIES, MessageEvent.REMOVE, reason)
-                if entry.reference.expiration_ms:
-                    self._expiry.forget_one()
+                self._die_spent(entry, reason)
             else:
                 returned.append(entry)
         if self.kept is not None:

@@ -285,6 +285,5 @@ def test_who_waits_is_woken(policy: QueuePolicy | None, prepare: Prepare) -> Non
         assert bool(site.texts()) <= bool(woken), interruption.where
         site.stop()
 
-    assert (
-        each_interruption(attempt, *FILES, "core/policed_queue.py", "core/consumer_manager.py", "core/consumer.py") > 5
-    )
+    more = ("core/policed_queue.py", "core/burying_queue.py", "core/consumer_manager.py", "core/consumer.py")
+    assert each_interruption(attempt, *FILES, *more) > 5

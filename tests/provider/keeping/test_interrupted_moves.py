@@ -22,6 +22,7 @@ LETTERS = Address(AddressKind.QUEUE, "DLQ")
 LEAVING = (
     *FILES,
     "clients/vm_session.py",
+    "core/burying_queue.py",
     "core/dead_letter_office.py",
     "core/dead_letters.py",
     "core/expiry.py",

@@ -22,6 +22,7 @@ from tests.provider.simulation.site import SimulatedSite as Site
 STEPS = (
     *FILES,
     "core/admission.py",
+    "core/burying_queue.py",
     "core/sent_headers.py",
     "core/doorkeeper.py",
     "core/duplicates.py",

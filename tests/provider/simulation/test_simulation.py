@@ -15,13 +15,13 @@ from pyjms_provider.clients.vm_session import VmSession
 from pyjms_provider.core import doorkeeper, ordering, restorable_queue
 from pyjms_provider.core.branches import Branches
 from pyjms_provider.core.branches_in_doubt import BranchesInDoubt
+from pyjms_provider.core.burying_queue import BuryingQueue
 from pyjms_provider.core.doorkeeper import Doorkeeper
 from pyjms_provider.core.doubts import Doubts
 from pyjms_provider.core.journal import Changes, Journal
 from pyjms_provider.core.keeping import Keeper
 from pyjms_provider.core.kept_queue import KeptQueue
 from pyjms_provider.core.limits import Room
-from pyjms_provider.core.policed_queue import PolicedQueue
 from pyjms_provider.core.time_limit import TimeLimit
 from pyjms_provider.core.unit_changes import UnitChanges
 from pyjms_provider.core.unit_of_work import UnitOfWork
@@ -176,7 +176,7 @@ def test_a_queue_that_refuses_too_much_is_found(monkeypatch: pytest.MonkeyPatch)
 
 
 def test_an_expired_message_that_is_dropped_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(PolicedQueue, "_sets_expired_aside", False)
+    monkeypatch.setattr(BuryingQueue, "_sets_expired_aside", False)
     assert "lost" in _seeds_until_found()
 
 

@@ -432,7 +432,7 @@ MUTANTS = (
     mutant(
         "4.5.2-h",
         "a message whose listener throws comes for ever",
-        body("pyjms_provider.core.policed_queue:PolicedQueue.is_spent", "return False"),
+        body("pyjms_provider.core.burying_queue:BuryingQueue.is_spent", "return False"),
         value("pyjms.runtime.dispatch:MAXIMUM_ATTEMPTS", 1_000_000),
     ),
     # restarts
