@@ -103,24 +103,27 @@ class EmbeddedBroker:
         self._on_stop: dict[ConnectionId, Callable[[ConnectionLostError], None]] = {}
         self._clients: dict[ConnectionId, Client] = {}
         self._housekeeper = Housekeeper(name, clock)
-        if journal is None and self.settings.store is not None:
-            journal = open_store(self.settings.store, name, clock, on_lost=self._lose_store, cancelled=cancelled)
         self._journal = journal
         self._first_watch = on_expired
-        self.stories = self._open_stories()
+        self.stories: StoryLog | None = None
         """Where the lives of messages are written down; None: nowhere."""
         try:
+            if journal is None and self.settings.store is not None:
+                self._journal = open_store(
+                    self.settings.store, name, clock, on_lost=self._lose_store, cancelled=cancelled
+                )
+            self.stories = self._open_stories()
             self.virtual_host = self._open_host()
+            if self.stories is not None:
+                self.stories.buffer.begin()
+            self._begin_to_serve()
         except BaseException:
             self._housekeeper.stop()
             if self.stories is not None:
                 self.stories.close()
-            if journal is not None:
-                journal.close(clean=False)
+            if self._journal is not None:
+                self._journal.close(clean=False)
             raise
-        if self.stories is not None:
-            self.stories.buffer.begin()
-        self._begin_to_serve()
 
     def __repr__(self) -> str:
         return f"<EmbeddedBroker {self.name}>"
@@ -370,12 +373,16 @@ def find_broker(
     Waits while the broker is started, or stopped: `ResourceError` if that takes a minute, or is what this very thread does.
     """
     while True:
-        with _lock:
-            found = _running.get(name)
-            place = _running[name] = _Place() if found is None else found
-            stopper = place.stopper
-        if found is None:
-            return _start(name, clock, settings, place, on_expired)
+        own = _Place()
+        try:
+            with _lock:
+                place = _running.setdefault(name, own)
+                stopper = place.stopper
+            if place is own:
+                return _start(name, clock, settings, own, on_expired)
+        except BaseException as error:
+            _leave_place(name, own, error)
+            raise
         if stopper is None:
             break
         _await_end(name, stopper, place)
@@ -392,16 +399,26 @@ def find_broker(
 def _start(
     name: str, clock: Clock, settings: BrokerSettings | None, place: _Place, on_expired: OnExpired | None
 ) -> EmbeddedBroker:
+    broker: EmbeddedBroker | None = None
     try:
         broker = EmbeddedBroker(name, clock, settings, cancelled=place.cancelled, on_expired=on_expired)
-    except BaseException as error:
-        with _lock:
-            if _running.get(name) is place:
-                del _running[name]
-        place.broker.set_exception(error)
+        place.broker.set_result(broker)
+    except BaseException:
+        if broker is not None:  # the thread was interrupted, and nobody has it
+            broker.stop()
         raise
-    place.broker.set_result(broker)
     return broker
+
+
+def _leave_place(name: str, place: _Place, error: BaseException) -> None:
+    """Let others start the broker that was not started in a place of its own; who waits for it is told why."""
+    with _lock:
+        if _running.get(name) is place:
+            del _running[name]
+    if not place.broker.done():
+        if not isinstance(error, ProviderError):  # such as an interrupt, which is the one thread's alone
+            error = ResourceError(f"broker {name} was not started, as {error!r} ended that; connect again")
+        place.broker.set_exception(error)
 
 
 def _await_end(name: str, stopper: int, place: _Place) -> None:

@@ -5,10 +5,11 @@ from __future__ import annotations
 import signal
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import suppress
 from pathlib import Path
-from threading import Event
+from threading import Event, Thread
 from urllib.parse import quote
 
 import pytest
@@ -20,6 +21,7 @@ from pyjms_provider import broker
 from pyjms_provider.broker import EmbeddedBroker, find_broker, running_broker, stop_broker
 from pyjms_provider.settings import BrokerSettings, StoreSettings
 from pyjms_provider.stores.sql import SqlJournal
+from tests.provider.interruptions import Interruption, each_interruption
 
 ROOT = Path(__file__).parents[2]
 PATIENCE_S = 60
@@ -132,6 +134,73 @@ def test_the_thread_that_stops_a_broker_does_not_wait_for_itself(stopping: Stopp
     (error,) = raised
     assert "by this very thread" in error.reason
     assert stopping.find() is not stopping.broker
+
+
+# Interrupts
+
+
+def begun(act: Callable[[], object]) -> Future[object]:
+    """Have another thread act, which may wait for ever."""
+    done: Future[object] = Future()
+
+    def run() -> None:
+        try:
+            done.set_result(act())
+        except BaseException as error:
+            done.set_exception(error)
+
+    Thread(target=run, daemon=True).start()
+    return done
+
+
+def test_who_is_interrupted_while_a_broker_starts_leaves_room_for_the_next() -> None:
+    def attempt(interruption: Interruption) -> None:
+        with suppress(KeyboardInterrupt), interruption():
+            find_broker("interrupted", SystemClock(), None)
+        found = begun(lambda: find_broker("interrupted", SystemClock(), None)).result(PATIENCE_S)
+        assert found is running_broker("interrupted"), interruption.where
+        stop_broker("interrupted")
+
+    assert each_interruption(attempt, "pyjms_provider/broker.py") > 20
+
+
+@pytest.mark.parametrize("step", ["_open_stories", "_open_host", "_begin_to_serve"])
+def test_a_broker_that_does_not_come_to_its_end_of_starting_lets_go_of_its_store(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, step: str
+) -> None:
+    settings = BrokerSettings(store=StoreSettings(url=f"sqlite:///{tmp_path / 'store.db'}"))
+
+    def interrupt(_: EmbeddedBroker) -> None:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(EmbeddedBroker, step, interrupt)
+        with pytest.raises(KeyboardInterrupt):
+            find_broker("interrupted", SystemClock(), settings)
+    assert find_broker("interrupted", SystemClock(), settings) is running_broker("interrupted")
+    stop_broker("interrupted")
+
+
+def test_who_waits_for_a_broker_whose_start_is_interrupted_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked = Event()
+    waiting: list[Future[object]] = []
+
+    class Watched(Future[EmbeddedBroker]):
+        def result(self, timeout: float | None = None) -> EmbeddedBroker:
+            asked.set()
+            return super().result(timeout)
+
+    def interrupt(*_: object, **__: object) -> None:
+        monkeypatch.setattr(broker._running["interrupted"], "broker", Watched())
+        waiting.append(begun(lambda: find_broker("interrupted", SystemClock(), None)))
+        assert asked.wait(PATIENCE_S)
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(broker, "EmbeddedBroker", interrupt)
+    with pytest.raises(KeyboardInterrupt):
+        find_broker("interrupted", SystemClock(), None)
+    with pytest.raises(ResourceError, match="connect again"):
+        waiting[0].result(PATIENCE_S)
 
 
 # Forks
