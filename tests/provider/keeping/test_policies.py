@@ -250,23 +250,23 @@ def test_an_old_value_whose_delivery_cannot_be_noted_does_not_come_back(site: Si
     assert site.texts() == ["new"]
 
 
-def test_an_old_value_that_was_held_goes_at_an_orderly_stop_if_the_newer_one_was_consumed(site: Site) -> None:
+def consume_the_newer_value_while_the_old_one_is_held(site: Site) -> None:
     manager(site).create("orders", type="last_value", key="symbol")
     send_eur(site, "old")
     hold_one(site)
     send_eur(site, "new")
     assert site.drain() == [("new", 1)]
+
+
+def test_an_old_value_that_was_held_goes_at_an_orderly_stop_if_the_newer_one_was_consumed(site: Site) -> None:
+    consume_the_newer_value_while_the_old_one_is_held(site)
     site.restart()
     assert site.texts() == []
 
 
 def test_an_old_value_that_was_held_comes_again_flagged_after_a_crash_if_the_newer_one_was_consumed(site: Site) -> None:
     """It is a limit, which docs/how-to/durable.md and `LastValues` tell of with its reason."""
-    manager(site).create("orders", type="last_value", key="symbol")
-    send_eur(site, "old")
-    hold_one(site)
-    send_eur(site, "new")
-    assert site.drain() == [("new", 1)]
+    consume_the_newer_value_while_the_old_one_is_held(site)
     site.crash()
     assert site.drain() == [("old", 2)]
 
