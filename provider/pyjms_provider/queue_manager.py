@@ -21,6 +21,7 @@ from pyjms_provider.core.channel import ChannelClosedError
 from pyjms_provider.core.dead_letters import origin_of, revived
 from pyjms_provider.core.expiry import is_expired
 from pyjms_provider.core.message_state import MessageState
+from pyjms_provider.core.observing import counts_of
 from pyjms_provider.core.policy import QueuePolicies, QueuePolicy
 from pyjms_provider.core.stories import Happening
 from pyjms_provider.settings import BrokerSettings, read_url
@@ -55,7 +56,7 @@ class UnknownQueueError(DestinationError):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class QueueReport:
-    """A queue as it was at one moment. The four counts together are all its messages."""
+    """A queue. The four counts are of one moment, and together all its messages."""
 
     name: str
     policy: QueuePolicy
@@ -175,14 +176,14 @@ class QueueManager:
     def report(self, name: str) -> QueueReport:
         """Return what there is to know of a queue. Raises `UnknownQueueError`."""
         queue = self._queue(name)
-        delayed = queue.delayed_count
+        counts = counts_of(queue)
         return QueueReport(
             name=name,
             policy=queue.policy,
-            waiting=max(0, queue.count(MessageState.NEW) - delayed),
-            delayed=delayed,
-            held=queue.count(MessageState.DELIVERED),
-            uncommitted=queue.count(MessageState.NOT_COMMITTED),
+            waiting=counts.new - counts.delayed,
+            delayed=counts.delayed,
+            held=counts.held,
+            uncommitted=counts.uncommitted,
             size=queue.size,
             consumers=queue.consumer_count,
         )

@@ -183,6 +183,27 @@ class Reader:
         self.consumer.queue.give_back([(entry_of(delivery), delivery.count) for delivery in deliveries], self.session)
 
 
+class HookedLock:
+    """Is a queue's lock until it has been let go of so many times; then something else happens, once."""
+
+    def __init__(self, queue: Queue, afterwards: Callable[[], object], releases: int = 1) -> None:
+        self._queue = queue
+        self._lock = queue._lock
+        self._afterwards = afterwards
+        self._left = releases
+        queue._lock = self  # type: ignore[assignment]
+
+    def __enter__(self) -> None:
+        self._lock.acquire()
+
+    def __exit__(self, *_: object) -> None:
+        self._lock.release()
+        self._left -= 1
+        if not self._left:
+            self._queue._lock = self._lock
+            self._afterwards()
+
+
 class ScriptedReceiver(Receiver):
     """A receiver that answers as it is told to, and remembers what it was asked."""
 

@@ -14,7 +14,7 @@ from pyjms_provider.core.entry import QueueEntry
 from pyjms_provider.core.policy import PolicyError, QueuePolicies, QueuePolicy
 from pyjms_provider.queue_manager import QueueExistsError, QueueManager, Replay, UnknownQueueError
 from tests.provider.clients.world import World
-from tests.provider.helpers import make_envelope, text_of
+from tests.provider.helpers import HookedLock, make_envelope, text_of
 from tests.provider.policy_world import PolicyWorld, pulled
 from tests.provider.rival import Rival
 
@@ -138,6 +138,14 @@ def test_one_of_two_that_destroy_a_queue_is_told_that_there_is_none(world: Polic
 
 
 # Looking
+
+
+@pytest.mark.parametrize("looks", range(1, 6))
+def test_a_report_counts_a_message_once_that_is_received_meanwhile(world: PolicyWorld, looks: int) -> None:
+    world.send("a")
+    HookedLock(world.queue, world.reader().pull, looks)
+    report = world.manager.report("orders")
+    assert report.waiting + report.held == 1
 
 
 def test_a_report_counts_each_message_once(world: PolicyWorld) -> None:

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 import pytest
 
 from pyjms_provider.core.message_state import MessageState
-from pyjms_provider.core.queue import Queue
-from tests.provider.helpers import Reader, entry_of, text_of
+from tests.provider.helpers import HookedLock, Reader, entry_of, text_of
 from tests.provider.policy_world import PolicyWorld, pulled
 
 
@@ -169,24 +167,6 @@ def test_a_consumer_of_higher_priority_is_served_first_while_it_wants_messages()
     assert low.texts() == ["b"]
 
 
-class Hooked:
-    """A queue's lock that does something else when it has been let go of, once."""
-
-    def __init__(self, queue: Queue, afterwards: Callable[[], None]) -> None:
-        self._queue = queue
-        self._lock = queue._lock
-        self._afterwards = afterwards
-        queue._lock = self  # type: ignore[assignment]
-
-    def __enter__(self) -> None:
-        self._lock.acquire()
-
-    def __exit__(self, *_: object) -> None:
-        self._queue._lock = self._lock
-        self._lock.release()
-        self._afterwards()
-
-
 def test_rules_may_go_while_a_consumer_drops_what_has_expired() -> None:
     world = PolicyWorld(max_messages=100)
     low, high = world.reader("low"), world.reader("high", priority=9)
@@ -198,7 +178,7 @@ def test_rules_may_go_while_a_consumer_drops_what_has_expired() -> None:
         high.session.close()
         world.manager.alter("orders", max_messages=0)
 
-    Hooked(world.queue, lift_limits)
+    HookedLock(world.queue, lift_limits)
     assert low.texts() == ["a"]
 
 
