@@ -297,9 +297,8 @@ class EmbeddedBroker:
             self.virtual_host.close()
         finally:  # nobody comes again to let go of the store
             if self._journal is not None:
-                self._journal.close(
-                    clean=is_certain
-                )  # what is held in doubt comes again, and needs the marks for its flag
+                # What is held in doubt comes again, and needs the marks for its flag.
+                self._journal.close(clean=is_certain)
 
     def _lose_store(self, error: ProviderError) -> None:
         """Stop serving: the store has another holder, or is gone. Called by whoever noticed, so it does not wait."""

@@ -240,9 +240,8 @@ class AsynchronousChannel(Channel):
         try:
             self._state.remove(entry, event, cause)
             self._forget(entry)
-        except (
-            BaseException
-        ):  # the thread was interrupted: what is out of the channel must not come again with the next start
+        except BaseException:
+            # The thread was interrupted: what is out of the channel must not come again with the next start.
             if was_here and entry.state is MessageState.ABSENT:
                 self._let_go_of_rest(entry, holders, room)
             raise

@@ -62,6 +62,10 @@ class _Sink:
         self.doubtful: tuple[int, list[tuple[StageName, bool]]] | None = None
         """A promotion that nobody answered, its epoch and what becomes of which units: to be written again before all others."""
 
+    def has_promoted(self, epoch: int) -> bool:
+        """Return whether that epoch has been promoted, or a later one, so that nothing of it can come any more."""
+        return self.marker is not None and epoch <= self.marker
+
 
 class StageTable:
     """All staged units and markers of one host. Safe to use from any thread."""
@@ -132,7 +136,7 @@ class StageTable:
         for entry in unit.sent():
             host.store.publish(entry.reference)  # it may leave memory
         with self._lock:
-            is_late = sink.marker is not None and name.epoch <= sink.marker
+            is_late = sink.has_promoted(name.epoch)
             if not is_late:
                 sink.staged[name] = _Staged(record, unit)
         if is_late:
@@ -166,7 +170,7 @@ class StageTable:
             if (last, {name for name, is_promoted in outcomes if is_promoted}) == (epoch, set(units)):
                 return True
         with self._lock:
-            if sink.marker is not None and epoch <= sink.marker:
+            if sink.has_promoted(epoch):
                 return False
             chosen = dict.fromkeys(units)
             _check_units(sink, sink_name, epoch, chosen)
@@ -339,9 +343,7 @@ class StageTable:
             queue.restore(reference, 0, unit)
         unit.restore_prepared()
         sink = self._sinks.setdefault(name.sink, _Sink())
-        if (
-            sink.marker is not None and name.epoch <= sink.marker
-        ):  # it came too late, and the broker died at that moment
+        if sink.has_promoted(name.epoch):  # it came too late, and the broker died at that moment
             self._note_discarded([name])
             unit.decide(commit=False)
             return
@@ -361,7 +363,7 @@ def _check(name: StageName) -> None:
 
 
 def _check_epoch(name: StageName, sink: _Sink) -> None:
-    if sink.marker is not None and name.epoch <= sink.marker:
+    if sink.has_promoted(name.epoch):
         raise StageError(f"sink {name.sink!r} has promoted epoch {sink.marker}, so {_text(name)} comes too late")
 
 
