@@ -287,9 +287,11 @@ class GroupTable:
         return self._end(group)
 
     def _end(self, group: Group) -> int:
+        """Give back what a group holds; return how many messages that were. Only the first of several who end it does so."""
         with self._lock:
-            if self._groups.get(group.record.name) is group:
-                del self._groups[group.record.name]
+            if self._groups.get(group.record.name) is not group:
+                return 0
+            del self._groups[group.record.name]
         released = group.end()
         self._let_go(group.queue)
         return released

@@ -20,6 +20,7 @@ from pyjms.spi.errors import (
 from pyjms.spi.replay import GroupRequest, OpenGroup, ReaderGroups, ReservedMessage
 from pyjms.spi.selector import compile_selector
 from pyjms_provider.core.ordering import Ordering
+from pyjms_provider.core.reader_group import Group
 from tests.provider.clients.world import World, consume, drain, news, poll
 from tests.provider.helpers import NEWS, ORDERS, HandClock, make_envelope
 
@@ -353,6 +354,24 @@ def test_a_group_goes_with_its_queue_and_a_new_one_begins_anew(reader: Reader) -
     assert again.group.generation != opened.group.generation
     assert reader.reserve(again, 0) == 0
     assert len(reader.connection.broker.virtual_host.store) == 0
+
+
+def test_two_may_find_at_once_that_a_group_went_with_its_queue(reader: Reader, monkeypatch: pytest.MonkeyPatch) -> None:
+    reader.open(selector="n > 0")
+    host = reader.connection.broker.virtual_host
+    (group,) = host.pipelines.groups.all()
+    host.destroy_queue("orders")
+    others = ["one who comes between the first one's look and his deed"]
+
+    def is_gone(_: Group) -> bool:
+        if others:
+            others.pop()
+            assert not reader.groups.groups()
+        return True
+
+    monkeypatch.setattr(Group, "is_gone", property(is_gone))
+    assert not reader.groups.groups()
+    assert group.is_ended
 
 
 def test_deleting_messages_by_hand_leaves_those_that_are_held(reader: Reader) -> None:
