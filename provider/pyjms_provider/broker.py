@@ -267,6 +267,11 @@ class EmbeddedBroker:
         if client is not None and self.stories is not None:
             self.stories.remember(connection_id, _facts_of(client))
 
+    @property
+    def has_stopped(self) -> bool:
+        """Whether it serves nobody any more, or is just letting go of all."""
+        return self._stopped
+
     def stop(self) -> None:
         """End all connections, which are told once, and let go of the store. May be repeated.
 
@@ -277,14 +282,14 @@ class EmbeddedBroker:
             self._stop(ConnectionLostError(f"broker {self.name} was stopped, and {kept}"))
 
     def _stop(self, error: ConnectionLostError) -> None:
-        with self._lock:
-            if self._stopped:
-                return
-            self._stopped = True
-            connections = list(self._on_stop.values())
-            self._on_stop.clear()
-        is_certain = False
+        is_first = is_certain = False
         try:
+            with self._lock:
+                if self._stopped:
+                    return
+                self._stopped = is_first = True
+                connections = list(self._on_stop.values())
+                self._on_stop.clear()
             for lose in connections:
                 lose(error)
             self._housekeeper.stop()
@@ -296,7 +301,7 @@ class EmbeddedBroker:
                 is_certain = self._lost is None and keeper.doubts.settle()
             self.virtual_host.close()
         finally:  # nobody comes again to let go of the store
-            if self._journal is not None:
+            if is_first and self._journal is not None:
                 # What is held in doubt comes again, and needs the marks for its flag.
                 self._journal.close(clean=is_certain)
 
@@ -435,20 +440,35 @@ def _ending(name: str, broker: EmbeddedBroker | None = None) -> Iterator[_Place 
 
     Yields None if it does not run, if another thread stops it already, or if it is not `broker`.
     """
-    with _lock:
-        found = _running.get(name)
-        if found is None or found.stopper is not None or (broker is not None and found.started is not broker):
-            found = None
-        else:
-            found.stopper = get_ident()
+    found: _Place | None = None
     try:
+        with _lock:
+            place = _running.get(name)
+            if place is not None and place.stopper is None and (broker is None or place.started is broker):
+                place.stopper = get_ident()
+                found = place
         yield found
     finally:
         if found is not None:
-            with _lock:
-                if _running.get(name) is found:
-                    del _running[name]
-            found.over.set_result(None)
+            try:
+                _end(name, found)
+            finally:  # again, if the thread was interrupted in it: else nobody could connect by that name any more
+                _end(name, found)
+
+
+def _end(name: str, place: _Place) -> None:
+    """Give a place back that this thread has stopped, or was about to stop, and tell who waits for that. May be repeated."""
+    with _lock:
+        if place.stopper != get_ident():
+            return
+        over, broker = place.over, place.started
+        if broker is not None and not broker.has_stopped:  # the thread was interrupted before it came to that
+            place.over = Future()
+            place.stopper = None
+        elif _running.get(name) is place:
+            del _running[name]
+    if not over.done():
+        over.set_result(None)
 
 
 def running_broker(name: str) -> EmbeddedBroker | None:

@@ -21,6 +21,7 @@ from pyjms_provider import broker
 from pyjms_provider.broker import EmbeddedBroker, find_broker, running_broker, stop_broker
 from pyjms_provider.settings import BrokerSettings, StoreSettings
 from pyjms_provider.stores.sql import SqlJournal
+from pyjms_provider.stores.volatile import Medium, VolatileJournal
 from tests.provider.interruptions import Interruption, each_interruption
 
 ROOT = Path(__file__).parents[2]
@@ -159,6 +160,23 @@ def test_who_is_interrupted_while_a_broker_starts_leaves_room_for_the_next() -> 
             find_broker("interrupted", SystemClock(), None)
         found = begun(lambda: find_broker("interrupted", SystemClock(), None)).result(PATIENCE_S)
         assert found is running_broker("interrupted"), interruption.where
+        stop_broker("interrupted")
+
+    assert each_interruption(attempt, "pyjms_provider/broker.py") > 20
+
+
+def test_who_is_interrupted_while_a_broker_stops_leaves_room_for_the_next(monkeypatch: pytest.MonkeyPatch) -> None:
+    medium, settings = Medium(), BrokerSettings(store=StoreSettings(url="in place of it the test gives a journal"))
+    monkeypatch.setattr(broker, "open_store", lambda *_, **__: VolatileJournal(medium))
+
+    def attempt(interruption: Interruption) -> None:
+        find_broker("interrupted", SystemClock(), settings)
+        with suppress(KeyboardInterrupt), interruption():
+            stop_broker("interrupted")
+        stop_broker("interrupted")
+        assert running_broker("interrupted") is None, interruption.where
+        found = begun(lambda: find_broker("interrupted", SystemClock(), settings))
+        assert found.result(PATIENCE_S) is running_broker("interrupted"), interruption.where
         stop_broker("interrupted")
 
     assert each_interruption(attempt, "pyjms_provider/broker.py") > 20
