@@ -13,6 +13,7 @@ from heapq import heapify, heappop, heappush
 from itertools import count
 from threading import Lock, Thread, current_thread
 from typing import Final
+from weakref import ReferenceType, ref
 
 from pyjms.spi.clock import Clock, Signal
 from pyjms_provider.core.timed import HasTimes
@@ -29,7 +30,8 @@ _log = logging.getLogger(__name__)
 class Housekeeper:
     """Visits whoever has times at which something is due, when asked: it calls `do_what_is_due`.
 
-    Of each it notes the next visit alone, as that answers when to come again: a queue asks with each of its messages.
+    Of each it notes the next visit alone, as that answers when to come again: a queue asks with each of its messages. Who is
+    visited may go before that: a subscription that has ended is not kept until the last of its messages would have expired.
     """
 
     def __init__(self, name: str, clock: Clock) -> None:
@@ -37,33 +39,39 @@ class Housekeeper:
         self._clock = clock
         self._lock = Lock()
         self._signal = Signal()
-        self._visits: list[tuple[int, int, HasTimes]] = []
-        self._planned: dict[HasTimes, int] = {}
-        """When each is visited next; the heap also has visits that were later, and have become needless."""
+        self._visits: list[tuple[int, int, ReferenceType[HasTimes]]] = []
+        self._planned: dict[ReferenceType[HasTimes], int] = {}
+        """When each is visited next, who may have gone; the heap also has visits that were later, and have become needless."""
+        self._most = _SPARE
+        """With more visits than that, those that are needless are looked for."""
         self._numbers = count()
         self._thread: Thread | None = None
         self._stopped = False
 
     def ask(self, visited: HasTimes, at_ms: int) -> None:
-        """Come to `visited` at `at_ms`, in milliseconds since 1970 UTC. Any thread; never blocks."""
+        """Come to `visited`, if it is still there, at `at_ms`, in milliseconds since 1970 UTC. Any thread; never blocks."""
+        key = ref(visited)
         with self._lock:
-            planned_ms = self._planned.get(visited)
+            planned_ms = self._planned.get(key)
             if self._stopped or (planned_ms is not None and planned_ms <= at_ms):
                 return
-            self._plan(visited, at_ms)
-            is_next = self._visits[0][2] is visited and self._visits[0][0] == at_ms
+            self._plan(key, at_ms)
+            is_next = self._visits[0][2] == key and self._visits[0][0] == at_ms
             if self._thread is None:
                 self._start()
         if is_next:
             self._signal.set()
 
-    def _plan(self, visited: HasTimes, at_ms: int) -> None:
+    def _plan(self, key: ReferenceType[HasTimes], at_ms: int) -> None:
         """Note the next visit. The lock is held."""
-        heappush(self._visits, (at_ms, next(self._numbers), visited))
-        self._planned[visited] = at_ms  # last: who is interrupted in between is asked again
-        if len(self._visits) > 2 * len(self._planned) + _SPARE:
-            self._visits = [(planned_ms, next(self._numbers), each) for each, planned_ms in self._planned.items()]
-            heapify(self._visits)
+        heappush(self._visits, (at_ms, next(self._numbers), key))
+        self._planned[key] = at_ms  # last: who is interrupted in between is asked again
+        if len(self._visits) > self._most:
+            planned = {each: planned_ms for each, planned_ms in self._planned.items() if each() is not None}
+            visits = [(planned_ms, next(self._numbers), each) for each, planned_ms in planned.items()]
+            heapify(visits)
+            most = 2 * len(visits) + _SPARE
+            self._planned, self._visits, self._most = planned, visits, most
 
     def _start(self) -> None:
         """Start the thread; if the system has none to give, the next who asks tries again. The lock is held."""
@@ -107,10 +115,11 @@ class Housekeeper:
         due: dict[HasTimes, None] = {}
         with self._lock:
             while self._visits and self._visits[0][0] <= now_ms:
-                visited = heappop(self._visits)[2]
+                key = heappop(self._visits)[2]
                 # Now, as who asks from here on may have something that this visit does not see.
-                self._planned.pop(visited, None)
-                due[visited] = None
+                self._planned.pop(key, None)
+                if (visited := key()) is not None:
+                    due[visited] = None
         for visited in due:
             try:
                 again_ms = visited.do_what_is_due(now_ms)

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from gc import collect
 from threading import Event, Thread
 from threading import enumerate as all_threads
+from weakref import ReferenceType, ref
 
 import pytest
 
@@ -183,6 +185,38 @@ def test_a_queue_that_asks_with_each_message_takes_no_memory_for_that(
     wait_until(lambda: queue.delayed_count == 1)
     clock.advance(86_400_000)
     wait_until(lambda: queue.delayed_count == 0)
+
+
+def test_who_has_gone_is_not_kept_until_its_time(
+    clock: VirtualClock, housekeeper: Housekeeper, caplog: pytest.LogCaptureFixture
+) -> None:
+    """As a temporary queue that was deleted: a reply with a time to live of a day had come to it."""
+    stays = Visited(None)
+    tomorrow_ms = clock.time_ms() + 86_400_000
+    housekeeper.ask(stays, tomorrow_ms)
+    gone: list[ReferenceType[Visited]] = []
+    for number in range(1_000):
+        visited = Visited()
+        gone.append(ref(visited))
+        housekeeper.ask(visited, tomorrow_ms - number)
+        del visited
+    assert not any(each() for each in gone)
+    assert len(housekeeper._visits) < 100
+    assert len(housekeeper._planned) < 100
+    clock.advance(86_400_000)
+    wait_until(lambda: len(stays.visits) == 1)
+    assert not caplog.records
+
+
+def test_a_queue_that_is_deleted_goes_though_a_message_of_it_could_still_expire(
+    broker: EmbeddedBroker, clock: VirtualClock
+) -> None:
+    host = broker.virtual_host
+    queue = ref(host.queue("orders"))
+    send(broker, clock.time_ms() + 86_400_000)
+    assert host.destroy_queue("orders")
+    collect()
+    assert queue() is None
 
 
 def test_it_starts_later_if_the_system_has_no_thread_to_give(
