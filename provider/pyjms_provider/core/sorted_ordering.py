@@ -5,7 +5,7 @@ size, then texts by their characters; those of one value leave by age.
 
 Places are kept in one sorted list. Taking the first costs O(1); a message that comes, or is taken from the middle, moves
 the part of the list behind it, which is a copy of pointers. Each selector in use has a heap of the messages that may match,
-so each message is evaluated once for a selector.
+so each message is evaluated once for a selector. A heap that is mostly messages which have gone is made anew.
 """
 
 from __future__ import annotations
@@ -75,7 +75,8 @@ class SortedOrdering:
 
     def __iter__(self) -> Iterator[QueueEntry]:
         """Yield the available messages in order; nothing may change meanwhile."""
-        return (self._entries[sequence] for _, sequence in islice(self._places, self._head, None))
+        places, entries = self._places, self._entries
+        return (entries[places[index][1]] for index in range(self._head, len(places)))
 
     def following(self, reference: MessageReference, most: int) -> list[MessageReference]:
         """Return up to `most` messages that will probably be wanted after that one: the first ones."""
@@ -136,6 +137,11 @@ class SortedOrdering:
         insort(self._places, place, self._head)
         for cursor in self._cursors.values():
             heappush(cursor.candidates, place)
+            if len(cursor.candidates) > 2 * len(self._entries) + _SPARE:
+                known = {sequence for _, sequence in cursor.candidates}
+                cursor.candidates = [
+                    each for each in self._places[self._head :] if each[1] in known
+                ]  # sorted, and so a heap
 
     def _repair(self) -> None:
         """Give each message its place anew, and let all selectors look again: the thread was interrupted on the way."""
@@ -217,7 +223,11 @@ class SortedOrdering:
         return cursor.matches is None or cursor.matches(entry)
 
     def note_mismatch(self, cursor: Cursor, entry: QueueEntry) -> None:
-        """Hear that `entry`, just appended, does not match: it is a candidate until its turn comes."""
+        """Hear that `entry`, just appended, does not match. Of all candidates it is the last, or else stays one until its turn comes."""
+        if isinstance(cursor, SortedCursor):
+            candidates = cursor.candidates
+            if candidates and candidates[-1][1] == entry.sequence:
+                candidates.pop()
 
     def take_matching(
         self, cursor: Cursor, permits: Callable[[QueueEntry], bool] | None, evaluations: int
@@ -281,7 +291,8 @@ class SortedOrdering:
             return None  # it began before the queue was sorted, which had no messages then
         places = self._places
         index = self._head if cursor.place is None else bisect_right(places, cursor.place, self._head)
-        for place in islice(places, index, index + evaluations):
+        for at in range(index, min(index + evaluations, len(places))):
+            place = places[at]
             entry = self._entries[place[1]]
             is_match = cursor.matches is None or cursor.matches(entry)  # if that cannot be said, it is looked at again
             cursor.place = place

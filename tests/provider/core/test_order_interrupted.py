@@ -15,7 +15,7 @@ from pyjms_provider.core.message_state import MessageState
 from pyjms_provider.core.ordering import Ordering
 from pyjms_provider.core.queue_types import MessageOrder
 from pyjms_provider.core.reference import MessageReference, ReferenceId
-from pyjms_provider.core.sorted_ordering import SortedOrdering
+from pyjms_provider.core.sorted_ordering import SortedCursor, SortedOrdering
 from tests.provider.interruptions import Interruption, each_interruption
 
 if TYPE_CHECKING:
@@ -146,6 +146,40 @@ def test_a_message_comes(make: Make, before: int, selects: bool) -> None:
             assert not entry.sequence
 
     sweep(make, prepare, settle)
+
+
+@pytest.mark.parametrize("number", [1, 500, 501], ids=["the first one", "the last one", "the last one, in vain"])
+def test_a_message_comes_when_a_selector_knows_mostly_of_what_has_gone(number: int) -> None:
+    """If it does not match, the order hears of that."""
+    entry = World(sorted_order()).make(number)
+
+    def prepare(world: World) -> Callable[[], object]:
+        world.select()
+        cursor = world.cursor
+        assert isinstance(cursor, SortedCursor)
+        gone = world.fill(*range(2, 73))
+        world.fill(100, 102)
+        world.take(*gone[:69], *gone[70:])  # all but one
+        world.taken.clear()
+        assert len(cursor.candidates) == 73
+        entry.sequence = 0
+
+        def act() -> None:
+            world.order.append(entry)
+            assert len(cursor.candidates) == 4
+            if number % 2:
+                world.order.note_mismatch(cursor, entry)
+
+        return act
+
+    def settle(world: World, interruption: Interruption) -> None:
+        if interruption.where is None:
+            assert world.order.holds(entry)
+        if world.order.holds(entry):
+            assert entry.sequence
+            world.here.add(number)
+
+    sweep(sorted_order, prepare, settle)
 
 
 def test_a_message_comes_behind_many_others(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from typing import Any
+from unittest.mock import patch
 
 import pytest
 from hypothesis import settings
@@ -10,6 +12,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
 from pyjms.types import Double, Int, Stored
+from pyjms_provider.core import sorted_ordering
 from pyjms_provider.core.cursor import UNFINISHED, Cursor
 from pyjms_provider.core.entry import QueueEntry
 from pyjms_provider.core.message_state import MessageState
@@ -101,6 +104,86 @@ def test_a_long_search_is_done_in_stretches(world: Sorted) -> None:
     assert world.ordering.take_matching(cursor, None, 5) is None
 
 
+def test_an_idle_selector_does_not_remember_what_has_gone(world: Sorted) -> None:
+    """A consumer of it waits, and is not woken, while another one takes all that comes."""
+    cursor = world.cursor(1_000)
+    waiting = [world.add(value) for value in (2_000, 500)]
+    for value in range(1_000):
+        entry = world.add(value % 7)
+        assert world.ordering.discard(entry)
+        assert len(cursor.candidates) <= 2 * 3 + 64
+    assert world.ordering.take_matching(cursor, None, ENOUGH) is waiting[0]
+    assert list(world.ordering) == [waiting[1]]
+
+
+def test_a_message_that_is_given_back_again_and_again_is_remembered_a_few_times(world: Sorted) -> None:
+    cursor = world.cursor(5)
+    entry = world.add(9)
+    for _ in range(1_000):
+        assert world.ordering.take_first() is entry
+        world.ordering.restore([entry])
+        assert len(cursor.candidates) <= 2 + 64
+    assert world.ordering.take_matching(cursor, None, ENOUGH) is entry
+    assert not world.ordering.may_have(cursor)
+
+
+def test_what_was_found_not_to_match_as_it_came_is_not_evaluated_again(world: Sorted) -> None:
+    """As with the times at which messages are due: the newest is the last."""
+    cursor = world.cursor(1_000)
+    for value in range(100):
+        world.ordering.note_mismatch(cursor, world.add(value))
+    assert not world.ordering.may_have(cursor)
+    wanted = world.add(1_000)
+    assert world.ordering.take_matching(cursor, None, ENOUGH) is wanted
+    assert world.evaluations == 1
+
+
+def test_what_was_found_not_to_match_is_one_more_candidate_if_it_is_not_the_last(world: Sorted) -> None:
+    cursor = world.cursor(5)
+    entries = [world.add(value) for value in (9, 8, 2)]
+    world.ordering.note_mismatch(cursor, entries[2])
+    world.ordering.note_mismatch(world.ordering.new_cursor(None), entries[2])
+    assert [world.ordering.take_matching(cursor, None, ENOUGH) for _ in range(3)] == [entries[1], entries[0], None]
+    assert list(world.ordering) == [entries[2]]
+
+
+class Counted(list[tuple[SortValue, int]]):
+    """A list that counts each item which somebody looks at."""
+
+    looks = 0
+
+    def __iter__(self) -> Iterator[tuple[SortValue, int]]:
+        for place in super().__iter__():
+            self.looks += 1
+            yield place
+
+    def __getitem__(self, index: Any) -> Any:
+        self.looks += 1
+        return super().__getitem__(index)
+
+
+@pytest.mark.parametrize("least", [0, 500], ids=["all", "half"])
+def test_a_browser_does_not_begin_at_the_first_message_each_time(world: Sorted, least: int) -> None:
+    entries = [world.add(value) for value in range(1_000)]
+    places = world.ordering._places = Counted(world.ordering._places)
+    cursor = world.ordering.new_cursor(world.above(least))
+    seen = []
+    while (found := world.ordering.look(cursor, 10)) is not None:
+        if found is not UNFINISHED:
+            seen.append(found)
+    assert seen == entries[least:]
+    assert places.looks < 1_000 * 13, "each, and a bisection before each"
+
+
+def test_reading_ahead_does_not_begin_at_those_that_have_gone(world: Sorted) -> None:
+    entries = [world.add(value) for value in range(200)]
+    for _ in range(60):
+        world.ordering.take_first()
+    places = world.ordering._places = Counted(world.ordering._places)
+    assert world.ordering.first(3) == entries[60:63]
+    assert places.looks <= 4
+
+
 def test_what_is_not_permitted_now_is_found_later(world: Sorted) -> None:
     entries = [world.add(value) for value in (7, 8, 9)]
     cursor = world.cursor(0)
@@ -173,17 +256,25 @@ class SortedMachine(RuleBasedStateMachine):
 
     def __init__(self) -> None:
         super().__init__()
+        self.patch = patch.object(sorted_ordering, "_SPARE", 0)  # so that what a selector remembers is made anew soon
+        self.patch.start()
         self.world = Sorted()
         self.available: list[QueueEntry] = []
         self.held: list[QueueEntry] = []
         self.cursor = self.world.cursor(3)
 
+    def teardown(self) -> None:
+        self.patch.stop()
+
     def in_order(self) -> list[QueueEntry]:
         return sorted(self.available, key=lambda entry: (self.world.values[entry], entry.sequence))
 
-    @rule(value=st.integers(0, 6), late=st.booleans())
-    def add(self, value: int, late: bool) -> None:
-        self.available.append(self.world.add(value, 1 if late else None))
+    @rule(value=st.integers(0, 6), late=st.booleans(), told=st.booleans())
+    def add(self, value: int, late: bool, told: bool) -> None:
+        entry = self.world.add(value, 1 if late else None)
+        self.available.append(entry)
+        if told and value < 3:  # somebody waits with that selector
+            self.world.ordering.note_mismatch(self.cursor, entry)
 
     @rule(selects=st.booleans())
     def take(self, selects: bool) -> None:
@@ -214,8 +305,9 @@ class SortedMachine(RuleBasedStateMachine):
         assert len(ordering) == len(self.available)
         browser = ordering.new_cursor(None)
         assert [ordering.look(browser, 100) for _ in self.available] == self.in_order()
-        wanted = any(self.world.values[entry][1] >= 3 for entry in self.available)
+        wanted = {entry.sequence for entry in self.available if self.world.values[entry][1] >= 3}
         assert ordering.may_have(self.cursor) or not wanted
+        assert wanted <= {sequence for _, sequence in self.cursor.candidates}
 
 
 SortedMachine.TestCase.settings = settings(max_examples=50, stateful_step_count=40, deadline=None)
