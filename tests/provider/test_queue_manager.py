@@ -9,9 +9,11 @@ import pytest
 
 from pyjms.spi.envelope import Address, AddressKind
 from pyjms.spi.errors import DestinationError, DestinationInUseError, InvalidSelectorError, ResourceError
+from pyjms.types import Long
 from pyjms_provider.core.consumer import Consumer
 from pyjms_provider.core.entry import QueueEntry
 from pyjms_provider.core.policy import PolicyError, QueuePolicies, QueuePolicy
+from pyjms_provider.core.sent_headers import DELIVER_AT
 from pyjms_provider.queue_manager import QueueExistsError, QueueManager, Replay, UnknownQueueError
 from tests.provider.clients.world import World
 from tests.provider.helpers import HookedLock, make_envelope, text_of
@@ -310,6 +312,26 @@ def test_a_policy_may_be_altered_back(world: PolicyWorld, changes: dict[str, Any
     for text in "ab":
         world.send(text)
     assert world.reader().texts() == ["a", "b"]
+
+
+@pytest.mark.parametrize("queue_type", ["standard", "sorted"])
+def test_what_comes_while_somebody_looks_is_left_out(queue_type: str) -> None:
+    """So a copy into the queue itself ends. A message that is due meanwhile is seen once."""
+    world = PolicyWorld()
+    world.manager.create("work", type=queue_type, key="due" if queue_type == "sorted" else None)
+    later_ms = world.clock.now_ms + 100
+    world.send("delayed", "work", properties={DELIVER_AT: Long(later_ms)})
+    for number in range(70):
+        world.send(str(number), "work")
+    found = world.manager.browse("work")
+    seen = [next(found).body]
+    world.send("late", "work")
+    world.clock.now_ms = later_ms
+    world.host.queue("work").do_what_is_due(later_ms)
+    seen += [each.body for each in found]
+    assert seen == [*map(str, range(70)), "delayed"]
+    assert world.manager.copy("work", "work") == 72
+    assert len(world.texts("work")) == 144
 
 
 def test_what_is_moved_after_its_target_was_destroyed_goes_into_the_next_one(world: PolicyWorld) -> None:

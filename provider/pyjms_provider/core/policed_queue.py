@@ -8,7 +8,7 @@ others take it.
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from typing import TYPE_CHECKING, Final
 
@@ -36,6 +36,7 @@ if TYPE_CHECKING:
     from pyjms_provider.core.asynchronous_channel import AsynchronousChannel
     from pyjms_provider.core.channel_state import ChannelState
     from pyjms_provider.core.consumer import Consumer
+    from pyjms_provider.core.cursor import Cursor
     from pyjms_provider.core.dead_letters import DeadEntry
     from pyjms_provider.core.kept_queue import KeptQueue
     from pyjms_provider.core.reference import MessageReference
@@ -47,6 +48,7 @@ WITHOUT_LIMITS: Final = QueuePolicy(max_failures=0)
 """The policy of a queue that stands by itself, without a host that keeps dead letters."""
 
 _FIXED: Final = ("type", "key", "priorities", "exclusive", "groups", "non_destructive")
+_AT_A_TIME: Final = 64  # messages that an administrator looks at while the lock is held
 _STATES: Final = (MessageState.NEW, MessageState.NOT_COMMITTED, MessageState.DELIVERED)
 
 
@@ -318,10 +320,29 @@ class PolicedQueue(BuryingQueue):
 
     # For administrators
 
-    def waiting_entries(self) -> list[QueueEntry]:
-        """Return the messages that nobody holds, in order; then those that are delayed."""
+    def waiting_entries(self) -> Iterator[QueueEntry]:
+        """Return the messages that nobody holds, in order; then those that are delayed. What comes from now on is left out.
+
+        Of a long backlog those alone wake that are come to, and the lock is held for a few at a time.
+        """
         with self._lock:
-            return [entry for entry in self._state.entries(MessageState.NEW) if entry.acknowledgements is None]
+            delayed = dict.fromkeys(self._state.delays)
+            return self._waiting(self._ordering.new_cursor(None), self._ordering.last_place, delayed)
+
+    def _waiting(self, cursor: Cursor, last: int, delayed: Mapping[QueueEntry, None]) -> Iterator[QueueEntry]:
+        """Yield the messages behind `cursor` up to the place `last`, then the delayed ones, some of which may be due by now."""
+        while found := self._look_on(cursor):
+            for entry in found:
+                if entry.sequence <= last and entry not in delayed:
+                    yield entry
+        yield from delayed
+
+    def _look_on(self, cursor: Cursor) -> list[QueueEntry]:
+        found: list[QueueEntry] = []
+        with self._lock:
+            while len(found) < _AT_A_TIME and isinstance(entry := self._ordering.look(cursor, 1), QueueEntry):
+                found.append(entry)
+        return found
 
     @property
     def consumer_count(self) -> int:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from itertools import islice
 from threading import Event, Thread
 
 import pytest
@@ -414,6 +415,17 @@ def dormant(site: Site) -> int:
     ordering = site.broker.virtual_host.queue("orders")._ordering
     assert isinstance(ordering, Ordering)
     return sum(isinstance(entry, int) for lane in ordering._lanes for entry in lane.entries)
+
+
+def test_a_backlog_sleeps_on_when_its_first_messages_are_looked_at(site: Site) -> None:
+    for number in range(200):
+        site.send(str(number))
+    site.crash()
+    manager = QueueManager(site.broker.virtual_host)
+    assert [each.body for each in islice(manager.browse("orders"), 3)] == ["0", "1", "2"]
+    assert dormant(site) >= 200 - 64
+    assert [each.body for each in manager.browse("orders")] == [*map(str, range(200))]
+    assert [name for name, _ in site.drain()] == [*map(str, range(200))]
 
 
 def test_a_backlog_sleeps_on_while_its_queue_is_paused(site: Site) -> None:
