@@ -5,6 +5,7 @@ from __future__ import annotations
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -27,6 +28,7 @@ from pyjms_provider.stores.sql import schema as schema_module
 from pyjms_provider.stores.sql.tables import VERSION
 from pyjms_provider.stores.testing import JournalHome
 from pyjms_provider.stores.testing.world import World
+from tests.provider.postgresql import PostgresqlServer
 
 
 def opened(url: str) -> SqlJournal:
@@ -44,9 +46,9 @@ def url(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
 Change = Callable[..., None]
 
 
-@pytest.fixture
-def change(url: str) -> Iterator[Change]:
-    """Run statements on the database, as somebody else."""
+@contextmanager
+def change_of(url: str) -> Iterator[Change]:
+    """Yields what runs statements on the database, as somebody else."""
     engine = create_engine(make_url(url))
 
     def run(*statements: str) -> None:
@@ -56,6 +58,13 @@ def change(url: str) -> Iterator[Change]:
 
     yield run
     engine.dispose()
+
+
+@pytest.fixture
+def change(url: str) -> Iterator[Change]:
+    """Run statements on the database, as somebody else."""
+    with change_of(url) as run:
+        yield run
 
 
 @pytest.mark.parametrize(
@@ -191,8 +200,8 @@ def test_a_store_of_the_first_version_gets_the_tables_of_pipelines_and_keeps_its
     world.journal.close(clean=True)
 
 
-def test_a_store_of_the_second_version_keeps_the_ids_of_producers_in_their_order(url: str, change: Change) -> None:
-    opened(url).close(clean=True)
+def make_second_version(change: Change) -> None:
+    """Have a store that is of the present version, and closed, be of the second one, with three ids."""
     names = "kind SMALLINT, name TEXT, temporary BOOLEAN, duplicate_id TEXT, until_ms BIGINT"
     change(
         "DROP TABLE pyjms_duplicate",
@@ -203,6 +212,11 @@ def test_a_store_of_the_second_version_keeps_the_ids_of_producers_in_their_order
         ),
         "UPDATE pyjms_meta SET version = 2",
     )
+
+
+def test_a_store_of_the_second_version_keeps_the_ids_of_producers_in_their_order(url: str, change: Change) -> None:
+    opened(url).close(clean=True)
+    make_second_version(change)
     world = World(JournalHome(lambda _: opened(url)))
     found = sorted(world.found.recovery.duplicates, key=lambda mark: mark.serial)
     assert [(mark.duplicate_id, mark.until_ms, mark.serial) for mark in found] == [
@@ -210,6 +224,27 @@ def test_a_store_of_the_second_version_keeps_the_ids_of_producers_in_their_order
     ]
     world.remember("d", 2**62, found[0].address, serial=4, below=3)
     assert {mark.duplicate_id for mark in world.reopen().recovery.duplicates} == {"a", "d"}
+    world.journal.close(clean=True)
+
+
+def test_the_upgrade_needs_no_right_to_make_temporary_tables(postgresql: PostgresqlServer) -> None:
+    """Taking that right from all is usual on servers of several applications."""
+    url = make_url(postgresql.make_store())
+    name = str(url.query["options"]).rpartition("=")[2]
+    with postgresql.connect() as connection:
+        for statement in (
+            f"CREATE ROLE {name} LOGIN",
+            f"CREATE DATABASE {name} OWNER {name}",
+            f"REVOKE TEMPORARY ON DATABASE {name} FROM PUBLIC, {name}",
+        ):
+            connection.execute(statement.encode())
+    url = url.set(username=name, database=name, query={})
+    shown = url.render_as_string()
+    opened(shown).close(clean=True)
+    with change_of(shown) as change:
+        make_second_version(change)
+    world = World(JournalHome(lambda _: opened(shown)))
+    assert {mark.duplicate_id for mark in world.found.recovery.duplicates} == {"a", "b", "c"}
     world.journal.close(clean=True)
 
 

@@ -29,7 +29,8 @@ def _number_duplicates(connection: Connection) -> None:
     kept = ("kind", "name", "temporary", "duplicate_id", "until_ms")
     by_age = func.row_number().over(order_by=column("until_ms")).label("serial")
     old = str(select(*map(column, kept), by_age).select_from(table(name)))
-    connection.execute(text(f"CREATE TEMPORARY TABLE {name}_old AS {old}"))
+    # Not a temporary one: those ask a right of PostgreSQL's users that they often have not, and it ends with the transaction anyway.
+    connection.execute(text(f"CREATE TABLE {name}_old AS {old}"))
     connection.execute(text(f"DROP TABLE {name}"))
     t.SCHEMA.create_all(connection, tables=[t.DUPLICATE])
     connection.execute(
