@@ -73,4 +73,5 @@ def _lost(saved: SavedTable) -> str:
         return ""
     unread = f"what {saved.unread:,} keys had, at most" if saved.unread else ""
     ends = "what was before the first or behind the last of these" if saved.lacks_ends else ""
-    return "; ".join(filter(None, (unread, ends))) or "nothing that is known"
+    refused = f"{saved.refused:,} rows that are damaged, at most" if saved.refused else ""
+    return "; ".join(filter(None, (unread, refused, ends))) or "nothing that is known"

@@ -19,6 +19,7 @@ from pyjms_provider.stores.errors import (
     ForeignStoreError,
     HeldStoreError,
     NewerStoreError,
+    StoreError,
     UnusableStoreError,
 )
 from pyjms_provider.stores.sql.salvage import SALVAGED, Salvaged, salvage
@@ -168,9 +169,35 @@ def test_a_prepared_branch_is_saved_and_one_that_is_lost_leaves_its_messages_asi
     assert "prepared" in reason
 
 
-def test_an_older_store_has_fewer_tables(store: Path) -> None:
-    change(store, "DROP TABLE pyjms_stage", "DROP TABLE pyjms_stage_marker", "UPDATE pyjms_meta SET version = 1")
-    _, new = save(store)
+PIPELINES = ("pyjms_group", "pyjms_reserved", "pyjms_stage", "pyjms_stage_marker")
+
+
+@pytest.mark.parametrize("version", [1, 2])
+@pytest.mark.parametrize("is_noted", [True, False])
+def test_an_older_store_keeps_what_it_has_and_becomes_a_present_one(store: Path, version: int, is_noted: bool) -> None:
+    """Its ids of producers had no serial, and SQLite took the name of a column that there is not for a text: one id was kept."""
+    names = "kind SMALLINT, name TEXT, temporary BOOLEAN, duplicate_id TEXT, until_ms BIGINT"
+    key = "PRIMARY KEY (kind, name, temporary, duplicate_id)"
+    until_ms = 2**61
+    change(
+        store,
+        "DROP TABLE pyjms_duplicate",
+        f"CREATE TABLE pyjms_duplicate ({names}, {key}) WITHOUT ROWID",
+        *(f"INSERT INTO pyjms_duplicate VALUES (0, 'orders', 0, 'id-{n}', {until_ms - n})" for n in range(5)),
+        *(f"DROP TABLE {name}" for name in PIPELINES if version == 1),
+        f"UPDATE pyjms_meta SET version = {version}" if is_noted else "DELETE FROM pyjms_meta",
+    )
+    salvaged, new = save(store)
+    assert {table.name: table.saved for table in salvaged.tables}["pyjms_duplicate"] == 5
+    assert all(table.is_whole for table in salvaged.tables)
+    with closing(sqlite3.connect(new)) as connection:
+        kept = connection.execute(
+            "SELECT duplicate_id, until_ms, serial FROM pyjms_duplicate ORDER BY serial"
+        ).fetchall()
+        assert connection.execute("PRAGMA quick_check").fetchall() == [("ok",)]
+        made = {name for (name,) in connection.execute("SELECT name FROM sqlite_master WHERE sql IS NOT NULL")}
+    assert kept == [(f"id-{n}", until_ms - n, 5 - n) for n in (4, 3, 2, 1, 0)]
+    assert {*PIPELINES, "pyjms_message_branch", "pyjms_stage_name"} <= made
     assert list(orders(new)) == list(range(SENT))
 
 
@@ -189,6 +216,26 @@ def test_the_ids_of_producers_of_an_older_store_are_saved(store: Path) -> None:
     with closing(sqlite3.connect(new)) as connection:
         found = connection.execute("SELECT duplicate_id, serial FROM pyjms_duplicate ORDER BY serial").fetchall()
     assert found == [("c", 1), ("b", 2), ("a", 3)]
+
+
+def test_a_column_that_is_missing_is_an_error_and_no_text(store: Path) -> None:
+    change(store, "ALTER TABLE pyjms_set_aside DROP COLUMN reason")
+    with pytest.raises(StoreError, match="no such column: reason"):
+        save(store)
+
+
+def test_rows_that_are_read_and_cannot_be_kept_are_told(store: Path) -> None:
+    """Another has the key of one, and one lacks a value; that one was read twice is no loss."""
+    change(
+        store,
+        "DROP TABLE pyjms_mark",
+        "CREATE TABLE pyjms_mark (queue, priority, message)",
+        "INSERT INTO pyjms_mark VALUES (1, 4, 10), (1, 4, 20), (1, 5, NULL), (1, 6, 30), (1, 6, 30)",
+    )
+    salvaged, _ = save(store)
+    (marks,) = [table for table in salvaged.tables if table.name == "pyjms_mark"]
+    assert (marks.saved, marks.refused, marks.is_whole) == (2, 2, False)
+    assert all(table.is_whole for table in salvaged.tables if table is not marks)
 
 
 def make_foreign(path: Path) -> None:

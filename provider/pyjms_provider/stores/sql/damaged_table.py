@@ -36,8 +36,9 @@ class DamagedTable:
         is_unique: bool,
     ) -> None:
         """`keep` is given each row, in no order, and sometimes twice. `is_unique`: no two rows have the same key."""
-        names = ", ".join(f'"{name}"' for name in columns)
-        self._query = f'SELECT {key}, {names} FROM "{table}" WHERE {key} BETWEEN ? AND ? ORDER BY {key}'  # noqa: S608
+        # In brackets, as SQLite takes a name in "quotes" that no column has for a text, and returns that from each row.
+        names = ", ".join(f"[{name}]" for name in columns)
+        self._query = f"SELECT [{key}], {names} FROM [{table}] WHERE [{key}] BETWEEN ? AND ? ORDER BY [{key}]"  # noqa: S608
         self._down_query = f"{self._query} DESC"
         self._connection = connection
         self._keep = keep

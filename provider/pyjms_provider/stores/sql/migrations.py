@@ -12,7 +12,7 @@ from pyjms_provider.stores.sql import tables as t
 if TYPE_CHECKING:
     from sqlalchemy import Connection
 
-__all__ = ["MIGRATIONS", "Migration"]
+__all__ = ["BROUGHT", "MIGRATIONS", "Migration"]
 
 Migration = Callable[["Connection"], None]
 """Changes the schema and what is in it, within the transaction of the connection."""
@@ -43,3 +43,5 @@ def _number_duplicates(connection: Connection) -> None:
 
 MIGRATIONS: Final[Mapping[int, Migration]] = {1: _add_pipelines, 2: _number_duplicates}
 """By the version that it starts from; it leads to the next one. Version 1 is the first."""
+BROUGHT: Final[Mapping[int, tuple[str, str]]] = {2: (t.GROUP.name, "number"), 3: (t.DUPLICATE.name, "serial")}
+"""By version, a table and a column that it brought, which tell it of a store whose own note of it is lost."""

@@ -8,13 +8,13 @@ from __future__ import annotations
 
 import os
 import sqlite3
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from sqlalchemy import URL, and_, delete, func, insert, literal, or_, select, union, update
+from sqlalchemy import URL, and_, delete, func, insert, inspect, literal, or_, select, union, update
 from sqlalchemy.exc import DBAPIError
 
 from pyjms.spi.envelope import AddressKind
@@ -22,6 +22,7 @@ from pyjms_provider.stores.errors import DamagedStoreError, ForeignStoreError, N
 from pyjms_provider.stores.file_lock import FileLock, describe_holder
 from pyjms_provider.stores.sql import tables as t
 from pyjms_provider.stores.sql.damaged_table import DamagedTable
+from pyjms_provider.stores.sql.migrations import BROUGHT
 from pyjms_provider.stores.sql.schema import PRODUCT, prepare_schema
 from pyjms_provider.stores.sql.sqlite import make_engine, understand
 
@@ -51,6 +52,8 @@ class SavedTable:
     """So many keys could not be read; rows may or may not have been there."""
     lacks_ends: bool
     """Rows before the first or behind the last one that was read may be lost, too."""
+    refused: int
+    """So many rows were read and are lost, at most: values are missing in them, or others have their keys."""
     is_whole: bool
 
 
@@ -84,16 +87,13 @@ def salvage(damaged: Path, new: Path, clock: Clock, progress: Callable[[str, int
     engine = make_engine(URL.create("sqlite", database=str(part)), synchronous="FULL")
     try:
         with closing(_open(path)) as source:
-            names, version, next_queue, epoch = _look(source, path)
+            found = _look(source, path)
             with engine.begin() as connection:
-                prepare_schema(connection, str(new), is_shared=False)
-                kept = {"version": version, "clean": False, "epoch": epoch, "next_queue": next_queue}
-                connection.execute(update(t.META).values(**kept))
-            saved = [_copy(source, table, engine, progress) for table in _COPIED if table.name in names]
+                _make_tables(source, connection, found)
+            saved = [_copy(source, table, engine, progress) for table in _COPIED if table.name in found.names]
         with engine.begin() as connection:
-            prepare_schema(
-                connection, str(new), is_shared=False
-            )  # what is of an older version becomes of the present one
+            prepare_schema(connection, str(new), is_shared=False)  # it brings an older store to the present version
+            t.SCHEMA.create_all(connection)  # what is missing
             set_aside = _set_aside(connection, clock.time_ms())
             made = _mend(connection)
             messages = connection.scalar(select(func.count()).select_from(t.MESSAGE)) or 0
@@ -133,8 +133,19 @@ def _open(path: str) -> sqlite3.Connection:
     return connection
 
 
-def _look(source: sqlite3.Connection, path: str) -> tuple[set[str], int, int, int]:
-    """Return the names of the tables, the version, the next queue's number, and the epoch. Raises `DamagedStoreError`, `ForeignStoreError`, `NewerStoreError`."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Found:
+    """What a damaged store says of itself."""
+
+    names: Collection[str]
+    """Of its tables."""
+    version: int
+    next_queue: int
+    epoch: int
+
+
+def _look(source: sqlite3.Connection, path: str) -> _Found:
+    """Return what is known of the store. Raises `DamagedStoreError`, `ForeignStoreError`, `NewerStoreError`."""
     try:
         names = {name for (name,) in source.execute("SELECT name FROM sqlite_master WHERE type = 'table'")}
     except sqlite3.DatabaseError as error:
@@ -147,20 +158,42 @@ def _look(source: sqlite3.Connection, path: str) -> tuple[set[str], int, int, in
     columns = ["version", "next_queue", "epoch"]
     DamagedTable(source, t.META.name, "rowid", columns, found.append, is_unique=True).read()
     if not found or any(type(value) is not int or value < 0 for value in found[0]):
-        return names, 1, 1, 0  # whatever it is of, it may be taken for the first version
+        return _Found(names=names, version=_version_by_columns(source), next_queue=1, epoch=0)
     version, next_queue, epoch = found[0]
     if version > t.VERSION:
         raise NewerStoreError(
             f"{path} has schema {version}, and this pyjms knows schema {t.VERSION}: install the pyjms that wrote it, or a newer one"
         )
-    return names, version, next_queue, epoch
+    return _Found(names=names, version=version, next_queue=next_queue, epoch=epoch)
+
+
+def _version_by_columns(source: sqlite3.Connection) -> int:
+    def has(table: str, column: str) -> bool:
+        return any(name == column for _, name, *_ in source.execute(f"PRAGMA table_info([{table}])"))
+
+    return max((version for version, brought in BROUGHT.items() if has(*brought)), default=1)
+
+
+def _make_tables(source: sqlite3.Connection, connection: Connection, found: _Found) -> None:
+    """Make the tables of the version that was found, so that it is `migrations` alone that know what older rows mean."""
+    if found.version == t.VERSION:
+        t.SCHEMA.create_all(connection)
+    else:
+        made = "SELECT sql FROM sqlite_master WHERE substr(tbl_name, 1, ?) = ? AND sql IS NOT NULL ORDER BY type DESC"
+        for (statement,) in source.execute(made, (len(t.PREFIX), t.PREFIX)):  # tables, and then their indexes
+            connection.exec_driver_sql(statement)
+    row = {"version": found.version, "next_queue": found.next_queue, "epoch": found.epoch}
+    connection.execute(insert(t.META).values(one=1, product=PRODUCT, clean=False, holder="", **row))
 
 
 def _copy(source: sqlite3.Connection, table: Table, engine: Engine, progress: Callable[[str, int], None]) -> SavedTable:
-    columns = _columns_of(source, table, engine)
-    add = f"INSERT OR IGNORE INTO {table.name} ({', '.join(columns)}) VALUES ({', '.join('?' * len(columns))})"  # noqa: S608
+    with engine.connect() as connection:
+        columns = [column["name"] for column in inspect(connection).get_columns(table.name)]
+    names, places = ", ".join(f"[{name}]" for name in columns), ", ".join("?" * len(columns))
+    add = f"INSERT OR IGNORE INTO {table.name} ({names}) VALUES ({places})"  # noqa: S608
+    find = f"SELECT 1 FROM {table.name} WHERE {' AND '.join(f'[{name}] IS ?' for name in columns)}"  # noqa: S608
     rows: list[tuple[Any, ...]] = []
-    count = 0
+    count = refused = 0
 
     def keep(row: Sequence[Any]) -> None:
         rows.append(tuple(row))
@@ -168,10 +201,11 @@ def _copy(source: sqlite3.Connection, table: Table, engine: Engine, progress: Ca
             write()
 
     def write() -> None:
-        nonlocal count
+        nonlocal count, refused
         if rows:
             with engine.begin() as connection:
-                connection.exec_driver_sql(add, rows)
+                if connection.exec_driver_sql(add, rows).rowcount < len(rows):  # or some were read twice
+                    refused += sum(connection.exec_driver_sql(find, row).first() is None for row in rows)
         count += len(rows)
         rows.clear()
         progress(table.name, count)
@@ -184,20 +218,13 @@ def _copy(source: sqlite3.Connection, table: Table, engine: Engine, progress: Ca
     with engine.connect() as connection:
         saved = connection.scalar(select(func.count()).select_from(table)) or 0
     return SavedTable(
-        name=table.name, saved=saved, unread=reader.unread, lacks_ends=reader.lacks_ends, is_whole=reader.is_whole
+        name=table.name,
+        saved=saved,
+        unread=reader.unread,
+        lacks_ends=reader.lacks_ends,
+        refused=refused,
+        is_whole=reader.is_whole and not refused,
     )
-
-
-def _columns_of(source: sqlite3.Connection, table: Table, engine: Engine) -> list[str]:
-    """Return the columns of a table; if an older version had others, the new table is made with these, as it was before it is migrated."""
-    columns = [column.name for column in table.columns]
-    found = [name for _, name, *_ in source.execute(f"PRAGMA table_info({table.name})")]
-    if set(found) == set(columns) or not all(map(str.isidentifier, found or [""])):  # what is damaged may be anything
-        return columns
-    with engine.begin() as connection:
-        table.drop(connection)
-        connection.exec_driver_sql(f"CREATE TABLE {table.name} ({', '.join(found)})")
-    return found
 
 
 def _set_aside(connection: Connection, now_ms: int) -> int:
