@@ -5,10 +5,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Final
 
 from sqlalchemy import URL, create_engine, delete, select, text
-from sqlalchemy.exc import ArgumentError, OperationalError, SQLAlchemyError
+from sqlalchemy.exc import ArgumentError, DBAPIError, SQLAlchemyError
 
 from pyjms_provider.settings import Synchronous
-from pyjms_provider.stores.errors import HeldStoreError, UnsupportedStoreError
+from pyjms_provider.stores.errors import HeldStoreError, StoreError, UnavailableStoreError, UnsupportedStoreError
 from pyjms_provider.stores.file_lock import describe_holder
 from pyjms_provider.stores.sql import tables as t
 from pyjms_provider.stores.sql.paging import Paging
@@ -45,6 +45,13 @@ _CONNECTING: Final = {
     "tcp_user_timeout": "30000",
 }
 _IS_LOGGED: Final = "SELECT relpersistence <> 'u' FROM pg_class WHERE oid = %s::regclass"
+_LOCKING: Final = (
+    "SELECT DISTINCT application_name, pid FROM pg_locks JOIN pg_stat_activity USING (pid) "
+    "JOIN pg_class ON pg_class.oid = pg_locks.relation "
+    "WHERE granted AND pid <> pg_backend_pid() AND pg_stat_activity.datname = current_database() "
+    "AND relnamespace = current_schema()::regnamespace AND relname LIKE :prefix ORDER BY pid"
+)
+"""Who has locks on tables of ours."""
 
 
 def open_postgresql(wanted: Wanted) -> tuple[PostgresqlDatabase, Paging, Meta]:
@@ -99,7 +106,7 @@ def _take_over(holding: HolderConnection, engine: Engine, where: str, wanted: Wa
             meta = take(connection, describe_holder(wanted.holder), PostgresqlDatabase.opening_of)
             _empty_paged(connection)
     except PostgresqlDatabase.errors as error:
-        raise understand(error, where) from error
+        raise _understand(error, engine, where) from error
     return meta
 
 
@@ -128,7 +135,27 @@ def _empty_paged(connection: Connection) -> None:
         with connection.begin_nested():
             connection.execute(text(f"LOCK TABLE {t.PAGED.name} IN ACCESS EXCLUSIVE MODE NOWAIT"))
             connection.execute(text(f"TRUNCATE {t.PAGED.name}"))  # at once, however much there is
-    except OperationalError as error:
-        if not isinstance(error.orig, LockNotAvailable):
+    except DBAPIError as error:
+        if not _is_locked(error):
             raise
         connection.execute(delete(t.PAGED))
+
+
+def _understand(error: Exception, engine: Engine, where: str) -> StoreError:
+    """Return what an error means, and if it came of another's locks, who that is."""
+    if not _is_locked(error):
+        return understand(error, where)
+    try:
+        with engine.connect() as connection:
+            found = connection.execute(text(_LOCKING), {"prefix": f"{t.PREFIX}%"}).all()
+    except SQLAlchemyError:
+        found = []
+    names = ", ".join(f"{name or 'a program without a name'} (process {pid})" for name, pid in found)
+    return UnavailableStoreError(
+        f"{where} has tables that are locked by {names or 'another program, which has ended by now'}; nothing was written. "
+        "Try again when it has ended; pg_locks shows all locks"
+    )
+
+
+def _is_locked(error: Exception) -> bool:
+    return isinstance(error, DBAPIError) and isinstance(error.orig, LockNotAvailable)
