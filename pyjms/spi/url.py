@@ -14,7 +14,7 @@ __all__ = ["ProviderUrl"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProviderUrl:
-    """One URL in parts. `options` are those of the query, percent-decoded; a repeated option is an error."""
+    """One URL in parts. `options` are those of the query, percent-decoded; a repeated option is an error. A blank is ``%20``, and no ``+``."""
 
     scheme: str
     host: str
@@ -44,7 +44,8 @@ class ProviderUrl:
             raise UrlError(f"{_shown(text)!r} is no provider URL: it lacks SCHEME://; {example}")
         options: dict[str, str] = {}
         try:
-            pairs = parse_qsl(parts.query, keep_blank_values=True, strict_parsing=bool(parts.query))
+            query = parts.query.replace("+", "%2B")  # which is itself in a URL (RFC 3986), and a blank in forms alone
+            pairs = parse_qsl(query, keep_blank_values=True, strict_parsing=bool(query))
         except ValueError:  # it shows a value, which may be a secret
             raise UrlError(f"the options of {_shown(text)!r} are not NAME=VALUE pairs joined by '&'") from None
         for name, value in pairs:
