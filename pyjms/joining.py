@@ -65,17 +65,24 @@ def joined(session: Session, connection: SqlConnection) -> Iterator[None]:
     try:
         yield
     except BaseException:
-        try:
-            connection.rollback()
-        finally:  # also if the database is away: else what was sent, and taken, would be committed by the next block
-            session.rollback()
+        _roll_back(session, connection)
         raise
     try:
         session.commit_with(connection)
-    except BaseException:
+    except JMSException:  # the session has ended its half, or told that nobody knows
         if connection.in_transaction():
             connection.rollback()
         raise
+    except BaseException:  # a hook of the engine, or an interrupt: perhaps before the session had begun to commit
+        _roll_back(session, connection)
+        raise
+
+
+def _roll_back(session: JmsSession, connection: SqlConnection) -> None:
+    try:
+        connection.rollback()
+    finally:  # also if the database is away: else what was sent, and taken, would be committed by the next block
+        session.rollback()
 
 
 def _commits_by_itself(connection: SqlConnection) -> bool:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from functools import partial
 from itertools import count
@@ -69,15 +69,17 @@ class VmTransactions(ProviderSession):
     def commit(self) -> None:
         self._host.work(self._commit)
 
-    def _commit(self, joined: JoinedTransaction | None = None) -> None:
-        """Commit what was done; `joined`: together with what the application has done."""
+    def _commit(self, join: Callable[[], JoinedTransaction] | None = None) -> None:
+        """Commit what was done; `join`: together with what the application has done."""
         unit: UnitOfWork | None = None
         try:
             unit = self._begin_commit()
-            if joined is None:
+            if join is None:
                 if unit is not None:
                     self._host.finish_commit(unit)
-            elif unit is None:
+                return
+            joined = join()  # now, as it asks the database: whatever it raises ends the unit
+            if unit is None:
                 joined.commit()
             else:
                 self._host.finish_joined(unit, joined)
@@ -110,7 +112,7 @@ class VmTransactions(ProviderSession):
 
     def commit_with(self, transaction: object) -> None:
         """Commit together with `transaction`, an SQLAlchemy connection with an open transaction in the store's database."""
-        self._host.work(partial(self._commit, self._host.join(transaction)))
+        self._host.work(partial(self._commit, partial(self._host.join, transaction)))
 
     def stage(self, name: StageName, *, keep_s: int) -> int:
         if not self._transacted:

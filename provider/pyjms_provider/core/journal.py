@@ -302,13 +302,16 @@ class Recovery:
 class JoinedTransaction(ABC):
     """A transaction of the application's in the database where a journal keeps what it keeps; both end together."""
 
+    may_be_committed: bool = False
+    """Whether its commit was begun. Until then nothing of it can become true: what ends `write` earlier rolls it back."""
+
     @abstractmethod
     def write(self, changes: Changes, *, force: bool) -> None:
-        """Write `changes` in the application's transaction, and commit it. Raises as `Journal.write`."""
+        """Write `changes` in the application's transaction, and commit it. Raises as `Journal.write`, and what the application's hooks raise."""
 
     @abstractmethod
     def commit(self) -> None:
-        """Commit it without changes of the broker's. Raises as `Journal.write`."""
+        """Commit it without changes of the broker's. Raises as `write`."""
 
 
 class Journal(ABC):

@@ -134,7 +134,9 @@ class Keeper(DurableSending):
         try:
             unit.finish_commit(joined)
         except BaseException:
-            if unit.is_in_doubt:
+            if not joined.may_be_committed:
+                unit.was_not_written()
+            elif unit.is_in_doubt:
                 self.doubts.add_lasting()  # nobody here knows when the application's connection has ended
             raise
 

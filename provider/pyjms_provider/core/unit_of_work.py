@@ -240,6 +240,10 @@ class UnitOfWork:
         """Whether nobody knows if its commit was written, or has taken effect. To be asked by who has tried."""
         return self._in_doubt is not None and self._state is UnitState.COMMITTING
 
+    def was_not_written(self) -> None:
+        """Hear that its changes are in no store, so that `end_unwritten` may end it."""
+        self._in_doubt = None
+
     def end_unwritten(self) -> None:
         """End it without effect if its thread was interrupted after it had begun to commit, and before it began to write. May be repeated."""
         with self._lock:

@@ -374,7 +374,7 @@ def test_a_branch_that_is_committed_at_once_and_in_doubt_is_settled(site: Site, 
 class _LostConnection(JoinedTransaction):
     """An application's transaction whose commit is not answered."""
 
-    is_committed = False
+    may_be_committed = True
 
     def write(self, changes: Changes, *, force: bool) -> None:
         raise InDoubtError("the connection to the database broke while the transaction was committed")

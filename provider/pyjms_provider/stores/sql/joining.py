@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from contextlib import ExitStack, contextmanager, suppress
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from sqlalchemy import Connection, Transaction
 from sqlalchemy.exc import DBAPIError, SQLAlchemyError
@@ -21,6 +21,9 @@ if TYPE_CHECKING:
     from pyjms_provider.stores.sql.journal import SqlJournal
 
 __all__ = ["JoinedWriter", "transaction_of"]
+
+_IN_TRANSACTION: Final = 2
+"""PostgreSQL's PQTRANS_INTRANS: the transaction is open, and no statement is on its way."""
 
 
 def transaction_of(connection: object) -> tuple[Connection, Transaction]:
@@ -69,10 +72,18 @@ class JoinedWriter(JoinedTransaction):
             )
 
     def write(self, changes: Changes, *, force: bool) -> None:
-        """Write `changes`, and commit. Raises `ResourceError` when nothing was written, `InDoubtError`.
+        """Write `changes`, and commit. Raises `ResourceError` when nothing was written, `InDoubtError`, and what hooks raise.
 
         `force` changes nothing here: how safe the commit is was chosen with the application's connection.
         """
+        try:
+            self._write_and_commit(changes)
+        except BaseException:  # also what a hook of the application's engine raises, and an interrupt of the thread
+            if not self.may_be_committed:
+                self._roll_back()
+            raise
+
+    def _write_and_commit(self, changes: Changes) -> None:
         with self._noted_first() as noted:
             try:
                 for batch in (*noted, make_batch(changes)):
@@ -83,10 +94,8 @@ class JoinedWriter(JoinedTransaction):
                 # Last, so that a broker that takes the store over waits for the commit alone, and then finds it done.
                 is_ours = self._database.hold_opening(self._connection) == self._opening
             except (SQLAlchemyError, ProviderError) as error:
-                self._roll_back()
                 raise _not_written(error) from error
             if not is_ours:
-                self._roll_back()
                 raise ResourceError("another broker has taken the store over; neither messages nor tables were changed")
             self.commit()
 
@@ -107,12 +116,12 @@ class JoinedWriter(JoinedTransaction):
                 else:
                     self._journal.flush_noted()
             except (SQLAlchemyError, ProviderError) as error:
-                self._roll_back()
                 raise _not_written(error) from error
             yield noted
 
     def commit(self) -> None:
         """Commit the application's transaction. Raises as `write`."""
+        self.may_be_committed = True
         try:
             self._transaction.commit()
         except DBAPIError as error:
@@ -127,9 +136,24 @@ class JoinedWriter(JoinedTransaction):
         except SQLAlchemyError as error:
             self._roll_back()
             raise ResourceError(f"the application's transaction could not be committed: {error}") from error
+        except BaseException:  # a hook of the engine, or an interrupt: before the database commits, or later
+            self.may_be_committed = not self._is_open()
+            self._roll_back()
+            raise
+
+    def _is_open(self) -> bool:
+        """Whether the database certainly has the transaction open, so that it has not been committed."""
+        with suppress(SQLAlchemyError):
+            driver = self._connection.connection.driver_connection
+            if self._database.has_one_writer:
+                return getattr(driver, "in_transaction", False) is True
+            return getattr(getattr(driver, "info", None), "transaction_status", None) == _IN_TRANSACTION
+        return False
 
     def _roll_back(self) -> None:
-        self._transaction.rollback()  # also when it has failed: it must be ended before another one can begin
+        """Have nothing open on the application's connection. May be repeated."""
+        if self._connection.get_transaction() is self._transaction:
+            self._transaction.rollback()  # also when it has failed: it must be ended before another one can begin
         with suppress(SQLAlchemyError, self._connection.dialect.loaded_dbapi.Error):
             # A commit that failed before it reached the database leaves there what SQLAlchemy holds to be ended.
             self._connection.connection.rollback()
