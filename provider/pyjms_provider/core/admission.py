@@ -59,16 +59,19 @@ class DuplicateClaim:
         self.window: DuplicateWindow | None = None
         """What remembers the ids of its destination; the doorkeeper's lock guards it. None: the id is not claimed yet."""
         self.mark: DuplicateMark | None = None
-        """What a journal writes together with the message."""
+        """What a journal writes together with the message; None: it is in a transaction that has not begun to commit."""
 
-    def kept_mark(self) -> DuplicateMark | None:
-        """Return what a journal writes; None: nothing, as the message is not kept, or its queue has ended."""
-        if not self.is_kept or self.mark is None:
+    def mark_commit(self) -> DuplicateMark | None:
+        """Return what a journal writes with a commit that begins now; None: nothing, as the message is not kept, or its queue has ended.
+
+        Anew each time: who decides about a branch may do so again much later.
+        """
+        if not self.is_kept:
             return None
         if not isinstance(self.channel, Queue):
-            return self.mark
+            return self._doorkeeper.mark(self, None)
         kept = self.channel.kept
-        return None if kept is None else self.mark.of_queue(kept.number)
+        return None if kept is None else self._doorkeeper.mark(self, kept.number)
 
     def end(self, *, arrived: bool) -> None:
         """Hear whether the message has arrived. May be repeated, with the same answer."""

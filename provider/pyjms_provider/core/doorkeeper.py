@@ -24,7 +24,7 @@ from pyjms_provider.core.queue import Queue
 from pyjms_provider.core.sent_headers import deliver_at_ms, with_overrides
 
 if TYPE_CHECKING:
-    from pyjms_provider.core.journal import DuplicateMark
+    from pyjms_provider.core.journal import DuplicateMark, QueueNumber
     from pyjms_provider.core.topic import Topic
     from pyjms_provider.core.unit_of_work import UnitOfWork
 
@@ -62,7 +62,7 @@ class Doorkeeper:
         if policy.duplicate_count and DUPLICATE_ID in envelope.properties:
             admission.duplicate = _claim_of(self, channel, envelope)
         try:
-            if admission.duplicate is not None and not self._claim(admission.duplicate):
+            if admission.duplicate is not None and not self._claim(admission.duplicate, marks=transaction is None):
                 return None
             if isinstance(channel, Queue):
                 self._claim_room(channel, admission, patience, transaction)
@@ -79,25 +79,41 @@ class Doorkeeper:
         if not policy.duplicate_count or DUPLICATE_ID not in envelope.properties:
             return None
         claim = _claim_of(self, channel, envelope)
-        return claim if self._claim(claim) else None
+        return claim if self._claim(claim, marks=False) else None
 
-    def _claim(self, claim: DuplicateClaim) -> bool:
-        """Have it hold its id; return False if a message with that has arrived. Raises `ResourceError`."""
+    def _claim(self, claim: DuplicateClaim, *, marks: bool) -> bool:
+        """Have it hold its id; return False if a message with that has arrived. `marks`: it is written now. Raises `ResourceError`."""
         identity, channel, now_ms = claim.duplicate_id, claim.channel, self._clock.time_ms()
         kept = channel.kept if claim.is_kept and isinstance(channel, Queue) else None
         with self._lock:
             window = claim.window = self._window(claim.address, channel.policy)
-            serial = next(self._serials)
-            sighting = window.claim(identity, now_ms, serial, claim)
-            if sighting is Sighting.NEW:
-                queue = None if kept is None else kept.number
-                claim.mark = window.mark(identity, now_ms, serial, queue, is_kept=claim.is_kept)
+            sighting = window.claim(identity, now_ms, claim)
+            if marks and sighting is Sighting.NEW:
+                self._mark(claim, window, now_ms, None if kept is None else kept.number, is_kept=claim.is_kept)
         if sighting is Sighting.CLAIMED:
             raise ResourceError(
                 f"a message with {DUPLICATE_ID} {identity!r} was sent to {window.address} in a transaction that has "
                 f"not ended, so nobody knows yet whether this one is a duplicate; send it again when that one has ended"
             )
         return sighting is Sighting.NEW
+
+    def mark(self, claim: DuplicateClaim, queue: QueueNumber | None) -> DuplicateMark:
+        """Return what a journal is about to write of a claim, for that queue: its id counts from now on (decision 0211)."""
+        with self._lock:
+            assert claim.window is not None, "it is claimed"
+            if claim.mark is not None and not claim.window.is_claimed(claim.duplicate_id, claim):
+                return claim.mark  # it has arrived, and the thread was interrupted in telling so
+            # Of a destination that was destroyed: its window does not know what that of the next one of its name remembers.
+            is_kept = self._windows.get(claim.address) is claim.window
+            return self._mark(claim, claim.window, self._clock.time_ms(), queue, is_kept=is_kept)
+
+    def _mark(
+        self, claim: DuplicateClaim, window: DuplicateWindow, now_ms: int, queue: QueueNumber | None, *, is_kept: bool
+    ) -> DuplicateMark:
+        """Do so. The lock is held."""
+        mark = window.mark(claim.duplicate_id, now_ms, next(self._serials), queue, is_kept=is_kept)
+        claim.mark = mark
+        return mark
 
     def _window(self, address: Address, policy: QueuePolicy) -> DuplicateWindow:
         """Return the window of a destination. The lock is held."""
@@ -113,12 +129,14 @@ class Doorkeeper:
     def end_claim(self, claim: DuplicateClaim, arrived: bool) -> None:
         """Hear how a claim has ended. May be repeated, with the same answer."""
         with self._lock:
-            if claim.window is None:
+            window = claim.window
+            if window is None:
                 return
-            if arrived and claim.mark is not None:
-                claim.window.confirm(claim.mark)
-            else:
-                claim.window.drop(claim.duplicate_id, claim)
+            if not arrived:
+                window.drop(claim.duplicate_id, claim)
+                return
+            # Nothing of a message that no journal keeps was written, so that it has no mark yet if it was in a transaction.
+            window.confirm(claim.mark or self._mark(claim, window, self._clock.time_ms(), None, is_kept=False))
 
     def restore(self, marks: Iterable[DuplicateMark], last_serial: int) -> None:
         """Remember what a journal has kept; before the host is used. `last_serial`: the highest that it knows, 0 if it knows none."""

@@ -1,7 +1,7 @@
 """Which messages a producer has sent before: by an id that it chose, within a window of time and number.
 
-A machine without a lock, one for each destination. An id is *claimed* when its message comes, and *confirmed* when the
-message is safe and visible: at once, or with its transaction. A second message with a confirmed id is dropped, as its
+A machine without a lock, one for each destination. An id is *claimed* when its message comes, *marked* with its serial when that is
+about to be written, and *confirmed* when the message is safe and visible: at once, or with its transaction. A second message with a confirmed id is dropped, as its
 first one has arrived. While the first is in an open transaction nobody knows that, so the second is refused with an
 error: to drop it would lose the message if that transaction rolled back.
 """
@@ -53,8 +53,8 @@ class DuplicateWindow:
         self.most = most
         self._seen: OrderedDict[str, tuple[int, int]] = OrderedDict()
         """Until when, and the serial."""
-        self._claimed: dict[str, tuple[object | None, int]] = {}
-        """Who claims each, and the serial."""
+        self._claimed: dict[str, tuple[object | None, int | None]] = {}
+        """Who claims each, and the serial once it is marked: a transaction's are marked when it commits."""
         self._marked = 0
         """How many marks a journal has got since it last heard what it may forget."""
         self._forgets_below = 0
@@ -63,26 +63,36 @@ class DuplicateWindow:
     def __len__(self) -> int:
         return len(self._seen)
 
-    def claim(self, identity: str, now_ms: int, serial: int, claimant: object | None = None) -> Sighting:
-        """Return what is known of an id; a NEW one is claimed by `claimant`, and must be confirmed or dropped later."""
+    def claim(self, identity: str, now_ms: int, claimant: object | None = None) -> Sighting:
+        """Return what is known of an id; a NEW one is claimed by `claimant`, and must be marked and confirmed, or dropped, later."""
         self._forget_old(now_ms)
         known = self._seen.get(identity)
         if known is not None and known[0] > now_ms:
             return Sighting.SEEN
         if identity in self._claimed:
             return Sighting.CLAIMED
-        self._claimed[identity] = claimant, serial
+        self._claimed[identity] = claimant, None
         return Sighting.NEW
+
+    def is_claimed(self, identity: str, claimant: object) -> bool:
+        """Whether `claimant` claims an id, which is neither confirmed nor dropped."""
+        claimed = self._claimed.get(identity)
+        return claimed is not None and claimed[0] is claimant
 
     def mark(
         self, identity: str, now_ms: int, serial: int, queue: QueueNumber | None = None, *, is_kept: bool = True
     ) -> DuplicateMark:
-        """Return the mark of a claimed id. `is_kept`: a journal must keep it together with the message, for that queue."""
+        """Return the mark of a claimed id. `is_kept`: a journal must keep it together with the message, for that queue.
+
+        `serial`: higher than all before, as what nobody remembers is told by serials.
+        """
+        self._claimed[identity] = self._claimed[identity][0], serial
         below = 0
         if is_kept:
             self._marked += 1
             if not self._forgets_below and self._marked >= max(_FORGOTTEN_TOGETHER, len(self._seen) // 20):
-                self._forgets_below = min(known[1] for each in (self._seen, self._claimed) for known in each.values())
+                serials = (each[1] for known in (self._seen, self._claimed) for each in known.values())
+                self._forgets_below = min(each for each in serials if each is not None)  # others will get higher ones
             below = self._forgets_below
         return DuplicateMark(self.address, identity, now_ms + self.window_ms, serial, queue, below)
 

@@ -80,7 +80,7 @@ class DuplicateMark:
     until_ms: int
     """Milliseconds since 1970; 0: the message did not arrive after all."""
     serial: int
-    """Marks of one address have different ones, in the order in which their messages came. Of two with the same the later one written stays."""
+    """Marks of one address have different ones, in the order in which they were about to be written. Of two with the same the later one written stays."""
     queue: QueueNumber | None = None
     """Of the queue that its message is for: while that is not kept, the id is neither written nor forgotten, as it is written after the
     queue has ended, and may be known to the next one of its name. None: it is a topic's, and written in any case."""

@@ -305,9 +305,9 @@ class UnitOfWork:
             self._end(UnitEvent.DECIDE_ROLLBACK if self._state is UnitState.PREPARED else UnitEvent.ROLLBACK)
 
     def duplicate_marks(self) -> list[DuplicateMark]:
-        """Return what must be written together with its commit."""
+        """Return what must be written together with its commit, which begins now."""
         with self._lock:
-            marks = [claim.kept_mark() for claim in self._duplicates]
+            marks = [claim.mark_commit() for claim in self._duplicates]
         return [mark for mark in marks if mark is not None]
 
     def sent(self) -> list[QueueEntry]:

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from pyjms.spi.errors import ProviderError, ResourceError
+from pyjms_provider.core import duplicates
 from pyjms_provider.core.policed_queue import QueueFullError
 from pyjms_provider.core.unit_of_work import UnitOfWork
 from tests.provider.policy_world import PolicyWorld
@@ -101,3 +102,30 @@ def test_a_queue_that_was_destroyed_remembers_nothing() -> None:
     world.manager.destroy("orders")
     send(world, "a", "second")
     assert world.texts() == ["second"]
+
+
+def test_who_sent_to_a_queue_that_was_destroyed_says_nothing_of_what_a_journal_may_forget(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The next queue of the name has ids that its window does not know."""
+    monkeypatch.setattr(duplicates, "_FORGOTTEN_TOGETHER", 1)
+    world = PolicyWorld()
+    doorkeeper, unit = world.host.doorkeeper, world.unit()
+    send(world, "a", unit=unit)
+    [claim] = unit._duplicates
+    assert doorkeeper.mark(claim, None).forgets_below > 0
+    doorkeeper.forget(claim.address)
+    send(world, "b")
+    assert doorkeeper.mark(claim, None).forgets_below == 0
+
+
+def test_an_id_is_marked_once_more_until_it_has_arrived() -> None:
+    """Who decides about a branch may be interrupted, and decide again."""
+    world = PolicyWorld()
+    doorkeeper, unit = world.host.doorkeeper, world.unit()
+    send(world, "a", unit=unit)
+    [claim] = unit._duplicates
+    first, second = doorkeeper.mark(claim, None), doorkeeper.mark(claim, None)
+    assert first.serial < second.serial
+    claim.end(arrived=True)
+    assert doorkeeper.mark(claim, None) == second

@@ -390,36 +390,36 @@ def test_the_least_of_the_delayed_is_the_oldest_of_the_lowest_priority(
 
 def test_an_id_is_seen_once_its_message_has_arrived_and_until_the_window_ends() -> None:
     window = DuplicateWindow(ORDERS, 100, 10)
-    assert window.claim("a", 0, 1) is Sighting.NEW
-    assert window.claim("a", 0, 2) is Sighting.CLAIMED
+    assert window.claim("a", 0) is Sighting.NEW
+    assert window.claim("a", 0) is Sighting.CLAIMED
     mark = window.mark("a", 0, 1)
     window.confirm(mark)
     assert (mark.address, mark.duplicate_id, mark.until_ms, mark.serial) == (ORDERS, "a", 100, 1)
-    assert window.claim("a", 99, 3) is Sighting.SEEN
-    assert window.claim("a", 100, 4) is Sighting.NEW
+    assert window.claim("a", 99) is Sighting.SEEN
+    assert window.claim("a", 100) is Sighting.NEW
 
 
 def test_an_id_whose_message_did_not_arrive_is_new_again() -> None:
     window = DuplicateWindow(ORDERS, 100, 10)
-    window.claim("a", 0, 1)
+    window.claim("a", 0)
     window.drop("a")
     window.drop("a")
-    assert window.claim("a", 0, 2) is Sighting.NEW
+    assert window.claim("a", 0) is Sighting.NEW
 
 
 def test_an_id_is_dropped_by_who_claims_it_alone() -> None:
     window, first, second = DuplicateWindow(ORDERS, 100, 10), object(), object()
-    assert window.claim("a", 0, 1, first) is Sighting.NEW
-    assert window.claim("a", 0, 2, second) is Sighting.CLAIMED
+    assert window.claim("a", 0, first) is Sighting.NEW
+    assert window.claim("a", 0, second) is Sighting.CLAIMED
     window.drop("a", second)
-    assert window.claim("a", 0, 3, second) is Sighting.CLAIMED
+    assert window.claim("a", 0, second) is Sighting.CLAIMED
     window.drop("a", first)
-    assert window.claim("a", 0, 4, second) is Sighting.NEW
+    assert window.claim("a", 0, second) is Sighting.NEW
 
 
 def arrive(window: DuplicateWindow, serial: int, now_ms: int = 0, *, is_kept: bool = True) -> DuplicateMark:
     """Have a message with an id of its own arrive."""
-    window.claim(f"id {serial}", now_ms, serial)
+    window.claim(f"id {serial}", now_ms)
     mark = window.mark(f"id {serial}", now_ms, serial, is_kept=is_kept)
     window.confirm(mark)
     return mark
@@ -430,24 +430,26 @@ def test_only_so_many_ids_are_remembered() -> None:
     for serial in (1, 2, 3):
         arrive(window, serial)
     assert len(window) == 2
-    found = [window.claim(f"id {serial}", 0, serial + 3) for serial in (3, 2, 1)]
+    found = [window.claim(f"id {serial}", 0) for serial in (3, 2, 1)]
     assert found == [Sighting.SEEN, Sighting.SEEN, Sighting.NEW]
 
 
 def test_what_a_journal_kept_is_remembered_again() -> None:
     window, again = DuplicateWindow(ORDERS, 100, 10), DuplicateWindow(ORDERS, 100, 10)
+    for identity in "ab":
+        window.claim(identity, 0)
     marks = [window.mark(identity, now_ms, serial) for identity, now_ms, serial in (("b", 10, 2), ("a", 0, 1))]
     again.restore(marks)
-    assert again.claim("a", 99, 3) is Sighting.SEEN
-    assert again.claim("a", 100, 4) is Sighting.NEW
-    assert again.claim("b", 100, 5) is Sighting.SEEN
+    assert again.claim("a", 99) is Sighting.SEEN
+    assert again.claim("a", 100) is Sighting.NEW
+    assert again.claim("b", 100) is Sighting.SEEN
 
 
 def test_what_was_withdrawn_is_not_remembered_again() -> None:
     window = DuplicateWindow(ORDERS, 100, 10)
     window.restore([DuplicateMark(ORDERS, "a", 100, 1), DuplicateMark(ORDERS, "b", 0, 2)])
-    assert window.claim("b", 50, 3) is Sighting.NEW
-    assert window.claim("a", 50, 4) is Sighting.SEEN
+    assert window.claim("b", 50) is Sighting.NEW
+    assert window.claim("a", 50) is Sighting.SEEN
 
 
 def test_an_id_that_has_had_its_time_is_new_behind_one_that_has_not() -> None:
@@ -455,16 +457,19 @@ def test_an_id_that_has_had_its_time_is_new_behind_one_that_has_not() -> None:
     arrive(window, 1)
     window.window_ms = 10
     arrive(window, 2)
-    assert window.claim("id 2", 10, 3) is Sighting.NEW
-    assert window.claim("id 1", 10, 4) is Sighting.SEEN
+    assert window.claim("id 2", 10) is Sighting.NEW
+    assert window.claim("id 1", 10) is Sighting.SEEN
 
 
 def test_a_journal_hears_which_marks_it_may_forget_and_never_one_that_counts() -> None:
     window = DuplicateWindow(ORDERS, 100, 10)
-    window.claim("open", 0, 1)  # its transaction goes on
+    window.claim("open", 0)
+    being_written = window.mark("open", 0, 1)
+    window.claim("later", 0)  # its transaction goes on, and it will have a higher serial
     marks = [arrive(window, serial) for serial in range(2, 1002)]
-    assert [mark.forgets_below for mark in marks] == [0] * 999 + [1]
-    window.confirm(window.mark("open", 0, 1))
+    assert [mark.forgets_below for mark in marks] == [0] * 998 + [1, 0]
+    window.confirm(being_written)
+    window.drop("later")
     marks = [arrive(window, serial) for serial in range(1002, 3002)]
     told = [(mark.serial, mark.forgets_below) for mark in marks if mark.forgets_below]
     assert told == [(2000, 1990), (3000, 2990)]
@@ -476,7 +481,7 @@ def test_a_journal_hears_it_until_it_has_it() -> None:
         arrive(window, serial)
     assert not arrive(window, 1000, is_kept=False).forgets_below
     for serial in (1001, 1002):  # whose transactions roll back
-        window.claim("x", 0, serial)
+        window.claim("x", 0)
         assert window.mark("x", 0, serial).forgets_below == 991
         window.drop("x")
     assert arrive(window, 1003).forgets_below == 991
