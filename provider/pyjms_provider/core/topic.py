@@ -36,8 +36,9 @@ _NO_POLICY: Final = QueuePolicy()
 class Topic(Channel):
     """Routes to one subscription channel each; a message without receivers is acknowledged and discarded (§5.2.4).
 
-    Publishing takes no lock: it works on the receivers as they were when it began. Subscriptions are grouped by
-    selector text, so that a selector is evaluated once for a message, however many subscriptions share it.
+    Publishing works on the receivers as they were when it began, and takes the lock only if some have come or gone since
+    the last message. Subscriptions are grouped by selector text, so that a selector is evaluated once for a message,
+    however many subscriptions share it.
     """
 
     def __init__(self, name: str, store: MessageStore, policy: QueuePolicy = _NO_POLICY) -> None:
@@ -50,7 +51,10 @@ class Topic(Channel):
         """Nothing is kept for the topic itself; its durable subscriptions are."""
         self._lock = Lock()
         self._closed = False
-        self._groups: tuple[tuple[Selector | None, tuple[Subscription, ...]], ...] = ()
+        self._members: dict[str | None, dict[Subscription, None]] = {}
+        """The subscriptions by selector text: to find one among thousands, in the order in which they came."""
+        self._groups: tuple[tuple[Selector | None, tuple[Subscription, ...]], ...] | None = ()
+        """The same for publishing; None: some have come or gone, and the next message makes it anew."""
         self._receivers: tuple[Receiver, ...] = ()
 
     # What it is
@@ -75,7 +79,7 @@ class Topic(Channel):
     @property
     def subscriptions(self) -> list[Subscription]:
         """The subscriptions, grouped by selector."""
-        return [subscription for _, group in self._groups for subscription in group]
+        return [subscription for _, group in self._grouped() for subscription in group]
 
     def accept(self, reference: MessageReference) -> bool:
         return not self._closed
@@ -87,18 +91,28 @@ class Topic(Channel):
         with self._lock:
             if self._closed:
                 raise ChannelClosedError(f"{self._name} no longer exists")
-            self._regroup([*self.subscriptions, subscription])
+            self._groups = None  # first: who is interrupted here leaves nobody with those of before
+            self._members.setdefault(subscription.terms.selector_text, {})[subscription] = None
 
     def remove_subscription(self, subscription: Subscription) -> None:
         """Disconnect a subscription. May be repeated."""
+        text = subscription.terms.selector_text
         with self._lock:
-            self._regroup([other for other in self.subscriptions if other is not subscription])
+            group = self._members.get(text, {})
+            if subscription in group:
+                self._groups = None
+                del group[subscription]
+            if not group:
+                self._members.pop(text, None)
 
-    def _regroup(self, subscriptions: list[Subscription]) -> None:
-        groups: dict[str | None, list[Subscription]] = {}
-        for subscription in subscriptions:
-            groups.setdefault(subscription.terms.selector_text, []).append(subscription)
-        self._groups = tuple((group[0].selector, tuple(group)) for group in groups.values())
+    def _grouped(self) -> tuple[tuple[Selector | None, tuple[Subscription, ...]], ...]:
+        """Return the subscriptions by selector, as they are now."""
+        groups = self._groups
+        if groups is None:
+            with self._lock:
+                found = [tuple(members) for members in self._members.values()]
+                groups = self._groups = tuple((each[0].selector, each) for each in found if each)
+        return groups
 
     def add_receiver(self, receiver: Receiver) -> None:
         """Connect a receiver that is no subscription: it gets each message at once, and nothing is kept for it."""
@@ -173,7 +187,7 @@ class Topic(Channel):
     def wanting(self, reference: MessageReference) -> list[Subscription]:
         """Return the subscriptions that want the message."""
         wanting: list[Subscription] = []
-        for selector, group in self._groups:
+        for selector, group in self._grouped():
             if selector is None or selector.matches(self._store.retrieve(reference)):
                 wanting.extend(
                     subscription
@@ -212,8 +226,9 @@ class Topic(Channel):
     def close(self) -> None:
         with self._lock:
             self._closed = True
-            subscriptions = self.subscriptions
+            subscriptions = [each for members in self._members.values() for each in members]
             self._groups = ()
+            self._members = {}
             self._receivers = ()
         for subscription in subscriptions:
             subscription.close()

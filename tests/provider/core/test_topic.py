@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+from contextlib import suppress
 
 import pytest
 
@@ -16,6 +17,7 @@ from pyjms_provider.core.reference import MessageReference
 from pyjms_provider.core.subscription import Subscription, SubscriptionTerms
 from pyjms_provider.core.topic import Topic
 from tests.provider.helpers import CONNECTION, NEWS, QueueWorld, ScriptedReceiver, holders, make_envelope, refuse
+from tests.provider.interruptions import Interruption, each_interruption
 
 OTHER = ConnectionId("connection-2")
 
@@ -165,11 +167,65 @@ def test_selectors_and_no_local_choose_before_anything_is_stored(world: TopicWor
 
 def test_a_selector_is_evaluated_once_for_a_message(world: TopicWorld) -> None:
     subscriptions = [world.subscribe(str(number), "n = 1") for number in range(20)]
-    assert len(world.topic._groups) == 1
+    assert len(world.topic._grouped()) == 1
     world.topic.remove_subscription(subscriptions[0])
     world.topic.remove_subscription(subscriptions[0])
     world.publish("a", n=1)
     assert [texts(subscription) for subscription in subscriptions] == [[], *[["a"]] * 19]
+
+
+def test_subscribers_come_and_go_without_a_look_at_the_others(
+    world: TopicWorld, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    terms: dict[Subscription, SubscriptionTerms] = {}
+    reads: list[str] = []
+
+    def get(subscription: Subscription) -> SubscriptionTerms:
+        reads.append(subscription.name)
+        return terms[subscription]
+
+    monkeypatch.setattr(Subscription, "terms", property(get, terms.__setitem__), raising=False)
+    subscriptions = [world.subscribe(str(number), "n = 1" if number % 2 else None) for number in range(200)]
+    for subscription in subscriptions[10:]:
+        world.topic.remove_subscription(subscription)
+    assert len(reads) <= 2 * len(subscriptions), "one look at each that comes or goes, and none at others"
+    assert [each.name for each in world.topic.subscriptions] == [*"02468", *"13579"]
+
+
+def test_a_group_is_as_old_as_its_first_subscription(world: TopicWorld) -> None:
+    first, second = world.subscribe("first"), world.subscribe("second", "n = 1")
+    world.topic.remove_subscription(first)
+    third = world.subscribe("third")
+    assert world.topic.subscriptions == [second, third]
+    world.topic.close()
+    assert world.topic.subscriptions == []
+    assert second.is_closed
+    assert third.is_closed
+
+
+@pytest.mark.parametrize("is_coming", [False, True])
+def test_a_message_goes_to_who_is_there_after_an_interrupt(is_coming: bool) -> None:
+    """Wherever it comes while a subscription comes or goes; and that may be repeated."""
+
+    def attempt(interruption: Interruption) -> None:
+        world = TopicWorld()
+        one, other = world.subscribe("one"), world.subscribe("other", "n = 1")
+        topic = world.topic
+        if is_coming:
+            topic.remove_subscription(other)
+        world.publish("before", n=0)
+        with suppress(KeyboardInterrupt), interruption():
+            (topic.add_subscription if is_coming else topic.remove_subscription)(other)
+            topic.wanting(world.store.store(make_envelope("nobody's", destination=NEWS, properties={"n": 1}), OTHER))
+        there = topic.subscriptions
+        world.publish("between", n=1)
+        assert texts(one) == ["before", "between"]
+        assert texts(other) == ["between"] * (other in there), interruption.where
+        topic.remove_subscription(other)
+        world.publish("after", n=1)
+        assert texts(other) == ["between"] * (other in there), interruption.where
+
+    assert each_interruption(attempt, "core/topic.py") > 5
 
 
 def test_a_subscription_that_ends_meanwhile_takes_nothing(world: TopicWorld) -> None:
