@@ -8,6 +8,7 @@ A machine without a lock: its channel calls it under the channel's own. Each met
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Callable, Iterable, Sequence
 from enum import Enum
 from itertools import islice
@@ -38,6 +39,8 @@ _UNCOMMITTED = next_state(MessageState.ABSENT, MessageEvent.ACCEPT_IN_TRANSACTIO
 _COMMITTED = next_state(_UNCOMMITTED, MessageEvent.COMMIT)
 _TO_SETTLE = next_state(_PULLED, MessageEvent.ACKNOWLEDGE_IN_TRANSACTION)
 _SETTLED = next_state(_PULLED, MessageEvent.FINAL_POSITIVE_ACKNOWLEDGEMENT)
+
+_FEW_HELD = 64  # of so many those of one session are looked for
 
 
 class Reliability(Enum):
@@ -73,6 +76,7 @@ class ChannelState:
     """The messages of one channel and their states."""
 
     __slots__ = (
+        "_by_holder",
         "_delivered",
         "_persistence",
         "_pushed",
@@ -99,6 +103,8 @@ class ChannelState:
         """NEW messages that are not available yet."""
         self._uncommitted: dict[QueueEntry, None] = {}
         self._delivered: dict[QueueEntry, None] = {}
+        self._by_holder: defaultdict[ConsumerSession, dict[QueueEntry, None]] | None = None
+        """Of DELIVERED ones those that each session has, in the order in which it got them. None: few are held, or nobody has asked; so most messages come and go without it."""
         self._pushed: dict[ReferenceId, QueueEntry] = {}
         self.accepted = 0
         """How many messages have come since the channel was made, those among them that it had before a restart."""
@@ -162,8 +168,20 @@ class ChannelState:
         return known + (self.ordering.dormant_size if isinstance(self.ordering, Ordering) else 0)
 
     def held_by(self, session: ConsumerSession) -> list[QueueEntry]:
-        """Return the messages that `session` pulled and has not settled."""
-        return [entry for entry in self._delivered if entry.holder is session]
+        """Return the messages that `session` pulled and has not settled.
+
+        Each session and consumer that ends asks this: all that is held is looked at for the first of them, not for each.
+        """
+        if len(self._delivered) <= _FEW_HELD:
+            self._by_holder = None
+            return [entry for entry in self._delivered if entry.holder is session]
+        if self._by_holder is None:
+            found: defaultdict[ConsumerSession, dict[QueueEntry, None]] = defaultdict(dict)
+            for entry in self._delivered:
+                if entry.holder is not None:
+                    found[entry.holder][entry] = None
+            self._by_holder = found
+        return list(self._by_holder.get(session, ()))
 
     def pushed(self, message_id: ReferenceId) -> QueueEntry | None:
         """Return the message if it is being pushed to receivers, or was and is not settled."""
@@ -229,6 +247,7 @@ class ChannelState:
         after = next_state(before, event)
         assert after is MessageState.ABSENT
         if before is MessageState.DELIVERED:
+            self._forget_holder(entry)
             del self._delivered[entry]
         elif before is MessageState.NOT_COMMITTED:
             del self._uncommitted[entry]
@@ -259,6 +278,8 @@ class ChannelState:
         """
         assert entry.state is _ACCEPTED
         self._delivered[entry] = None
+        if self._by_holder is not None:
+            self._by_holder[session][entry] = None
         entry.state = _PULLED
         entry.holder = session
         entry.delivery_count = count = entry.delivery_count + 1
@@ -274,14 +295,33 @@ class ChannelState:
         entry.holder = session
         entry.delivery_count = 1
         self._delivered[entry] = None
+        if self._by_holder is not None:
+            self._by_holder[session][entry] = None
         return entry
 
     def settle(self, entry: QueueEntry) -> None:
         """Take a pulled message out after its positive acknowledgement: its only one (§5.3.3)."""
         assert entry.state is _PULLED
+        if self._by_holder is not None:
+            self._forget_holder(entry)
         entry.state = _SETTLED
         entry.holder = None
         del self._delivered[entry]
+
+    def hand_over(self, entry: QueueEntry, heir: ConsumerSession) -> None:
+        """Let another session hold a pulled message."""
+        self._forget_holder(entry)
+        if self._by_holder is not None:
+            self._by_holder[heir][entry] = None
+        entry.holder = heir
+
+    def _forget_holder(self, entry: QueueEntry) -> None:
+        """Have a message no longer among those of its session, which is about to be changed; without a call, as in `cancel`."""
+        if self._by_holder is not None and entry.holder is not None:
+            held = self._by_holder[entry.holder]
+            del held[entry]
+            if not held:
+                del self._by_holder[entry.holder]
 
     def reinstate(self, entry: QueueEntry) -> None:
         """Take back a settled message, as its settling could not be made durable: it is NEW; see `place` and `delays`."""
@@ -329,7 +369,9 @@ class ChannelState:
 
     def cancel_one(self, entry: QueueEntry) -> None:
         """Make a message that was given back NEW again, without a place in the order."""
-        entry.state = next_state(entry.state, MessageEvent.CANCEL)
+        after = next_state(entry.state, MessageEvent.CANCEL)
+        self._forget_holder(entry)
+        entry.state = after
         entry.holder = None
         entry.transaction = None
         del self._delivered[entry]

@@ -101,7 +101,7 @@ class SettlingQueue(PolicedQueue):
         with self._lock:
             if heir.is_closed or not _is_held(entry, delivery_count, session):
                 return False
-            entry.holder = heir
+            self._state.hand_over(entry, heir)
             return True
 
     def holds_for(self, session: ConsumerSession) -> bool:

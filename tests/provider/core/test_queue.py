@@ -2,20 +2,25 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import suppress
 from threading import Barrier, Thread
 
 import pytest
 
 from pyjms.spi.delivery import Delivery
 from pyjms.spi.errors import ClosedError
+from pyjms_provider.core import channel_state
 from pyjms_provider.core.channel import ChannelClosedError, UnreliableChannelError
 from pyjms_provider.core.channel_state import Reliability
 from pyjms_provider.core.consumer import Consumer
 from pyjms_provider.core.consumer_manager import ConsumerList
+from pyjms_provider.core.entry import QueueEntry
 from pyjms_provider.core.message_state import MessageState
 from pyjms_provider.core.queue import Queue
 from pyjms_provider.core.store import NotAtOnceError
 from tests.provider.helpers import QueueWorld, Reader, entry_of, holders, text_of
+from tests.provider.interruptions import Interruption, each_interruption
 
 
 @pytest.fixture
@@ -225,6 +230,73 @@ def test_a_session_forgets_queues_that_it_no_longer_needs(world: QueueWorld) -> 
 
 
 @pytest.mark.realises("JBM-9.1.1", "JBM-9.4", "BOIL-ORD-1", "BOIL-ORD-2")
+class Looks(dict[QueueEntry, None]):
+    """What is held of a queue, and how often all of it was looked at."""
+
+    number = 0
+
+    def __iter__(self) -> Iterator[QueueEntry]:
+        self.number += 1
+        return super().__iter__()
+
+
+def test_who_leaves_looks_once_at_the_much_that_others_hold(world: QueueWorld) -> None:
+    holder = world.reader("holder")
+    looks = world.queue._state._delivered = Looks()
+    texts = [str(number) for number in range(100)]
+    for text in [*texts, *"abcdefghijklmnopqrst"]:
+        world.send(text)
+    assert holder.texts(100) == texts
+    for _ in range(10):
+        settling, closing = world.reader(), world.reader()
+        delivery = pulled(settling)
+        settling.session.remove_target(settling.target)
+        assert world.queue.holds_for(settling.session)
+        assert settling.settle(delivery)
+        settling.session.close()
+        delivery = pulled(closing)
+        entry = entry_of(delivery)
+        assert world.queue.hand_over(entry, delivery.count, closing.session, holder.session)
+        assert not world.queue.holds_for(closing.session)
+        closing.session.close()
+    assert looks.number == 1
+    assert list(world.queue._state._by_holder or ()) == [holder.session], "no others are kept"
+    holder.session.close()
+    assert looks.number == 1
+    assert world.texts() == [*texts, *"bdfhjlnprt"]
+    assert not world.queue._state._by_holder
+
+
+def test_after_an_interrupt_each_session_has_what_it_holds(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(channel_state, "_FEW_HELD", 0)
+
+    def attempt(interruption: Interruption) -> None:
+        world = QueueWorld()
+        for text in "abcde":
+            world.send(text)
+        holder, heir = world.reader("holder"), world.reader("heir")
+        a, b, c, d = (pulled(holder) for _ in range(4))
+        state = world.queue._state
+        assert len(state.held_by(holder.session)) == 4
+        with suppress(KeyboardInterrupt), interruption():
+            pulled(heir)
+            holder.settle(a)
+            world.queue.hand_over(entry_of(b), b.count, holder.session, heir.session)
+            holder.give_back(c)
+            world.queue.take_out_held(entry_of(d), d.count, holder.session, [])
+        held = state.entries(MessageState.DELIVERED)
+        for session in (holder.session, heir.session):
+            assert set(state.held_by(session)) == {entry for entry in held if entry.holder is session}, (
+                interruption.where
+            )
+        assert sum(entry.holder is None for entry in held) == 0, interruption.where
+        holder.session.close()
+        heir.session.close()
+        assert not state._by_holder, interruption.where
+
+    assert each_interruption(attempt, "core/channel_state.py") > 10
+
+
 def test_messages_of_one_thread_keep_their_order_within_a_priority(world: QueueWorld) -> None:
     reader = world.reader()
     for number in range(100):

@@ -8,11 +8,13 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
+import pytest
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import Bundle, RuleBasedStateMachine, consumes, initialize, invariant, rule
 
 from pyjms.spi.delivery import Delivery
+from pyjms_provider.core import channel_state
 from pyjms_provider.core.consumer_manager import ConsumerList
 from pyjms_provider.core.message_state import MessageState
 from pyjms_provider.core.unit_of_work import UnitOfWork
@@ -262,6 +264,16 @@ class QueueMachine(RuleBasedStateMachine):
         stored = sum(queue.count(state) for state in MessageState)
         assert len(self.world.store) == stored
 
+    @invariant()
+    def sessions_have_what_they_hold(self) -> None:
+        state = self.world.queue._state
+        held = state.entries(MessageState.DELIVERED)
+        for client in self.open_clients:
+            session = client.reader.session
+            assert state.held_by(session) == [entry for entry in held if entry.holder is session]
+        if state._by_holder is not None:
+            assert set(state._by_holder) == {entry.holder for entry in held}
+
     def teardown(self) -> None:
         self.world.queue.close()
         for client in self.open_clients:
@@ -271,5 +283,22 @@ class QueueMachine(RuleBasedStateMachine):
         assert len(self.world.store) == 0
 
 
-QueueMachine.TestCase.settings = settings(max_examples=60, stateful_step_count=40, deadline=None)
+class MuchHeldMachine(QueueMachine):
+    """The same, as if two held messages were so many that those of each session are noted."""
+
+    def __init__(self) -> None:
+        self._patch = pytest.MonkeyPatch()
+        self._patch.setattr(channel_state, "_FEW_HELD", 1)
+        super().__init__()
+
+    def teardown(self) -> None:
+        try:
+            super().teardown()
+        finally:
+            self._patch.undo()
+
+
+for machine in (QueueMachine, MuchHeldMachine):
+    machine.TestCase.settings = settings(max_examples=60, stateful_step_count=40, deadline=None)
 TestQueueAgainstModel = QueueMachine.TestCase
+TestMuchHeldAgainstModel = MuchHeldMachine.TestCase
