@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from collections import OrderedDict
 from collections.abc import Set as AbstractSet
 from contextlib import suppress
 from itertools import chain, count
@@ -69,8 +70,9 @@ class JmsConnection(Connection):
         self._state = State.STOPPED
         self._used = False
         self._client_id = request.client_id
-        self._sessions: list[JmsSession] = []
-        self._consumers: list[JmsConnectionConsumer] = []
+        # Linked lists with a look-up: of thousands each one leaves as quickly, and the last one is found at once.
+        self._sessions: OrderedDict[JmsSession, None] = OrderedDict()
+        self._consumers: OrderedDict[JmsConnectionConsumer, None] = OrderedDict()
         self._numbers = count(1)
         self._exception_listener: ExceptionListenerLike | None = None
         self.lost: ConnectionLostError | None = None
@@ -151,7 +153,7 @@ class JmsConnection(Connection):
         with self._lock:
             is_late = self._state is State.CLOSED
             if not is_late:
-                self._sessions.append(session)
+                self._sessions[session] = None
         if is_late:
             session.shut_down()
             self._check_open()
@@ -205,7 +207,7 @@ class JmsConnection(Connection):
         with self._lock:
             is_late = self._state is State.CLOSED
             if not is_late:
-                self._consumers.append(consumer)
+                self._consumers[consumer] = None
         if is_late:
             consumer.shut_down()
             self._check_open()
@@ -409,14 +411,12 @@ class JmsConnection(Connection):
     def forget_session(self, session: JmsSession) -> None:
         """Drop a closed session."""
         with self._lock:
-            if session in self._sessions:
-                self._sessions.remove(session)
+            self._sessions.pop(session, None)
 
     def forget_consumer(self, consumer: JmsConnectionConsumer) -> None:
         """Drop a closed connection consumer."""
         with self._lock:
-            if consumer in self._consumers:
-                self._consumers.remove(consumer)
+            self._consumers.pop(consumer, None)
 
     def _use(self) -> None:
         self._check_open()

@@ -76,7 +76,7 @@ class JmsSession(SettlingSession):
         """Whether messages go to listeners, so that no synchronous receive is allowed."""
         self._state = State.STOPPED
         self._is_limited = connection.max_unacknowledged > 0
-        self._consumers: list[JmsMessageConsumer] = []
+        self._consumers: dict[JmsMessageConsumer, None] = {}
         self._producers: set[JmsMessageProducer] = set()
         self._browsers: set[JmsQueueBrowser] = set()
         self._dispatcher = Dispatcher(self)
@@ -197,7 +197,7 @@ class JmsSession(SettlingSession):
         with mapped_errors:
             consumer = _consumer_class(request.address.kind)(self, destination, request)
         with self.gate.lock:
-            self._consumers.append(consumer)
+            self._consumers[consumer] = None
         return consumer
 
     # Receiving, for this session's consumers
@@ -414,8 +414,7 @@ class JmsSession(SettlingSession):
         """Close one consumer, after its receive or listener on another thread has ended."""
         with self.gate.lock:
             consumer.mark_closed()
-            if consumer in self._consumers:
-                self._consumers.remove(consumer)
+            self._consumers.pop(consumer, None)
         consumer.wake()
         self.gate.wait_until_quiet(consumer=consumer)
         self._dispatcher.forget(consumer)

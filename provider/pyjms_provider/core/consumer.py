@@ -155,7 +155,8 @@ class ConsumerSession:
         self.is_closed = False
         self._lock = Lock()
         self._targets: dict[ConsumerTarget, None] = {}
-        self._queues: dict[Queue, None] = {}
+        self._queues: dict[Queue, dict[Consumer, None]] = {}
+        """Where it consumes, or holds messages, and its consumers there."""
         self._consumer_count = 0
 
     def add_target(self, on_ready: Callable[[], None]) -> ConsumerTarget:
@@ -170,7 +171,7 @@ class ConsumerSession:
         """Attach a consumer to its queue and its target. Raises `ClosedError`, `ChannelClosedError`."""
         with self._lock:
             self._check_open()
-            self._queues[consumer.queue] = None
+            self._queues.setdefault(consumer.queue, {})[consumer] = None
             self._consumer_count += 1
             consumer.number = self._consumer_count
             consumer.target.consumers = (*consumer.target.consumers, consumer)
@@ -182,19 +183,19 @@ class ConsumerSession:
             self._targets.pop(target, None)
         for consumer in target.consumers:
             consumer.close()
-            if not consumer.queue.holds_for(self):
+            with self._lock:
+                others = self._queues.get(consumer.queue, {})
+                others.pop(consumer, None)
+            if not others and not consumer.queue.holds_for(self):
                 with self._lock:
-                    if not self._uses(consumer.queue):
+                    if not self._queues.get(consumer.queue):  # none has come meanwhile
                         self._queues.pop(consumer.queue, None)
-
-    def _uses(self, queue: Queue) -> bool:
-        return any(consumer.queue is queue for target in self._targets for consumer in target.consumers)
 
     def take_queue(self, queue: Queue) -> None:
         """Note a queue whose messages this session took over from another one. Raises `ClosedError`."""
         with self._lock:
             self._check_open()
-            self._queues[queue] = None
+            self._queues.setdefault(queue, {})
 
     def set_delivering(self, is_delivering: bool) -> None:
         """Let pulls answer, or not; when it returns, no pull answers any more."""

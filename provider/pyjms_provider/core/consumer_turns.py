@@ -12,6 +12,7 @@ owns one of these anew overtakes nobody.
 
 from __future__ import annotations
 
+from collections import OrderedDict, defaultdict
 from itertools import islice
 from typing import TYPE_CHECKING, Final, TypeAlias
 
@@ -147,21 +148,29 @@ class ActiveConsumer:
 
     def __init__(self) -> None:
         self.active: Consumer | None = None
-        self._waiting: dict[Consumer, None] = {}
+        self._waiting: defaultdict[int, OrderedDict[Consumer, None]] = defaultdict(OrderedDict)
+        """By priority, those that came first before the others."""
 
     def came(self, consumer: Consumer) -> None:
         """Note a new consumer: it is active if there is none."""
         if self.active is None:
             self.active = consumer
         else:
-            self._waiting[consumer] = None
+            self._waiting[consumer.priority][consumer] = None
 
     def left(self, consumer: Consumer) -> None:
         """Note that `consumer` has ended: if it was the active one, another one is."""
-        self._waiting.pop(consumer, None)
+        self._forget(consumer)
         if consumer is not self.active:
             return
-        # max() returns the first of several: the one that came first.
-        self.active = max(self._waiting, key=lambda waiting: waiting.priority, default=None)
+        highest = max(self._waiting, default=None)
+        self.active = None if highest is None else next(iter(self._waiting[highest]))
         if self.active is not None:
-            del self._waiting[self.active]
+            self._forget(self.active)
+
+    def _forget(self, consumer: Consumer) -> None:
+        priority = consumer.priority
+        if priority in self._waiting and consumer in self._waiting[priority]:
+            del self._waiting[priority][consumer]  # without a call in between, as no priority may be without consumers
+            if not self._waiting[priority]:
+                del self._waiting[priority]

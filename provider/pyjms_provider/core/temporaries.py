@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from dataclasses import dataclass
 from itertools import count
 from typing import TYPE_CHECKING
@@ -43,12 +44,16 @@ class TemporaryDestinations:
         self._on_ended = on_ended
         self._numbers = count(1)
         self._by_name: dict[str, _Temporary] = {}
+        self._by_owner: defaultdict[ConnectionId, dict[str, _Temporary]] = defaultdict(dict)
+        """The same for each connection that has some."""
 
     def create(self, kind: AddressKind, owner: ConnectionId) -> Address:
         """Make a destination that only connection `owner` may consume from."""
         with self._lock:
             address = Address(kind, f"{owner}-{next(self._numbers)}", temporary=True)
-            self._by_name[address.name] = _Temporary(self._make(address), address, owner)
+            made = _Temporary(self._make(address), address, owner)
+            self._by_owner[owner][address.name] = made
+            self._by_name[address.name] = made
         return address
 
     def owner_of(self, address: Address) -> ConnectionId | None:
@@ -87,19 +92,24 @@ class TemporaryDestinations:
             raise DestinationInUseError(f"{address} has {users} consumers; close them, then delete it")
         with self._lock:
             self._by_name.pop(address.name, None)
+            others = self._by_owner.get(owner, {})
+            others.pop(address.name, None)
+            if not others:
+                self._by_owner.pop(owner, None)
         self._on_ended(address)
         channel.close()
 
     def end_connection(self, owner: ConnectionId) -> None:
         """Delete those of a connection that has closed, with their messages. May be repeated."""
         with self._lock:
-            ended = [each for each in self._by_name.values() if each.owner == owner]
+            ended = list(self._by_owner.get(owner, {}).values())
         for each in ended:
             each.channel.close()
             self._on_ended(each.address)
         with self._lock:  # last, so that who was interrupted finds them again
             for each in ended:
                 self._by_name.pop(each.address.name, None)
+            self._by_owner.pop(owner, None)
 
     def channels(self) -> list[Queue | Topic]:
         """Return all of them. The lock is held."""

@@ -13,7 +13,7 @@ from pyjms.spi.errors import ClosedError
 from pyjms_provider.core import channel_state
 from pyjms_provider.core.channel import ChannelClosedError, UnreliableChannelError
 from pyjms_provider.core.channel_state import Reliability
-from pyjms_provider.core.consumer import Consumer
+from pyjms_provider.core.consumer import Consumer, ConsumerTarget
 from pyjms_provider.core.consumer_manager import ConsumerList
 from pyjms_provider.core.entry import QueueEntry
 from pyjms_provider.core.message_state import MessageState
@@ -230,6 +230,32 @@ def test_a_session_forgets_queues_that_it_no_longer_needs(world: QueueWorld) -> 
 
 
 @pytest.mark.realises("JBM-9.1.1", "JBM-9.4", "BOIL-ORD-1", "BOIL-ORD-2")
+class Targets(dict[ConsumerTarget, None]):
+    """The targets of a session, and how often all were looked at."""
+
+    number = 0
+
+    def __iter__(self) -> Iterator[ConsumerTarget]:
+        self.number += 1
+        return super().__iter__()
+
+
+def test_a_consumer_closes_without_a_look_at_the_others_of_its_session(world: QueueWorld) -> None:
+    session = world.session()
+    targets = session._targets = Targets()
+    other = world.make_queue("queue://other")
+    here = [world.reader(session=session) for _ in range(20)]
+    there = [world.reader(session=session, queue=other) for _ in range(20)]
+    session.take_queue(other)
+    for reader in [*here[1:], *there]:
+        session.remove_target(reader.target)
+        session.remove_target(reader.target)
+    assert not targets.number
+    assert list(session._queues) == [world.queue]
+    session.remove_target(here[0].target)
+    assert not session._queues
+
+
 class Looks(dict[QueueEntry, None]):
     """What is held of a queue, and how often all of it was looked at."""
 

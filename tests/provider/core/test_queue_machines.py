@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import dataclasses
-from typing import Any
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, cast
 
 import pytest
 from hypothesis import given
@@ -26,6 +27,9 @@ from pyjms_provider.core.policy import QueuePolicy
 from pyjms_provider.core.reference import MessageReference, ReferenceId
 from pyjms_provider.core.sent_headers import deliver_at_ms, with_overrides
 from tests.provider.helpers import QueueWorld, make_envelope
+
+if TYPE_CHECKING:
+    from pyjms_provider.core.consumer import Consumer
 
 ORDERS = Address(AddressKind.QUEUE, "orders")
 
@@ -213,6 +217,32 @@ def test_the_active_consumer_stays_so_until_it_ends_and_the_highest_priority_fol
     turns.left(high)
     assert turns.active is late
     turns.left(late)
+    assert turns.active is None
+
+
+@dataclass(eq=False)
+class Waiting:
+    """A consumer that counts who asks for its priority."""
+
+    number: int
+    reads: int = 0
+
+    @property
+    def priority(self) -> int:
+        self.reads += 1
+        return 0
+
+
+def test_consumers_follow_each_other_without_a_look_at_all_that_wait() -> None:
+    consumers = [Waiting(number) for number in range(100)]
+    turns = ActiveConsumer()
+    for consumer in consumers:
+        turns.came(cast("Consumer", consumer))
+    for consumer in consumers[:-1]:
+        assert cast("object", turns.active) is consumer
+        turns.left(cast("Consumer", consumer))
+    assert max(consumer.reads for consumer in consumers) <= 3, "when it comes, when it is active, when it goes"
+    turns.left(cast("Consumer", consumers[-1]))
     assert turns.active is None
 
 

@@ -154,7 +154,7 @@ MUTANTS = (
         edit(
             _S + "_subscribe",
             "with mapped_errors:",
-            "if request.address.temporary and not any(each is self for each in self.connection._sessions[:1]): raise InvalidDestinationException('not of this session')\n    with mapped_errors:",
+            "if request.address.temporary and not any(each is self for each in list(self.connection._sessions)[:1]): raise InvalidDestinationException('not of this session')\n    with mapped_errors:",
         ),
     ),
     mutant(
@@ -165,7 +165,7 @@ MUTANTS = (
     mutant(
         "4.4.3-f 6.6-a",
         "temporary destinations outlive their connection",
-        edit(_TEMPORARIES + "end_connection", "if each.owner == owner]", "if False]"),
+        edit(_TEMPORARIES + "end_connection", "self._by_owner.get(owner, {})", "{}"),
     ),
     mutant(
         "5.4-b 6.6-c",
