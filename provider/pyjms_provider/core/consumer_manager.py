@@ -12,7 +12,7 @@ A machine without a lock: its queue calls it under the queue's own.
 
 from __future__ import annotations
 
-from collections import OrderedDict
+from collections import OrderedDict, defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from enum import Enum
 from types import MappingProxyType
@@ -118,10 +118,14 @@ def next_list(place: ConsumerList, event: ConsumerEvent) -> ConsumerList:
         raise ForbiddenMoveError(place, event) from None
 
 
+_MANY = 64  # so many consumers are passed over one by one
+_ALIKE = 4  # so many, on average, have the same selector where they are passed over together
+
+
 class PriorityGroup:
     """The lists of one consumer priority."""
 
-    __slots__ = ("lists", "priority")
+    __slots__ = ("by_cursor", "lists", "priority")
 
     def __init__(self, priority: int) -> None:
         self.priority = priority
@@ -129,11 +133,45 @@ class PriorityGroup:
         self.lists: dict[ConsumerList, OrderedDict[Consumer, None]] = {
             place: OrderedDict() for place in ConsumerList if place is not ConsumerList.REMOVED
         }
+        self.by_cursor: defaultdict[Cursor | None, OrderedDict[Consumer, None]] | None = None
+        """Those in Interested by what is known of their selector, where many have the same; None: that was of no use yet."""
 
     @property
     def is_empty(self) -> bool:
         """Whether no consumer has this priority."""
         return not any(self.lists.values())
+
+    def first(self, wants: Callable[[Consumer], bool], known: Mapping[Cursor, bool]) -> Consumer | None:
+        """Return the first in Interested for which `wants` holds, which asks once for each cursor and notes it in `known`.
+
+        Where many have the same selector those are passed over together.
+        """
+        interested = self.lists[_INTERESTED]
+        by_cursor = self.by_cursor
+        if by_cursor is not None:
+            if len(interested) <= _MANY:
+                self.by_cursor = by_cursor = None
+            elif len(interested) >= len(by_cursor) * _ALIKE:
+                firsts = [next(iter(consumers)) for consumers in by_cursor.values()]
+                wanting = [consumer for consumer in firsts if wants(consumer)]
+                if len(wanting) < 2:
+                    return wanting[0] if wanting else None
+        found: Consumer | None = None
+        steps = 0
+        for consumer in interested:
+            if consumer.cursor is None or wants(consumer):
+                found = consumer
+                break
+            steps += 1
+        if by_cursor is None and steps > _MANY and steps >= len(known) * _ALIKE:
+            self._note_cursors()
+        return found
+
+    def _note_cursors(self) -> None:
+        by_cursor: defaultdict[Cursor | None, OrderedDict[Consumer, None]] = defaultdict(OrderedDict)
+        for consumer in self.lists[_INTERESTED]:
+            by_cursor[consumer.cursor][consumer] = None
+        self.by_cursor = by_cursor
 
 
 class ConsumerManager:
@@ -206,15 +244,23 @@ class ConsumerManager:
         after = _NEXT.get((before, event)) or next_list(before, event)
         if before is after:
             return
-        lists = consumer.group.lists  # type: ignore[union-attr]  # it has a group from ADD on
+        group = consumer.group
+        lists = group.lists  # type: ignore[union-attr]  # it has a group from ADD on
+        by_cursor = group.by_cursor  # type: ignore[union-attr]
         if before is not _REMOVED:
             del lists[before][consumer]
         if after is not _REMOVED:
             lists[after][consumer] = None
         if after is _INTERESTED:
             self.interested_count += 1
+            if by_cursor is not None:
+                by_cursor[consumer.cursor][consumer] = None
         elif before is _INTERESTED:
             self.interested_count -= 1
+            if by_cursor is not None:
+                del by_cursor[consumer.cursor][consumer]
+                if not by_cursor[consumer.cursor]:
+                    del by_cursor[consumer.cursor]
         consumer.place = after
 
     def _group_of(self, priority: int) -> PriorityGroup:
@@ -265,10 +311,10 @@ class ConsumerManager:
             return known[cursor]
 
         for group in self._groups:
-            for consumer in group.lists[_INTERESTED]:
-                if consumer.cursor is None or wants(consumer):
-                    self._move(consumer, _NOTIFY)
-                    return consumer
+            found = group.first(wants, known)
+            if found is not None:
+                self._move(found, _NOTIFY)
+                return found
             if self.has_priorities and any(map(wants, group.lists[_NOTIFIED])):
                 return None  # a woken consumer of higher priority than the rest is going to take it
         return None
@@ -281,7 +327,11 @@ class ConsumerManager:
 
     def had_turn(self, consumer: Consumer) -> None:
         """Put an interested consumer that was handed a message without having been woken at the back."""
-        consumer.group.lists[_INTERESTED].move_to_end(consumer)  # type: ignore[union-attr]  # as in `_move`
+        group = consumer.group
+        assert group is not None
+        group.lists[_INTERESTED].move_to_end(consumer)
+        if group.by_cursor is not None:
+            group.by_cursor[consumer.cursor].move_to_end(consumer)
 
     def choose_successors(self, may_have: Callable[[Cursor | None], bool]) -> list[Consumer]:
         """Move to Notified those who must be woken in place of a consumer that will not pull; return them.

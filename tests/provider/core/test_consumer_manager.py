@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+from collections import OrderedDict
+from collections.abc import Iterator
 from itertools import product
+from random import Random
 
 import pytest
 
+from pyjms_provider.core import consumer_manager
 from pyjms_provider.core.consumer import Consumer
 from pyjms_provider.core.consumer_manager import (
     MOVES,
@@ -320,3 +324,90 @@ def test_consumers_are_counted() -> None:
     assert world.queue.consumer_count == 2
     assert set(manager_of(world)) == {reader.consumer for reader in readers}
     assert all(isinstance(consumer, Consumer) for consumer in manager_of(world))
+
+
+# Many with the same selector
+
+
+class Steps(OrderedDict[Consumer, None]):
+    """Those in Interested, and how many were passed over one by one."""
+
+    number = 0
+
+    def __iter__(self) -> Iterator[Consumer]:
+        for consumer in super().__iter__():
+            self.number += 1
+            yield consumer
+
+
+@pytest.mark.parametrize("wanted", [False, True])
+def test_many_with_the_same_selector_are_passed_over_together(world: QueueWorld, wanted: bool) -> None:
+    crowd = [world.reader(selector="n = 1", interested=True) for _ in range(300)]
+    last = world.reader(selector="n = 2", interested=True)
+    (group,) = manager_of(world)._groups
+    steps = group.lists[ConsumerList.INTERESTED] = Steps(group.lists[ConsumerList.INTERESTED])
+    steps.number = 0
+    for _ in range(10):
+        world.send(properties={"n": 2 if wanted else 3})
+        assert last.texts() == [""] * wanted
+    assert steps.number <= 2 * 301 + 2 * 10, "all of them once, to note who has which; else the first alone"
+    world.send(properties={"n": 1})
+    assert [reader.wake_ups for reader in crowd] == [1, *[0] * 299]
+    for reader in crowd[:240]:
+        reader.consumer.close()
+    world.send(properties={"n": 3})
+    assert group.by_cursor is None, "so few are passed over one by one"
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_who_is_woken_is_the_first_that_wants_it(world: QueueWorld, monkeypatch: pytest.MonkeyPatch, seed: int) -> None:
+    """Whether or not those with the same selector are noted."""
+    monkeypatch.setattr(consumer_manager, "_MANY", 1)
+    monkeypatch.setattr(consumer_manager, "_ALIKE", 1)
+    random = Random(seed)
+    manager, readers = manager_of(world), list[Reader]()
+    noted = 0
+    for _ in range(300):
+        act = random.randrange(8)
+        if act == 0 or not readers:
+            selector = random.choice([None, *["n < 2", "n = 2", "n = 3", "n > 1"] * 6])
+            readers.append(world.reader(selector=selector, priority=random.randrange(2), interested=True))
+        elif act == 1:
+            readers.pop(random.randrange(len(readers))).consumer.close()
+        elif act == 2:
+            random.choice(readers).consumer.set_interested(random.random() < 0.7)
+        elif act == 3:
+            for reader in random.sample(readers, len(readers) // 2):
+                reader.texts()
+        else:
+            n = random.randrange(6)
+            expected = first_wanting(manager, n)
+            before = {reader: reader.wake_ups for reader in readers}
+            world.send(properties={"n": n})
+            assert [reader for reader in readers if reader.wake_ups > before[reader]] == [
+                reader for reader in readers if reader.consumer is expected
+            ]
+        for group in manager._groups:
+            if group.by_cursor is not None:
+                noted += 1
+                by_cursor: dict[object, list[Consumer]] = {}
+                for consumer in group.lists[ConsumerList.INTERESTED]:
+                    by_cursor.setdefault(consumer.cursor, []).append(consumer)
+                assert {cursor: list(found) for cursor, found in group.by_cursor.items()} == by_cursor
+    assert noted
+
+
+def first_wanting(manager: ConsumerManager, n: int) -> Consumer | None:
+    """Return whom a message with this number is to wake, by the rule: the first that would and may take it."""
+
+    def wants(consumer: Consumer) -> bool:
+        text = "n >= 0" if consumer.selector is None else consumer.selector.text
+        return {"n >= 0": True, "n < 2": n < 2, "n = 2": n == 2, "n = 3": n == 3, "n > 1": n > 1}[text]
+
+    for group in manager._groups:
+        for consumer in group.lists[ConsumerList.INTERESTED]:
+            if wants(consumer):
+                return consumer
+        if any(map(wants, group.lists[ConsumerList.NOTIFIED])):
+            return None
+    return None

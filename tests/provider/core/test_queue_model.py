@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import Bundle, RuleBasedStateMachine, consumes, initialize, invariant, rule
 
 from pyjms.spi.delivery import Delivery
-from pyjms_provider.core import channel_state
+from pyjms_provider.core import channel_state, consumer_manager
 from pyjms_provider.core.consumer_manager import ConsumerList
 from pyjms_provider.core.message_state import MessageState
 from pyjms_provider.core.unit_of_work import UnitOfWork
@@ -283,12 +283,14 @@ class QueueMachine(RuleBasedStateMachine):
         assert len(self.world.store) == 0
 
 
-class MuchHeldMachine(QueueMachine):
-    """The same, as if two held messages were so many that those of each session are noted."""
+class CrowdedMachine(QueueMachine):
+    """The same, as if two were so many that held messages are noted by session, and waiting consumers by selector."""
 
     def __init__(self) -> None:
         self._patch = pytest.MonkeyPatch()
         self._patch.setattr(channel_state, "_FEW_HELD", 1)
+        self._patch.setattr(consumer_manager, "_MANY", 0)
+        self._patch.setattr(consumer_manager, "_ALIKE", 1)
         super().__init__()
 
     def teardown(self) -> None:
@@ -298,7 +300,7 @@ class MuchHeldMachine(QueueMachine):
             self._patch.undo()
 
 
-for machine in (QueueMachine, MuchHeldMachine):
+for machine in (QueueMachine, CrowdedMachine):
     machine.TestCase.settings = settings(max_examples=60, stateful_step_count=40, deadline=None)
 TestQueueAgainstModel = QueueMachine.TestCase
-TestMuchHeldAgainstModel = MuchHeldMachine.TestCase
+TestCrowdAgainstModel = CrowdedMachine.TestCase
