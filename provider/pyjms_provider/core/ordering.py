@@ -49,6 +49,7 @@ __all__ = ["BACKLOG", "Ordering"]
 BACKLOG: Final = 1000
 """Behind so many messages of its priority one is dormant if it can be: many objects cost memory, and time to collect."""
 _SPARE: Final = 64  # gaps, or passed places, that are not worth tidying
+_COPIES: Final = 8  # so many places that are moved by the list itself cost as one that is copied
 
 _BITS: Final = tuple(1 << priority for priority in range(PRIORITIES))
 _LEVELS: Final = tuple(range(PRIORITIES))  # each priority is a level of its own
@@ -146,38 +147,63 @@ class _Lane:
         if not self.live:
             self._rebuild(returned)
         else:
-            first = self.sequences[self.head]
-            split = bisect_left(returned, first, key=_by_sequence)
-            self._put_into_gaps(returned[split:])
-            if split:
-                self._put_before(returned[:split])
+            homeless = self._put_into_gaps(returned)
+            if homeless:
+                self._squeeze_in(homeless)
         self.live += len(returned)
 
-    def _put_before(self, returned: list[QueueEntry]) -> None:
-        sequences = [entry.sequence for entry in returned]
-        size = len(returned)
-        start = self.head - size
-        if start < 0:
-            room = size + _SPARE  # so that those who give back one by one move the rest seldom
-            self.entries[:0] = [None] * room
-            self.sequences[:0] = [0] * room
-            start += room
-        self.entries[start : start + size] = returned
-        self.sequences[start : start + size] = sequences
-        self.head = start
-
-    def _put_into_gaps(self, returned: list[QueueEntry]) -> None:
+    def _put_into_gaps(self, returned: list[QueueEntry]) -> list[QueueEntry]:
+        """Restore those whose gaps are there; return the others: theirs have been passed, or closed."""
+        sequences, entries, head = self.sequences, self.entries, self.head
         homeless: list[QueueEntry] = []
         for entry in returned:
-            index = bisect_left(self.sequences, entry.sequence, self.head)
-            if index < len(self.sequences) and self.sequences[index] == entry.sequence:
-                self.entries[index] = entry
+            index = bisect_left(sequences, entry.sequence, head)
+            if index < len(sequences) and sequences[index] == entry.sequence:
+                entries[index] = entry
             else:
-                homeless.append(entry)  # its gap has been closed
-        if homeless:
-            places = range(self.head, len(self.entries))
-            present = [each for place in places if (each := self.at(place)) is not None]
-            self._rebuild(sorted(present + homeless, key=_by_sequence))
+                homeless.append(entry)
+        return homeless
+
+    def _squeeze_in(self, returned: list[QueueEntry]) -> None:
+        """Make places for messages that have none, sorted: what is before the last of them moves towards the front, or what is behind them back.
+
+        No object is looked at, and none is woken.
+        """
+        head, size = self.head, len(returned)
+        first = bisect_left(self.sequences, returned[0].sequence, head)
+        last = bisect_left(self.sequences, returned[-1].sequence, first)
+        goes_forward = (last - head) <= (len(self.sequences) - first) // _COPIES
+        low = head if goes_forward else first
+        entries, sequences = self._merged(returned, low, last)
+        # With no call from here on, at which Python could interrupt the thread while one list is longer than the other.
+        if goes_forward and head >= size:
+            self.entries[head - size : last] = entries
+            self.sequences[head - size : last] = sequences
+            self.head = head - size
+        elif goes_forward:  # with some room for those who give back one by one: they move the rest seldom
+            self.entries[:last] = [None] * _SPARE + entries
+            self.sequences[:last] = [0] * _SPARE + sequences
+            self.head = _SPARE
+        else:
+            self.entries[first:last] = entries
+            self.sequences[first:last] = sequences
+
+    def _merged(
+        self, returned: list[QueueEntry], low: int, high: int
+    ) -> tuple[list[QueueEntry | int | None], list[int]]:
+        """Return what stands from `low` to `high`, and `returned`, together."""
+        entries: list[QueueEntry | int | None] = []
+        sequences: list[int] = []
+        for entry in returned:
+            place = bisect_left(self.sequences, entry.sequence, low, high)
+            entries += self.entries[low:place]
+            sequences += self.sequences[low:place]
+            entries.append(entry)
+            sequences.append(entry.sequence)
+            low = place
+        entries += self.entries[low:high]
+        sequences += self.sequences[low:high]
+        return entries, sequences
 
 
 class Ordering:

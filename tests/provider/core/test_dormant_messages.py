@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from unittest.mock import patch
 
 import pytest
 from hypothesis import given
@@ -73,6 +74,11 @@ class Actor:
         self.ordering.restore(taken)
         return len(self.ordering)
 
+    def give_back_oldest(self) -> object:
+        back, self.taken = self.taken[:1], self.taken[1:]
+        self.ordering.restore(back)
+        return len(self.ordering)
+
     def discard_least(self) -> object:
         least = self.ordering.least()
         return None if least is None else (least.reference.id, self.ordering.discard(least))
@@ -99,14 +105,23 @@ class Actor:
 
 ACTS: list[Callable[[Actor], object]] = [
     *(Actor.take, Actor.take_even, Actor.look, Actor.give_back, Actor.discard_least, Actor.add, Actor.follow),
+    Actor.give_back_oldest,
 ]
 
 
+@pytest.mark.parametrize("spare", [64, 0])
 @given(
-    st.dictionaries(st.sampled_from(IDS), st.integers(3, 6)),
-    st.lists(st.tuples(st.sampled_from(ACTS), st.integers(1, 30)), max_size=12),
+    priorities=st.dictionaries(st.sampled_from(IDS), st.integers(3, 6)),
+    acts=st.lists(st.tuples(st.sampled_from(ACTS), st.integers(1, 30)), max_size=12),
 )
-def test_dormant_messages_do_all_that_others_do(priorities: dict[int, int], acts: list[tuple[object, int]]) -> None:
+def test_dormant_messages_do_all_that_others_do(
+    spare: int, priorities: dict[int, int], acts: list[tuple[object, int]]
+) -> None:
+    with patch.object(ordering_module, "_SPARE", spare):  # 0: gaps are closed at once
+        _compare(priorities, acts)
+
+
+def _compare(priorities: dict[int, int], acts: list[tuple[object, int]]) -> None:
     ordered = dict(sorted(priorities.items()))
     one, other = Actor(asleep(ordered)), Actor(awake(ordered))
     for act, times in acts:
@@ -125,6 +140,20 @@ def test_looking_at_some_messages_wakes_no_others() -> None:
     assert [entry.reference.id for entry in ordering.awake()] == [2, 3, 4, 5, 6]
     assert ordering.dormant_size == 34 * (100 + MESSAGE_OVERHEAD)
     assert len(ordering) == 39
+
+
+@pytest.mark.parametrize("together", [False, True])
+def test_what_comes_back_wakes_no_others_also_behind_some_that_came_back_before(together: bool) -> None:
+    ordering = asleep(dict.fromkeys(IDS, 4))
+    taken = [ordering.take_first() for _ in range(6)]
+    for each in taken[0], taken[3]:
+        assert each is not None
+        ordering.restore([each])
+    others = [each for each in (taken[1], taken[4], taken[2]) if each is not None]
+    for back in [others] if together else [[each] for each in others]:
+        ordering.restore(back)
+    assert [entry.reference.id for entry in ordering.awake()] == [1, 2, 3, 4, 5]
+    assert [entry.reference.id for entry in ordering] == [each for each in IDS if each != 6]
 
 
 def test_messages_that_come_too_late_for_their_ids_come_one_by_one() -> None:

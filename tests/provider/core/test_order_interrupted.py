@@ -309,6 +309,53 @@ def test_some_are_given_back(make: Make, taken: range, returned: range, selects:
 
 
 @BOTH
+@pytest.mark.parametrize("spare", [64, 0])
+@pytest.mark.parametrize("selects", [False, True])
+@pytest.mark.parametrize(
+    ("taken", "before", "returned"),
+    [
+        (range(1, 6), (1,), (2,)),
+        (range(1, 6), (1, 4), (2, 3)),
+        (range(1, 6), (2,), (1, 3, 5)),
+        (range(2, 13), (), (2,)),
+        (range(2, 25), (), (3, 20)),
+        (range(2, 25), (5,), (4, 6, 24)),
+    ],
+    ids=["in order", "between", "on both sides", "where gaps were closed", "far away", "both"],
+)
+def test_some_are_given_back_after_others(
+    make: Make,
+    taken: range,
+    before: tuple[int, ...],
+    returned: tuple[int, ...],
+    selects: bool,
+    spare: int,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Their gaps have gone."""
+    monkeypatch.setattr(ordering, "_SPARE", spare)
+
+    def prepare(world: World) -> Callable[[], object]:
+        if selects:
+            world.select()
+        entries = world.fill(*range(1, 30))
+        world.take(*(entries[number - 1] for number in taken))
+        for number in before:
+            world.order.restore([entries[number - 1]])
+            world.here.add(number)
+        back = [entries[number - 1] for number in returned]
+        return lambda: world.order.restore(back)
+
+    def settle(world: World, interruption: Interruption) -> None:
+        found = {entry.reference.id for entry in world.order}
+        has_begun = interruption.where is None or found != world.here
+        if has_begun:
+            world.here |= set(returned)
+
+    sweep(make, prepare, settle)
+
+
+@BOTH
 def test_all_are_taken_out(make: Make) -> None:
     def prepare(world: World) -> Callable[[], object]:
         world.fill(1, 2, 3)

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
+from unittest.mock import patch
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from pyjms_provider.core import ordering
 from pyjms_provider.core.cursor import UNFINISHED, Cursor
 from pyjms_provider.core.entry import QueueEntry
 from pyjms_provider.core.message_state import MessageState
@@ -352,6 +355,36 @@ def test_giving_back_one_by_one_makes_room_for_few(orders: Orders) -> None:
     assert len(orders.ordering._lanes[4].entries) < 2_200
 
 
+class Counting(list[object]):
+    """Counts the places that are looked at, or copied."""
+
+    places = 0
+
+    def __getitem__(self, wanted: Any) -> Any:
+        found = super().__getitem__(wanted)
+        Counting.places += len(found) if isinstance(found, list) else 1
+        return found
+
+
+@pytest.mark.parametrize("returned", [[0, 1, 2], [1, 2, 0], [999, 998], [500, 2]])
+def test_giving_back_behind_others_moves_few(
+    orders: Orders, returned: list[int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What the list itself moves is next to nothing."""
+    monkeypatch.setattr(Counting, "places", 0)
+    entries = [orders.add(str(number)) for number in range(1_000)]
+    for number in range(1_000):
+        if number not in {3, 501}:
+            orders.ordering.discard(entries[number])
+    entries += [orders.add(str(number)) for number in range(1_000, 2_000)]
+    lane = orders.ordering._lanes[4]
+    lane.entries, lane.sequences = Counting(lane.entries), Counting(lane.sequences)  # type: ignore[assignment]
+    for number in returned:
+        orders.ordering.restore([entries[number]])
+    assert Counting.places <= 150, "each finds its place by halves"
+    assert list(orders.ordering) == [entries[number] for number in sorted([3, 501, *returned, *range(1_000, 2_000)])]
+
+
 # Against a model
 
 ACTIONS = st.lists(
@@ -366,8 +399,15 @@ ACTIONS = st.lists(
 )
 
 
-@given(ACTIONS)
-def test_it_behaves_as_a_sorted_list_would(actions: list[tuple[str, str, int]]) -> None:
+@pytest.mark.parametrize(("spare", "copies"), [(64, 8), (0, 1), (2, 2)])
+@given(actions=ACTIONS)
+def test_it_behaves_as_a_sorted_list_would(spare: int, copies: int, actions: list[tuple[str, str, int]]) -> None:
+    """Also where gaps are closed soon, and rather those behind a place are moved, or before it."""
+    with patch.object(ordering, "_SPARE", spare), patch.object(ordering, "_COPIES", copies):
+        _compare(actions)
+
+
+def _compare(actions: list[tuple[str, str, int]]) -> None:
     orders = Orders()
     cursors = {wanted: orders.cursor(wanted) for wanted in "xy"}
     model: list[QueueEntry] = []
@@ -396,6 +436,8 @@ def test_it_behaves_as_a_sorted_list_would(actions: list[tuple[str, str, int]]) 
             back = [out.pop(number % len(out))]
             if number % 3 == 0:
                 back, out = back + out, []
+            elif number % 3 == 1:
+                back, out = back + out[::2], out[1::2]
             orders.ordering.restore(back)
             model += back
         elif action == "discard" and model:
