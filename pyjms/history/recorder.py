@@ -348,6 +348,10 @@ class _Session(ProviderSession):
         inner = _inner_of(delivery)
         self._settle(RECOVER, (delivery,), {"failed": reason}, lambda: self._inner.retry(inner, reason))
 
+    def retry_all(self, deliveries: Sequence[Delivery], reason: str) -> None:
+        inner = [_inner_of(delivery) for delivery in deliveries]
+        self._settle(RECOVER, deliveries, {"failed": reason}, lambda: self._inner.retry_all(inner, reason))
+
     def end_waits(self) -> None:
         self._inner.end_waits()
 

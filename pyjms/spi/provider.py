@@ -322,6 +322,14 @@ class ProviderSession(ABC):
         """
         self.recover((delivery,))
 
+    def retry_all(self, deliveries: Sequence[Delivery], reason: str) -> None:
+        """Do so with several, all for the same `reason`.
+
+        As given here it calls `retry` for each. A provider that can gives them back in one step.
+        """
+        for delivery in deliveries:
+            self.retry(delivery, reason)
+
     def reject(self, delivery: Delivery, reason: str) -> None:
         """Settle a delivery that the client cannot process: kept aside, with `reason` (`Capability.DEAD_LETTERS`)."""
         raise _lacks(Capability.DEAD_LETTERS, "dead letters")

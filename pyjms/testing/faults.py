@@ -262,6 +262,10 @@ class _Session(ProviderSession):
         self._connection.alive()
         self._inner.retry(delivery, reason)
 
+    def retry_all(self, deliveries: Sequence[Delivery], reason: str) -> None:
+        self._connection.alive()
+        self._inner.retry_all(deliveries, reason)
+
     def end_waits(self) -> None:
         self._inner.end_waits()
 

@@ -196,22 +196,22 @@ class VmSession(VmTransactions):
             keeper.take_back(settled)
 
     def recover(self, deliveries: Sequence[Delivery]) -> None:
-        self._give_back(deliveries, unseen=False)
+        self._give_back(deliveries)
 
     def give_back_unseen(self, deliveries: Sequence[Delivery]) -> None:
         self._give_back(deliveries, unseen=True)
 
-    def _give_back(self, deliveries: Sequence[Delivery], *, unseen: bool) -> None:
+    def retry(self, delivery: Delivery, reason: str) -> None:
+        self._give_back((delivery,), reason)
+
+    def retry_all(self, deliveries: Sequence[Delivery], reason: str) -> None:
+        self._give_back(deliveries, reason)
+
+    def _give_back(self, deliveries: Sequence[Delivery], reason: str | None = None, *, unseen: bool = False) -> None:
         if self._closed:
             raise self._closed_error()
         for queue, returned in by_queue(deliveries).items():
-            queue.give_back(returned, self._receiving, unseen=unseen)
-
-    def retry(self, delivery: Delivery, reason: str) -> None:
-        if self._closed:
-            raise self._closed_error()
-        entry = entry_of(delivery)
-        entry.queue.give_back([(entry, delivery.count)], self._receiving, reason)
+            queue.give_back(returned, self._receiving, reason, unseen=unseen)
 
     def reject(self, delivery: Delivery, reason: str) -> None:
         if self._closed:

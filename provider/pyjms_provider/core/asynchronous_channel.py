@@ -10,7 +10,7 @@ from abc import abstractmethod
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from threading import Lock
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from pyjms.spi.clock import Clock
 from pyjms.spi.envelope import Envelope
@@ -30,7 +30,10 @@ if TYPE_CHECKING:
     from pyjms_provider.core.queue_rules import QueueRules
     from pyjms_provider.core.unit_of_work import UnitOfWork
 
-__all__ = ["AsynchronousChannel"]
+__all__ = ["AT_ONCE", "AsynchronousChannel"]
+
+AT_ONCE: Final = 256
+"""So many messages become available, or expire, before the lock is let go of: about a millisecond."""
 
 
 class AsynchronousChannel(Channel):
@@ -155,10 +158,20 @@ class AsynchronousChannel(Channel):
         What a prepared branch has sent or received stays until its coordinator has decided, however late it is; and what
         is being committed, until that is written.
         """
+        with self._lock:
+            self._expiry.look_again()
+        while self._purge_some(now_ms):
+            pass
+        with self._lock:
+            return self._expiry.due_ms
+
+    def _purge_some(self, now_ms: int) -> bool:
+        """Remove so many of them as keep the lock for a moment only; return whether there may be more."""
         doomed: list[UnitOfWork] = []
         staying: list[QueueEntry] = []
         with self._lock:
-            for entry in self._expiry.take_expired(now_ms):
+            expired = self._expiry.take_expired(now_ms, AT_ONCE)
+            for entry in expired:
                 unit = entry.transaction
                 if self._stays_while_held(entry) or (unit is not None and (unit.is_prepared or unit.is_committing)):
                     staying.append(entry)
@@ -166,11 +179,10 @@ class AsynchronousChannel(Channel):
                 if entry.state is MessageState.NOT_COMMITTED and unit is not None and unit.expired_rolls_back:
                     doomed.append(unit)
                 self._expire(entry)
-            due_ms = self._expiry.due_ms
             self._expiry.put_back(staying)
         for unit in doomed:
             unit.expire()  # §5.1.3: the expiry of one message rolls its transaction back
-        return due_ms
+        return len(expired) == AT_ONCE
 
     def let_go_of_expired(self, entry: QueueEntry) -> None:
         """Let go of a message that was taken out as it had expired, and then told of."""

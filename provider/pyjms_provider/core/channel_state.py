@@ -224,6 +224,17 @@ class ChannelState:
         else:
             self.ordering.append(entry)
 
+    def place_all(self, entries: Iterable[QueueEntry]) -> None:
+        """Make NEW messages available: in their old places, or at the end in this order."""
+        returned: list[QueueEntry] = []
+        for entry in entries:
+            if entry.sequence:
+                returned.append(entry)
+            else:
+                self.ordering.append(entry)
+        if returned:
+            self.ordering.restore(returned)
+
     def add_in_transaction(self, queue: Queue, reference: MessageReference, unit: UnitOfWork) -> QueueEntry:
         """Accept a message in a transaction: it is NOT_COMMITTED, and has no place in the order yet (§5.1)."""
         self.accepted += 1

@@ -96,10 +96,10 @@ class DelayIndex:
             heappop(ages)
         return ages[0][2] if ages else None
 
-    def take_due(self, now_ms: int) -> list[QueueEntry]:
-        """Take out the messages whose time has come, in the order of their times."""
+    def take_due(self, now_ms: int, most: int) -> list[QueueEntry]:
+        """Take out up to `most` messages whose time has come, in the order of their times."""
         due: list[QueueEntry] = []
-        while (next_ms := self.next_ms) is not None and next_ms <= now_ms:
+        while len(due) < most and (next_ms := self.next_ms) is not None and next_ms <= now_ms:
             entry = heappop(self._heap)[2]
             del self._due[entry]
             due.append(entry)

@@ -22,16 +22,18 @@ def is_expired(reference: MessageReference, now_ms: int) -> bool:
 class ExpiryIndex:
     """The messages that can expire, the next one first. Settled ones are dropped when they outnumber the others."""
 
-    __slots__ = ("_gone", "_heap", "due_ms")
+    __slots__ = ("_gone", "_heap", "_staying", "due_ms")
 
     def __init__(self) -> None:
         self._heap: list[tuple[int, int, QueueEntry]] = []
+        self._staying: list[QueueEntry] = []
+        """Messages that have expired, and that were not to go when somebody looked last."""
         self._gone = 0
         self.due_ms: int | None = None
         """When the housekeeper has been asked to come; None: not at all."""
 
     def __len__(self) -> int:
-        return len(self._heap)
+        return len(self._heap) + len(self._staying)
 
     def add(self, entry: QueueEntry) -> bool:
         """Note a message that can expire; return True if the housekeeper must come earlier than was asked."""
@@ -45,21 +47,27 @@ class ExpiryIndex:
     def forget_one(self) -> None:
         """Note that some message that can expire has left the channel in another way."""
         self._gone += 1
-        if self._gone > _SPARE and self._gone * 2 > len(self._heap):
+        if self._gone > _SPARE and self._gone * 2 > len(self):
+            self._staying = [entry for entry in self._staying if entry.state is not MessageState.ABSENT]
             self._heap = [item for item in self._heap if item[2].state is not MessageState.ABSENT]
             heapify(self._heap)
             self._gone = 0
 
     def put_back(self, entries: Iterable[QueueEntry]) -> None:
         """Keep messages in mind that have expired and must not go yet; no visit of the housekeeper is planned for them."""
-        for entry in entries:
-            heappush(self._heap, (entry.reference.expiration_ms, entry.reference.id, entry))
+        self._staying += entries
 
-    def take_expired(self, now_ms: int) -> list[QueueEntry]:
-        """Take out the messages in the channel that have expired, and plan the housekeeper's next visit."""
+    def look_again(self) -> None:
+        """Have `take_expired` return those as well that were put back."""
+        for entry in self._staying:
+            heappush(self._heap, (entry.reference.expiration_ms, entry.reference.id, entry))
+        self._staying = []
+
+    def take_expired(self, now_ms: int, most: int) -> list[QueueEntry]:
+        """Take out up to `most` messages in the channel that have expired, and plan the housekeeper's next visit."""
         expired: dict[QueueEntry, None] = {}  # once, although a message that came back may be listed twice
         heap = self._heap
-        while heap and (heap[0][0] <= now_ms or heap[0][2].state is MessageState.ABSENT):
+        while heap and len(expired) < most and (heap[0][0] <= now_ms or heap[0][2].state is MessageState.ABSENT):
             entry = heappop(heap)[2]
             if entry.state is MessageState.ABSENT:
                 self._gone -= 1

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Final
 
 from pyjms.spi.delivery import Delivery
 from pyjms.spi.errors import DestinationInUseError, ResourceError
+from pyjms_provider.core.asynchronous_channel import AT_ONCE
 from pyjms_provider.core.burying_queue import BuryingQueue
 from pyjms_provider.core.channel import ChannelClosedError
 from pyjms_provider.core.consumer_manager import ConsumerList, ConsumerManager
@@ -287,14 +288,23 @@ class PolicedQueue(BuryingQueue):
     def do_what_is_due(self, now_ms: int) -> int | None:
         """Remove what has expired, make available what is due; return when to come again, None: when asked."""
         expiry_ms = self._purge_expired(now_ms)
+        if self._dead:
+            self._bury()
+        while self._place_some_due(now_ms):
+            pass
+        with self._lock:
+            delays_ms = self._state.delays.next_ms
+        return min((at_ms for at_ms in (expiry_ms, delays_ms) if at_ms is not None), default=None)
+
+    def _place_some_due(self, now_ms: int) -> bool:
+        """Make so many messages available that are due as keep the lock for a moment only; return whether there may be more."""
         woken: list[Consumer] = []
         with self._lock:
-            due = self._state.delays.take_due(now_ms)
+            due = self._state.delays.take_due(now_ms, AT_ONCE)
+            self._state.place_all(due)
             for entry in due:
                 if entry.state is MessageState.NEW:  # else one that is due with it has superseded it
-                    self._state.place(entry)
                     woken.extend(self._announce(entry))
-            delays_ms = self._state.delays.next_ms
             pushable = due if self._receivers else []
         if self._dead:
             self._bury()
@@ -302,7 +312,7 @@ class PolicedQueue(BuryingQueue):
             self._push_or_choose(entry)
         for consumer in woken:
             consumer.notify_work()
-        return min((at_ms for at_ms in (expiry_ms, delays_ms) if at_ms is not None), default=None)
+        return len(due) == AT_ONCE
 
     def _note_taken(self, consumer: Consumer, entry: QueueEntry, delivery: Delivery) -> Sequence[Consumer]:
         """Note whose message a pull has found; return whom to wake besides. The lock is held."""

@@ -25,9 +25,9 @@ def test_it_finds_the_expired_in_order_and_plans_the_next_visit() -> None:
     entries = {ms: entry(ms, ms) for ms in [300, 100, 200]}
     assert [index.add(each) for each in entries.values()] == [True, True, False]
     assert index.due_ms == 100
-    assert index.take_expired(200) == [entries[100], entries[200]]
+    assert index.take_expired(200, 1000) == [entries[100], entries[200]]
     assert index.due_ms == 300
-    assert index.take_expired(300) == [entries[300]]
+    assert index.take_expired(300, 1000) == [entries[300]]
     assert index.due_ms is None
 
 
@@ -38,7 +38,7 @@ def test_what_has_left_the_channel_is_passed_over() -> None:
     index.add(second)
     first.state = MessageState.ABSENT
     index.forget_one()
-    assert index.take_expired(100) == [second]
+    assert index.take_expired(100, 1000) == [second]
 
 
 def test_it_does_not_keep_many_that_have_left() -> None:
@@ -51,4 +51,4 @@ def test_it_does_not_keep_many_that_have_left() -> None:
         gone.state = MessageState.ABSENT
         index.forget_one()
     assert len(index) < 200
-    assert index.take_expired(10**12) == [stays]
+    assert index.take_expired(10**12, 1000) == [stays]

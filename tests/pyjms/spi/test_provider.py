@@ -29,7 +29,7 @@ def least(contract: type) -> object:
     return made
 
 
-COMPOSED = {"give_back_unseen", "poll_at_once", "poll_or_wait", "retry"}
+COMPOSED = {"give_back_unseen", "poll_at_once", "poll_or_wait", "retry", "retry_all"}
 """What is made of other calls of the contract."""
 
 ANSWERED = {"advice", "catch_up", "end_waits", "may_wait", "waiter", "xa_set_timeout", "xa_get_timeout"}

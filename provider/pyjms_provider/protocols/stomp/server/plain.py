@@ -359,8 +359,7 @@ class PlainDialogue(Dialogue):
 
     def _nack(self, frame: Frame) -> None:
         taken = self._take(frame)
-        for _, _, delivery in taken:
-            self._session.retry(delivery, "the client sent NACK")
+        self._session.retry_all([delivery for _, _, delivery in taken], "the client sent NACK")
         for subscription in {subscription for subscription, _, _ in taken}:
             subscription.settled()
 

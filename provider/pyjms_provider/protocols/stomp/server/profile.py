@@ -495,8 +495,7 @@ class ProfileDialogue(Dialogue):
 
     def _retry(self, verb: verbs.Retry) -> None:
         session = self._session(verb.session)
-        for delivery in session.take(verb.ids):
-            session.session.retry(delivery, verb.reason)
+        session.session.retry_all(session.take(verb.ids), verb.reason)
 
     def _reject(self, verb: verbs.Reject) -> None:
         session = self._session(verb.session)

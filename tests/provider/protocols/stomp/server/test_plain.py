@@ -17,6 +17,7 @@ from pyjms_provider.protocols.stomp.server.plain import PlainDialogue
 from pyjms_provider.protocols.stomp.server.plain_consumers import AckMode, PlainSubscription
 from pyjms_provider.queue_manager import QueueManager
 from pyjms_provider.security.contracts import Operation
+from tests.provider.giving_back import counted_steps
 from tests.provider.helpers import ORDERS, RecordedEvents, make_envelope, text_of
 from tests.provider.protocols.stomp.server.bench import Bench, Client
 
@@ -268,6 +269,17 @@ def test_nack_brings_the_message_back_until_it_is_a_dead_letter(bench: Bench) ->
     receiver.send("NACK", id=again.headers["ack"])
     assert receiver.all() == []
     assert QueueManager.of(bench.broker.name).report("DLQ").waiting == 1
+
+
+def test_nack_of_all_up_to_a_message_gives_them_back_in_one_step(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+    steps = counted_steps(monkeypatch)
+    receiver = subscribed(bench, ack="client")
+    sent(bench, b"a", b"b", b"c")
+    receiver.send("NACK", id=receiver.all()[-1].headers["ack"])
+    again = receiver.all()
+    assert bodies(again) == [b"a", b"b", b"c"]
+    assert [frame.headers["redelivered"] for frame in again] == ["true"] * 3
+    assert steps == [3]
 
 
 def test_a_window_holds_back_what_is_not_acknowledged(bench: Bench) -> None:

@@ -21,6 +21,7 @@ from pyjms_provider.protocols.stomp.wire_errors import error_of
 from pyjms_provider.queue_manager import QueueManager
 from pyjms_provider.security.contracts import Operation
 from pyjms_provider.settings import read_url
+from tests.provider.giving_back import counted_steps
 from tests.provider.helpers import NEWS, ORDERS, make_envelope
 from tests.provider.protocols.stomp.server.bench import Bench, bench_on
 from tests.provider.protocols.stomp.server.pyjms_client import PyjmsClient, ids, ready
@@ -355,6 +356,16 @@ def test_a_range_of_all_numbers_costs_what_is_open(bench: Bench, ids: DeliveryId
     client.do(verbs.Acknowledge(session="a", ids=ids))
     client.do(verbs.CloseSession(session="a"))
     assert ready(bench).texts() == []
+
+
+def test_retry_of_several_gives_them_back_in_one_step(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+    steps = counted_steps(monkeypatch)
+    client = ready(bench)
+    for text in "abc":
+        client.send(make_envelope(text))
+    assert client.texts() == ["a", "b", "c"]
+    client.do(verbs.Retry(session="a", ids=(range(1, 4),), reason="it failed"))
+    assert steps == [3]
 
 
 def test_several_deliveries_of_several_sessions_are_adopted_in_the_order_of_their_ids(bench: Bench) -> None:
