@@ -46,18 +46,18 @@ def group_place(properties: Mapping[str, Stored]) -> GroupPlace | None:
 class _Group:
     """One group that has an owner, or messages, or both."""
 
-    __slots__ = ("messages", "owner")
+    __slots__ = ("entries", "owner")
 
     def __init__(self) -> None:
         self.owner: Consumer | None = None
-        self.messages = 0
-        """How many are there. If a thread was interrupted, too many, so that no owner is forgotten too soon."""
+        self.entries: set[QueueEntry] = set()
+        """Its messages. If a thread was interrupted, too many, so that no owner is forgotten too soon."""
 
 
 class GroupOwners:
     """The owners of groups, and the groups of messages."""
 
-    __slots__ = ("_groups", "_idle", "_owned", "_places")
+    __slots__ = ("_groups", "_idle", "_owned", "_places", "freed")
 
     def __init__(self) -> None:
         self._groups: dict[str, _Group] = {}
@@ -66,6 +66,8 @@ class GroupOwners:
         """The groups of each consumer, and those besides in which a thread was interrupted."""
         self._idle: dict[str, _Group] = {}
         """Groups that have an owner and no messages, first the one whose last message left first; and some that have changed since."""
+        self.freed: list[set[QueueEntry]] = []
+        """The messages of groups that have become anybody's, until others have been told."""
 
     def arrived(self, entry: QueueEntry, place: GroupPlace | None) -> None:
         """Note the group of a message that has come."""
@@ -74,7 +76,7 @@ class GroupOwners:
         group = self._groups.get(place[0])
         if group is None:
             group = self._groups[place[0]] = _Group()
-        group.messages += 1
+        group.entries.add(entry)
         self._places[entry] = place, group
 
     def gone(self, entry: QueueEntry) -> None:
@@ -83,8 +85,8 @@ class GroupOwners:
         if found is None:
             return
         (name, _), group = found
-        group.messages -= 1
-        if group.messages:
+        group.entries.discard(entry)
+        if group.entries:
             return
         if group.owner is None:
             self._groups.pop(name, None)
@@ -97,15 +99,17 @@ class GroupOwners:
     def _forget_some(self) -> None:
         for name, group in [*islice(self._idle.items(), _FORGOTTEN)]:
             del self._idle[name]
-            if not group.messages and self._groups.get(name) is group:
+            if not group.entries and self._groups.get(name) is group:
                 self._disown(name, group)
                 del self._groups[name]
 
     def _disown(self, name: str, group: _Group) -> bool:
         """Have a group be anybody's; return whether it was not."""
-        owner, group.owner = group.owner, None
+        owner = group.owner
         if owner is None:
             return False
+        self.freed.append(group.entries)  # first: if the thread is interrupted, others look again in vain
+        group.owner = None
         self._owned.get(owner, set()).discard(name)
         return True
 
@@ -135,9 +139,10 @@ class GroupOwners:
             group = self._groups.get(name)
             if group is None or group.owner is not consumer:
                 continue
+            self.freed.append(group.entries)
             group.owner = None
             self._idle.pop(name, None)
-            if not group.messages:
+            if not group.entries:
                 del self._groups[name]
 
 

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from pyjms_provider.core.entry import QueueEntry
 
 __all__ = [
+    "BEHIND_MAXIMUM",
     "PRIORITIES",
     "UNFINISHED",
     "Cursor",
@@ -31,7 +32,7 @@ __all__ = [
 ]
 
 PRIORITIES: Final = 10
-_BEHIND_MAXIMUM: Final = 64  # messages noted behind a cursor; beyond that the cursor itself goes back
+BEHIND_MAXIMUM: Final = 64  # messages noted behind a cursor; beyond that the cursor itself goes back
 
 
 class Places(Protocol):
@@ -154,7 +155,7 @@ def note_behind(cursor: Cursor, priority: int, returned: list[QueueEntry]) -> No
     for entry in returned:
         if entry.sequence > passed:
             break
-        if len(behind) >= _BEHIND_MAXIMUM:
+        if len(behind) >= BEHIND_MAXIMUM:
             # Too many to note one by one: the cursor itself goes back to the first of them.
             passed = cursor.passed[priority] = min(behind[0], returned[0].sequence) - 1
             del cursor.behind[priority]

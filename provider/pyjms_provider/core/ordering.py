@@ -38,6 +38,7 @@ from pyjms_provider.core.cursor import (
 )
 from pyjms_provider.core.entry import QueueEntry
 from pyjms_provider.core.message_state import MessageState
+from pyjms_provider.core.passed_over import PassedOver
 from pyjms_provider.core.recovered_runs import plain_reference
 from pyjms_provider.core.reference import MESSAGE_OVERHEAD, MessageReference
 
@@ -209,7 +210,7 @@ class _Lane:
 class Ordering:
     """The available messages of one queue."""
 
-    __slots__ = ("_by_priority", "_cursors", "_lanes", "_last", "_levels", "_mask", "may_sleep")
+    __slots__ = ("_by_priority", "_cursors", "_lanes", "_last", "_levels", "_mask", "may_sleep", "passed_over")
 
     def __init__(self, levels: tuple[int, ...] = _LEVELS) -> None:
         """`levels`: the lane of each JMS priority; the higher lane comes first."""
@@ -220,6 +221,7 @@ class Ordering:
         self._mask = 0
         self._last = 0
         self._cursors: SharedCursors[Cursor] = SharedCursors()
+        self.passed_over = PassedOver()
 
     def _make_lanes(self) -> None:
         lanes = tuple(map(_Lane, _BITS))
@@ -371,6 +373,7 @@ class Ordering:
             self._mask |= lane.bit
             for cursor in self._cursors.values():
                 note_behind(cursor, priority, returned)
+            self.passed_over.note_returned(priority, returned)
 
     def _repair(self, *lanes: _Lane) -> None:
         for lane in lanes:
@@ -505,6 +508,26 @@ class Ordering:
             raise
         return entry
 
+    def take_permitted(
+        self, consumer: object, rivals: Iterable[Cursor | None], permits: Callable[[QueueEntry], bool], looks: int
+    ) -> QueueEntry | Literal[Unfinished.UNFINISHED] | None:
+        """Take the first message that `permits` allows to `consumer`, who has no selector; `rivals` as in `PassedOver`.
+
+        Returns `UNFINISHED` after about so many `looks`; what it passed over is kept.
+        """
+        found = self.passed_over.find(self._lanes, consumer, rivals, permits, looks)
+        if found is None or found is UNFINISHED:
+            return found
+        priority, index = found
+        entry = self._lanes[priority].at(index)
+        assert entry is not None, "a gap was found"
+        self._drop(priority, index, entry)
+        return entry
+
+    def look_again(self, entries: Iterable[QueueEntry]) -> None:
+        """Have all consumers ask again for messages that somebody else was to have; for those that are available."""
+        self.passed_over.look_again(self._by_priority, self._levels, entries)
+
     def look(self, cursor: Cursor, evaluations: int) -> QueueEntry | Literal[Unfinished.UNFINISHED] | None:
         """Return the next message for a browser's own `cursor`, leaving it in its place."""
         found = self._find(cursor, None, evaluations)
@@ -555,24 +578,18 @@ class Ordering:
         """Return the index of the first matching message after `cursor`, or -1, and the evaluations that are left."""
         lane = self._lanes[priority]
         sequences, matches = lane.sequences, cursor.matches
-        blocked = False  # without a selector, what is not permitted stays ahead: to ask again costs no evaluation
         for index in range(bisect_right(sequences, cursor.passed[priority], lane.head), len(sequences)):
             entry = lane.at(index)
             if entry is not None:
-                if evaluations <= 0 and not blocked:
+                if evaluations <= 0:
                     return -1, evaluations
                 evaluations -= 1
                 if matches is None or matches(entry):
                     if permits is None or permits(entry):
-                        if not blocked:
-                            cursor.passed[priority] = sequences[index]
+                        cursor.passed[priority] = sequences[index]
                         return index, evaluations
-                    if matches is None:
-                        blocked = True
-                    else:
-                        cursor.matched.setdefault(priority, []).append(sequences[index])
-            if not blocked:
-                cursor.passed[priority] = sequences[index]
+                    cursor.matched.setdefault(priority, []).append(sequences[index])
+            cursor.passed[priority] = sequences[index]
         return -1, max(evaluations, 1)
 
 

@@ -20,6 +20,7 @@ from pyjms_provider.core.consumer_manager import ConsumerList
 from pyjms_provider.core.cursor import UNFINISHED, Cursor, Unfinished
 from pyjms_provider.core.expiry import is_expired
 from pyjms_provider.core.message_state import MessageEvent, MessageState
+from pyjms_provider.core.ordering import Ordering
 from pyjms_provider.core.policed_queue import WITHOUT_LIMITS
 from pyjms_provider.core.restorable_queue import RestorableQueue
 from pyjms_provider.core.settling_queue import SettlingQueue
@@ -218,6 +219,8 @@ class Queue(RestorableQueue, SettlingQueue):
                 return
             if consumer.acquires and consumer.selector is not None:
                 self._ordering.close_cursor(consumer.selector.text)
+            if isinstance(self._ordering, Ordering):
+                self._ordering.passed_over.forget(consumer)
             was_notified = self._manager.remove(consumer)
             if self._rules is not None:
                 self._rules.left(consumer)
@@ -418,20 +421,31 @@ class Queue(RestorableQueue, SettlingQueue):
             return self._ordering.look(cursor, _EVALUATIONS)
         rivals = [] if rules is not None and rules.is_exclusive else self._manager.rivals(consumer)
         if rules is not None and rules.has_groups:
-            permits = partial(rules.may_take, consumer, rivals, self._ordering.is_wanted)
-            return self._ordering.take_matching(cursor or self._ordering.new_cursor(None), permits, _EVALUATIONS)
+            return self._take_permitted(
+                consumer, rivals, partial(rules.may_take, consumer, rivals, self._ordering.is_wanted)
+            )
         if None in rivals:
             return None  # one of higher priority wants whatever there is
         if rivals:
             is_wanted = self._ordering.is_wanted
-            return self._ordering.take_matching(
-                cursor or self._ordering.new_cursor(None),
-                lambda entry: not any(each is None or is_wanted(each, entry) for each in rivals),
-                _EVALUATIONS,
+            return self._take_permitted(
+                consumer, rivals, lambda entry: not any(each is None or is_wanted(each, entry) for each in rivals)
             )
         if cursor is None:
             return self._ordering.take_first()
         return self._ordering.take_matching(cursor, None, _EVALUATIONS)
+
+    def _take_permitted(
+        self, consumer: Consumer, rivals: Sequence[Cursor | None], permits: Callable[[QueueEntry], bool]
+    ) -> QueueEntry | Literal[Unfinished.UNFINISHED] | None:
+        """Take the next message that a consumer may take; what it may not is somebody else's."""
+        order, cursor = self._ordering, consumer.cursor
+        by_age = order if isinstance(order, Ordering) else None
+        if self._rules is not None:
+            self._rules.tell_freed(None if by_age is None else by_age.look_again)
+        if by_age is None or cursor is not None:
+            return order.take_matching(cursor or order.new_cursor(None), permits, _EVALUATIONS)
+        return by_age.take_permitted(consumer, rivals, permits, _EVALUATIONS)
 
     def _drop_if_expired(self, entry: QueueEntry, consumer: Consumer) -> bool:
         if not is_expired(entry.reference, self._clock.time_ms()):

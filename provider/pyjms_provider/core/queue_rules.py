@@ -5,7 +5,7 @@ A queue asks its rules under its own lock; they have none. A queue that needs no
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -13,6 +13,7 @@ from pyjms_provider.core.consumer_manager import ConsumerList
 from pyjms_provider.core.consumer_turns import ActiveConsumer, GroupOwners, group_place
 from pyjms_provider.core.last_values import LastValues, last_key
 from pyjms_provider.core.limits import Room
+from pyjms_provider.core.ordering import Ordering
 from pyjms_provider.core.paging import approximate_size
 from pyjms_provider.core.policy import Overflow, QueuePolicy, QueueType
 from pyjms_provider.core.shelf import Shelf
@@ -185,6 +186,14 @@ class QueueRules:
         """Whether messages of a group go to one consumer."""
         return self._groups is not None
 
+    def tell_freed(self, look_again: Callable[[Iterable[QueueEntry]], None] | None) -> None:
+        """Tell, if anybody is to hear it, of messages whose groups have become anybody's since this was called last."""
+        freed = () if self._groups is None else self._groups.freed
+        while freed:
+            if look_again is not None:
+                look_again(freed[-1])
+            freed.pop()
+
     @property
     def is_exclusive(self) -> bool:
         """Whether one consumer gets all."""
@@ -230,7 +239,11 @@ class QueueRules:
         self, consumer: Consumer, entry: QueueEntry, manager: ConsumerManager, order: MessageOrder
     ) -> list[Consumer]:
         """Note that `consumer` took a message; return whom to wake, as others may now take more than before."""
-        if self._groups is None or not self._groups.took(consumer, entry) or not order:
+        if self._groups is None:
+            return []
+        if manager.has_priorities and isinstance(order, Ordering) and self._groups.owner(entry) is None:
+            order.passed_over.forget(consumer)  # it owns the group now, of which it may have left others some
+        if not self._groups.took(consumer, entry) or not order:
             return []
         if self._groups.owner(entry) is not consumer:
             return self.successors(manager, order)  # the group was closed

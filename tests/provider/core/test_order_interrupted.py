@@ -21,7 +21,7 @@ from tests.provider.interruptions import Interruption, each_interruption
 if TYPE_CHECKING:
     from pyjms_provider.core.queue import Queue
 
-FILES = ("core/ordering.py", "core/sorted_ordering.py", "core/cursor.py")
+FILES = ("core/ordering.py", "core/sorted_ordering.py", "core/cursor.py", "core/passed_over.py")
 ENOUGH = 1_000_000
 _QUEUE = cast("Queue", object())  # an order asks it nothing
 FAR = 200  # more than the places that are not worth tidying
@@ -269,6 +269,40 @@ def test_one_is_taken_by_a_selector(make: Make, returns: bool) -> None:
             world.here.remove(2)
 
     sweep(make, prepare, settle)
+
+
+@pytest.mark.parametrize("returns", [False, True])
+@pytest.mark.parametrize("has_looked", [False, True])
+def test_one_is_taken_by_who_may_not_take_all(returns: bool, has_looked: bool) -> None:
+    def prepare(world: World) -> Callable[[], object]:
+        order = world.order
+        assert isinstance(order, Ordering)
+        entries = world.fill(1, 2, 3, 4, 5, 6)
+        mine = {entries[1]} if returns else {entries[3], entries[4]}
+
+        def pull() -> object:
+            return order.take_permitted("consumer", [], mine.__contains__, ENOUGH)
+
+        if has_looked:
+            taken = [pull() for _ in range(len(mine) + 1)]
+            assert taken.pop() is None
+            order.restore(sorted(mine, key=lambda entry: entry.sequence))
+        return lambda: world.taken.append(pull())  # type: ignore[arg-type]  # there is one
+
+    def settle(world: World, interruption: Interruption) -> None:
+        expected = 2 if returns else 4
+        if world.taken:
+            world.here.remove(expected)
+            return
+        order = world.order
+        assert isinstance(order, Ordering)
+        mine = {2} if returns else {4, 5}
+        found = order.take_permitted("consumer", [], lambda entry: entry.reference.id in mine, ENOUGH)
+        assert isinstance(found, QueueEntry)
+        assert found.reference.id == expected, "it is found again"
+        world.here.remove(expected)
+
+    sweep(Ordering, prepare, settle)
 
 
 @BOTH

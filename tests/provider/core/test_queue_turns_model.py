@@ -23,6 +23,8 @@ from tests.provider.policy_world import PolicyWorld
 STEPS = 150
 POLICIES: dict[str, dict[str, Any]] = {
     "groups": {"groups": True},
+    "groups and priorities": {"groups": True},
+    "priorities": {},
     "exclusive": {"exclusive": True},
     "ring": {"max_messages": 8, "overflow": "ring"},
 }
@@ -34,6 +36,7 @@ class Client:
 
     reader: Reader
     colour: int | None
+    priority: int
     holds: list[Delivery] = field(default_factory=list)
     wake_ups_used: int = 0
 
@@ -82,8 +85,11 @@ class Turns:
     def come(self) -> None:
         colour = self.random.choice([None, None, 0])
         selector = None if colour is None else f"colour = {colour}"
-        reader = self.world.reader(f"reader {self.numbers}", selector=selector, interested=self.random.random() < 0.7)
-        self.clients.append(Client(reader, colour))
+        priority = self.random.randint(0, 1) if "priorities" in self.name else 0
+        is_interested = self.random.random() < 0.7
+        name = f"reader {self.numbers}"
+        reader = self.world.reader(name, selector=selector, priority=priority, interested=is_interested)
+        self.clients.append(Client(reader, colour, priority))
 
     def go(self) -> None:
         client = self.random.choice(self.clients)
@@ -102,11 +108,12 @@ class Turns:
     def pull(self) -> None:
         client = self.random.choice(self.clients)
         for _ in range(self.random.choice([1, 100])):
+            expected = None if self.paused else self.next_for(client)
             delivery = client.reader.pull()
+            assert (None if delivery is None else delivery.tag) is expected
             if delivery is None:
                 client.wake_ups_used = client.reader.wake_ups
                 return
-            assert not self.paused
             self.check_turn(client, delivery)
             client.holds.append(delivery)
 
@@ -137,7 +144,7 @@ class Turns:
         if self.name == "exclusive":
             assert client is self.clients[0]
         group = delivery.envelope.properties.get("JMSXGroupID")
-        if self.name == "groups" and isinstance(group, str):
+        if "groups" in self.name and isinstance(group, str):
             assert self.owners.setdefault(group, client.reader) is client.reader, f"group {group} has two owners"
             if delivery.envelope.properties["JMSXGroupSeq"] == -1:
                 del self.owners[group]
@@ -152,23 +159,41 @@ class Turns:
         if self.paused:
             return
         for entry in queue.waiting_entries():
-            wanting = [client for client in self.clients if self.would_and_may(client, entry)]
+            wanting = [client for client in self.clients if is_interested(client) and self.would_and_may(client, entry)]
             assert not wanting or any(client.is_awake for client in wanting), f"somebody sleeps on {entry}"
 
+    def next_for(self, client: Client) -> QueueEntry | None:
+        waiting = self.world.queue.waiting_entries()
+        return next((entry for entry in waiting if self.would_and_may(client, entry)), None)
+
     def would_and_may(self, client: Client, entry: QueueEntry) -> bool:
-        if client.place not in {ConsumerList.INTERESTED, ConsumerList.NOTIFIED}:
-            return False
-        properties = self.world.store.retrieve(entry.reference).properties
-        if client.colour is not None and properties["colour"] != client.colour:
+        if not self.would(client, entry):
             return False
         if self.name == "exclusive":
             return client is self.clients[0]
-        owner = self.owners.get(str(properties.get("JMSXGroupID"))) if self.name == "groups" else None
-        return owner is None or owner is client.reader
+        properties = self.world.store.retrieve(entry.reference).properties
+        owner = self.owners.get(str(properties.get("JMSXGroupID"))) if "groups" in self.name else None
+        if owner is not None:
+            return owner is client.reader
+        return not any(
+            other.priority > client.priority and is_interested(other) and self.would(other, entry)
+            for other in self.clients
+        )
+
+    def would(self, client: Client, entry: QueueEntry) -> bool:
+        colour = self.world.store.retrieve(entry.reference).properties["colour"]
+        return client.colour is None or client.colour == colour
 
 
+def is_interested(client: Client) -> bool:
+    return client.place in {ConsumerList.INTERESTED, ConsumerList.NOTIFIED}
+
+
+@pytest.mark.parametrize("evaluations", [256, 1])
 @pytest.mark.parametrize("name", POLICIES)
-def test_nobody_sleeps_on_a_message_that_is_his(name: str) -> None:
+def test_nobody_sleeps_on_a_message_that_is_his(name: str, evaluations: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nor gets another one than the first that he may have; also where he lets go of the lock after each message that he looks at."""
+    monkeypatch.setattr("pyjms_provider.core.queue._EVALUATIONS", evaluations)
     for seed in range(100):
         turns = Turns(name, seed)
         try:
