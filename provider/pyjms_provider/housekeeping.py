@@ -52,12 +52,14 @@ class Housekeeper:
         """Come to `visited`, if it is still there, at `at_ms`, in milliseconds since 1970 UTC. Any thread; never blocks."""
         key = ref(visited)
         with self._lock:
-            planned_ms = self._planned.get(key)
-            if self._stopped or (planned_ms is not None and planned_ms <= at_ms):
+            if self._stopped:
                 return
-            self._plan(key, at_ms)
-            is_next = self._visits[0][2] == key and self._visits[0][0] == at_ms
-            if self._thread is None:
+            planned_ms = self._planned.get(key)
+            is_next = False
+            if planned_ms is None or planned_ms > at_ms:
+                self._plan(key, at_ms)
+                is_next = self._visits[0][2] == key and self._visits[0][0] == at_ms
+            if self._thread is None:  # or the system had none to give when the visit was planned
                 self._start()
         if is_next:
             self._signal.set()

@@ -231,7 +231,7 @@ def test_it_starts_later_if_the_system_has_no_thread_to_give(
         patch.setattr(Thread, "start", fail)
         with pytest.raises(RuntimeError, match="can't start"):
             housekeeper.ask(visited, clock.time_ms())
-    housekeeper.ask(Visited(None), clock.time_ms())
+    housekeeper.ask(visited, clock.time_ms() + 1)  # it is to come before that, as was asked already
     wait_until(lambda: len(visited.visits) == 1)
 
 

@@ -152,6 +152,9 @@ class PriorityGroup:
             if len(interested) <= _MANY:
                 self.by_cursor = by_cursor = None
             elif len(interested) >= len(by_cursor) * _ALIKE:
+                first = next(iter(interested))
+                if first.cursor is None or wants(first):
+                    return first  # mostly: no need to ask all the others
                 firsts = [next(iter(consumers)) for consumers in by_cursor.values()]
                 wanting = [consumer for consumer in firsts if wants(consumer)]
                 if len(wanting) < 2:

@@ -118,6 +118,11 @@ class GroupOwners:
         found = self._places.get(entry)
         return None if found is None else found[1].owner
 
+    def is_unowned(self, entry: QueueEntry) -> bool:
+        """Return whether the message has a group, which nobody owns."""
+        found = self._places.get(entry)
+        return found is not None and found[1].owner is None
+
     def took(self, consumer: Consumer, entry: QueueEntry) -> bool:
         """Note that `consumer` takes a message that it may take; return whether it, or all, may now take others."""
         found = self._places.get(entry)

@@ -241,7 +241,7 @@ class QueueRules:
         """Note that `consumer` took a message; return whom to wake, as others may now take more than before."""
         if self._groups is None:
             return []
-        if manager.has_priorities and isinstance(order, Ordering) and self._groups.owner(entry) is None:
+        if manager.has_priorities and isinstance(order, Ordering) and self._groups.is_unowned(entry):
             order.passed_over.forget(consumer)  # it owns the group now, of which it may have left others some
         if not self._groups.took(consumer, entry) or not order:
             return []

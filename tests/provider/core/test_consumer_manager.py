@@ -350,7 +350,9 @@ def test_many_with_the_same_selector_are_passed_over_together(world: QueueWorld,
     for _ in range(10):
         world.send(properties={"n": 2 if wanted else 3})
         assert last.texts() == [""] * wanted
-    assert steps.number <= 2 * 301 + 2 * 10, "all of them once, to note who has which; else the first alone"
+    assert steps.number <= 2 * 301 + 3 * 10, (
+        "all of them once, to note who has which; else the first alone, a few times"
+    )
     world.send(properties={"n": 1})
     assert [reader.wake_ups for reader in crowd] == [1, *[0] * 299]
     for reader in crowd[:240]:
@@ -411,3 +413,19 @@ def first_wanting(manager: ConsumerManager, n: int) -> Consumer | None:
         if any(map(wants, group.lists[ConsumerList.NOTIFIED])):
             return None
     return None
+
+
+def test_where_the_first_in_turn_wants_a_message_nobody_else_is_asked(world: QueueWorld) -> None:
+    for number in range(100):
+        for _ in range(5):
+            world.reader(selector=f"n >= 0 AND n <> -{number + 1}", interested=True)
+    (group,) = manager_of(world)._groups
+    group._note_cursors()
+    asked: list[Consumer] = []
+
+    def wants(consumer: Consumer) -> bool:
+        asked.append(consumer)
+        return True
+
+    assert group.first(wants, {}) is asked[0]
+    assert len(asked) == 1

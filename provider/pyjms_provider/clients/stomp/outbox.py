@@ -146,7 +146,8 @@ class Outbox:
         """
         is_whole = True
         try:
-            if self._size + _ACK_SIZE > self._limit and head is not self._ack_head:
+            goes_on = head is self._ack_head and first == self._ack_last + 1  # asked once more with the lock held
+            if self._size + _ACK_SIZE > self._limit and not goes_on:
                 self._wait_for_room(_ACK_SIZE)
             with self._lock:
                 if head is self._ack_head and first == self._ack_last + 1:

@@ -80,7 +80,7 @@ class StompTemporaries:
         begin = Frame("SUBSCRIBE", {"id": PROBE, "destination": local, "ack": "auto"})
         end = Frame("UNSUBSCRIBE", {"id": PROBE})
         if self._native_prefix:
-            epoch.ask(begin, end)
+            epoch.ask(begin, end, needs_room=False)  # as it is counted already
         else:
             try:
                 self._native_prefix = self._probed(epoch, begin, Frame("SEND", {"destination": local}))
@@ -92,7 +92,7 @@ class StompTemporaries:
         """Return the id of the broker's connection, as the message to oneself has it. Raises `InterruptedLinkError`, `ProviderError`."""
         self._probes.clear()
         self._probe_signal.wait(0)
-        epoch.ask(*frames)
+        epoch.ask(*frames, needs_room=False)
         self._probe_signal.wait(_PATIENCE_S)
         if not self._probes:
             raise ResourceError("the broker has not delivered a first message to a temporary destination")

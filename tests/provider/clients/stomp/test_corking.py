@@ -320,3 +320,16 @@ def test_what_needs_no_room_gets_in_and_whoever_may_not_wait_needs_none() -> Non
     assert b"ids:1-1" in written
     assert message in written
     assert b"-message-" not in written
+
+
+def test_acknowledgements_with_gaps_wait_for_room_as_all_else() -> None:
+    """Each is a frame of its own, so nothing but the outbox's limit bounds them while the broker does not read."""
+    outbox = Outbox(1000, lambda: None, None, patience_s=lambda: 0.0001)
+    head = b"ACK\nids:"
+    with pytest.raises(ResourceError, match="has not read"):
+        for number in range(0, 2000, 2):
+            outbox.acknowledge(head, number, number)
+    assert outbox._size <= 1000
+    outbox = Outbox(1000, lambda: None, None, patience_s=lambda: 0.0001)
+    for number in range(1000):
+        outbox.acknowledge(head, number, number)  # one range, which is one frame

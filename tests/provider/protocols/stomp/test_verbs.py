@@ -87,6 +87,7 @@ def test_every_call_of_the_spi_has_a_verb(kind: type) -> None:
         "ProviderConnection.advice": "CONNECTED",
         "ProviderSession.send": "SEND",
         "ProviderSession.commit_with": "Capability.SHARED_TRANSACTIONS is for brokers in the application's own process",
+        "ProviderSession.retry_all": "Retry, which names one or many",
         "ProviderSession.may_wait": "each side knows that of its own calls",
         "ProviderSession.xa_set_timeout": "BEGIN says it",
         "ProviderSession.xa_get_timeout": "CONNECTED says it",

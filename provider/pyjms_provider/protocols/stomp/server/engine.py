@@ -204,10 +204,11 @@ class StompServerEngine(ProtocolEngine):
             self.conduit.work(connection.close, partial(self._has_closed, connection))
 
     def _has_closed(self, connection: ProviderConnection, _: None, error: BaseException | None) -> None:
-        if isinstance(error, ResourceError):  # no thread came free, and nobody else would give back what it has
+        if error is None:
+            return
+        _log.error("PYJMS-STOMP-3 a connection did not close as it should", exc_info=error)
+        if isinstance(error, ResourceError):  # perhaps no thread came free, and nobody else would give back what it has
             self.conduit.work(connection.close, partial(self._has_closed, connection))
-        elif error is not None:
-            _log.error("PYJMS-STOMP-3 a connection did not close as it should", exc_info=error)
 
     # Login
 
