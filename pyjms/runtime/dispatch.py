@@ -246,10 +246,10 @@ class Dispatcher:
             self._give_back(delivery)
             return False
         except Exception as error:  # the provider's fault, or ours: the messages that follow must not wait for it
-            _log.exception("a delivery could not be settled, so it will come again")
             self._rest(consumer)
             self._give_back(delivery)
             self._tell(error)
+            _log.exception("a delivery could not be settled, so it will come again")
             return False
         finally:
             session.gate.leave()
@@ -279,14 +279,15 @@ class Dispatcher:
         except ProviderError as error:
             raise _UnreadError(error.reason, (delivery,)) from error
         except Exception as error:  # it will hardly be better the next time, so attempts are counted
-            _log.exception("a message could not be read for its listener")
-            self._tell(error)
             try:
                 give_back_failed(self._session, (delivery,), f"the message could not be read: {reason_of(error)}")
             except ProviderError as failure:
                 raise _UnreadError(
                     f"{reason_of(error)}; nor could it be given back at once: {failure.reason}", ()
                 ) from failure
+            finally:
+                self._tell(error)
+                _log.exception("a message could not be read for its listener")
             return None
 
     def _give_back(self, delivery: Delivery) -> None:
@@ -306,16 +307,11 @@ class Dispatcher:
     def _settle(self, delivery: Delivery, failure: BaseException | None) -> None:
         session = self._session
         if failure is not None:
-            self._failures += 1
-            _log.warning(
-                "PYJMS-LISTENER a message listener raised, which is an error of the application (JMS 1.1 §4.5.2); "
-                "failures of this session: %d, deliveries of this message: %d",
-                self._failures,
-                delivery.count,
-                exc_info=failure,
-            )
-            if session.settles_by_itself:
-                self._redeliver(delivery, f"the listener raised {reason_of(failure)}")
+            try:
+                self._log_failure(delivery, failure)
+            finally:  # also when a handler of the application's logging cannot print its error
+                if session.settles_by_itself:
+                    self._redeliver(delivery, f"the listener raised {reason_of(failure)}")
             return
         if due := session.ledger.due():
             try:
@@ -325,6 +321,16 @@ class Dispatcher:
             except BaseException:
                 session.ledger.put_back(due)
                 raise
+
+    def _log_failure(self, delivery: Delivery, failure: BaseException) -> None:
+        self._failures += 1
+        _log.warning(
+            "PYJMS-LISTENER a message listener raised, which is an error of the application (JMS 1.1 §4.5.2); "
+            "failures of this session: %d, deliveries of this message: %d",
+            self._failures,
+            delivery.count,
+            exc_info=failure,
+        )
 
     def _redeliver(self, delivery: Delivery, reason: str) -> None:
         if self._session.ledger.take_one(delivery):  # else it was recovered by the listener itself

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable
+from contextlib import suppress
 from queue import SimpleQueue
 from threading import Lock, Thread, current_thread
 
@@ -79,14 +80,14 @@ class WorkThread:
                     errors = 0
                 except Exception as error:  # the top of a thread: whatever it was, say so and go on
                     errors += 1
-                    _log.exception("an unexpected error on %s", self._thread.name)
+                    _log_at_the_top("an unexpected error on %s", self._thread.name)
                     self._tell(error)
 
     def _tell(self, error: Exception) -> None:
         try:
             self._on_error(error)
         except Exception:  # the top of a thread: who cannot be told must not end it either
-            _log.exception("nobody could be told of an error on %s", self._thread.name)
+            _log_at_the_top("nobody could be told of an error on %s", self._thread.name)
 
 
 class EventThread:
@@ -136,4 +137,10 @@ class EventThread:
             try:
                 callback()
             except BaseException:  # an application's callback: its errors are its own, SystemExit too
-                _log.exception("an exception listener raised on %s", self._name)
+                _log_at_the_top("an exception listener raised on %s", self._name)
+
+
+def _log_at_the_top(message: str, name: str) -> None:
+    """Log the present error; a filter or handler of the application's logging that raises must not end a thread."""
+    with suppress(Exception):
+        _log.exception(message, name)

@@ -166,7 +166,6 @@ class JmsConnectionConsumer(ConnectionConsumer):
         except Exception as error:  # application code: the messages must not be lost by its errors
             if self._closed and loaded_into is None:
                 return  # closed while the pool was asked: the messages are back on their destination
-            _log.exception("a server session could not be started; its messages go back to their destination")
             reason = f"the server session pool failed, so its consumer stopped: {reason_of(error)}"
             try:
                 if loaded_into is None:
@@ -176,6 +175,7 @@ class JmsConnectionConsumer(ConnectionConsumer):
             finally:
                 self.pause_delivery()
                 self._connection.report(ProviderError(reason))
+                _log.exception("a server session could not be started; its messages go back to their destination")
 
     def _load(self, session: JmsSession, deliveries: list[Delivery]) -> bool:
         """Load; if the provider cannot hand the messages over now, give them back, rest, and return False.
