@@ -12,6 +12,7 @@ import _sqlite3
 import os
 import runpy
 import shutil
+import sqlite3
 import sys
 from ctypes import (
     CDLL,
@@ -28,6 +29,7 @@ from ctypes import (
     sizeof,
     string_at,
 )
+from os import pwrite
 from pathlib import Path
 from random import Random
 from threading import Lock
@@ -104,6 +106,10 @@ class _Disk:
                 self._do(*change)
             self._pending.clear()
 
+    def forget(self) -> None:
+        with self._lock:
+            self._pending.clear()
+
     def delete(self, path: Path) -> None:
         os.close(self._descriptor)
         path.unlink()
@@ -112,13 +118,15 @@ class _Disk:
         if data is None:
             os.ftruncate(self._descriptor, offset)
         else:
-            os.pwrite(self._descriptor, data, offset)
+            pwrite(self._descriptor, data, offset)
 
 
-class _Power:
+class Power:
     """Has SQLite's default file system do what it does, and tells the disks of it."""
 
     def __init__(self, directory: Path, seed: int) -> None:
+        self.is_bad = False
+        """Whether the disk fails when it is to force something. As Linux does, it takes what it could not write for written."""
         self._directory = directory
         self._random = Random(seed)
         self._lock = Lock()
@@ -153,6 +161,10 @@ class _Power:
                 self._disks.pop(path).delete(path)
         return int(self._system_delete(self._system, name, synchronous))
 
+    def disk_of(self, descriptor: int) -> _Disk:
+        """Return what the disk has of a file that is open."""
+        return self._disk(os.fsencode(Path(f"/proc/self/fd/{descriptor}").readlink()))
+
     def _disk(self, name: bytes) -> _Disk:
         with self._lock:
             path = self._path(name)
@@ -180,6 +192,9 @@ class _Power:
             return int(truncate(file, size))
 
         def our_sync(file: int, flags: int) -> int:
+            if self.is_bad:
+                self._opened[file].forget()
+                return sqlite3.SQLITE_IOERR_FSYNC
             self._opened[file].force()
             return int(sync(file, flags))
 
@@ -207,7 +222,7 @@ def lose_power(store: Path, disk: Path) -> None:
 def main(disk: str, seed: str, module: str, *arguments: str) -> None:
     """Run a module over a disk that may lose power."""
     Path(disk).mkdir(exist_ok=True)
-    _power = _Power(Path(disk), int(seed))
+    _power = Power(Path(disk), int(seed))
     sys.argv = [module, *arguments]
     runpy.run_module(module, run_name="__main__")
 

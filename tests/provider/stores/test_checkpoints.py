@@ -21,6 +21,7 @@ from pyjms.spi.url import ProviderUrl
 from pyjms_provider.settings import StoreSettings
 from pyjms_provider.stores.sql import checkpoints, open_journal
 from pyjms_provider.stores.sql.checkpoints import PAGES, Checkpoints
+from pyjms_provider.stores.sql.sqlite_files import OpenFiles
 from pyjms_provider.stores.testing import JournalHome
 from pyjms_provider.stores.testing.world import World
 
@@ -117,7 +118,7 @@ def path_of(connection: sqlite3.Connection) -> str:
 
 
 def test_nothing_is_begun_for_little(database: sqlite3.Connection, watched: type[Watched], writer: Writer) -> None:
-    with closing(Checkpoints(path_of(database), synchronous="NORMAL")) as carried:
+    with closing(Checkpoints(OpenFiles(path_of(database)), synchronous="NORMAL")) as carried:
         carried.wrote(299, writer)
         assert carried._thread is None
     assert not watched.begun.is_set()
@@ -127,7 +128,7 @@ def test_the_database_has_what_was_written_and_writing_goes_on_meanwhile(
     database: sqlite3.Connection, watched: type[Watched], writer: Writer
 ) -> None:
     path = path_of(database)
-    with closing(Checkpoints(path, synchronous="NORMAL")) as carried:
+    with closing(Checkpoints(OpenFiles(path), synchronous="NORMAL")) as carried:
         database.execute("INSERT INTO a VALUES (zeroblob(1000000))")
         short = Path(path).stat().st_size
         carried.wrote(PAGES, writer)
@@ -150,7 +151,7 @@ def test_who_writes_carries_over_once_what_is_left(
     error: sqlite3.Error | None,
 ) -> None:
     writer.error = error
-    with closing(Checkpoints(path_of(database), synchronous="NORMAL")) as carried:
+    with closing(Checkpoints(OpenFiles(path_of(database)), synchronous="NORMAL")) as carried:
         carried.wrote(PAGES, writer)
         assert watched.begun.wait(PATIENCE_S)
         carried.wrote(2, writer)
@@ -196,7 +197,7 @@ def test_the_log_begins_anew_soon_after_the_thread_is_done(tmp_path: Path, carri
 def test_closing_interrupts_what_is_being_done(
     database: sqlite3.Connection, watched: type[Watched], writer: Writer
 ) -> None:
-    carried = Checkpoints(path_of(database), synchronous="NORMAL")
+    carried = Checkpoints(OpenFiles(path_of(database)), synchronous="NORMAL")
     carried.wrote(PAGES, writer)
     assert watched.begun.wait(PATIENCE_S)
     carried.close()
@@ -212,7 +213,7 @@ def test_a_file_that_was_moved_away_is_not_made_anew(
 ) -> None:
     told: SimpleQueue[str] = SimpleQueue()
     monkeypatch.setattr(logging.getLogger("pyjms.store"), "debug", lambda text, *values: told.put(text % values))
-    with closing(Checkpoints(str(tmp_path / "gone #1.db"), synchronous="NORMAL")) as carried:
+    with closing(Checkpoints(OpenFiles(str(tmp_path / "gone #1.db")), synchronous="NORMAL")) as carried:
         carried.wrote(PAGES, writer)
         assert "unable to open" in told.get(timeout=PATIENCE_S)
     assert not list(tmp_path.iterdir())
@@ -223,7 +224,7 @@ def test_after_an_error_it_is_tried_again(
 ) -> None:
     watched.gate.set()
     monkeypatch.setattr(watched, "error", sqlite3.OperationalError("disk I/O error"))
-    with closing(Checkpoints(path_of(database), synchronous="OFF")) as carried:
+    with closing(Checkpoints(OpenFiles(path_of(database)), synchronous="OFF")) as carried:
         carried.wrote(PAGES, writer)
         assert watched.ended.wait(PATIENCE_S)
         monkeypatch.setattr(watched, "error", None)
@@ -232,6 +233,31 @@ def test_after_an_error_it_is_tried_again(
         carried.wrote(PAGES, writer)
         assert watched.ended.wait(PATIENCE_S)
     assert Path(path_of(database)).stat().st_size > 900_000
+
+
+@pytest.mark.parametrize("is_writers", [False, True], ids=["by_the_thread", "by_who_writes"])
+def test_a_disk_that_fails_is_remembered(
+    database: sqlite3.Connection,
+    watched: type[Watched],
+    carried_over: threading.Event,
+    writer: Writer,
+    monkeypatch: pytest.MonkeyPatch,
+    is_writers: bool,
+) -> None:
+    error = sqlite3.OperationalError("disk I/O error")
+    error.sqlite_errorcode = sqlite3.SQLITE_IOERR_FSYNC
+    files = OpenFiles(path_of(database))
+    watched.gate.set()
+    with closing(Checkpoints(files, synchronous="NORMAL")) as carried:
+        if not is_writers:
+            monkeypatch.setattr(watched, "error", error)
+        carried.wrote(PAGES, writer)
+        assert watched.ended.wait(PATIENCE_S)
+        if is_writers:
+            assert carried_over.wait(PATIENCE_S)
+            writer.error = error
+            carried.wrote(2, writer)
+    assert files.has_failed
 
 
 def test_where_no_thread_can_be_begun_writing_goes_on(

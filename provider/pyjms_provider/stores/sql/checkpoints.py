@@ -14,7 +14,7 @@ from threading import Lock, Thread
 from typing import Final
 
 from pyjms.spi.clock import Signal
-from pyjms_provider.stores.sql.sqlite_files import connect
+from pyjms_provider.stores.sql.sqlite_files import OpenFiles, connect
 
 __all__ = ["PAGES", "Checkpoints"]
 
@@ -31,9 +31,10 @@ class Checkpoints:
     `wrote` is called by who writes, one thread at a time; `close` by any.
     """
 
-    def __init__(self, path: str, *, synchronous: str) -> None:
-        """`synchronous`: the PRAGMA by which the database is forced before the log begins anew."""
-        self._path = path
+    def __init__(self, files: OpenFiles, *, synchronous: str) -> None:
+        """`files` hear of a disk that fails. `synchronous`: the PRAGMA by which the database is forced before the log begins anew."""
+        self._files = files
+        self._path = files.path
         self._synchronous = synchronous
         self._pages = 0
         # Not a condition: Python may interrupt the main thread, which writes, between two lines of its `__enter__` and `__exit__`.
@@ -51,8 +52,10 @@ class Checkpoints:
         if self._is_carried_over:
             self._is_carried_over = False
             self._pages = 0
-            with suppress(sqlite3.Error):  # what was to be written is; the log goes on as it is
+            try:
                 writer.execute(_CARRY_OVER).fetchone()
+            except sqlite3.Error as error:  # what was to be written is; the log goes on as it is
+                self._files.note(error)
         elif self._pages >= PAGES:
             self._pages = 0
             self._wake()
@@ -88,6 +91,7 @@ class Checkpoints:
             try:
                 self._carry_over()
             except sqlite3.Error as error:  # whoever writes is told by its own commit, if it concerns it
+                self._files.note(error)
                 _log.debug("the log of %s was not carried over: %s", self._path, error)
                 self._let_go()
         self._let_go()

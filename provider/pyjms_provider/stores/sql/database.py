@@ -59,8 +59,14 @@ class Database(ABC):
         """Return what an error of the driver, or of SQLAlchemy, means, and what to do about it."""
 
     def leaves_doubt(self, error: BaseException | None) -> bool:
-        """Return whether what was being committed may be found later, as after a death, although that failed with this error of the driver."""
+        """Return whether what was being committed may be found later, as after a death, although that failed with this error of the driver.
+
+        What the error says of the disk is remembered.
+        """
         return False
+
+    def write_log_again(self) -> None:  # noqa: B027 - a server looks after its own log
+        """Have what was written before on the disk, if that has failed, before somebody commits who has the right to write. Raises `StoreError`."""
 
     def check_space(self, connection: Connection, steps: Sequence[tuple[str, Collection[Row]]]) -> None:  # noqa: B027 - a server's disk is the server's
         """Refuse what somebody is about to execute by `connection` if it would take the last of the disk. Raises `StoreError`."""

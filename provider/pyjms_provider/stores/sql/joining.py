@@ -112,6 +112,7 @@ class JoinedWriter(JoinedTransaction):
                 if self._database.has_one_writer:
                     # It changes nothing, but from now on nobody else writes.
                     self._connection.exec_driver_sql(self._database.statements.raise_next_queue, (0, 0))
+                    self._database.write_log_again()
                     noted += lent.enter_context(self._journal.lend_noted())
                 else:
                     self._journal.flush_noted()

@@ -122,7 +122,7 @@ class SqliteDatabase(Database):
         """The last one that wrote."""
         self._lent: PoolProxiedConnection | None = None
         self._files = files
-        self._checkpoints = Checkpoints(path, synchronous=self._unforced)
+        self._checkpoints = Checkpoints(files, synchronous=self._unforced)
 
     def commit(self, batch: Batch, *, force: bool) -> None:
         steps = batch.steps(self.statements)
@@ -141,6 +141,8 @@ class SqliteDatabase(Database):
             raise self._space.error()
         try:
             cursor = self._cursor or self._writer_again()
+            if self._files.has_failed:
+                self._write_log_again(cursor)
             if level != self._level:
                 cursor.execute(f"PRAGMA synchronous={level}")
                 self._level = level
@@ -169,6 +171,15 @@ class SqliteDatabase(Database):
             self._cursor = None
             self._give_up()
             raise
+
+    def _write_log_again(self, cursor: sqlite3.Cursor) -> None:
+        cursor.execute("BEGIN IMMEDIATE")  # an application may write the same file
+        self.write_log_again()
+        cursor.execute("ROLLBACK")
+
+    def write_log_again(self) -> None:
+        if self._files.has_failed:
+            self._files.write_log_again()
 
     def _grow(self, steps: Sequence[tuple[str, Collection[Row]]]) -> bool:
         """Return whether these steps add messages."""
@@ -264,7 +275,7 @@ class SqliteDatabase(Database):
 
     def leaves_doubt(self, error: BaseException | None) -> bool:
         # The log has it as a whole, and whoever opens the file next finds it there, unless something else is written before.
-        return getattr(error, "sqlite_errorcode", 0) == sqlite3.SQLITE_IOERR_FSYNC
+        return self._files.note(error)
 
     def understand(self, error: Exception) -> StoreError:
         return understand(error, self._path)

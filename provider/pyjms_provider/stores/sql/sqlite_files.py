@@ -6,17 +6,19 @@ import os
 import sqlite3
 from contextlib import suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from pyjms.spi.errors import UrlError
-from pyjms_provider.stores.errors import LostStoreError, UnavailableStoreError, UnsupportedStoreError
+from pyjms_provider.stores.errors import LostStoreError, StoreError, UnavailableStoreError, UnsupportedStoreError
 
 if TYPE_CHECKING:
     from sqlalchemy import URL
 
     from pyjms_provider.stores.file_lock import FileLock
 
-__all__ = ["OpenFiles", "connect", "file_of"]
+__all__ = ["OpenFiles", "connect", "file_of", "write_log_again"]
+
+_BLOCK: Final = 1 << 18
 
 
 def file_of(url: URL) -> str:
@@ -49,6 +51,30 @@ def connect(path: str, *, may_create: bool = False, **options: Any) -> sqlite3.C
     return made
 
 
+def write_log_again(path: str) -> None:
+    """Write the log of the database `path` over itself, and force that. Nobody else may write meanwhile. Raises `StoreError`.
+
+    Linux takes what it could not write for written, and forces it no second time: some of the log may be in memory alone, and with a
+    loss of power whatever was written behind it would be gone, too. SQLite has no locks on the log, which closing it would free.
+    """
+    log = f"{path}-wal"
+    try:
+        descriptor = os.open(log, os.O_RDWR)
+        try:
+            at = 0
+            while block := os.pread(descriptor, _BLOCK, at):
+                at += os.pwrite(descriptor, block, at)
+            os.fsync(descriptor)
+        finally:
+            os.close(descriptor)
+    except FileNotFoundError:
+        return  # as all of it is in the database
+    except OSError as error:
+        raise StoreError(
+            f"the disk failed to keep {log}, and fails still ({error.strerror}); nothing was written. Look after the disk, and try again"
+        ) from error
+
+
 class OpenFiles:
     """A database and what is beside it, each known by its inode. Who writes says when to watch the log; any thread looks.
 
@@ -63,6 +89,24 @@ class OpenFiles:
         self._inode: int | None = None
         self._held = {} if lock is None else {lock.path: lock.inode}
         self._beside = self._held
+        self.has_failed = False
+        """Whether the disk could not force something, and the log was not written again since."""
+
+    def note(self, error: BaseException | None) -> bool:
+        """Return whether `error` says that the disk could not force something, and remember that. Any thread."""
+        is_failure = getattr(error, "sqlite_errorcode", 0) == sqlite3.SQLITE_IOERR_FSYNC
+        if is_failure:
+            self.has_failed = True
+        return is_failure
+
+    def write_log_again(self) -> None:
+        """Do so after the disk has failed. Nobody else may write meanwhile. Raises `StoreError`."""
+        self.has_failed = False  # first: another thread may find that it fails again
+        try:
+            write_log_again(self.path)
+        except BaseException:
+            self.has_failed = True
+            raise
 
     def connect(self, **options: Any) -> sqlite3.Connection:
         """Open a connection; the first one makes the file if there is none. Raises `sqlite3.Error`, and as `look`."""

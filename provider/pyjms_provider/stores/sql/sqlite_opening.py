@@ -16,7 +16,7 @@ from pyjms_provider.stores.sql import tables as t
 from pyjms_provider.stores.sql.paging import Paging
 from pyjms_provider.stores.sql.schema import Meta, prepare_schema, take
 from pyjms_provider.stores.sql.sqlite import SqliteDatabase, make_engine, understand
-from pyjms_provider.stores.sql.sqlite_files import OpenFiles, file_of
+from pyjms_provider.stores.sql.sqlite_files import OpenFiles, file_of, write_log_again
 from pyjms_provider.stores.sql.wanted import Wanted
 from pyjms_provider.stores.stand_by import acquire
 
@@ -107,6 +107,8 @@ def _prepare(engine: Engine, path: str, holder: str, *, is_shared: bool) -> Meta
                 f"{path} is damaged: {' '.join(found.split())}. Put a backup in its place, or save what can be read with: "
                 f"pyjms broker salvage {path} NEW-FILE"
             )
+        with engine.begin():
+            write_log_again(path)  # who had it may have ended because the disk failed
     with engine.begin() as connection:
         return take(connection, holder, SqliteDatabase.opening_of)
 
