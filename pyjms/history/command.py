@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from dataclasses import asdict
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, TypeAlias
 
 import typer
 from rich.console import Console
@@ -26,7 +26,16 @@ from pyjms.history.story import describe, story
 from pyjms.spi.errors import ProviderError
 from pyjms.spi.terminal import CANNOT_BE_USED, complain, escaped
 
-__all__ = ["EXIT_CODES", "commands", "finding_as_data", "print_report"]
+__all__ = [
+    "EXIT_CODES",
+    "Complete",
+    "ExpiryAllowance",
+    "OnlyJson",
+    "Without",
+    "commands",
+    "finding_as_data",
+    "print_report",
+]
 
 EXIT_CODES = {Verdict.INFORMATION: 0, Verdict.VIOLATION: 1, Verdict.WARNING: 3}
 
@@ -34,7 +43,16 @@ _COLOURS = {Verdict.INFORMATION: "cyan", Verdict.VIOLATION: "red", Verdict.WARNI
 _NS_PER_S = 10**9
 
 _Directories = Annotated[list[Path], typer.Argument(help="Directories of recordings, taken as one.", metavar="DIR...")]
-_AsJson = Annotated[bool, typer.Option("--json", help="Print JSON, and nothing else.")]
+Complete: TypeAlias = Annotated[
+    bool, typer.Option(help="All was consumed at the end of the run: what was not is lost.", show_default=False)
+]
+Without: TypeAlias = Annotated[
+    list[str] | None, typer.Option(help="Leave out a rule; may be given several times.", metavar="RULE")
+]
+ExpiryAllowance: TypeAlias = Annotated[
+    int, typer.Option(help="So many milliseconds may a message come after it expired.", min=0)
+]
+OnlyJson: TypeAlias = Annotated[bool, typer.Option("--json", help="Print JSON, and nothing else.")]
 
 
 def commands() -> typer.Typer:
@@ -47,16 +65,10 @@ def commands() -> typer.Typer:
 
 def check_command(
     directories: _Directories,
-    complete: Annotated[
-        bool, typer.Option(help="All was consumed at the end of the run: what was not is lost.", show_default=False)
-    ] = False,
-    without: Annotated[
-        list[str] | None, typer.Option(help="Leave out a rule; may be given several times.", metavar="RULE")
-    ] = None,
-    expiry_allowance: Annotated[
-        int, typer.Option(help="So many milliseconds may a message come after it expired.", min=0)
-    ] = 1000,
-    as_json: _AsJson = False,
+    complete: Complete = False,
+    without: Without = None,
+    expiry_allowance: ExpiryAllowance = 1000,
+    as_json: OnlyJson = False,
 ) -> None:
     """Judge recorded histories by what JMS 1.1 guarantees. The exit code is the verdict: 0 good, 1 violation, 3 warning."""
     for rule in without or []:
@@ -74,7 +86,7 @@ def check_command(
 def show_command(
     directories: _Directories,
     message: Annotated[str, typer.Option(help="The id of the message: ID:...", metavar="ID")],
-    as_json: _AsJson = False,
+    as_json: OnlyJson = False,
 ) -> None:
     """Tell the life story of one message: who did what with it, and when."""
     events = story(_history(directories).events, message)

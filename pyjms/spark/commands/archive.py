@@ -5,27 +5,30 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from functools import partial
-from typing import TYPE_CHECKING, Annotated, Final
+from typing import TYPE_CHECKING, Annotated, Final, TypeAlias
 
 import typer
 
-from pyjms.spark.archives import FORMS, check_form
+from pyjms.commands.options import AsJson
+from pyjms.spark.archives import check_form
 from pyjms.spark.asking import check_every
-from pyjms.spark.commands.metering import MetricsTo, batch_done, metering
-from pyjms.spark.commands.running import (
+from pyjms.spark.commands.metering import batch_done, metering
+from pyjms.spark.commands.options import (
     MESSAGES_IN_BATCH,
     Batch,
+    ClientId,
     Credentials,
     Destination,
     FailOnDataLoss,
+    Form,
     Master,
+    MetricsTo,
     Once,
+    Subscription,
     Url,
-    errors_told,
-    follow,
-    stop_wanted,
 )
-from pyjms.spark.commands.subscribing import ClientId, Subscription, source_options
+from pyjms.spark.commands.running import errors_told, follow, stop_wanted
+from pyjms.spark.commands.subscribing import source_options
 from pyjms.spark.session import LOCAL, make_session
 from pyjms.spi.terminal import note
 
@@ -39,27 +42,27 @@ EXAMPLES: Final = (
     "pyjms pipeline archive stomp://127.0.0.1:61613 queue:orders /var/archive/orders --once --json",
 )
 
+_Directory: TypeAlias = Annotated[
+    str, typer.Argument(help="Where the files go: a path or URL that Spark writes to.", metavar="DIR")
+]
+_Group: TypeAlias = Annotated[
+    str, typer.Option(help="The name under which the broker holds what is not in files yet.", metavar="NAME")
+]
+_Checkpoint: TypeAlias = Annotated[
+    str | None,
+    typer.Option(help="Where Spark notes how far it is. [default: DIR-checkpoint]", metavar="DIR", show_default=False),
+]
+
 
 def archive_command(
     url: Url,
     destination: Destination,
-    directory: Annotated[
-        str, typer.Argument(help="Where the files go: a path or URL that Spark writes to.", metavar="DIR")
-    ],
-    group: Annotated[
-        str, typer.Option(help="The name under which the broker holds what is not in files yet.", metavar="NAME")
-    ] = "archive",
+    directory: _Directory,
+    group: _Group = "archive",
     subscription: Subscription = None,
     client_id: ClientId = None,
-    checkpoint: Annotated[
-        str | None,
-        typer.Option(
-            help="Where Spark notes how far it is. [default: DIR-checkpoint]", metavar="DIR", show_default=False
-        ),
-    ] = None,
-    form: Annotated[
-        str, typer.Option("--format", help=f"{', '.join(FORMS[:-1])}, or {FORMS[-1]} where this Spark has it.")
-    ] = "parquet",
+    checkpoint: _Checkpoint = None,
+    form: Form = "parquet",
     once: Once = False,
     every: Annotated[str, typer.Option(help="How often files are written.", metavar="SPAN")] = "10 seconds",
     batch: Batch = MESSAGES_IN_BATCH,
@@ -68,7 +71,7 @@ def archive_command(
     credentials: Credentials = None,
     master: Master = LOCAL,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Look what is there, and change nothing.")] = False,
-    as_json: Annotated[bool, typer.Option("--json", help="Print JSON for programs.")] = False,
+    as_json: AsJson = False,
 ) -> None:
     """Move the messages of a queue, or of a subscription, into Parquet files, in a folder for each day, until Ctrl-C. Each message once.
 

@@ -4,15 +4,23 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Mapping
-from pathlib import Path
-from typing import Annotated, Any, Final
+from typing import Annotated, Any, Final, TypeAlias
 
 import typer
 from rich.console import Console
 
-from pyjms.history.command import EXIT_CODES, finding_as_data, print_report
+from pyjms.history.command import (
+    EXIT_CODES,
+    Complete,
+    ExpiryAllowance,
+    OnlyJson,
+    Without,
+    finding_as_data,
+    print_report,
+)
 from pyjms.history.rules import RULES
 from pyjms.spark.asking import check_page
+from pyjms.spark.commands.options import Master, Page
 from pyjms.spark.commands.running import errors_told, failure
 from pyjms.spark.session import LOCAL, make_session
 from pyjms.spi.terminal import CANNOT_BE_USED, escaped
@@ -25,34 +33,30 @@ EXAMPLES: Final = (
     "pyjms pipeline audit hdfs://namenode/history --master yarn --findings hdfs://namenode/findings --json",
 )
 
+_Directories: TypeAlias = Annotated[
+    list[str],
+    typer.Argument(help="Directories of recordings, or URLs that Spark reads; taken as one.", metavar="DIR..."),
+]
+_Findings: TypeAlias = Annotated[
+    str | None, typer.Option(help="Write all findings there, as Parquet.", metavar="DIR", show_default=False)
+]
+_ByRun: TypeAlias = Annotated[
+    bool, typer.Option("--by-run", help="Each run is a history of its own.", show_default=False)
+]
+_Listed: TypeAlias = Annotated[int, typer.Option(help="List so many findings of each rule; all are counted.", min=1)]
+
 
 def audit_command(
-    directories: Annotated[
-        list[str],
-        typer.Argument(help="Directories of recordings, or URLs that Spark reads; taken as one.", metavar="DIR..."),
-    ],
-    master: Annotated[str, typer.Option(help="Where Spark runs: local[4], spark://host:7077, yarn ...")] = LOCAL,
-    report: Annotated[
-        Path | None,
-        typer.Option(help="Write a page with plots, for a browser.", metavar="FILE.html", show_default=False),
-    ] = None,
-    findings: Annotated[
-        str | None, typer.Option(help="Write all findings there, as Parquet.", metavar="DIR", show_default=False)
-    ] = None,
-    complete: Annotated[
-        bool, typer.Option(help="All was consumed at the end of the run: what was not is lost.", show_default=False)
-    ] = False,
-    by_run: Annotated[
-        bool, typer.Option("--by-run", help="Each run is a history of its own.", show_default=False)
-    ] = False,
-    without: Annotated[
-        list[str] | None, typer.Option(help="Leave out a rule; may be given several times.", metavar="RULE")
-    ] = None,
-    expiry_allowance: Annotated[
-        int, typer.Option(help="So many milliseconds may a message come after it expired.", min=0)
-    ] = 1000,
-    listed: Annotated[int, typer.Option(help="List so many findings of each rule; all are counted.", min=1)] = 20,
-    as_json: Annotated[bool, typer.Option("--json", help="Print JSON, and nothing else.")] = False,
+    directories: _Directories,
+    master: Master = LOCAL,
+    report: Page = None,
+    findings: _Findings = None,
+    complete: Complete = False,
+    by_run: _ByRun = False,
+    without: Without = None,
+    expiry_allowance: ExpiryAllowance = 1000,
+    listed: _Listed = 20,
+    as_json: OnlyJson = False,
 ) -> None:
     """Judge recorded histories that one machine cannot hold, by the rules of `pyjms history check`.
 

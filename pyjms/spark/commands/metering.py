@@ -15,9 +15,7 @@ from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from datetime import datetime
 from pathlib import Path
-from typing import IO, TYPE_CHECKING, Annotated, Any, TypeAlias
-
-import typer
+from typing import IO, TYPE_CHECKING, Any
 
 from pyjms.spark.asking import check_lines, check_output
 from pyjms.spark.errors import OptionError
@@ -25,17 +23,8 @@ from pyjms.spark.errors import OptionError
 if TYPE_CHECKING:
     from prometheus_client import CollectorRegistry
 
-__all__ = ["BatchDone", "Meter", "MetricsTo", "batch_done", "metering"]
+__all__ = ["BatchDone", "Meter", "batch_done", "metering"]
 
-MetricsTo: TypeAlias = Annotated[
-    str | None,
-    typer.Option(
-        "--metrics",
-        help="Tell each batch to programs: FILE.jsonl (or -) as lines of JSON, FILE.prom or HOST:PORT for Prometheus.",
-        metavar="WHERE",
-        show_default=False,
-    ),
-]
 _PORT_MAX = 65_535
 _PORT = re.compile(r"(?P<host>[^/]+):(?P<port>\d{1,5})")
 

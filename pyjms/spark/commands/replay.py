@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING, Annotated, Any, Final
+from typing import TYPE_CHECKING, Annotated, Any, Final, TypeAlias
 
 import typer
 
-from pyjms.spark.archives import FORMS, check_form, read_archive
+from pyjms.commands.options import AsJson
+from pyjms.spark.archives import check_form, read_archive
 from pyjms.spark.asking import check_job
-from pyjms.spark.commands.metering import BatchDone, MetricsTo, metering
-from pyjms.spark.commands.running import Credentials, Master, Url, errors_told, failure, stop_wanted
+from pyjms.spark.commands.metering import BatchDone, metering
+from pyjms.spark.commands.options import Credentials, Form, Master, MetricsTo, Url
+from pyjms.spark.commands.running import errors_told, failure, stop_wanted
 from pyjms.spark.options import parse_options
 from pyjms.spark.session import LOCAL, make_session
 from pyjms.spi.clock import Clock, SystemClock
@@ -27,35 +29,36 @@ EXAMPLES: Final = (
     "pyjms pipeline replay /var/archive/orders stomp://127.0.0.1:61613 --job again-3 --where \"day = '2026-01-31'\"",
 )
 
+_Job: TypeAlias = Annotated[
+    str, typer.Option(help="Names this replay: what it has sent it does not send again.", metavar="NAME")
+]
+_To: TypeAlias = Annotated[
+    str | None,
+    typer.Option(
+        help="queue:NAME or topic:NAME. [default: where each message was]", metavar="DESTINATION", show_default=False
+    ),
+]
+_Where: TypeAlias = Annotated[
+    str | None, typer.Option(help="Only these: a condition of Spark SQL.", metavar="TEXT", show_default=False)
+]
+_Rate: TypeAlias = Annotated[
+    int | None, typer.Option(help="So many messages a second.", min=1, metavar="NUMBER", show_default=False)
+]
+
 
 def replay_command(
     directory: Annotated[str, typer.Argument(help="What `pyjms pipeline archive` has written.", metavar="DIR")],
     url: Url,
-    job: Annotated[
-        str, typer.Option(help="Names this replay: what it has sent it does not send again.", metavar="NAME")
-    ],
-    to: Annotated[
-        str | None,
-        typer.Option(
-            help="queue:NAME or topic:NAME. [default: where each message was]",
-            metavar="DESTINATION",
-            show_default=False,
-        ),
-    ] = None,
-    where: Annotated[
-        str | None, typer.Option(help="Only these: a condition of Spark SQL.", metavar="TEXT", show_default=False)
-    ] = None,
-    rate: Annotated[
-        int | None, typer.Option(help="So many messages a second.", min=1, metavar="NUMBER", show_default=False)
-    ] = None,
-    form: Annotated[
-        str, typer.Option("--format", help=f"{', '.join(FORMS[:-1])}, or {FORMS[-1]} where this Spark has it.")
-    ] = "parquet",
+    job: _Job,
+    to: _To = None,
+    where: _Where = None,
+    rate: _Rate = None,
+    form: Form = "parquet",
     credentials: Credentials = None,
     metrics: MetricsTo = None,
     master: Master = LOCAL,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Count, and send nothing.")] = False,
-    as_json: Annotated[bool, typer.Option("--json", help="Print JSON for programs.")] = False,
+    as_json: AsJson = False,
 ) -> None:
     """Send archived messages again, in their order, with all their types. Each once, however often the job is started.
 

@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 import json
-from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Final
+from typing import TYPE_CHECKING, Annotated, Any, Final, TypeAlias
 
 import typer
 from rich.console import Console
 from rich.table import Table
 
+from pyjms.history.command import OnlyJson
 from pyjms.history.reading import HistoryError
 from pyjms.spark.archives import FORMS, check_form
 from pyjms.spark.asking import check_page
-from pyjms.spark.commands.running import Master, ended_at_once, errors_told, failure
+from pyjms.spark.commands.options import Master, Page
+from pyjms.spark.commands.running import ended_at_once, errors_told, failure
 from pyjms.spark.session import LOCAL, make_session
 from pyjms.spi.terminal import escaped, note
 
@@ -28,31 +29,30 @@ EXAMPLES: Final = (
     "pyjms pipeline report --archive /var/archive/dead-letters --json",
 )
 
+_Histories: TypeAlias = Annotated[
+    list[str] | None,
+    typer.Argument(help="Directories of recorded histories, or URLs that Spark reads.", metavar="[DIR]..."),
+]
+_Archives: TypeAlias = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--archive", help="What `pyjms pipeline archive` has written; may be given several times.", metavar="DIR"
+    ),
+]
+_Form: TypeAlias = Annotated[
+    str,
+    typer.Option("--format", help=f"Of the archives: {', '.join(FORMS[:-1])}, or {FORMS[-1]} where this Spark has it."),
+]
+
 
 def report_command(
-    histories: Annotated[
-        list[str] | None,
-        typer.Argument(help="Directories of recorded histories, or URLs that Spark reads.", metavar="[DIR]..."),
-    ] = None,
-    archives: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--archive", help="What `pyjms pipeline archive` has written; may be given several times.", metavar="DIR"
-        ),
-    ] = None,
-    report: Annotated[
-        Path | None,
-        typer.Option(help="Write a page with plots, for a browser.", metavar="FILE.html", show_default=False),
-    ] = None,
-    form: Annotated[
-        str,
-        typer.Option(
-            "--format", help=f"Of the archives: {', '.join(FORMS[:-1])}, or {FORMS[-1]} where this Spark has it."
-        ),
-    ] = "parquet",
+    histories: _Histories = None,
+    archives: _Archives = None,
+    report: Page = None,
+    form: _Form = "parquet",
     master: Master = LOCAL,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Count what would be read, and no more.")] = False,
-    as_json: Annotated[bool, typer.Option("--json", help="Print JSON, and nothing else.")] = False,
+    as_json: OnlyJson = False,
 ) -> None:
     """Tell what passed through each destination: throughput, depth, latency, redelivery, and why messages were set aside.
 

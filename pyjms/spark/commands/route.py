@@ -6,26 +6,27 @@ import json
 from collections.abc import Mapping
 from functools import partial
 from pathlib import Path
-from typing import Annotated, Any, Final
+from typing import Annotated, Any, Final, TypeAlias
 
 import typer
 
+from pyjms.commands.options import AsJson
 from pyjms.spark.asking import check_every
-from pyjms.spark.commands.metering import Meter, MetricsTo, batch_done, metering
-from pyjms.spark.commands.running import (
+from pyjms.spark.commands.metering import Meter, batch_done, metering
+from pyjms.spark.commands.options import (
     MESSAGES_IN_BATCH,
     Batch,
+    ClientId,
     Credentials,
     FailOnDataLoss,
     Master,
+    MetricsTo,
     Once,
+    Subscription,
     Url,
-    errors_told,
-    failure,
-    follow,
-    stop_wanted,
 )
-from pyjms.spark.commands.subscribing import ClientId, Subscription, source_options
+from pyjms.spark.commands.running import errors_told, failure, follow, stop_wanted
+from pyjms.spark.commands.subscribing import source_options
 from pyjms.spark.session import LOCAL, make_session
 from pyjms.spi.terminal import note
 
@@ -38,14 +39,21 @@ EXAMPLES: Final = (
     "pyjms pipeline route rules.toml stomp://127.0.0.1:61613 queue:incoming --dry-run",
 )
 
+_RulesFile: TypeAlias = Annotated[Path, typer.Argument(help="The rules, as for `pyjms route`.", metavar="FILE")]
+_Source: TypeAlias = Annotated[str, typer.Argument(help="queue:NAME or topic:NAME.", metavar="SOURCE")]
+_Group: TypeAlias = Annotated[
+    str, typer.Option(help="The name under which the broker holds what is not routed yet.", metavar="NAME")
+]
+_DryRun: TypeAlias = Annotated[
+    bool, typer.Option("--dry-run", help="Say where what waits now would go, and change nothing.")
+]
+
 
 def route_command(
-    file: Annotated[Path, typer.Argument(help="The rules, as for `pyjms route`.", metavar="FILE")],
+    file: _RulesFile,
     url: Url,
-    source: Annotated[str, typer.Argument(help="queue:NAME or topic:NAME.", metavar="SOURCE")],
-    group: Annotated[
-        str, typer.Option(help="The name under which the broker holds what is not routed yet.", metavar="NAME")
-    ] = "route",
+    source: _Source,
+    group: _Group = "route",
     subscription: Subscription = None,
     client_id: ClientId = None,
     checkpoint: Annotated[
@@ -58,10 +66,8 @@ def route_command(
     metrics: MetricsTo = None,
     credentials: Credentials = None,
     master: Master = LOCAL,
-    dry_run: Annotated[
-        bool, typer.Option("--dry-run", help="Say where what waits now would go, and change nothing.")
-    ] = False,
-    as_json: Annotated[bool, typer.Option("--json", help="Print JSON for programs.")] = False,
+    dry_run: _DryRun = False,
+    as_json: AsJson = False,
 ) -> None:
     """Send each message where the rules want it, until Ctrl-C. Each once; altered rules count from the next batch on.
 

@@ -8,7 +8,7 @@ import subprocess
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Annotated, Any, TypeAlias
+from typing import TYPE_CHECKING, Any
 
 import typer
 
@@ -22,14 +22,6 @@ if TYPE_CHECKING:
     from pyspark.sql.streaming.query import StreamingQuery
 
 __all__ = [
-    "MESSAGES_IN_BATCH",
-    "Batch",
-    "Credentials",
-    "Destination",
-    "FailOnDataLoss",
-    "Master",
-    "Once",
-    "Url",
     "ended_at_once",
     "errors_told",
     "failure",
@@ -39,22 +31,6 @@ __all__ = [
     "stop_wanted",
 ]
 
-Url: TypeAlias = Annotated[str, typer.Argument(help="The broker, such as stomp://127.0.0.1:61613.", metavar="URL")]
-Destination: TypeAlias = Annotated[str, typer.Argument(help="queue:NAME or topic:NAME.", metavar="DESTINATION")]
-Master: TypeAlias = Annotated[str, typer.Option(help="Where Spark runs: local[4], spark://host:7077, yarn ...")]
-Once: TypeAlias = Annotated[bool, typer.Option("--once", help="Work off what is there now, and end.")]
-FailOnDataLoss: TypeAlias = Annotated[
-    bool,
-    typer.Option(
-        help="Stop when messages are gone that the checkpoint asks for, as after a release of the group; else go on with what is there."
-    ),
-]
-Batch: TypeAlias = Annotated[int, typer.Option(help="So many messages has one batch at most.", min=1, metavar="NUMBER")]
-Credentials: TypeAlias = Annotated[
-    str | None,
-    typer.Option(help="Where user and password are: file:PATH or env:VARIABLE.", metavar="WHERE", show_default=False),
-]
-MESSAGES_IN_BATCH = 10_000
 _LOOKS_EVERY_S = 0.2
 _SLOW, _STARTS = "Python worker failed to connect back", 15
 

@@ -2,28 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Annotated, TypeAlias
-
-import typer
-
 from pyjms.spark.errors import OptionError
 from pyjms.spark.options import parse_options
 from pyjms.spi.envelope import AddressKind
 
-__all__ = ["ClientId", "Subscription", "source_options"]
-
-ClientId: TypeAlias = Annotated[
-    str | None,
-    typer.Option(help="Of a topic: the client that the subscription belongs to.", metavar="NAME", show_default=False),
-]
-Subscription: TypeAlias = Annotated[
-    str | None,
-    typer.Option(
-        help="Of a topic: the durable subscription to read from. It is made if there is none.",
-        metavar="NAME",
-        show_default=False,
-    ),
-]
+__all__ = ["source_options"]
 
 
 def source_options(

@@ -1,0 +1,72 @@
+"""The options that pipelines and checks on Spark share."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Final, TypeAlias
+
+import typer
+
+from pyjms.spark.archives import FORMS
+
+__all__ = [
+    "MESSAGES_IN_BATCH",
+    "Batch",
+    "ClientId",
+    "Credentials",
+    "Destination",
+    "FailOnDataLoss",
+    "Form",
+    "Master",
+    "MetricsTo",
+    "Once",
+    "Page",
+    "Subscription",
+    "Url",
+]
+
+MESSAGES_IN_BATCH: Final = 10_000
+
+Url: TypeAlias = Annotated[str, typer.Argument(help="The broker, such as stomp://127.0.0.1:61613.", metavar="URL")]
+Destination: TypeAlias = Annotated[str, typer.Argument(help="queue:NAME or topic:NAME.", metavar="DESTINATION")]
+ClientId: TypeAlias = Annotated[
+    str | None,
+    typer.Option(help="Of a topic: the client that the subscription belongs to.", metavar="NAME", show_default=False),
+]
+Subscription: TypeAlias = Annotated[
+    str | None,
+    typer.Option(
+        help="Of a topic: the durable subscription to read from. It is made if there is none.",
+        metavar="NAME",
+        show_default=False,
+    ),
+]
+Master: TypeAlias = Annotated[str, typer.Option(help="Where Spark runs: local[4], spark://host:7077, yarn ...")]
+Once: TypeAlias = Annotated[bool, typer.Option("--once", help="Work off what is there now, and end.")]
+FailOnDataLoss: TypeAlias = Annotated[
+    bool,
+    typer.Option(
+        help="Stop when messages are gone that the checkpoint asks for, as after a release of the group; else go on with what is there."
+    ),
+]
+Batch: TypeAlias = Annotated[int, typer.Option(help="So many messages has one batch at most.", min=1, metavar="NUMBER")]
+Credentials: TypeAlias = Annotated[
+    str | None,
+    typer.Option(help="Where user and password are: file:PATH or env:VARIABLE.", metavar="WHERE", show_default=False),
+]
+MetricsTo: TypeAlias = Annotated[
+    str | None,
+    typer.Option(
+        "--metrics",
+        help="Tell each batch to programs: FILE.jsonl (or -) as lines of JSON, FILE.prom or HOST:PORT for Prometheus.",
+        metavar="WHERE",
+        show_default=False,
+    ),
+]
+Form: TypeAlias = Annotated[
+    str, typer.Option("--format", help=f"{', '.join(FORMS[:-1])}, or {FORMS[-1]} where this Spark has it.")
+]
+Page: TypeAlias = Annotated[
+    Path | None,
+    typer.Option(help="Write a page with plots, for a browser.", metavar="FILE.html", show_default=False),
+]
