@@ -34,6 +34,22 @@ __all__ = ["commands"]
 _COLLECT_AFTER: Final = 10_000
 """More objects than were let go again; Python's own figure is 700."""
 
+
+class LogFormat(Enum):
+    """How the log is written."""
+
+    TEXT = "text"
+    JSON = "json"
+
+
+_Configuration = Annotated[
+    Path | None,
+    typer.Argument(
+        help="The configuration, as `pyjms broker init` writes it. Without one, and without --listen: broker.toml.",
+        metavar="FILE",
+        show_default=False,
+    ),
+]
 _Listen = Annotated[
     list[str] | None,
     typer.Option(
@@ -43,6 +59,33 @@ _Listen = Annotated[
         show_default=False,
     ),
 ]
+_Store = Annotated[
+    str | None,
+    typer.Option(
+        help="Keep messages in this store: sqlite:///shop.db, postgresql+psycopg://USER@HOST/DB, or one that is installed.",
+        metavar="URL",
+    ),
+]
+_Users = Annotated[
+    Path | None, typer.Option(help="Let in the users of this file (see `pyjms broker user`).", metavar="FILE")
+]
+_Access = Annotated[
+    Path | None,
+    typer.Option(help="A file of rules that say who may do what. Without one, users may do anything.", metavar="FILE"),
+]
+_Trace = Annotated[
+    bool,
+    typer.Option(
+        "--trace",
+        help="Log every byte, and each step of a message to its consumer, for support: passwords are among them.",
+    ),
+]
+_Audit = Annotated[
+    Path | None,
+    typer.Option(
+        help="Write who changed what to this file, too, as lines of JSON; it is its owner's alone.", metavar="FILE"
+    ),
+]
 _StandBy = Annotated[
     bool,
     typer.Option(
@@ -50,13 +93,7 @@ _StandBy = Annotated[
         help="While another broker holds the store, or the configuration, wait for its end and take over.",
     ),
 ]
-
-
-class LogFormat(Enum):
-    """How the log is written."""
-
-    TEXT = "text"
-    JSON = "json"
+_LogFormat = Annotated[LogFormat, typer.Option(help="The log, on standard error: text for people, or JSON lines.")]
 
 
 def commands() -> typer.Typer:
@@ -73,50 +110,17 @@ def commands() -> typer.Typer:
 
 
 def run(
-    configuration: Annotated[
-        Path | None,
-        typer.Argument(
-            help="The configuration, as `pyjms broker init` writes it. Without one, and without --listen: broker.toml.",
-            metavar="FILE",
-            show_default=False,
-        ),
-    ] = None,
+    configuration: _Configuration = None,
     listen: _Listen = None,
-    store: Annotated[
-        str | None,
-        typer.Option(
-            help="Keep messages in this store: sqlite:///shop.db, postgresql+psycopg://USER@HOST/DB, or one that is installed.",
-            metavar="URL",
-        ),
-    ] = None,
-    users: Annotated[
-        Path | None, typer.Option(help="Let in the users of this file (see `pyjms broker user`).", metavar="FILE")
-    ] = None,
+    store: _Store = None,
+    users: _Users = None,
     anonymous: Annotated[bool, typer.Option("--anonymous", help="Let in everybody, without a password.")] = False,
-    access: Annotated[
-        Path | None,
-        typer.Option(
-            help="A file of rules that say who may do what. Without one, users may do anything.", metavar="FILE"
-        ),
-    ] = None,
+    access: _Access = None,
     name: Annotated[str, typer.Option(help="The broker's name, and that of its virtual host.")] = "broker",
-    trace: Annotated[
-        bool,
-        typer.Option(
-            "--trace",
-            help="Log every byte, and each step of a message to its consumer, for support: passwords are among them.",
-        ),
-    ] = False,
+    trace: _Trace = False,
     stand_by: _StandBy = False,
-    audit: Annotated[
-        Path | None,
-        typer.Option(
-            help="Write who changed what to this file, too, as lines of JSON; it is its owner's alone.", metavar="FILE"
-        ),
-    ] = None,
-    log_format: Annotated[
-        LogFormat, typer.Option(help="The log, on standard error: text for people, or JSON lines.")
-    ] = (LogFormat.TEXT),
+    audit: _Audit = None,
+    log_format: _LogFormat = LogFormat.TEXT,
 ) -> None:
     """Serve clients until SIGTERM or Ctrl-C.
 

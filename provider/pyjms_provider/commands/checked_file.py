@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Final
 import typer
 
 from pyjms.spi.terminal import FAILED, escaped, note, put_json
+from pyjms_provider.commands.options import AsJson
 from pyjms_provider.commands.telling import errors_told, show
 
 if TYPE_CHECKING:
@@ -28,7 +29,7 @@ def context_of(file: Path) -> dict[str, str]:
 
 def check(
     file: Annotated[Path, typer.Argument(help="The configuration.", metavar="[FILE]")] = DEFAULT_FILE,
-    as_json: Annotated[bool, typer.Option("--json", help="Print JSON for programs.")] = False,
+    as_json: AsJson = False,
 ) -> None:
     """Validate a configuration without opening ports or stores, and tell all that is wrong.
 

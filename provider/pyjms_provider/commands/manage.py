@@ -20,6 +20,7 @@ from rich.table import Table
 from pyjms.spi.passwords import read_password
 from pyjms.spi.terminal import FAILED, escaped, note, printable, put_json
 from pyjms_provider.commands.given_values import read_values
+from pyjms_provider.commands.options import AsJson
 from pyjms_provider.commands.passwords import PasswordFile
 from pyjms_provider.commands.rest_client import CategoryDescription, NoAnswerError, RefusedError, RestClient
 from pyjms_provider.commands.telling import errors_told, show, stop
@@ -100,7 +101,6 @@ _CaFile: TypeAlias = Annotated[
     Path | None,
     typer.Option(help="Whom to trust, for https: certificates as PEM.", metavar="FILE", show_default=False),
 ]
-_AsJson: TypeAlias = Annotated[bool, typer.Option("--json", help="Print JSON for programs.")]
 
 
 def commands() -> typer.Typer:
@@ -147,7 +147,7 @@ def list_objects(
     user: _User = None,
     password_file: PasswordFile = None,
     ca_file: _CaFile = None,
-    as_json: _AsJson = False,
+    as_json: AsJson = False,
 ) -> None:
     """List the objects of a category."""
     with _client(url, user, password_file, ca_file) as client:
@@ -172,7 +172,7 @@ def show_object(
     user: _User = None,
     password_file: PasswordFile = None,
     ca_file: _CaFile = None,
-    as_json: _AsJson = False,
+    as_json: AsJson = False,
 ) -> None:
     """Show all of one object."""
     with _client(url, user, password_file, ca_file) as client:
@@ -190,7 +190,7 @@ def create(
     user: _User = None,
     password_file: PasswordFile = None,
     ca_file: _CaFile = None,
-    as_json: _AsJson = False,
+    as_json: AsJson = False,
 ) -> None:
     """Create an object; its address ends with the new name."""
     with _client(url, user, password_file, ca_file) as client:
@@ -215,7 +215,7 @@ def change(
     user: _User = None,
     password_file: PasswordFile = None,
     ca_file: _CaFile = None,
-    as_json: _AsJson = False,
+    as_json: AsJson = False,
 ) -> None:
     """Change attributes of an object."""
     with _client(url, user, password_file, ca_file) as client:
@@ -259,7 +259,7 @@ def call(
     user: _User = None,
     password_file: PasswordFile = None,
     ca_file: _CaFile = None,
-    as_json: _AsJson = False,
+    as_json: AsJson = False,
 ) -> None:
     """Run an operation of an object, and print its result. Ctrl-C ends a long one half way."""
     with _client(url, user, password_file, ca_file) as client:
@@ -292,7 +292,7 @@ def describe(
     user: _User = None,
     password_file: PasswordFile = None,
     ca_file: _CaFile = None,
-    as_json: _AsJson = False,
+    as_json: AsJson = False,
 ) -> None:
     """Tell what categories there are, or what can be seen, set and done with the objects of one."""
     with _client(url, user, password_file, ca_file) as client:

@@ -12,6 +12,7 @@ from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 from rich.table import Table
 
 from pyjms.spi.terminal import escaped, put_json
+from pyjms_provider.commands.options import AsJson
 from pyjms_provider.commands.telling import errors_told, show
 
 if TYPE_CHECKING:
@@ -27,7 +28,7 @@ def salvage(
     new: Annotated[
         Path, typer.Argument(help="The new store, which must not be there.", metavar="NEW", show_default=False)
     ],
-    as_json: Annotated[bool, typer.Option("--json", help="Print JSON for programs.")] = False,
+    as_json: AsJson = False,
 ) -> None:
     """Save what can be read of a damaged SQLite store into a new one.
 

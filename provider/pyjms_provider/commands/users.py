@@ -10,6 +10,7 @@ from rich.table import Table
 
 from pyjms.spi.passwords import read_password
 from pyjms.spi.terminal import escaped, put_json
+from pyjms_provider.commands.options import AsJson
 from pyjms_provider.commands.passwords import PasswordFile
 from pyjms_provider.commands.telling import errors_told, show
 
@@ -17,7 +18,6 @@ __all__ = ["commands"]
 
 _File: TypeAlias = Annotated[Path, typer.Argument(help="The user file.", metavar="FILE", show_default=False)]
 _Name: TypeAlias = Annotated[str, typer.Argument(help="The user.", metavar="NAME", show_default=False)]
-_AsJson: TypeAlias = Annotated[bool, typer.Option("--json", help="Print JSON for programs.")]
 
 
 def commands() -> typer.Typer:
@@ -65,7 +65,7 @@ def passwd(file: _File, name: _Name, password_file: PasswordFile = None) -> None
     show(f"[green]changed[/] the password of {escaped(name)}")
 
 
-def list_users(file: _File, as_json: _AsJson = False) -> None:
+def list_users(file: _File, as_json: AsJson = False) -> None:
     """List users with their groups."""
     with errors_told():
         from pyjms_provider.security.user_file import UserFile
