@@ -303,7 +303,8 @@ class JoinedTransaction(ABC):
     """A transaction of the application's in the database where a journal keeps what it keeps; both end together."""
 
     may_be_committed: bool = False
-    """Whether its commit was begun. Until then nothing of it can become true: what ends `write` earlier rolls it back."""
+    """False until its commit is begun: what ends `write` earlier rolls it back. And again when something else than a `ProviderError` has ended
+    the commit while the database surely had the transaction open, so that it was rolled back."""
 
     @abstractmethod
     def write(self, changes: Changes, *, force: bool) -> None:

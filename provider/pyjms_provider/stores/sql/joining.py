@@ -48,11 +48,11 @@ class JoinedWriter(JoinedTransaction):
     def __init__(
         self, connection: object, opening: tuple[object, ...], database: Database, journal: SqlJournal
     ) -> None:
-        """`opening`: of the store, `database`, by which the application's database is known to be the same.
+        """`opening`: what tells this opening of the store `database` from all others; the application's connection must see the same.
 
         `journal`: of that store, which may have noted what is to be written first.
 
-        Raises `ResourceError` when the connection has no transaction, or leads to another database.
+        Raises `ResourceError` when the connection has no transaction, or one that has failed, or leads to another store.
         """
         self._connection, self._transaction = transaction_of(connection)
         self._opening = opening
@@ -72,9 +72,10 @@ class JoinedWriter(JoinedTransaction):
             )
 
     def write(self, changes: Changes, *, force: bool) -> None:
-        """Write `changes`, and commit. Raises `ResourceError` when nothing was written, `InDoubtError`, and what hooks raise.
+        """Write `changes`, and commit. Raises `ResourceError` when nothing of it is true, and `InDoubtError` when nobody knows.
 
-        `force` changes nothing here: how safe the commit is was chosen with the application's connection.
+        What a hook of the application's engine raises, and an interrupt, passes through: then `may_be_committed` says whether nobody
+        knows. `force` changes nothing here: how safe the commit is was chosen with the application's connection.
         """
         try:
             self._write_and_commit(changes)
@@ -101,10 +102,10 @@ class JoinedWriter(JoinedTransaction):
 
     @contextmanager
     def _noted_first(self) -> Iterator[Sequence[Batch]]:
-        """Have the store know what the journal has noted to be written before anything else, or yield it.
+        """Have the journal write what it has noted to be written before anything else; or yield it, to be written first in this transaction.
 
-        Of a queue whose end was in doubt, for example, it must know that before it has a message of the next one of its name. Where
-        one transaction at a time can write, that may be the application's: then the journal cannot, and it is written there.
+        Of a queue whose end was in doubt, for example, the store must know that before it has a message of the next one of its name.
+        It is yielded where one transaction at a time can write: from here on that is the application's, so the journal cannot.
         """
         with ExitStack() as lent:
             noted: list[Batch] = []
