@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, cast
 
@@ -305,6 +305,18 @@ def test_one_is_taken_by_who_may_not_take_all(returns: bool, has_looked: bool) -
     sweep(Ordering, prepare, settle)
 
 
+def all_or_none_of(returned: Iterable[int]) -> Callable[[World, Interruption], None]:
+    """Expect that all of these are there, or none, if to give them back had not begun."""
+
+    def settle(world: World, interruption: Interruption) -> None:
+        found = {entry.reference.id for entry in world.order}
+        has_begun = interruption.where is None or found != world.here
+        if has_begun:
+            world.here |= set(returned)
+
+    return settle
+
+
 @BOTH
 @pytest.mark.parametrize(
     ("taken", "returned"),
@@ -319,8 +331,6 @@ def test_one_is_taken_by_who_may_not_take_all(returns: bool, has_looked: bool) -
 )
 @pytest.mark.parametrize("selects", [False, True])
 def test_some_are_given_back(make: Make, taken: range, returned: range, selects: bool) -> None:
-    """All of them are there, or none, if it had not begun."""
-
     def prepare(world: World) -> Callable[[], object]:
         if selects:
             world.select()
@@ -333,13 +343,7 @@ def test_some_are_given_back(make: Make, taken: range, returned: range, selects:
         back = [entries[number - 1] for number in returned]
         return lambda: world.order.restore(back)
 
-    def settle(world: World, interruption: Interruption) -> None:
-        found = {entry.reference.id for entry in world.order}
-        has_begun = interruption.where is None or found != world.here
-        if has_begun:
-            world.here |= set(returned)
-
-    sweep(make, prepare, settle)
+    sweep(make, prepare, all_or_none_of(returned))
 
 
 @BOTH
@@ -380,13 +384,7 @@ def test_some_are_given_back_after_others(
         back = [entries[number - 1] for number in returned]
         return lambda: world.order.restore(back)
 
-    def settle(world: World, interruption: Interruption) -> None:
-        found = {entry.reference.id for entry in world.order}
-        has_begun = interruption.where is None or found != world.here
-        if has_begun:
-            world.here |= set(returned)
-
-    sweep(make, prepare, settle)
+    sweep(make, prepare, all_or_none_of(returned))
 
 
 @BOTH

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import contextmanager
 from threading import Event, Thread
 from typing import Any
 from urllib.parse import quote
@@ -13,7 +14,7 @@ from psycopg.errors import LockNotAvailable
 from sqlalchemy import Engine, create_engine, event, make_url, text
 from sqlalchemy.exc import OperationalError
 
-from pyjms import ConnectionFactory, JMSException, Session, TransactionRolledBackException
+from pyjms import ConnectionFactory, JMSException, Queue, Session, TransactionRolledBackException
 from pyjms.joining import joined
 from pyjms.spi.clock import SystemClock
 from pyjms.spi.errors import ClosedError
@@ -51,6 +52,18 @@ def open_second(store: str) -> SqlJournal:
     return open_journal(settings, "second", SystemClock())
 
 
+@contextmanager
+def with_an_order(factory: ConnectionFactory) -> Iterator[tuple[Session, Queue]]:
+    """Give a transacted session, and the queue in which an order is."""
+    with factory.create_connection() as client:
+        client.start()
+        session = client.create_session(True, Session.SESSION_TRANSACTED)
+        orders = session.create_queue("orders")
+        session.create_producer(orders).send(session.create_text_message("tea"))
+        session.commit()
+        yield session, orders
+
+
 def test_a_transaction_is_refused_when_a_stand_by_takes_over_while_it_is_written(
     store: str, factory: ConnectionFactory, engine: Engine, postgresql: PostgresqlServer
 ) -> None:
@@ -72,12 +85,7 @@ def test_a_transaction_is_refused_when_a_stand_by_takes_over_while_it_is_written
     with engine.begin() as connection:
         connection.execute(text("CREATE TABLE stock (number INTEGER)"))
         connection.execute(text("INSERT INTO stock VALUES (5)"))
-    with factory.create_connection() as client:
-        client.start()
-        session = client.create_session(True, Session.SESSION_TRANSACTED)
-        orders = session.create_queue("orders")
-        session.create_producer(orders).send(session.create_text_message("tea"))
-        session.commit()
+    with with_an_order(factory) as (session, orders):
         event.listen(engine, "before_cursor_execute", take_over)
         with (
             engine.connect() as connection,
@@ -118,12 +126,7 @@ def test_a_stop_waits_for_a_commit_that_an_application_shares(
         raise OperationalError(statement, None, Exception("the application's part fails"))
 
     monkeypatch.setattr(Keeper, "end", end_keeper)
-    with factory.create_connection() as client:
-        client.start()
-        session = client.create_session(True, Session.SESSION_TRANSACTED)
-        orders = session.create_queue("orders")
-        session.create_producer(orders).send(session.create_text_message("tea"))
-        session.commit()
+    with with_an_order(factory) as (session, orders):
         event.listen(engine, "before_cursor_execute", stop_meanwhile)
         with engine.connect() as connection, pytest.raises(JMSException), joined(session, connection):
             assert session.create_consumer(orders).receive(5000) is not None

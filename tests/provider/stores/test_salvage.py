@@ -201,23 +201,6 @@ def test_an_older_store_keeps_what_it_has_and_becomes_a_present_one(store: Path,
     assert list(orders(new)) == list(range(SENT))
 
 
-def test_the_ids_of_producers_of_an_older_store_are_saved(store: Path) -> None:
-    """They had another key."""
-    names = "kind SMALLINT, name TEXT, temporary BOOLEAN, duplicate_id TEXT, until_ms BIGINT"
-    change(
-        store,
-        "DROP TABLE pyjms_duplicate",
-        f"CREATE TABLE pyjms_duplicate ({names}, PRIMARY KEY (kind, name, temporary, duplicate_id)) WITHOUT ROWID",
-        *(f"INSERT INTO pyjms_duplicate VALUES (1, 'orders', FALSE, '{name}', {2**61 - ord(name)})" for name in "abc"),
-        "UPDATE pyjms_meta SET version = 2",
-    )
-    _, new = save(store)
-    assert list(orders(new)) == list(range(SENT))
-    with closing(sqlite3.connect(new)) as connection:
-        found = connection.execute("SELECT duplicate_id, serial FROM pyjms_duplicate ORDER BY serial").fetchall()
-    assert found == [("c", 1), ("b", 2), ("a", 3)]
-
-
 def test_a_column_that_is_missing_is_an_error_and_no_text(store: Path) -> None:
     change(store, "ALTER TABLE pyjms_set_aside DROP COLUMN reason")
     with pytest.raises(StoreError, match="no such column: reason"):

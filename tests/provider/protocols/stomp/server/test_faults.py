@@ -97,6 +97,17 @@ def test_a_plain_client_never_waits_for_room_that_it_makes_itself(
     assert client.engine.is_over
 
 
+def settle_when_somebody_reads(bench: Bench, client: Client, queue: str) -> None:
+    """Have a client do what it was sent, which waits for room in this queue until another client reads from there."""
+    waiting = Thread(target=client.settle, daemon=True)
+    waiting.start()
+    reader = bench.connect()
+    reader.send("SUBSCRIBE", id="s", destination=f"/queue/{queue}", ack="auto")
+    reader.settle()
+    waiting.join(10)
+    assert not waiting.is_alive()
+
+
 def test_a_plain_client_waits_for_room_that_others_make(bench: Bench) -> None:
     blocking(bench)
     sender = bench.connect()
@@ -104,13 +115,7 @@ def test_a_plain_client_waits_for_room_that_others_make(bench: Bench) -> None:
     sender.send("SEND", b"1", destination="/queue/orders")
     sender.settle()
     sender.send("SEND", b"2", destination="/queue/orders", receipt="r")
-    waiting = Thread(target=sender.settle, daemon=True)
-    waiting.start()
-    reader = bench.connect()
-    reader.send("SUBSCRIBE", id="s", destination="/queue/orders", ack="auto")
-    reader.settle()
-    waiting.join(10)
-    assert not waiting.is_alive()
+    settle_when_somebody_reads(bench, sender, "orders")
     assert [frame.headers["receipt-id"] for frame in sender.all()] == ["r"]
 
 
@@ -126,13 +131,7 @@ def test_a_transaction_that_sends_to_a_queue_of_its_own_connection_waits_for_roo
     client.send("SEND", b"1", destination="/queue/orders", transaction="t", receipt="1")
     client.settle()
     client.send("SEND", b"2", destination="/queue/other", transaction="t", receipt="2")
-    waiting = Thread(target=client.settle, daemon=True)
-    waiting.start()
-    reader = bench.connect()
-    reader.send("SUBSCRIBE", id="s", destination="/queue/other", ack="auto")
-    reader.settle()
-    waiting.join(10)
-    assert not waiting.is_alive()
+    settle_when_somebody_reads(bench, client, "other")
     assert [(frame.command, frame.headers["receipt-id"]) for frame in client.all()] == [
         ("RECEIPT", "1"),
         ("RECEIPT", "2"),
