@@ -7,7 +7,6 @@ from typing import Any
 from pydantic import BaseModel, ConfigDict
 
 from pyjms_provider.model.attributes import Attributes, attribute, plain
-from pyjms_provider.model.errors import InvalidAttributesError, Problem
 from pyjms_provider.model.operations import operation
 from pyjms_provider.model.startable import Startable
 from pyjms_provider.security.access import RuleAccessPolicy
@@ -74,7 +73,7 @@ class AccessControl(Startable):
         try:
             return rules_from_data(data, self.path)
         except RuleError as error:
-            raise InvalidAttributesError(self.path, (Problem(name="rules", text=error.reason),)) from error
+            raise self._wrong("rules", error.reason) from error
 
     def _on_open(self) -> None:
         self._policy.replace(self.rules_of(self.attributes))

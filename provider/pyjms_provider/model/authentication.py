@@ -16,7 +16,6 @@ from pydantic import create_model
 from pyjms.spi.errors import ProviderError
 from pyjms_provider.model.attributes import Attributes, Secret, attribute
 from pyjms_provider.model.children import ChildSource
-from pyjms_provider.model.errors import InvalidAttributesError, Problem
 from pyjms_provider.model.startable import Stoppable
 from pyjms_provider.model.users import users_of
 from pyjms_provider.security.contracts import Authenticator, Credentials, Principal
@@ -88,7 +87,7 @@ class AuthenticationProvider(Stoppable):
             return self.kind.make(self.name, self.settings(attributes), self.clock)
         except ProviderError as error:
             named = next((each.name for each in self.kind.attributes if each.name in error.reason.split()), "")
-            raise InvalidAttributesError(self.path, (Problem(name=named, text=error.reason),)) from error
+            raise self._wrong(named, error.reason) from error
 
     def _on_create(self) -> None:
         settings = self.settings(self.attributes)

@@ -38,6 +38,7 @@ from pyjms_provider.model.life_cycle import CREATION, RECOVERY, Event, Phase, St
 from pyjms_provider.model.listeners import ConfigurationChangeListener
 from pyjms_provider.model.managed import ManagedObject
 from pyjms_provider.model.references import check_references, referrers
+from pyjms_provider.model.store_url import has_password
 
 if TYPE_CHECKING:
     from pyjms_provider.model.configuration.writer import StoreWriter
@@ -99,6 +100,17 @@ class ConfiguredObject(ManagedObject):
             each.close()
         if self.state not in _GONE:
             self._in_thread(lambda: self._end(Event.CLOSE))
+
+    # What the categories' own rules say
+
+    def _wrong(self, name: str, text: str) -> InvalidAttributesError:
+        """Return what says that an attribute will not do; '': that they do not go together."""
+        return InvalidAttributesError(self.path, (Problem(name=name, text=text),))
+
+    def _check_shown(self, name: str, url: str, password_name: str) -> None:
+        """Refuse a URL with a password, as everybody sees it: that is an attribute of its own. Raises `InvalidAttributesError`."""
+        if has_password(url):
+            raise self._wrong(name, f"holds a password, which would be seen; give it as {password_name}")
 
     # Hooks of the categories
 

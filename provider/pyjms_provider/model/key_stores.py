@@ -9,7 +9,6 @@ from pathlib import Path
 from cryptography import x509
 
 from pyjms_provider.model.attributes import Attributes, Secret, attribute
-from pyjms_provider.model.errors import InvalidAttributesError, Problem
 from pyjms_provider.model.startable import Startable
 from pyjms_provider.model.statistics import statistic
 
@@ -45,9 +44,6 @@ class _Certificates(Startable):
         if not found:
             raise self._wrong("certificate_file", f"{file} has no certificates in PEM form")
         return found
-
-    def _wrong(self, name: str, text: str) -> InvalidAttributesError:
-        return InvalidAttributesError(self.path, (Problem(name=name, text=text),))
 
     def _certificates(self) -> list[x509.Certificate]:
         found = self.attributes

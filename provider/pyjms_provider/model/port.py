@@ -18,7 +18,7 @@ from pyjms.spi.errors import ProviderError
 from pyjms_provider.model.access_control import AccessControl
 from pyjms_provider.model.attributes import Attributes, ByteCount, attribute
 from pyjms_provider.model.authentication import AuthenticationProvider
-from pyjms_provider.model.errors import FailedOpeningError, InvalidAttributesError, Problem, WrongStateError
+from pyjms_provider.model.errors import FailedOpeningError, WrongStateError
 from pyjms_provider.model.key_stores import KeyStore, KeyStoreAttributes, TrustStore, TrustStoreAttributes
 from pyjms_provider.model.life_cycle import Phase, State
 from pyjms_provider.model.operations import operation
@@ -199,7 +199,7 @@ class Port(Stoppable):
         chosen = self.chosen
         keys = self._referred("key_store", chosen.key_store or "")
         if not isinstance(keys, KeyStore) or not isinstance(keys.attributes, KeyStoreAttributes):
-            raise InvalidAttributesError(self.path, (Problem(name="key_store", text="is needed for TLS; name one"),))
+            raise self._wrong("key_store", "is needed for TLS; name one")
         own = keys.attributes
         trusted = None if chosen.trust_store is None else self._referred("trust_store", chosen.trust_store)
         trust_file = None
@@ -227,9 +227,6 @@ class Port(Stoppable):
             raise self._wrong("key_store", "is needed for TLS; name one, or leave TLS out of transports")
         if new.client_certificates is not ClientCertificates.NONE and new.trust_store is None:
             raise self._wrong("trust_store", "is needed to judge clients' certificates; name one")
-
-    def _wrong(self, name: str, text: str) -> InvalidAttributesError:
-        return InvalidAttributesError(self.path, (Problem(name=name, text=text),))
 
     def _on_open(self) -> None:
         opener = self.services.port_openers.get(self.type)
@@ -309,7 +306,7 @@ class Port(Stoppable):
         try:
             yield
         except ListenerSettingsError as error:
-            raise InvalidAttributesError(self.path, (Problem(name=name, text=error.reason),)) from error
+            raise self._wrong(name, error.reason) from error
 
     # Statistics
 

@@ -192,7 +192,7 @@ class Route(Stoppable):
         try:
             find_runner(self.type).check(self._request(new))
         except RouteError as error:
-            raise InvalidAttributesError(self.path, (Problem(name="", text=error.reason),)) from error
+            raise self._wrong("", error.reason) from error
 
     def _on_open(self) -> None:
         attributes = self.attributes

@@ -21,7 +21,7 @@ from pyjms_provider.core.host_policy import ExpiredInTransaction, HostPolicy
 from pyjms_provider.core.policy import PolicyError, QueuePolicies
 from pyjms_provider.model.attributes import Attributes, ByteCount, Reached, Secret, attribute
 from pyjms_provider.model.configuration_thread import ConfigurationThread
-from pyjms_provider.model.errors import InvalidAttributesError, ObjectInUseError, Problem, WrongStateError
+from pyjms_provider.model.errors import ObjectInUseError, WrongStateError
 from pyjms_provider.model.host_children import host_sources
 from pyjms_provider.model.host_watch import HostWatch
 from pyjms_provider.model.life_cycle import Phase, State
@@ -33,7 +33,7 @@ from pyjms_provider.model.queue_source import QueueSource
 from pyjms_provider.model.showing import Showing
 from pyjms_provider.model.startable import Stoppable
 from pyjms_provider.model.statistics import statistic
-from pyjms_provider.model.store_url import has_password, with_password
+from pyjms_provider.model.store_url import with_password
 from pyjms_provider.model.stories import StoryAttributes, StoryTelling, story_settings
 from pyjms_provider.model.watched import PastView, Since, past_view
 from pyjms_provider.queue_manager import UnknownQueueError
@@ -200,9 +200,8 @@ class VirtualHost(StoryTelling, Stoppable):
 
     def _validate(self, new: Attributes, old: Attributes | None) -> None:
         assert isinstance(new, VirtualHostAttributes)
-        if new.store_url is not None and has_password(new.store_url):
-            told = Problem(name="store_url", text="holds a password, which would be seen; give it as store_password")
-            raise InvalidAttributesError(self.path, (told,))
+        if new.store_url is not None:
+            self._check_shown("store_url", new.store_url, "store_password")
         self._policies(new)
 
     def _policies(self, chosen: VirtualHostAttributes) -> QueuePolicies:
@@ -220,7 +219,7 @@ class VirtualHost(StoryTelling, Stoppable):
             )
         except PolicyError as error:
             name = "subscription_defaults" if error.reason.startswith("subscriptions:") else "queue_patterns"
-            raise InvalidAttributesError(self.path, (Problem(name=name, text=error.reason),)) from error
+            raise self._wrong(name, error.reason) from error
 
     def _settings(self) -> BrokerSettings:
         chosen = self.attributes

@@ -7,9 +7,8 @@ from typing import TYPE_CHECKING
 
 from pyjms_provider.model.attributes import Attributes, Secret, attribute
 from pyjms_provider.model.configuration.memory import MemoryConfigurationStore
-from pyjms_provider.model.errors import InvalidAttributesError, Problem
 from pyjms_provider.model.managing import ManagingObject
-from pyjms_provider.model.store_url import has_password, with_password
+from pyjms_provider.model.store_url import with_password
 from pyjms_provider.security.secrets import SecretBox
 
 if TYPE_CHECKING:
@@ -75,9 +74,7 @@ class StoreNode(ManagingObject):
 
     def _validate(self, new: Attributes, old: Attributes | None) -> None:
         assert isinstance(new, StoreNodeAttributes)
-        if has_password(new.url):
-            told = Problem(name="url", text="holds a password, which would be seen; give it as password")
-            raise InvalidAttributesError(self.path, (told,))
+        self._check_shown("url", new.url, "password")
 
     def _make_store(self) -> tuple[ConfigurationStore, SecretBox | None]:
         found = self.attributes

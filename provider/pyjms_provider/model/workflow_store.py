@@ -23,10 +23,10 @@ from pyjms.spi.workflows import (
 )
 from pyjms_provider.clients.vm import VmConnection
 from pyjms_provider.model.attributes import Attributes, Secret, attribute
-from pyjms_provider.model.errors import InvalidAttributesError, Problem, WrongStateError
+from pyjms_provider.model.errors import WrongStateError
 from pyjms_provider.model.startable import Stoppable
 from pyjms_provider.model.statistics import statistic
-from pyjms_provider.model.store_url import has_password, with_password
+from pyjms_provider.model.store_url import with_password
 from pyjms_provider.model.workflows import InstanceSource, WorkflowSource
 
 if TYPE_CHECKING:
@@ -145,13 +145,11 @@ class WorkflowStore(Stoppable):
 
     def _validate(self, new: Attributes, old: Attributes | None) -> None:
         assert isinstance(new, WorkflowStoreAttributes)
-        if has_password(new.store_url):
-            told = Problem(name="store_url", text="holds a password, which would be seen; give it as store_password")
-            raise InvalidAttributesError(self.path, (told,))
+        self._check_shown("store_url", new.store_url, "store_password")
         try:
             find_opener(self.type).check(new.store_url)
         except WorkflowError as error:
-            raise InvalidAttributesError(self.path, (Problem(name="store_url", text=error.reason),)) from error
+            raise self._wrong("store_url", error.reason) from error
 
     def _on_open(self) -> None:
         self._open(self.attributes)
