@@ -15,26 +15,14 @@ from pyjms_provider.security.contracts import AccessPolicy, Operation, Principal
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from pyjms.spi.delivery import Delivery
     from pyjms.spi.errors import ProviderError
+    from pyjms_provider.core.consumer import DirectTaker
 
-__all__ = ["DirectTaker", "Guard", "HostDirectory", "Sending", "ServedHost"]
+__all__ = ["Guard", "HostDirectory", "Sending", "ServedHost"]
 
 _TARGETS_MAX: Final = 256
 _LONGEST_NAME: Final = 255
 _CONTROL: Final = re.compile(r"[\x00-\x1f\x7f-\x9f]")
-
-
-class DirectTaker(Protocol):
-    """Who can be handed a message where it comes in."""
-
-    def may_take(self) -> bool:
-        """Say whether it takes one now. Any thread; must take no lock, and never waits."""
-        ...
-
-    def take(self, delivery: Delivery) -> None:
-        """Have the message, after `may_take` has said so. Must not raise, or wait."""
-        ...
 
 
 class ServedHost(Protocol):
