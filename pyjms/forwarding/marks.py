@@ -127,7 +127,7 @@ def undeliverable(envelope: Envelope, address: Address, route: str, target: str,
 def readdressed(
     envelope: Envelope, address: Address, properties: Mapping[str, Stored], reply_to: Address | None
 ) -> Envelope:
-    """Return a copy for another destination. Made for every message, so without `dataclasses.replace`, which is slow."""
+    """Return a copy with other properties, for another destination or the same. Made for every message, so without `dataclasses.replace`, which is slow."""
     return Envelope(
         address,
         envelope.message_id,

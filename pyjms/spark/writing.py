@@ -14,6 +14,7 @@ from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 
+from pyjms.forwarding.marks import readdressed
 from pyjms.spark.connecting import Link
 from pyjms.spark.contents import Content, note, noted, together
 from pyjms.spark.options import JmsOptions
@@ -82,20 +83,7 @@ class Way(ABC):
 
 def _marked(name: StageName, row: int, envelope: Envelope) -> Envelope:
     properties = {**envelope.properties, SOURCE_PROPERTY: f"{name.sink}:{name.epoch}:{name.partition}:{row}"}
-    return Envelope(
-        envelope.destination,
-        envelope.message_id,
-        envelope.timestamp_ms,
-        envelope.expiration_ms,
-        envelope.delivery_mode,
-        envelope.priority,
-        envelope.correlation_id,
-        envelope.reply_to,
-        envelope.jms_type,
-        properties,
-        envelope.body_kind,
-        envelope.body,
-    )
+    return readdressed(envelope, envelope.destination, properties, envelope.reply_to)
 
 
 def marked(name: StageName, envelopes: Iterable[Envelope]) -> Iterable[Envelope]:
