@@ -53,16 +53,7 @@ class Work(NamedTuple):
 
     def seen(self, address: Address) -> list[tuple[object, bool]]:
         """Return text and mark of what another client finds; it takes all of it."""
-        session = self.environment.session()
-        self.environment.send(session, address, "end", priority=0)
-        receiver = self.environment.receiver(session, address)
-        found: list[tuple[object, bool]] = []
-        while (delivery := receiver.take()).envelope.body != "end":
-            found.append((delivery.envelope.body, delivery.redelivered))
-            session.acknowledge([delivery])
-        session.acknowledge([delivery])
-        session.close()
-        return found
+        return self.environment.drain(address)
 
 
 def open_work(environment: Environment) -> Work | None:

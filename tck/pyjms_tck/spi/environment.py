@@ -119,6 +119,19 @@ class Environment:
         session.commit()
         session.close()
 
+    def drain(self, address: Address) -> list[tuple[Any, bool]]:
+        """Return text and mark of each message that another client finds there; it takes all of them, without waiting for more."""
+        session = self.session()
+        self.send(session, address, "end", priority=0)
+        receiver = self.receiver(session, address)
+        found: list[tuple[Any, bool]] = []
+        while (delivery := receiver.take()).envelope.body != "end":
+            found.append((delivery.envelope.body, delivery.redelivered))
+            session.acknowledge([delivery])
+        session.acknowledge([delivery])
+        session.close()
+        return found
+
 
 class Receiver:
     """A consumer, what it was told, and the answer to that: notify, then pull."""

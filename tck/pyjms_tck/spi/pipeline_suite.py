@@ -58,16 +58,7 @@ class Reading(NamedTuple):
 
     def others_get(self) -> list[tuple[Any, bool]]:
         """Return text and mark of what another consumer gets; it takes all of it."""
-        session = self.environment.session()
-        self.environment.send(session, self.queue, "end", priority=0)
-        receiver = self.environment.receiver(session, self.queue)
-        found: list[tuple[Any, bool]] = []
-        while (delivery := receiver.take()).envelope.body != "end":
-            found.append((delivery.envelope.body, delivery.redelivered))
-            session.acknowledge([delivery])
-        session.acknowledge([delivery])
-        session.close()
-        return found
+        return self.environment.drain(self.queue)
 
 
 def open_reading(environment: Environment) -> Reading | None:
