@@ -68,24 +68,17 @@ class Browser:
     def run(self) -> Iterator[Delivery]:
         """Yield the messages. Raises `ResourceError` when the broker stops in the middle."""
         epoch = self._connection.link.current()
-        end = partial(self._end, epoch)
-        try:
-            epoch.ask(self._subscribing.frame())
-            while (frame := self._next()) is not None:
-                envelope = from_frame(frame, self._connection.dialect, self._address)
-                is_expired = 0 < envelope.expiration_ms <= self._connection.clock.time_ms()
-                if not is_expired and (self._selector is None or self._selector.matches(envelope)):
-                    is_redelivered = frame.headers.get("redelivered") == "true"
-                    yield Delivery(envelope, 1 + is_redelivered, is_redelivered, self)
-        except InterruptedLinkError as error:
-            raise ResourceError(f"the connection was lost while a queue was browsed: {error}") from error
-        except (
-            GeneratorExit
-        ):  # left half way, perhaps to the garbage collector, which runs anywhere, also where a lock is held
-            end = partial(epoch.call_soon, end)
-            raise
-        finally:
-            end()
+        with epoch.looking(partial(self._end, epoch)):
+            try:
+                epoch.ask(self._subscribing.frame())
+                while (frame := self._next()) is not None:
+                    envelope = from_frame(frame, self._connection.dialect, self._address)
+                    is_expired = 0 < envelope.expiration_ms <= self._connection.clock.time_ms()
+                    if not is_expired and (self._selector is None or self._selector.matches(envelope)):
+                        is_redelivered = frame.headers.get("redelivered") == "true"
+                        yield Delivery(envelope, 1 + is_redelivered, is_redelivered, self)
+            except InterruptedLinkError as error:
+                raise ResourceError(f"the connection was lost while a queue was browsed: {error}") from error
 
     def _next(self) -> Frame | None:
         clock, settings = self._connection.clock, self._connection.settings

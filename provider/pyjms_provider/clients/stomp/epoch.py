@@ -6,20 +6,30 @@ What belongs to an epoch ends with it: receipts that were awaited, the right to 
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from functools import partial
 from itertools import count
 from threading import Lock
 from typing import Final, Protocol
 
 from pyjms.spi.clock import Clock, Signal
-from pyjms.spi.errors import ConnectionLostError, ProviderError, ResourceError
+from pyjms.spi.errors import ConnectionLostError, InDoubtError, ProviderError, ResourceError
 from pyjms_provider.clients.stomp.options import Endpoint, StompSettings
 from pyjms_provider.clients.stomp.refusals import refusal
 from pyjms_provider.clients.stomp.wire import UnsentError, Wire, WireEndedError
 from pyjms_provider.protocols.stomp.frames import Frame
 from pyjms_provider.protocols.stomp.wire_errors import is_closing
 
-__all__ = ["Epoch", "EpochEvents", "InterruptedLinkError", "UnansweredError", "UnsentLinkError", "may_be_made"]
+__all__ = [
+    "Epoch",
+    "EpochEvents",
+    "InterruptedLinkError",
+    "UnansweredError",
+    "UnsentLinkError",
+    "lost_while_sent",
+    "may_be_made",
+]
 
 _log = logging.getLogger("pyjms.stomp")
 
@@ -34,6 +44,15 @@ class UnsentLinkError(InterruptedLinkError):
 
 class UnansweredError(ResourceError):
     """The broker did not answer in time: nobody knows whether it did what was asked, or is going to."""
+
+
+def lost_while_sent(error: InterruptedLinkError) -> ProviderError:
+    """Return what a client hears whose message was being sent when the connection ended."""
+    if isinstance(error, UnsentLinkError):
+        return ResourceError(f"the connection was lost before the message was sent ({error}): send it again")
+    return InDoubtError(
+        f"the connection was lost while a message was sent ({error}): it is not known whether it arrived"
+    )
 
 
 def may_be_made(error: BaseException) -> bool:
@@ -228,6 +247,20 @@ class Epoch:
     def call_soon(self, chore: Callable[[], None]) -> None:
         """Have the I/O thread do something; see `Wire.call_soon`."""
         self.wire.call_soon(chore)
+
+    @contextmanager
+    def looking(self, end: Callable[[], None]) -> Iterator[None]:
+        """Look at a queue, and have `end` called after it: by the I/O thread if it is left half way, perhaps to the garbage collector,
+        which runs anywhere, also where a lock is held.
+        """
+        chore = end
+        try:
+            yield
+        except GeneratorExit:
+            chore = partial(self.call_soon, end)
+            raise
+        finally:
+            chore()
 
     def take_back(self, frame: Frame, done: Callable[[], None] = lambda: None) -> None:
         """Have the broker end what it may have made, or still make, for a call that was not answered in time, or was interrupted:

@@ -17,13 +17,12 @@ from pyjms.spi.errors import (
     DestinationError,
     InDoubtError,
     ProviderError,
-    ResourceError,
     RolledBackError,
 )
 from pyjms.spi.provider import ProviderSession, SubscribeRequest
 from pyjms.spi.selector import Selector
 from pyjms_provider.clients.ending import Ending
-from pyjms_provider.clients.stomp.epoch import Epoch, InterruptedLinkError, UnansweredError, UnsentLinkError
+from pyjms_provider.clients.stomp.epoch import Epoch, InterruptedLinkError, UnansweredError, lost_while_sent
 from pyjms_provider.clients.stomp.held_message import HeldMessage
 from pyjms_provider.clients.stomp.subscription import Subscription
 from pyjms_provider.clients.stomp.transactions import Transaction
@@ -78,13 +77,7 @@ class StompSession(ProviderSession):
             self._check_open()
             if self._transaction is not None:
                 raise RolledBackError(f"the transaction was rolled back: the connection was lost: {error}") from error
-            if isinstance(error, UnsentLinkError):
-                raise ResourceError(
-                    f"the connection was lost before the message was sent ({error}): send it again"
-                ) from error
-            raise InDoubtError(
-                f"the connection was lost while a message was sent ({error}): it is not known whether it arrived"
-            ) from error
+            raise lost_while_sent(error) from error
         except UnansweredError as error:
             raise InDoubtError(error.reason) from error
 

@@ -67,25 +67,18 @@ class ProfiledBrowser:
         """Yield what is in the queue. Raises `ResourceError` when the connection is lost or the broker silent."""
         epoch = self._connection.link.current()
         self._connection.remember(self)
-        end = partial(self._end, epoch)
-        try:
-            epoch.ask(self._verb().write())
-            self._grant(epoch, _WINDOW)
-            for taken, frame in enumerate(self._frames(), 1):
-                if taken % (_WINDOW // 2) == 0:
-                    self._grant(epoch, _WINDOW // 2)
-                envelope = self._connection.received(from_frame(frame, PYJMS, self._address))
-                count = int(frame.headers.get("delivery-count", "1"))
-                yield Delivery(envelope, count, frame.headers.get("redelivered") == "true", None)
-        except InterruptedLinkError as error:
-            raise ResourceError(f"the connection was lost: {error}; browse the queue again") from error
-        except (
-            GeneratorExit
-        ):  # left half way, perhaps to the garbage collector, which runs anywhere, also where a lock is held
-            end = partial(epoch.call_soon, end)
-            raise
-        finally:
-            end()
+        with epoch.looking(partial(self._end, epoch)):
+            try:
+                epoch.ask(self._verb().write())
+                self._grant(epoch, _WINDOW)
+                for taken, frame in enumerate(self._frames(), 1):
+                    if taken % (_WINDOW // 2) == 0:
+                        self._grant(epoch, _WINDOW // 2)
+                    envelope = self._connection.received(from_frame(frame, PYJMS, self._address))
+                    count = int(frame.headers.get("delivery-count", "1"))
+                    yield Delivery(envelope, count, frame.headers.get("redelivered") == "true", None)
+            except InterruptedLinkError as error:
+                raise ResourceError(f"the connection was lost: {error}; browse the queue again") from error
 
     def _verb(self) -> verbs.Browse:
         address = self._connection.at_broker(self._address)

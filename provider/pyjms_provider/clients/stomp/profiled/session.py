@@ -22,7 +22,13 @@ from pyjms.spi.errors import (
 from pyjms.spi.provider import ProviderSession, SubscribeRequest
 from pyjms.spi.xid import BranchFailure, Xid
 from pyjms_provider.clients.ending import Ending
-from pyjms_provider.clients.stomp.epoch import InterruptedLinkError, UnansweredError, UnsentLinkError, may_be_made
+from pyjms_provider.clients.stomp.epoch import (
+    InterruptedLinkError,
+    UnansweredError,
+    UnsentLinkError,
+    lost_while_sent,
+    may_be_made,
+)
 from pyjms_provider.clients.stomp.profiled.browser import ProfiledBrowser
 from pyjms_provider.clients.stomp.profiled.consumer import ProfiledConsumer
 from pyjms_provider.clients.stomp.profiled.pipelines import stage
@@ -106,13 +112,7 @@ class ProfiledSession(ProviderSession):
             self._check_open()
             if self.transacted:
                 return  # the commit tells
-            if isinstance(error, UnsentLinkError):
-                raise ResourceError(
-                    f"the connection was lost before the message was sent ({error}): send it again"
-                ) from error
-            raise InDoubtError(
-                f"the connection was lost while a message was sent ({error}): it is not known whether it arrived"
-            ) from error
+            raise lost_while_sent(error) from error
         except UnansweredError as error:
             raise InDoubtError(error.reason) from error
 
