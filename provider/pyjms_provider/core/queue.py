@@ -97,31 +97,21 @@ class Queue(RestorableQueue, SettlingQueue):
                 if self._closed:
                     raise ChannelClosedError(f"{self._name} no longer exists")  # noqa: TRY301 - a call would cost each message
                 if transaction is not None:
-                    entry = self._state.add_in_transaction(self, reference, transaction)
-                    try:
-                        if self._rules is not None:
-                            self._accept(entry, claim)
-                    except BaseException:
-                        self._state.remove(entry, MessageEvent.ROLLBACK)
-                        raise
+                    entry = self._add_uncommitted(reference, transaction, claim)
+                elif self._rules is not None or reference.deliver_at_ms:
+                    entry = self._state.make(self, reference)
+                    woken = self._place_new(entry, claim)
+                    due_ms = self._state.delays.next_ms
+                elif self._manager.interested_count and (handed := self._hand_over(reference)) is not None:
+                    entry = handed[1].tag  # type: ignore[assignment]  # as `entry_of` in `clients`, without a call
                 else:
-                    if self._rules is None and not reference.deliver_at_ms:
-                        if self._manager.interested_count and (handed := self._hand_over(reference)) is not None:
-                            entry = handed[1].tag  # type: ignore[assignment]  # as `entry_of` in `clients`, without a call
-                        else:
-                            entry = self._state.add(self, reference)
-                            if (
-                                self._manager.interested_count or self._manager.non_acquiring_count
-                            ) and not self._receivers:
-                                woken = self._choose(entry)
-                    else:
-                        entry = self._state.make(self, reference)
-                        woken = self._place_new(entry, claim)
-                        due_ms = self._state.delays.next_ms
-                    if not self._all_in_memory:
-                        self._store.publish(reference)
-                        if self._rules is not None:
-                            self._shelve(reference, is_coming=True)
+                    entry = self._state.add(self, reference)
+                    if (self._manager.interested_count or self._manager.non_acquiring_count) and not self._receivers:
+                        woken = self._choose(entry)
+                if not self._all_in_memory and transaction is None:
+                    self._store.publish(reference)
+                    if self._rules is not None:
+                        self._shelve(reference, is_coming=True)
                 if reference.expiration_ms and self._expiry.add(entry):
                     due_ms = reference.expiration_ms if due_ms is None else min(due_ms, reference.expiration_ms)
             if due_ms is not None and self._on_due is not None:
@@ -357,6 +347,19 @@ class Queue(RestorableQueue, SettlingQueue):
             signal.set()
 
     # With the lock held
+
+    def _add_uncommitted(
+        self, reference: MessageReference, transaction: UnitOfWork, claim: RoomRequest | None
+    ) -> QueueEntry:
+        """Take in a message that nobody sees before its unit of work is committed. Raises as `_accept`."""
+        entry = self._state.add_in_transaction(self, reference, transaction)
+        try:
+            if self._rules is not None:
+                self._accept(entry, claim)
+        except BaseException:
+            self._state.remove(entry, MessageEvent.ROLLBACK)
+            raise
+        return entry
 
     def _choose(self, entry: QueueEntry) -> Sequence[Consumer]:
         manager = self._manager
