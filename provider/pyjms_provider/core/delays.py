@@ -96,14 +96,15 @@ class DelayIndex:
             heappop(ages)
         return ages[0][2] if ages else None
 
-    def take_due(self, now_ms: int, most: int) -> list[QueueEntry]:
-        """Take out up to `most` messages whose time has come, in the order of their times."""
-        due: list[QueueEntry] = []
+    def take_due(self, now_ms: int, most: int, due: list[QueueEntry]) -> None:
+        """Take out up to `most` messages whose time has come, in the order of their times, and add them to `due`.
+
+        One that is out is there, also if the thread is interrupted; the last one there may not be out then.
+        """
         while len(due) < most and (next_ms := self.next_ms) is not None and next_ms <= now_ms:
-            entry = heappop(self._heap)[2]
-            del self._due[entry]
+            entry = self._heap[0][2]
             due.append(entry)
-        return due
+            del self._due[entry]  # without a call; the heap forgets it when it is looked at next
 
 
 def _aged(entry: QueueEntry) -> tuple[int, int, QueueEntry]:

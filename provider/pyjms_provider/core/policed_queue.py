@@ -8,7 +8,7 @@ others take it.
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from typing import TYPE_CHECKING, Final
 
@@ -298,21 +298,36 @@ class PolicedQueue(BuryingQueue):
 
     def _place_some_due(self, now_ms: int) -> bool:
         """Make so many messages available that are due as keep the lock for a moment only; return whether there may be more."""
-        woken: list[Consumer] = []
-        with self._lock:
-            due = self._state.delays.take_due(now_ms, AT_ONCE)
-            self._state.place_all(due)
-            for entry in due:
-                if entry.state is MessageState.NEW:  # else one that is due with it has superseded it
-                    woken.extend(self._announce(entry))
-            pushable = due if self._receivers else []
-        if self._dead:
-            self._bury()
-        for entry in pushable:
-            self._push_or_choose(entry)
-        for consumer in woken:
-            consumer.notify_work()
+        due: list[QueueEntry] = []
+        try:
+            with self._lock:
+                try:
+                    self._state.delays.take_due(now_ms, AT_ONCE, due)
+                    self._state.place_all(due)
+                    woken = self._announce_all(due)
+                except BaseException:  # an application's thread was interrupted, which has just committed
+                    self._state.place_all([entry for entry in due if self._state.is_homeless(entry)])
+                    self._announce_all([entry for entry in due if entry not in self._state.delays])
+                    raise
+                pushable = due if self._receivers else []
+            if self._dead:
+                self._bury()
+            for entry in pushable:
+                self._push_or_choose(entry)
+            for consumer in woken:
+                consumer.notify_work()
+        except BaseException:
+            self._make_up()
+            raise
         return len(due) == AT_ONCE
+
+    def _announce_all(self, placed: Iterable[QueueEntry]) -> list[Consumer]:
+        """Do as `_announce` for several, of which one may supersede another. The lock is held."""
+        woken: list[Consumer] = []
+        for entry in placed:
+            if entry.state is MessageState.NEW:
+                woken.extend(self._announce(entry))
+        return woken
 
     def _note_taken(self, consumer: Consumer, entry: QueueEntry, delivery: Delivery) -> Sequence[Consumer]:
         """Note whose message a pull has found; return whom to wake besides. The lock is held."""

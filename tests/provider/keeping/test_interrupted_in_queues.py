@@ -9,9 +9,13 @@ import pytest
 
 from pyjms.spi.delivery import Delivery
 from pyjms.spi.provider import ProviderConsumer, SubscribeRequest
+from pyjms.testing import VirtualClock
+from pyjms.types import Long
 from pyjms_provider.clients.vm_session import VmSession
 from pyjms_provider.core import ordering
+from pyjms_provider.core.doubts import RETRY_MS
 from pyjms_provider.core.policy import Overflow, QueuePolicy, QueueType
+from pyjms_provider.core.sent_headers import DELIVER_AT
 from pyjms_provider.queue_manager import QueueManager
 from tests.provider.interruptions import Interruption, each_interruption
 from tests.provider.keeping.site import ORDERS, consume, take_all, text
@@ -198,6 +202,32 @@ def test_messages_are_given_back(policy: QueuePolicy | None, kept: int, is_delay
         return session, lambda: session.recover(back)
 
     sweep(prepare, [ALL[kept:]], goes_on=goes_on, policy=policy)
+
+
+@LATER
+@pytest.mark.parametrize("returns", [False, True], ids=["new ones", "given back"])
+@OBEYING
+def test_what_is_due_is_placed(policy: QueuePolicy | None, returns: bool, goes_on: bool) -> None:
+    """By a thread that commits, and looks at what was left alone meanwhile."""
+    if returns:
+        policy = (policy or QueuePolicy()).altered(redelivery_delay_ms=RETRY_MS)
+
+    def prepare(site: Site) -> tuple[VmSession, Callable[[], object]]:
+        if returns:
+            session, taken = receive(site, *ALL)
+            session.recover(taken)
+        else:
+            session = site.session()
+            for name in ALL:
+                site.send(name, session, properties={DELIVER_AT: Long(site.clock.time_ms() + 1)})
+        assert isinstance(site.clock, VirtualClock)
+        site.clock.advance(RETRY_MS)
+        queue = site.broker.virtual_host.queue(ORDERS.name)
+        assert queue.delayed_count == len(ALL)
+        return session, lambda: queue.do_what_is_due(site.clock.time_ms())
+
+    more = ("core/policed_queue.py",)
+    sweep(prepare, [ALL], goes_on=goes_on, policy=policy, files=(*FILES, *more))
 
 
 @LATER
