@@ -46,11 +46,18 @@ class Housekeeper:
         """With more visits than that, those that are needless are looked for."""
         self._numbers = count()
         self._thread: Thread | None = None
+        self._is_refused = False
+        """Whether the system had no thread to give when it was asked last."""
         self._stopped = False
 
     def ask(self, visited: HasTimes, at_ms: int) -> None:
-        """Come to `visited`, if it is still there, at `at_ms`, in milliseconds since 1970 UTC. Any thread; never blocks."""
+        """Come to `visited`, if it is still there, at `at_ms`, in milliseconds since 1970 UTC. Any thread; never blocks.
+
+        If the system has no thread to give, the log says so, and the next who asks tries again: who asks has done what it
+        was to do, as a sender whose message is in, and must hear nothing of that.
+        """
         key = ref(visited)
+        refused: RuntimeError | None = None
         with self._lock:
             if self._stopped:
                 return
@@ -60,14 +67,17 @@ class Housekeeper:
                 self._plan(key, at_ms)
                 is_next = self._visits[0][2] == key and self._visits[0][0] == at_ms
             if self._thread is None:  # or the system had none to give when the visit was planned
-                self._start()
+                refused = self._start()
         if is_next:
             self._signal.set()
+        if refused is not None:
+            _log.warning("%s: nothing expires or becomes due: %s; it is tried again", self._name, refused)
 
     def _plan(self, key: ReferenceType[HasTimes], at_ms: int) -> None:
         """Note the next visit. The lock is held."""
-        heappush(self._visits, (at_ms, next(self._numbers), key))
-        self._planned[key] = at_ms  # last: who is interrupted in between is asked again
+        visit = (at_ms, next(self._numbers), key)
+        self._planned[key] = at_ms  # in one step with the next: Python interrupts a thread after a call
+        heappush(self._visits, visit)
         if len(self._visits) > self._most:
             planned = {each: planned_ms for each, planned_ms in self._planned.items() if each() is not None}
             visits = [(planned_ms, next(self._numbers), each) for each, planned_ms in planned.items()]
@@ -75,15 +85,18 @@ class Housekeeper:
             most = 2 * len(visits) + _SPARE
             self._planned, self._visits, self._most = planned, visits, most
 
-    def _start(self) -> None:
-        """Start the thread; if the system has none to give, the next who asks tries again. The lock is held."""
+    def _start(self) -> RuntimeError | None:
+        """Start the thread; return what the log is to say, once, if the system has none to give. The lock is held."""
         thread = Thread(target=self._run, name=f"pyjms housekeeping {self._name}", daemon=True)
         self._thread = thread
         try:
             thread.start()
-        except RuntimeError:
+        except RuntimeError as error:
             self._thread = None
-            raise
+            is_known, self._is_refused = self._is_refused, True
+            return None if is_known else error
+        self._is_refused = False
+        return None
 
     def stop(self) -> None:
         """End the thread and wait for it, unless this is it. May be repeated."""
@@ -117,9 +130,11 @@ class Housekeeper:
         due: dict[HasTimes, None] = {}
         with self._lock:
             while self._visits and self._visits[0][0] <= now_ms:
-                key = heappop(self._visits)[2]
+                at_ms, _, key = heappop(self._visits)
+                if self._planned.get(key) != at_ms:
+                    continue  # it was asked to come earlier
                 # Now, as who asks from here on may have something that this visit does not see.
-                self._planned.pop(key, None)
+                del self._planned[key]
                 if (visited := key()) is not None:
                     due[visited] = None
         for visited in due:

@@ -219,20 +219,58 @@ def test_a_queue_that_is_deleted_goes_though_a_message_of_it_could_still_expire(
     assert queue() is None
 
 
+def fail_to_start(_: Thread) -> None:
+    raise RuntimeError("can't start new thread")
+
+
 def test_it_starts_later_if_the_system_has_no_thread_to_give(
-    clock: VirtualClock, housekeeper: Housekeeper, monkeypatch: pytest.MonkeyPatch
+    clock: VirtualClock,
+    housekeeper: Housekeeper,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
 ) -> None:
+    """Who asks has done what it wanted, as a sender whose message is in, and hears nothing of that; the log says it once."""
     visited = Visited(None)
-
-    def fail(thread: Thread) -> None:
-        raise RuntimeError("can't start new thread")
-
     with monkeypatch.context() as patch:
-        patch.setattr(Thread, "start", fail)
-        with pytest.raises(RuntimeError, match="can't start"):
+        patch.setattr(Thread, "start", fail_to_start)
+        for _ in range(3):
             housekeeper.ask(visited, clock.time_ms())
+    [record] = caplog.records
+    assert record.levelname == "WARNING"
+    assert "can't start new thread" in record.getMessage()
     housekeeper.ask(visited, clock.time_ms() + 1)  # it is to come before that, as was asked already
     wait_until(lambda: len(visited.visits) == 1)
+
+
+def test_each_time_without_a_thread_is_told(
+    clock: VirtualClock, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Of two housekeepers."""
+    monkeypatch.setattr(Thread, "start", fail_to_start)
+    for name in ("one", "two"):
+        Housekeeper(name, clock).ask(Visited(), clock.time_ms())
+    assert [record.getMessage().partition(":")[0] for record in caplog.records] == ["one", "two"]
+
+
+def test_a_send_does_not_fail_because_of_that(broker: EmbeddedBroker, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Thread, "start", fail_to_start)
+    send(broker, broker.virtual_host.clock.time_ms() + 1_000)
+    assert broker.virtual_host.queue("orders").count(MessageState.NEW) == 1
+
+
+def test_a_visit_that_has_become_needless_is_left_out(clock: VirtualClock, housekeeper: Housekeeper) -> None:
+    """As it was asked for an earlier one; and what is planned since then is not forgotten."""
+    begin_ms = clock.time_ms()
+    visited, other = Visited(begin_ms + 20, None), Visited(None)
+    housekeeper.ask(visited, begin_ms + 10)
+    housekeeper.ask(visited, begin_ms + 5)
+    housekeeper.ask(other, begin_ms + 10)  # it is visited after what is due with it
+    for pause_ms, waits_for in ((5, visited), (5, other), (10, visited)):
+        clock.await_wait(pause_ms)
+        before = len(waits_for.visits)
+        clock.advance(pause_ms)
+        wait_until(lambda looked=waits_for, before=before: len(looked.visits) > before)  # type: ignore[misc]
+    assert visited.visits == [begin_ms + 5, begin_ms + 20]
 
 
 def test_it_obeys_the_system_clock_too() -> None:
