@@ -33,6 +33,7 @@ __all__ = [
 
 PRIORITIES: Final = 10
 BEHIND_MAXIMUM: Final = 64  # messages noted behind a cursor; beyond that the cursor itself goes back
+_NO_END: Final = 2**63 - 1  # no sequence number is as high
 
 
 class Places(Protocol):
@@ -59,9 +60,11 @@ UNFINISHED: Final = Unfinished.UNFINISHED
 class Cursor:
     """What is known of one selector text in one queue, or how far one browser has looked."""
 
-    __slots__ = ("behind", "matched", "matches", "passed", "users")
+    __slots__ = ("behind", "last", "matched", "matches", "passed", "users")
 
     def __init__(self, matches: Callable[[QueueEntry], bool] | None) -> None:
+        self.last = _NO_END
+        """The last sequence number that a browser wants to see."""
         self.matches = matches
         """Whether the selector holds for an entry's message; None: for all."""
         self.passed = [0] * PRIORITIES

@@ -534,6 +534,9 @@ class Ordering:
         if found is None or found is UNFINISHED:
             return found
         priority, index = found
+        if self._lanes[priority].sequences[index] > cursor.last:
+            cursor.passed[priority] = self._last  # all that come after it in its lane are newer still
+            return self.look(cursor, evaluations)
         return self._lanes[priority].at(index)
 
     def _find(

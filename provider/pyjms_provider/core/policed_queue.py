@@ -18,6 +18,7 @@ from pyjms_provider.core.asynchronous_channel import AT_ONCE
 from pyjms_provider.core.burying_queue import BuryingQueue
 from pyjms_provider.core.channel import ChannelClosedError
 from pyjms_provider.core.consumer_manager import ConsumerList, ConsumerManager
+from pyjms_provider.core.cursor import UNFINISHED
 from pyjms_provider.core.entry import QueueEntry
 from pyjms_provider.core.expiry import is_expired
 from pyjms_provider.core.limits import RoomRequest
@@ -50,6 +51,7 @@ WITHOUT_LIMITS: Final = QueuePolicy(max_failures=0)
 
 _FIXED: Final = ("type", "key", "priorities", "exclusive", "groups", "non_destructive")
 _AT_A_TIME: Final = 64  # messages that an administrator looks at while the lock is held
+_PASSED_AT_A_TIME: Final = 4096  # that have come since he began, in a queue that is sorted: more than come meanwhile
 _STATES: Final = (MessageState.NEW, MessageState.NOT_COMMITTED, MessageState.DELIVERED)
 
 
@@ -352,22 +354,28 @@ class PolicedQueue(BuryingQueue):
         """
         with self._lock:
             delayed = dict.fromkeys(self._state.delays)
-            return self._waiting(self._ordering.new_cursor(None), self._ordering.last_place, delayed)
+            cursor = self._ordering.new_cursor(None)
+            cursor.last = self._ordering.last_place
+        return self._waiting(cursor, delayed)
 
-    def _waiting(self, cursor: Cursor, last: int, delayed: Mapping[QueueEntry, None]) -> Iterator[QueueEntry]:
-        """Yield the messages behind `cursor` up to the place `last`, then the delayed ones, some of which may be due by now."""
-        while found := self._look_on(cursor):
-            for entry in found:
-                if entry.sequence <= last and entry not in delayed:
-                    yield entry
+    def _waiting(self, cursor: Cursor, delayed: Mapping[QueueEntry, None]) -> Iterator[QueueEntry]:
+        """Yield the messages that `cursor` comes to, then the delayed ones, some of which may be due by now."""
+        is_more = True
+        while is_more:
+            found, is_more = self._look_on(cursor)
+            yield from (entry for entry in found if entry not in delayed)
         yield from delayed
 
-    def _look_on(self, cursor: Cursor) -> list[QueueEntry]:
+    def _look_on(self, cursor: Cursor) -> tuple[list[QueueEntry], bool]:
+        """Return some of the next messages for `cursor`, and whether there may be more."""
         found: list[QueueEntry] = []
         with self._lock:
-            while len(found) < _AT_A_TIME and isinstance(entry := self._ordering.look(cursor, 1), QueueEntry):
+            while len(found) < _AT_A_TIME:
+                entry = self._ordering.look(cursor, _PASSED_AT_A_TIME)
+                if not isinstance(entry, QueueEntry):
+                    return found, entry is UNFINISHED
                 found.append(entry)
-        return found
+        return found, True
 
     @property
     def consumer_count(self) -> int:

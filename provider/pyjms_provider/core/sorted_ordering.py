@@ -294,7 +294,10 @@ class SortedOrdering:
         for at in range(index, min(index + evaluations, len(places))):
             place = places[at]
             entry = self._entries[place[1]]
-            is_match = cursor.matches is None or cursor.matches(entry)  # if that cannot be said, it is looked at again
+            is_new = place[1] > cursor.last
+            is_match = not is_new and (
+                cursor.matches is None or cursor.matches(entry)
+            )  # if that cannot be said, it is looked at again
             cursor.place = place
             if is_match:
                 return entry
