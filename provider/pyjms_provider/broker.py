@@ -7,7 +7,6 @@ import logging
 import os
 import uuid
 from collections.abc import Callable, Iterator, Mapping
-from concurrent.futures import Future
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from itertools import count
@@ -44,6 +43,8 @@ __all__ = ["Client", "EmbeddedBroker", "find_broker", "running_broker", "stop_al
 _log = logging.getLogger(__name__)
 _STOPPING_S: Final = 60.0
 """So long a connection waits for the broker of that name to be stopped: who commits may be waiting for a server."""
+_LOOK_S: Final = 0.1
+"""So often who waits looks itself: an interrupted thread may not have said what it did, and of several one is woken."""
 _PROGRESS_MS: Final = 1000  # so long nobody needs to be told that the broker is starting
 
 
@@ -347,17 +348,21 @@ class _Place:
     """The place of one name in the register: its broker runs, or is being started by the thread that came first, or stopped by another one."""
 
     def __init__(self) -> None:
-        self.broker: Future[EmbeddedBroker] = Future()
+        self.broker: EmbeddedBroker | None = None
+        """Once it runs."""
+        self.failure: ProviderError | None = None
+        """Why it was not started."""
         self.cancelled = Signal()
         self.stopper: int | None = None
         """The thread that stops it; None: nobody does."""
-        self.over: Future[None] = Future()
+        self.changed = Signal()
+        """Raised when it has been started, or stopped, or not; one of those who wait is woken."""
 
-    @property
-    def started(self) -> EmbeddedBroker | None:
-        """The broker, once it runs."""
-        is_over = self.broker.done() and self.broker.exception() is None
-        return self.broker.result() if is_over else None
+    def await_start(self) -> EmbeddedBroker | ProviderError:
+        """Return the broker once it runs, or why it was not started."""
+        while (found := self.broker or self.failure) is None:
+            self.changed.wait(_LOOK_S)
+        return found
 
 
 _lock = Lock()
@@ -390,7 +395,9 @@ def find_broker(
         if stopper is None:
             break
         _await_end(name, stopper, place)
-    broker = place.broker.result()
+    broker = place.await_start()
+    if isinstance(broker, ProviderError):
+        raise broker
     if clock is not broker.clock and not isinstance(clock, SystemClock):
         raise ResourceError(
             f"broker {name} runs by another clock; stop it first, or connect with the clock that it was started with"
@@ -406,9 +413,11 @@ def _start(
     broker: EmbeddedBroker | None = None
     try:
         broker = EmbeddedBroker(name, clock, settings, cancelled=place.cancelled, on_expired=on_expired)
-        place.broker.set_result(broker)
+        place.broker = broker
+        place.changed.set()
     except BaseException:
         if broker is not None:  # the thread was interrupted, and nobody has it
+            place.broker = None
             broker.stop()
         raise
     return broker
@@ -419,19 +428,27 @@ def _leave_place(name: str, place: _Place, error: BaseException) -> None:
     with _lock:
         if _running.get(name) is place:
             del _running[name]
-    if not place.broker.done():
+    if place.broker is None:
         if not isinstance(error, ProviderError):  # such as an interrupt, which is the one thread's alone
             error = ResourceError(f"broker {name} was not started, as {error!r} ended that; connect again")
-        place.broker.set_exception(error)
+        place.failure = error
+        place.changed.set()
 
 
 def _await_end(name: str, stopper: int, place: _Place) -> None:
     if stopper == get_ident():
         raise ResourceError(f"broker {name} is just being stopped by this very thread; connect when it has done so")
-    try:
-        place.over.result(_STOPPING_S)
-    except TimeoutError:
-        raise ResourceError(f"broker {name} is still being stopped; connect again when that has ended") from None
+    left_s = _STOPPING_S
+    while _is_stopping(name, stopper, place):
+        if left_s <= 0:
+            raise ResourceError(f"broker {name} is still being stopped; connect again when that has ended")
+        place.changed.wait(min(_LOOK_S, left_s))
+        left_s -= _LOOK_S
+
+
+def _is_stopping(name: str, stopper: int, place: _Place) -> bool:
+    with _lock:
+        return _running.get(name) is place and place.stopper == stopper
 
 
 @contextmanager
@@ -444,7 +461,7 @@ def _ending(name: str, broker: EmbeddedBroker | None = None) -> Iterator[_Place 
     try:
         with _lock:
             place = _running.get(name)
-            if place is not None and place.stopper is None and (broker is None or place.started is broker):
+            if place is not None and place.stopper is None and (broker is None or place.broker is broker):
                 place.stopper = get_ident()
                 found = place
         yield found
@@ -461,21 +478,20 @@ def _end(name: str, place: _Place) -> None:
     with _lock:
         if place.stopper != get_ident():
             return
-        over, broker = place.over, place.started
-        if broker is not None and not broker.has_stopped:  # the thread was interrupted before it came to that
-            place.over = Future()
+        if (
+            place.broker is not None and not place.broker.has_stopped
+        ):  # the thread was interrupted before it came to that
             place.stopper = None
         elif _running.get(name) is place:
             del _running[name]
-    if not over.done():
-        over.set_result(None)
+    place.changed.set()
 
 
 def running_broker(name: str) -> EmbeddedBroker | None:
     """Return the broker `name` if it runs."""
     with _lock:
         found = _running.get(name)
-        return None if found is None or found.stopper is not None else found.started
+        return None if found is None or found.stopper is not None else found.broker
 
 
 def stop_broker(name: str) -> None:
@@ -487,8 +503,9 @@ def stop_broker(name: str) -> None:
         if found is None:
             return
         found.cancelled.set()
-        if found.broker.exception() is None:
-            found.broker.result().stop()
+        broker = found.await_start()
+        if isinstance(broker, EmbeddedBroker):
+            broker.stop()
 
 
 @atexit.register

@@ -82,18 +82,23 @@ def stopping(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Stoppi
     stop_broker("stopping")
 
 
-@pytest.mark.parametrize("is_lost", [False, True])
-def test_who_connects_while_the_broker_stops_gets_a_new_one(
-    stopping: Stopping, monkeypatch: pytest.MonkeyPatch, is_lost: bool
-) -> None:
+def watch_for_waiting(place: broker._Place) -> Event:
+    """Return what is set when somebody waits for a broker that is started, or stopped."""
     waiting = Event()
+    changed = place.changed
+    wait = changed.wait
 
-    class Watched(Future[None]):
-        def result(self, timeout: float | None = None) -> None:
-            waiting.set()
-            return super().result(timeout)
+    def watched(timeout_s: float) -> bool:
+        waiting.set()
+        return wait(timeout_s)
 
-    monkeypatch.setattr(broker._running["stopping"], "over", Watched())
+    changed.wait = watched
+    return waiting
+
+
+@pytest.mark.parametrize("is_lost", [False, True])
+def test_who_connects_while_the_broker_stops_gets_a_new_one(stopping: Stopping, is_lost: bool) -> None:
+    waiting = watch_for_waiting(broker._running["stopping"])
     with ThreadPoolExecutor() as threads:
         lost = ConnectionLostError("the store is lost")
         stopped = threads.submit(*((stopping.broker._leave, lost) if is_lost else (stop_broker, "stopping")))
@@ -182,6 +187,43 @@ def test_who_is_interrupted_while_a_broker_stops_leaves_room_for_the_next(monkey
     assert each_interruption(attempt, "pyjms_provider/broker.py") > 20
 
 
+def test_who_waits_for_the_end_of_a_broker_whose_stop_is_interrupted_goes_on(monkeypatch: pytest.MonkeyPatch) -> None:
+    """At once, or nearly so: whether it has been stopped, or runs on."""
+    await_end = broker._await_end
+    waiting = Event()
+
+    def watched(name: str, stopper: int, place: broker._Place) -> None:
+        waiting.set()
+        await_end(name, stopper, place)
+
+    monkeypatch.setattr(broker, "_await_end", watched)
+
+    def attempt(interruption: Interruption) -> None:
+        finding: list[Future[object]] = []
+        waiting.clear()
+        find_broker("interrupted", SystemClock(), None)
+
+        def find_meanwhile() -> None:
+            tracer = sys.gettrace()
+            sys.settrace(None)  # what the test does is not interrupted
+            finding.append(begun(lambda: find_broker("interrupted", SystemClock(), None)))
+            assert waiting.wait(PATIENCE_S)
+            sys.settrace(tracer)
+
+        broker._running["interrupted"].cancelled.ring = find_meanwhile
+        with suppress(KeyboardInterrupt), interruption():
+            stop_broker("interrupted")
+        for found in finding:
+            with suppress(TimeoutError):
+                found.result(5)
+            assert found.done(), interruption.where
+            assert isinstance(found.result(), EmbeddedBroker), interruption.where
+        stop_broker("interrupted")
+
+    files = ("pyjms_provider/broker.py", "pyjms/spi/clock.py", "concurrent/futures/_base.py", "threading.py")
+    assert each_interruption(attempt, *files) > 20
+
+
 @pytest.mark.parametrize("step", ["_open_stories", "_open_host", "_begin_to_serve"])
 def test_a_broker_that_does_not_come_to_its_end_of_starting_lets_go_of_its_store(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, step: str
@@ -200,16 +242,10 @@ def test_a_broker_that_does_not_come_to_its_end_of_starting_lets_go_of_its_store
 
 
 def test_who_waits_for_a_broker_whose_start_is_interrupted_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
-    asked = Event()
     waiting: list[Future[object]] = []
 
-    class Watched(Future[EmbeddedBroker]):
-        def result(self, timeout: float | None = None) -> EmbeddedBroker:
-            asked.set()
-            return super().result(timeout)
-
     def interrupt(*_: object, **__: object) -> None:
-        monkeypatch.setattr(broker._running["interrupted"], "broker", Watched())
+        asked = watch_for_waiting(broker._running["interrupted"])
         waiting.append(begun(lambda: find_broker("interrupted", SystemClock(), None)))
         assert asked.wait(PATIENCE_S)
         raise KeyboardInterrupt
