@@ -10,6 +10,7 @@ from contextlib import closing
 from itertools import count
 from pathlib import Path
 from typing import Any, TypeAlias
+from unittest.mock import Mock
 
 import pytest
 
@@ -247,6 +248,24 @@ def test_paged_out_messages_that_nobody_reads_leave_the_disk(world: World, tmp_p
         world.journal.drop_paged([each.reference.id for each in messages])
     with closing(sqlite3.connect(tmp_path / "store.db-paged")) as connection:
         assert connection.execute("SELECT count(*) FROM pyjms_paged").fetchone() == (512,)
+
+
+@pytest.mark.parametrize("error", [UnavailableStoreError("locked"), InDoubtError("gone")])
+def test_who_reads_does_not_hear_that_others_could_not_be_tidied_away(
+    world: World, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, error: ProviderError
+) -> None:
+    """That is tried again, with what has been forgotten since."""
+    messages = [world.message() for _ in range(513)]
+    world.journal.page_out([(each.reference, each.envelope) for each in messages])
+    *gone, kept = [each.reference.id for each in messages]
+    world.journal.drop_paged(gone)
+    with monkeypatch.context() as patched:
+        patched.setattr(journal_of(world)._paging._database, "commit", Mock(side_effect=error))
+        assert list(world.journal.read([kept])) == [kept]
+    world.journal.drop_paged([kept])
+    world.journal.page_out([(messages[0].reference, messages[0].envelope)])
+    with closing(sqlite3.connect(tmp_path / "store.db-paged")) as connection:
+        assert connection.execute("SELECT id FROM pyjms_paged").fetchall() == [(gone[0],)]
 
 
 def test_a_store_is_let_go_of_though_its_disk_has_become_read_only(

@@ -67,8 +67,8 @@ class Paging:
         batch.others.append((self._database.statements.drop_paged, dropped))
         try:
             self._group.submit(batch, force=False)
-        except StoreError:
-            with self._lock:  # it was only tidying up: another time
+        except (StoreError, InDoubtError):
+            with self._lock:  # it was only tidying up: another time, as what has gone may be forgotten once more
                 self._dropped += dropped
                 self._count += len(dropped)
 
