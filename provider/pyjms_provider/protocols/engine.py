@@ -136,6 +136,11 @@ class ProtocolEngine(ABC):
         """
 
     @property
+    def knows_peer(self) -> bool:
+        """Whether the peer has logged in; as long as it has not, hardly anything is held for it that the engine has not got yet."""
+        return True
+
+    @property
     @abstractmethod
     def is_over(self) -> bool:
         """Whether the connection is to be closed as soon as what there is to pull has been written."""

@@ -23,7 +23,7 @@ from typing import Final, Protocol, TypeVar, cast
 
 from pyjms.spi.clock import Clock
 from pyjms_provider.protocols.engine import Joint, Peer, ProtocolEngine
-from pyjms_provider.transport.layers import Bytes, Layer, LayerError
+from pyjms_provider.transport.layers import HELD_FOR_STRANGERS, Bytes, Layer, LayerError
 from pyjms_provider.transport.reports import RareReports, Report
 from pyjms_provider.transport.scheduler import Scheduler
 from pyjms_provider.transport.settings import ListenerSettings
@@ -332,6 +332,16 @@ class Connection(asyncio.BufferedProtocol):
         for chunk in chunks:
             self._unfed.add(chunk)
         self._is_eof = self._is_eof or layer.is_over
+        if layer.held > HELD_FOR_STRANGERS:
+            self._bound_stranger(layer)
+
+    def _bound_stranger(self, layer: Layer) -> None:
+        """Hold no more for who has not logged in; while that goes on, the rest waits in the socket."""
+        engine = self._engine
+        if engine is None or (engine.is_reading and not engine.knows_peer):
+            self._refuse(layer.refuse_more())
+        elif not engine.knows_peer:
+            self._pause()
 
     def _refuse(self, error: LayerError) -> None:
         self._home.reports.log(Report.HANDSHAKE_FAILED, "%s: %s", self._address, error)

@@ -8,8 +8,12 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from itertools import chain
+from typing import Final
 
-__all__ = ["Bytes", "Layer", "LayerError", "Stack"]
+__all__ = ["HELD_FOR_STRANGERS", "Bytes", "Layer", "LayerError", "Stack"]
+
+HELD_FOR_STRANGERS: Final = 64 * 2**10
+"""Bytes of an unfinished frame, or handshake, that a layer may hold for a peer that has not logged in."""
 
 Bytes = bytes | bytearray | memoryview
 
@@ -35,6 +39,17 @@ class Layer(ABC):
     def certificate(self) -> bytes | None:
         """What the client showed and proved to own, in DER form."""
         return None
+
+    @property
+    def held(self) -> int:
+        """About how many bytes it holds until the rest of a frame, or of its handshake, has come."""
+        return 0
+
+    def refuse_more(self) -> LayerError:
+        """Say farewell, in `pending`, to a peer that may not have so much held for it; return what is for the log."""
+        return LayerError(
+            f"{self.held} bytes of an unfinished frame came before the log-in; log in first, or send less at once"
+        )
 
     @abstractmethod
     def received(self, data: bytes) -> Sequence[bytes]:
@@ -72,6 +87,13 @@ class Stack(Layer):
     @property
     def certificate(self) -> bytes | None:
         return self._lower.certificate
+
+    @property
+    def held(self) -> int:
+        return self._upper.held
+
+    def refuse_more(self) -> LayerError:
+        return self._upper.refuse_more()
 
     def received(self, data: bytes) -> Sequence[bytes]:
         return list(chain.from_iterable(map(self._upper.received, self._lower.received(data))))

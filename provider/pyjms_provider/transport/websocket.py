@@ -24,7 +24,7 @@ from websockets.protocol import State
 from websockets.server import ServerProtocol
 from websockets.typing import Subprotocol
 
-from pyjms_provider.transport.layers import Bytes, Layer, LayerError
+from pyjms_provider.transport.layers import HELD_FOR_STRANGERS, Bytes, Layer, LayerError
 from pyjms_provider.transport.settings import WebSocketSettings
 
 __all__ = ["WebSocketLayer"]
@@ -55,6 +55,7 @@ class WebSocketLayer(Layer):
         self._is_over = False
         self._decoder: codecs.IncrementalDecoder | None = None  # of the text message that is being received
         self._is_text = False
+        self._held = 0
 
     @property
     def is_open(self) -> bool:
@@ -64,6 +65,17 @@ class WebSocketLayer(Layer):
     def is_over(self) -> bool:
         return self._is_over
 
+    @property
+    def held(self) -> int:
+        return self._held
+
+    def refuse_more(self) -> LayerError:
+        if self._protocol.state is State.OPEN:
+            self._protocol.fail(
+                CloseCode.MESSAGE_TOO_BIG, f"log in before frames of more than {HELD_FOR_STRANGERS} bytes"
+            )
+        return super().refuse_more()
+
     def received(self, data: bytes) -> Sequence[bytes]:
         if self._is_over:
             return ()
@@ -72,8 +84,10 @@ class WebSocketLayer(Layer):
             self._is_over = True  # it would wait for an answer in TLS, and this for the end of a line
             raise LayerError("the client spoke TLS, which this port has not; it must use ws://")
         protocol.receive_data(data)
+        self._held += len(data)
         chunks: list[bytes] = []
         for event in protocol.events_received():
+            self._held = 0  # but for what came in the same read, which is little
             if isinstance(event, Request):
                 protocol.send_response(self._answer(event))
             elif isinstance(event, Frame):

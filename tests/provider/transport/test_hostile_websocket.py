@@ -5,12 +5,14 @@ from __future__ import annotations
 import os
 import socket
 from collections.abc import Iterator
+from threading import Thread
 
 import pytest
 
+from pyjms_provider.transport.layers import HELD_FOR_STRANGERS
 from pyjms_provider.transport.listener import Listener
 from pyjms_provider.transport.settings import ListenerKind, ListenerSettings, WebSocketSettings
-from tests.provider.transport.world import PATIENCE_S, Engines, Net, connect, read_to_end
+from tests.provider.transport.world import PATIENCE_S, EchoEngine, Engines, Net, connect, read_to_end
 
 KEY = "dGhlIHNhbXBsZSBub25jZQ=="
 
@@ -217,3 +219,92 @@ def test_a_ping_is_answered_although_the_engine_has_nothing_to_say(listener: Lis
         for _ in range(3):
             client.sendall(frame(9, b"there?"))
             assert client.recv(8) == b"\x8a\x06there?"
+
+
+class GuardedEngine(EchoEngine):
+    """Knows its peer when the test says so; reads meanwhile, as long as it is not said otherwise."""
+
+    is_known = False
+    reads = True
+
+    @property
+    def knows_peer(self) -> bool:
+        return self.is_known
+
+    @property
+    def is_reading(self) -> bool:
+        return self.reads and super().is_reading
+
+
+@pytest.fixture
+def guarded(net: Net) -> Iterator[tuple[Listener, Engines]]:
+    engines = Engines(GuardedEngine)
+    settings = ListenerSettings(kind=ListenerKind.WEB_SOCKET, write_buffer_bytes=4096)
+    listener = net.service.open(settings, engines)
+    yield listener, engines
+    listener.close(0)
+
+
+def head_of(size: int) -> bytes:
+    """The beginning of a binary frame of a client, masked with zeros."""
+    return b"\x82\xff" + size.to_bytes(8) + bytes(4)
+
+
+def send_all_that_is_taken(client: socket.socket, data: bytes) -> None:
+    try:
+        client.sendall(data)
+    except ConnectionError:
+        return  # cut off before all was sent
+
+
+def test_a_stranger_has_no_large_frame_held_for_him(guarded: tuple[Listener, Engines]) -> None:
+    listener, engines = guarded
+    with shake_hands(listener) as client:
+        engine = engines.next()
+        client.sendall(head_of(16_000_000) + b"x" * 100_000)
+        farewell = read_to_end(client)
+        assert int.from_bytes(farewell[2:4]) == 1009
+        assert b"log in" in farewell
+        assert engine.heard == 0
+    assert engine.ends.get(timeout=PATIENCE_S) is not None
+
+
+def test_a_stranger_has_no_large_handshake_held_for_him(guarded: tuple[Listener, Engines]) -> None:
+    listener, _ = guarded
+    with connect(listener) as client:
+        line = b"a: " + b"x" * 8_000 + b"\r\n"
+        client.sendall(b"GET /stomp HTTP/1.1\r\n" + line * 10)
+        assert read_to_end(client) == b""
+
+
+def test_a_frame_waits_in_the_socket_while_its_sender_is_logged_in(net: Net, guarded: tuple[Listener, Engines]) -> None:
+    listener, engines = guarded
+    size = 30_000_000
+    with shake_hands(listener) as client:
+        engine = engines.next()
+        assert isinstance(engine, GuardedEngine)
+        net.on_loop(lambda: setattr(engine, "reads", False))
+        rest = head_of(size // 2) + b"x" * (size // 2)
+        sending = Thread(target=send_all_that_is_taken, args=(client, rest), daemon=True)
+        sending.start()
+        while net.on_loop(lambda: listener.bytes_in) <= HELD_FOR_STRANGERS:
+            assert sending.is_alive()
+        assert net.on_loop(lambda: listener.bytes_in) < 2 * HELD_FOR_STRANGERS
+
+        def let_in() -> None:
+            engine.reads = engine.is_known = True
+            engine.conduit.wake()
+
+        net.on_loop(let_in)
+        assert engine.events.get(timeout=PATIENCE_S) == f"received {size // 2}"
+        sending.join(PATIENCE_S)
+
+
+def test_who_has_logged_in_may_send_large_frames(guarded: tuple[Listener, Engines]) -> None:
+    listener, engines = guarded
+    with shake_hands(listener) as client:
+        engine = engines.next()
+        assert isinstance(engine, GuardedEngine)
+        engine.is_known = True
+        client.sendall(head_of(200_000) + b"x" * 200_000)
+        assert engine.events.get(timeout=PATIENCE_S) == "received 200000"

@@ -167,6 +167,10 @@ class StompServerEngine(ProtocolEngine):
         return dialogue is None or dialogue.load.waiting_bytes <= self._settings.waiting_bytes_max
 
     @property
+    def knows_peer(self) -> bool:
+        return self.dialogue is not None
+
+    @property
     def is_over(self) -> bool:
         return self._state is _OVER
 

@@ -148,6 +148,16 @@ def test_a_client_logs_in_once(bench: Bench, headers: dict[str, str]) -> None:
     assert client.engine.is_over
 
 
+def test_a_peer_is_known_from_the_log_in_on(bench: Bench) -> None:
+    """Before, what comes of a large WebSocket frame is not kept for it."""
+    client = Client(bench)
+    assert not client.engine.knows_peer
+    client.send("CONNECT", accept_version="1.2", host="")
+    assert not client.engine.knows_peer
+    assert client.next().command == "CONNECTED"
+    assert client.engine.knows_peer
+
+
 def test_who_took_too_long_to_log_in_is_not_greeted_afterwards(bench: Bench) -> None:
     client = Client(bench)
     client.send("CONNECT", accept_version="1.2", host="", client_id="c")
