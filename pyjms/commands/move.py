@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable
 from typing import Annotated, Final
 
 import typer
@@ -86,52 +87,68 @@ def _move(
     total = count_messages(reading, found, selector) if can_browse(connection) else None
     limit = most if total is None else min(total, most or total)
     producer = writing.create_producer(destination(writing, target))
-    moved, batch = 0, _BATCH
+    with progress("moving", limit) as bars:
+        moving = _Moving(reading, writing, producer, lambda moved: bars.update(bars.task_ids[0], completed=moved))
+        while not moving.go_through(lambda most: take(reading, found, selector, most), limit):
+            for session in {reading, writing}:
+                session.rollback()
+    return moving.moved
 
-    def tell() -> None:
-        left = "" if limit is None else f", and {limit - moved:,} were not"
-        note(f"{moved:,} messages were moved before{left}")
 
-    def commits(sent: int) -> bool:
+class _Moving:
+    """How many messages were moved, and how many go in one transaction: so many as the target has room for."""
+
+    def __init__(
+        self, reading: Session, writing: Session, producer: MessageProducer, tell: Callable[[int], object]
+    ) -> None:
+        """`reading` and `writing` are one session within a broker; `tell` hears after each full transaction how many were moved."""
+        self.moved = 0
+        self._reading = reading
+        self._writing = writing
+        self._producer = producer
+        self._tell = tell
+        self._batch = _BATCH
+
+    def go_through(self, take_up_to: Callable[[int | None], Iterable[Message]], limit: int | None) -> bool:
+        """Move what is there, up to the limit; False: a transaction was too large, must be rolled back, and the next ones are smaller."""
+        sent = 0
+        for message in take_up_to(None if limit is None else limit - self.moved):
+            try:
+                _send_on(self._producer, message)
+            except ResourceAllocationException:
+                if not sent:  # there is no room for one
+                    self._tell_end(limit)
+                    raise
+                self._batch = sent
+                return False
+            sent += 1
+            if sent == self._batch:
+                if not self._commits(sent, limit):
+                    return False
+                sent = 0
+                self._tell(self.moved)
+        return self._commits(sent, limit)
+
+    def _commits(self, sent: int, limit: int | None) -> bool:
         """Commit; return False if the target has room for less, which a broker far away says only now."""
         try:
-            writing.commit()  # first: what is in both is better than what is in neither
+            self._writing.commit()  # first: what is in both is better than what is in neither
         except TransactionRolledBackException as error:
             if not _is_full(error):
                 raise
             if sent <= 1:
-                tell()
+                self._tell_end(limit)
                 raise
+            self._batch = 1  # nobody knows how many fit, and each attempt counts as a delivery
             return False
-        if writing is not reading:
-            reading.commit()
+        if self._writing is not self._reading:
+            self._reading.commit()
+        self.moved += sent
         return True
 
-    with progress("moving", limit) as bars:
-        while True:
-            sent = 0
-            for message in take(reading, found, selector, None if limit is None else limit - moved):
-                try:
-                    _send_on(producer, message)
-                except ResourceAllocationException:
-                    if not sent:  # there is no room for one
-                        tell()
-                        raise
-                    batch = sent
-                    break
-                sent += 1
-                if sent == batch:
-                    if not commits(sent):
-                        batch = 1  # nobody knows how many fit, and each attempt counts as a delivery
-                        break
-                    moved, sent = moved + sent, 0
-                    bars.update(bars.task_ids[0], completed=moved)
-            else:
-                if commits(sent):
-                    return moved + sent
-                batch = 1
-            for session in {reading, writing}:
-                session.rollback()
+    def _tell_end(self, limit: int | None) -> None:
+        left = "" if limit is None else f", and {limit - self.moved:,} were not"
+        note(f"{self.moved:,} messages were moved before{left}")
 
 
 def _is_full(error: TransactionRolledBackException) -> bool:
