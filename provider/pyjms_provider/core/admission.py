@@ -102,8 +102,8 @@ class Admission:
         if self.room is None:
             channel.take_over(reference, transaction)
         else:
-            queue, claim = self.room
-            queue.take_over(reference, transaction, claim)
+            queue, request = self.room
+            queue.take_over(reference, transaction, request)
             self.room = None
         self.has_arrived = True
 
@@ -113,8 +113,8 @@ class Admission:
         Whether what came in has arrived is the transaction's affair, if there is one.
         """
         if self.room is not None:
-            queue, claim = self.room
-            queue.unclaim_room(claim)
+            queue, request = self.room
+            queue.unclaim_room(request)
         if self.duplicate is None:
             return
         if self.has_arrived and transaction is not None:

@@ -82,7 +82,10 @@ class Doorkeeper:
         return claim if self._claim(claim, marks=False) else None
 
     def _claim(self, claim: DuplicateClaim, *, marks: bool) -> bool:
-        """Have it hold its id; return False if a message with that has arrived. `marks`: it is written now. Raises `ResourceError`."""
+        """Have `claim` hold its id; return False if a message with that has arrived. Raises `ResourceError`.
+
+        `marks`: its message is written at once, and not with the commit of a transaction.
+        """
         identity, channel, now_ms = claim.duplicate_id, claim.channel, self._clock.time_ms()
         kept = channel.kept if claim.is_kept and isinstance(channel, Queue) else None
         with self._lock:
@@ -110,7 +113,7 @@ class Doorkeeper:
     def _mark(
         self, claim: DuplicateClaim, window: DuplicateWindow, now_ms: int, queue: QueueNumber | None, *, is_kept: bool
     ) -> DuplicateMark:
-        """Do so. The lock is held."""
+        """Return the mark of a claim, which keeps it. The lock is held."""
         mark = window.mark(claim.duplicate_id, now_ms, next(self._serials), queue, is_kept=is_kept)
         claim.mark = mark
         return mark

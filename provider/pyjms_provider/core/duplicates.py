@@ -11,7 +11,8 @@ from __future__ import annotations
 from collections import OrderedDict
 from collections.abc import Iterable
 from enum import Enum
-from typing import Final
+from itertools import chain
+from typing import Final, NamedTuple
 
 from pyjms.spi.envelope import Address, Envelope
 from pyjms.spi.errors import ProviderError
@@ -41,6 +42,14 @@ def duplicate_id(envelope: Envelope) -> str:
     return value
 
 
+class _Claimed(NamedTuple):
+    """An id whose message is on its way."""
+
+    claimant: object | None
+    serial: int | None
+    """None: it is not marked yet; a transaction's are when it commits."""
+
+
 class DuplicateWindow:
     """The ids of one destination, each with the serial of its mark."""
 
@@ -51,10 +60,8 @@ class DuplicateWindow:
         self.address = address
         self.window_ms = window_ms
         self.most = most
-        self._seen: OrderedDict[str, tuple[int, int]] = OrderedDict()
-        """Until when, and the serial."""
-        self._claimed: dict[str, tuple[object | None, int | None]] = {}
-        """Who claims each, and the serial once it is marked: a transaction's are marked when it commits."""
+        self._seen: OrderedDict[str, DuplicateMark] = OrderedDict()
+        self._claimed: dict[str, _Claimed] = {}
         self._marked = 0
         """How many marks a journal has got since it last heard what it may forget."""
         self._forgets_below = 0
@@ -67,17 +74,17 @@ class DuplicateWindow:
         """Return what is known of an id; a NEW one is claimed by `claimant`, and must be marked and confirmed, or dropped, later."""
         self._forget_old(now_ms)
         known = self._seen.get(identity)
-        if known is not None and known[0] > now_ms:
+        if known is not None and known.until_ms > now_ms:
             return Sighting.SEEN
         if identity in self._claimed:
             return Sighting.CLAIMED
-        self._claimed[identity] = claimant, None
+        self._claimed[identity] = _Claimed(claimant, None)
         return Sighting.NEW
 
     def is_claimed(self, identity: str, claimant: object) -> bool:
         """Whether `claimant` claims an id, which is neither confirmed nor dropped."""
         claimed = self._claimed.get(identity)
-        return claimed is not None and claimed[0] is claimant
+        return claimed is not None and claimed.claimant is claimant
 
     def mark(
         self, identity: str, now_ms: int, serial: int, queue: QueueNumber | None = None, *, is_kept: bool = True
@@ -86,13 +93,14 @@ class DuplicateWindow:
 
         `serial`: higher than all before, as what nobody remembers is told by serials.
         """
-        self._claimed[identity] = self._claimed[identity][0], serial
+        self._claimed[identity] = _Claimed(self._claimed[identity].claimant, serial)
         below = 0
         if is_kept:
             self._marked += 1
             if not self._forgets_below and self._marked >= max(_FORGOTTEN_TOGETHER, len(self._seen) // 20):
-                serials = (each[1] for known in (self._seen, self._claimed) for each in known.values())
-                self._forgets_below = min(each for each in serials if each is not None)  # others will get higher ones
+                seen = (each.serial for each in self._seen.values())
+                marked = (each.serial for each in self._claimed.values() if each.serial is not None)
+                self._forgets_below = min(chain(seen, marked))  # others will get higher ones
             below = self._forgets_below
         return DuplicateMark(self.address, identity, now_ms + self.window_ms, serial, queue, below)
 
@@ -105,7 +113,7 @@ class DuplicateWindow:
 
     def drop(self, identity: str, claimant: object | None = None) -> None:
         """Forget an id that `claimant` claims, if it does: its message did not arrive. May be repeated."""
-        if identity in self._claimed and self._claimed[identity][0] is claimant:
+        if identity in self._claimed and self._claimed[identity].claimant is claimant:
             del self._claimed[identity]
 
     def restore(self, marks: Iterable[DuplicateMark]) -> None:
@@ -115,11 +123,11 @@ class DuplicateWindow:
             self._remember(mark)
 
     def _remember(self, mark: DuplicateMark) -> None:
-        self._seen[mark.duplicate_id] = mark.until_ms, mark.serial
+        self._seen[mark.duplicate_id] = mark
         self._seen.move_to_end(mark.duplicate_id)
         while len(self._seen) > self.most:
             self._seen.popitem(last=False)
 
     def _forget_old(self, now_ms: int) -> None:
-        while self._seen and next(iter(self._seen.values()))[0] <= now_ms:
+        while self._seen and next(iter(self._seen.values())).until_ms <= now_ms:
             self._seen.popitem(last=False)

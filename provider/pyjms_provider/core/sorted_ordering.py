@@ -101,10 +101,7 @@ class SortedOrdering:
 
     def append(self, entry: QueueEntry) -> None:
         """Give `entry` its place, behind others of the same value."""
-        sequence: int = entry.reference.id
-        if sequence <= self._last:
-            sequence = self._last + 1
-        self._last = entry.sequence = sequence
+        self.pass_by(entry)
         try:
             self._insert(entry)
         except BaseException:
