@@ -8,7 +8,7 @@ from collections.abc import Set as AbstractSet
 from contextlib import suppress
 from itertools import chain, count
 from threading import RLock
-from typing import TypeAlias, TypeVar
+from typing import Any, TypeAlias, TypeVar
 
 from pyjms.api.connection import Connection, ConnectionMetaData, ExceptionListenerLike
 from pyjms.api.destination import Destination, Topic
@@ -150,13 +150,7 @@ class JmsConnection(Connection):
         with mapped_errors:
             provider_session = self._provider.open_session(transacted=mode is AcknowledgeMode.SESSION_TRANSACTED)
         session = kind(self, mode, provider_session)
-        with self._lock:
-            is_late = self._state is State.CLOSED
-            if not is_late:
-                self._sessions[session] = None
-        if is_late:
-            session.shut_down()
-            self._check_open()
+        self._take_in(session, self._sessions)
         session.begin_delivery()
         return session
 
@@ -204,15 +198,19 @@ class JmsConnection(Connection):
                 with suppress(ProviderError):  # why it was refused says more
                     session.close()
                 raise
+        self._take_in(consumer, self._consumers)
+        consumer.begin_delivery()
+        return consumer
+
+    def _take_in(self, part: _Part, parts: OrderedDict[Any, None]) -> None:
+        """Have a new part among the others of its kind. Raises IllegalStateException, and ends it, if the connection was closed meanwhile."""
         with self._lock:
             is_late = self._state is State.CLOSED
             if not is_late:
-                self._consumers[consumer] = None
+                parts[part] = None
         if is_late:
-            consumer.shut_down()
+            part.shut_down()
             self._check_open()
-        consumer.begin_delivery()
-        return consumer
 
     # Start, stop, close
 
