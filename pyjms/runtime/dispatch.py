@@ -57,6 +57,7 @@ class Dispatcher:
 
     __slots__ = (
         "_failures",
+        "_refused",
         "_rests",
         "_session",
         "_turn",
@@ -80,6 +81,8 @@ class Dispatcher:
         """Of the connection consumer that loads this session."""
         self._rests: dict[JmsMessageConsumer, Rest] = {}
         """Of those consumers that failed last."""
+        self._refused: list[tuple[Rest, ProviderError]] = []
+        """Consumers that could not be asked, and why, of which the log has not been told."""
 
     @property
     def is_active(self) -> bool:
@@ -174,13 +177,21 @@ class Dispatcher:
             self._give_back_owed()
         with session.gate.lock:
             found = self._next()
-            if found is None:
-                return False
+            if found is not None:
+                session.gate.enter(found[0])
+        if found is not None:
             consumer, callback, delivery = found
-            session.gate.enter(consumer)
-        if self._process(delivery, callback, consumer) and self._rests:
-            self._rests.pop(consumer, None)
-        return True
+            if self._process(delivery, callback, consumer) and (rest := self._rests.pop(consumer, None)) is not None:
+                rest.end()
+        if self._refused:
+            self._tell_refused()
+        return found is not None
+
+    def _tell_refused(self) -> None:
+        """Tell the log of consumers that could not be asked; without the gate's lock, as a log may be slow."""
+        refused, self._refused = self._refused, []
+        for rest, error in refused:
+            rest.tell("a listener's consumer could not be asked for messages, so it is asked again", error)
 
     def _next(self) -> tuple[JmsMessageConsumer, _Callback, Delivery] | None:
         """Return the next delivery, beginning with the consumer after the one served last; the gate is locked."""
@@ -196,13 +207,10 @@ class Dispatcher:
             self._turn = turn + 1  # whatever it raises: it must not keep the others from theirs
             try:
                 delivery = consumer.provider.poll()
-            except (ClosedError, ConnectionLostError) as error:
-                # the provider tells the connection's ExceptionListener of a lost connection by itself
-                _log.debug("a listener's consumer cannot poll: %s", error)
-                continue
+            except (ClosedError, ConnectionLostError):
+                continue  # the provider tells the connection's ExceptionListener of a lost connection by itself
             except ProviderError as error:
-                _log.warning("a listener's consumer could not be asked for messages, so it is asked again: %s", error)
-                self._ask_again(consumer)
+                self._refused.append((self._ask_again(consumer), error))
                 continue
             if delivery is not None:
                 return consumer, callback, delivery
@@ -215,12 +223,14 @@ class Dispatcher:
         worker.until_ms = rest.earlier(worker.until_ms)
         return True
 
-    def _ask_again(self, consumer: JmsMessageConsumer) -> None:
+    def _ask_again(self, consumer: JmsMessageConsumer) -> Rest:
         """Have a consumer rest, and the thread look afterwards: the provider, which has woken it, takes it to be at work, and wakes it no more."""
-        self._rest(consumer)
+        rest = self._rests.setdefault(consumer, Rest(self._session.clock))
+        rest.begin()
         worker = self._worker
         if worker is not None:
-            worker.until_ms = self._rests[consumer].earlier(worker.until_ms)
+            worker.until_ms = rest.earlier(worker.until_ms)
+        return rest
 
     def _process(self, delivery: Delivery, callback: _Callback, consumer: JmsMessageConsumer | None) -> bool:
         """Return False if the provider could not hand the message over, or settle it: it comes again.
@@ -235,15 +245,17 @@ class Dispatcher:
                 session.ledger.delivered(delivery)
                 self._settle(delivery, _call(callback, message))
         except _UnreadError as error:
-            _log.warning("a message could not be read for its listener, so it will come again: %s", error)
-            self._rest(consumer)
+            rest = self._rest(consumer)
             with suppress(ProviderError):
                 session.give_back(error.unread)
+            if rest is not None:  # only then, as with all that the log is told: it may raise
+                rest.tell("a message could not be read for its listener, so it will come again", error)
             return False
         except ProviderError as error:
-            _log.warning("a delivery could not be settled after its listener ran, so it will come again: %s", error)
-            self._rest(consumer)
+            rest = self._rest(consumer)
             self._give_back(delivery)
+            if rest is not None:
+                rest.tell("a delivery could not be settled after its listener ran, so it will come again", error)
             return False
         except Exception as error:  # the provider's fault, or ours: the messages that follow must not wait for it
             self._rest(consumer)
@@ -255,13 +267,14 @@ class Dispatcher:
             session.gate.leave()
         return True
 
-    def _rest(self, consumer: JmsMessageConsumer | None) -> None:
-        """Have a consumer rest; before the message is there again, which wakes it."""
+    def _rest(self, consumer: JmsMessageConsumer | None) -> Rest | None:
+        """Have a consumer rest; before the message is there again, which wakes it. None: nobody has loaded the session."""
         rest = self.loader_rest
         if consumer is not None:
             rest = self._rests.setdefault(consumer, Rest(self._session.clock))
         if rest is not None:
             rest.begin()
+        return rest
 
     def _tell(self, error: Exception) -> None:
         """Let the connection's ExceptionListener know of an error that nobody expected (JMS 1.1 §4.3.8)."""
@@ -274,7 +287,8 @@ class Dispatcher:
         try:
             return thaw(delivery, self._session)
         except GoneError as error:
-            _log.info("a message did not reach its listener, and the next one is taken: %s", error)
+            with suppress(Exception):  # the application's logging
+                _log.info("a message did not reach its listener, and the next one is taken: %s", error)
             return None
         except ProviderError as error:
             raise _UnreadError(error.reason, (delivery,)) from error
@@ -317,7 +331,8 @@ class Dispatcher:
             try:
                 session.provider_session.acknowledge(due)
             except TooLateError as error:  # there is nothing left to settle
-                _log.debug("messages that a listener has had may come again: %s", error)
+                with suppress(Exception):  # the application's logging
+                    _log.debug("messages that a listener has had may come again: %s", error)
             except BaseException:
                 session.ledger.put_back(due)
                 raise

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from pyjms.api.server_sessions import ConnectionConsumer, ServerSession, ServerSessionPool
@@ -34,6 +35,7 @@ class JmsConnectionConsumer(ConnectionConsumer):
         "_closing",
         "_connection",
         "_consumer",
+        "_is_told",
         "_max_messages",
         "_owed",
         "_pool",
@@ -60,6 +62,8 @@ class JmsConnectionConsumer(ConnectionConsumer):
         self._closing = Turn()
         self._running = False
         self._rest = Rest(connection.clock)
+        self._is_told = False
+        """Whether the connection's ExceptionListener has heard of the outage that lasts; each is told once."""
         self._owed: list[Delivery] = []
         name = f"pyjms-connection-consumer-{connection.next_number()}"
         self._worker = WorkThread(name, connection.clock, self._work, self._tell)
@@ -121,7 +125,8 @@ class JmsConnectionConsumer(ConnectionConsumer):
             return False
         except ProviderError as error:
             if not self._closed:
-                if self._rest.until_ms is None:  # else it was told already
+                if not self._is_told:
+                    self._is_told = True
                     self._connection.report(error)
                 self._rest.begin()  # the provider, which has woken this consumer, takes it to be at work, and wakes it no more
                 self._worker.until_ms = self._rest.until_ms
@@ -144,6 +149,7 @@ class JmsConnectionConsumer(ConnectionConsumer):
         try:
             while len(deliveries) < self._max_messages and (delivery := self._consumer.poll()) is not None:
                 deliveries.append(delivery)
+            self._is_told = False
         except ProviderError:
             if not deliveries:
                 raise  # else the next poll says so again, and what came before is not held up
@@ -187,12 +193,10 @@ class JmsConnectionConsumer(ConnectionConsumer):
         except ClosedError as error:
             raise to_jms(error) from error
         except ProviderError as error:
-            _log.warning("messages could not be loaded into a server session, so they will come again: %s", error)
             self._rest.begin()  # before they are there again, which wakes this consumer
-            try:
+            with suppress(ProviderError):  # they are given back later
                 self._give_back(deliveries)
-            except ProviderError as failure:
-                _log.debug("they are given back later: %s", failure)
+            self._rest.tell("messages could not be loaded into a server session, so they will come again", error)
             return False
         return True
 

@@ -8,36 +8,39 @@ from threading import Event
 
 import pytest
 
-from pyjms import JMSException
+from pyjms import JMSException, Message, Session
+from pyjms.messages.freeze import thaw
 from pyjms.runtime.factory import ConnectionFactory
 from pyjms.runtime.listener import WorkThread
+from pyjms.runtime.session import JmsSession
+from pyjms.spi.delivery import Delivery
 from pyjms.spi.errors import ResourceError
 from pyjms.testing import VirtualClock
 from tests.pyjms.runtime.conftest import Connect
-from tests.pyjms.runtime.helpers import Recorder, await_event, eventually, send_texts, take, text_of
+from tests.pyjms.runtime.helpers import Recorder, await_event, drain, eventually, send_texts, take, text_of
 from tests.pyjms.runtime.server_pool import Pool, feeding
 from tests.pyjms.runtime.test_exception_listener import Problems
 from tests.pyjms.runtime.test_failing_listeners import BY_THEMSELVES, failing, listen
 from tests.pyjms.runtime.test_failing_servers import Failing
 from tests.pyjms.runtime.test_unexpected_errors import read_unless_bad
-from tests.pyjms.runtime.wrapping import Wrapped
+from tests.pyjms.runtime.wrapping import Wrapped, raising
 
 
 @pytest.fixture(autouse=True)
 def not_logged() -> Iterator[list[str]]:
-    """Have the logging raise for each error; what was to be logged."""
+    """Have the logging raise for each error and warning; what was to be logged."""
     seen: list[str] = []
 
-    def fail_at_errors(record: logging.LogRecord) -> bool:
-        if record.exc_info:
+    def fail_at_problems(record: logging.LogRecord) -> bool:
+        if record.levelno >= logging.WARNING:
             seen.append(record.getMessage())
             raise ZeroDivisionError("a filter of the application")
         return True
 
     log = logging.getLogger("pyjms.runtime")
-    log.addFilter(fail_at_errors)
+    log.addFilter(fail_at_problems)
     yield seen
-    log.removeFilter(fail_at_errors)
+    log.removeFilter(fail_at_problems)
 
 
 @pytest.mark.realises("BOIL-LSN-1")
@@ -61,7 +64,7 @@ def test_what_cannot_be_read_is_set_aside_in_the_end(
     other = connect().create_session()
     letters = other.create_browser(other.create_queue("DLQ"))
     eventually(lambda: list(letters), "the message was set aside")
-    assert "could not be read" in not_logged[0]
+    eventually(lambda: any("could not be read" in each for each in not_logged), "it was told")
 
 
 def test_what_an_application_server_does_not_take_goes_back(connect: Connect, not_logged: list[str]) -> None:
@@ -74,6 +77,40 @@ def test_what_an_application_server_does_not_take_goes_back(connect: Connect, no
     problems.wait_for(1)
     assert text_of(take(sending.create_consumer(queue))) == "espresso"
     eventually(lambda: any("server session could not be started" in each for each in not_logged), "it was told")
+
+
+@pytest.mark.parametrize(
+    ("mode", "step"),
+    [*((mode, step) for mode in BY_THEMSELVES for step in ("poll", "read")), (Session.AUTO_ACKNOWLEDGE, "acknowledge")],
+)
+def test_what_a_provider_could_not_do_is_done_later(
+    jms_broker_url: str,
+    connect: Connect,
+    not_logged: list[str],
+    mode: int,
+    step: str,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    recorder, fail = Recorder(), raising(ResourceError("the disk is away"), times=2)
+    with Wrapped(jms_broker_url) as wrapped, ConnectionFactory(wrapped.url).create_connection() as connection:
+        session = connection.create_session(False, mode)
+        queue = session.create_queue("orders")
+        session.create_consumer(queue).message_listener = recorder
+        if step == "read":
+
+            def read_unless_away(delivery: Delivery, owner: JmsSession) -> Message:
+                fail()
+                return thaw(delivery, owner)
+
+            monkeypatch.setattr("pyjms.runtime.dispatch.thaw", read_unless_away)
+        else:
+            wrapped.before[step] = fail
+        send_texts(connect().create_session(), queue, "one", "two")
+        connection.start()
+        eventually(lambda: {"one", "two"} <= set(recorder.texts), "both came")
+    if mode == Session.AUTO_ACKNOWLEDGE:
+        assert drain(connect().create_session().create_consumer(queue)) == []
+    assert "the disk is away" in not_logged[0]
 
 
 @pytest.mark.realises("BOIL-CONN-17")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from queue import Queue
 from typing import Any
@@ -11,6 +11,7 @@ import pytest
 
 from pyjms import DeliveryMode, Session
 from pyjms.runtime.factory import ConnectionFactory
+from pyjms.runtime.rest import Rest
 from pyjms.spi import ProviderUrl, find_provider
 from pyjms.spi.errors import ResourceError
 from pyjms.testing import VirtualClock
@@ -137,6 +138,96 @@ def test_a_connection_consumer_rests(virtual_clock: WatchedClock, connect: Conne
     eventually(go_on, "both messages came")
     pool.join()
     within_patience(connection.close)
+
+
+def told(caplog: pytest.LogCaptureFixture) -> list[str]:
+    """Return what the log was told so far, by the runtime."""
+    return [record.getMessage() for record in caplog.records if record.name == "pyjms.runtime"]
+
+
+@pytest.mark.parametrize("is_loaded", [False, True], ids=["listener", "connection consumer"])
+def test_the_log_is_told_once_a_minute_and_that_it_is_over(
+    virtual_clock: WatchedClock, connect: Connect, store: Store, is_loaded: bool, caplog: pytest.LogCaptureFixture
+) -> None:
+    connection, recorder = connect(), Recorder()
+    sending = connect().create_session()
+    queue = sending.create_queue("orders")
+    pool = Pool(connection, feeding(recorder))
+    if is_loaded:
+        connection.create_connection_consumer(queue, None, pool, 1)
+    else:
+        connection.create_session().create_consumer(queue).message_listener = recorder
+    begin_ms = virtual_clock.monotonic_ms()
+    send_texts(sending, queue, "one")
+
+    def go_on() -> bool:
+        virtual_clock.advance(1000)
+        return len(told(caplog)) == 3
+
+    eventually(go_on, "it was told three times")
+    assert virtual_clock.monotonic_ms() - begin_ms > 100_000
+    assert len(set(told(caplog))) == 1
+    assert told(caplog)[0].endswith("could not be read for its listener, so it will come again: the server is away")
+    store.is_away = False
+
+    def come() -> bool:
+        virtual_clock.advance(1000)
+        return bool(recorder.texts)
+
+    eventually(come, "the message came")
+    eventually(lambda: told(caplog)[3:] == ["a consumer that had failed gets its messages again"], "that was told")
+    pool.join()
+    within_patience(connection.close)
+
+
+def test_the_log_is_told_of_another_problem_at_once(caplog: pytest.LogCaptureFixture) -> None:
+    clock = VirtualClock()
+    rest = Rest(clock)
+    for error in ("away", "away", "full", "away", "full"):
+        rest.tell("it failed", ResourceError(error))
+        clock.advance(1000)
+    assert told(caplog) == ["it failed: away", "it failed: full"]
+    for number in range(100):
+        rest.tell("it failed", ResourceError(str(number)))
+    assert len(rest._said) < 10
+    rest.end()
+    rest.end()
+    rest.tell("it failed", ResourceError("away"))
+    assert told(caplog)[-2:] == ["a consumer that had failed gets its messages again", "it failed: away"]
+
+
+@pytest.mark.realises("BOIL-CONN-17")
+def test_an_exception_listener_hears_of_each_outage_of_a_connection_consumer(
+    virtual_clock: WatchedClock, wrapped: Wrapped, connect: Connect
+) -> None:
+    """Once; also of one that comes before there was a message."""
+    problems = Problems()
+    with ConnectionFactory(wrapped.url, clock=virtual_clock).create_connection() as connection:
+        connection.exception_listener = problems
+        queue = connection.create_session().create_queue("orders")
+        connection.create_connection_consumer(queue, None, Pool(connection, feeding(Recorder())), 1)
+        polled = Queue[None]()
+        for outage in ("first", "second"):
+            fail = raising(ResourceError(outage), times=3)
+
+            def poll(fail: Callable[[], None] = fail) -> None:
+                fail()
+                polled.put(None)
+
+            wrapped.before["poll"] = poll
+            if outage == "first":
+                connection.start()
+            else:
+                send_texts(connect().create_session(), queue, "one")
+
+            def go_on() -> bool:
+                virtual_clock.advance(1000)
+                return not polled.empty()
+
+            eventually(go_on, "it could be asked again")
+            polled.get()
+        assert [str(each) for each in problems.wait_for(2)] == ["first", "second"]
+        within_patience(connection.close)
 
 
 @pytest.mark.parametrize("by", ["listener", "connection consumer"])
