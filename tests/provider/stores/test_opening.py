@@ -267,6 +267,7 @@ def test_an_older_schema_is_brought_to_the_present_version_step_by_step(
         connection.execute(text("ALTER TABLE pyjms_message RENAME COLUMN later TO deliver_at"))
 
     monkeypatch.setattr(schema_module, "MIGRATIONS", {-1: first, 0: second, 1: lambda _: None, 2: lambda _: None})
+    monkeypatch.setattr(schema_module, "FIRST", -1)
     world = World(JournalHome(lambda _: opened(url)))
     assert seen == [-1, 0]
     sent = world.add(world.message(deliver_at_ms=5)).reference
@@ -283,16 +284,25 @@ def test_a_migration_that_fails_changes_nothing(url: str, change: Change, monkey
         connection.execute(text("ALTER TABLE no_such_table ADD COLUMN half BIGINT"))
 
     monkeypatch.setattr(schema_module, "MIGRATIONS", {0: broken, 1: broken, 2: broken})
+    monkeypatch.setattr(schema_module, "FIRST", -1)
     with pytest.raises(StoreError, match="no_such_table"):
         opened(url)
     change("ALTER TABLE pyjms_queue ADD COLUMN half BIGINT", f"UPDATE pyjms_meta SET version = {VERSION}")
     opened(url).close(clean=True)
 
 
-def test_a_schema_that_is_too_old_is_refused(url: str, change: Change) -> None:
+def test_a_schema_that_is_too_old_is_refused(url: str, change: Change, monkeypatch: pytest.MonkeyPatch) -> None:
+    opened(url).close(clean=True)
+    change("UPDATE pyjms_meta SET version = 1")
+    monkeypatch.setattr(schema_module, "MIGRATIONS", {})
+    with pytest.raises(NewerStoreError, match=r"schema 1.*older pyjms"):
+        opened(url)
+
+
+def test_a_schema_that_there_never_was_is_damage(url: str, change: Change) -> None:
     opened(url).close(clean=True)
     change("UPDATE pyjms_meta SET version = 0")
-    with pytest.raises(NewerStoreError, match=r"schema 0.*older pyjms"):
+    with pytest.raises(DamagedStoreError, match=r"schema 0, which there never was.*backup.*pyjms broker salvage"):
         opened(url)
 
 

@@ -169,6 +169,10 @@ def test_a_prepared_branch_is_saved_and_one_that_is_lost_leaves_its_messages_asi
     assert "prepared" in reason
 
 
+OLD_DUPLICATE = (
+    "CREATE TABLE pyjms_duplicate (kind SMALLINT, name TEXT, temporary BOOLEAN, duplicate_id TEXT, until_ms BIGINT,"
+    " PRIMARY KEY (kind, name, temporary, duplicate_id)) WITHOUT ROWID"
+)
 PIPELINES = ("pyjms_group", "pyjms_reserved", "pyjms_stage", "pyjms_stage_marker")
 
 
@@ -176,13 +180,11 @@ PIPELINES = ("pyjms_group", "pyjms_reserved", "pyjms_stage", "pyjms_stage_marker
 @pytest.mark.parametrize("is_noted", [True, False])
 def test_an_older_store_keeps_what_it_has_and_becomes_a_present_one(store: Path, version: int, is_noted: bool) -> None:
     """Its ids of producers had no serial, and SQLite took the name of a column that there is not for a text: one id was kept."""
-    names = "kind SMALLINT, name TEXT, temporary BOOLEAN, duplicate_id TEXT, until_ms BIGINT"
-    key = "PRIMARY KEY (kind, name, temporary, duplicate_id)"
     until_ms = 2**61
     change(
         store,
         "DROP TABLE pyjms_duplicate",
-        f"CREATE TABLE pyjms_duplicate ({names}, {key}) WITHOUT ROWID",
+        OLD_DUPLICATE,
         *(f"INSERT INTO pyjms_duplicate VALUES (0, 'orders', 0, 'id-{n}', {until_ms - n})" for n in range(5)),
         *(f"DROP TABLE {name}" for name in PIPELINES if version == 1),
         f"UPDATE pyjms_meta SET version = {version}" if is_noted else "DELETE FROM pyjms_meta",
@@ -199,6 +201,31 @@ def test_an_older_store_keeps_what_it_has_and_becomes_a_present_one(store: Path,
     assert kept == [(f"id-{n}", until_ms - n, 5 - n) for n in (4, 3, 2, 1, 0)]
     assert {*PIPELINES, "pyjms_message_branch", "pyjms_stage_name"} <= made
     assert list(orders(new)) == list(range(SENT))
+
+
+@pytest.mark.parametrize("damages", ["its version", "its version and its ids", "its ids", "all that tells its version"])
+@pytest.mark.parametrize("version", [1, 2, 3])
+def test_a_store_whose_version_or_ids_of_producers_are_lost_is_saved(store: Path, version: int, damages: str) -> None:
+    """Another broker opens it then, and notes ids anew."""
+    change(
+        store,
+        f"UPDATE pyjms_meta SET version = {0 if 'its version' in damages else version}",
+        *(f"DROP TABLE {name}" for name in PIPELINES if version == 1),
+        *(["DROP TABLE pyjms_duplicate"] if version < 3 or damages != "its version" else []),
+        *([OLD_DUPLICATE] if version < 3 and damages == "its version" else []),
+        *(["DELETE FROM pyjms_meta"] if damages == "all that tells its version" else []),
+    )
+    _, new = save(store)
+    assert list(orders(new)) == list(range(SENT))
+    with closing(sqlite3.connect(new)) as connection:
+        assert connection.execute("SELECT serial FROM pyjms_duplicate").fetchall() == []
+        assert connection.execute("SELECT count(*) FROM pyjms_stage").fetchall() == [(0,)]
+
+
+def test_a_store_whose_version_is_damaged_is_not_opened_and_what_to_do_is_told(store: Path) -> None:
+    change(store, "UPDATE pyjms_meta SET version = 0")
+    with pytest.raises(Exception, match=r"says that it has schema 0, .*pyjms broker salvage"), broker(store):
+        pass
 
 
 def test_a_column_that_is_missing_is_an_error_and_no_text(store: Path) -> None:

@@ -22,7 +22,7 @@ from pyjms_provider.stores.errors import DamagedStoreError, ForeignStoreError, N
 from pyjms_provider.stores.file_lock import FileLock, describe_holder
 from pyjms_provider.stores.sql import tables as t
 from pyjms_provider.stores.sql.damaged_table import DamagedTable
-from pyjms_provider.stores.sql.migrations import BROUGHT
+from pyjms_provider.stores.sql.migrations import BROUGHT, FIRST, make_lost
 from pyjms_provider.stores.sql.schema import PRODUCT, prepare_schema
 from pyjms_provider.stores.sql.sqlite import make_engine, understand
 
@@ -157,7 +157,7 @@ def _look(source: sqlite3.Connection, path: str) -> _Found:
     found: list[Sequence[Any]] = []
     columns = ["version", "next_queue", "epoch"]
     DamagedTable(source, t.META.name, "rowid", columns, found.append, is_unique=True).read()
-    if not found or any(type(value) is not int or value < 0 for value in found[0]):
+    if not found or any(type(value) is not int or value < 0 for value in found[0]) or found[0][0] < FIRST:
         return _Found(names=names, version=_version_by_columns(source), next_queue=1, epoch=0)
     version, next_queue, epoch = found[0]
     if version > t.VERSION:
@@ -182,6 +182,7 @@ def _make_tables(source: sqlite3.Connection, connection: Connection, found: _Fou
         made = "SELECT sql FROM sqlite_master WHERE substr(tbl_name, 1, ?) = ? AND sql IS NOT NULL ORDER BY type DESC"
         for (statement,) in source.execute(made, (len(t.PREFIX), t.PREFIX)):  # tables, and then their indexes
             connection.exec_driver_sql(statement)
+        make_lost(connection, found.version)
     row = {"version": found.version, "next_queue": found.next_queue, "epoch": found.epoch}
     connection.execute(insert(t.META).values(one=1, product=PRODUCT, clean=False, holder="", **row))
 

@@ -12,7 +12,7 @@ from sqlalchemy import insert, inspect, select, update
 
 from pyjms_provider.stores.errors import DamagedStoreError, ForeignStoreError, NewerStoreError
 from pyjms_provider.stores.sql import tables as t
-from pyjms_provider.stores.sql.migrations import MIGRATIONS
+from pyjms_provider.stores.sql.migrations import FIRST, MIGRATIONS
 
 if TYPE_CHECKING:
     from sqlalchemy import Connection
@@ -65,6 +65,11 @@ def prepare_schema(
         raise NewerStoreError(
             f"{where} has schema {row.version}, and this pyjms knows schema {t.VERSION}: install the pyjms that wrote it, "
             "or a newer one"
+        )
+    if row.version < FIRST:
+        raise DamagedStoreError(
+            f"{where} says that it has schema {row.version}, which there never was. Put a backup in its place, or, if it is a "
+            "file of SQLite, save what can be read with: pyjms broker salvage FILE NEW-FILE"
         )
     _migrate(connection, where, row.version)
     return bool(row.clean)
