@@ -334,8 +334,11 @@ class ProfiledSession(ProviderSession):
             self._give_back(epoch, verbs.GiveBack(session=self.name, ids=_ids(live), unseen=True))
 
     def retry(self, delivery: Delivery, reason: str) -> None:
+        self.retry_all((delivery,), reason)
+
+    def retry_all(self, deliveries: Sequence[Delivery], reason: str) -> None:
         self._check_open()
-        epoch, live = self._live([delivery])
+        epoch, live = self._live(deliveries)
         if epoch is not None:
             self._give_back(epoch, verbs.Retry(session=self.name, ids=_ids(live), reason=reason))
 

@@ -37,6 +37,20 @@ def test_a_message_that_is_pushed_while_its_consumer_closes_goes_back_unseen() -
         assert (returned["ids"], returned["unseen"]) == ("7", "true")
 
 
+def test_several_that_could_not_be_processed_go_back_in_one_frame() -> None:
+    with Peer() as peer, linked(peer) as connection:
+        told = Told()
+        session = connection.open_session(transacted=False)
+        consumer = consumer_of(session, told)
+        for number in (1, 2, 3):
+            peer.deliver_to(consumer, number)
+        told.wait(3)
+        deliveries = [consumer.poll() for _ in range(3)]
+        session.retry_all([each for each in deliveries if each is not None], "the disk is full")
+        (frame,) = peer.of("RETRY")
+        assert (frame.headers["ids"], frame.headers["reason"]) == ("1-3", "the disk is full")
+
+
 def test_a_message_that_comes_after_interest_has_ended_goes_back_unseen() -> None:
     with Peer() as peer, linked(peer) as connection:
         consumer = consumer_of(connection.open_session(transacted=False))
