@@ -25,6 +25,7 @@ __all__ = [
     "Epoch",
     "EpochEvents",
     "InterruptedLinkError",
+    "Said",
     "UnansweredError",
     "UnsentLinkError",
     "lost_while_sent",
@@ -53,6 +54,15 @@ def lost_while_sent(error: InterruptedLinkError) -> ProviderError:
     return InDoubtError(
         f"the connection was lost while a message was sent ({error}): it is not known whether it arrived"
     )
+
+
+class Said:
+    """Whether frames are on their way for certain: who was interrupted while it said them must not say them again."""
+
+    __slots__ = ("is_said",)
+
+    def __init__(self) -> None:
+        self.is_said = False
 
 
 def may_be_made(error: BaseException) -> bool:
@@ -144,10 +154,15 @@ class Epoch:
         """What to do when a RECEIPT comes for which nobody waits any longer."""
         self.wire = Wire(endpoint, settings, self)
 
-    def post(self, *frames: Frame, needs_room: bool = True) -> None:
-        """Send `frames`; nobody waits for an answer. `needs_room`: see `Wire.send`. Raises `ProviderError`, `InterruptedLinkError`."""
+    def post(self, *frames: Frame, needs_room: bool = True, said: Said | None = None) -> None:
+        """Send `frames`; nobody waits for an answer. `needs_room`: see `Wire.send`; `said` hears when they are.
+
+        Raises `ProviderError`, `InterruptedLinkError`.
+        """
         try:
             self.wire.send(*frames, needs_room=needs_room)
+            if said is not None:
+                said.is_said = True  # no call stands between, so Python looks for no signal
         except WireEndedError as error:
             raise _interrupted(error) from error
 
@@ -178,8 +193,9 @@ class Epoch:
         timeout_ms: int | None = None,
         needs_room: bool = True,
         late: Callable[[Frame], None] | None = None,
+        said: Said | None = None,
     ) -> Frame:
-        """Send `frames` and wait until the broker has done the last; return its RECEIPT. `needs_room`: see `Wire.send`.
+        """Send `frames` and wait until the broker has done the last; return its RECEIPT. `needs_room`, `said`: see `post`.
 
         `late` is called with a RECEIPT that nobody gets: on the I/O thread when it comes after the wait, or at once when the thread that
         has just heard it is interrupted.
@@ -189,7 +205,7 @@ class Epoch:
         `InterruptedLinkError`.
         """
         if self.wire.is_own_thread():
-            self.post(*frames, needs_room=needs_room)
+            self.post(*frames, needs_room=needs_room, said=said)
             return Frame("RECEIPT", {})
         receipt, answer = f"r{next(self._receipts)}", _Answer()
         frames[-1].headers["receipt"] = receipt
@@ -199,7 +215,7 @@ class Epoch:
             self._answers[receipt] = answer
         try:
             try:
-                self.post(*frames, needs_room=needs_room)
+                self.post(*frames, needs_room=needs_room, said=said)
                 limit_ms = self._settings.timeout_ms if timeout_ms is None else timeout_ms
                 self.wire.wait(self._clock, answer.signal, self._clock.monotonic_ms() + limit_ms, self._events.is_alone)
             finally:
@@ -209,6 +225,8 @@ class Epoch:
         except BaseException:
             if late is not None:
                 self._leave(receipt, answer, late)
+            if answer.error is not None:  # who asked was interrupted before it heard
+                self._events.on_broker_error(answer.error)
             raise
         if answer.frame is not None:
             return answer.frame
@@ -231,15 +249,15 @@ class Epoch:
         if answer.frame is not None:
             late(answer.frame)
 
-    def ask_last(self, *frames: Frame, timeout_ms: int | None = None) -> Frame:
+    def ask_last(self, *frames: Frame, timeout_ms: int | None = None, said: Said | None = None) -> Frame:
         """Ask, as `ask`, for what ends something; it needs no room.
 
         A broker for which a call has waited in vain, and that has said nothing since, is told and not waited for again: so the
         parts of a connection, which are closed one after the other, wait once for a broker that stands still.
         """
         if not self._is_silent:
-            return self.ask(*frames, timeout_ms=timeout_ms, needs_room=False)
-        self.post(*frames, needs_room=False)
+            return self.ask(*frames, timeout_ms=timeout_ms, needs_room=False, said=said)
+        self.post(*frames, needs_room=False, said=said)
         raise UnansweredError(
             f"the broker has answered nothing for so long that {frames[-1].command} is not waited for"
         )

@@ -5,19 +5,42 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from pyjms.spi.envelope import Envelope
+from pyjms_provider.clients.stomp.epoch import Said
 from pyjms_provider.protocols.stomp.frames import Frame
 
 if TYPE_CHECKING:
     from pyjms_provider.clients.stomp.session import StompSession
     from pyjms_provider.clients.stomp.subscription import Subscription
+    from pyjms_provider.clients.stomp.transactions import Transaction
 
-__all__ = ["HeldMessage"]
+__all__ = ["HeldMessage", "Settlement"]
+
+
+class Settlement(Said):
+    """An ACK or NACK of one or several messages."""
+
+    __slots__ = ("transaction",)
+
+    def __init__(self, transaction: Transaction | None = None) -> None:
+        super().__init__()
+        self.transaction = transaction
+        """What it is a part of; None: it settles at once."""
 
 
 class HeldMessage:
     """Guarded by its subscription's lock, except `session`: by the sessions' own."""
 
-    __slots__ = ("count", "envelope", "epoch", "frame", "is_redelivered", "number", "session", "subscription")
+    __slots__ = (
+        "count",
+        "envelope",
+        "epoch",
+        "frame",
+        "is_redelivered",
+        "number",
+        "session",
+        "settlement",
+        "subscription",
+    )
 
     def __init__(self, subscription: Subscription, epoch: int, frame: Frame, number: int) -> None:
         self.subscription = subscription
@@ -32,11 +55,21 @@ class HeldMessage:
         self.is_redelivered = False
         self.session: StompSession | None = None
         """Who has it now."""
+        self.settlement: Settlement | None = None
+        """What was, or is about to be, said of it last."""
 
     @property
     def owner(self) -> str:
         """Whose copy of the message it is: that of a queue, or of a durable subscription."""
         return self.subscription.identity
+
+    def is_settled(self, transaction: Transaction | None = None) -> bool:
+        """Whether the broker has been told that it is settled: for good, or in `transaction`. A call that said so may have been interrupted."""
+        settlement = self.settlement
+        if settlement is None or not settlement.is_said:
+            return False
+        part_of = settlement.transaction
+        return part_of is None or part_of is transaction or part_of.has_committed
 
     @property
     def ack_id(self) -> str:

@@ -23,9 +23,9 @@ from pyjms.spi.provider import ProviderSession, SubscribeRequest
 from pyjms.spi.selector import Selector
 from pyjms_provider.clients.ending import Ending
 from pyjms_provider.clients.stomp.epoch import Epoch, InterruptedLinkError, UnansweredError, lost_while_sent
-from pyjms_provider.clients.stomp.held_message import HeldMessage
+from pyjms_provider.clients.stomp.held_message import HeldMessage, Settlement
 from pyjms_provider.clients.stomp.subscription import Subscription
-from pyjms_provider.clients.stomp.transactions import Transaction
+from pyjms_provider.clients.stomp.transactions import Transaction, flush
 from pyjms_provider.protocols.stomp.dialects import NackMeaning
 from pyjms_provider.protocols.stomp.frames import Frame
 
@@ -83,7 +83,7 @@ class StompSession(ProviderSession):
 
     def _open_transaction(self, epoch: Epoch) -> Transaction:
         """Return the transaction; begin one in `epoch` if there is none. Raises `InterruptedLinkError`."""
-        if self._transaction is None:
+        if self._transaction is None or self._transaction.has_ended:
             name = f"{self._name}-{next(self._transaction_numbers)}"
             self._transaction = Transaction(name, epoch)
         return self._transaction
@@ -91,22 +91,29 @@ class StompSession(ProviderSession):
     def commit(self) -> None:
         self._check_open()
         self._check_transacted()
-        transaction, self._transaction = self._transaction, None
+        transaction = self._transaction  # as long as its end is not known: an interrupted call may be made once more
         if transaction is None:
             return
         try:
             transaction.commit()
         except InDoubtError:
+            self._transaction = None
             self._let_go(transaction.acknowledged)
             raise
+        except ProviderError:
+            self._transaction = None
+            raise
+        self._transaction = None
         self._let_go(transaction.acknowledged)
 
     def rollback(self) -> None:
         self._check_open()
         self._check_transacted()
-        transaction, self._transaction = self._transaction, None
+        transaction = self._transaction
         if transaction is not None:
+            transaction.doom("a rollback of it was interrupted")
             transaction.abort()
+            self._transaction = None
 
     def doom(self, reason: str) -> None:
         """Let the open transaction end in a rollback only: the broker has refused a part of it. Any thread."""
@@ -194,8 +201,11 @@ class StompSession(ProviderSession):
             live = [each for each in held if each.epoch == transaction.epoch.number]
             if len(live) < len(held):
                 transaction.doom("the connection was lost meanwhile, and what was received before comes again")
-            if transaction.failure is None:
-                transaction.epoch.post(*(self._connection.ack(each, transaction.name) for each in live))
+            live = [each for each in live if not each.is_settled(transaction)]
+            if transaction.failure is None and live:
+                settlement = _begin_settlement(live, transaction)
+                frames = [self._connection.ack(each, transaction.name) for each in live]
+                transaction.epoch.post(*frames, said=settlement)
                 transaction.acknowledged += live
         except InterruptedLinkError:
             if self._transaction is None:
@@ -234,19 +244,27 @@ class StompSession(ProviderSession):
 
     def _settle(self, held: list[HeldMessage], frame_of: Callable[[HeldMessage], Frame]) -> None:
         """Tell the broker; wait for its answer if the URL asks for that. Raises what the broker answers."""
-        frames = [frame_of(each) for each in held]
+        fresh = [each for each in held if not each.is_settled()]  # a call that was interrupted has said the others
+        frames = [frame_of(each) for each in fresh]
         epoch = self._link.current()
         live = [each for each in held if each.epoch == epoch.number]
         if len(live) < len(held):
             return  # lost at this very moment
+        settlement = _begin_settlement(fresh)
         try:
-            if self._connection.settings.confirm_acknowledge:
-                epoch.ask(*frames)
+            if not self._connection.settings.confirm_acknowledge:
+                epoch.post(*frames, said=settlement)
+            elif frames:
+                epoch.ask(*frames, said=settlement)
             else:
-                epoch.post(*frames)
+                flush(epoch)
         except InterruptedLinkError:
             self._connection.redeliveries.acknowledged(held)  # if they come again, they are settled again
+        except UnansweredError:
+            self._check_open()
+            raise
         except ProviderError:
+            settlement.is_said = False
             self._check_open()  # closed meanwhile: the messages are back at the broker
             raise
         else:
@@ -307,9 +325,8 @@ class StompSession(ProviderSession):
         with self._lock:
             self._closed = True
             held, subscriptions = list(self._held), list(self._subscriptions)
-            transaction, self._transaction = self._transaction, None
-        if transaction is not None:
-            transaction.abort()
+        if self._transaction is not None:
+            self._transaction.abort()
         steps: list[Callable[[], None]] = [subscription.close for subscription in subscriptions]
         steps.append(partial(self._give_back, held))
         for step in steps:
@@ -335,6 +352,14 @@ def _held_of(deliveries: Sequence[Delivery]) -> list[HeldMessage]:
         assert isinstance(delivery.tag, HeldMessage), "deliveries of browsers cannot be settled"
         held.append(delivery.tag)
     return held
+
+
+def _begin_settlement(held: Iterable[HeldMessage], transaction: Transaction | None = None) -> Settlement:
+    """Return what notes, of all these at once, that they are settled."""
+    settlement = Settlement(transaction)
+    for each in held:
+        each.settlement = settlement
+    return settlement
 
 
 def _by_subscription(held: Iterable[HeldMessage]) -> dict[Subscription, list[HeldMessage]]:

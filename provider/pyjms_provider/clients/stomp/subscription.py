@@ -267,6 +267,7 @@ class Subscription(ProviderConsumer):
         if is_wanted:
             self._on_ready()
         if not stays:
+            messages = [each for each in messages if not each.is_settled()]
             self._connection.redeliveries.seen(messages)  # not all brokers mark what they deliver again
         if not stays and not self._dialect.unsubscribe_returns_unsettled:
             self._connection.hand_back(messages)
@@ -351,7 +352,7 @@ class Subscription(ProviderConsumer):
                 return  # another thread, which settled the last message or closed it, does it
             self._is_ending = True
             epoch = self._epoch
-            returned = list(self._returned)
+            returned = [each for each in self._returned if not each.is_settled()]
         self._connection.redeliveries.seen(returned)  # recovered and not asked for again: the broker has them unmarked
         try:
             newest = self._connection.link.newest
@@ -373,5 +374,6 @@ class Subscription(ProviderConsumer):
             return
         if not self._dialect.unsubscribe_returns_unsettled:
             with self._lock:
-                left = [*self._returned, *(HeldMessage(self, number, frame, 0) for number, frame in self._frames)]
+                returned = [each for each in self._returned if not each.is_settled()]
+                left = [*returned, *(HeldMessage(self, number, frame, 0) for number, frame in self._frames)]
             self._connection.hand_back(left)

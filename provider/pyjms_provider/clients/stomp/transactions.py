@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import logging
 from contextlib import suppress
+from typing import TYPE_CHECKING
 
 from pyjms.spi.errors import InDoubtError, ProviderError, ResourceError, RolledBackError
-from pyjms_provider.clients.stomp.epoch import Epoch, InterruptedLinkError, UnsentLinkError
-from pyjms_provider.clients.stomp.held_message import HeldMessage
+from pyjms_provider.clients.stomp.epoch import Epoch, InterruptedLinkError, Said, UnsentLinkError
 from pyjms_provider.protocols.stomp.frames import Frame
+
+if TYPE_CHECKING:
+    from pyjms_provider.clients.stomp.held_message import HeldMessage
 
 __all__ = ["Transaction"]
 
@@ -24,6 +27,8 @@ class Transaction:
         self.epoch = epoch
         self.acknowledged: list[HeldMessage] = []
         """What its commit settles."""
+        self._commit = Said()
+        self._abort = Said()
         self._failure: str | None = None
         epoch.post(Frame("BEGIN", {"transaction": name}))
 
@@ -38,13 +43,26 @@ class Transaction:
             return self._failure or f"the connection was lost meanwhile: {self.epoch.reason}"
         return self._failure
 
+    @property
+    def has_committed(self) -> bool:
+        """Whether COMMIT was said, whatever the broker answered."""
+        return self._commit.is_said
+
+    @property
+    def has_ended(self) -> bool:
+        """Whether COMMIT or ABORT was said: nothing more can be said in it."""
+        return self._commit.is_said or self._abort.is_said
+
     def check(self) -> None:
         """Raise `RolledBackError` if it can only be rolled back: more work in it would be lost."""
         if self.failure is not None:
             raise RolledBackError(f"the transaction was rolled back: {self.failure}")
 
     def commit(self) -> None:
-        """Commit. Raises `RolledBackError`, `InDoubtError`."""
+        """Commit; what an interrupted call has said is not said again. Raises `RolledBackError`, `InDoubtError`."""
+        if self._commit.is_said:
+            self._hear_commit()
+            return
         try:
             flush(self.epoch)  # so that an ERROR for one of its frames is here before COMMIT is written
             if self.failure is not None:
@@ -56,7 +74,7 @@ class Transaction:
             self.abort()
             raise RolledBackError(f"the transaction was rolled back: {error.reason}") from error
         try:
-            self.epoch.ask(Frame("COMMIT", {"transaction": self.name}))
+            self.epoch.ask(Frame("COMMIT", {"transaction": self.name}), said=self._commit)
         except UnsentLinkError as error:
             raise RolledBackError(f"the transaction was rolled back: the connection was lost: {error}") from error
         except (InterruptedLinkError, ResourceError) as error:
@@ -66,13 +84,25 @@ class Transaction:
         except ProviderError as error:
             raise RolledBackError(f"the transaction was rolled back: {error.reason}") from error
 
+    def _hear_commit(self) -> None:
+        """Wait until the broker has done a COMMIT whose answer nobody waits for; if it refused, it has told so by then (`doom`)."""
+        try:
+            flush(self.epoch)
+        except (InterruptedLinkError, ResourceError) as error:
+            raise InDoubtError(
+                f"a commit was interrupted, and the broker did not answer later ({error}): it is not known whether the "
+                "transaction was committed"
+            ) from error
+        if self._failure is not None:
+            raise RolledBackError(f"the transaction was rolled back: {self._failure}")
+
     def abort(self) -> None:
-        """Roll back, if the broker has not done so by itself."""
-        if self.epoch.has_ended:
+        """Roll back, if the broker has not done so by itself, and if its end was not said before."""
+        if self.epoch.has_ended or self.has_ended:
             return
         with suppress(InterruptedLinkError):
             try:
-                self.epoch.ask_last(Frame("ABORT", {"transaction": self.name}))
+                self.epoch.ask_last(Frame("ABORT", {"transaction": self.name}), said=self._abort)
             except ProviderError as error:
                 _log.warning("PYJMS-STOMP the broker did not roll back a transaction: %s", error.reason)
 

@@ -1,0 +1,205 @@
+"""After a Ctrl-C at any place of an acknowledgement, or of the end of a transaction, it is said once, however often it is asked for."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+
+import pytest
+
+from pyjms.spi.delivery import Delivery
+from pyjms.spi.errors import InDoubtError, ProviderError, RolledBackError
+from pyjms_provider.clients.stomp.epoch import UnansweredError
+from pyjms_provider.clients.stomp.session import StompSession
+from pyjms_provider.protocols.stomp.frames import Frame
+from tests.provider.clients.stomp.fake_broker import FakeBroker
+from tests.provider.clients.stomp.world import QUICKLY, Events, Told, connected, consume, hasten
+from tests.provider.helpers import make_envelope
+from tests.provider.interruptions import Interruption, each_interruption
+
+FILES = tuple(
+    f"clients/stomp/{name}.py" for name in ("session", "epoch", "transactions", "held_message", "wire", "outbox")
+)
+
+
+def received(broker: FakeBroker, session: StompSession, number: int = 2) -> list[Delivery]:
+    told = Told()
+    consumer = consume(session, told=told)
+    for ack in range(number):
+        broker.deliver(consumer.id, f"a{ack}")
+    deliveries: list[Delivery] = []
+    while len(deliveries) < number:
+        told.wait(len(deliveries) + 1)
+        while (delivery := consumer.poll()) is not None:
+            deliveries.append(delivery)
+    return deliveries
+
+
+def settled(broker: FakeBroker, command: str = "ACK") -> Counter[tuple[str, str]]:
+    """Return how often each message was settled on the newest connection, by transaction."""
+    return Counter((each.headers["id"], each.headers.get("transaction", "")) for each in broker.of_newest(command))
+
+
+@pytest.mark.parametrize("confirm", ["yes", "no"])
+@pytest.mark.parametrize("command", ["ACK", "NACK"])
+def test_what_was_interrupted_is_settled_once(confirm: str, command: str) -> None:
+    def settle(session: StompSession, deliveries: Sequence[Delivery]) -> None:
+        if command == "ACK":
+            session.acknowledge(deliveries)
+        else:
+            session.reject(deliveries[0], "no use")
+
+    def attempt(interruption: Interruption) -> None:
+        with FakeBroker() as broker, connected(broker, f"{QUICKLY}&confirm_acknowledge={confirm}") as connection:
+            session = connection.open_session(transacted=False)
+            deliveries = received(broker, session, 2 if command == "ACK" else 1)
+            epoch = connection.link.current()
+            with suppress(KeyboardInterrupt), interruption():
+                settle(session, deliveries)
+            settle(session, deliveries)
+            connection.flush()
+            if connection.link.current() is epoch:  # else they are the broker's again
+                assert set(settled(broker, command).values()) == {1}, interruption.where
+                assert len(settled(broker, command)) == len(deliveries), interruption.where
+
+    assert each_interruption(attempt, *FILES) > 10
+
+
+def test_what_is_received_again_after_an_interrupted_acknowledgement_is_not_settled_again() -> None:
+    def attempt(interruption: Interruption) -> None:
+        with FakeBroker() as broker, connected(broker) as connection:
+            session = connection.open_session(transacted=False)
+            deliveries = received(broker, session)
+            epoch = connection.link.current()
+            with suppress(KeyboardInterrupt), interruption():
+                session.acknowledge(deliveries)
+            session.recover(deliveries)
+            session.acknowledge(deliveries)
+            if connection.link.current() is epoch:
+                assert set(settled(broker).values()) == {1}, interruption.where
+
+    assert each_interruption(attempt, *FILES) > 10
+
+
+def test_rabbitmq_is_not_given_back_what_it_was_told_is_acknowledged() -> None:
+    def attempt(interruption: Interruption) -> None:
+        with FakeBroker(server="RabbitMQ/3.10.8") as broker, connected(broker) as connection:
+            session = connection.open_session(transacted=False)
+            deliveries = received(broker, session)
+            epoch = connection.link.current()
+            with suppress(KeyboardInterrupt), interruption():
+                session.acknowledge(deliveries)
+            session.close()
+            if connection.link.current() is epoch:
+                both = [*broker.of("ACK"), *broker.of("NACK")]
+                assert len(both) == len({each.headers["id"] for each in both}) == 2, interruption.where
+
+    assert each_interruption(attempt, *FILES) > 10
+
+
+def test_what_the_broker_answers_late_is_not_said_again() -> None:
+    with FakeBroker(unanswered={"ACK"}) as broker, connected(broker) as connection:
+        session = connection.open_session(transacted=False)
+        deliveries = received(broker, session)
+        hasten(connection.link, timeout_ms=1)
+        with pytest.raises(UnansweredError):
+            session.acknowledge(deliveries)
+        hasten(connection.link, timeout_ms=10_000)
+        session.acknowledge(deliveries)
+        assert set(settled(broker).values()) == {1}
+
+
+def test_what_the_broker_refuses_may_be_said_again() -> None:
+    with FakeBroker(refused={"ACK": "not now"}) as broker, connected(broker) as connection:
+        session = connection.open_session(transacted=False)
+        deliveries = received(broker, session, 1)
+        for _ in range(2):
+            with pytest.raises(ProviderError, match="not now"):
+                session.acknowledge(deliveries)
+        assert settled(broker) == {("a0", ""): 2}
+
+
+def ends() -> dict[str, Callable[[StompSession], None]]:
+    return {"commit": StompSession.commit, "rollback": StompSession.rollback}
+
+
+@pytest.mark.parametrize("then", list(ends()))
+@pytest.mark.parametrize("first", list(ends()))
+def test_a_transaction_whose_end_was_interrupted_ends_once(first: str, then: str) -> None:
+    """And all that was said in it is in it."""
+
+    def attempt(interruption: Interruption) -> None:
+        with FakeBroker() as broker, connected(broker) as connection:
+            session = connection.open_session(transacted=True)
+            deliveries = received(broker, session)
+            session.send(make_envelope("reply"))
+            is_acknowledged = False
+            epoch = connection.link.current()
+            with suppress(KeyboardInterrupt), interruption():
+                session.acknowledge(deliveries)
+                is_acknowledged = True
+                ends()[first](session)
+            is_rolled_back = False
+            if first == then == "commit" and not is_acknowledged:
+                session.acknowledge(deliveries)
+            try:
+                ends()[then](session)
+            except (RolledBackError, InDoubtError):
+                is_rolled_back = True
+            if connection.link.current() is not epoch:
+                return
+            connection.flush()
+            over = [name_of(each) for each in (*broker.of("COMMIT"), *broker.of("ABORT")) if name_of(each) != "flush"]
+            used = {name_of(each) for each in (*broker.of("SEND"), *broker.of("ACK"))}
+            assert sorted(over) == sorted(used), interruption.where
+            assert set(settled(broker).values()) <= {1}, interruption.where
+            if first == then == "commit":
+                assert not is_rolled_back, interruption.where
+                assert len(broker.of("COMMIT")) == 1, interruption.where
+                assert len(broker.of("ACK")) == 2, interruption.where
+            session.send(make_envelope("more"))
+            session.commit()
+            connection.flush()
+            assert len(broker.of("SEND")) == 2, interruption.where
+
+    assert each_interruption(attempt, *FILES) > 10
+
+
+def name_of(frame: Frame) -> str:
+    return frame.headers["transaction"]
+
+
+def test_a_commit_that_is_refused_after_its_interrupt_is_told_by_the_next_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    events = Events()
+
+    def answer(_: int, frame: Frame) -> None:
+        if frame.command == "BEGIN" and frame.headers["transaction"] == "flush" and broker.of("COMMIT"):
+            broker.push(
+                Frame("ERROR", {"receipt-id": broker.of("COMMIT")[0].headers["receipt"], "message": "disk full"})
+            )
+
+    with (
+        FakeBroker(unanswered={"COMMIT"}, on_frame=answer) as broker,
+        connected(broker, QUICKLY, events) as connection,
+    ):
+        session = connection.open_session(transacted=True)
+        session.send(make_envelope("a"))
+        epoch = connection.link.current()
+        wait = epoch.wire.wait
+
+        def interrupted(*arguments: object) -> bool:
+            if not epoch._answers or not broker_has_commit():
+                return wait(*arguments)  # type: ignore[arg-type]
+            monkeypatch.undo()
+            raise KeyboardInterrupt
+
+        def broker_has_commit() -> bool:
+            return session._transaction is not None and session._transaction.has_ended
+
+        monkeypatch.setattr(epoch.wire, "wait", interrupted)
+        with pytest.raises(KeyboardInterrupt):
+            session.commit()
+        broker.wait_for("COMMIT")
+        with pytest.raises(RolledBackError, match="disk full"):
+            session.commit()
