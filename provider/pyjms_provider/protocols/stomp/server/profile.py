@@ -505,9 +505,17 @@ class ProfileDialogue(Dialogue):
     def _adopt(self, verb: verbs.Adopt) -> None:
         heir = self._session(verb.session)
         holders = self._holders_of(verb.ids)
-        adopted = {number: holder.unsettled.pop(number) for number, holder in holders.items()}
+        adopted: dict[int, Delivery] = {}
+        for number, holder in holders.items():
+            if (delivery := holder.unsettled.pop(number, None)) is not None:  # else its holder has settled it just now
+                adopted[number] = delivery
         if adopted:
-            heir.session.adopt(list(adopted.values()))
+            try:
+                heir.session.adopt(list(adopted.values()))
+            except BaseException:  # what was not taken over is still its holder's
+                for number, delivery in adopted.items():
+                    holders[number].unsettled[number] = delivery
+                raise
         if len(adopted) < sum(map(len, verb.ids)):
             heir.session.recover(list(adopted.values()))
             raise ClosedError("a delivery that was to be adopted is not open any more")

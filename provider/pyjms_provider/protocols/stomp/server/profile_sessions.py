@@ -62,7 +62,7 @@ class ServedSession:
             return delivery is not None and delivery.envelope.delivery_mode == _PERSISTENT
         if sum(map(len, ids)) > _SMALL:
             return True
-        return any(self.unsettled[number].envelope.delivery_mode == _PERSISTENT for number in self.known(ids))
+        return any(delivery.envelope.delivery_mode == _PERSISTENT for delivery in self._named(ids).values())
 
     def joins(self, ids: DeliveryIds) -> bool:
         """Have these acknowledged together with what waits, if that is what came last; return whether they are."""
@@ -78,21 +78,18 @@ class ServedSession:
         if len(ids) == 1 and len(ids[0]) == 1:
             delivery = self.unsettled.pop(ids[0][0], None)
             return [] if delivery is None else [delivery]
-        found = [self.unsettled.pop(number, None) for number in self.known(ids)]
-        return [
-            delivery for delivery in found if delivery is not None
-        ]  # another session may have adopted some just now
+        found = [self.unsettled.pop(number, None) for number in self._known(ids)]
+        return [delivery for delivery in found if delivery is not None]  # as in `_named`
 
     def acknowledge(self, ids: DeliveryIds) -> None:
         """Settle them; in a transaction or branch they stay the session's until it ends. Raises as the SPI does."""
         if not self.is_in_unit:
             self.session.acknowledge(self.take(ids))
             return
-        numbers = self.known(ids)
-        self.session.acknowledge([self.unsettled[number] for number in numbers])
-        self.unit_size += len(numbers)
-        for number in numbers:
-            self._acknowledged[number] = self.unsettled[number]
+        found = self._named(ids)
+        self.session.acknowledge(list(found.values()))
+        self.unit_size += len(found)
+        self._acknowledged.update(found)
 
     def commit(self) -> None:
         """Commit, or roll back what failed before. Raises as the SPI does."""
@@ -137,6 +134,11 @@ class ServedSession:
             self.unsettled.pop(number, None)
         self._acknowledged.clear()
 
-    def known(self, ids: DeliveryIds) -> list[int]:
-        """Return those of `ids` that are unsettled here, in their order, each once."""
+    def _named(self, ids: DeliveryIds) -> dict[int, Delivery]:
+        """Return those of `ids` that are unsettled here, in their order. Another session may adopt some at this moment, on another thread."""
+        found = ((number, self.unsettled.get(number)) for number in self._known(ids))
+        return {number: delivery for number, delivery in found if delivery is not None}
+
+    def _known(self, ids: DeliveryIds) -> list[int]:
+        """Return the numbers of those that were unsettled here a moment ago, in their order, each once."""
         return named(ids, self.unsettled)
