@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Final
 from pyjms.spi.errors import ProviderError
 from pyjms_provider.model import tree
 from pyjms_provider.model.attributes import resolve
+from pyjms_provider.model.configuration.files import find_same_ids
 from pyjms_provider.model.configuration.json_file import JsonConfigurationStore
 from pyjms_provider.model.configuration.writer import reveal
 from pyjms_provider.model.configured import ConfiguredObject
@@ -63,7 +64,7 @@ def check_configuration(
     check = _Check(secrets)
     try:
         system._resolve()
-        check.below(system, [each for each in records if each.parent is None], records)
+        check.whole(system, records)
     finally:
         system.close()
     return check.findings
@@ -87,6 +88,13 @@ class _Check:
     def __init__(self, secrets: SecretBox | None) -> None:
         self._secrets = secrets
         self.findings: list[Finding] = []
+
+    def whole(self, above: ConfiguredObject, records: Sequence[ObjectRecord]) -> None:
+        """Look at all that one store keeps."""
+        for record, problem in find_same_ids(records):
+            path = f"{record.category} {record.name}"
+            self.findings.append(Finding(source=record.source, path=path, attribute="", text=problem))
+        self.below(above, [each for each in records if each.parent is None], records)
 
     def below(self, above: ConfiguredObject, tops: Sequence[ObjectRecord], records: Sequence[ObjectRecord]) -> None:
         """Look at the objects `tops` below one, and at all below them."""
@@ -192,7 +200,7 @@ class _Check:
         else:
             key_file = Path(f"{found.path}.key")
             outer, self._secrets = self._secrets, SecretBox.open(key_file) if key_file.exists() else None
-            self.below(managed, [each for each in records if each.parent is None], records)
+            self.whole(managed, records)
             self._secrets = outer
 
     def _note(self, record: ObjectRecord, path: str, error: Exception) -> None:

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from threading import Lock
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Self
 
 from pyjms.spi.clock import Clock, SystemClock
 from pyjms_provider.broker import EmbeddedBroker
 from pyjms_provider.management.desk import Desk
 from pyjms_provider.management.messages import MANAGEMENT
 from pyjms_provider.model.life_cycle import State
+from pyjms_provider.model.port import Port
 from pyjms_provider.model.services import Services
 from pyjms_provider.model.system_config import SystemConfig
 from pyjms_provider.security.audit import AuditLog
@@ -119,7 +120,9 @@ class ServedBroker:
 
     def addresses(self) -> list[str]:
         """Return where the broker listens, as URLs, port by port."""
-        ports: Any = self.broker.children("port")
+        ports = [
+            port for port in self.broker.children("port") if isinstance(port, Port)
+        ]  # not of a kind that is unknown
         return [address for port in ports for address in port.addresses]
 
     def objects_in(self, state: State) -> list[ManagedObject]:

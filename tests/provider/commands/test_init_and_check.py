@@ -133,6 +133,16 @@ def test_all_that_is_wrong_is_told_with_its_line(run_pyjms: Run, folder: Path) -
         assert f"broker.toml:{place}: {told}" in out
 
 
+def test_an_id_that_was_copied_is_told(run_pyjms: Run, folder: Path) -> None:
+    file = folder / "broker.toml"
+    kept = 'kept = {id = "6ba7b810-9dad-11d1-80b4-00c04fd430c8"}\n'
+    file.write_text(file.read_text().replace("[[port]]\n", f"[[port]]\n{kept}"))
+    code, out, err = run_pyjms("broker", "check")
+    assert (code, err) == (1, "1 problem in broker.toml\n")
+    assert "port http: the port 'http' at broker.toml, line " in out
+    assert "has the id of the port 'stomp'" in out
+
+
 def test_what_the_virtual_hosts_file_says_is_judged_too(run_pyjms: Run, folder: Path) -> None:
     file = folder / "data" / "default.json"
     file.write_text(file.read_text().replace("messages.db", 'messages.db", "synchronous": "sometimes'))

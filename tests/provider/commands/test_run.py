@@ -21,6 +21,13 @@ from tests.pyjms.demo.command_line import Run
 Start: TypeAlias = Callable[..., BrokerProcess]
 
 
+def _initial(run_pyjms: Run, folder: Path) -> Path:
+    """Write a configuration whose operator is called boss, with ports that choose a free number, and return its file."""
+    options = ("--user", "boss", "--stomp-port", "0", "--http-port", "0")
+    assert run_pyjms("broker", "init", str(folder / "site"), *options)[0] == 0
+    return folder / "site" / "broker.toml"
+
+
 def test_what_was_acknowledged_survives_the_end_of_the_broker(run_pyjms: Run, start_broker: Start) -> None:
     options = ("--listen", "stomp://127.0.0.1:0", "--anonymous", "--store", "sqlite:///shop.db")
     first = start_broker(*options)
@@ -85,12 +92,36 @@ def test_users_need_their_password(
     assert run_pyjms("send", url, "orders", "x", "--user", "alice", "--password-file", str(tmp_path / "secret"))[0] == 0
 
 
+def test_a_port_of_a_kind_that_is_not_installed_keeps_no_other_from_serving(
+    run_pyjms: Run, start_broker: Start, password: str, tmp_path: Path
+) -> None:
+    file = _initial(run_pyjms, tmp_path)
+    file.write_text(file.read_text().replace('type = "stomp"', 'type = "amqp"'))
+    broker = start_broker(str(file))
+    [url] = broker.announced("http")
+    assert "port stomp is in error" in broker.log
+    code, out, err = run_pyjms("manage", "list", url, "port", "--user", "boss", "--fields", "name,state,addresses")
+    assert (code, err) == (0, "2 in all\n")
+    assert [line.split()[:2] for line in out.splitlines()[1:]] == [["http", "active"], ["stomp", "errored"]]
+
+
+def test_two_objects_of_one_name_are_refused_before_a_port_opens(
+    run_pyjms: Run, start_broker: Start, password: str, tmp_path: Path
+) -> None:
+    file = _initial(run_pyjms, tmp_path)
+    file.write_text(file.read_text().replace('name = "http"', 'name = "stomp"'))
+    broker = start_broker(str(file))
+    assert broker.await_end() == 2
+    told = broker.log.splitlines()[-1]
+    assert "listening" not in broker.log
+    assert "there is a port 'stomp' already" in told
+    assert "give one of them another name" in told
+
+
 def test_what_an_operator_has_stopped_is_told_when_the_broker_starts(
     run_pyjms: Run, start_broker: Start, password: str, tmp_path: Path
 ) -> None:
-    options = ("--user", "boss", "--stomp-port", "0", "--http-port", "0")
-    assert run_pyjms("broker", "init", str(tmp_path / "site"), *options)[0] == 0
-    file = tmp_path / "site" / "broker.toml"
+    file = _initial(run_pyjms, tmp_path)
     text = file.read_text()
     http = text.index('type = "http"')
     stopped = 'kept = {stopped = true, updated_by = "ann"}\n'

@@ -283,6 +283,53 @@ def test_json_that_is_nested_deeply_is_refused(where: str, depth: int, tmp_path:
         JsonConfigurationStore(path).open("test")
 
 
+TWINS = """\
+version = 1
+[broker]
+name = "shop"
+[[port]]
+name = "stomp"
+kept = {id = "6ba7b810-9dad-11d1-80b4-00c04fd430c8"}
+[[port]]
+name = "SECOND"
+kept = {id = "6ba7b810-9dad-11d1-80b4-00c04fd430c8"}
+"""
+
+
+@pytest.mark.parametrize(
+    ("second", "told"),
+    [
+        ("stomp", "there is a port 'stomp' already, at broker.toml, line 4, and another one at broker.toml, line 7"),
+        ("http", "the port 'http' at broker.toml, line 7 has the id of the port 'stomp' at broker.toml, line 4"),
+    ],
+)
+def test_two_objects_of_one_name_or_id_are_refused(second: str, told: str, tmp_path: Path) -> None:
+    path = tmp_path / "broker.toml"
+    path.write_text(TWINS.replace("SECOND", second))
+    store = TomlConfigurationStore(path)
+    with pytest.raises(DamagedStoreError, match=told):
+        store.open("test")
+    assert len(store.read()) == 3  # for who tells all that is wrong with it
+    path.write_text(TWINS.partition('[[port]]\nname = "SECOND"')[0])
+    assert len(store.open("test")) == 2  # and the file is not held
+    store.close()
+
+
+def test_two_objects_of_one_name_in_json_are_refused(tmp_path: Path) -> None:
+    path = tmp_path / "host.json"
+    store = JsonConfigurationStore(path)
+    store.open("test")
+    store.update([BROKER, PORT])
+    store.close()
+    kept = json.loads(path.read_text())
+    kept["objects"].append({**kept["objects"][-1], "id": "6ba7b810-9dad-11d1-80b4-00c04fd430c8"})
+    path.write_text(json.dumps(kept))
+    with pytest.raises(
+        DamagedStoreError, match=r"already, at host\.json, object 2, and another one at host\.json, object 3"
+    ):
+        store.open("test")
+
+
 @pytest.mark.parametrize("of", [JsonConfigurationStore, TomlConfigurationStore])
 def test_files_that_cannot_be_read_are_refused(of: type[JsonConfigurationStore], tmp_path: Path) -> None:
     (tmp_path / "directory").mkdir()

@@ -8,7 +8,7 @@ opening.
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 
@@ -18,7 +18,7 @@ from pyjms_provider.security.private_files import PrivateFileError, write_privat
 from pyjms_provider.stores.errors import DamagedStoreError, HeldStoreError, StoreError, UnusableStoreError
 from pyjms_provider.stores.file_lock import FileLock, describe_holder
 
-__all__ = ["EditedFileError", "FileConfigurationStore"]
+__all__ = ["EditedFileError", "FileConfigurationStore", "find_same_addresses", "find_same_ids"]
 
 Writer = Callable[[Path, str], None]
 
@@ -27,6 +27,43 @@ class EditedFileError(StoreError):
     """Somebody has changed the file while the broker held it."""
 
     code = "PYJMS-STORE-EDITED"
+
+
+def find_same_addresses(records: Sequence[ObjectRecord]) -> Iterator[tuple[ObjectRecord, str]]:
+    """Yield each record whose address one before it has, and what to do about it."""
+    found: dict[_Address, ObjectRecord] = {}
+    for each in records:
+        first = found.setdefault(_address_of(each), each)
+        if first is not each:
+            yield (
+                each,
+                (
+                    f"there is a {each.category} {each.name!r} already, at {first.source}, and another one at {each.source}; give "
+                    f"one of them another name, or take it out"
+                ),
+            )
+
+
+def find_same_ids(records: Sequence[ObjectRecord]) -> Iterator[tuple[ObjectRecord, str]]:
+    """Yield each record that has another name than one before it, and yet its id, as a copied one has; and what to do about it."""
+    found: dict[ObjectId, ObjectRecord] = {}
+    for each in records:
+        first = found.setdefault(each.id, each)
+        if _address_of(first) != _address_of(each):
+            yield (
+                each,
+                (
+                    f"the {each.category} {each.name!r} at {each.source} has the id of the {first.category} {first.name!r} at "
+                    f"{first.source}; take that id out of the one that is a copy"
+                ),
+            )
+
+
+_Address = tuple[ObjectId | None, str, str]
+
+
+def _address_of(record: ObjectRecord) -> _Address:
+    return record.parent, record.category, record.name
 
 
 class FileConfigurationStore(ConfigurationStore):
@@ -54,12 +91,18 @@ class FileConfigurationStore(ConfigurationStore):
         try:
             self._remove_leftovers()
             records = self._read_file()
+            self._refuse_twins(records)
         except BaseException:
             lock.release()
             raise
         self._lock = lock
         self._records = {record.id: record for record in records}
         return records
+
+    def _refuse_twins(self, records: Sequence[ObjectRecord]) -> None:
+        """Two objects of one name or id: one would do its work unseen, and a change meant for it be written into the other."""
+        for _, problem in (*find_same_addresses(records), *find_same_ids(records)):
+            raise DamagedStoreError(f"{self.where}: {problem}")
 
     def read(self) -> Sequence[ObjectRecord]:
         """Return what is in the file, as `open` does, but without taking hold of it; nothing is written. Raises the same."""
