@@ -42,6 +42,7 @@ def main() -> None:
     except ModuleNotFoundError as error:
         sys.exit(MISSING_EXTRA.format(missing=error.name))
     from pyjms.commands.signals import interruptible
+    from pyjms.spi.terminal import FAILED, end_output, flush_error, is_of_writing
 
     app = typer.Typer(
         name="pyjms", no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False, rich_markup_mode=None
@@ -63,8 +64,20 @@ def main() -> None:
     _add_own_commands(app)
     for entry_point in metadata.entry_points(group=GROUP):
         _add_commands(app, entry_point)
-    with interruptible():
-        app()
+    try:
+        with interruptible():
+            app()
+    except OSError as error:
+        if not is_of_writing(error):
+            raise
+        end_output(error)
+        sys.exit(FAILED)
+    except SystemExit as ended:
+        unwritten = flush_error()
+        if unwritten is None:
+            raise
+        end_output(unwritten)
+        sys.exit(ended.code or FAILED)
 
 
 def _add_own_commands(app: typer.Typer) -> None:

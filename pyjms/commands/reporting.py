@@ -5,8 +5,6 @@ Results go to standard output; progress, notes and errors to standard error, so 
 
 from __future__ import annotations
 
-import os
-import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Final, NoReturn
@@ -26,7 +24,7 @@ from pyjms import (
     UnsupportedOperationException,
 )
 from pyjms.spi.passwords import NoPasswordError
-from pyjms.spi.terminal import CANNOT_BE_USED, FAILED, INTERRUPTED, complain
+from pyjms.spi.terminal import CANNOT_BE_USED, FAILED, INTERRUPTED, complain, is_of_writing
 
 __all__ = ["CommandError", "errors_told", "progress", "tables"]
 
@@ -52,11 +50,11 @@ def errors_told(command: str) -> Iterator[None]:
     """Tell an error in one line, and end the process with its code."""
     try:
         yield
-    except BrokenPipeError as error:
-        # Who reads the output has seen enough: nothing more can be written, also not when Python ends.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        raise typer.Exit(FAILED) from error
-    except (CommandError, NoPasswordError, *_UNUSABLE, OSError) as error:
+    except OSError as error:
+        if is_of_writing(error):
+            raise  # told where the process ends, for all commands
+        _end(command, _text(error), CANNOT_BE_USED, error)
+    except (CommandError, NoPasswordError, *_UNUSABLE) as error:
         _end(command, _text(error), CANNOT_BE_USED, error)
     except JMSException as error:
         _end(command, _text(error), CANNOT_BE_USED if error.error_code in _UNUSABLE_CODES else FAILED, error)

@@ -7,16 +7,31 @@ through `escaped`, or as JSON. It needs the extra `cli`.
 
 from __future__ import annotations
 
+import errno
 import json
+import os
 import re
 import sys
+from pathlib import Path
 from typing import Any, Final
 
 from rich.console import Console
 from rich.markup import escape
 from rich.text import Text
 
-__all__ = ["CANNOT_BE_USED", "FAILED", "INTERRUPTED", "complain", "escaped", "note", "printable", "put_json"]
+__all__ = [
+    "CANNOT_BE_USED",
+    "FAILED",
+    "INTERRUPTED",
+    "complain",
+    "end_output",
+    "escaped",
+    "flush_error",
+    "is_of_writing",
+    "note",
+    "printable",
+    "put_json",
+]
 
 FAILED: Final = 1
 """It broke off, a check failed, or there was nothing to do it with."""
@@ -25,6 +40,7 @@ CANNOT_BE_USED: Final = 2
 INTERRUPTED: Final = 130
 """Ctrl-C."""
 
+_OF_WRITING: Final = frozenset({errno.EPIPE, errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO})
 _CONTROLS: Final = re.compile(r"[\x7f-\x9f]")
 
 
@@ -59,3 +75,32 @@ def put_json(value: Any, *, is_line: bool = False) -> None:
     sys.stdout.write(_CONTROLS.sub(lambda found: f"\\u{ord(found[0]):04x}", text) + "\n")
     if is_line:
         sys.stdout.flush()
+
+
+def is_of_writing(error: OSError) -> bool:
+    """Whether a write to what is open has failed: the disk is full, or the reader has gone. What could not be opened has a name."""
+    return error.filename is None and error.errno in _OF_WRITING
+
+
+def flush_error() -> OSError | None:
+    """Write what standard output still has to; return why that fails, or None."""
+    if sys.stdout is None:  # the command was started with it closed: whoever did so wants no result
+        return None
+    try:
+        sys.stdout.flush()
+    except OSError as error:
+        return error
+    return None
+
+
+def end_output(error: OSError) -> None:
+    """Say why a result was not written, and let go of what is left of it, so that Python does not try once more at its end.
+
+    Nothing is said where its reader has gone, as `head` does: that one has seen enough.
+    """
+    with Path(os.devnull).open("wb") as nowhere:
+        os.dup2(nowhere.fileno(), sys.stdout.fileno())
+    if error.errno != errno.EPIPE:
+        complain(
+            "pyjms", f"the result could not be written: {error.strerror}; make room there, or have it go elsewhere"
+        )

@@ -13,7 +13,7 @@ import typer
 from rich.console import Console
 
 from pyjms.spi.errors import ProviderError
-from pyjms.spi.terminal import CANNOT_BE_USED, INTERRUPTED, note
+from pyjms.spi.terminal import CANNOT_BE_USED, INTERRUPTED, is_of_writing, note
 
 __all__ = ["errors_told", "show", "stop"]
 
@@ -34,6 +34,8 @@ def errors_told() -> Iterator[None]:
     except ProviderError as error:
         stop(" ".join(error.reason.split()))
     except OSError as error:
+        if is_of_writing(error):
+            raise  # told where the process ends, for all commands
         stop(str(error) if error.filename is None else f"{error.filename}: {error.strerror}")
     except KeyboardInterrupt:
         stop("stopped", INTERRUPTED)
