@@ -32,12 +32,14 @@ from pyjms_provider.transport.scheduler import Scheduler
 
 __all__ = ["Job", "WorkerPool", "WorkerSettings", "WorkersBusyError"]
 
-_LOOK_S: Final = 0.02
-_PRUNE_S: Final = 5.0
+_LOOK_S: Final = 0.02  # so often it is looked whether anything moves, while jobs wait
+_PRUNE_S: Final = 5.0  # so long threads stay that nobody needs any more
 _JOIN_S: Final = 2.0
 _BRIEF_S: Final = 0.02  # longer than this nobody else's work is held up on the loop, if it can be known
 _TOGETHER_S: Final = 0.01  # who has work within such a time of others may share a write with them
-_FIRST_PAUSE_S: Final = 0.25
+_FIRST_PAUSE_S: Final = (
+    0.25  # so long no brief job is done on the loop after one that was slow; twice as long each time
+)
 _LONGEST_PAUSE_S: Final = 4.0
 
 Finished = Callable[[object, BaseException | None], None]
@@ -126,6 +128,7 @@ class WorkerPool:
         self._loop = loop
         self._scheduler = scheduler
         self._given: SimpleQueue[Job | None] = SimpleQueue()
+        """What threads that are free do next; None: one of them ends."""
         self._waiting: deque[Job] = deque()
         self._patient: deque[Job] = deque()
         """Those of what waits that may wait for other clients, too."""
@@ -135,12 +138,16 @@ class WorkerPool:
         self._started = 0
         self._threads: list[Thread] = []
         self._watch: TimerHandle | None = None
-        self._first: Job | None = None
+        self._was_first: Job | None = None
+        """Which job was the first in line at the last look."""
         self._brief: list[Job] = []
-        self._pause_s = _FIRST_PAUSE_S
+        """Those that may be done on the loop, as soon as all is read that has come."""
         self._slow_s = -_LONGEST_PAUSE_S
-        self._owner: object = None
-        self._owner_s = 0.0
+        self._pause_s = _FIRST_PAUSE_S
+        """When one was slow there, and for how long after that none is done there."""
+        self._brief_of: object = None
+        self._brief_s = 0.0
+        """Who had one last, and when."""
         self._idle = Event()
         self._idle.set()
 
@@ -180,8 +187,8 @@ class WorkerPool:
     def do_alone(self, owner: object, call: Callable[[], None]) -> bool:
         """Do a brief job here and now, unless others than `owner` had any a moment ago; return whether it was done."""
         now_s = perf_counter()
-        is_alone = owner is self._owner or now_s > self._owner_s + _TOGETHER_S
-        self._owner, self._owner_s = owner, now_s
+        is_alone = owner is self._brief_of or now_s > self._brief_s + _TOGETHER_S
+        self._brief_of, self._brief_s = owner, now_s
         if not is_alone or self._running or self._waiting or self._brief or now_s < self._slow_s + self._pause_s:
             return False
         call()
@@ -268,7 +275,7 @@ class WorkerPool:
         line = self._next_line()
         if self._patient_running >= self._settings.patient:
             self._refuse(self._patient, "wait for room in full queues, or for messages: receive those in the queues")
-        if line is not None and line[0] is self._first:  # nothing has moved since the last look
+        if line is not None and line[0] is self._was_first:  # nothing has moved since the last look
             room, waiting = self._settings.most - self._alive, len(self._waiting) + len(self._patient)
             if not self._grow(min(room, waiting, max(self._alive, self._settings.quick))):
                 self._refuse(self._waiting, "wait, for the disk or for other clients: try again later")
@@ -276,7 +283,7 @@ class WorkerPool:
             self._let_go(min(self._alive - self._running, self._alive - self._settings.quick))
         self._hand_out()
         line = self._next_line()
-        self._first = None if line is None else line[0]
+        self._was_first = None if line is None else line[0]
 
     def _refuse(self, line: deque[Job], what: str) -> None:
         """Refuse those that have waited too long."""

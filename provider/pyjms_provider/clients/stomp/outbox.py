@@ -57,19 +57,27 @@ class Outbox:
         self._frame = frame
         self._patience_s = patience_s
         self._on_interrupted = on_interrupted
+        self._is_open = False
+        """Whether what was put in last is a frame to which more may be added: of messages, or of acknowledgements."""
         self._gathered: list[bytes] = []
+        """Its messages, each behind its length."""
         self._gathered_for = ""
+        """Whose they are: a session. Empty: it is one of acknowledgements, to which no message is added."""
         self._gathered_size = 0
         self._ack_head = b""
+        """How it begins, if it is one of acknowledgements; else empty."""
         self._ack_first = self._ack_last = 0
-        self._is_open = False
-        """Whether what was put in last is a frame to which more may be added."""
         self._lock = Lock()
         self._waiting: set[Signal] = set()
+        """Of threads that wait for room."""
         self._pending: deque[bytes] = deque()
+        """Whole frames, or what is left of one, as the socket carries them."""
         self._size = 0
+        """How many bytes are not written yet, about: of what is pending, of the open frame, and of what is just being written."""
         self._is_writing = False
+        """Whether somebody is the writer, who goes on until nothing is left."""
         self._is_handed_over = False
+        """Whether that is the I/O thread."""
         self._is_closed = False
 
     @property
@@ -159,7 +167,7 @@ class Outbox:
                     self._seal()
                 is_first = not self._size
                 self._ack_head, self._ack_first, self._ack_last = head, first, last
-                self._gathered_for, self._is_open = "", True  # so that no message is added to it
+                self._gathered_for, self._is_open = "", True
                 self._size += _ACK_SIZE
                 is_whole = True
                 return is_first
@@ -172,7 +180,10 @@ class Outbox:
             raise OutboxClosedError
 
     def _leave(self, error: BaseException, is_whole: bool) -> None:
-        """Let nobody rely on what an interrupted thread did, save if that is whole, and on nothing that it was to do."""
+        """Let nobody rely on what an interrupted thread did, save if that is whole, and on nothing that it was to do.
+
+        `is_whole`: what it puts in is in, or nothing of it is, and it is not the writer.
+        """
         if isinstance(error, OSError | ResourceError | OutboxClosedError):
             return  # nothing was begun; or the socket has ended, as whoever reads from it will find, with the reason
         if is_whole:
