@@ -42,6 +42,7 @@ class Consumer:
         "selector",
         "session",
         "target",
+        "turn",
         "wants_wake_ups",
     )
 
@@ -65,6 +66,8 @@ class Consumer:
         self.place = ConsumerList.REMOVED
         self.group: PriorityGroup | None = None
         """The lists of its priority, one of which `place` names."""
+        self.turn = 0
+        """While it waits for a wake-up: who has a lower one came before."""
         self.cursor: Cursor | None = None
         """What is known of its selector; None: it has no selector."""
         self.wants_wake_ups = False

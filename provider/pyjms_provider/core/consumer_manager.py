@@ -12,18 +12,21 @@ A machine without a lock: its queue calls it under the queue's own.
 
 from __future__ import annotations
 
-from collections import OrderedDict, defaultdict
+from collections import Counter, OrderedDict, defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from enum import Enum
+from operator import attrgetter
 from types import MappingProxyType
 from typing import TYPE_CHECKING
 
+from pyjms.spi.selector.equalities import UNKNOWN_KEY
 from pyjms_provider.core.store import NotInMemoryError
 
 if TYPE_CHECKING:
     from pyjms_provider.core.consumer import Consumer
     from pyjms_provider.core.cursor import Cursor
     from pyjms_provider.core.entry import QueueEntry
+    from pyjms_provider.core.value_index import ValueIndex
 
 __all__ = [
     "MOVES",
@@ -122,10 +125,106 @@ _MANY = 64  # so many consumers are passed over one by one
 _ALIKE = 4  # so many, on average, have the same selector where they are passed over together
 
 
+class _Crowd:
+    """Many that wait for a wake-up, by what is known of their selectors."""
+
+    __slots__ = ("alone", "by_cursor", "indexes")
+
+    def __init__(self, consumers: Iterable[Consumer]) -> None:
+        self.by_cursor: defaultdict[Cursor | None, OrderedDict[Consumer, None]] = defaultdict(OrderedDict)
+        """All of them."""
+        self.alone: dict[Cursor | None, None] = {}
+        """Those of these cursors that must be asked."""
+        self.indexes: Counter[ValueIndex] = Counter()
+        """Where the others are found, and how many cursors each has here."""
+        for consumer in consumers:
+            self.add(consumer)
+
+    def add(self, consumer: Consumer) -> None:
+        """Note one that waits."""
+        cursor = consumer.cursor
+        if cursor not in self.by_cursor:
+            if cursor is None or cursor.index is None:
+                self.alone[cursor] = None
+            else:
+                self.indexes[cursor.index] += 1
+        self.by_cursor[cursor][consumer] = None
+
+    def remove(self, consumer: Consumer) -> None:
+        """Forget one that waits no longer."""
+        cursor = consumer.cursor
+        del self.by_cursor[cursor][consumer]
+        if not self.by_cursor[cursor]:
+            del self.by_cursor[cursor]
+            if cursor is None or cursor.index is None:
+                del self.alone[cursor]
+            else:
+                self.indexes[cursor.index] -= 1
+                if not self.indexes[cursor.index]:
+                    del self.indexes[cursor.index]
+
+    def firsts(self, of_index: Callable[[ValueIndex], Iterable[Cursor] | None]) -> Iterator[Consumer]:
+        """Yield the first consumers of all cursors, save those of indexes of which `of_index` does not name them; None: it names all."""
+        for cursor in self.alone:
+            yield next(iter(self.by_cursor[cursor]))
+        for index in self.indexes:
+            named = of_index(index)
+            if named is None:
+                named = [each for each in self.by_cursor if each is not None and each.index is index]
+            for each in named:
+                if each in self.by_cursor:
+                    yield next(iter(self.by_cursor[each]))
+
+
+class _Question:
+    """Who wants one message, each selector evaluated once however many consumers share it."""
+
+    __slots__ = ("_entry", "_keys", "_mismatch", "known")
+
+    def __init__(self, entry: QueueEntry, mismatch: Callable[[Cursor, QueueEntry], None]) -> None:
+        self._entry = entry
+        self._mismatch = mismatch
+        self._keys: dict[ValueIndex, int] = {}
+        self.known: dict[Cursor, bool] = {}
+
+    def wants(self, consumer: Consumer) -> bool:
+        """Return whether a consumer would take the message."""
+        cursor = consumer.cursor
+        if cursor is None:
+            return True
+        if cursor in self.known:
+            return self.known[cursor]
+        if cursor.index is not None and self._key_for(cursor.index) not in {cursor.key, UNKNOWN_KEY}:
+            return False
+        try:
+            is_wanted = cursor.matches is None or cursor.matches(self._entry)
+        except NotInMemoryError:
+            is_wanted = True  # perhaps in vain: whoever is woken loads the message and looks
+        self.known[cursor] = is_wanted
+        if not is_wanted:
+            self._mismatch(cursor, self._entry)
+        return is_wanted
+
+    def cursors_of(self, index: ValueIndex) -> Iterable[Cursor] | None:
+        """Return those of an index that may match; None: any of them."""
+        key = self._key_for(index)
+        return None if key == UNKNOWN_KEY else index.cursors_of(key)
+
+    def _key_for(self, index: ValueIndex) -> int:
+        key = self._keys.get(index)
+        if key is None:
+            try:
+                key = index.key_of(self._entry)
+            except NotInMemoryError:
+                key = UNKNOWN_KEY
+            self._keys[index] = key
+        return key
+
+
 class PriorityGroup:
     """The lists of one consumer priority."""
 
-    __slots__ = ("by_cursor", "lists", "priority")
+    __slots__ = ("crowd", "lists", "priority", "turns")
 
     def __init__(self, priority: int) -> None:
         self.priority = priority
@@ -133,32 +232,33 @@ class PriorityGroup:
         self.lists: dict[ConsumerList, OrderedDict[Consumer, None]] = {
             place: OrderedDict() for place in ConsumerList if place is not ConsumerList.REMOVED
         }
-        self.by_cursor: defaultdict[Cursor | None, OrderedDict[Consumer, None]] | None = None
-        """Those in Interested by what is known of their selector, where many have the same; None: that was of no use yet."""
+        self.crowd: _Crowd | None = None
+        """Those in Interested, where many are passed over together; None: that was of no use yet."""
+        self.turns = 0
+        """How often one was put at the back of Interested."""
 
     @property
     def is_empty(self) -> bool:
         """Whether no consumer has this priority."""
         return not any(self.lists.values())
 
-    def first(self, wants: Callable[[Consumer], bool], known: Mapping[Cursor, bool]) -> Consumer | None:
-        """Return the first in Interested for which `wants` holds, which asks once for each cursor and notes it in `known`.
+    def first(self, question: _Question) -> Consumer | None:
+        """Return the first in Interested that wants a message.
 
-        Where many have the same selector those are passed over together.
+        Where many have the same selector, or an index says who may want it, the others are passed over together.
         """
         interested = self.lists[_INTERESTED]
-        by_cursor = self.by_cursor
-        if by_cursor is not None:
+        crowd = self.crowd
+        wants = question.wants
+        if crowd is not None:
             if len(interested) <= _MANY:
-                self.by_cursor = by_cursor = None
-            elif len(interested) >= len(by_cursor) * _ALIKE:
+                self.crowd = crowd = None
+            elif len(interested) >= len(crowd.alone) * _ALIKE:
                 first = next(iter(interested))
-                if first.cursor is None or wants(first):
+                if wants(first):
                     return first  # mostly: no need to ask all the others
-                firsts = [next(iter(consumers)) for consumers in by_cursor.values()]
-                wanting = [consumer for consumer in firsts if wants(consumer)]
-                if len(wanting) < 2:
-                    return wanting[0] if wanting else None
+                wanting = [each for each in crowd.firsts(question.cursors_of) if wants(each)]
+                return min(wanting, key=_by_turn, default=None)
         found: Consumer | None = None
         steps = 0
         for consumer in interested:
@@ -166,15 +266,18 @@ class PriorityGroup:
                 found = consumer
                 break
             steps += 1
-        if by_cursor is None and steps > _MANY and steps >= len(known) * _ALIKE:
-            self._note_cursors()
+        if crowd is None and steps > _MANY and steps >= len(question.known) * _ALIKE:
+            self.crowd = _Crowd(interested)
         return found
 
-    def _note_cursors(self) -> None:
-        by_cursor: defaultdict[Cursor | None, OrderedDict[Consumer, None]] = defaultdict(OrderedDict)
-        for consumer in self.lists[_INTERESTED]:
-            by_cursor[consumer.cursor][consumer] = None
-        self.by_cursor = by_cursor
+    def successors(self) -> list[Consumer]:
+        """Return those in Interested, in turn, who may have to be woken in place of another one: of each selector the first at least."""
+        if self.crowd is None or len(self.lists[_INTERESTED]) <= _MANY:
+            return list(self.lists[_INTERESTED])
+        return sorted(self.crowd.firsts(lambda index: None if index.lags else tuple(index.ready)), key=_by_turn)
+
+
+_by_turn = attrgetter("turn")
 
 
 class ConsumerManager:
@@ -248,23 +351,28 @@ class ConsumerManager:
         if before is after:
             return
         group = consumer.group
-        lists = group.lists  # type: ignore[union-attr]  # it has a group from ADD on
-        by_cursor = group.by_cursor  # type: ignore[union-attr]
-        if before is not _REMOVED:
+        assert group is not None, "it has one from ADD on"
+        lists, crowd = group.lists, group.crowd
+        group.crowd = None  # until it agrees again: who is interrupted leaves it to be made anew
+        if (
+            before is not _REMOVED
+        ):  # with no call from here on, at which Python could interrupt the thread, until all is done
             del lists[before][consumer]
         if after is not _REMOVED:
             lists[after][consumer] = None
         if after is _INTERESTED:
             self.interested_count += 1
-            if by_cursor is not None:
-                by_cursor[consumer.cursor][consumer] = None
+            group.turns += 1
+            consumer.turn = group.turns
         elif before is _INTERESTED:
             self.interested_count -= 1
-            if by_cursor is not None:
-                del by_cursor[consumer.cursor][consumer]
-                if not by_cursor[consumer.cursor]:
-                    del by_cursor[consumer.cursor]
         consumer.place = after
+        if crowd is not None:
+            if after is _INTERESTED:
+                crowd.add(consumer)
+            elif before is _INTERESTED:
+                crowd.remove(consumer)
+            group.crowd = crowd
 
     def _group_of(self, priority: int) -> PriorityGroup:
         """Return the lists of one priority, which may be new."""
@@ -298,27 +406,13 @@ class ConsumerManager:
             if consumer is not None and consumer.cursor is None:
                 self._move(consumer, _NOTIFY)  # no priorities and no selector: nothing to weigh
                 return consumer
-        known: dict[Cursor, bool] = {}
-
-        def wants(consumer: Consumer) -> bool:
-            cursor = consumer.cursor
-            if cursor is None:
-                return True
-            if cursor not in known:
-                try:
-                    known[cursor] = cursor.matches is None or cursor.matches(entry)
-                except NotInMemoryError:
-                    known[cursor] = True  # perhaps in vain: whoever is woken loads the message and looks
-                if not known[cursor]:
-                    mismatch(cursor, entry)
-            return known[cursor]
-
+        question = _Question(entry, mismatch)
         for group in self._groups:
-            found = group.first(wants, known)
+            found = group.first(question)
             if found is not None:
                 self._move(found, _NOTIFY)
                 return found
-            if self.has_priorities and any(map(wants, group.lists[_NOTIFIED])):
+            if self.has_priorities and any(map(question.wants, group.lists[_NOTIFIED])):
                 return None  # a woken consumer of higher priority than the rest is going to take it
         return None
 
@@ -333,8 +427,10 @@ class ConsumerManager:
         group = consumer.group
         assert group is not None
         group.lists[_INTERESTED].move_to_end(consumer)
-        if group.by_cursor is not None:
-            group.by_cursor[consumer.cursor].move_to_end(consumer)
+        group.turns += 1
+        consumer.turn = group.turns
+        if group.crowd is not None:
+            group.crowd.by_cursor[consumer.cursor].move_to_end(consumer)
 
     def choose_successors(self, may_have: Callable[[Cursor | None], bool]) -> list[Consumer]:
         """Move to Notified those who must be woken in place of a consumer that will not pull; return them.
@@ -345,13 +441,15 @@ class ConsumerManager:
         chosen: list[Consumer] = []
         served: set[Cursor | None] = set()
         for group in self._groups:
-            for consumer in list(group.lists[_INTERESTED]):
+            for consumer in group.successors():
                 if consumer.cursor not in served and may_have(consumer.cursor):
                     self._move(consumer, _NOTIFY)
                     chosen.append(consumer)
                     served.add(consumer.cursor)
                     if consumer.cursor is None:
                         return chosen
+            if group is self._groups[-1]:
+                break
             served.update(consumer.cursor for consumer in group.lists[_NOTIFIED])
             if None in served:
                 return chosen  # a woken consumer of higher priority than the rest takes whatever there is

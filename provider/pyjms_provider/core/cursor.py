@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Final, Protocol, TypeVar
 
 if TYPE_CHECKING:
     from pyjms_provider.core.entry import QueueEntry
+    from pyjms_provider.core.value_index import ValueIndex
 
 __all__ = [
     "BEHIND_MAXIMUM",
@@ -60,7 +61,7 @@ UNFINISHED: Final = Unfinished.UNFINISHED
 class Cursor:
     """What is known of one selector text in one queue, or how far one browser has looked."""
 
-    __slots__ = ("behind", "last", "matched", "matches", "passed", "users")
+    __slots__ = ("behind", "index", "key", "last", "matched", "matches", "passed", "users")
 
     def __init__(self, matches: Callable[[QueueEntry], bool] | None) -> None:
         self.last = _NO_END
@@ -74,6 +75,10 @@ class Cursor:
         self.matched: dict[int, list[int]] = {}
         """By priority: those of messages that match, and that nobody was permitted to take who came by, sorted. Some may have gone."""
         self.users = 0
+        self.index: ValueIndex | None = None
+        """Where the messages are found that may match; None: all must be looked at."""
+        self.key = 0
+        """What those have in common there."""
 
 
 _Cursor = TypeVar("_Cursor", bound=Cursor)

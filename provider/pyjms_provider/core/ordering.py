@@ -18,7 +18,7 @@ cannot be, who is interrupted mends the lane first: a message is in its place th
 
 from __future__ import annotations
 
-from bisect import bisect_left, bisect_right
+from bisect import bisect_right
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import islice
 from operator import attrgetter
@@ -37,180 +37,40 @@ from pyjms_provider.core.cursor import (
     note_place,
 )
 from pyjms_provider.core.entry import QueueEntry
-from pyjms_provider.core.message_state import MessageState
+from pyjms_provider.core.lane import SPARE, Lane
 from pyjms_provider.core.passed_over import PassedOver
-from pyjms_provider.core.recovered_runs import plain_reference
 from pyjms_provider.core.reference import MESSAGE_OVERHEAD, MessageReference
+from pyjms_provider.core.value_index import ValueIndex, ValueIndexes
 
 if TYPE_CHECKING:
     from pyjms_provider.core.queue import Queue
+    from pyjms_provider.core.value_index import Asked
 
 __all__ = ["BACKLOG", "Ordering"]
 
 BACKLOG: Final = 1000
 """Behind so many messages of its priority one is dormant if it can be: many objects cost memory, and time to collect."""
-_SPARE: Final = 64  # gaps, or passed places, that are not worth tidying
-_COPIES: Final = 8  # so many places that are moved by the list itself cost as one that is copied
 
 _BITS: Final = tuple(1 << priority for priority in range(PRIORITIES))
 _LEVELS: Final = tuple(range(PRIORITIES))  # each priority is a level of its own
 _by_sequence = attrgetter("sequence")
 
 
-class _Lane:
-    """The available messages of one priority."""
-
-    __slots__ = ("bit", "entries", "head", "live", "queue", "sequences")
-
-    def __init__(self, bit: int) -> None:
-        self.bit = bit
-        """What says in the ordering's mask that the lane is not empty."""
-        self.entries: list[QueueEntry | int | None] = []
-        """None: a gap. A number: the message is dormant, and takes so many bytes in the journal; its sequence is its id."""
-        self.sequences: list[int] = []
-        self.head = 0
-        self.live = 0
-        self.queue: Queue | None = None
-        """Whose messages they are; known once there have been dormant ones."""
-
-    def at(self, index: int) -> QueueEntry | None:
-        """Return the message at `index`, awake; None: a gap."""
-        entry = self.entries[index]
-        return self.wake(index, entry) if isinstance(entry, int) else entry
-
-    def wake(self, index: int, size: int) -> QueueEntry:
-        """Make the objects of a dormant message."""
-        assert self.queue is not None
-        sequence = self.sequences[index]
-        reference = plain_reference(sequence, self.bit.bit_length() - 1, size)
-        reference.journaled = True
-        entry = self.entries[index] = QueueEntry(self.queue, reference, MessageState.NEW)
-        entry.sequence = sequence
-        return entry
-
-    def drop(self, index: int) -> bool:
-        """Make a gap at `index`; return whether the lane is empty now."""
-        entries = self.entries
-        entries[index] = None
-        self.live -= 1
-        if not self.live:
-            self.head = len(entries)
-            if self.head > _SPARE:
-                self._forget_passed()
-            return True
-        if index == self.head:
-            index += 1
-            while entries[index] is None:
-                index += 1
-            self.head = index
-            if index > _SPARE and index * 2 > len(entries):
-                self._forget_passed()
-        elif len(entries) - self.head > 2 * self.live + _SPARE:
-            self._close_gaps()
-        return False
-
-    def _forget_passed(self) -> None:
-        del self.entries[: self.head]
-        del self.sequences[: self.head]
-        self.head = 0
-
-    def _close_gaps(self) -> None:
-        sequences = [each for each, entry in zip(self.sequences, self.entries, strict=True) if entry is not None]
-        entries = [entry for entry in self.entries if entry is not None]
-        self.sequences = sequences
-        self.entries = entries  # type: ignore[assignment]  # a list of fewer types
-        self.head = 0
-
-    def _rebuild(self, returned: list[QueueEntry]) -> None:
-        sequences = [entry.sequence for entry in returned]
-        entries = list(returned)
-        self.sequences = sequences
-        self.entries = entries  # type: ignore[assignment]  # as before
-        self.head = 0
-
-    def repair(self) -> None:
-        """Make all agree again after an interrupt: what is in one of the two lists alone has no place."""
-        entries, sequences = self.entries, self.sequences
-        both = min(len(entries), len(sequences))
-        del entries[both:], sequences[both:]
-        self.head = next((index for index, entry in enumerate(entries) if entry is not None), both)
-        self.live = both - entries.count(None)
-
-    def find(self, sequence: int) -> int:
-        """Return the index of the available message with `sequence`, or -1."""
-        index = bisect_left(self.sequences, sequence, self.head)
-        if index < len(self.sequences) and self.sequences[index] == sequence and self.entries[index] is not None:
-            return index
-        return -1
-
-    def put_back(self, returned: list[QueueEntry]) -> None:
-        """Restore `returned`, sorted by sequence, to their places."""
-        if not self.live:
-            self._rebuild(returned)
-        else:
-            homeless = self._put_into_gaps(returned)
-            if homeless:
-                self._squeeze_in(homeless)
-        self.live += len(returned)
-
-    def _put_into_gaps(self, returned: list[QueueEntry]) -> list[QueueEntry]:
-        """Restore those whose gaps are there; return the others: theirs have been passed, or closed."""
-        sequences, entries, head = self.sequences, self.entries, self.head
-        homeless: list[QueueEntry] = []
-        for entry in returned:
-            index = bisect_left(sequences, entry.sequence, head)
-            if index < len(sequences) and sequences[index] == entry.sequence:
-                entries[index] = entry
-            else:
-                homeless.append(entry)
-        return homeless
-
-    def _squeeze_in(self, returned: list[QueueEntry]) -> None:
-        """Make places for messages that have none, sorted: what is before the last of them moves towards the front, or what is behind them back.
-
-        No object is looked at, and none is woken.
-        """
-        head, size = self.head, len(returned)
-        first = bisect_left(self.sequences, returned[0].sequence, head)
-        last = bisect_left(self.sequences, returned[-1].sequence, first)
-        goes_forward = (last - head) <= (len(self.sequences) - first) // _COPIES
-        low = head if goes_forward else first
-        entries, sequences = self._merged(returned, low, last)
-        # With no call from here on, at which Python could interrupt the thread while one list is longer than the other.
-        if goes_forward and head >= size:
-            self.entries[head - size : last] = entries
-            self.sequences[head - size : last] = sequences
-            self.head = head - size
-        elif goes_forward:  # with some room for those who give back one by one: they move the rest seldom
-            self.entries[:last] = [None] * _SPARE + entries
-            self.sequences[:last] = [0] * _SPARE + sequences
-            self.head = _SPARE
-        else:
-            self.entries[first:last] = entries
-            self.sequences[first:last] = sequences
-
-    def _merged(
-        self, returned: list[QueueEntry], low: int, high: int
-    ) -> tuple[list[QueueEntry | int | None], list[int]]:
-        """Return what stands from `low` to `high`, and `returned`, together."""
-        entries: list[QueueEntry | int | None] = []
-        sequences: list[int] = []
-        for entry in returned:
-            place = bisect_left(self.sequences, entry.sequence, low, high)
-            entries += self.entries[low:place]
-            sequences += self.sequences[low:place]
-            entries.append(entry)
-            sequences.append(entry.sequence)
-            low = place
-        entries += self.entries[low:high]
-        sequences += self.sequences[low:high]
-        return entries, sequences
-
-
 class Ordering:
     """The available messages of one queue."""
 
-    __slots__ = ("_by_priority", "_cursors", "_lanes", "_last", "_levels", "_mask", "may_sleep", "passed_over")
+    __slots__ = (
+        "_by_priority",
+        "_cursors",
+        "_indexed",
+        "_indexes",
+        "_lanes",
+        "_last",
+        "_levels",
+        "_mask",
+        "may_sleep",
+        "passed_over",
+    )
 
     def __init__(self, levels: tuple[int, ...] = _LEVELS) -> None:
         """`levels`: the lane of each JMS priority; the higher lane comes first."""
@@ -221,10 +81,13 @@ class Ordering:
         self._mask = 0
         self._last = 0
         self._cursors: SharedCursors[Cursor] = SharedCursors()
+        self._indexed: SharedCursors[Cursor] = SharedCursors()
+        """The cursors that have an index."""
+        self._indexes = ValueIndexes()
         self.passed_over = PassedOver()
 
     def _make_lanes(self) -> None:
-        lanes = tuple(map(_Lane, _BITS))
+        lanes = tuple(map(Lane, _BITS))
         self._by_priority = tuple(lanes[level] for level in self._levels)
         self._lanes = lanes
 
@@ -371,11 +234,11 @@ class Ordering:
             returned.sort(key=_by_sequence)
             lane.put_back([each for each in returned if lane.find(each.sequence) < 0] if again else returned)
             self._mask |= lane.bit
-            for cursor in self._cursors.values():
+            for cursor in (*self._cursors.values(), *self._indexes.values()):
                 note_behind(cursor, priority, returned)
             self.passed_over.note_returned(priority, returned)
 
-    def _repair(self, *lanes: _Lane) -> None:
+    def _repair(self, *lanes: Lane) -> None:
         for lane in lanes:
             lane.repair()
             self._mask = self._mask | lane.bit if lane.live else self._mask & ~lane.bit
@@ -392,7 +255,7 @@ class Ordering:
         entry = entries[head]
         if isinstance(entry, int):
             entry = lane.wake(head, entry)
-        if lane.live == 1 and head < _SPARE:  # what `drop` does then, without the price of a call
+        if lane.live == 1 and head < SPARE:  # what `drop` does then, without the price of a call
             end = len(entries)
             entries[head] = None
             lane.live = 0
@@ -408,7 +271,7 @@ class Ordering:
             raise
         return entry
 
-    def _keep(self, lane: _Lane, entry: QueueEntry) -> None:
+    def _keep(self, lane: Lane, entry: QueueEntry) -> None:
         """Have a message in its place, as the thread was interrupted while it took it out."""
         self._repair(lane)
         if lane.find(entry.sequence) < 0:
@@ -454,18 +317,33 @@ class Ordering:
         """Return the place of somebody who has seen nothing yet, for `look` and `take_matching`."""
         return Cursor(matches)
 
-    def open_cursor(self, text: str, matches: Callable[[QueueEntry], bool]) -> Cursor:
-        """Return the cursor that all users of the selector `text` share; to be closed as often as opened."""
-        return self._cursors.open(text, lambda: Cursor(matches))
+    def open_cursor(self, text: str, matches: Callable[[QueueEntry], bool], asked: Asked | None = None) -> Cursor:
+        """Return the cursor that all users of the selector `text` share; to be closed as often as opened. `asked`: what it asks for, if that is known."""
+        if asked is None or text in self._cursors:
+            return self._cursors.open(text, lambda: Cursor(matches))
+        if text in self._indexed:
+            return self._indexed.open(text, lambda: Cursor(matches))
+        index = self._indexes.wanted(asked, lambda: ValueIndex(asked.read, lambda: self._lanes, self._levels))
+        if index is None:
+            return self._cursors.open(text, lambda: Cursor(matches))
+        return self._indexed.open(text, lambda: index.open_cursor(matches, asked.key))
 
     def close_cursor(self, text: str) -> None:
         """Forget the cursor of `text` with its last user."""
-        self._cursors.close(text)
+        if text in self._cursors:
+            self._cursors.close(text)
+            return
+        cursor = self._indexed[text]
+        self._indexed.close(text)
+        if not cursor.users and cursor.index is not None:
+            cursor.index.close_cursor(cursor)
 
     def may_have(self, cursor: Cursor | None) -> bool:
         """Return whether there may be a message for `cursor` (None: any message), without evaluating anything."""
         if cursor is None or not self._mask:
             return self._mask != 0
+        if cursor.index is not None:
+            return cursor in cursor.index.ready or cursor.index.lags
         passed = cursor.passed
         return bool(cursor.behind or cursor.matched) or any(
             lane.live and lane.sequences[-1] > passed[priority] for priority, lane in enumerate(self._lanes)
@@ -476,12 +354,18 @@ class Ordering:
         if cursor.matches is None:
             return True
         priority, sequence = self._levels[entry.reference.priority], entry.sequence
-        if sequence > cursor.passed[priority] or is_noted(cursor.behind.get(priority), sequence):
+        if cursor.index is not None:
+            is_unknown = cursor.index.is_unknown(cursor, priority, sequence)
+        else:
+            is_unknown = sequence > cursor.passed[priority] or is_noted(cursor.behind.get(priority), sequence)
+        if is_unknown:
             return cursor.matches(entry)
         return is_noted(cursor.matched.get(priority), sequence)
 
     def note_mismatch(self, cursor: Cursor, entry: QueueEntry) -> None:
-        """Remember that `entry`, just appended, does not match, if nothing before it is unknown."""
+        """Remember that `entry`, just appended, does not match, if nothing before it is unknown, and no index says what is."""
+        if cursor.index is not None:
+            return
         priority = self._levels[entry.reference.priority]
         sequences = self._lanes[priority].sequences
         if sequences[-1] == entry.sequence and (len(sequences) == 1 or sequences[-2] <= cursor.passed[priority]):
@@ -543,16 +427,25 @@ class Ordering:
         self, cursor: Cursor, permits: Callable[[QueueEntry], bool] | None, evaluations: int
     ) -> tuple[int, int] | Literal[Unfinished.UNFINISHED] | None:
         mask = self._mask
+        by_value = cursor.index
         while mask:
             priority = mask.bit_length() - 1
             mask ^= _BITS[priority]
+            if by_value is not None:
+                evaluations = by_value.read_on(priority, evaluations)
+                if not evaluations:
+                    return UNFINISHED
             index = self._find_noted(cursor, priority, permits) if cursor.behind or cursor.matched else -1
-            if index < 0:
+            if index < 0 and by_value is not None:
+                index, evaluations = self._find_by_value(by_value, cursor, priority, permits, evaluations)
+            elif index < 0:
                 index, evaluations = self._find_beyond(cursor, priority, permits, evaluations)
             if index >= 0:
                 return priority, index
             if evaluations <= 0:
                 return UNFINISHED
+        if by_value is not None:
+            by_value.found_nothing(cursor)
         return None
 
     def _find_noted(self, cursor: Cursor, priority: int, permits: Callable[[QueueEntry], bool] | None) -> int:
@@ -595,6 +488,33 @@ class Ordering:
             cursor.passed[priority] = sequences[index]
         return -1, max(evaluations, 1)
 
+    def _find_by_value(
+        self,
+        by_value: ValueIndex,
+        cursor: Cursor,
+        priority: int,
+        permits: Callable[[QueueEntry], bool] | None,
+        evaluations: int,
+    ) -> tuple[int, int]:
+        """Do the same with a look at those alone that may match, all of which have been read."""
+        lane = self._lanes[priority]
+        passed = cursor.passed
+        for sequence in by_value.after(cursor, priority):
+            if sequence > passed[priority]:  # else it was noted twice
+                if evaluations <= 0:
+                    return -1, evaluations
+                evaluations -= 1
+                index = lane.find(sequence)
+                entry = None if index < 0 else lane.at(index)
+                if entry is not None and (cursor.matches is None or cursor.matches(entry)):
+                    if permits is None or permits(entry):
+                        passed[priority] = sequence
+                        return index, evaluations
+                    cursor.matched.setdefault(priority, []).append(sequence)
+                passed[priority] = sequence
+        passed[priority] = max(passed[priority], by_value.passed[priority])
+        return -1, max(evaluations, 1)
 
-def _last_places(lane: _Lane, most: int) -> range:
+
+def _last_places(lane: Lane, most: int) -> range:
     return range(max(len(lane.entries) - most, 0), len(lane.entries))

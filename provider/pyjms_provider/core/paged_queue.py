@@ -13,11 +13,13 @@ from typing import TYPE_CHECKING, Final
 
 from pyjms.spi.delivery import Delivery
 from pyjms.spi.errors import GoneError, ResourceError
+from pyjms.spi.selector.equalities import key_of_literals, key_of_message
 from pyjms_provider.core.message_state import MessageEvent, MessageState
 from pyjms_provider.core.pushing import PushingChannel
 from pyjms_provider.core.store import NotInMemoryError
 from pyjms_provider.core.stored_delivery import StoredDelivery
 from pyjms_provider.core.stories import Happening
+from pyjms_provider.core.value_index import Asked
 
 if TYPE_CHECKING:
     from pyjms.spi.envelope import Envelope
@@ -99,6 +101,15 @@ class PagedQueue(PushingChannel):
         matches = selector.matches
         retrieve = self._store.retrieve
         return lambda entry: matches(retrieve(entry.reference))
+
+    def _asked(self, selector: Selector) -> Asked | None:
+        """Return what a selector asks for, if it names values that messages must have."""
+        equalities = selector.equalities
+        if not equalities:
+            return None
+        names = tuple(name for name, _ in equalities)
+        retrieve = self._store.retrieve
+        return Asked(names, key_of_literals(equalities), lambda entry: key_of_message(retrieve(entry.reference), names))
 
     def message_of(self, reference: MessageReference) -> Envelope | None:
         """Return a message of this queue; None if it has gone, or is damaged. Waits for a disk. Raises `ResourceError`."""

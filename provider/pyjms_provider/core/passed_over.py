@@ -13,32 +13,19 @@ from bisect import bisect_right
 from collections.abc import Callable, Iterable
 from heapq import nsmallest
 from operator import attrgetter
-from typing import TYPE_CHECKING, Literal, Protocol
+from typing import TYPE_CHECKING, Literal
 
-from pyjms_provider.core.cursor import BEHIND_MAXIMUM, UNFINISHED, Cursor, Places, Unfinished, forget_noted, note_behind
+from pyjms_provider.core.cursor import BEHIND_MAXIMUM, UNFINISHED, Cursor, Unfinished, forget_noted, note_behind
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from pyjms_provider.core.entry import QueueEntry
+    from pyjms_provider.core.lane import Lane
 
-__all__ = ["Lane", "PassedOver", "Turn"]
+__all__ = ["PassedOver", "Turn"]
 
 _by_sequence = attrgetter("sequence")
-
-
-class Lane(Places, Protocol):
-    """The available messages of one priority, in order."""
-
-    head: int
-    """Where the first one is."""
-    live: int
-    """How many there are."""
-
-    @property
-    def sequences(self) -> Sequence[int]:
-        """Their sequence numbers, those of gaps among them, sorted from `head` on."""
-        ...
 
 
 class Turn(Cursor):

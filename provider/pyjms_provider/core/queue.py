@@ -197,7 +197,7 @@ class Queue(RestorableQueue, SettlingQueue):
             elif selector is not None:
                 matches = self._matcher(selector)
                 assert matches is not None
-                consumer.cursor = self._ordering.open_cursor(selector.text, matches)
+                consumer.cursor = self._ordering.open_cursor(selector.text, matches, self._asked(selector))
             self._manager.add(consumer)
             if self._rules is not None:
                 self._rules.came(consumer)
@@ -227,7 +227,7 @@ class Queue(RestorableQueue, SettlingQueue):
         text = selector.text
         with self._lock:
             ordering = self._ordering
-            ordering.open_cursor(text, matches)
+            ordering.open_cursor(text, matches, self._asked(selector))
 
         def let_go() -> None:
             with self._lock:

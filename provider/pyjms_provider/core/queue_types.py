@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from pyjms_provider.core.entry import QueueEntry
     from pyjms_provider.core.queue_rules import QueueRules
     from pyjms_provider.core.reference import MessageReference
+    from pyjms_provider.core.value_index import Asked
 
 __all__ = ["MessageOrder", "make_order", "priority_levels"]
 
@@ -91,8 +92,8 @@ class MessageOrder(Protocol):
         """Return the place of somebody who has seen nothing yet, for `look` and `take_matching`."""
         ...
 
-    def open_cursor(self, text: str, matches: Callable[[QueueEntry], bool]) -> Cursor:
-        """Return the cursor that all users of the selector `text` share; to be closed as often as opened."""
+    def open_cursor(self, text: str, matches: Callable[[QueueEntry], bool], asked: Asked | None = None) -> Cursor:
+        """Return the cursor that all users of the selector `text` share; to be closed as often as opened. `asked`: what it asks for, if that is known."""
         ...
 
     def close_cursor(self, text: str) -> None:

@@ -15,12 +15,15 @@ from collections.abc import Callable, Iterable, Iterator
 from heapq import heappop, heappush
 from itertools import islice
 from math import isnan
-from typing import Literal, TypeAlias
+from typing import TYPE_CHECKING, Literal, TypeAlias
 
 from pyjms.types import Stored
 from pyjms_provider.core.cursor import UNFINISHED, Cursor, SharedCursors, Unfinished
 from pyjms_provider.core.entry import QueueEntry
 from pyjms_provider.core.reference import MessageReference
+
+if TYPE_CHECKING:
+    from pyjms_provider.core.value_index import Asked
 
 __all__ = ["SortValue", "SortedCursor", "SortedOrdering", "sort_value"]
 
@@ -195,8 +198,8 @@ class SortedOrdering:
         """Return the place of somebody who has seen nothing yet, for `look` and `take_matching`."""
         return SortedCursor(matches)
 
-    def open_cursor(self, text: str, matches: Callable[[QueueEntry], bool]) -> SortedCursor:
-        """Return the cursor that all users of the selector `text` share; to be closed as often as opened."""
+    def open_cursor(self, text: str, matches: Callable[[QueueEntry], bool], asked: Asked | None = None) -> SortedCursor:
+        """Return the cursor that all users of the selector `text` share; to be closed as often as opened. Each looks for itself, whatever was `asked`."""
         return self._cursors.open(text, lambda: self._make_cursor(matches))
 
     def _make_cursor(self, matches: Callable[[QueueEntry], bool]) -> SortedCursor:

@@ -7,12 +7,14 @@ from functools import lru_cache
 from typing import TYPE_CHECKING
 
 from pyjms.spi.errors import InvalidSelectorError
+from pyjms.spi.selector.equalities import equalities_in
 from pyjms.spi.selector.nodes import Boolean, Node, names_in
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from pyjms.spi.envelope import Envelope
+    from pyjms.spi.selector.equalities import Equalities
     from pyjms.spi.selector.explain import Explanation
 
 __all__ = ["Selector", "compile_selector", "selector_or_none"]
@@ -45,6 +47,11 @@ class Selector:
     def root(self) -> Node:
         """The syntax tree, for who must write the condition in another way."""
         return self._root
+
+    @property
+    def equalities(self) -> Equalities:
+        """What identifiers must equal for a message to be wanted, for who looks for such messages; () if the selector does not say."""
+        return equalities_in(self._root)
 
     def evaluate(self, envelope: Envelope) -> bool | None:
         """Return the value of the condition for a message: True, False, or None for unknown (§3.8.1.2)."""

@@ -9,7 +9,7 @@ from random import Random
 
 import pytest
 
-from pyjms_provider.core import consumer_manager
+from pyjms_provider.core import consumer_manager, value_index
 from pyjms_provider.core.consumer import Consumer
 from pyjms_provider.core.consumer_manager import (
     MOVES,
@@ -19,6 +19,7 @@ from pyjms_provider.core.consumer_manager import (
     ForbiddenMoveError,
     next_list,
 )
+from pyjms_provider.core.entry import QueueEntry
 from tests.provider.helpers import QueueWorld, Reader
 
 ALL = sorted(product(ConsumerList, ConsumerEvent), key=str)
@@ -358,14 +359,15 @@ def test_many_with_the_same_selector_are_passed_over_together(world: QueueWorld,
     for reader in crowd[:240]:
         reader.consumer.close()
     world.send(properties={"n": 3})
-    assert group.by_cursor is None, "so few are passed over one by one"
+    assert group.crowd is None, "so few are passed over one by one"
 
 
 @pytest.mark.parametrize("seed", range(20))
 def test_who_is_woken_is_the_first_that_wants_it(world: QueueWorld, monkeypatch: pytest.MonkeyPatch, seed: int) -> None:
-    """Whether or not those with the same selector are noted."""
+    """Whether or not those with the same selector are noted, and found by the values that they ask for."""
     monkeypatch.setattr(consumer_manager, "_MANY", 1)
     monkeypatch.setattr(consumer_manager, "_ALIKE", 1)
+    monkeypatch.setattr(value_index, "_FROM", Random(seed).choice([1, 2, 1_000]))
     random = Random(seed)
     manager, readers = manager_of(world), list[Reader]()
     noted = 0
@@ -390,12 +392,12 @@ def test_who_is_woken_is_the_first_that_wants_it(world: QueueWorld, monkeypatch:
                 reader for reader in readers if reader.consumer is expected
             ]
         for group in manager._groups:
-            if group.by_cursor is not None:
+            if group.crowd is not None:
                 noted += 1
                 by_cursor: dict[object, list[Consumer]] = {}
                 for consumer in group.lists[ConsumerList.INTERESTED]:
                     by_cursor.setdefault(consumer.cursor, []).append(consumer)
-                assert {cursor: list(found) for cursor, found in group.by_cursor.items()} == by_cursor
+                assert {cursor: list(found) for cursor, found in group.crowd.by_cursor.items()} == by_cursor
     assert noted
 
 
@@ -416,16 +418,24 @@ def first_wanting(manager: ConsumerManager, n: int) -> Consumer | None:
 
 
 def test_where_the_first_in_turn_wants_a_message_nobody_else_is_asked(world: QueueWorld) -> None:
-    for number in range(100):
-        for _ in range(5):
-            world.reader(selector=f"n >= 0 AND n <> -{number + 1}", interested=True)
+    readers = [
+        world.reader(selector=f"n >= 0 AND n <> -{number + 1}", interested=True)
+        for number in range(100)
+        for _ in range(5)
+    ]
     (group,) = manager_of(world)._groups
-    group._note_cursors()
-    asked: list[Consumer] = []
+    first = next(iter(group.lists[ConsumerList.INTERESTED]))
+    group.crowd = consumer_manager._Crowd(group.lists[ConsumerList.INTERESTED])
+    asked: list[QueueEntry] = []
 
-    def wants(consumer: Consumer) -> bool:
-        asked.append(consumer)
+    def matches(entry: QueueEntry) -> bool:
+        asked.append(entry)
         return True
 
-    assert group.first(wants, {}) is asked[0]
+    for reader in readers:
+        cursor = reader.consumer.cursor
+        assert cursor is not None
+        cursor.matches = matches
+    world.send()
+    assert first.place is ConsumerList.NOTIFIED
     assert len(asked) == 1

@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from pyjms_provider.core import lane as lane_module
 from pyjms_provider.core import ordering as ordering_module
 from pyjms_provider.core.cursor import UNFINISHED
 from pyjms_provider.core.entry import QueueEntry
@@ -117,7 +118,8 @@ ACTS: list[Callable[[Actor], object]] = [
 def test_dormant_messages_do_all_that_others_do(
     spare: int, priorities: dict[int, int], acts: list[tuple[object, int]]
 ) -> None:
-    with patch.object(ordering_module, "_SPARE", spare):  # 0: gaps are closed at once
+    # 0: gaps are closed at once
+    with patch.object(lane_module, "SPARE", spare), patch.object(ordering_module, "SPARE", spare):
         _compare(priorities, acts)
 
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, cast
 
 import pytest
 
-from pyjms_provider.core import ordering
+from pyjms_provider.core import lane, ordering, value_index
 from pyjms_provider.core.cursor import UNFINISHED, Cursor
 from pyjms_provider.core.entry import QueueEntry
 from pyjms_provider.core.message_state import MessageState
@@ -16,15 +16,21 @@ from pyjms_provider.core.ordering import Ordering
 from pyjms_provider.core.queue_types import MessageOrder
 from pyjms_provider.core.reference import MessageReference, ReferenceId
 from pyjms_provider.core.sorted_ordering import SortedCursor, SortedOrdering
+from pyjms_provider.core.value_index import Asked
 from tests.provider.interruptions import Interruption, each_interruption
 
 if TYPE_CHECKING:
     from pyjms_provider.core.queue import Queue
 
-FILES = ("core/ordering.py", "core/sorted_ordering.py", "core/cursor.py", "core/passed_over.py")
+FILES = tuple(
+    f"core/{name}.py" for name in ("ordering", "lane", "sorted_ordering", "cursor", "passed_over", "value_index")
+)
 ENOUGH = 1_000_000
 _QUEUE = cast("Queue", object())  # an order asks it nothing
 FAR = 200  # more than the places that are not worth tidying
+
+
+EVEN = Asked(("parity",), 0, lambda entry: entry.reference.id % 2)
 
 
 @dataclass
@@ -38,7 +44,7 @@ class World:
     """Of a selector that every other message matches."""
 
     def select(self) -> None:
-        self.cursor = self.order.open_cursor("even", lambda entry: entry.reference.id % 2 == 0)
+        self.cursor = self.order.open_cursor("even", lambda entry: entry.reference.id % 2 == 0, EVEN)
 
     def make(self, number: int) -> QueueEntry:
         reference = MessageReference(ReferenceId(number), None, 0, 4, True)
@@ -99,7 +105,14 @@ def sorted_order() -> MessageOrder:
     return SortedOrdering(lambda entry: (1, entry.reference.id, ""))
 
 
-BOTH = pytest.mark.parametrize("make", [Ordering, sorted_order], ids=["by age", "sorted"])
+def order_with_index() -> MessageOrder:
+    """Return one in which the first selector has an index."""
+    order = Ordering()
+    order._indexes._seen[EVEN.names] = 100
+    return order
+
+
+BOTH = pytest.mark.parametrize("make", [Ordering, sorted_order, order_with_index], ids=["by age", "sorted", "by value"])
 
 
 def sweep(
@@ -371,7 +384,8 @@ def test_some_are_given_back_after_others(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """Their gaps have gone."""
-    monkeypatch.setattr(ordering, "_SPARE", spare)
+    for module in (lane, ordering):
+        monkeypatch.setattr(module, "SPARE", spare)
 
     def prepare(world: World) -> Callable[[], object]:
         if selects:
@@ -385,6 +399,31 @@ def test_some_are_given_back_after_others(
         return lambda: world.order.restore(back)
 
     sweep(make, prepare, all_or_none_of(returned))
+
+
+@pytest.mark.parametrize("returned", [(), (2,), (4, 6, 7)])
+def test_values_are_noted(returned: tuple[int, ...], monkeypatch: pytest.MonkeyPatch) -> None:
+    """Those of one that comes, or of some that come back where others have gone for good."""
+    monkeypatch.setattr(value_index, "_BLOCK", 3)
+
+    def prepare(world: World) -> Callable[[], object]:
+        world.select()
+        cursor = world.cursor
+        assert cursor is not None
+        index = cursor.index
+        assert index is not None
+        entries = world.fill(1, 2, 3, 4, 5, 6, 7, 8)
+        for entry in entries:
+            index.key_of(entry)
+        world.take(*entries[1:7])
+        world.fill(*range(9, 13))
+        assert index.read_on(4, ENOUGH)
+        world.order.restore([entries[number - 1] for number in returned])
+        world.here |= set(returned)
+        (entry,) = world.fill(14)
+        return lambda: (index.key_of(entry), index.read_on(4, ENOUGH))
+
+    sweep(order_with_index, prepare, lambda world, interruption: None)
 
 
 @BOTH

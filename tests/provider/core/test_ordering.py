@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import ExitStack
 from typing import Any
 from unittest.mock import patch
 
@@ -10,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pyjms_provider.core import ordering
+from pyjms_provider.core import lane, ordering
 from pyjms_provider.core.cursor import UNFINISHED, Cursor
 from pyjms_provider.core.entry import QueueEntry
 from pyjms_provider.core.message_state import MessageState
@@ -403,7 +404,10 @@ ACTIONS = st.lists(
 @given(actions=ACTIONS)
 def test_it_behaves_as_a_sorted_list_would(spare: int, copies: int, actions: list[tuple[str, str, int]]) -> None:
     """Also where gaps are closed soon, and rather those behind a place are moved, or before it."""
-    with patch.object(ordering, "_SPARE", spare), patch.object(ordering, "_COPIES", copies):
+    spares = (patch.object(module, "SPARE", spare) for module in (lane, ordering))
+    with ExitStack() as patches:
+        for each in (*spares, patch.object(lane, "_COPIES", copies)):
+            patches.enter_context(each)
         _compare(actions)
 
 

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import Bundle, RuleBasedStateMachine, consumes, initialize, invariant, rule
 
 from pyjms.spi.delivery import Delivery
-from pyjms_provider.core import channel_state, consumer_manager
+from pyjms_provider.core import channel_state, consumer_manager, value_index
 from pyjms_provider.core.consumer_manager import ConsumerList
 from pyjms_provider.core.message_state import MessageState
 from pyjms_provider.core.unit_of_work import UnitOfWork
@@ -284,13 +284,15 @@ class QueueMachine(RuleBasedStateMachine):
 
 
 class CrowdedMachine(QueueMachine):
-    """The same, as if two were so many that held messages are noted by session, and waiting consumers by selector."""
+    """The same, as if two were so many that held messages are noted by session, and waiting consumers and messages by what selectors ask for."""
 
     def __init__(self) -> None:
         self._patch = pytest.MonkeyPatch()
         self._patch.setattr(channel_state, "_FEW_HELD", 1)
         self._patch.setattr(consumer_manager, "_MANY", 0)
         self._patch.setattr(consumer_manager, "_ALIKE", 1)
+        self._patch.setattr(value_index, "_FROM", 1)
+        self._patch.setattr(value_index, "_BLOCK", 2)
         super().__init__()
 
     def teardown(self) -> None:

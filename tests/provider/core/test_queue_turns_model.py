@@ -192,9 +192,10 @@ def is_interested(client: Client) -> bool:
 @pytest.mark.parametrize("evaluations", [256, 1])
 @pytest.mark.parametrize("name", POLICIES)
 def test_nobody_sleeps_on_a_message_that_is_his(name: str, evaluations: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Nor gets another one than the first that he may have; also where he lets go of the lock after each message that he looks at."""
+    """Nor gets another one than the first that he may have; also where he lets go of the lock after each message that he looks at, or an index says which those are."""
     monkeypatch.setattr("pyjms_provider.core.queue._EVALUATIONS", evaluations)
     for seed in range(100):
+        monkeypatch.setattr("pyjms_provider.core.value_index._FROM", 1 if seed % 2 else 1_000)
         turns = Turns(name, seed)
         try:
             turns.run()

@@ -29,10 +29,12 @@ FILES = (
     "core/delays.py",
     "core/entry.py",
     "core/kept_queue.py",
+    "core/lane.py",
     "core/ordering.py",
     "core/queue.py",
     "core/settling_queue.py",
     "core/sorted_ordering.py",
+    "core/value_index.py",
 )
 ALL = ("a", "b", "c")
 
