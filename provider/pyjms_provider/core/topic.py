@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Final
 
 from pyjms.spi.envelope import Envelope
 from pyjms.spi.errors import ProviderError
+from pyjms_provider.core.addressees import Addressees
 from pyjms_provider.core.channel import (
     Channel,
     ChannelClosedError,
@@ -22,7 +23,6 @@ from pyjms_provider.core.store import MessageStore
 from pyjms_provider.core.subscription import Subscription
 
 if TYPE_CHECKING:
-    from pyjms.spi.selector import Selector
     from pyjms_provider.core.entry import ReceiverId
     from pyjms_provider.core.kept_queue import KeptQueue
     from pyjms_provider.core.reference import MessageReference, ReferenceId
@@ -38,7 +38,7 @@ class Topic(Channel):
 
     Publishing works on the receivers as they were when it began, and takes the lock only if some have come or gone since
     the last message. Subscriptions are grouped by selector text, so that a selector is evaluated once for a message,
-    however many subscriptions share it.
+    however many subscriptions share it, and found by the values that selectors ask for.
     """
 
     def __init__(self, name: str, store: MessageStore, policy: QueuePolicy = _NO_POLICY) -> None:
@@ -53,7 +53,7 @@ class Topic(Channel):
         self._closed = False
         self._members: dict[str | None, dict[Subscription, None]] = {}
         """The subscriptions by selector text: to find one among thousands, in the order in which they came."""
-        self._groups: tuple[tuple[Selector | None, tuple[Subscription, ...]], ...] | None = ()
+        self._addressees: Addressees | None = Addressees()
         """The same for publishing; None: some have come or gone, and the next message makes it anew."""
         self._receivers: tuple[Receiver, ...] = ()
 
@@ -79,7 +79,7 @@ class Topic(Channel):
     @property
     def subscriptions(self) -> list[Subscription]:
         """The subscriptions, grouped by selector."""
-        return [subscription for _, group in self._grouped() for subscription in group]
+        return [subscription for _, group in self._grouped().groups for subscription in group]
 
     def accept(self, reference: MessageReference) -> bool:
         return not self._closed
@@ -91,7 +91,7 @@ class Topic(Channel):
         with self._lock:
             if self._closed:
                 raise ChannelClosedError(f"{self._name} no longer exists")
-            self._groups = None  # first: who is interrupted here leaves nobody with those of before
+            self._addressees = None  # first: who is interrupted here leaves nobody with those of before
             self._members.setdefault(subscription.terms.selector_text, {})[subscription] = None
 
     def remove_subscription(self, subscription: Subscription) -> None:
@@ -100,19 +100,18 @@ class Topic(Channel):
         with self._lock:
             group = self._members.get(text, {})
             if subscription in group:
-                self._groups = None
+                self._addressees = None
                 del group[subscription]
             if not group:
                 self._members.pop(text, None)
 
-    def _grouped(self) -> tuple[tuple[Selector | None, tuple[Subscription, ...]], ...]:
+    def _grouped(self) -> Addressees:
         """Return the subscriptions by selector, as they are now."""
-        groups = self._groups
-        if groups is None:
+        addressees = self._addressees
+        if addressees is None:
             with self._lock:
-                found = [tuple(members) for members in self._members.values()]
-                groups = self._groups = tuple((each[0].selector, each) for each in found if each)
-        return groups
+                addressees = self._addressees = Addressees(map(tuple, self._members.values()))
+        return addressees
 
     def add_receiver(self, receiver: Receiver) -> None:
         """Connect a receiver that is no subscription: it gets each message at once, and nothing is kept for it."""
@@ -187,13 +186,14 @@ class Topic(Channel):
     def wanting(self, reference: MessageReference) -> list[Subscription]:
         """Return the subscriptions that want the message."""
         wanting: list[Subscription] = []
-        for selector, group in self._grouped():
-            if selector is None or selector.matches(self._store.retrieve(reference)):
-                wanting.extend(
-                    subscription
-                    for subscription in group
-                    if not subscription.terms.no_local or not subscription.leaves_out(reference)
-                )
+        addressees = self._grouped()
+        groups = addressees.everybody
+        for group in addressees.wanting(self._store.retrieve(reference)) if groups is None else groups:
+            wanting.extend(
+                subscription
+                for subscription in group
+                if not subscription.terms.no_local or not subscription.leaves_out(reference)
+            )
         return wanting
 
     # A topic stores nothing, so there is nothing to deliver later, to redeliver, to browse or to acknowledge
@@ -227,7 +227,7 @@ class Topic(Channel):
         with self._lock:
             self._closed = True
             subscriptions = [each for members in self._members.values() for each in members]
-            self._groups = ()
+            self._addressees = Addressees()
             self._members = {}
             self._receivers = ()
         for subscription in subscriptions:

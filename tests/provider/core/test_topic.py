@@ -7,8 +7,9 @@ from contextlib import suppress
 
 import pytest
 
-from pyjms.spi.envelope import ConnectionId
+from pyjms.spi.envelope import ConnectionId, Envelope
 from pyjms.spi.selector import compile_selector
+from pyjms.types import Float, Stored
 from pyjms_provider.core.channel import ChannelClosedError, UnknownDeliveryError, UnreliableChannelError
 from pyjms_provider.core.channel_state import ChannelState, Reliability
 from pyjms_provider.core.entry import ReceiverId
@@ -167,7 +168,7 @@ def test_selectors_and_no_local_choose_before_anything_is_stored(world: TopicWor
 
 def test_a_selector_is_evaluated_once_for_a_message(world: TopicWorld) -> None:
     subscriptions = [world.subscribe(str(number), "n = 1") for number in range(20)]
-    assert len(world.topic._grouped()) == 1
+    assert len(world.topic._grouped().groups) == 1
     world.topic.remove_subscription(subscriptions[0])
     world.topic.remove_subscription(subscriptions[0])
     world.publish("a", n=1)
@@ -203,6 +204,52 @@ def test_a_group_is_as_old_as_its_first_subscription(world: TopicWorld) -> None:
     assert third.is_closed
 
 
+class CountedSelector:
+    """A selector that counts its evaluations."""
+
+    evaluated = 0
+    _compile = staticmethod(compile_selector)
+
+    def __init__(self, text: str) -> None:
+        self._selector = self._compile(text)
+        self.equalities = self._selector.equalities
+
+    def matches(self, envelope: Envelope) -> bool:
+        CountedSelector.evaluated += 1
+        return self._selector.matches(envelope)
+
+
+def test_of_many_selectors_that_ask_for_values_those_alone_are_evaluated_that_may_match(
+    world: TopicWorld, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(CountedSelector, "evaluated", 0)
+    monkeypatch.setattr("tests.provider.core.test_topic.compile_selector", CountedSelector)
+    subscriptions = [world.subscribe(str(number), f"n = {number}") for number in range(500)]
+    for number in (*range(100), 1_000):
+        world.publish(str(number), n=number)
+    assert [texts(each) for each in subscriptions] == [[str(number)] * (number < 100) for number in range(500)]
+    assert CountedSelector.evaluated == 100
+
+
+SELECTORS = [None, "n = 1", "n = 1.0", "1 = n", "n = 2", "n = 16777217", "n > 1", "n = 2 AND JMSType IS NULL", "m = 'x'", "n = 1 AND m = 'x'"]  # fmt: skip
+MESSAGES: list[dict[str, Stored]] = [
+    {}, {"n": 1}, {"n": 1.0}, {"n": True}, {"n": "1"}, {"n": 2, "m": "x"}, {"n": 1, "m": "x"}, {"n": Float(16777216)}, {"n": 1e300},
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("many", [0, 1, 100])
+def test_a_message_goes_to_those_whose_selectors_it_satisfies(
+    world: TopicWorld, many: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """In the order in which they came, whether or not selectors are noted by what they ask for."""
+    monkeypatch.setattr("pyjms_provider.core.addressees._MANY", many)
+    subscriptions = [world.subscribe(str(number), text) for number, text in enumerate(SELECTORS)]
+    for properties in MESSAGES:
+        envelope = make_envelope("a", destination=NEWS, properties=properties)
+        wanting = [each for each in subscriptions if each.selector is None or each.selector.matches(envelope)]
+        assert world.topic.wanting(world.store.store(envelope, OTHER)) == wanting
+
+
 @pytest.mark.parametrize("is_coming", [False, True])
 def test_a_message_goes_to_who_is_there_after_an_interrupt(is_coming: bool) -> None:
     """Wherever it comes while a subscription comes or goes; and that may be repeated."""
@@ -225,7 +272,7 @@ def test_a_message_goes_to_who_is_there_after_an_interrupt(is_coming: bool) -> N
         world.publish("after", n=1)
         assert texts(other) == ["between"] * (other in there), interruption.where
 
-    assert each_interruption(attempt, "core/topic.py") > 5
+    assert each_interruption(attempt, "core/topic.py", "core/addressees.py") > 5
 
 
 def test_a_subscription_that_ends_meanwhile_takes_nothing(world: TopicWorld) -> None:
