@@ -478,9 +478,8 @@ def _end(name: str, place: _Place) -> None:
     with _lock:
         if place.stopper != get_ident():
             return
-        if (
-            place.broker is not None and not place.broker.has_stopped
-        ):  # the thread was interrupted before it came to that
+        if place.broker is not None and not place.broker.has_stopped:
+            # the thread was interrupted before it came to that
             place.stopper = None
         elif _running.get(name) is place:
             del _running[name]

@@ -385,9 +385,8 @@ class _Session(ProviderSession):
         try:
             for delivery in found:
                 now_ns = self._now()
-                shown = Delivery(
-                    delivery.envelope, delivery.count, delivery.redelivered, None
-                )  # fetched now: later it may be gone
+                # fetched now: later it may be gone
+                shown = Delivery(delivery.envelope, delivery.count, delivery.redelivered, None)
                 self._put(Call(BROWSE, scope, began_ns, None, shown), OK, now_ns)
                 seen += 1
                 yield delivery

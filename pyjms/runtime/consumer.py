@@ -113,9 +113,8 @@ class JmsMessageConsumer(MessageConsumer):
         session, message = self._session, None
         try:
             connection = session.connection
-            while not (
-                self.is_closed or session.is_closing
-            ):  # the inbox keeps the wake-up of one who closes from now on
+            # the inbox keeps the wake-up of one who closes from now on
+            while not (self.is_closed or session.is_closing):
                 if connection.lost is not None:
                     connection.check_not_lost()
                 if not self._inbox.wait(until_ms):

@@ -56,9 +56,8 @@ class KeptRules:
             stream.write(bytearray(json.dumps({"text": rules.text, "name": rules.name}).encode()))
         finally:
             stream.close()
-        self._files.delete(
-            place, False
-        )  # of an attempt that wrote nothing: not everywhere does a new name replace what has it
+        # of an attempt that wrote nothing: not everywhere does a new name replace what has it
+        self._files.delete(place, False)
         if not self._files.rename(unfinished, place):
             raise OSError(
                 f"the rules of batch {epoch} cannot be kept as {place}: see who may write there, and start again"

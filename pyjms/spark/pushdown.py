@@ -55,9 +55,8 @@ def _clause(condition: Condition) -> str | None:
 
 def _text_clause(name: str, condition: Condition) -> str | None:
     value = condition.value
-    if (
-        condition.operator == "IS NOT NULL"
-    ):  # the reverse does not hold: a column is NULL, too, where it cannot hold the header
+    if condition.operator == "IS NOT NULL":
+        # the reverse does not hold: a column is NULL, too, where it cannot hold the header
         return f"{name} IS NOT NULL"
     if condition.operator == "=" and isinstance(value, str):  # selectors know no order of texts
         return f"{name} = {quote(value)}"

@@ -127,9 +127,8 @@ class Staging(Way):
         waiting = [unit.name for unit in stages.units(name.sink)]
         former = [each for each in waiting if each.epoch <= name.epoch and _run_of(each.attempt) != run]
         if former:
-            with suppress(
-                InDoubtError
-            ):  # nobody answered when they were promoted: our promotion finishes that one first
+            # nobody answered when they were promoted: our promotion finishes that one first
+            with suppress(InDoubtError):
                 stages.discard(former)
 
     @staticmethod
@@ -151,9 +150,8 @@ class Staging(Way):
         content = together([each.content for each in written])
         if content is None:
             return
-        if (
-            not is_new and content.rows
-        ):  # nothing is lost of an epoch that comes again without rows, as of `mode=at-least-once`
+        if not is_new and content.rows:
+            # nothing is lost of an epoch that comes again without rows, as of `mode=at-least-once`
             before = link.call(lambda connection: noted(connection.stages(), sink, epoch))
             if before is not None and before != content.mark:
                 raise StageError(_other_rows(sink, epoch))

@@ -295,9 +295,8 @@ class SortedOrdering:
             place = places[at]
             entry = self._entries[place[1]]
             is_new = place[1] > cursor.last
-            is_match = not is_new and (
-                cursor.matches is None or cursor.matches(entry)
-            )  # if that cannot be said, it is looked at again
+            # if that cannot be said, it is looked at again
+            is_match = not is_new and (cursor.matches is None or cursor.matches(entry))
             cursor.place = place
             if is_match:
                 return entry

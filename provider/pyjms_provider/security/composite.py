@@ -32,9 +32,8 @@ class CompositeAuthenticator(Authenticator):
                 principal = authenticator.authenticate(credentials, peer=peer)
             except AccessDeniedError as error:
                 refusal = error
-                if not isinstance(
-                    error, LogInsBusyError | TooManyAttemptsError
-                ):  # they looked at nothing, and counted nothing
+                # they looked at nothing, and counted nothing
+                if not isinstance(error, LogInsBusyError | TooManyAttemptsError):
                     asked.append(authenticator)
             else:
                 # They are somebody else's, so that nobody has guessed.

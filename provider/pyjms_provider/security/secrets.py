@@ -55,9 +55,8 @@ class SecretBox:
         """
         path = Path(key_file)
         if not path.exists():
-            create_private(
-                path, _render((os.urandom(_KEY_BYTES),))
-            )  # False: another process was faster; its key counts
+            # False: another process was faster; its key counts
+            create_private(path, _render((os.urandom(_KEY_BYTES),)))
         return cls(_read_keys(path))
 
     @classmethod

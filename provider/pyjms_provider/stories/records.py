@@ -40,9 +40,8 @@ class LineWriter:
         """Return the line, with its end."""
         number, at_ms, happening, where, facts = told
         known = self._known
-        if (
-            happening is _DELIVERED or happening is _ACKNOWLEDGED
-        ):  # most lines are these, so they are made without a loop
+        if happening is _DELIVERED or happening is _ACKNOWLEDGED:
+            # most lines are these, so they are made without a loop
             place = known.get(where) or self._word("where", where)
             holder = facts[0] if happening is _ACKNOWLEDGED else facts[1]
             if holder is not None:

@@ -43,9 +43,8 @@ def test_a_provider_names_itself_and_its_version(environment: Environment) -> No
     assert info.name
     assert info.version[0].isdigit()
     assert all(name.startswith("JMSX") for name in info.jmsx_property_names)
-    assert {"JMSXGroupID", "JMSXGroupSeq"} <= set(
-        info.jmsx_property_names
-    )  # JMS 1.1 §3.5.9: these two are not optional
+    # JMS 1.1 §3.5.9: these two are not optional
+    assert {"JMSXGroupID", "JMSXGroupSeq"} <= set(info.jmsx_property_names)
 
 
 def test_capabilities_are_those_that_work(environment: Environment) -> None:

@@ -505,9 +505,8 @@ class StompConnection(ProviderConnection):
             self._janitor.enter(epoch, self._client_id)
         self.temporaries.restore(epoch)
         for subscription in self._consumers():
-            if (
-                not subscription.end_epoch()
-            ):  # an epoch that ended while all was restored in it may have given something
+            if not subscription.end_epoch():
+                # an epoch that ended while all was restored in it may have given something
                 self.forget_subscription(subscription)
             elif not self.temporaries.is_gone(subscription.request.address):
                 self._restore_subscription(epoch, subscription)

@@ -325,9 +325,8 @@ class Link:
             _log.exception("PYJMS-STOMP somebody could not be told that the connection to %s was lost", place)
         try:
             Thread(target=self._heal, name=f"pyjms-stomp-healer-{place.host}", daemon=True).start()
-        except (
-            RuntimeError
-        ):  # the system has no more threads for the moment: the one that has just lost its connection is free
+        except RuntimeError:
+            # the system has no more threads for the moment: the one that has just lost its connection is free
             self._heal()
 
     def _look_at(self, epoch: Epoch) -> None:
@@ -475,9 +474,8 @@ class Link:
         found = refusal(error.frame)
         if isinstance(found, DuplicateClientIdError):
             return found
-        if (
-            isinstance(found, AccessDeniedError) and found.code == AccessDeniedError.code
-        ):  # the others ask to be tried later
+        # the others ask to be tried later
+        if isinstance(found, AccessDeniedError) and found.code == AccessDeniedError.code:
             return found
         return ResourceError(f"{endpoint}: {found.reason}")
 

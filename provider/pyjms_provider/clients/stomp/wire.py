@@ -131,9 +131,8 @@ class Wire:
                 look=self._watch.look,
                 on_interrupted=self._on_interrupted,
             )
-            taken.callback(
-                self._reading.end
-            )  # the first to go: the number of a closed socket may be another one's soon
+            # the first to go: the number of a closed socket may be another one's soon
+            taken.callback(self._reading.end)
             self._taken = taken.pop_all()
 
     def open(self, headers: dict[str, str]) -> Frame:

@@ -65,9 +65,8 @@ class Checkpoints:
             if self._is_closed:
                 return
             self._is_wanted = True
-            if (
-                self._thread is None or not self._thread.is_alive()
-            ):  # it may be that who began it was interrupted before
+            # it may be that who began it was interrupted before
+            if self._thread is None or not self._thread.is_alive():
                 self._thread = Thread(target=self._run, name=f"pyjms checkpoints {self._path}", daemon=True)
                 try:
                     self._thread.start()

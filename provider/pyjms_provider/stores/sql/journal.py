@@ -203,9 +203,8 @@ class SqlJournal(Journal):
         was_written = False
         try:
             was_written = self._write_all(self._look_up(noted), members)
-        except (
-            ProviderError
-        ) as error:  # of the look-up; a branch may be prepared anew by its old name, so none overtakes it
+        except ProviderError as error:
+            # of the look-up; a branch may be prepared anew by its old name, so none overtakes it
             for member in members:
                 member.error = error
         finally:

@@ -92,9 +92,8 @@ class HolderConnection:
             is_free = bool(connection.execute(_LOCK, (_LOCK_CLASS,)).fetchone()[0])
             self._check_epoch(connection)
             if not is_free and self._backend is not None:
-                connection.execute(
-                    _END, self._backend
-                )  # our own lost connection, which the server still takes for alive
+                # our own lost connection, which the server still takes for alive
+                connection.execute(_END, self._backend)
             backend = connection.execute(_ME).fetchone()
         except BaseException:
             lent.invalidate()

@@ -165,9 +165,8 @@ class SqliteDatabase(Database):
                     "look after the disk"
                 ) from error
             raise self.understand(error) from error
-        except (
-            BaseException
-        ):  # the thread was interrupted, and may be again: who writes next finds no cursor, and gives up first
+        except BaseException:
+            # the thread was interrupted, and may be again: who writes next finds no cursor, and gives up first
             self._cursor = None
             self._give_up()
             raise
@@ -258,9 +257,8 @@ class SqliteDatabase(Database):
 
     def stream(self, lent: PoolProxiedConnection, cursors: ExitStack) -> Callable[[str], Iterator[Row]]:
         connection: Any = lent.driver_connection
-        connection.text_factory = (
-            bytes  # a damaged file may have text anywhere, and the driver fails at what is not UTF-8
-        )
+        # a damaged file may have text anywhere, and the driver fails at what is not UTF-8
+        connection.text_factory = bytes
         connection.execute("BEGIN")
         return lambda query: iter(connection.execute(query))
 

@@ -169,9 +169,8 @@ class ProfiledConnection(ProviderConnection):
         try:
             self._say_everywhere(verbs.Start())
         except ProviderError:
-            if (
-                not was_started
-            ):  # the broker may hear both later: then nothing waits here for somebody who does not receive
+            if not was_started:
+                # the broker may hear both later: then nothing waits here for somebody who does not receive
                 self.is_started = False
                 self.post(verbs.Stop().write())
             raise

@@ -310,9 +310,8 @@ class ProfiledSession(ProviderSession):
                         epoch.acknowledge_soon(self._ack_head, numbers[0], numbers[-1])
             except InterruptedLinkError as error:
                 raise TooLateError(f"the connection was lost while messages were settled: {error}") from error
-            except (
-                UnansweredError
-            ) as error:  # the broker settles them yet, so whoever received them must not give them back
+            except UnansweredError as error:
+                # the broker settles them yet, so whoever received them must not give them back
                 raise TooLateError(error.reason) from error
 
     def _acknowledge_in_unit(self, epoch: Epoch | None, live: Sequence[ReceivedMessage], *, are_all: bool) -> None:

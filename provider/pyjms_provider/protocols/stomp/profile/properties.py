@@ -265,9 +265,8 @@ class WireProperties(Mapping[str, Stored]):
 
     def _read(self) -> dict[str, Stored]:
         lines = self.lines
-        if "\\" not in lines and lines.count(":") == lines.count(
-            "\n"
-        ):  # nothing is escaped, and each line has one colon
+        if "\\" not in lines and lines.count(":") == lines.count("\n"):
+            # nothing is escaped, and each line has one colon
             found = _read_by_shape(lines, self.types)
             if found is not None:
                 return found

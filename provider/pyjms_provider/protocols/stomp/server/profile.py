@@ -436,9 +436,8 @@ class ProfileDialogue(Dialogue):
         self, consumer: ServedConsumer, deliveries: Sequence[Delivery], parts: list[bytes]
     ) -> Iterable[bytes]:
         """Return the MESSAGES of deliveries whose body is `parts`, and note whose they are."""
-        if (
-            len(deliveries) > 1 and len(parts[-1]) > FRAME_BYTES
-        ):  # it has a frame to itself, as there is a limit to frames
+        if len(deliveries) > 1 and len(parts[-1]) > FRAME_BYTES:
+            # it has a frame to itself, as there is a limit to frames
             before = self.write_messages(consumer, deliveries[:-1], parts[:-2])
             return *before, *self.write_messages(consumer, deliveries[-1:], parts[-2:])
         numbers, unsettled = self._delivery_numbers, consumer.session.unsettled

@@ -259,9 +259,8 @@ class SqlConfigurationStore(ConfigurationStore):
             connection.execute(delete(_OBJECT).where(_OBJECT.c.id.in_(self._doubtful)))
             for row in self._doubtful.values():
                 if row is not None:
-                    connection.execute(
-                        insert(_OBJECT).values(**row)
-                    )  # with its number: children come after their parents
+                    # with its number: children come after their parents
+                    connection.execute(insert(_OBJECT).values(**row))
 
     def _was_refused(self, error: DBAPIError) -> bool:
         """Return whether a commit that failed has changed nothing for certain."""
