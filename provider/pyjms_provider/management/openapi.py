@@ -108,10 +108,24 @@ def describe_api() -> dict[str, Any]:
 
 
 def _fixed_paths() -> dict[str, Any]:
-    job = reference("Job")
+    """Return what is there whatever the model has."""
     anything = {"type": "object"}
-    by_id = [parameter("job", "The id of the job.", {"type": "string", "minLength": 1}, where="path")]
-    jobs = {"type": "object", "required": ["items"], "properties": {"items": {"type": "array", "items": job}}}
+    return {
+        **_log_in_paths(),
+        **_monitoring_paths(),
+        f"{_ROOT}/openapi.json": {
+            "get": answering({"200": content("This", anything)}, operationId="openapi", summary="This description")
+        },
+        f"{_ROOT}/description": {
+            "get": answering(
+                {"200": content("All categories", anything)}, operationId="description", summary="The model as data"
+            )
+        },
+        **_job_paths(),
+    }
+
+
+def _log_in_paths() -> dict[str, Any]:
     return {
         "/api/login": {
             "get": answering(
@@ -138,15 +152,14 @@ def _fixed_paths() -> dict[str, Any]:
                 {"200": content("Who asks", _WHO)}, operationId="whoami", summary="Who the broker takes me for"
             )
         },
-        **_monitoring_paths(),
-        f"{_ROOT}/openapi.json": {
-            "get": answering({"200": content("This", anything)}, operationId="openapi", summary="This description")
-        },
-        f"{_ROOT}/description": {
-            "get": answering(
-                {"200": content("All categories", anything)}, operationId="description", summary="The model as data"
-            )
-        },
+    }
+
+
+def _job_paths() -> dict[str, Any]:
+    job = reference("Job")
+    by_id = [parameter("job", "The id of the job.", {"type": "string", "minLength": 1}, where="path")]
+    jobs = {"type": "object", "required": ["items"], "properties": {"items": {"type": "array", "items": job}}}
+    return {
         f"{_ROOT}/job": {
             "get": answering(
                 {"200": content("Your jobs", jobs)}, operationId="list_job", summary="Your long operations"
