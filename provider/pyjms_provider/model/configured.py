@@ -93,7 +93,8 @@ class ConfiguredObject(ManagedObject):
         self.configuration_thread.call(lambda: self._set_attributes(dict(changes), by))
 
     def delete(self, *, by: str = "") -> None:
-        self._above.configuration_thread.call(lambda: self._delete(by))
+        # Its own thread, too, if it has one: whoever made something below it meanwhile would leave that in the store, without it.
+        self._above.configuration_thread.call(lambda: self._in_thread(lambda: self._delete(by)))
 
     def close(self) -> None:
         for each in reversed(self._below()):
@@ -166,13 +167,22 @@ class ConfiguredObject(ManagedObject):
             for phase in CREATION:
                 self._run_phase(phase)
                 done.append(phase)
-            self._step(Event.OPEN)
-            self._open_pending()
-            self._write(lambda writer: writer.child_added(self._above, self))
+            self._in_thread(self._begin)
         except BaseException:
             self._undo_creation(done)
             raise
         self._tell(self._above, lambda listener: listener.child_added(self._above, self))
+
+    def _begin(self) -> None:
+        """Have a new object kept, and then be ACTIVE: before that, nobody makes anything below it. On its own thread."""
+        next_state(self.state, Event.OPEN, self.path)  # it may have been closed meanwhile
+        self._write(lambda writer: writer.child_added(self._above, self))
+        self._go_on()
+
+    def _go_on(self) -> None:
+        """Be ACTIVE, with what waits for that below it. On its own thread, as others may make something there at once."""
+        self._step(Event.OPEN)
+        self._open_pending()
 
     def _undo_creation(self, done: Sequence[Phase]) -> None:
         """Leave nothing behind of an object whose creation failed."""
@@ -222,8 +232,7 @@ class ConfiguredObject(ManagedObject):
         except (ProviderError, OSError) as error:
             self._fail(error)
             return
-        self._step(Event.OPEN)
-        self._open_pending()
+        self._in_thread(self._go_on)
 
     def _fail(self, error: Exception, what: str = "could not be opened") -> None:
         """Be ERRORED; `what`: happened, as the log tells it."""

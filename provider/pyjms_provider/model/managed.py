@@ -289,6 +289,10 @@ class ManagedObject:
             below = ", ".join(shape.category for shape in tree.children_of(self.category)) or "nothing"
             raise UnknownCategoryError(f"there is no {category} below a {self.category}; there is: {below}")
 
+    def kept_below(self) -> Sequence[ObjectRecord]:
+        """Return the records below it that its store keeps of no object of the tree: what waits until it is open."""
+        return self.pending
+
     # Changes; configured objects replace these
 
     def create_child(self, category: str, attributes: Mapping[str, Any], *, by: str = "") -> ManagedObject:

@@ -301,6 +301,10 @@ class QueueSource(ChildSource):
         elif self.policy(record.name) != policy:
             self._obey(record.name, policy)
 
+    def kept_records(self) -> list[ObjectRecord]:
+        """Return the records that are in the node's configuration."""
+        return [record for record in self._records.values() if self._must_be_kept(record)]
+
     def put_away(self) -> list[ObjectRecord]:
         """Return the records that a start needs again, and forget them."""
         kept = [record for record in self._records.values() if record.attributes.get("durable", True)]

@@ -283,6 +283,9 @@ class VirtualHost(StoryTelling, Stoppable):
         super()._put_children_away()
         self.pending = (*self.pending, *self.queues.put_away())
 
+    def kept_below(self) -> Sequence[ObjectRecord]:
+        return (*self.pending, *self.queues.kept_records())
+
     def _check_deletable(self) -> None:
         if self.is_running and self.connection_count:
             raise ObjectInUseError(f"{self.path} has {self.connection_count} connections; stop it first")

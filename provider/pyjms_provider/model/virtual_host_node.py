@@ -12,18 +12,23 @@ from pyjms_provider.model.store_url import with_password
 from pyjms_provider.security.secrets import SecretBox
 
 if TYPE_CHECKING:
-    from pyjms_provider.model.configuration.contract import ConfigurationStore
+    from pyjms_provider.model.configuration.contract import ConfigurationStore, ObjectRecord
+    from pyjms_provider.model.managed import ManagedObject
 
 __all__ = ["JsonNode", "MemoryNode", "SqlNode", "StoreNode"]
 
 
 class MemoryNode(ManagingObject):
-    """Keeps nothing: its virtual host is gone with the process."""
+    """Keeps its virtual host as long as the process lives; who stops it and starts it again has it back."""
 
     category = "virtual_host_node"
 
+    def __init__(self, parent: ManagedObject | None, record: ObjectRecord) -> None:
+        super().__init__(parent, record)
+        self._remembered = MemoryConfigurationStore()
+
     def _make_store(self) -> tuple[ConfigurationStore, SecretBox | None]:
-        return MemoryConfigurationStore(), None
+        return self._remembered, None
 
 
 class JsonNodeAttributes(Attributes):

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from pyjms_provider.model import tree
 from pyjms_provider.model.attributes import declarations
 from pyjms_provider.model.context import refers_only
+from pyjms_provider.model.errors import UnknownCategoryError
 from pyjms_provider.model.listeners import ConfigurationChangeListener
 from pyjms_provider.security.secrets import SecretBox
 
@@ -29,14 +30,14 @@ class StoreWriter(ConfigurationChangeListener):
         self._secrets = secrets
 
     def attributes_changed(self, managed: ManagedObject, old: Mapping[str, Any], new: Mapping[str, Any]) -> None:
-        self._store.update([self._sealed(managed)])
+        self._store.update([self._sealed_in_place(managed)])
 
     def child_added(self, parent: ManagedObject, child: ManagedObject) -> None:
-        self._store.update([self._sealed(each) for each in _kept(child)])
+        waiting = [_sealed(record, _kind_of(record), self._secrets) for record in _waiting(child)]
+        self._store.update([*(self._sealed_in_place(each) for each in _kept(child)), *waiting])
 
     def child_removed(self, parent: ManagedObject, child: ManagedObject) -> None:
-        waiting = [record.id for each in _kept(child) for record in each.pending]
-        self._store.update([], [*(each.id for each in _kept(child)), *waiting])
+        self._store.update([], [*(each.id for each in _kept(child)), *(record.id for record in _waiting(child))])
 
     def put(self, record: ObjectRecord) -> None:
         """Keep the record of an object that has no secrets."""
@@ -53,20 +54,31 @@ class StoreWriter(ConfigurationChangeListener):
         """
         return record if self._secrets is None else reveal(record, self._secrets)
 
-    def _sealed(self, managed: ManagedObject) -> ObjectRecord:
+    def _sealed_in_place(self, managed: ManagedObject) -> ObjectRecord:
         """Return the record of an object as it is kept: secrets encrypted, the top without a parent."""
-        record = managed.snapshot.record
-        parent = None if managed.parent is self._manager else record.parent
-        if self._secrets is None:
-            return replace(record, parent=parent)
-        known = declarations(managed.attributes_class)
-        attributes = {
-            name: self._secrets.encrypt(value, context=_context(record, name))
-            if name in known and known[name].is_secure and _is_open_secret(value)
-            else value
-            for name, value in record.attributes.items()
-        }
-        return replace(record, parent=parent, attributes=attributes)
+        record = _sealed(managed.snapshot.record, type(managed), self._secrets)
+        return replace(record, parent=None) if managed.parent is self._manager else record
+
+
+def _kind_of(record: ObjectRecord) -> type[ManagedObject] | None:
+    """Return what a record is of; None: it is not installed, or not told before its variables are replaced."""
+    try:
+        return tree.class_of(record.category, record.attributes.get("type"))[1]
+    except UnknownCategoryError:
+        return None
+
+
+def _sealed(record: ObjectRecord, kind: type[ManagedObject] | None, secrets: SecretBox | None) -> ObjectRecord:
+    if secrets is None or kind is None:
+        return record
+    known = declarations(kind.attributes_class)
+    attributes = {
+        name: secrets.encrypt(value, context=_context(record, name))
+        if name in known and known[name].is_secure and _is_open_secret(value)
+        else value
+        for name, value in record.attributes.items()
+    }
+    return replace(record, attributes=attributes)
 
 
 def reveal(record: ObjectRecord, secrets: SecretBox) -> ObjectRecord:
@@ -87,6 +99,13 @@ def _kept(managed: ManagedObject) -> Iterator[ManagedObject]:
         for each in managed.children():
             if each.is_durable:
                 yield from _kept(each)
+
+
+def _waiting(managed: ManagedObject) -> Iterator[ObjectRecord]:
+    """Yield the records that the same store keeps below an object and those below it, and that no object stands for."""
+    for each in _kept(managed):
+        if not tree.shape_of(each.category).manages_children:
+            yield from each.kept_below()
 
 
 def _context(record: ObjectRecord, name: str) -> str:
