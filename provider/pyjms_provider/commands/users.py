@@ -61,7 +61,7 @@ def passwd(file: _File, name: _Name, password_file: PasswordFile = None) -> None
     with errors_told():
         from pyjms_provider.security.user_file import UserFile
 
-        UserFile(file).set_password(name, read_password(name, password_file, is_new=True))
+        UserFile(file).alter(name, password=read_password(name, password_file, is_new=True))
     show(f"[green]changed[/] the password of {escaped(name)}")
 
 

@@ -8,7 +8,13 @@ from typing import TYPE_CHECKING, Any
 from pyjms_provider.model.attributes import MASK, Attributes, Secret, attribute, resolve
 from pyjms_provider.model.children import ChildSource, observed_id
 from pyjms_provider.model.configuration.contract import ObjectRecord
-from pyjms_provider.model.errors import InvalidAttributesError, ObjectExistsError, Problem, UnknownObjectError
+from pyjms_provider.model.errors import (
+    InvalidAttributesError,
+    NotChangeableError,
+    ObjectExistsError,
+    Problem,
+    UnknownObjectError,
+)
 from pyjms_provider.model.life_cycle import State
 from pyjms_provider.model.managed import ManagedObject, Snapshot
 from pyjms_provider.security.settings import UserFileSettings
@@ -80,6 +86,7 @@ class UserSource(ChildSource):
     def create(self, attributes: Mapping[str, Any], by: str) -> ManagedObject:
         name = str(attributes.get("name", ""))
         chosen = self._read(attributes, name)
+        _check_kept(chosen)
         password = chosen.password.get_secret_value()
         if password == MASK:
             raise _wrong(name, "password", "is mandatory; give it a value")
@@ -95,15 +102,19 @@ class UserSource(ChildSource):
         found = self.find(name)
         if found is None:
             raise UnknownObjectError(f"{self._provider.path} has no user {name!r}")
-        known = {key: value for key, value in found.snapshot.record.attributes.items() if key != "password"}
-        chosen = self._read({**known, **{key: value for key, value in changes.items() if value is not None}}, name)
+        known = found.snapshot.record.attributes
+        given = {key: value for key, value in changes.items() if value is not None}
+        if given.get("name", name) != name:
+            raise NotChangeableError(f"user {name}: name cannot be changed; create another user, and delete this one")
+        # None is the default again, which is no group; a password has none.
+        left = {key: value for key, value in known.items() if key not in changes or key in {"name", "password"}}
+        chosen = self._read({**left, **given}, name)
+        _check_kept(chosen)
         password = chosen.password.get_secret_value()
-        if password != MASK:
-            self._do(name, lambda: self._file.set_password(name, password))
-        if "groups" in changes:
-            self._do(name, lambda: self._file.set_groups(name, chosen.groups))
-        new = {**known, "groups": chosen.groups, "password": MASK}
-        self._provider.tell_user_changed(found, {**known, "password": MASK}, new)
+        new_password = None if password == MASK else password
+        new_groups = chosen.groups if "groups" in changes else None
+        self._do(name, lambda: self._file.alter(name, password=new_password, groups=new_groups))
+        self._provider.tell_user_changed(found, known, {**known, "groups": sorted(set(chosen.groups))})
 
     def remove(self, name: str) -> None:
         """Remove a user. Raises `UnknownObjectError`."""
@@ -124,6 +135,14 @@ class UserSource(ChildSource):
         except UserError as error:
             where = "password" if "password" in error.reason else "name" if "name" in error.reason else "groups"
             raise _wrong(name, where, error.reason) from error
+
+
+def _check_kept(chosen: UserAttributes) -> None:
+    """Refuse what would be forgotten: a line of the file has a name, a password and groups. Raises `InvalidAttributesError`."""
+    usual = UserAttributes(name=chosen.name)
+    for each in ("type", "description", "durable", "context"):
+        if getattr(chosen, each) != getattr(usual, each):
+            raise _wrong(chosen.name, each, "is not kept of users, who are in a file of their own; leave it out")
 
 
 def _wrong(name: str, which: str, text: str) -> InvalidAttributesError:

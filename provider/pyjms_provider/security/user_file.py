@@ -120,15 +120,21 @@ class UserFile:
 
         self._change(edit)
 
-    def set_password(self, name: str, password: str) -> None:
-        """Give a user another password. Raises as `add` and `remove`."""
-        verifier = self._new_verifier(password)
-        self._replace(name, lambda user: User(name=name, verifier=verifier, groups=user.groups))
+    def alter(self, name: str, *, password: str | None = None, groups: Iterable[str] | None = None) -> None:
+        """Give a user another password, or put them into these groups and no others, or both at once; None: as it is.
 
-    def set_groups(self, name: str, groups: Iterable[str]) -> None:
-        """Put a user into these groups and no others. Raises as `add` and `remove`."""
-        checked = frozenset(_checked_groups(groups))
-        self._replace(name, lambda user: User(name=name, verifier=user.verifier, groups=checked))
+        Raises as `add` and `remove`: then nothing has changed.
+        """
+        verifier = None if password is None else self._new_verifier(password)
+        checked = None if groups is None else frozenset(_checked_groups(groups))
+        self._replace(
+            name,
+            lambda user: User(
+                name=name,
+                verifier=user.verifier if verifier is None else verifier,
+                groups=user.groups if checked is None else checked,
+            ),
+        )
 
     def renew(self, user: User, verifier: str) -> None:
         """Put `verifier` in place of the user's, unless that has changed meanwhile. Raises `ProviderError`."""

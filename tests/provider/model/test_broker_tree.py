@@ -22,6 +22,7 @@ from pyjms_provider.model.authentication import AuthenticationProvider
 from pyjms_provider.model.errors import (
     FailedOpeningError,
     InvalidAttributesError,
+    NotChangeableError,
     ObjectExistsError,
     ObjectInUseError,
     UnknownObjectError,
@@ -400,6 +401,25 @@ def test_users_are_managed_through_their_provider(folder: Folder) -> None:
     people.invoke("stop", {})
     with pytest.raises(WrongStateError, match="people is stopped: nobody could come in; start one of them"):
         port.authenticator()
+
+
+def test_a_user_is_changed_as_a_whole_or_not_at_all(folder: Folder) -> None:
+    assert folder.system is not None
+    file = folder.path / "users"
+    people = folder.system.broker.create_child(
+        "authentication_provider", {"name": "people", "type": "user-file", "path": str(file)}
+    )
+    alice = people.create_child("user", {"name": "alice", "password": "correct horse", "groups": ["staff"]})
+    before = file.read_text()
+    for changes in ({"groups": ["a,b"]}, {"name": "bob"}, {"description": "forgotten"}, {"context": {"a": "b"}}):
+        with pytest.raises((InvalidAttributesError, NotChangeableError)):
+            alice.set_attributes({"password": "battery staple", **changes})
+        assert file.read_text() == before
+    for attributes in ({"description": "forgotten"}, {"durable": False}):
+        with pytest.raises(InvalidAttributesError, match="is not kept of users"):
+            people.create_child("user", {"name": "bob", "password": "correct horse", **attributes})
+    alice.set_attributes({"name": "alice", "groups": None})  # the default again: a right that is taken away is gone
+    assert people.child("user", "alice").attribute_values(["groups"]) == {"groups": []}
 
 
 def test_ports_obey_a_provider_that_is_changed_stopped_and_started_while_they_are_open(folder: Folder) -> None:

@@ -48,8 +48,8 @@ def test_the_file_is_made_with_its_first_user_for_its_owner_alone(file: UserFile
 
 def test_users_are_added_changed_and_removed(file: UserFile) -> None:
     file.add("bob", GOOD)
-    file.set_groups("bob", ["b", "a", "b"])
-    file.set_password("alice", "another one")
+    file.alter("bob", groups=["b", "a", "b"])
+    file.alter("alice", password="another one")
     users = {user.name: user for user in file.users()}
     assert users["bob"].groups == {"a", "b"}
     assert users["alice"].groups == {"staff"}
@@ -63,7 +63,7 @@ def test_comments_and_the_order_of_lines_stay(file: UserFile) -> None:
     text = file.path.read_text() + "\n  # the night shift\n"
     write(file.path, text.rstrip("\n"))
     file.add("bob", GOOD)
-    file.set_groups("alice", [])
+    file.alter("alice", groups=[])
     lines = [line.split()[:2] for line in file.path.read_text().splitlines()]
     assert [line[:1] for line in lines] == [["#"], ["alice"], [], ["#"], ["bob"]]
 
@@ -107,8 +107,8 @@ def test_the_commands_refuse_what_makes_no_sense(file: UserFile) -> None:
         file.add("alice", GOOD)
     calls: list[Callable[[], None]] = [
         partial(file.remove, "bob"),
-        partial(file.set_password, "bob", GOOD),
-        partial(file.set_groups, "bob", []),
+        partial(file.alter, "bob", password=GOOD),
+        partial(file.alter, "bob", groups=[]),
     ]
     for call in calls:
         with pytest.raises(UserError, match=r"no user 'bob'.*user list"):
@@ -221,7 +221,7 @@ class TestOnBadDays:
             for letter in "abc"
         ]
         for number in range(15):
-            file.set_groups("alice", [f"g{number}"])
+            file.alter("alice", groups=[f"g{number}"])
         assert [(process.communicate(timeout=120)[1], process.returncode) for process in processes] == [(b"", 0)] * 3
         assert set(names(file)) == {"alice"} | {f"{letter}{n}" for letter in "abc" for n in range(15)}
         assert file.users()[0].groups == {"g14"}
@@ -248,7 +248,7 @@ class TestWhileTheBrokerRuns:
         authenticator.authenticate(password("alice"))
         file.add("bob", GOOD)
         assert authenticator.authenticate(password("bob")).name == "bob"
-        file.set_password("bob", "another one")
+        file.alter("bob", password="another one")
         with pytest.raises(AccessDeniedError):
             authenticator.authenticate(password("bob"))
         file.remove("alice")
@@ -287,6 +287,6 @@ class TestWhileTheBrokerRuns:
 
     def test_a_renewal_does_not_undo_a_change_of_the_password(self, file: UserFile) -> None:
         user = file.users()[0]
-        file.set_password("alice", "another one")
+        file.alter("alice", password="another one")
         file.renew(user, HASHER.make(GOOD))
         assert HASHER.accepts(file.users()[0].verifier, "another one")
