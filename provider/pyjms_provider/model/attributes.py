@@ -305,10 +305,13 @@ def plain(value: Any) -> Any:
 
 
 def mask(kind: type[Attributes], actual: Mapping[str, Any], names: Sequence[str] | None = None) -> dict[str, Any]:
-    """Return actual attributes as anybody may see them: those of `names`, None: all; secrets masked."""
+    """Return actual attributes as anybody may see them: those of `names`, None: all; secrets masked.
+
+    So is what nobody has declared: a secret that is misspelt, or one of an object whose type is, or is not installed.
+    """
     known = declarations(kind)
     return {
-        name: MASK if name in known and known[name].is_secure and value is not None else plain(value)
+        name: plain(value) if value is None or (name in known and not known[name].is_secure) else MASK
         for name, value in actual.items()
         if names is None or name in names
     }

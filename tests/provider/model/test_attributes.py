@@ -112,6 +112,7 @@ def test_secrets_are_masked_wherever_they_are_shown() -> None:
     assert plain(read(password="s3"))["password"] == MASK
     assert mask(Sample, {"password": "s3", "port": 1}) == {"password": MASK, "port": 1}
     assert mask(Sample, {"password": "s3", "port": 1}, ["port"]) == {"port": 1}
+    assert mask(Sample, {"pasword": "s3", "other": None}) == {"pasword": MASK, "other": None}
     assert "s3" not in repr(read(password="s3"))
 
 

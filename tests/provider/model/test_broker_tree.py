@@ -337,6 +337,16 @@ def test_ports_open_last_and_close_first(folder: Folder) -> None:
     assert system.broker.child("port", "p").state is State.ACTIVE
 
 
+def test_the_secrets_of_an_object_of_an_unknown_type_are_not_shown(folder: Folder) -> None:
+    (folder.path / "broker.toml").write_text(
+        'version = 1\n[broker]\nname = "shop"\n[[authentication_provider]]\nname = "p"\ntype = "introspektion"\n'
+        'client_secret = "s3cret"\n'
+    )
+    provider = folder.open().broker.child("authentication_provider", "p")
+    assert provider.state is State.ERRORED
+    assert provider.attribute_values() == {"name": "p", "type": "introspektion", "client_secret": MASK}
+
+
 def test_a_wrong_key_store_says_what_is_wrong(folder: Folder) -> None:
     assert folder.system is not None
     broker = folder.system.broker
