@@ -8,13 +8,16 @@ from __future__ import annotations
 import os
 import stat
 import tempfile
+from glob import escape
 from pathlib import Path
 
 from pyjms.spi.errors import ProviderError
 
-__all__ = ["PrivateFileError", "create_private", "read_private", "write_private"]
+__all__ = ["PrivateFileError", "create_private", "read_private", "remove_unfinished", "write_private"]
 
 _OTHERS = stat.S_IRWXG | stat.S_IRWXO
+_UNFINISHED = ".pyjms-new"
+"""How the name of a file ends that is being written: no editor's, nor a person's, whose files beside ours are not ours to remove."""
 
 
 class PrivateFileError(ProviderError):
@@ -82,9 +85,16 @@ def create_private(path: Path, text: str) -> bool:
     return True
 
 
+def remove_unfinished(path: Path) -> None:
+    """Remove what `write_private` left half written beside `path` when the process or the machine was stopped. Raises `OSError`."""
+    real = path.resolve()
+    for left in real.parent.glob(f".{escape(real.name)}.*{_UNFINISHED}"):
+        left.unlink(missing_ok=True)
+
+
 def _write_beside(path: Path, text: str) -> Path:
     """Write a new file in the folder of `path`, mode 600, and return its name."""
-    handle, name = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)
+    handle, name = tempfile.mkstemp(prefix=f".{path.name}.", suffix=_UNFINISHED, dir=path.parent)
     try:
         with os.fdopen(handle, "w", encoding="utf-8", newline="\n") as file:
             file.write(text)

@@ -139,6 +139,23 @@ def test_a_change_in_a_file_that_could_not_be_forced_is_taken_back(tmp_path: Pat
     again.close()
 
 
+def test_what_an_editor_has_beside_the_file_is_left_alone(tmp_path: Path) -> None:
+    """vim keeps in it what has not been saved: it is how work is had back after a crash."""
+    (tmp_path / "a").mkdir()
+    real, path = tmp_path / "a" / "real[1].toml", tmp_path / "broker.toml"
+    path.symlink_to(real)
+    theirs = [tmp_path / ".broker.toml.swp", tmp_path / "a" / ".real[1].toml.swp"]
+    for each in theirs:
+        each.write_text("unsaved")
+    ours = tmp_path / "a" / ".real[1].toml.x7_ab2cd.pyjms-new"
+    ours.write_text("half a conf")
+    store = TomlConfigurationStore(path)
+    store.open("b")
+    store.close()
+    assert [each.read_text() for each in theirs] == ["unsaved", "unsaved"]
+    assert not ours.exists()
+
+
 def test_files_are_their_owners_alone(tmp_path: Path) -> None:
     store = JsonConfigurationStore(tmp_path / "a.json")
     store.open("test")

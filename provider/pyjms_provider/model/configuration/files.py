@@ -14,7 +14,7 @@ from pathlib import Path
 
 from pyjms.spi.errors import InDoubtError
 from pyjms_provider.model.configuration.contract import ConfigurationStore, ObjectId, ObjectRecord
-from pyjms_provider.security.private_files import PrivateFileError, write_private
+from pyjms_provider.security.private_files import PrivateFileError, remove_unfinished, write_private
 from pyjms_provider.stores.errors import DamagedStoreError, HeldStoreError, StoreError, UnusableStoreError
 from pyjms_provider.stores.file_lock import FileLock, describe_holder
 
@@ -89,7 +89,7 @@ class FileConfigurationStore(ConfigurationStore):
             who = error.reason.partition(" is held by ")[2].partition(";")[0]
             raise HeldStoreError(f"{self._path} is held by {who}; stop that first, or name another file") from None
         try:
-            self._remove_leftovers()
+            remove_unfinished(self._path)
             records = self._read_file()
             self._refuse_twins(records)
         except BaseException:
@@ -109,10 +109,6 @@ class FileConfigurationStore(ConfigurationStore):
         if not self._path.exists():
             raise UnusableStoreError(f"there is no {self._path}; name a file that is there")
         return self._read_file()
-
-    def _remove_leftovers(self) -> None:
-        for left in self._path.parent.glob(f".{self._path.name}.*"):
-            left.unlink(missing_ok=True)
 
     def _read_file(self) -> list[ObjectRecord]:
         try:
