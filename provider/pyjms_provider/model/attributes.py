@@ -197,9 +197,14 @@ def resolve(
             problems.append(Problem(name=name, text="is mandatory; give it a value"))
             continue
         try:
-            values[name] = raw if name == "context" else _from_text(field, interpolate_all(raw, lookup, effort))
+            value = raw if name == "context" else _from_text(field, interpolate_all(raw, lookup, effort))
         except BadVariableError as error:
             problems.append(Problem(name=name, text=error.reason))
+            continue
+        if _is_no_number(field, value):
+            problems.append(Problem(name=name, text="should be a number, and true and false are none"))
+            continue
+        values[name] = value
     problems += _cycles(actual.get("context"), lookup, effort)
     unresolved = {problem.name for problem in problems}
     try:
@@ -255,9 +260,20 @@ def _from_text(field: FieldInfo, value: Any) -> Any:
 
 
 def _takes_text(field: FieldInfo) -> bool:
+    return _takes(field, "[]", strict=True)
+
+
+def _is_no_number(field: FieldInfo, value: Any) -> bool:
+    """Whether a truth value is given for a number: true would count as 1, the port with that number or a queue of one message."""
+    if not isinstance(value, bool) or field.annotation is bool:
+        return False
+    return _takes(field, value, strict=False) and not _takes(field, value, strict=True)
+
+
+def _takes(field: FieldInfo, value: Any, *, strict: bool) -> bool:
     try:
         adapter: TypeAdapter[Any] = TypeAdapter(field.rebuild_annotation())
-        adapter.validate_python("[]", strict=True)
+        adapter.validate_python(value, strict=strict)
     except ValidationError:
         return False
     return True

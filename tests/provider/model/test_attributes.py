@@ -42,6 +42,7 @@ class Sample(Attributes):
     tags: frozenset[str] = attribute("A set.", default=frozenset())
     spots: list[Spot] = attribute("Structured.", default=[])
     limits: dict[str, int] = attribute("A map.", default={})
+    most: int | None = attribute("Another number.", default=None, ge=0, le=9)
     password: Secret | None = attribute("Nobody sees it.", default=None, secure=True)
     friend: str | None = attribute("Somebody else.", default=None, refers_to="port")
 
@@ -64,6 +65,16 @@ def test_values_are_converted_and_defaults_may_be_variables() -> None:
     assert found.password is not None
     assert found.password.get_secret_value() == "s3"
     assert read(size="200MB").size == 200_000_000
+
+
+@pytest.mark.parametrize(("name", "value"), [("port", True), ("size", True), ("size", False), ("most", False)])
+def test_a_truth_value_is_no_number(name: str, value: bool) -> None:
+    with pytest.raises(InvalidAttributesError) as caught:
+        read(**{name: value})
+    assert [(each.name, each.text) for each in caught.value.problems] == [
+        (name, "should be a number, and true and false are none")
+    ]
+    assert read(durable=value).durable is value
 
 
 @pytest.mark.realises("BJ-ATT-2", "BJ-ATT-3")
