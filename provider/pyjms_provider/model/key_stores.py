@@ -11,6 +11,7 @@ from cryptography import x509
 from pyjms_provider.model.attributes import Attributes, Secret, attribute
 from pyjms_provider.model.startable import Startable
 from pyjms_provider.model.statistics import statistic
+from pyjms_provider.transport.tls import why_unusable
 
 __all__ = ["KeyStore", "KeyStoreAttributes", "TrustStore", "TrustStoreAttributes"]
 
@@ -31,6 +32,10 @@ class TrustStoreAttributes(Attributes):
     certificate_file: str = attribute("Certificates of the authorities that are trusted.", min_length=1)
 
 
+def _no_certificates(file: str) -> str:
+    return f"{file} has no certificates in PEM form, with BEGIN CERTIFICATE; is it the right file?"
+
+
 class _Certificates(Startable):
     """What the two have in common: a file with certificates."""
 
@@ -38,11 +43,12 @@ class _Certificates(Startable):
         try:
             found = x509.load_pem_x509_certificates(Path(file).read_bytes())
         except OSError as error:
-            raise self._wrong("certificate_file", f"{file} cannot be read: {error.strerror}") from error
+            text = f"{file} cannot be read: {error.strerror}; name a file that the broker may read"
+            raise self._wrong("certificate_file", text) from error
         except ValueError as error:
-            raise self._wrong("certificate_file", f"{file} has no certificates in PEM form: {error}") from error
+            raise self._wrong("certificate_file", _no_certificates(file)) from error
         if not found:
-            raise self._wrong("certificate_file", f"{file} has no certificates in PEM form")
+            raise self._wrong("certificate_file", _no_certificates(file))
         return found
 
     def _certificates(self) -> list[x509.Certificate]:
@@ -76,7 +82,12 @@ class KeyStore(_Certificates):
         try:
             context.load_cert_chain(new.certificate_file, new.key_file, password=lambda: password or "")
         except (OSError, ValueError) as error:
-            raise self._wrong("key_file", f"the private key cannot be used: {error}") from error
+            text = (
+                f"{new.key_file or new.certificate_file} cannot be used as the private key of {new.certificate_file}: "
+                f"{why_unusable(error)}; it must be PEM, belong to that certificate, and be readable by the broker; "
+                f"an encrypted one needs its key_password"
+            )
+            raise self._wrong("key_file", text) from error
 
 
 class TrustStore(_Certificates):

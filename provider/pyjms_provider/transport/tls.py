@@ -9,7 +9,7 @@ from typing import Final
 from pyjms_provider.transport.layers import Bytes, Layer, LayerError
 from pyjms_provider.transport.settings import ClientCertificates, ListenerKind, ListenerSettingsError, TlsSettings
 
-__all__ = ["TlsLayer", "make_context"]
+__all__ = ["TlsLayer", "make_context", "why_unusable"]
 
 _READ: Final = 64 * 2**10
 
@@ -36,7 +36,7 @@ def make_context(settings: TlsSettings, kind: ListenerKind) -> ssl.SSLContext:
         context.load_cert_chain(settings.certificate_file, settings.key_file, password=lambda: password)
     except (OSError, ValueError) as error:
         raise ListenerSettingsError(
-            f"certificate {settings.certificate_file} with key {key} cannot be used: {_why(error)}; both must be PEM, "
+            f"certificate {settings.certificate_file} with key {key} cannot be used: {why_unusable(error)}; both must be PEM, "
             f"belong together, and be readable by the broker; an encrypted key needs its password"
         ) from error
     if settings.trust_file is not None:
@@ -44,15 +44,18 @@ def make_context(settings: TlsSettings, kind: ListenerKind) -> ssl.SSLContext:
             context.load_verify_locations(settings.trust_file)
         except (OSError, ValueError) as error:
             raise ListenerSettingsError(
-                f"trusted authorities {settings.trust_file} cannot be used: {_why(error)}; it must be a PEM file with "
+                f"trusted authorities {settings.trust_file} cannot be used: {why_unusable(error)}; it must be a PEM file with "
                 f"at least one certificate, and readable by the broker"
             ) from error
     return context
 
 
-def _why(error: Exception) -> str:
+def why_unusable(error: Exception) -> str:
+    """Say why OpenSSL could not use a file, in words for people where it has none."""
     if isinstance(error, ssl.SSLError):
-        return error.reason or str(error)
+        if error.reason == "KEY_VALUES_MISMATCH":
+            return "the key belongs to another certificate"
+        return error.reason or "it is no PEM, or encrypted with another password"
     return error.strerror or str(error) if isinstance(error, OSError) else str(error)
 
 
