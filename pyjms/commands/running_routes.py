@@ -42,8 +42,14 @@ def run_route(kind: str, name: str, settings: dict[str, Any], idle_ms: int, ever
     _tell_end(name, seen, as_json=as_json)
     if seen.state is RouteState.FAILED:
         raise RouteError(seen.last_error or "the route has ended by a fault")
-    if last.state is RouteState.AWAY and not ended.is_set():
+    if ended.is_set():
+        return
+    if last.state is RouteState.AWAY:
         raise JMSException(f"there may be more, as a site was away when the time was up: {seen.last_error}")
+    if not last.has_begun:
+        raise JMSException(
+            "there may be more, as the source had not answered when the time was up: see whether its broker runs"
+        )
 
 
 def _watch(

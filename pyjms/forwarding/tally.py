@@ -19,6 +19,8 @@ class Tally:
         self.state = RouteState.RUNNING
         self.guarantee: Guarantee | None = None
         """None: not all sites were reached yet."""
+        self.has_begun = False
+        """Whether it could take messages once; until then, that there are none is not known."""
         self.waiting = 0
         self.details: Mapping[str, int] = {}
         self._forwarded = self._sent = self._undeliverable = self._expired = self._failures = 0
@@ -53,6 +55,7 @@ class Tally:
             undeliverable=self._undeliverable,
             expired=self._expired,
             waiting=self.waiting,
+            has_begun=self.has_begun,
             failures=self._failures,
             last_error=reason,
             last_error_at_ms=at_ms,

@@ -115,6 +115,7 @@ class Transfer:
         self.tally.waiting = 0
 
     def _receives(self) -> None:
+        self.tally.has_begun = True
         self.tally.state = RouteState.RUNNING
         self._find_guarantee()
 

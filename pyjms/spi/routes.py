@@ -85,6 +85,8 @@ class RouteStatistics:
     expired: int = 0
     waiting: int = 0
     """Messages that were taken and are not settled yet."""
+    has_begun: bool = True
+    """Whether it has reached its source, so that what it has not seen is not there. A runner that cannot tell leaves it out."""
     failures: int = 0
     """Attempts in vain."""
     last_error: str | None = None

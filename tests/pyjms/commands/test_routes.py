@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import json
 import signal
+import socket
 import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -101,6 +102,15 @@ def test_forward_does_not_say_that_it_is_done_when_it_has_not_reached_the_source
     assert code == 1
     assert "0 messages forwarded, 0 sent, unknown" in out
     assert "a site was away when the time was up: stomp://127.0.0.1:1" in err
+
+
+def test_forward_does_not_say_that_it_is_done_when_the_source_accepts_and_is_silent(run_pyjms: Run) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        url = f"stomp://127.0.0.1:{silent.getsockname()[1]}"
+        code, out, err = run_pyjms("forward", url, "orders", "--to", "vm://there", "--idle", "300ms")
+    assert code == 1
+    assert "0 messages forwarded, 0 sent, unknown" in out
+    assert "there may be more, as the source had not answered when the time was up" in err
 
 
 def test_forward_ends_also_when_a_message_waits_for_a_site_that_is_away(run_pyjms: Run, here: Client) -> None:
