@@ -153,13 +153,17 @@ def list_objects(
     with _client(url, user, password_file, ca_file) as client:
         described = client.category(category)
         options = _options(fields, actual=actual, filter=condition, sort=sort)
-        page = client.page(category, _names(below), limit, offset, **options)
+        names = _names(below)
+        if len(names) < len(described.names):
+            page = client.page(category, names, limit, offset, **options)
+        else:  # it names one object, as that of the broker does, which is empty
+            page = {"items": [client.get(category, _whole(described, below), **options)], "total": 1, "offset": 0}
     if as_json:
         put_json(page)
         return
     if page["items"]:
         show(_table(page["items"], described, fields))
-    left = page["total"] - offset - len(page["items"])
+    left = page["total"] - page["offset"] - len(page["items"])
     note(f"{page['total']:,} in all" if left <= 0 else f"{left:,} more; see --limit and --offset")
 
 

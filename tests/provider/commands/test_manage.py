@@ -57,6 +57,23 @@ def documents(run_pyjms: Run, served: str) -> Documents:
     return run
 
 
+@pytest.mark.parametrize(("category", "address"), [("broker", ()), ("queue", (f"{HOST}/asked",))])
+def test_a_list_of_what_one_address_names_has_that_object(
+    run_pyjms: Run, served: str, documents: Documents, category: str, address: tuple[str, ...]
+) -> None:
+    page = documents("list", category, *address, "--fields", "category")
+    assert page == {"items": [{"category": category}], "total": 1, "offset": 0}
+    code, out, err = run_pyjms("manage", "list", served, category, *address, "--limit", "1")
+    assert (code, err) == (0, "1 in all\n")
+    assert ("managed" if category == "broker" else "asked") in out
+
+
+def test_a_list_below_what_has_nothing_below_it_says_how_addresses_are_written(run_pyjms: Run, served: str) -> None:
+    code, out, err = run_pyjms("manage", "list", served, "queue", f"{HOST}/asked/more")
+    assert (code, out) == (2, "")
+    assert f"the address of a queue is VIRTUAL_HOST_NODE/VIRTUAL_HOST/QUEUE, not '{HOST}/asked/more'" in err
+
+
 def test_objects_are_created_changed_listed_and_deleted(run_pyjms: Run, served: str, documents: Documents) -> None:
     for name, most in (("a", 10), ("b", 20), ("c", 30)):
         created = documents("create", "queue", f"{HOST}/cycle.{name}", f"max_messages={most}", "description=x=y")
