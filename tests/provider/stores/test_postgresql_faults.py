@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import socket
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 from threading import Event, Thread
@@ -518,3 +520,45 @@ def test_only_forced_writes_wait_for_the_servers_disk(
     expected = ["on", "off"] if synchronous is Synchronous.FULL else ["off", "off"]
     assert seen == expected
     world.journal.close(clean=True)
+
+
+def _error(text: bytes) -> bytes:
+    fields = b"SFATAL\0VFATAL\0C28000\0M" + text + b"\0\0"
+    return b"E" + (len(fields) + 4).to_bytes(4, "big") + fields
+
+
+@pytest.mark.parametrize(
+    ("answer", "says"),
+    [
+        (b"R\0\0\0\x08\0\0\0\x03", "no password supplied"),  # it asks for a password in clear
+        (_error(b'no pg_hba.conf entry for host "127.0.0.1"'), "no pg_hba.conf entry"),
+        (_error(b'password authentication failed for user "me"'), "authentication failed"),
+    ],
+    ids=["no password", "no entry", "wrong password"],
+)
+def test_a_user_who_is_refused_is_told_what_to_see_to(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, answer: bytes, says: str
+) -> None:
+    monkeypatch.delenv("PGPASSWORD", raising=False)
+    monkeypatch.setenv("PGPASSFILE", str(tmp_path / "none"))
+
+    def refuse() -> None:
+        with suppress(OSError):  # the test has ended it
+            while True:
+                connection, _ = server.accept()
+                with connection:
+                    connection.settimeout(LONG_S)
+                    connection.recv(1024)
+                    connection.sendall(answer)
+                    connection.recv(1024)
+
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        refusing = Thread(target=refuse, daemon=True)
+        refusing.start()
+        url = f"postgresql+psycopg://me@127.0.0.1:{server.getsockname()[1]}/shop?sslmode=disable&gssencmode=disable"
+        with pytest.raises(
+            UnusableStoreError, match=rf"{says}.*See that user and password are right.* as store_password"
+        ):
+            open_journal(StoreSettings(url=url), "test", SystemClock())
+        server.shutdown(socket.SHUT_RDWR)
+        refusing.join(LONG_S)

@@ -488,6 +488,8 @@ _UNUSABLE: Final = (
     sqlstates.InvalidPassword,
     sqlstates.UndefinedTable,
 )
+_USER_REFUSED: Final = ("authentication failed", "no password supplied", "no pg_hba.conf entry")
+"""What the server, or its library, says of who may not come in; the driver knows no code of such an error."""
 _DAMAGED: Final = (sqlstates.DataCorrupted, sqlstates.IndexCorrupted)
 
 
@@ -499,7 +501,12 @@ def understand(error: Exception, where: str) -> StoreError:
     text = " ".join(str(cause).split())
     if isinstance(cause, _DAMAGED):
         return DamagedStoreError(f"{where} is damaged: {text}. Restore it from a backup")
-    if isinstance(cause, _UNUSABLE) or "authentication failed" in text or "does not exist" in text:
+    if any(sign in text for sign in _USER_REFUSED):
+        return UnusableStoreError(
+            f"{where} cannot be used: {text}. See that user and password are right, which a broker's configuration has as "
+            f"store_password, and that pg_hba.conf of the server lets this user in from here"
+        )
+    if isinstance(cause, _UNUSABLE) or "does not exist" in text:
         return UnusableStoreError(
             f"{where} cannot be used: {text}. The database must exist, and the user must be allowed to create and write tables"
         )
