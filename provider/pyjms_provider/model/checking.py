@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
+from ipaddress import ip_address
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
@@ -21,7 +22,7 @@ from pyjms_provider.model.configuration.writer import reveal
 from pyjms_provider.model.configured import ConfiguredObject
 from pyjms_provider.model.errors import InvalidAttributesError, Problem
 from pyjms_provider.model.life_cycle import Phase
-from pyjms_provider.model.port import Port
+from pyjms_provider.model.port import Port, PortAttributes
 from pyjms_provider.model.queue_attributes import QueueAttributes, policy_of
 from pyjms_provider.model.system_config import SystemConfig
 from pyjms_provider.model.virtual_host_node import JsonNode, JsonNodeAttributes
@@ -70,6 +71,15 @@ def check_configuration(
     return check.findings
 
 
+def _overlap(one: str, other: str) -> bool:
+    """Whether who listens at one address cannot listen at the other with the same number. Names are not looked up."""
+    try:
+        first, second = ip_address(one), ip_address(other)
+    except ValueError:
+        return one == other
+    return first == second or (first.version == second.version and (first.is_unspecified or second.is_unspecified))
+
+
 def _check_store(managed: ConfiguredObject) -> None:
     """See whether there is a kind of store for what an object names. Raises `InvalidAttributesError`."""
     name = _STORED[managed.category]
@@ -87,6 +97,8 @@ class _Check:
 
     def __init__(self, secrets: SecretBox | None) -> None:
         self._secrets = secrets
+        self._numbers: list[tuple[str, int, str]] = []
+        """Of the ports until now: host, number, path."""
         self.findings: list[Finding] = []
 
     def whole(self, above: ConfiguredObject, records: Sequence[ObjectRecord]) -> None:
@@ -164,10 +176,23 @@ class _Check:
                 managed._run_phase(Phase.ON_OPEN)
             if isinstance(managed, Port):
                 managed.listener_settings()
+                self._judge_number(managed)
             if record.category in _STORED:
                 _check_store(managed)
         except (ProviderError, OSError) as error:
             self._note(record, path, error)
+
+    def _judge_number(self, port: Port) -> None:
+        """See whether a port's number is that of one before it. Raises `InvalidAttributesError`."""
+        found = port.attributes
+        assert isinstance(found, PortAttributes)
+        if found.port == 0:
+            return
+        for host, number, path in self._numbers:
+            if number == found.port and _overlap(host, found.host):
+                text = f"{number} is the number of {path}, too; choose another one, or 0 for any that is free"
+                raise InvalidAttributesError(port.path, (Problem(name="port", text=text),))
+        self._numbers.append((found.host, found.port, port.path))
 
     def _resolved(
         self, kind: type[ConfiguredObject], above: ConfiguredObject, record: ObjectRecord

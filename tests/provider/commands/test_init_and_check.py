@@ -133,6 +133,19 @@ def test_all_that_is_wrong_is_told_with_its_line(run_pyjms: Run, folder: Path) -
         assert f"broker.toml:{place}: {told}" in out
 
 
+@pytest.mark.parametrize("host", ["127.0.0.1", "0.0.0.0"])
+def test_two_ports_of_one_number_are_told(run_pyjms: Run, folder: Path, host: str) -> None:
+    file = folder / "broker.toml"
+    assert run_pyjms("broker", "check")[0] == 0  # numbers that the system chooses are no two of one
+    text = file.read_text().replace("\nport = 0\n", "\nport = 61613\n")
+    stomp, http = text[: text.rindex("[[port]]")], text[text.rindex("[[port]]") :]
+    file.write_text(stomp + http.replace("127.0.0.1", host))
+    code, out, _ = run_pyjms("broker", "check")
+    line = text[: text.rindex("port = 61613")].count("\n") + 1
+    assert (code, out.count("\n")) == (1, 1)
+    assert f"broker.toml:{line}: port http port: 61613 is the number of port stomp, too; choose another one" in out
+
+
 def test_an_id_that_was_copied_is_told(run_pyjms: Run, folder: Path) -> None:
     file = folder / "broker.toml"
     kept = 'kept = {id = "6ba7b810-9dad-11d1-80b4-00c04fd430c8"}\n'
